@@ -11,7 +11,7 @@ from _attack_target import MIB, Target, method
 from trio_cogment.api import common_pb2, orchestrator_pb2
 
 _PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
-_HEADERS, _RESET, _SETTINGS = 1, 3, 4
+_HEADERS, _RESET, _SETTINGS, _WINDOW_UPDATE = 1, 3, 4, 8
 _END_STREAM, _END_HEADERS = 1, 4
 _VERSION = "/cogmentAPI.TrialLifecycleSP/Version"
 _HEALTH_WATCH = "/grpc.health.v1.Health/Watch"
@@ -134,16 +134,50 @@ async def open_calls(target: Target) -> None:
 
 
 async def half_messages(target: Target) -> None:
-    """200 connections of 60 calls each that announce 4 MiB, send 60 KiB of it and stop."""
+    """200 connections of 60 calls each that announce 4 MiB, send 60 KiB of it, as far as they may, and stop."""
     path = "/cogmentAPI.TrialLifecycleSP/StartTrial"
     block = request_headers(path)
-    pieces = [_PREFACE, frame(_SETTINGS, 0, 0)]
-    for number in range(60):
-        stream = 2 * number + 1
-        pieces.append(frame(_HEADERS, _END_HEADERS, stream, block))
-        data = struct.pack(">BI", 0, 4 * MIB - 8) + bytes(60_000)
-        pieces += [frame(0, 0, stream, data[start : start + 16_000]) for start in range(0, len(data), 16_000)]
-    await _send_and_stay(target, target.many(200), b"".join(pieces))
+    data = struct.pack(">BI", 0, 4 * MIB - 8) + bytes(60_000)
+
+    async def one(_: int) -> None:
+        reader, writer = await target.connect()
+        kept.append(writer)
+        writer.write(_PREFACE + frame(_SETTINGS, 0, 0))
+        lurking.append(asyncio.ensure_future(_send_as_allowed(reader, writer)))
+        await writer.drain()
+
+    async def _send_as_allowed(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        window = 65_535
+        for number in range(60):
+            stream = 2 * number + 1
+            writer.write(frame(_HEADERS, _END_HEADERS, stream, block))
+            for start in range(0, len(data), 16_000):
+                piece = data[start : start + 16_000]
+                while window < len(piece):
+                    window += await _next_credit(reader)
+                window -= len(piece)
+                writer.write(frame(0, 0, stream, piece))
+                await writer.drain()
+        while True:
+            await _next_credit(reader)
+
+    kept: list[asyncio.StreamWriter] = []
+    lurking: list[asyncio.Future[None]] = []
+    await target.in_lanes(64, one, target.many(200))
+    await asyncio.sleep(target.seconds_left)
+    for task in lurking:
+        task.cancel()
+    for end in await asyncio.gather(*lurking, return_exceptions=True):
+        if not isinstance(end, asyncio.CancelledError):
+            target.count(type(end).__name__)
+
+
+async def _next_credit(reader: asyncio.StreamReader) -> int:
+    """Read a frame; return by how much it lets the connection's window grow."""
+    head = await reader.readexactly(9)
+    payload = await reader.readexactly(int.from_bytes(head[:3], "big"))
+    is_credit = head[3] == _WINDOW_UPDATE and not any(head[5:])
+    return int.from_bytes(payload, "big") if is_credit else 0
 
 
 async def large_metadata(target: Target) -> None:

@@ -200,7 +200,7 @@ class Bench:
                 else:
                     result.survived = False
                 if self._args.log:
-                    print(Path(folder, "log").read_text()[-4000:], file=sys.stderr)
+                    print(Path(folder, "log").read_text()[-40000:], file=sys.stderr)
             finally:
                 server.close()
         return result

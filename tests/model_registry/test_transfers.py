@@ -15,7 +15,7 @@ from trio.testing import MockClock
 from tests.model_registry.helpers import METHODS, Harness, body, header, open_harness, refused
 from trio_cogment.api import model_registry_pb2 as pb
 from trio_cogment.errors import RpcError, StatusCode
-from trio_cogment.model_registry._transfer_slots import Transfer
+from trio_cogment.rpc.transfer_slots import Transfer
 from trio_cogment.testing import SimDisk
 
 BOTH_CHANNELS = pytest.mark.parametrize("wire", [False, True], ids=["in process", "http/2"])

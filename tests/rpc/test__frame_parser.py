@@ -24,13 +24,13 @@ from tests.rpc.raw_peer import (
     message,
     settings,
 )
+from tests.rpc.receive_windows import receive_window
 from trio_cogment.config import RpcConfig
 from trio_cogment.errors import StatusCode
 from trio_cogment.rpc._floods import Floods
 from trio_cogment.rpc._frame_parser import FrameParser
 from trio_cogment.rpc._frames import ConnectionFaultError, ErrorCode, Event, Kind
 from trio_cogment.rpc._header_blocks import HeaderBlocks
-from trio_cogment.rpc._receive_window import ReceiveWindow
 from trio_cogment.rpc._streams import BadMessageError, Stream
 
 CONFIG = RpcConfig(max_receive_message_bytes=50_000, max_empty_frames=5)
@@ -43,7 +43,7 @@ class Recorder:
         self.told: list[tuple[Any, ...]] = []
         self.streams = {number: self.open(number) for number in (1, 3)}
         self.updates: list[tuple[int, int]] = []
-        self.window = ReceiveWindow(CONFIG, self.streams, lambda *update: self.updates.append(update), lambda: None)
+        self.window = receive_window(CONFIG, self.streams, lambda *update: self.updates.append(update))
         self.blocks = HeaderBlocks(1000)
         self.parser = FrameParser(
             client_side=client_side,

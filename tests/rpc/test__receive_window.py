@@ -9,8 +9,8 @@ import hypothesis
 import hypothesis.strategies as st
 
 from tests.rpc.raw_peer import message
+from tests.rpc.receive_windows import receive_window
 from trio_cogment.config import RpcConfig
-from trio_cogment.rpc._receive_window import ReceiveWindow
 from trio_cogment.rpc._streams import Stream
 
 CONFIG = RpcConfig(
@@ -28,7 +28,7 @@ class Receiver:
         self.streams: dict[int, Stream] = {}
         self.updates: list[tuple[int, int]] = []
         self.waits = 0
-        self.window = ReceiveWindow(config, self.streams, self._note_update, self._note_wait)
+        self.window = receive_window(config, self.streams, self._note_update, self._note_wait)
         self.unsent: dict[int, bytearray] = {}
         self.messages: dict[int, deque[bytes]] = {}
 

@@ -7,6 +7,7 @@ import hypothesis.strategies as st
 import pytest
 
 from tests.rpc.raw_peer import DATA, PING, frame, message
+from trio_cogment.access import BytePool
 from trio_cogment.config import RpcConfig
 from trio_cogment.rpc._frames import INITIAL_WINDOW, MAX_WINDOW, ConnectionFaultError, ErrorCode
 from trio_cogment.rpc._send_queue import SendQueue
@@ -22,7 +23,7 @@ SMALL = RpcConfig(
 
 
 def make_queue(config: RpcConfig = SMALL, *, client_side: bool = False) -> SendQueue:
-    return SendQueue(config, client_side=client_side)
+    return SendQueue(config, BytePool().loan(), client_side=client_side)
 
 
 def make_stream(number: int, window: int = INITIAL_WINDOW) -> Stream:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from tests.rpc.receive_windows import receive_window
+from trio_cogment.access import BytePool
 from trio_cogment.config import RpcConfig
 from trio_cogment.rpc._control import ControlPlane
-from trio_cogment.rpc._receive_window import ReceiveWindow
 from trio_cogment.rpc._send_queue import SendQueue
 from trio_cogment.rpc._stream_table import StreamTable
 from trio_cogment.rpc._streams import Stream
@@ -20,8 +21,8 @@ class Table(StreamTable):
         config = RpcConfig()
         streams: dict[int, Stream] = {}
         self.emptied = 0
-        self.queue = SendQueue(config, client_side=client_side)
-        self.window = ReceiveWindow(config, streams, self.queue.write_window_update, lambda: None)
+        self.queue = SendQueue(config, BytePool().loan(), client_side=client_side)
+        self.window = receive_window(config, streams, self.queue.write_window_update)
         super().__init__(
             streams,
             client_side=client_side,

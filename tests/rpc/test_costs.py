@@ -85,11 +85,11 @@ def test_who_waits_is_served_when_its_own_window_opens(how: str) -> None:
 
 def test_a_window_that_settings_shut_again_is_not_used() -> None:
     engine, streams = blocked(1)
-    engine._send_queue._high_water = 0  # the output is full
+    engine._send_queue._mark = 0  # the output is full
     engine.receive_data(settings({4: 10_000}))
     assert engine._send_queue._ready
     engine.receive_data(settings({4: 0}))
-    engine._send_queue._high_water = 1000
+    engine._send_queue._mark = 1000
     assert message(ANSWER) not in engine.take_output() + engine.take_output()
     engine.receive_data(frame(WINDOW_UPDATE, 0, streams[0].id, (2000).to_bytes(4, "big")))
     assert message(ANSWER) in engine.take_output()

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from tests.helpers import wire_channel
+from trio_cogment.access import BytePool
 from trio_cogment.api.common_pb2 import ActorRunTrialInput, CommunicationState
 from trio_cogment.config import RpcConfig
 from trio_cogment.errors import RpcError
@@ -64,7 +65,7 @@ async def test_what_is_over_or_of_the_wrong_type_is_refused() -> None:
 
 
 def test_while_it_waits_the_tail_is_not_copied() -> None:
-    queue = SendQueue(RpcConfig(), client_side=True)
+    queue = SendQueue(RpcConfig(), BytePool().loan(), client_side=True)
     tail = bytes(100_000)
     streams = [Stream(number, recv_window=0, send_window=0, max_message=10**6) for number in (1, 3)]
     for stream in streams:

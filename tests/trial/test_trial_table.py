@@ -10,7 +10,7 @@ from trio_cogment.api.common_pb2 import ActorRunTrialOutput, Message, Reward, Tr
 from trio_cogment.api.environment_pb2 import ObservationSet
 from trio_cogment.errors import LocalProtocolError
 from trio_cogment.outcome import EndCause
-from trio_cogment.trial import ENVIRONMENT, Announce, Begin, TrialMachine
+from trio_cogment.trial import ENVIRONMENT, Announce, Begin, ParametersComplete, TrialMachine
 from trio_cogment.trial._machine import _FUNCTIONS
 from trio_cogment.trial._memory import Breakage
 from trio_cogment.trial._trial_table import ANNOUNCED, PUBLIC_STATE, TRANSITIONS, Action, Input, Phase
@@ -54,7 +54,7 @@ def arguments(machine: TrialMachine, symbol: Input) -> tuple[Any, Any]:
     first = machine.actors[0] if machine.actors else None
     second = machine.actors[-1] if machine.actors else None
     if symbol is Input.PARAMETERS_COMPLETE:
-        return None, make_params()
+        return None, ParametersComplete(make_params())
     if symbol in (Input.OBSERVATION_SET, Input.FINAL_OBSERVATION_SET):
         return machine.environment, ObservationSet(tick_id=-1, observations=[b"o"], actors_map=[0, 0, 0])
     if symbol in (Input.ENVIRONMENT_LAST, Input.ENVIRONMENT_LOST):

@@ -1,5 +1,7 @@
 """Who may do what: tokens, roles, the table of rights, quotas, limits per peer. Pure: no I/O, clock or randomness."""
 
+from trio_cogment.access.byte_pool import BytePool as BytePool
+from trio_cogment.access.byte_pool import Loan as Loan
 from trio_cogment.access.control import AUTHORIZATION as AUTHORIZATION
 from trio_cogment.access.control import AccessControl as AccessControl
 from trio_cogment.access.control import Revoked as Revoked

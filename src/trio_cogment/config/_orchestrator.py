@@ -37,6 +37,7 @@ class OrchestratorConfig:
             tick; further ones are dropped and counted.
         max_held_back_bytes: the size of the samples that a trial holds back for late rewards (`nb_buffered_ticks`),
             beyond those of the last two ticks; with more, the oldest leave early.
+        max_all_held_back_bytes: the same for all trials together. Each that starts is promised a ninth of what is left.
         client_join_timeout_seconds: how long a client actor may take to send its first message.
         watch_queue_entries: the most entries that wait for a watcher; with more its call is ended.
         watch_queue_bytes: their total size; one entry of any size may always wait. The trials that are there when it
@@ -86,6 +87,7 @@ class OrchestratorConfig:
     max_outbox_bytes: int = 16 * 1024 * 1024
     max_tick_messages_bytes: int = 64 * 1024 * 1024
     max_held_back_bytes: int = 16 * 1024 * 1024
+    max_all_held_back_bytes: int = 64 * 1024 * 1024
     client_join_timeout_seconds: float = 60.0
     watch_queue_entries: int = 16384
     watch_queue_bytes: int = 4 * 1024 * 1024

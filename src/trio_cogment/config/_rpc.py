@@ -22,7 +22,10 @@ class RpcConfig:
             receipt, until `connection_memory_bytes` are held.
         connection_memory_bytes: what one connection may hold of messages that the application has not received, and
             again of messages that its peer does not read; one message larger than that passes at a time.
-        max_frame_bytes: the largest DATA frame that is accepted and, if the peer allows it, sent.
+        server_memory_bytes: what all connections of a server together, with those that its process has opened, may hold
+            of messages that wait, in both directions; the first 64 KiB of each connection are free.
+        max_frame_bytes: the largest DATA frame that is accepted. Those that are sent are no larger than that, than the
+            peer allows, and than `write_high_water_bytes`.
         call_outbox_messages: the most messages that wait in one call until the peer reads them.
         call_outbox_bytes: their total size; one message of any size is always accepted.
         write_high_water_bytes: with more unsent bytes on a connection, messages wait in their calls.
@@ -76,6 +79,7 @@ class RpcConfig:
     stream_window_bytes: int = 64 * 1024
     connection_window_bytes: int = 4 * 1024 * 1024
     connection_memory_bytes: int = 16 * 1024 * 1024
+    server_memory_bytes: int = 64 * 1024 * 1024
     max_frame_bytes: int = 1024 * 1024
     call_outbox_messages: int = 256
     call_outbox_bytes: int = 1024 * 1024
@@ -122,6 +126,7 @@ _RANGES: dict[str, Range] = {
     "stream_window_bytes": SIZE,
     "connection_window_bytes": SIZE,
     "connection_memory_bytes": (2**16, 2**40),
+    "server_memory_bytes": (2**20, 2**50),
     "max_frame_bytes": (2**14, 2**24 - 1),  # RFC 9113, 6.5.2
     "call_outbox_messages": SIZE,
     "call_outbox_bytes": SIZE,

@@ -29,6 +29,12 @@ class DatastoreConfig:
         page_samples: how many samples a reader's call reads from the storage at a time.
         page_bytes: their total size; one sample of any size is always read.
         max_request_trials: how many trials one request may name; more are refused. Without names all are meant.
+        max_reading: how many calls may have read samples at a time that they have not sent; others wait their turn.
+        max_peer_transfers: how many of them may be of one peer while others are free: a token, a certificate or an
+            address, but not one on this machine.
+        transfer_least_bytes: a call of whose samples fewer bytes were taken in `transfer_least_seconds` is ended when
+            others wait.
+        transfer_least_seconds: see `transfer_least_bytes`.
         max_reply_bytes: a larger reply with trials is refused, as the published SDK does not accept it.
         farewell_seconds: how long a datastore that stops may take to write what it has accepted.
     """
@@ -44,6 +50,10 @@ class DatastoreConfig:
     page_samples: int = 500
     page_bytes: int = 512 * 1024
     max_request_trials: int = 20_000
+    max_reading: int = 16
+    max_peer_transfers: int = 8
+    transfer_least_bytes: int = 16 * 1024
+    transfer_least_seconds: float = 1.0
     max_reply_bytes: int = 4 * 1024 * 1024
     farewell_seconds: float = 5.0
 
@@ -54,6 +64,7 @@ class DatastoreConfig:
 #: So that a trial is marked as ended within a minute of its orchestrator's end.
 _DATASTORE_RANGES: dict[str, Range] = {
     "commit_delay_seconds": (0.0, 60.0),
+    "transfer_least_seconds": SECONDS,
     "abandoned_after_seconds": (0.001, 60.0),
     "abandoned_after_start_seconds": (0.001, 60.0),
     "farewell_seconds": (0.0, 60.0),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable, Sequence
 from types import TracebackType
+from typing import Protocol
 
 import trio
 
@@ -37,6 +38,26 @@ class Cursor:
         self.scope = trio.CancelScope()
 
 
+class Turn(Protocol):
+    """What a page may have to wait for."""
+
+    async def begin(self) -> None:
+        """Wait until a page may be read; there may have been no `end` since the last time."""
+
+    async def end(self) -> None:
+        """The page was empty."""
+
+
+class NoTurn:
+    """The turn of who need not wait."""
+
+    async def begin(self) -> None:
+        """See `Turn.begin`."""
+
+    async def end(self) -> None:
+        """See `Turn.end`."""
+
+
 class Follower:
     """Reads the samples of trials, each in order, taking turns by pages; an asynchronous context manager.
 
@@ -47,11 +68,18 @@ class Follower:
         selection: which fields and actors are wanted.
         config: the size of a page.
         trials: which trials.
+        turn: what is waited for before a page is read; None: nothing.
     """
 
     def __init__(
-        self, store: TrialStore, selection: Selection, config: DatastoreConfig, trials: Iterable[StoredTrial]
+        self,
+        store: TrialStore,
+        selection: Selection,
+        config: DatastoreConfig,
+        trials: Iterable[StoredTrial],
+        turn: Turn | None = None,
     ) -> None:
+        self._turn = turn or NoTurn()
         self._store = store
         self._config = config
         self._cursors = [Cursor(trial, selection) for trial in trials]
@@ -131,6 +159,7 @@ class Follower:
 
     async def _read(self, cursor: Cursor) -> Sequence[StoredSample]:
         limit, max_bytes = self._config.page_samples, self._config.page_bytes
+        await self._turn.begin()
         try:
             page = await self._store.samples(cursor.number, after=cursor.position, limit=limit, max_bytes=max_bytes)
         except NotFoundError as error:
@@ -140,6 +169,8 @@ class Follower:
         cursor.at_end = len(page) < limit and sum(len(stored.data) for stored in page) < max_bytes
         if page:
             cursor.position = page[-1].position
+        else:
+            await self._turn.end()
         return page
 
     async def _look_for_end(self, cursor: Cursor) -> None:

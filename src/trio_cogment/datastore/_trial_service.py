@@ -28,6 +28,7 @@ from trio_cogment.datastore._conversion import ENVIRONMENT
 from trio_cogment.datastore._following import Follower, find_trials
 from trio_cogment.datastore._group_commit import GroupCommit, WriteStream
 from trio_cogment.datastore._owners import Owners, check_reached
+from trio_cogment.datastore._reading_turn import ReadingTurn
 from trio_cogment.datastore._selection import Selection
 from trio_cogment.datastore._write_rules import MAX_NUMBER
 from trio_cogment.datastore.storage import (
@@ -41,6 +42,7 @@ from trio_cogment.datastore.storage import (
 )
 from trio_cogment.errors import InvalidArgumentError, NotFoundError, QuotaError, ResourceExhaustedError
 from trio_cogment.rpc import ServerCall
+from trio_cogment.rpc.transfer_slots import TransferSlots
 from trio_cogment.services import TRIAL_ID
 
 #: Trials that are read from the storage in one step.
@@ -69,6 +71,7 @@ class TrialService(About):
         self._store = store
         self._writer = writer
         self._config = config
+        self._reading = TransferSlots(config.max_reading, config)
 
     async def RetrieveTrials(self, request: RetrieveTrialsRequest, call: ServerCall) -> RetrieveTrialsReply:
         """Return a page of trials; with a timeout, once it is full or the time is over."""
@@ -129,19 +132,13 @@ class TrialService(About):
         trials = await find_trials(self._store, request)
         check_reached(call, trials)
         await call.send_initial_metadata()
-        async with Follower(self._store, selection, self._config, trials) as follower:
-            while (found := await follower.page()) is not None:
-                cursor, page = found
-                for stored in page:
-                    reply = RetrieveSampleReply()
-                    reply.trial_sample.MergeFromString(stored.data)
-                    if not selection.everything:
-                        selection.apply(reply.trial_sample, cursor.actors)
-                    try:
-                        # The next page is a checkpoint in any case.
-                        call.hand_over_nowait(reply, len(stored.data))
-                    except trio.WouldBlock:
-                        await call.send(reply)
+        async with (
+            ReadingTurn(self._reading, call) as turn,
+            Follower(self._store, selection, self._config, trials, turn) as follower,
+        ):
+            # By itself, so that who waits for a turn holds nothing of the page before.
+            while await _send_page(follower, selection, turn):
+                pass
 
     async def AddTrial(self, request: AddTrialRequest, call: ServerCall) -> AddTrialReply:
         """Store a trial, or give one other parameters and another owner."""
@@ -206,6 +203,21 @@ class TrialService(About):
         most = self._config.max_request_trials
         if len(trial_ids) > most:
             raise ResourceExhaustedError(f"trial_ids: {len(trial_ids)}; max_request_trials is {most}")
+
+
+async def _send_page(follower: Follower, selection: Selection, turn: ReadingTurn) -> bool:
+    found = await follower.page()
+    if found is None:
+        return False
+    cursor, page = found
+    for stored in page:
+        reply = RetrieveSampleReply()
+        reply.trial_sample.MergeFromString(stored.data)
+        if not selection.everything:
+            selection.apply(reply.trial_sample, cursor.actors)
+        await turn.send(reply, len(stored.data))
+    await turn.end()
+    return True
 
 
 def check_sample(sample: StoredTrialSample, actors: int) -> None:

@@ -25,11 +25,11 @@ from trio_cogment.model_registry._holdings import THIS_PROGRAM, Caller, Holdings
 from trio_cogment.model_registry._local_blobs import LocalBlobs
 from trio_cogment.model_registry._model import Model, shown
 from trio_cogment.model_registry._storage_errors import storage_errors
-from trio_cogment.model_registry._transfer_slots import Transfer, TransferSlots
 from trio_cogment.model_registry._transfers import IncomingVersion, OutgoingVersion, ToMemory, ToStore, UploadMemory
 from trio_cogment.model_registry._version_cache import Payload, Transient, TransientCache
 from trio_cogment.model_registry._version_watch import VersionWatch
 from trio_cogment.model_registry.blobs import Blob, BlobStore
+from trio_cogment.rpc.transfer_slots import Transfer, TransferSlots
 
 T = TypeVar("T")
 
@@ -37,6 +37,10 @@ T = TypeVar("T")
 _CLOSE_SECONDS = 10.0
 #: How many numbers are tried if another program takes them first.
 _ATTEMPTS = 16
+
+#: The chunks of all downloads together, as long as that leaves enough for each.
+_CHUNKS_BYTES = 16 * 1024 * 1024
+_LEAST_CHUNK_BYTES = 256 * 1024
 
 
 class ModelRegistry:
@@ -352,7 +356,11 @@ class ModelRegistry:
         async with self.downloads.slot(transfer):
             info = await self.version(model, wanted)
             source = await self._source(model, info)
-            async with OutgoingVersion(model, info, source, self.config.sent_version_chunk_bytes, run) as sending:
+            # A chunk is held several times over until its client takes it: many of them are smaller.
+            chunk = min(
+                self.config.sent_version_chunk_bytes, max(_LEAST_CHUNK_BYTES, _CHUNKS_BYTES // self.downloads.crowd)
+            )
+            async with OutgoingVersion(model, info, source, chunk, run) as sending:
                 yield sending
 
     async def _source(self, model: Model, info: ModelVersionInfo) -> Blob | Payload:

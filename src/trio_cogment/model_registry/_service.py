@@ -31,8 +31,8 @@ from trio_cogment.model_registry._holdings import Caller
 from trio_cogment.model_registry._model import Model
 from trio_cogment.model_registry._model_registry import ModelRegistry
 from trio_cogment.model_registry._paging import AFTER, Page, check_named, position_of, start_among
-from trio_cogment.model_registry._transfer_slots import Transfer, transfer_of
 from trio_cogment.rpc import ServerCall, bind
+from trio_cogment.rpc.transfer_slots import Transfer, transfer_of
 from trio_cogment.services import SERVICES, ServiceKind
 
 #: Descriptions that are read from the storage in one step. Other calls get a thread between two steps.

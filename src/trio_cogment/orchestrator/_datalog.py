@@ -6,8 +6,11 @@
 - A sink that is away for less than `datalog_grace_seconds` holds the trial up when the queue is full, as a slow one
   does. After that the trial goes on without it: the oldest samples are dropped, counted, and told of by a special event
   in the next sample that gets through.
+- A queue is full by the number of its samples, or because no memory can be borrowed for them (`_sample_bytes`).
 - When the trial is over, what is left is written in order. The sink may take `datalog_flush_seconds` for each step of
   it; what has not got through then is lost, counted and logged.
+
+This module is long because what waits, what is sent and what is lost is one count.
 """
 
 from __future__ import annotations
@@ -19,6 +22,7 @@ from collections.abc import Callable
 
 import trio
 
+from trio_cogment.access import Loan
 from trio_cogment.api.common_pb2 import TrialParams
 from trio_cogment.api.datalog_pb2 import DatalogSample
 from trio_cogment.backoff import Backoff
@@ -32,6 +36,7 @@ from trio_cogment.errors import (
 )
 from trio_cogment.orchestrator._datalog_owner import Owner
 from trio_cogment.orchestrator._remote_sink import RemoteSink
+from trio_cogment.orchestrator._sample_bytes import SampleBytes
 from trio_cogment.orchestrator._sink_failures import first_of, refusal_of, text_of
 from trio_cogment.orchestrator.sinks import SampleSink, SampleStream
 
@@ -40,12 +45,17 @@ _log = logging.getLogger(__name__)
 #: A sample that the sink's own refusal keeps coming back to is dropped after this many streams.
 _TRIES_PER_SAMPLE = 3
 
+#: So many may wait whose sizes nobody has looked at: a log that keeps up costs nothing.
+_UNCOUNTED_SAMPLES = 2
+
 #: Failures that say nothing about what was sent.
 _TRANSPORT = frozenset({StatusCode.UNAVAILABLE, StatusCode.CANCELLED, StatusCode.DEADLINE_EXCEEDED})
 
 
 class Datalog:
     """The samples of one trial: a queue that `put` fills from the tick, and a task that empties it.
+
+    It has many methods because each step of a stream's life has one, and each way in which samples are lost.
 
     Args:
         trial_id: goes to the sink, and into logs.
@@ -54,6 +64,7 @@ class Datalog:
         config: limits and timeouts.
         rng: makes the pauses between reconnections differ.
         owner: see its class.
+        loan: what is borrowed for the samples that wait.
 
     Attributes:
         opened: set once the first stream is open, or `failure` is.
@@ -70,6 +81,7 @@ class Datalog:
         config: OrchestratorConfig,
         rng: random.Random,
         owner: Owner,
+        loan: Loan,
     ) -> None:
         self._trial_id = trial_id
         self._user_id = user_id
@@ -77,9 +89,12 @@ class Datalog:
         self._config = config
         self._backoff = Backoff(config.datalog_reconnect_initial_seconds, config.datalog_reconnect_max_seconds, rng)
         self._owner = owner
+        self._sink_is_here = False
         self._queue: deque[DatalogSample] = deque()
         #: Written to the open stream, and not known to be taken.
         self._sent: deque[DatalogSample] = deque()
+        #: Of the queue, and of what was sent to a sink elsewhere: one in this process has limits of its own.
+        self._bytes = SampleBytes(loan, self._memory_is_back)
         #: Those before them that there was no room for.
         self._forgotten = 0
         self._stream: SampleStream | None = None
@@ -126,9 +141,11 @@ class Datalog:
             return
         if self._write_nowait is not None and not self._queue and not self._untold and self._write_at_once(sample):
             return
+        if len(self._queue) >= _UNCOUNTED_SAMPLES:
+            self._bytes.add(sample)
         self._queue.append(sample)
         self._parked.unpark()
-        if len(self._queue) >= self._config.max_queued_samples:
+        if len(self._queue) >= self._config.max_queued_samples or not self._bytes.fit:
             self._make_room()
 
     def _write_at_once(self, sample: DatalogSample) -> bool:
@@ -196,6 +213,7 @@ class Datalog:
             if self._queue:
                 self._count_lost(len(self._queue))
                 self._queue.clear()
+            self._bytes.close()
             self._set_full(False)
             if self.dropped_samples:
                 _log.warning("trial %s: %d samples did not reach the data log", self._trial_id, self.dropped_samples)
@@ -238,7 +256,8 @@ class Datalog:
             async with self._sink.open(self._trial_id, self._user_id, params) as stream:
                 self._connected(stream)
                 await self._write(stream)
-                self._sent.clear()
+                while self._sent:
+                    self._forget_first()
                 self._forgotten = 0
         except* CogmentError as errors:
             failure = first_of(errors)
@@ -261,6 +280,7 @@ class Datalog:
 
     async def _write(self, stream: SampleStream) -> None:
         self._write_nowait = getattr(stream, "write_nowait", None)
+        self._sink_is_here = self._write_nowait is not None
         try:
             await self._empty_queue(stream)
         finally:
@@ -276,8 +296,10 @@ class Datalog:
                     self._tell_loss(sample)
                 await stream.write(sample)
                 self._sent.append(self._queue.popleft())
+                if self._sink_is_here:
+                    self._bytes.remove(sample)
                 self._progress()
-                if self._full and len(self._queue) <= self._config.max_queued_samples // 2:
+                if self._full and len(self._queue) <= self._config.max_queued_samples // 2 and self._bytes.fit:
                     self._set_full(False)
             if self._completed.is_set():
                 return
@@ -292,14 +314,19 @@ class Datalog:
             forgotten = min(taken, self._forgotten)
             self._forgotten -= forgotten
             for _ in range(taken - forgotten):
-                self._sent.popleft()
+                self._forget_first()
             self._taken += taken
             self._refusals = 0
             if self._completed.is_set():
                 self._flushing.deadline = trio.current_time() + self._config.datalog_flush_seconds
-        while len(self._sent) > self._config.max_queued_samples:
-            self._sent.popleft()
+        while len(self._sent) > self._config.max_queued_samples or (self._sent and not self._bytes.fit):
+            self._forget_first()
             self._forgotten += 1
+
+    def _forget_first(self) -> None:
+        sample = self._sent.popleft()
+        if not self._sink_is_here:
+            self._bytes.remove(sample)
 
     # What goes wrong
 
@@ -309,6 +336,9 @@ class Datalog:
         if self._stream is not None:
             self._stream_seconds = trio.current_time() - self._connected_at
             self._stream = None
+        if self._sink_is_here:
+            for sample in self._sent:
+                self._bytes.add(sample)
         self._queue.extendleft(reversed(self._sent))
         self._sent.clear()
         forgotten, self._forgotten = self._forgotten, 0
@@ -359,9 +389,16 @@ class Datalog:
             surplus = len(self._queue) - self._config.max_queued_samples
             if surplus > 0:
                 self._drop_oldest(surplus)
+            while self._queue and not self._bytes.fit:
+                self._drop_oldest(1)
             self._set_full(False)
-        elif len(self._queue) >= self._config.max_queued_samples:
+        elif len(self._queue) >= self._config.max_queued_samples or not self._bytes.fit:
+            self._bytes.count_all()
             self._set_full(True)
+
+    def _memory_is_back(self) -> None:
+        if self._full and len(self._queue) < self._config.max_queued_samples and self._bytes.fit:
+            self._set_full(False)
 
     def _set_full(self, full: bool) -> None:
         if full is not self._full:
@@ -373,6 +410,7 @@ class Datalog:
             _log.warning("trial %s: samples are dropped, the data log does not take them", self._trial_id)
         for _ in range(count):
             sample = self._queue.popleft()
+            self._bytes.remove(sample)
             if self._telling is not None and self._telling[0] is sample:
                 # What it had to tell is told by another.
                 self._untold += self._telling[1]

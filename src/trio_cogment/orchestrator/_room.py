@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from trio_cogment.access import Quotas
+from trio_cogment.access import BytePool, Loan, Quotas
 from trio_cogment.api.common_pb2 import TrialParams
 from trio_cogment.config import OrchestratorConfig
 from trio_cogment.endpoints import is_client_endpoint
@@ -24,6 +24,10 @@ SERVICE_BYTES = 4 * 1024
 
 #: An observation of so many bytes is always kept.
 FREE_OBSERVATION_BYTES = 32 * 1024
+#: So much a trial may always hold back of its samples.
+LEAST_HELD_BACK_BYTES = 64 * 1024
+#: Samples of so many ticks are held back by every trial.
+_USUAL_TICKS = 2
 
 
 def check_counts(params: TrialParams, config: OrchestratorConfig) -> None:
@@ -64,6 +68,9 @@ class Room:
         self._starting: Counter[str] = Counter()
         self._bytes: Counter[str] = Counter()
         self._observed: Counter[str] = Counter()
+        #: For samples that are held back for late rewards.
+        self.max_held_back = config.max_held_back_bytes
+        self.held_back = BytePool(config.max_all_held_back_bytes)
         #: Kept beside the sums, which would be made anew for each start.
         self._all_trials = self._all_starting = self._all_bytes = 0
 
@@ -152,12 +159,13 @@ class Holding:
         size: about how many bytes.
     """
 
-    __slots__ = ("_observed", "_room", "_starting", "account", "quotas", "size")
+    __slots__ = ("_held_back", "_observed", "_room", "_starting", "account", "quotas", "size")
 
     def __init__(self, room: Room, account: str, quotas: Quotas) -> None:
         self._room: Room | None = room
         self._starting = True
         self._observed = 0
+        self._held_back: Loan | None = None
         self.account = account
         self.quotas = quotas
         self.size = 0
@@ -185,6 +193,15 @@ class Holding:
         self._observed = size if kept else 0
         return kept
 
+    def hold_back(self, ticks: int) -> int | None:
+        """Return how many bytes of samples the trial may hold back until it is over; None: it wants few of them."""
+        room = self._room
+        if room is None or ticks <= _USUAL_TICKS:
+            return None
+        self._held_back = loan = room.held_back.loan()
+        loan.set(max(LEAST_HELD_BACK_BYTES, int(min(room.max_held_back, loan.most()))))
+        return loan.size
+
     def started(self) -> None:
         """The trial has started, or could not: it no longer counts as starting."""
         if self._starting and self._room is not None:
@@ -195,6 +212,8 @@ class Holding:
         """Give everything back; nothing happens the second time."""
         self.started()
         self.observe(0)
+        if self._held_back is not None:
+            self._held_back.close()
         room, self._room = self._room, None
         if room is not None:
             room._count(self.account, trials=-1, size=-self.size)

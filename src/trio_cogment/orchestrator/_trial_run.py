@@ -25,6 +25,7 @@ from trio_cogment.orchestrator._trial import FAILED, Trial
 from trio_cogment.orchestrator._watch import STOPPING
 from trio_cogment.orchestrator.sinks import SampleSink
 from trio_cogment.outcome import EndCause
+from trio_cogment.rpc.memory import memory_of_run
 from trio_cogment.trial import ParametersComplete
 
 _log = logging.getLogger(__name__)
@@ -75,14 +76,22 @@ class TrialRun:
         )
         self._datalog: Datalog | None = None
         if sink is not None:
-            self._datalog = Datalog(trial.trial_id, trial.user_id, sink, config=config, rng=rng, owner=self)
+            self._datalog = Datalog(
+                trial.trial_id,
+                trial.user_id,
+                sink,
+                config=config,
+                rng=rng,
+                owner=self,
+                loan=memory_of_run().messages.loan(),
+            )
         self.on_samples_lost = on_samples_lost
         trial.equip(self._streams, self._datalog)
 
     def begin(self) -> None:
         """Make the trial PENDING at once, if it need not wait for its data log; `run` must follow."""
         if self._datalog is None:
-            self.trial.feed(ParametersComplete(self._params))
+            self.trial.feed(self._parameters())
             self.trial.settled.set()
 
     async def run(self) -> None:
@@ -102,7 +111,7 @@ class TrialRun:
                 if self._datalog is not None:
                     trial.refusal = await self._open_datalog(nursery, self._datalog)
                     if trial.refusal is None:
-                        trial.feed(ParametersComplete(self._params))
+                        trial.feed(self._parameters())
                         trial.settled.set()
                 if trial.refusal is None:
                     await trial.timers.run()
@@ -123,6 +132,9 @@ class TrialRun:
             trial.release()
             self._streams.disband()
             self._nursery = None
+
+    def _parameters(self) -> ParametersComplete:
+        return ParametersComplete(self._params, self.trial.holding.hold_back(self._params.nb_buffered_ticks))
 
     async def _open_datalog(self, nursery: trio.Nursery, datalog: Datalog) -> CogmentError | None:
         # Not in the scope that bounds the wait: a call keeps the deadline it was opened under.

@@ -131,6 +131,7 @@ _WRITERS: dict[str, Callable[[Any], dict[str, Any]]] = {
     "state": lambda value: {"state": TrialState.Name(value)},
     "error": lambda value: {"error": _error(value)},
     "cause": lambda value: {"cause": value.label},
+    "held_back_bytes": lambda value: {} if value is None else {"held_back_bytes": value},
 }
 
 
@@ -286,6 +287,8 @@ def read_input(number: int, line: dict[str, Any]) -> Event:
             values["participant"] = take(number, line, "participant", int, "an index")
         elif field.default is not MISSING and field.name not in line:
             continue  # older files do not have it
+        elif field.name == "held_back_bytes":
+            values[field.name] = take(number, line, field.name, int, "a number of bytes")
         elif field.name == "cause":
             values["cause"] = _read_cause(number, line)
         else:

@@ -43,6 +43,7 @@ from trio_cogment.rpc._streams import Stream
 from trio_cogment.rpc._turn_order import Lane
 from trio_cogment.rpc._turns import turns_of_run
 from trio_cogment.rpc._writer import Writer
+from trio_cogment.rpc.memory import memory_of_run
 from trio_cogment.rpc.refusals import refusals
 
 logger = logging.getLogger(__name__)
@@ -87,7 +88,8 @@ class Connection:
     ) -> None:
         self.peer = peer
         self.config = config
-        self.engine = Engine(client_side=client_side, config=config, clock=trio.current_time)
+        self._memory = memory_of_run()
+        self.engine = Engine(client_side=client_side, config=config, clock=trio.current_time, memory=self._memory)
         self.byte_stream = byte_stream
         self.closed = False
         self.number = 0
@@ -103,6 +105,7 @@ class Connection:
         self.wake = self._writer.wake
         self.flush_soon = self._writer.flush_soon
         self._deadlines = Deadlines(self.engine.streams)
+        self.engine.on_output = self._writer.wake
         self.arm = self._deadlines.arm
         self._lingering_close = LingeringClose(byte_stream, config)
         self._liveness = Liveness(self)
@@ -145,6 +148,7 @@ class Connection:
         possible within `RpcConfig.farewell_timeout_seconds`, and the socket is closed in any case; see
         `_lingering_close`.
         """
+        self._memory.watch(self)
         try:
             async with trio.open_nursery() as nursery:  # the handlers; they may take longer than the socket lives
                 self._starts = starts = CallStarts(self._turns, nursery, self._gate.leave)
@@ -179,6 +183,8 @@ class Connection:
         except* Exception:
             logger.exception("connection with %s failed", self.peer)
         finally:
+            self._memory.forget(self)
+            self.engine.close()
             self.closed = True
             self.ready.set()
             self._tell_change()

@@ -75,6 +75,7 @@ from trio_cogment.rpc._receive_window import ReceiveWindow
 from trio_cogment.rpc._send_queue import SendQueue
 from trio_cogment.rpc._stream_table import StreamTable
 from trio_cogment.rpc._streams import Stream
+from trio_cogment.rpc.memory import ConnectionMemory
 
 #: Tells the PING that goes with a drain from those that look for life.
 DRAIN_PING = b"draining"
@@ -94,17 +95,21 @@ class Engine:
     Besides its own methods it has those of its parts:
 
     * of the stream table: `open_request`, `send_headers`, `end`, `finish_now` and `reset`;
-    * of the send queue: `send_message`, `send_compressed`, `send_shared`, `has_room`, `take_output` and `take_rooms`;
-    * of the receive window: `consumed`, `keep`, `forget` and `holders`.
+    * of the send queue: `send_message`, `send_compressed`, `send_shared`, `has_room`, `take_output`, `sent` and
+      `take_rooms`;
+    * of the receive window: `consumed`, `keep`, `forget`, `holders` and `incomplete`.
 
     Args:
         client_side: the role.
         config: limits.
         clock: the time in seconds, for rates; without one everything happens at once.
+        memory: what is borrowed for what waits; None: as much as the limits of the connection allow.
 
     Attributes:
         streams: those that are open, by number.
         table, parser: the parts of these names, for what is read of them with every batch of bytes.
+        loan: what is borrowed for what waits to be sent.
+        on_output: called when there is output, or room for messages, though nothing has come from the peer.
         on_queue: called when a message has to wait for a grant, and none has before it.
         on_drained: called when no new streams are accepted (`refuse_new`) and the last stream is over.
         on_reset: called for each call that its client has made for nothing (`Floods.count_reset`); returns whether it
@@ -112,10 +117,19 @@ class Engine:
         fault: why the connection cannot go on.
     """
 
-    def __init__(self, *, client_side: bool, config: RpcConfig, clock: Callable[[], float] = float) -> None:
+    def __init__(
+        self,
+        *,
+        client_side: bool,
+        config: RpcConfig,
+        clock: Callable[[], float] = float,
+        memory: ConnectionMemory | None = None,
+    ) -> None:
+        memory = memory or ConnectionMemory()
         self.client_side = client_side
         self.config = config
         self.streams: dict[int, Stream] = {}
+        self.on_output: Callable[[], None] = _nothing
         self.on_queue: Callable[[], None] = _nothing
         self.on_drained: Callable[[], None] = _nothing
         self.on_reset: Callable[[], bool] = _allowed
@@ -124,9 +138,16 @@ class Engine:
         floods = Floods(config, clock, self._peer_may_reset)
         blocks = HeaderBlocks(max_block)
         self._control = control = ControlPlane(client_side=client_side, max_block_bytes=max_block)
-        self._send_queue = queue = SendQueue(config, client_side=client_side)
+        self.loan = memory.messages.loan()
+        self._send_queue = queue = SendQueue(config, self.loan, client_side=client_side, on_room=self._output_is_there)
         self._receive_window = window = ReceiveWindow(
-            config, self.streams, queue.write_window_update, self._message_waits
+            config,
+            self.streams,
+            queue.write_window_update,
+            self._message_waits,
+            held=memory.messages.loan(),
+            promised=memory.windows.loan(),
+            on_credit=self._output_is_there,
         )
         self.table = table = StreamTable(
             self.streams,
@@ -168,10 +189,12 @@ class Engine:
         self.has_room = queue.has_room
         self.take_output = queue.take_output
         self.take_rooms = queue.take_rooms
+        self.sent = queue.sent
         self.consumed = window.consumed
         self.keep = window.keep
         self.forget = window.forget
         self.holders = window.holders
+        self.incomplete = window.incomplete
         self._write_preface()
 
     def _write_preface(self) -> None:
@@ -189,12 +212,15 @@ class Engine:
         payload = b"".join(SETTING.pack(*item) for item in settings.items())
         self._send_queue.write_frame(SETTINGS, 0, 0, payload)
         # The connection's window is not among the settings; a WINDOW_UPDATE makes it larger (RFC 9113, 6.9.2).
-        more = config.connection_window_bytes - INITIAL_WINDOW
+        more = self._receive_window.size - INITIAL_WINDOW
         if more > 0:
             self._send_queue.write_window_update(0, more)
 
     def _peer_may_reset(self) -> bool:
         return self.on_reset()
+
+    def _output_is_there(self) -> None:
+        self.on_output()
 
     def _message_waits(self) -> None:
         self.on_queue()
@@ -252,6 +278,24 @@ class Engine:
     def exhausted(self) -> bool:
         """Whether no request can be sent on this connection ever again."""
         return self._handler.goaway_received or self.fault is not None or self.table.exhausted()
+
+    # --- what is borrowed ---
+
+    def send_mark(self) -> object:
+        """Return something that changes when what waits to be sent gets any further; None if nothing is borrowed."""
+        queue = self._send_queue
+        return (queue.waiting_bytes, queue.window, queue.out_size) if self.loan.size else None
+
+    def settle(self) -> None:
+        """Give back the memory for what is not there any more."""
+        self._receive_window.settle()
+        if self.loan.size:
+            self._send_queue.settle()
+
+    def close(self) -> None:
+        """The connection is gone; give back what it has borrowed."""
+        self._receive_window.close()
+        self.loan.close()
 
     # --- receiving ---
 

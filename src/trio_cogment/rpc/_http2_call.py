@@ -32,6 +32,7 @@ from trio_cogment.rpc._inbox import Inbox
 from trio_cogment.rpc._retry import ReplayBuffer
 from trio_cogment.rpc._shared_message import SharedMessage
 from trio_cogment.rpc._streams import BadMessageError, Stream
+from trio_cogment.rpc._turns import turns_of_run
 from trio_cogment.rpc.calls import Call, Consumer, Method
 
 
@@ -82,6 +83,8 @@ class Http2Call(Call):
     _stream: Stream
     _undecodable: StatusCode
     _hold: bool  # this side sends a single message
+    _unpacks_in_turns = False  # compressed messages are
+    _packed: CompressedMessage | None = None  # was taken from the inbox, and waits for its turn
     _compression = ""  # the encoding of the messages that are sent
     _replay: ReplayBuffer | None = None  # of a client's call that can still be made again
 
@@ -89,6 +92,7 @@ class Http2Call(Call):
         self.method = method
         self.over = False
         self._decode: Callable[[bytes], Any] = receive_type.FromString
+        self._plain_decode: Callable[[bytes], Any] = self._decode
         self._send_type = send_type
         self._inbox = Inbox(self, method.path)
         self._status: RpcError | None = None
@@ -102,7 +106,7 @@ class Http2Call(Call):
         inbox = self._inbox
         if not inbox.items:
             self._send_output()  # a request that is held back must go out now, or no answer comes
-        message = await inbox.get()
+        message = await (self._next_in_turns() if self._unpacks_in_turns else inbox.get())
         if message is not None:
             self._answering = True
             self._send_output()
@@ -127,6 +131,7 @@ class Http2Call(Call):
         self._answering = True
 
     def set_consumer(self, consumer: Consumer) -> None:
+        self._unpacks_in_turns = False
         self._inbox.set_consumer(consumer)
         self._send_output()
 
@@ -152,6 +157,25 @@ class Http2Call(Call):
             raise self._unreadable(bad) from None
         self._engine.consumed(self._stream, len(payload))
         return message
+
+    async def _next_in_turns(self) -> Any:
+        """Return the next message; a compressed one is decoded in its turn. After `Cancelled` it is not lost."""
+        if self._packed is None:
+            message = await self._inbox.get()
+            if type(message) is not CompressedMessage:
+                return message
+            self._packed = message
+        payload = self._packed
+        try:
+            message = await turns_of_run().unpack(len(payload), lambda: self._plain_decode(payload))
+            self._packed = None
+            return message
+        except (DecodeError, BadMessageError) as bad:
+            raise self._unreadable(bad) from None
+
+    def _decode_later(self, payload: bytes) -> Any:
+        """Decode a message, or return it as it is, to be unpacked in a turn."""
+        return payload if self._unpacks_in_turns and type(payload) is CompressedMessage else self._plain_decode(payload)
 
     def _unreadable(self, bad: Exception) -> RpcError:
         """End the call because of a message."""

@@ -42,7 +42,9 @@ class Http2ServerCall(Http2Call, ServerCall):
     ) -> None:
         super().__init__(method, method.request_type, method.response_type)
         if head.encoding != b"identity":
-            self._decode = decoder(self._decode, head.encoding, connection.config.max_receive_message_bytes)
+            self._plain_decode = decoder(self._decode, head.encoding, connection.config.max_receive_message_bytes)
+            self._decode = self._decode_later
+            self._unpacks_in_turns = True
         self._accept_encoding = head.accept_encoding
         self._connection = connection
         self._engine = connection.engine

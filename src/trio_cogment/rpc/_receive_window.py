@@ -22,6 +22,12 @@ That alone leaves two gaps. Each is closed by a bound over all streams, `RpcConf
 
 None of this costs anything while messages are small and taken soon: the sums are made only when a credit is due.
 
+Where a server bounds the memory of all its connections together (`ConnectionMemory`), a connection begins with the
+smallest window there is, 65,535 bytes, which nobody has to lend it. What it is credited beyond that is borrowed, and so
+is what it holds beyond that: for a large message as a whole, before it is let through, so that what has begun to come
+can be finished. While a connection cannot borrow what it holds it is not credited. Should only pieces of messages be
+held then, it waits for memory that others give back, and so do large messages.
+
 Invariants:
 
 * `granted` is the sum of `Stream.granted` over the open streams;
@@ -34,6 +40,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from typing import Final
 
+from trio_cogment.access import Loan
 from trio_cogment.config import RpcConfig
 from trio_cogment.rpc._frames import INITIAL_WINDOW, ConnectionFaultError, ErrorCode
 from trio_cogment.rpc._streams import PREFIX_BYTES, Stream
@@ -53,12 +60,16 @@ class ReceiveWindow:
         streams: those that are open, by number; only read.
         send_update: called with a stream's number (0 for the connection) and an increment, to send a WINDOW_UPDATE.
         on_wait: called when a message has to wait for a grant, and none has been waiting before it.
+        held: what is borrowed for what has arrived.
+        promised: what is borrowed for what may be sent.
+        on_credit: called when the connection is credited while nothing has come from the peer.
 
     Attributes:
         initial: the window of a new stream, in bytes.
         size: bytes that the peer may still send on the connection.
         low: below this the connection is due a credit.
         granted: bytes promised to large messages.
+        loan: what is borrowed for what has arrived, and for large messages.
         withheld: a credit is due and waits until something is taken.
     """
 
@@ -68,13 +79,20 @@ class ReceiveWindow:
         streams: Mapping[int, Stream],
         send_update: Callable[[int, int], None],
         on_wait: Callable[[], None],
+        held: Loan,
+        promised: Loan,
+        on_credit: Callable[[], None],
     ) -> None:
         self.initial = config.stream_window_bytes
         self.granted = 0
         self.withheld = False
         self._full = max(config.connection_window_bytes, INITIAL_WINDOW)  # it cannot begin with less (RFC 9113, 6.9.2)
-        self.size = self._full
-        self.low = self._full >> 1
+        self.loan = held
+        self._promised = promised
+        self._on_credit = on_credit
+        #: Where memory is not limited, nothing need be asked for.
+        self.size = INITIAL_WINDOW if promised.limited else self._full
+        self.low = self.size >> 1
         self._low = max(self.initial >> 1, 1)  # a stream's window below this is looked at
         self._budget = config.connection_memory_bytes
         self._streams = streams
@@ -110,6 +128,8 @@ class ReceiveWindow:
                 self._unread.pop(stream, None)
             if self.withheld:
                 self.credit_connection()
+            elif self.loan.size:
+                self.settle()
 
     def keep(self, stream: Stream, sizes: Collection[int]) -> None:
         """Say that messages of these sizes may still be taken, although the stream is over."""
@@ -131,6 +151,8 @@ class ReceiveWindow:
             self._release(stream)
         if self.withheld:
             self.credit_connection()
+        elif self.loan.size:
+            self.settle()
 
     # --- streams ---
 
@@ -159,6 +181,10 @@ class ReceiveWindow:
         # Who comes first is served first, also when a later and smaller message would fit: or the large one could wait
         # for ever. With nothing granted, any size is let through.
         if self.granted and (self.granted + need > self._budget or next(iter(applicants), stream) is not stream):
+            waits = True
+        else:
+            waits = not self._borrow_for_message(need)
+        if waits:
             if not applicants:
                 self._on_wait()
             applicants[stream] = None
@@ -168,10 +194,26 @@ class ReceiveWindow:
         self.granted += need
         return True
 
+    def _borrow_for_message(self, need: int) -> bool:
+        """Borrow what a large message will take; wait for memory if there is not enough."""
+        loan = self.loan
+        if need <= loan.largest:
+            if loan.resize(loan.size + need):
+                return True
+        # One that is larger than what anybody can borrow is let through when there is enough for a large one.
+        elif loan.resize(loan.size + int(loan.largest)):
+            loan.set(loan.size + need - int(loan.largest))
+            return True
+        loan.wait(self._memory_is_back)
+        return False
+
     def _release(self, stream: Stream) -> None:
         self.granted -= stream.granted
         stream.granted = 0
         self._applicants.pop(stream, None)
+        self._serve_applicants()
+
+    def _serve_applicants(self) -> None:
         while self._applicants:
             first = next(iter(self._applicants))
             self.update_stream_window(first)
@@ -190,17 +232,64 @@ class ReceiveWindow:
 
     def credit_connection(self) -> None:
         """Let the connection's window grow as far as memory allows."""
-        held = sum(stream.held for stream in self._streams.values())
-        if self._unread:
-            held += sum(stream.held for stream in self._unread)
+        held = self._count()
+        full, room = self._full, self._borrow(held)
+        if room < full:
+            full = room
         most = self._budget + (self.granted if self.granted > self._budget else 0)
-        grow = min(self._full, most - held) - self.size
+        grow = min(full, most - held) - self.size
         if grow < _STEP and self.size < _STEP and self._only_pieces():
-            grow = _STEP
+            grow = _STEP if room else 0
+            if not room:
+                self.loan.wait(self._memory_is_back)
+                self._on_wait()
+        self.low = max(full >> 1, _STEP)
         if grow >= _STEP:
             self.size += grow
             self._send_update(0, grow)
-        self.withheld = self.size < self.low
+            self._promised.set(max(0, self.size - INITIAL_WINDOW))
+        self.withheld = self.size < self.low or not room
+
+    def _count(self) -> int:
+        """Return how many bytes have arrived and have not been taken."""
+        held = sum(stream.held for stream in self._streams.values())
+        if self._unread:
+            held += sum(stream.held for stream in self._unread)
+        return held
+
+    def _borrow(self, held: int) -> int:
+        """Borrow memory for what is held; return how large the window may be: 0 if there is none for that."""
+        if self.granted:
+            # What is granted is borrowed already, whether it has come or not.
+            for stream in self._streams.values():
+                if stream.granted > stream.held:
+                    held += stream.granted - stream.held
+            size = max(self.granted, held - INITIAL_WINDOW)
+        else:
+            size = max(0, held - INITIAL_WINDOW)
+        if not self.loan.resize(size):
+            return 0
+        most = INITIAL_WINDOW + self._promised.most()
+        return self._full if most >= self._full else int(most)
+
+    def settle(self) -> None:
+        """Give back the memory for what has been taken meanwhile."""
+        if self.loan.size:
+            self._borrow(self._count())
+
+    def _memory_is_back(self) -> None:
+        self._serve_applicants()
+        self.credit_connection()
+        self._on_credit()
+
+    def incomplete(self) -> list[Stream]:
+        """Return the streams whose messages are not whole, where they make this connection borrow."""
+        return [stream for stream in self._streams.values() if stream.missing] if self.loan.size else []
+
+    def close(self) -> None:
+        """The connection is gone, and what it has borrowed is free."""
+        self.loan.close()
+        self._promised.close()
 
     def _only_pieces(self) -> bool:
         """Whether nothing that is held can be taken."""

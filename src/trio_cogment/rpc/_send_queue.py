@@ -8,13 +8,18 @@ small message behind it. With turns a large message delays the others by one fra
 beyond the high-water mark. Most of what a slow peer leaves unread then stays in the outboxes, where `has_room` can hold
 back the call that caused it.
 
-Three limits protect the memory:
+Four limits protect the memory:
 
 * of one stream: `RpcConfig.call_outbox_messages` and `call_outbox_bytes`;
 * of all outboxes together: `RpcConfig.connection_memory_bytes`. Beyond it a stream may send only what its windows take
   at once;
+* of all connections of a server together: what waits here beyond `_FREE_BYTES`, in outboxes, in the output and on its
+  way to the socket, is borrowed (`_more_room`), and a message waits outside until it can be. Without a loan the output
+  is short, too, and so are the frames: a crowd of peers that do not read would otherwise fill it, one by one;
 * of answers: `answer_bytes` counts the output that exists only because of the peer. The frame handler ends the
   connection when that is too much. Nothing else bounds it, as such frames are under no flow control.
+
+This module is long because output, outboxes, windows and what is borrowed are one count of bytes.
 """
 
 from __future__ import annotations
@@ -23,6 +28,7 @@ import math
 from collections.abc import Callable, Iterable
 from typing import Final
 
+from trio_cogment.access import Loan
 from trio_cogment.config import RpcConfig
 from trio_cogment.rpc._frames import (
     DATA,
@@ -38,14 +44,30 @@ from trio_cogment.rpc._streams import PREFIX_BYTES, Stream
 
 #: What every peer accepts in a frame until its SETTINGS say otherwise (RFC 9113, 6.5.2).
 _DEFAULT_MAX_FRAME: Final = 16384
+#: What may wait in outboxes without a loan.
+_FREE_BYTES: Final = 64 * 1024
+#: The high-water mark of the output without a loan.
+_LOW_MARK: Final = 32 * 1024
 
 
 def _ignore(_: Stream) -> None:
     """Do nothing: the default of `SendQueue.on_sent`."""
 
 
+def _nothing() -> None:
+    """Do nothing: the default of `SendQueue.on_room`."""
+
+
 class SendQueue:
     """The sending half of a connection. It knows frames, windows and outboxes, but not what a stream's state means.
+
+    It has many methods because each kind of frame and each change of a window has one, and they share every sum.
+
+    Args:
+        config: the sizes.
+        loan: what is borrowed for what waits.
+        client_side: the role.
+        on_room: called when others have given memory back, and calls may ask for room again.
 
     Attributes:
         out_size: bytes of output that have not been taken.
@@ -57,7 +79,9 @@ class SendQueue:
         on_sent: called when a stream's outbox has become empty and `Stream.end` is set.
     """
 
-    def __init__(self, config: RpcConfig, *, client_side: bool) -> None:
+    def __init__(
+        self, config: RpcConfig, loan: Loan, *, client_side: bool, on_room: Callable[[], None] = _nothing
+    ) -> None:
         self.out_size = 0
         self.window = INITIAL_WINDOW
         self.initial_window = INITIAL_WINDOW
@@ -65,12 +89,20 @@ class SendQueue:
         self.pieces_written = 0
         self.on_sent: Callable[[Stream], None] = _ignore
         self._out: list[bytes | memoryview] = []
+        self._budget = config.connection_memory_bytes
+        self._loan = loan
+        self._on_room = on_room
+        self._free_bytes = min(_FREE_BYTES, self._budget)
+        self._wake_below = self._budget  # with fewer bytes in all outboxes, those that were refused may ask again
+        self._in_flight = 0  # bytes that were taken last; they may be on their way still
         self._high_water = config.write_high_water_bytes
+        self._mark = min(_LOW_MARK, self._high_water) if loan.limited else self._high_water
+        self._low_mark = self._mark
+        self._cut = max(self._mark, _DEFAULT_MAX_FRAME)  # no frame is longer while the output is short
         self._max_frame = _DEFAULT_MAX_FRAME
-        self._max_frame_wanted = config.max_frame_bytes  # a peer that accepts more does not get more
+        self._max_frame_wanted = min(config.max_frame_bytes, max(self._high_water, _DEFAULT_MAX_FRAME))
         self._outbox_messages = config.call_outbox_messages
         self._outbox_bytes = config.call_outbox_bytes
-        self._budget = config.connection_memory_bytes
         self._queued = 0  # bytes in all outboxes
         # Streams that have something to send and an open window of their own, in the order of their turns (a dict is
         # an ordered set). Streams whose own window is shut are not here: otherwise every WINDOW_UPDATE would cost a
@@ -120,24 +152,79 @@ class SendQueue:
         self.pieces_written += len(self._out) + (len(data) >> 8)
         self._out.clear()
         self.out_size = self.answer_bytes = self._blocks = 0
+        self._in_flight = len(data)
         if self._ready:
             self._pump()
+        if self._loan.size:
+            self.settle()
         return data
+
+    # --- what is borrowed ---
+
+    def _may_queue(self, size: int) -> bool:
+        """Whether a message may wait that does not fit into what may wait without a loan."""
+        if self._queued >= self._budget:
+            self._wake_below = self._budget
+            return False
+        loan = self._loan
+        need = self._queued + self.out_size + self._in_flight + size - _FREE_BYTES
+        if need <= loan.size:
+            return True
+        # One that is larger than what anybody can borrow is taken when there is enough for a large one.
+        largest = loan.largest
+        if loan.resize(max(loan.size, need if need < largest else int(largest))):
+            loan.set(need)
+            return True
+        self._wake_below = (self._queued >> 1) + 1
+        loan.wait(self._memory_is_back)
+        return False
+
+    def _raise_mark(self) -> None:
+        """Borrow a longer output, where there is enough to fill it."""
+        if self._loan.resize(self._loan.size + self._high_water):
+            self._mark = self._high_water
+            self._cut = max(self._mark, _DEFAULT_MAX_FRAME)
+
+    def settle(self) -> None:
+        """Give back what was borrowed for what has been sent meanwhile."""
+        need = self._queued + self.out_size + self._in_flight - _FREE_BYTES
+        if need > 0:
+            self._loan.set(need + (self._high_water if self._mark > self._low_mark else 0))
+        else:
+            self._mark = self._low_mark
+            self._cut = max(self._mark, _DEFAULT_MAX_FRAME)
+            self._loan.set(0)
+
+    def sent(self) -> None:
+        """Say that what was taken last has been sent."""
+        self._in_flight = 0
+        if self._loan.size:
+            self.settle()
+
+    def _memory_is_back(self) -> None:
+        if self._starved:
+            self._wake_starved()
+            self._on_room()
+
+    @property
+    def waiting_bytes(self) -> int:
+        """How many bytes wait in outboxes."""
+        return self._queued
 
     # --- messages ---
 
     def has_room(self, stream: Stream, size: int) -> bool:
         """Whether a message of `size` bytes may be given to `send_message` now."""
         if not stream.outbox:
-            return self._queued < self._budget or self._fits_windows(stream, size)
+            return self._queued + size <= self._free_bytes or self._may_queue(size) or self._fits_windows(stream, size)
         return (
             len(stream.outbox) < self._outbox_messages
             and stream.outbox_bytes + size <= self._outbox_bytes
-            and self._queued < self._budget
+            and (self._queued + size <= self._free_bytes or self._may_queue(size))
         )
 
     def _fits_windows(self, stream: Stream, size: int) -> bool:
-        """All outboxes together are full: only a message that need not wait is taken.
+        """Outboxes are full, or no memory is left: only a message that need not wait is taken.
 
         Calls that the peer does not read have filled the memory. A call that it does read goes on.
         """
@@ -157,7 +244,7 @@ class SendQueue:
             and size <= self.window
             and size <= self._max_frame
             and not stream.outbox
-            and self.out_size < self._high_water
+            and self.out_size < self._mark
         ):
             stream.send_window -= size
             self.window -= size
@@ -184,7 +271,9 @@ class SendQueue:
                 stream.outbox_bytes += len(piece)
                 self._queued += len(piece)
         self.schedule(stream)
-        if self._ready and self.window > 0 and self.out_size < self._high_water:
+        if self._mark < self._high_water and (self.out_size >= self._mark or self._queued >= self._mark):
+            self._raise_mark()
+        if self._ready and self.window > 0 and self.out_size < self._mark:
             self._pump()
 
     def take_rooms(self) -> list[Stream]:
@@ -276,7 +365,7 @@ class SendQueue:
     def _pump(self) -> None:
         """Move queued messages to the output, a frame of each stream in turn, as far as windows and the mark allow."""
         ready = self._ready
-        while ready and self.window > 0 and self.out_size < self._high_water:
+        while ready and self.window > 0 and self.out_size < self._mark:
             stream = next(iter(ready))
             del ready[stream]
             self._send_frame(stream)
@@ -286,7 +375,7 @@ class SendQueue:
                 self.on_sent(stream)
 
     def _send_frame(self, stream: Stream) -> None:
-        room = min(stream.send_window, self.window, self._max_frame)
+        room = min(stream.send_window, self.window, self._max_frame, self._cut)
         if room <= 0:
             return  # SETTINGS have shut its window since it was put in the queue
         pieces: list[bytes | memoryview] = []
@@ -313,7 +402,7 @@ class SendQueue:
         if stream.watched:
             stream.watched = False
             self._rooms.append(stream)
-        if self._starved and self._queued < self._budget:
+        if self._starved and self._queued < self._wake_below:
             self._wake_starved()
 
     def _wake_starved(self) -> None:

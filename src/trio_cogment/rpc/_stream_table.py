@@ -157,10 +157,11 @@ class StreamTable:
     def close(self, stream: Stream) -> None:
         """The stream is over in both directions: give back what it has taken."""
         stream.closed = True
+        stream.chunks.clear()  # what refers to the stream may stay for a while
         self._queue.close(stream)
         self.open.pop(stream.id, None)
         window = self._window
-        if window.granted or window.withheld:
+        if window.granted or window.withheld or window.loan.size:
             window.reclaim(stream)
         if self.draining and not self.open:
             self._on_empty()

@@ -12,11 +12,19 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
 import trio
+from google.protobuf.message import Message
 
 from trio_cogment.rpc._turn_order import Lane, TurnOrder
+
+T = TypeVar("T", bound=Message)
+
+#: A compressed message of this size is at most a megabyte.
+_SMALL_COMPRESSED_BYTES = 1024
+#: Decompressing takes a third of the time that is given for it.
+_UNPACKED_BYTES_PER_SECOND = 80 * 1024 * 1024
 
 
 class Turns:
@@ -30,6 +38,7 @@ class Turns:
         self._clock = clock
         self._order = order = TurnOrder()
         self._giving = False
+        self._unpacking = trio.Lock()
         self.take = order.take
         self.charge = order.charge
         self.leave = order.leave
@@ -46,6 +55,21 @@ class Turns:
 
         self.wait(lane, task, lambda: trio.lowlevel.reschedule(task), units)
         await trio.lowlevel.wait_task_rescheduled(abort)
+
+    async def unpack(self, size: int, decode: Callable[[], T]) -> T:
+        """Decode a compressed message of so many bytes, which may become a thousand times as many.
+
+        That cannot be done by halves, so large ones come one at a time, and rest in proportion to what they turn out to
+        be: trials tick meanwhile.
+        """
+        if size <= _SMALL_COMPRESSED_BYTES:
+            await self.turn(Lane.OTHERS, 1 + size // 64)
+            return decode()
+        async with self._unpacking:
+            await self.turn(Lane.OTHERS, 1 + size // 64)
+            message = decode()
+            await trio.sleep(message.ByteSize() / _UNPACKED_BYTES_PER_SECOND)
+            return message
 
     def wait(self, lane: Lane, owner: object, go: Callable[[], None], units: int = 1) -> None:
         """Have `go` called when it is the owner's turn. It must not raise, and may call this again."""

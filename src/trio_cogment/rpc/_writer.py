@@ -18,6 +18,7 @@ from typing import Any, Protocol
 
 import trio
 
+from trio_cogment.access import Loan
 from trio_cogment.rpc._byte_stream import ByteStream
 
 
@@ -29,11 +30,18 @@ class Output(Protocol):
         """Bytes that wait."""
 
     @property
+    def loan(self) -> Loan:
+        """What is borrowed for what waits."""
+
+    @property
     def streams(self) -> Sized:
         """The calls of the connection."""
 
     def take_output(self) -> bytes:
         """Return what waits; the rest, if that is not all of it, is asked for when this has been sent."""
+
+    def sent(self) -> None:
+        """Learn that what was taken last has been sent."""
 
     def take_rooms(self) -> Iterable[Any]:
         """Return the streams whose calls may send more."""
@@ -49,6 +57,7 @@ class Writer:
     def __init__(self, engine: Output, byte_stream: ByteStream) -> None:
         self.in_batch = False
         self._engine = engine
+        self._loan = engine.loan
         self._byte_stream = byte_stream
         self._parked: trio.lowlevel.Task | None = None  # the writer's task, while nothing is being sent
         self._leftover = b""
@@ -107,6 +116,8 @@ class Writer:
             sent = 0  # the writer's task will meet it again, and ends the connection
         if sent < len(data):
             self._leftover = data[sent:]
+        elif self._loan.size:
+            engine.sent()
         self.tell_rooms()
         if self._leftover or engine.out_size:
             self.wake()

@@ -40,6 +40,7 @@ from trio_cogment.rpc._turn_order import Lane
 from trio_cogment.rpc._turns import turns_of_run
 from trio_cogment.rpc.health import HealthService
 from trio_cogment.rpc.listeners import socket_of
+from trio_cogment.rpc.memory import memory_of_run
 from trio_cogment.rpc.refusals import refusals
 from trio_cogment.rpc.relay import Accepted, RelayRoute, Served, ServerSide, relay_routes
 from trio_cogment.rpc.tls import certificate_names, left_without_a_word, shake_hands
@@ -126,12 +127,13 @@ async def serve(
         routes = routes_of(services, observer)
         door = None if web is None else _Door(web, relay_routes(routes, observer))
         server = _Server(routes, config, group, access, door, Admission(config))
-        async with trio.open_nursery() as nursery:
-            for listener in listeners:
-                nursery.start_soon(_accept, listener, server)
-            if access is not None:
-                nursery.start_soon(_recheck, access, group, config.access_recheck_seconds)
-            task_status.started(_running_server(listeners, group, config))
+        with memory_of_run().lent_by(config):
+            async with trio.open_nursery() as nursery:
+                for listener in listeners:
+                    nursery.start_soon(_accept, listener, server)
+                if access is not None:
+                    nursery.start_soon(_recheck, access, group, config.access_recheck_seconds)
+                task_status.started(_running_server(listeners, group, config))
     finally:
         if health is not None:
             health.stop()

@@ -99,9 +99,13 @@ class Begin:
 
 @dataclass(slots=True)
 class ParametersComplete:
-    """Hooks and endpoints are done; `params` went through `validate_params`."""
+    """Hooks and endpoints are done; `params` went through `validate_params`.
+
+    `held_back_bytes` is what the trial may hold back of samples; None: as much as its rules allow.
+    """
 
     params: TrialParams
+    held_back_bytes: int | None = None
 
 
 @dataclass(slots=True)

@@ -9,9 +9,9 @@ from __future__ import annotations
 from typing import Any
 
 from trio_cogment.addressing import ActorAddresses
-from trio_cogment.api.common_pb2 import ActorRunTrialInput, CommunicationState, TrialActor, TrialParams
+from trio_cogment.api.common_pb2 import ActorRunTrialInput, CommunicationState, TrialActor
 from trio_cogment.api.environment_pb2 import EnvRunTrialInput
-from trio_cogment.trial._events import Connect, Send, Timer, TimerKind
+from trio_cogment.trial._events import Connect, ParametersComplete, Send, Timer, TimerKind
 from trio_cogment.trial._memory import INACTIVITY, Breakage, TrialMemory
 from trio_cogment.trial._messages_and_rewards import send_held
 from trio_cogment.trial._params import DEFAULT_BUFFERED_TICKS
@@ -23,8 +23,9 @@ from trio_cogment.trial._trial_table import Input
 _NORMAL = CommunicationState.NORMAL
 
 
-def open_to_actors(trial: TrialMemory, _participant: None, params: TrialParams) -> None:
+def open_to_actors(trial: TrialMemory, _participant: None, complete: ParametersComplete) -> None:
     """Contact every service actor, all in parallel, and wait for the clients."""
+    params = complete.params
     trial.params = params
     trial.max_steps = params.max_steps
     trial.environment = Environment(params.environment.name)
@@ -37,7 +38,10 @@ def open_to_actors(trial: TrialMemory, _participant: None, params: TrialParams) 
     trial.last_activity = trial.now
     trial.arm(INACTIVITY, params.max_inactivity)
     if trial.collect_samples:
-        trial.log = SampleLog(params, trial.wall_ns, trial.rules.max_held_back_bytes)
+        held_back = complete.held_back_bytes
+        trial.log = SampleLog(
+            params, trial.wall_ns, trial.rules.max_held_back_bytes if held_back is None else held_back
+        )
         for name in trial.log.unknown_fields:
             trial.note("warning", f"datalog.exclude_fields: a sample has no field '{name}'")
         if params.nb_buffered_ticks and params.nb_buffered_ticks < DEFAULT_BUFFERED_TICKS:

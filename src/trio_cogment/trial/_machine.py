@@ -344,7 +344,7 @@ class TrialMachine(TrialMemory):
         self.fire(Input.BEGIN)
 
     def _parameters_complete(self, event: ParametersComplete) -> None:
-        self.fire(Input.PARAMETERS_COMPLETE, None, event.params)
+        self.fire(Input.PARAMETERS_COMPLETE, None, event)
 
     def _soft_end(self, _event: SoftEnd) -> None:
         self.fire(Input.SOFT_END)

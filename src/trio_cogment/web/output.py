@@ -7,6 +7,7 @@ from typing import Protocol
 
 import trio
 
+from trio_cogment.access import BytePool
 from trio_cogment.rpc.relay import ByteStream
 
 #: What is handed to the system at once; a client has `write_stall_timeout_seconds` for each.
@@ -37,6 +38,8 @@ class Pending:
 
     def __init__(self) -> None:
         self.out_size = 0
+        #: One call's message and a little more: nothing is borrowed for that.
+        self.loan = BytePool().loan()
         self.listener: RoomListener | None = None
         self._pieces: list[bytes] = []
 
@@ -45,6 +48,9 @@ class Pending:
         if data:
             self._pieces.append(data)
             self.out_size += len(data)
+
+    def sent(self) -> None:
+        """Learn that what was taken last has been sent."""
 
     def take_output(self) -> bytes:
         """Return the next bytes to send."""

@@ -1,4 +1,4 @@
-"""How many versions are received, or sent, at the same time, and who gives way when others wait.
+"""How many large things are received, or sent, at the same time, and who gives way when others wait.
 
 A client may be as slow as it likes while nobody waits for its slot. When somebody does, a transfer that has moved
 next to nothing within an interval loses its slot: thirty clients that send a byte every few seconds, or read nothing,
@@ -16,17 +16,33 @@ import math
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
+from typing import Protocol
 
 import trio
 
 from trio_cogment.access.peer_limits import is_counted
-from trio_cogment.config import ModelRegistryConfig
 from trio_cogment.errors import ResourceExhaustedError
-from trio_cogment.rpc import ServerCall
+from trio_cogment.rpc.calls import ServerCall
+
+
+class Rates(Protocol):
+    """A configuration, as far as slots are concerned."""
+
+    @property
+    def max_peer_transfers(self) -> int:
+        """How many slots one account may have while others are free."""
+
+    @property
+    def transfer_least_bytes(self) -> int:
+        """A transfer of which fewer bytes pass in `transfer_least_seconds` loses its slot when others wait."""
+
+    @property
+    def transfer_least_seconds(self) -> float:
+        """See `transfer_least_bytes`."""
 
 
 class Transfer:
-    """One upload or download.
+    """One upload, or download.
 
     Args:
         client: whose it is.
@@ -78,7 +94,7 @@ class TransferSlots:
         config: the rest.
     """
 
-    def __init__(self, most: int, config: ModelRegistryConfig) -> None:
+    def __init__(self, most: int, config: Rates) -> None:
         self._most = most
         self._config = config
         self._holders: list[Transfer] = []

@@ -10,7 +10,7 @@ import trio.testing
 
 from trio_cogment.config import ModelRegistryConfig
 from trio_cogment.errors import ResourceExhaustedError
-from trio_cogment.model_registry._transfer_slots import Transfer, TransferSlots
+from trio_cogment.rpc.transfer_slots import Transfer, TransferSlots
 
 CONFIG = ModelRegistryConfig(transfer_least_bytes=100, transfer_least_seconds=1.0, max_peer_transfers=2)
 
