@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import urllib.request
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from functools import partial
 from typing import Any
@@ -22,7 +22,9 @@ PATIENCE_SECONDS = 40
 
 
 @asynccontextmanager
-async def served(registry: CollectorRegistry | None = None, **limits: Any) -> AsyncIterator[int]:
+async def served(
+    registry: CollectorRegistry | None = None, permits: Callable[[str], bool] | None = None, **limits: Any
+) -> AsyncIterator[int]:
     if registry is None:
         registry = CollectorRegistry()
         Counter("things", "Some things", registry=registry).inc(3)
@@ -30,7 +32,7 @@ async def served(registry: CollectorRegistry | None = None, **limits: Any) -> As
     config = MetricsConfig(**limits)
     with trio.fail_after(PATIENCE_SECONDS):
         async with trio.open_nursery() as nursery:
-            await nursery.start(partial(serve_metrics, config=config), registry, listeners)
+            await nursery.start(partial(serve_metrics, config=config, permits=permits), registry, listeners)
             yield listeners[0].socket.getsockname()[1]
             nursery.cancel_scope.cancel()
 
@@ -185,3 +187,14 @@ async def attempt_metrics(port: int) -> bytes:
     async with await trio.open_tcp_stream("127.0.0.1", port) as stream:
         await stream.send_all(get("/metrics"))
         return b"".join([part async for part in stream])
+
+
+async def test_who_may_read_is_asked() -> None:
+    async with served(permits="Bearer good".__eq__) as port:
+        for lines in ((), ("authorization: Bearer bad",), ("authorization: ",)):
+            status, headers, body = await exchange(port, get("/metrics", "GET", *lines))
+            assert (status, headers["www-authenticate"]) == (401, "Bearer")
+            assert b"things" not in body
+        status, _, body = await exchange(port, get("/metrics", "GET", "authorization: Bearer good"))
+        assert status == 200
+        assert b"things_total 3.0\n" in body

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from typing import Any
 
 import h11
@@ -19,7 +20,13 @@ _RECEIVE_BYTES = 4096
 #: What a client may send after the response. It is read, as closing with unread data could destroy the response.
 _LEFTOVER_BYTES = 64 * 1024
 _METHODS = (b"GET", b"HEAD")
-_TEXTS = {400: "bad request", 404: "only /metrics is here", 405: "only GET and HEAD", 431: "the request is too long"}
+_TEXTS = {
+    400: "bad request",
+    401: "expected a token, as 'Bearer TOKEN'",
+    404: "only /metrics is here",
+    405: "only GET and HEAD",
+    431: "the request is too long",
+}
 
 
 async def serve_metrics(
@@ -27,6 +34,7 @@ async def serve_metrics(
     listeners: list[trio.SocketListener],
     *,
     config: MetricsConfig | None = None,
+    permits: Callable[[str], bool] | None = None,
     task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
 ) -> None:
     """Serve a registry's metrics until cancelled.
@@ -37,6 +45,7 @@ async def serve_metrics(
         registry: the metrics to serve.
         listeners: the listeners; this function closes them.
         config: limits.
+        permits: tells whether a request with this field `authorization` (empty: without it) is answered; None: all are.
         task_status: `started` is called when connections are accepted.
     """
     config = config or MetricsConfig()
@@ -49,7 +58,7 @@ async def serve_metrics(
             return  # closed unread; scrapers retry
         try:
             with trio.move_on_after(config.request_timeout_seconds):
-                await _answer(registry, stream, config)
+                await _answer(registry, stream, config, permits)
         except trio.BrokenResourceError:
             pass  # the scraper left
         except Exception:  # noqa: BLE001  the boundary of a connection
@@ -60,7 +69,12 @@ async def serve_metrics(
     await trio.serve_listeners(serve, listeners, task_status=task_status)  # type: ignore[arg-type]  # one value less
 
 
-async def _answer(registry: CollectorRegistry, stream: trio.SocketStream, config: MetricsConfig) -> None:
+async def _answer(
+    registry: CollectorRegistry,
+    stream: trio.SocketStream,
+    config: MetricsConfig,
+    permits: Callable[[str], bool] | None,
+) -> None:
     connection = h11.Connection(h11.SERVER, max_incomplete_event_size=config.max_request_bytes)
     request = await _request(connection, stream)
     if request is None:
@@ -73,6 +87,9 @@ async def _answer(registry: CollectorRegistry, stream: trio.SocketStream, config
     elif request.method not in _METHODS:
         status, body = 405, _text(405)
         headers.append(("allow", "GET, HEAD"))
+    elif permits is not None and not permits(_authorization(request)):
+        status, body = 401, _text(401)
+        headers.append(("www-authenticate", "Bearer"))
     else:
         accepted = b",".join(value for name, value in request.headers if name == b"accept")
         encode, content_type = choose_encoder(accepted.decode("latin-1"))
@@ -102,6 +119,10 @@ async def _request(connection: h11.Connection, stream: trio.SocketStream) -> h11
             connection.receive_data(await stream.receive_some(_RECEIVE_BYTES))
     except h11.RemoteProtocolError as error:
         return int(error.error_status_hint)
+
+
+def _authorization(request: h11.Request) -> str:
+    return next((value.decode("latin-1") for name, value in request.headers if name == b"authorization"), "")
 
 
 def _text(status: int) -> bytes:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import stat
 from collections.abc import Callable
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
     from trio_cogment.access import AccessControl, Keys, Role, Rules, TokenSource
 
 _Decorated = TypeVar("_Decorated", bound=Callable[..., Any])
+
+_log = logging.getLogger(__name__)
 
 OPEN = "open"
 TOKEN = "token"
@@ -194,6 +197,29 @@ class ServerAccess:
     def signing(self) -> AccessControl | None:
         """What signs the process's own tokens; None: it has no secret, or a token of its own."""
         return None if self._settings.token else self._own
+
+    @property
+    def permits_metrics(self) -> Callable[[str], bool] | None:
+        """What tells whether a request for metrics is answered, by its field `authorization`; None: all are.
+
+        Any good token will do, also one without a role: it is sent without encryption.
+        """
+        control = self.control
+        if control is None:
+            return None
+        from trio_cogment.access import AUTHORIZATION, bearer_token
+        from trio_cogment.errors import UnauthenticatedError, status_of
+        from trio_cogment.rpc.refusals import note_refused_call
+
+        def permits(value: str) -> bool:
+            try:
+                control.verified(bearer_token([(AUTHORIZATION, value)]) or "", local=False)
+            except UnauthenticatedError as error:
+                note_refused_call(_log, "a reader of metrics", *status_of(error))
+                return False
+            return True
+
+        return permits
 
     def reload(self) -> None:
         """Read the files again; it blocks.

@@ -108,7 +108,9 @@ async def _serve_application(start: Start, status: StatusFile, stop: Stop) -> No
         if registry is not None:
             from trio_cogment.metrics.endpoint import serve_metrics
 
-            serve_metrics_there = partial(serve_metrics, config=configuration.metrics)
+            serve_metrics_there = partial(
+                serve_metrics, config=configuration.metrics, permits=start.access.permits_metrics
+            )
             await nursery.start(serve_metrics_there, registry, _listeners(start.ports.metrics))
         servers: list[list[Service]] = merged(application.ports, running.services)
         servers[0].extend(directory.services)
