@@ -15,7 +15,7 @@ import pytest
 
 import trio_cogment.rl as tc
 
-PATH = Path(__file__).resolve().parents[2] / "examples" / "policy_gradient.py"
+PATH = Path(__file__).resolve().parents[2] / "examples" / "cartpole" / "policy_gradient.py"
 
 
 @pytest.fixture(name="example")

@@ -1,6 +1,6 @@
 """Policy gradient (REINFORCE with a baseline) on CartPole: NumPy, and an environment whose episodes are trials.
 
-Run it: `python examples/policy_gradient.py`. The learner sees an ordinary Gymnasium environment. With `--grpc` the
+Run it: `python policy_gradient.py`. The learner sees an ordinary Gymnasium environment. With `--grpc` the
 orchestrator and the environment are two other processes, reached over sockets; equal seeds give equal episodes.
 """
 
