@@ -80,7 +80,7 @@ TABLE: dict[str, set[str]] = {
         "access",
     },
     "play": {"platform", "sdk", "spec", "spaces", "rpc", "access", "web"},
-    "rl": {"sdk", "spec", "spaces", "platform", "play", "rpc", "discovery", "sync"},
+    "rl": {"sdk", "spec", "spaces", "platform", "play", "web", "rpc", "discovery", "sync"},
     "gateways": {"platform", "rl", "sdk", "spec", "spaces", "rpc", "discovery", "sync", "access", "web"},
     "trainer": {"platform", "rl", "rpc", "discovery", "sdk", "spec", "access"},
     "sync": {"platform", "sdk"},

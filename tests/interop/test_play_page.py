@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import os
+import queue
 import re
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -412,3 +414,42 @@ def test_the_command_prints_a_link_for_people(browser: Browser) -> None:
         assert serious(ann.page) == []
         if _SCREENSHOTS:
             ann.page.screenshot(path=Path(_SCREENSHOTS) / "play.png")
+
+
+# A seat of a view
+
+
+def test_a_human_seat_beside_an_agent_that_learns(browser: Browser) -> None:
+    """One link leads the person through one episode after the other."""
+    import trio_cogment.rl as tc
+
+    links: queue.Queue[str] = queue.Queue()
+    human = tc.human("Ann", port=0, page=links.put)
+    done: list[Any] = []
+
+    def learn() -> None:
+        game = tc.make_parallel("rps_v2", seats={"player_1": human}, max_cycles=3)
+        try:
+            for _ in range(2):
+                game.reset(seed=1)
+                while game.agents:
+                    _, rewards, *_ = game.step({"player_0": 0})
+                    done.append(rewards["player_0"])
+        finally:
+            game.close()
+
+    learner = threading.Thread(target=learn)
+    learner.start()
+    with people(browser, 1) as [ann]:
+        ann.ready(links.get(timeout=20))
+        for _ in range(2):
+            for tick in range(3):
+                ann.page.locator(".tag", has_text=f"tick {tick}").wait_for()
+                ann.turn()
+                ann.page.keyboard.press("2")
+            if len(done) < 6:
+                ann.page.locator(".tag", has_text="tick 0").wait_for()
+        learner.join(20)
+        ann.complaints.clear()  # the server has gone with the view
+    assert not learner.is_alive()
+    assert done == [-1] * 6  # paper beats rock

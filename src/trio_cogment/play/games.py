@@ -30,6 +30,7 @@ class Game:
         title: for people.
         text: what they should know before they begin.
         labels: what the actions are called, if there are a few to choose from.
+        again: who has played waits for the next trial at once.
         renderer: a page (HTML) of the project that shows observations, in a frame of its own; empty: there is none.
 
     Raises:
@@ -44,6 +45,7 @@ class Game:
     title: str = ""
     text: str = ""
     labels: Sequence[str] = ()
+    again: bool = False
     renderer: bytes = b""
 
     def __post_init__(self) -> None:

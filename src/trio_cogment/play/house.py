@@ -16,8 +16,9 @@ from trio_cogment.errors import CogmentError, FailedPreconditionError, NotFoundE
 from trio_cogment.host import Host
 from trio_cogment.platform import Platform
 from trio_cogment.play.codec_choice import codec_for
+from trio_cogment.play.codecs import Codec
 from trio_cogment.play.games import Game, with_bots, with_fewer
-from trio_cogment.play.lobby import Lobby
+from trio_cogment.play.lobby import Lobby, Start
 from trio_cogment.play.seat import Seat
 from trio_cogment.play.seat_parts import SeatSettings
 from trio_cogment.play.seat_table import SeatState
@@ -94,15 +95,19 @@ class PlayHouse:
         """Return the page that shows the observations of a trial; empty: there is none."""
         return self._renderers.get(trial_id, b"")
 
-    async def open_lobby(self, game: Game) -> Lobby:
+    async def open_lobby(self, game: Game, start: Start | None = None) -> Lobby:
         """Open the lobby of a game.
+
+        Args:
+            game: what people wait for.
+            start: starts a trial, or finds one; by default `start`.
 
         Raises:
             FailedPreconditionError: there is one of this name.
         """
         if game.name in self._lobbies:
             raise FailedPreconditionError(f"there is a game {game.name!r} already")
-        lobby = self._lobbies[game.name] = Lobby(game, self.start, self.config, self._host)
+        lobby = self._lobbies[game.name] = Lobby(game, start or self.start, self.config, self._host)
         await self._nursery.start(lobby.run)
         return lobby
 
@@ -148,9 +153,21 @@ class PlayHouse:
             title=game.title or game.name,
             receivers=[*others, params.environment.name or "env"],
             renderer=bool(game.renderer),
+            again=game.again,
         )
         actor_class = self._platform.participants.spec.actor_class(own.actor_class)
-        seat = Seat(trial_id, actor, codec_for(actor_class, game.labels), settings, self.config)
+        return self.take(trial_id, actor, codec_for(actor_class, game.labels), settings)
+
+    def take(self, trial_id: str, actor: str, codec: Codec, settings: SeatSettings) -> str:
+        """Take a seat of a trial, as `hold` does, with settings of its own; return its link.
+
+        Args:
+            trial_id: of the trial, which waits for the actor.
+            actor: whose endpoint is `cogment://client`.
+            codec: its payloads.
+            settings: how it is held.
+        """
+        seat = Seat(trial_id, actor, codec, settings, self.config)
         self._seats[trial_id, actor] = seat
         self._nursery.start_soon(self._run_seat, seat)
         return self.link_of(trial_id, actor)

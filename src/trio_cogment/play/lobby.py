@@ -103,7 +103,12 @@ class Lobby:
         if before is not None:
             before.notify({"type": "dismissed", "reason": "taken over", "failure": ""})
             before.close()
-        page.greeting = {"title": self.game.title or self.game.name, "text": self.game.text, "ticket": visitor.ticket}
+        page.greeting = {
+            "title": self.game.title or self.game.name,
+            "text": self.game.text,
+            "again": self.game.again,
+            "ticket": visitor.ticket,
+        }
         if known:
             self._perform(self._machine.attach(visitor.ticket))
         else:

@@ -266,6 +266,7 @@ class Seat:
             "title": self._settings.title,
             "receivers": list(self._settings.receivers),
             "renderer": self._settings.renderer,
+            "again": self._settings.again,
             "total": self._total,
             "grace": self._settings.rules.grace_seconds,
             "history": list(self._history),

@@ -28,6 +28,7 @@ class SeatSettings:
         bot: makes what acts where it is `Outcome.BOT`.
         title: of the page.
         receivers: of rewards and messages: the other participants.
+        again: after the trial comes the next one.
         renderer: the project has its own page that shows observations.
 
     Raises:
@@ -39,6 +40,7 @@ class SeatSettings:
     bot: BotFor | None = None
     title: str = ""
     receivers: Sequence[str] = ()
+    again: bool = False
     renderer: bool = False
 
     def __post_init__(self) -> None:

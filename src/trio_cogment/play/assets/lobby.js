@@ -1,5 +1,6 @@
 // @ts-check
 /** The lobby: who waits, for how long, and the way out. */
+import { useEffect } from "/assets/vendor/preact-hooks.js";
 import { html } from "./html.js";
 import { Countdown } from "./countdown.js";
 
@@ -34,7 +35,8 @@ function Presence({ state }) {
       <li>${missing === 0 ? "All seats are taken." : `${missing} more ${missing === 1 ? "is" : "are"} needed.`}</li>
     </ul>
     ${state.seconds !== null &&
-    html`<p>In <${Countdown} seconds=${state.seconds} since=${state.since} />, ${SHORTAGES[state.shortage]}.</p>`}
+    html`<p>Time left: <${Countdown} seconds=${state.seconds} since=${state.since} />.
+      After that, ${SHORTAGES[state.shortage]}.</p>`}
   </div>`;
 }
 
@@ -42,7 +44,11 @@ function Presence({ state }) {
  * @param {{welcome: any, state: any, say: (message: object) => void, again: () => void}} props
  */
 export function Lobby({ welcome, state, say, again }) {
-  const end = ENDS[state.state];
+  const next = welcome.again && state.state === "played";
+  useEffect(() => {
+    if (next) say({ type: "ready" });
+  }, [next]);
+  const end = !next && ENDS[state.state];
   if (end) {
     return html`<main class="narrow" id="content" tabindex="-1"><div class="card">
       <h2>${end[0]}</h2>

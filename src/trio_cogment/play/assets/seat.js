@@ -7,6 +7,8 @@ import { Parts, Renderer } from "./views.js";
 
 /** A key or a button that is held for longer acts at each tick. */
 const HOLD_MS = 250;
+/** For so long the end of a trial can be seen, if there is another one. */
+const END_MS = 1500;
 
 const DISMISSALS = /** @type {Record<string, [string, string]>} */ ({
   "taken over": ["You play in another window", "This link was opened again. Only the newest window has the seat."],
@@ -84,6 +86,13 @@ function Actions({ form, state, act }) {
   </section>`;
 }
 
+/** @param {{down?: boolean}} props */
+function Thumb({ down = false }) {
+  return html`<svg class=${down ? "thumb down" : "thumb"} viewBox="0 0 24 24" width="22" height="22" aria-hidden="true">
+    <path fill="currentColor" d="M2 10h4v11H2zM8 21V9.5L13 2l2 1.5L14 9h8v3l-3.5 9z" />
+  </svg>`;
+}
+
 /** @param {{receivers: string[], say: (message: object) => void}} props */
 function Feedback({ receivers, say }) {
   const [to, setTo] = useState(receivers[0]);
@@ -103,8 +112,8 @@ function Feedback({ receivers, say }) {
       </select>
     </label>
     <div class="row">
-      <button type="button" aria-label="Thumbs up" onClick=${() => say({ type: "reward", to, value: 1 })}>👍</button>
-      <button type="button" aria-label="Thumbs down" onClick=${() => say({ type: "reward", to, value: -1 })}>👎</button>
+      <button type="button" aria-label="Thumbs up" onClick=${() => say({ type: "reward", to, value: 1 })}><${Thumb} /></button>
+      <button type="button" aria-label="Thumbs down" onClick=${() => say({ type: "reward", to, value: -1 })}><${Thumb} down /></button>
       <form class="row" onSubmit=${(/** @type {Event} */ event) => submit(event, sendValue)}>
         <input type="number" step="any" aria-label="Reward" value=${value} size="5"
           onInput=${(/** @type {any} */ event) => setValue(event.target.value)} />
@@ -148,10 +157,13 @@ function Log({ notices }) {
   </section>`;
 }
 
-/** @param {{dismissed: any, over: any}} props */
-function End({ dismissed, over }) {
+/** @param {{dismissed: any, over: any, again: boolean}} props */
+function End({ dismissed, over, again }) {
   const [title, text] = DISMISSALS[dismissed.reason] ?? ["The game is over", ""];
   const lobby = sessionStorage.getItem("trio-cogment lobby");
+  useEffect(() => {
+    if (again && lobby && dismissed.reason === "over") setTimeout(() => location.replace(lobby), END_MS);
+  }, []);
   return html`<div class="card note" role="status">
     <h2>${title}</h2>
     ${text && html`<p>${text}</p>`}
@@ -196,7 +208,7 @@ export function Seat({ welcome, state, form, notices, dismissed, say }) {
     if (refused) acted.current = -1;
   }, [notices]);
   return html`<main id="content" tabindex="-1">
-    ${dismissed && html`<${End} dismissed=${dismissed} over=${state.over} />`}
+    ${dismissed && html`<${End} dismissed=${dismissed} over=${state.over} again=${welcome.again} />`}
     <div class="seat">
       <section class="card view" aria-labelledby="view">
         <h2 id="view" class="hidden-text">What you see</h2>

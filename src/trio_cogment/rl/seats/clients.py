@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import AsyncIterator, Iterable
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial
 
 import trio
 
@@ -13,10 +14,13 @@ from trio_cogment.endpoints import GrpcEndpoint
 from trio_cogment.errors import RpcError, StatusCode
 from trio_cogment.platform import Platform
 from trio_cogment.rl.seats.base import Seat
+from trio_cogment.rl.seats.doors import page_doors
 from trio_cogment.rl.seats.remote import HumanSeat
 from trio_cogment.rpc import HealthService, OwnNursery, RunningServer, open_listeners, serve, standard_services
 from trio_cogment.sdk import ActorImplementation, Client, Controller
 
+#: Addresses that mean this machine, to a browser on it.
+_HERE = ("127.0.0.1", "0.0.0.0", "::", "::1", "localhost")
 #: How many trials in which the seat was not to be had are remembered, so that they are not tried again and again.
 _REMEMBERED_TRIALS = 1024
 #: What joining a trial ends with when another has taken the seat, or the trial has begun or ended meanwhile.
@@ -44,17 +48,22 @@ async def serve_clients(platform: Platform, seats: Iterable[Seat]) -> AsyncItera
     Raises:
         OSError: a port is in use.
     """
-    doors: dict[tuple[str, int], list[HumanSeat]] = {}
+    places: dict[tuple[str, int], list[HumanSeat]] = {}
     for seat in seats:
         if isinstance(seat, HumanSeat) and seat.port is not None:
-            doors.setdefault((seat.address, seat.port), []).append(seat)
+            places.setdefault((seat.address, seat.port), []).append(seat)
     opened: list[HumanSeat] = []
-    async with OwnNursery() as nursery:
+    async with OwnNursery() as nursery, AsyncExitStack() as stack:
         try:
-            for (address, port), sharing in doors.items():
+            for (address, port), sharing in places.items():
                 health = HealthService(service.name for service in platform.services)
                 services = [*platform.services, *standard_services(platform.services, health)]
-                serving: RunningServer = await nursery.start(serve, services, await open_listeners(address, port))
+                doors = await stack.enter_async_context(page_doors(platform, sharing))
+                listeners = await open_listeners(address, port)
+                served = partial(serve, services, listeners, web=None if doors is None else doors.side)
+                serving: RunningServer = await nursery.start(served)
+                if doors is not None:
+                    doors.tell(f"http://{'localhost' if address in _HERE else address}:{serving.port}")
                 for seat in sharing:
                     seat.endpoint = str(GrpcEndpoint(address, serving.port))
                     opened.append(seat)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
+from trio_cogment.api.common_pb2 import ActorParams
 from trio_cogment.endpoints import CLIENT, ClientEndpoint, parse_endpoint
 from trio_cogment.errors import EndpointError, InvalidArgumentError
 from trio_cogment.rl.seats.base import Seat, SeatContext
@@ -83,15 +85,30 @@ class HumanSeat(Seat):
         port: the TCP port on which clients are served; None if the platform is served by others.
         address: the address to listen on.
         endpoint: where clients connect, while `serve_clients` serves them; empty before and after.
+        page: is told the link of the page on which the person plays; None: there is no page.
+        grace_seconds: for how long the seat is kept for a page that has gone.
+        agents: whose seat it is, as far as trials were started.
     """
 
-    def __init__(self, name: str, port: int | None, address: str, **options: Any) -> None:
+    def __init__(
+        self,
+        name: str,
+        port: int | None,
+        address: str,
+        page: Callable[[str], object] | None,
+        grace_seconds: float,
+        **options: Any,
+    ) -> None:
         """Keep where clients come from.
 
         Raises:
-            InvalidArgumentError: the port is none.
+            InvalidArgumentError: the port is none, or a page has none; or the grace is not positive.
         """
         super().__init__(**options)
+        if page is not None and port is None:
+            raise InvalidArgumentError("port: expected one, or 0 for any, where a page is to be served; got None")
+        if not grace_seconds > 0:
+            raise InvalidArgumentError(f"grace_seconds: expected seconds, more than 0; got {grace_seconds!r}")
         if port is not None and (isinstance(port, bool) or not isinstance(port, int) or not 0 <= port <= _MAX_PORT):
             raise InvalidArgumentError(f"port: expected 0 to {_MAX_PORT}, or None; got {port!r}")
         self.label = f"{HUMAN}:{name}" if name else HUMAN
@@ -99,6 +116,14 @@ class HumanSeat(Seat):
         self.port = port
         self.address = address
         self.endpoint = ""
+        self.page = page
+        self.grace_seconds = grace_seconds
+        self.agents: set[str] = set()
+
+    def actor_params(self, agent: str, **options: Any) -> ActorParams:
+        """Return the parameters of the actor; see `Seat.actor_params`."""
+        self.agents.add(agent)
+        return super().actor_params(agent, **options)
 
     def _implementation(self, registered: str) -> str:
         # Nobody looks it up for a client; it tells those who read the trial's parameters who was to sit there.
@@ -116,6 +141,8 @@ def human(
     *,
     port: int | None = None,
     address: str = "127.0.0.1",
+    page: Callable[[str], object] | None = None,
+    grace_seconds: float = 30.0,
     optional: bool = False,
     default: Any = None,
     response_timeout_seconds: float = 0.0,
@@ -123,8 +150,11 @@ def human(
 ) -> HumanSeat:
     """Return a seat for a client: a trial waits for one to join before it begins.
 
-    The client is a program that somebody sits at, on any SDK of Cogment. For each trial in turn it joins as the actor
-    with the agent's name; `trio_cogment.rl.join_trials` does that:
+    With `page`, the person plays in a browser, one trial after the other: `human(port=0, page=print)` prints the link
+    of the page, `human(port=0, page=webbrowser.open)` opens it. See `docs/play.md`.
+
+    Otherwise the client is a program that somebody sits at, on any SDK of Cogment. For each trial in turn it joins as
+    the actor with the agent's name; `trio_cogment.rl.join_trials` does that:
 
         async with trio_cogment.connect("grpc://127.0.0.1:8080", spec=RL_SPEC) as client:
             await join_trials(client, "player_1", play)
@@ -138,19 +168,24 @@ def human(
         port: serve the platform on this TCP port, so that clients can connect; 0 for any free one, which the seat's
             attribute `endpoint` tells. None: somebody else serves it, or the client is in this process.
         address: the address to listen on. Whoever reaches it controls the platform: no password is asked.
+        page: serve a page on the port, and call this with its link. It needs `port`.
+        grace_seconds: for how long the seat is kept when the page has gone. After that the default action is taken, if
+            there is one; otherwise the client counts as lost.
         optional: the trial begins without a client, or goes on without one that is lost.
         default: the action that is taken then.
         response_timeout_seconds: how long an answer may take before the client counts as lost; 0 for ever.
         join_timeout_seconds: how long a trial waits for the client; 0 for ever.
 
     Raises:
-        InvalidArgumentError: the port is none, a timeout is negative, or the seat is optional and has no default
-            action.
+        InvalidArgumentError: the port is none, or a page has none, a timeout is negative, or the seat is optional and
+            has no default action.
     """
     return HumanSeat(
         name,
         port,
         address,
+        page,
+        grace_seconds,
         optional=optional,
         default=default,
         response_timeout_seconds=response_timeout_seconds,

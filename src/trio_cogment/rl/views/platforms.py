@@ -96,7 +96,8 @@ class ViewPlatform:
         self._participants.register_actor(self._play_actor, IMPLEMENTATION, [PLAYER])
         thread = options.thread
         self.remote = remote or bool(options.orchestrator) or is_address(options.store)
-        if thread is None and self.remote:  # connections have to be kept alive
+        with_page = any(isinstance(seat, HumanSeat) and seat.page is not None for seat in seats)
+        if thread is None and (self.remote or with_page):  # connections have to be kept alive
             thread = True
         self.driver: Driver[_Opened] = open_driver(self._open(), thread=thread)
 
