@@ -28,6 +28,7 @@ from trio_cogment.cli.services.settings import ServerSettings
 from trio_cogment.cli.services.start import Application, Resources, Running, Start
 from trio_cogment.cli.services.web_flags import entrance, open_side, web_side
 from trio_cogment.rpc import HealthService, RunningServer, ServerObserver, serve, standard_services
+from trio_cogment.rpc.grpc_only import GrpcOnly
 from trio_cogment.rpc.refusals import refusals
 from trio_cogment.rpc.tls import RenewableListener
 
@@ -294,7 +295,7 @@ async def _start_servers(
             health=health,
             observer=observer,
             access=start.access.control,
-            web=side,
+            web=side or GrpcOnly(),
         )
         servings.append((services, await nursery.start(serve_them, everything, sockets)))
         healths.append(health)
