@@ -33,7 +33,7 @@ LEAVES = (
         "addressing",
         "rewards",
     ),
-    *("log_context", "metrics", "plugins", "api", "outcome", "sqlite_file", "sqlite_hold"),
+    *("log_context", "metrics", "plugins", "api", "outcome", "recount", "sqlite_file", "sqlite_hold"),
 )
 #: What a room may import of the leaves, where that is not all of them. A leaf without a row imports no other.
 NARROWED = {
@@ -46,10 +46,10 @@ NARROWED = {
     "plugins": {"errors", "host"},
     "sqlite_file": {"errors", "host"},
     "sqlite_hold": {"errors", "host", "sqlite_file"},
-    "trial": {"addressing", "api", "errors", "endpoints", "outcome", "rewards"},
+    "trial": {"addressing", "api", "errors", "endpoints", "outcome", "recount", "rewards"},
     "spaces": {"api", "errors"},
-    "access": {"errors", "config", "service_names"},
-    "rpc": {"errors", "config", "host", "backoff"},
+    "access": {"errors", "config", "recount", "service_names"},
+    "rpc": {"errors", "config", "host", "backoff", "recount"},
 }
 #: What a room may import besides the leaves.
 TABLE: dict[str, set[str]] = {

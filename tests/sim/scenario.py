@@ -10,10 +10,11 @@ from tests.sim.counting import note_what_happened
 from tests.sim.faults import MOST_STEPS, MOST_TICKS, TRIALS
 from tests.sim.faults import draw_plan as draw_plan
 from tests.sim.play import NEIGHBOURS, Play
+from tests.sim.recounting import check_counts, count_now_and_then
 from trio_cogment.api.common_pb2 import TrialState
 from trio_cogment.orchestrator import Orchestrator
 from trio_cogment.sdk import Controller
-from trio_cogment.testing import Misbehaviour, World, check_history
+from trio_cogment.testing import Counts, Misbehaviour, World, check_history
 from trio_cogment.testing.fakes.contents import GREET_ONCE_IN, greeted
 
 #: Liveness: when the last fault is over, and everybody is asked to end.
@@ -26,13 +27,14 @@ LEAVING_SLACK_SECONDS = 0.1
 
 async def safety(world: World) -> None:
     """Whatever happens, and whenever the orchestrator stops or is cancelled, the checkers find nothing."""
-    play = Play(world)
+    play, counts = Play(world), Counts()
     rng = world.stream("stop")
     async with trio.open_nursery() as nursery:
         hosting = trio.CancelScope()
         nursery.start_soon(play.run_hosts)
         orchestrator = await nursery.start(play.host_orchestrator, hosting)
         await nursery.start(play.watch, orchestrator)
+        nursery.start_soon(count_now_and_then, counts)
         for number in range(TRIALS):
             nursery.start_soon(play.trial, f"trial-{number}", name=f"trial-{number} at its starter's")
         for fault in world.plan:
@@ -42,6 +44,7 @@ async def safety(world: World) -> None:
         await trio.sleep(3)  # who is left learns of it
         check_leftovers(play, orchestrator)
         nursery.cancel_scope.cancel()
+    check_counts(counts, at_rest=True)
     play.accounts.check(world.history)
     judge(play)
 
@@ -65,12 +68,13 @@ async def stop(play: Play, orchestrator: Orchestrator, hosting: trio.CancelScope
 
 async def liveness(world: World) -> None:
     """Faults, then calm: every trial comes to its end in time, and nothing is left of it."""
-    play = Play(world)
+    play, counts = Play(world), Counts()
     async with trio.open_nursery() as nursery:
         hosting = trio.CancelScope()
         nursery.start_soon(play.run_hosts)
         orchestrator = await nursery.start(play.host_orchestrator, hosting)
         controller = await nursery.start(play.watch, orchestrator)
+        nursery.start_soon(count_now_and_then, counts)
         async with trio.open_nursery() as acting:
             for number in range(TRIALS):
                 acting.start_soon(play.trial, f"trial-{number}", name=f"trial-{number} at its starter's")
@@ -84,6 +88,7 @@ async def liveness(world: World) -> None:
         await orchestrator.stop()  # which ends the watches
         await trio.sleep(0.1)
         nursery.cancel_scope.cancel()
+    check_counts(counts, at_rest=True)
     play.accounts.check(world.history)
     check_optional_actors(world)
     check_untouched_trials(play)

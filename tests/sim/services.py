@@ -9,10 +9,13 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any
 
+import trio
+
 from tests.datastore import test_simulated as datastore
 from tests.directory import test_simulated as directory
 from tests.model_registry import test_simulated as registry
-from trio_cogment.testing import World, check_history
+from tests.sim.recounting import check_counts, count_now_and_then
+from trio_cogment.testing import Counts, World, check_history
 
 Scenario = Callable[[World], Awaitable[Any]]
 
@@ -21,7 +24,12 @@ def judged(scenario: Scenario) -> Scenario:
     """Let the checkers judge what a scenario has noted, too."""
 
     async def both(world: World) -> None:
-        await scenario(world)
+        counts = Counts()
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(count_now_and_then, counts)
+            await scenario(world)
+            check_counts(counts)
+            nursery.cancel_scope.cancel()
         check_history(world.history)
 
     return both

@@ -251,6 +251,7 @@ def main() -> int:
 
 def show(units: list[Unit], plan: FaultPlan | None) -> int:
     """Do runs and print of each what was reached, or how it failed; with a plan that was given, that alone."""
+    logging.disable(logging.CRITICAL)  # as in `run_chunk`: the report is to fit on a screen
     failed = 0
     for unit in units:
         errors: list[BaseException] = []

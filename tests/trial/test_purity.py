@@ -29,6 +29,7 @@ FOREIGN = (
     "trio_cogment.endpoints",
     "trio_cogment.errors",
     "trio_cogment.outcome",
+    "trio_cogment.recount",
     "trio_cogment.rewards",
     "trio_cogment.trial",
     "google.protobuf",

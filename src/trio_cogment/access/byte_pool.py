@@ -12,8 +12,10 @@ not for each message: a borrower takes and gives back when its own books are loo
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from itertools import islice
+
+from trio_cogment.recount import Count
 
 #: A borrower may have one part of so many of what is free.
 _PARTS = 8
@@ -63,6 +65,10 @@ class BytePool:
     def loan(self) -> Loan:
         """Return a new loan, of nothing."""
         return Loan(self)
+
+    def recount(self) -> Iterator[Count]:
+        """See `trio_cogment.recount`."""
+        yield Count("bytes that are lent", self.used, self.used)
 
     def ask(self) -> None:
         """Ask those who wait, a few at a time, whether there is enough for them now."""

@@ -11,11 +11,12 @@ Nothing here waits, and nothing is remembered of a peer that is gone once its ra
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from trio_cogment.access.identity import Identity
 from trio_cogment.config import RpcConfig
 from trio_cogment.errors import ResourceExhaustedError
+from trio_cogment.recount import Count
 
 #: The first words of accounts that count though they are on this machine.
 _KNOWN = frozenset(["token", "certificate"])
@@ -131,6 +132,14 @@ class PeerLimits:
             peer.connections += 1
         self.connections += 1
         return PeerConnection(self, identity, peer)
+
+    def recount(self) -> Iterator[Count]:
+        """See `trio_cogment.recount`."""
+        peers = self._peers.values()
+        yield Count("connections", self.connections, self.connections)
+        yield Count("calls", self.calls, self.calls)
+        known = sum(peer.connections for peer in peers)
+        yield Count("connections of peers", known, min(known, self.connections))
 
     def peer_of(self, identity: Identity) -> _Peer | None:
         """Return what is known of somebody; None: limits per peer do not count."""

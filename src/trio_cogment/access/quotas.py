@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 from trio_cogment.errors import QuotaError
+from trio_cogment.recount import Count
 
 
 class Ledger:
@@ -29,6 +30,12 @@ class Ledger:
     def accounts(self) -> Mapping[str, int]:
         """What each account has, without those that have nothing."""
         return dict(self._used)
+
+    def recount(self) -> Iterator[Count]:
+        """See `trio_cogment.recount`."""
+        used = sum(self._used.values())
+        yield Count(self._what, used, used)
+        yield Count(f"accounts with {self._what}", len(self._used), sum(map(bool, self._used.values())))
 
     def take(self, account: str, amount: int, limit: int | None) -> None:
         """Count so much more for an account.

@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import math
 from collections import Counter, deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 import trio
 
@@ -18,6 +18,7 @@ from trio_cogment.config import DatastoreConfig
 from trio_cogment.datastore._stored_bytes import Account, Accounts, Purse
 from trio_cogment.datastore.storage import OutcomeWrite, SampleWrite, TrialStore, TrialWrite, Write, counted_bytes
 from trio_cogment.errors import CogmentError, NotFoundError, UnavailableError
+from trio_cogment.recount import Count
 
 _log = logging.getLogger(__name__)
 
@@ -240,6 +241,13 @@ class GroupCommit:
             await self._capacity.park()
 
     # Called by streams
+
+    def recount(self) -> Iterator[Count]:
+        """See `trio_cogment.recount`."""
+        # Those that are being committed are in no batch of the queue, and are counted until they are durable.
+        waiting = sum(batch.bytes for batch in self._queue), sum(len(batch.writes) for batch in self._queue)
+        yield Count("bytes of writes", self._held_bytes, max(self._held_bytes, waiting[0]))
+        yield Count("writes", self._held_writes, max(self._held_writes, waiting[1]))
 
     def has_capacity(self, stream: WriteStream) -> bool:
         """Whether a write may be added now. A write of any size may be added to an empty queue."""

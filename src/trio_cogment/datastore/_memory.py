@@ -22,6 +22,7 @@ from trio_cogment.datastore.storage import (
     Write,
 )
 from trio_cogment.errors import DataLossError, InvalidArgumentError, NotFoundError, ResourceExhaustedError
+from trio_cogment.recount import Count
 
 
 class MemoryStore:
@@ -58,6 +59,14 @@ class MemoryStore:
     def bytes(self) -> int:
         """What trials and samples take now."""
         return self._bytes
+
+    def recount(self) -> Iterator[Count]:
+        """See `trio_cogment.recount`."""
+        trials = self._by_id.values()
+        yield Count("bytes of stored trials", self._bytes, sum(t.sample_bytes + t.info_bytes for t in trials), None)
+        yield Count("stored trials", len(self._by_id), len(self._recent), None)
+        owned = sum(map(len, self._by_owner.values()))
+        yield Count("stored trials with an owner", owned, sum(bool(trial.owner) for trial in trials), None)
 
     async def apply(self, writes: Sequence[Write]) -> Mapping[int, str]:
         """See `TrialStore.apply`."""

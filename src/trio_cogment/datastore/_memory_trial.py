@@ -20,6 +20,7 @@ from trio_cogment.datastore.storage import (
     WriteKind,
     trial_bytes,
 )
+from trio_cogment.recount import Count
 
 #: What Python needs for a sample beside its data, and for a trial beside its parameters; about.
 SAMPLE_BYTES = 300
@@ -201,6 +202,12 @@ class MemoryTrial:
                 self._set(self._positions.pop(), None, None)
 
         return undo
+
+    def recount(self) -> Iterator[Count]:
+        """See `trio_cogment.recount`."""
+        counted = sum(SAMPLE_BYTES + len(row.data) for row in self._rows.values())
+        yield Count("bytes of a trial's samples", self.sample_bytes, counted, None)
+        yield Count("ticks of a trial", len(self._by_tick), len(self._rows), None)
 
     def tidy(self) -> None:
         """Forget the positions of removed samples, when they are many."""

@@ -15,6 +15,7 @@ from trio_cogment.api.directory_pb2 import FullServiceData, ServiceDetails, Serv
 from trio_cogment.config import DirectoryServerConfig
 from trio_cogment.directory._requests import COGMENT, Inquiry, Service
 from trio_cogment.errors import FailedPreconditionError, ResourceExhaustedError
+from trio_cogment.recount import Count
 
 #: The length of the salt of digests.
 SALT_BYTES = 32
@@ -217,6 +218,11 @@ class Entries:
                 f"service_id: no service {service_id} is registered with this secret and authentication token"
             )
         self.remove(service_id)
+
+    def recount(self) -> Iterator[Count]:
+        """See `trio_cogment.recount`."""
+        size = sum(entry.service.size for entry in self)
+        yield Count("bytes of registrations", self.total_bytes, size, None)
 
     def remove(self, service_id: int) -> None:
         """Remove a registration if it exists."""

@@ -6,6 +6,7 @@ from collections import OrderedDict
 from collections.abc import Iterator
 
 from trio_cogment.api.model_registry_pb2 import ModelVersionInfo
+from trio_cogment.recount import Count
 
 #: Smaller pieces are joined, so that a client that sends tiny chunks takes no more memory than its bytes.
 _PIECE_BYTES = 256 * 1024
@@ -97,6 +98,13 @@ class TransientCache:
 
     def __len__(self) -> int:
         return len(self._versions)
+
+    def recount(self) -> Iterator[Count]:
+        """See `trio_cogment.recount`."""
+        size = sum(version.payload.size for version in self._versions)
+        yield Count("bytes of versions in the cache", self.bytes, size, None)
+        newest = sum(version in self._versions for version in self._newest.values())
+        yield Count("newest versions in the cache", len(self._newest), newest, None)
 
     def add(self, version: Transient) -> list[Transient]:
         """Add the newest version of a model; return the versions that were evicted for it."""

@@ -18,7 +18,7 @@ from __future__ import annotations
 import logging
 import random
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import trio
 
@@ -39,6 +39,7 @@ from trio_cogment.orchestrator._remote_sink import RemoteSink
 from trio_cogment.orchestrator._sample_bytes import SampleBytes
 from trio_cogment.orchestrator._sink_failures import first_of, refusal_of, text_of
 from trio_cogment.orchestrator.sinks import SampleSink, SampleStream
+from trio_cogment.recount import Count
 
 _log = logging.getLogger(__name__)
 
@@ -133,6 +134,11 @@ class Datalog:
     def queued_samples(self) -> int:
         """How many samples wait for the sink."""
         return len(self._queue)
+
+    def recount(self) -> Iterator[Count]:
+        """See `trio_cogment.recount`."""
+        for what, samples in (("wait for the log", self._queue), ("are not confirmed", self._sent)):
+            yield Count(f"samples that {what}", len(samples), 0 if self._over else len(samples))
 
     def put(self, sample: DatalogSample) -> None:
         """Queue a sample; where there is no room for it, see the head of this module."""

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter, deque
+from collections.abc import Iterator
 
 import trio
+
+from trio_cogment.recount import Count
 
 
 class FairTurns:
@@ -34,6 +37,12 @@ class FairTurns:
     def waiting(self) -> int:
         """How many wait for one."""
         return sum(map(len, self._waiting.values()))
+
+    def recount(self) -> Iterator[Count]:
+        """See `trio_cogment.recount`."""
+        yield Count("turns", self.taken, self.taken)
+        yield Count("accounts with turns", len(self._taken), sum(map(bool, self._taken.values())))
+        yield Count("those who wait for a turn", self.waiting, self.waiting)
 
     def _may_go(self, account: str) -> bool:
         of_account = self._at_once if not account else self._per_account

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import math
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple, TypeAlias
 
 import trio
@@ -16,6 +16,7 @@ from trio_cogment.orchestrator._connections import Connections, Target
 from trio_cogment.orchestrator._fair_turns import Turn
 from trio_cogment.orchestrator._losses import lost_for
 from trio_cogment.outcome import EndCause
+from trio_cogment.recount import Count
 from trio_cogment.rpc import Call, CallOpener, DirectCall, Metadata, Method, ServerCall, SharedMessage
 from trio_cogment.services import TRIAL_ID
 from trio_cogment.trial import Event, HalfClosed, Lost, Received
@@ -93,6 +94,11 @@ class ParticipantStream:
         """How many may."""
         return self._limits.messages
 
+    def recount(self) -> Iterator[Count]:
+        """See `trio_cogment.recount`."""
+        size = sum(message.ByteSize() for message in self._outbox or ())
+        yield Count("bytes of an outbox", self._outbox_bytes, size, None)
+
     def attach(self, call: Call) -> None:
         """Use `call` from now on: what was posted before goes out first."""
         self._call = call
@@ -160,7 +166,7 @@ class ParticipantStream:
                     if self._outbox:  # None if the stream was abandoned meanwhile
                         self._outbox_bytes -= self._outbox.popleft().ByteSize()
         except RpcError as error:
-            self._outbox = None
+            self._outbox, self._outbox_bytes = None, 0
             self._failed_to_send(error)
         finally:
             self._emptying = False
@@ -177,6 +183,7 @@ class ParticipantStream:
     def _give_up(self, error: CogmentError) -> None:
         if self._outbox is not None:
             self._outbox.clear()
+            self._outbox_bytes = 0
         if self._sending is not None:
             self._sending.cancel()  # its call may stay open for as long as it does not read
         self._feed(Lost(self.index, str(error), EndCause.PARTICIPANT_REFUSED))

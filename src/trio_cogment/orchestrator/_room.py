@@ -8,12 +8,14 @@ the same time one is refused.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
 
 from trio_cogment.access import BytePool, Loan, Quotas
 from trio_cogment.api.common_pb2 import TrialParams
 from trio_cogment.config import OrchestratorConfig
 from trio_cogment.endpoints import is_client_endpoint
 from trio_cogment.errors import QuotaError, ResourceExhaustedError
+from trio_cogment.recount import Count
 
 #: What a trial takes beside what is in the parameters; what a client actor does; and what any other participant does,
 #: for which there are a task and a stream to somewhere.
@@ -83,6 +85,17 @@ class Room:
     def used(self) -> tuple[int, int, int]:
         """How many trials there are, how many of them are starting, and about how many bytes they hold."""
         return self._all_trials, self._all_starting, self._all_bytes
+
+    def recount(self) -> Iterator[Count]:
+        """See `trio_cogment.recount`."""
+        for what, kept, counter in (
+            ("trials", self._all_trials, self._trials),
+            ("starting trials", self._all_starting, self._starting),
+            ("bytes of trials", self._all_bytes, self._bytes),
+            ("bytes of observations", self.observed_bytes, self._observed),
+        ):
+            yield Count(what, kept, counter.total())
+            yield Count(f"accounts with {what}", len(counter), sum(map(bool, counter.values())))
 
     def enter(self, account: str, quotas: Quotas | None = None) -> Holding:
         """Count a trial that starts; `Holding.started` and `Holding.leave` must follow.
@@ -169,6 +182,11 @@ class Holding:
         self.account = account
         self.quotas = quotas
         self.size = 0
+
+    def recount(self) -> Iterator[Count]:
+        """See `trio_cogment.recount`."""
+        yield Count("bytes of a trial", self.size, self.size if self._room is not None else 0)
+        yield Count("its observation", self._observed, self._observed if self._room is not None else 0)
 
     def take(self, size: int) -> None:
         """Count bytes that the trial begins to hold.

@@ -6,10 +6,11 @@ This module keeps the deadlines. Which timers there are, and what is armed when,
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import trio
 
+from trio_cogment.recount import Count
 from trio_cogment.trial import Timer
 
 
@@ -47,6 +48,11 @@ class Timers:
         clock = self._clock() if self._suspended_at is None else self._suspended_at
         now = clock - self._paused_seconds
         return now if now > self._reached else self._reached
+
+    def recount(self) -> Iterator[Count]:
+        """See `trio_cogment.recount`."""
+        number = len(self._deadlines)
+        yield Count("deadlines of a trial", number, 0 if self._stopped else number)
 
     def suspend(self) -> None:
         """Let the time stand still; no error when it does already."""

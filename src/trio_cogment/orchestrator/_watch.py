@@ -15,6 +15,7 @@ from trio_cogment.api.common_pb2 import TrialState
 from trio_cogment.api.orchestrator_pb2 import TrialInfo, TrialListEntry
 from trio_cogment.config import OrchestratorConfig
 from trio_cogment.errors import ResourceExhaustedError, UnavailableError
+from trio_cogment.recount import Count
 
 STOPPING = "the orchestrator is stopping"
 #: The limit at which nothing is kept of those who have reached it.
@@ -174,6 +175,12 @@ class Watch:
         # One input may change the state twice: the entry is about this change, whatever the trial is by now.
         entry.info.state = state  # type: ignore[assignment]  # an int is an enum value
         return entry
+
+    def recount(self) -> Iterator[Count]:
+        """See `trio_cogment.recount`."""
+        waiting = self.queued_entries
+        yield Count("entries of a watch", waiting, waiting)
+        yield Count("bytes of a watch", self._bytes, self._bytes if waiting else 0)
 
     def offer(self, change: Change, *, present: bool = False) -> None:
         """Queue an entry if it passes the filter; a full queue ends this watch.
@@ -380,6 +387,12 @@ class Watchers:
         change = Change(trial_id, TrialState.ENDED, info, self._total)
         for watch in self._of(trial_id):
             watch.settle(change)
+
+    def recount(self) -> Iterator[Count]:
+        """See `trio_cogment.recount`."""
+        yield Count("bytes of all watches", self._total.size, self._total.size if self.queued_entries else 0)
+        wanting = {watch for watches in self._by_trial.values() for watch in watches}
+        yield Count("watches", len(self._watches), len(wanting))
 
     @property
     def queued_entries(self) -> int:

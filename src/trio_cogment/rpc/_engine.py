@@ -50,10 +50,11 @@ Invariants that the tests hold on to
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from trio_cogment.config import RpcConfig
 from trio_cogment.errors import RemoteProtocolError
+from trio_cogment.recount import Count
 from trio_cogment.rpc._control import ControlPlane, max_block_bytes
 from trio_cogment.rpc._floods import Floods
 from trio_cogment.rpc._frame_handler import FrameHandler
@@ -341,6 +342,12 @@ class Engine:
         """
         self.go_away(ErrorCode.NO_ERROR, last=MAX_WINDOW)
         self.ping(DRAIN_PING)
+
+    def recount(self) -> Iterator[Count]:
+        """See `trio_cogment.recount`."""
+        streams = self.streams.values()
+        yield from self._send_queue.recount_of(streams)
+        yield Count("streams that are closed", sum(stream.closed for stream in streams), 0)
 
     def refuse_new(self) -> None:
         """Say which streams are served still, and refuse those after them."""

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import trio
 
 from trio_cogment.errors import RpcError
+from trio_cogment.recount import Count
 from trio_cogment.rpc._fairness import OPERATIONS_PER_CHECKPOINT
 from trio_cogment.rpc._inbox import Inbox
 from trio_cogment.rpc.calls import UNKNOWN_SIZE
@@ -179,6 +180,14 @@ class MessageQueue(Inbox):
             self._bytes = 0
         while self._senders:
             trio.lowlevel.reschedule(self._senders.popleft())
+
+    def recount(self) -> Iterator[Count]:
+        """See `trio_cogment.recount`."""
+        sizes = self._sizes or ()
+        yield Count("bytes of a queue in process", self._bytes, sum(sizes), None)
+        # One that waits alone need not have been measured.
+        unmeasured = len(self.items) - len(sizes)
+        yield Count("items without a size", unmeasured, min(max(unmeasured, 0), 1), None)
 
     # --- what the inbox asks for ---
 

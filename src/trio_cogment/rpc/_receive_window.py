@@ -37,11 +37,12 @@ Invariants:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Final
 
 from trio_cogment.access import Loan
 from trio_cogment.config import RpcConfig
+from trio_cogment.recount import Count
 from trio_cogment.rpc._frames import INITIAL_WINDOW, ConnectionFaultError, ErrorCode
 from trio_cogment.rpc._streams import PREFIX_BYTES, Stream
 
@@ -227,6 +228,18 @@ class ReceiveWindow:
         if not self._applicants or self.size <= 0:
             return []
         return [stream for stream in self._streams.values() if stream.granted and stream.missing]
+
+    def recount(self) -> Iterator[Count]:
+        """See `trio_cogment.recount`."""
+        granted = sum(stream.granted for stream in self._streams.values())
+        yield Count("bytes that are granted", self.granted, granted, None)
+        waiting = len(self._applicants)
+        yield Count("streams that wait for a grant", waiting, waiting if granted else 0, None)
+        held = sum(stream.held for stream in (*self._streams.values(), *self._unread))
+        most = self._budget + (self.granted if self.granted > self._budget else 0)
+        grow = min(self._full, most - held) - self.size
+        in_vain = self.withheld and grow >= _STEP and not self.loan.limited
+        yield Count("credits that are withheld for nothing", int(in_vain), 0)
 
     # --- the connection ---
 

@@ -25,11 +25,12 @@ This module is long because output, outboxes, windows and what is borrowed are o
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import Final
 
 from trio_cogment.access import Loan
 from trio_cogment.config import RpcConfig
+from trio_cogment.recount import Count
 from trio_cogment.rpc._frames import (
     DATA,
     HEADER,
@@ -404,6 +405,13 @@ class SendQueue:
             self._rooms.append(stream)
         if self._starved and self._queued < self._wake_below:
             self._wake_starved()
+
+    def recount_of(self, streams: Collection[Stream]) -> Iterator[Count]:
+        """See `trio_cogment.recount`; `streams` are those that are open."""
+        yield Count("bytes of output", self.out_size, sum(map(len, self._out)), None)
+        queued = sum(sum(map(len, stream.outbox)) for stream in streams)
+        yield Count("bytes of all outboxes", self._queued, queued, None)
+        yield Count("bytes of the outboxes, each", sum(stream.outbox_bytes for stream in streams), queued, None)
 
     def _wake_starved(self) -> None:
         self._rooms += self._starved

@@ -52,6 +52,7 @@ if TYPE_CHECKING:
     from trio_cogment.testing.sim.network import SimHost as SimHost
     from trio_cogment.testing.sim.network import SimListener as SimListener
     from trio_cogment.testing.sim.network import SimNetwork as SimNetwork
+    from trio_cogment.testing.sim.recounts import Counts as Counts
     from trio_cogment.testing.sim.simulate import DEFAULT_BUDGET as DEFAULT_BUDGET
     from trio_cogment.testing.sim.simulate import DeadlockError as DeadlockError
     from trio_cogment.testing.sim.simulate import LivelockError as LivelockError
@@ -68,6 +69,7 @@ _HOMES = {
     "CHECKERS": "checkers.check_history",
     "CancellationError": "sim.cancellation",
     "Cancellations": "sim.cancellation",
+    "Counts": "sim.recounts",
     "DEFAULT_BUDGET": "sim.simulate",
     "DeadlockError": "sim.simulate",
     "CancelledBlock": "sim.cancellation",

@@ -12,7 +12,7 @@ object. Its attributes are public to them; the table alone decides which action 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from types import MappingProxyType
 from typing import Any, ClassVar, NamedTuple, TypeAlias
 
@@ -21,6 +21,7 @@ from trio_cogment.api.common_pb2 import ActorRunTrialInput, CommunicationState, 
 from trio_cogment.api.environment_pb2 import EnvRunTrialInput, ObservationSet
 from trio_cogment.errors import LocalProtocolError
 from trio_cogment.outcome import EndCause, Loss, TrialOutcome
+from trio_cogment.recount import Count
 from trio_cogment.trial._events import (
     DEFAULT_RULES,
     ENVIRONMENT,
@@ -255,6 +256,20 @@ class TrialMemory:
         required = not isinstance(participant, Actor) or participant.required
         loss = Loss(participant.name, why.cause, why.reason, required, max(0, self.tick_id), why.traceback)
         self.losses += (loss,)
+
+    def recount(self) -> Iterator[Count]:
+        """See `trio_cogment.recount`."""
+        latest = self.latest_observation
+        size = 0 if latest is None or not self.observed_bytes else latest.ByteSize()
+        yield Count("bytes of the latest observation", self.observed_bytes, size, None)
+        over = self.phase is Phase.ENDED
+        for what, number in (
+            ("timers", len(self._armed)),
+            ("messages held for those to come", sum(len(each.held) for each in self.participants.values())),
+            ("rewards held for the next observation", sum(len(actor.reward_sources) for actor in self.actors)),
+            ("samples held back", 0 if self.log is None else 1),
+        ):
+            yield Count(f"{what} of a trial", number, 0 if over else number)
 
     def is_expected_to_write(self, participant: Participant) -> bool:
         """Tell whether the trial waits for a participant, which may therefore be busy rather than gone."""

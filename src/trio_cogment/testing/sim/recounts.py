@@ -1,0 +1,56 @@
+"""Counts everything anew that a run counts; see `trio_cogment.recount`."""
+
+from __future__ import annotations
+
+import gc
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any
+
+from trio_cogment.recount import Count
+
+_RECOUNTS: dict[type, bool] = {}
+
+
+class Counts:
+    """Counts anew whatever counts, at any time of a run; use it within one.
+
+    It keeps what it has seen, so that at rest also those are looked at that nobody refers to any more.
+    """
+
+    def __init__(self) -> None:
+        self._seen: dict[int, Any] = {}
+
+    def wrong(self, *, at_rest: bool = False) -> list[str]:
+        """Return what is counted wrongly by any object that this run has made, a line each.
+
+        Args:
+            at_rest: nothing is going on any more: also return what is not what it was at the beginning.
+        """
+        self._seen.update((id(one), one) for one in _counting())
+        found: Counter[str] = Counter()
+        for counting in self._seen.values():
+            for count in counting.recount():
+                found.update(_wrong(type(counting).__name__, count, at_rest))
+        return [f"{text} ({times} times)" if times > 1 else text for text, times in sorted(found.items())]
+
+
+def _wrong(who: str, count: Count, at_rest: bool) -> list[str]:
+    if count.kept != count.counted:
+        return [f"{who}: {count.what}: {count.kept:g} are counted, there are {count.counted:g}"]
+    if at_rest and count.at_rest is not None and count.kept != count.at_rest:
+        return [f"{who}: {count.what}: {count.kept:g} at rest, not {count.at_rest:g}"]
+    return []
+
+
+def _counting() -> Iterator[Any]:
+    """Yield the objects of this run that count. What was there before is frozen, and not among them."""
+    for one in gc.get_objects():
+        kind = type(one)
+        recounts = _RECOUNTS.get(kind)
+        if recounts is None:
+            recounts = _RECOUNTS[kind] = callable(getattr(kind, "recount", None)) and kind.__module__.startswith(
+                "trio_cogment."
+            )
+        if recounts and hasattr(one, "__class__"):
+            yield one
