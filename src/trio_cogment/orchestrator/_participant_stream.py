@@ -46,6 +46,8 @@ class ParticipantStream:
     here waits: what a call cannot take at once waits in an outbox with a task that empties it. A participant that does
     not read overflows its outbox and is lost, and nobody else is.
 
+    It has many methods because either side may open a stream, and with a task that holds it or without.
+
     Args:
         index: the participant, as the machine counts.
         name: for logs.
