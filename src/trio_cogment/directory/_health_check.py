@@ -12,6 +12,7 @@ import random
 import trio
 from google.protobuf.descriptor import ServiceDescriptor
 
+from trio_cogment.access import TokenSource
 from trio_cogment.api.common_pb2 import StatusReply, StatusRequest, VersionRequest
 from trio_cogment.api.directory_pb2 import ServiceEndpoint
 from trio_cogment.config import DirectoryServerConfig, RpcConfig
@@ -37,11 +38,18 @@ class HealthChecker:
         config: how long a check may take.
         rpc_config: the settings of the channels.
         rng: the source of the channels' jitter.
+        token: gives what says to services who asks; it may grant nothing, as whoever registers a service gets it.
     """
 
     def __init__(
-        self, outgoing: Outgoing, config: DirectoryServerConfig, rpc_config: RpcConfig, rng: random.Random
+        self,
+        outgoing: Outgoing,
+        config: DirectoryServerConfig,
+        rpc_config: RpcConfig,
+        rng: random.Random,
+        token: TokenSource | None = None,
     ) -> None:
+        self._token = token or ""
         self._outgoing = outgoing
         self._config = config
         # A busy service may be slow to send its SETTINGS, although its host accepts the connection at once.
@@ -89,7 +97,8 @@ class HealthChecker:
             return await self._connect(service, reach)
 
         host = f"[{service.host}]" if ":" in service.host else service.host
-        return Channel.over(connect, authority=f"{host}:{service.port}", config=self._rpc_config, rng=self._rng)
+        authority = f"{host}:{service.port}"
+        return Channel.over(connect, authority=authority, config=self._rpc_config, rng=self._rng, token=self._token)
 
     async def _ask(self, channel: CallOpener, descriptor: ServiceDescriptor) -> int | None:
         """Try the three methods in turn: the last one has all the time that is left, each other one half of it."""

@@ -9,7 +9,7 @@ from typing import Any
 
 import trio
 
-from trio_cogment.access import THIS_PROCESS, Identity
+from trio_cogment.access import THIS_PROCESS, AccessControl, Grant, Identity
 from trio_cogment.config import DirectoryServerConfig, OutgoingConfig, RpcConfig
 from trio_cogment.directory._changes import STOPPING, Changes
 from trio_cogment.directory._check_schedule import CheckScheduler
@@ -30,6 +30,8 @@ SECRET_BYTES = 16
 _ID_DRAWS = 100
 #: The shortest pause between two searches of a waiting inquiry, so that many of them do not search at every change.
 _LAG_PAUSE_SECONDS = 0.2
+#: How long the token of health checks counts.
+_CHECK_TOKEN_SECONDS = 3600.0
 
 
 def _owner(caller: Identity, token: str) -> str:
@@ -50,6 +52,7 @@ class DirectoryServer:
         host: gives ids and secrets, the file (which only its owner can read), and the connections to services; by
             default the system.
         outgoing: where health checks connect to what peers have registered.
+        access: makes the token by which health checks are answered where tokens are asked for. It grants nothing else.
 
     Entering raises:
         FailedPreconditionError: another directory uses the file, or it exists and cannot be read.
@@ -63,6 +66,7 @@ class DirectoryServer:
         rpc_config: RpcConfig | None = None,
         host: Host | None = None,
         outgoing: OutgoingConfig | None = None,
+        access: AccessControl | None = None,
     ) -> None:
         self.config = config = config or DirectoryServerConfig()
         host = host or Host()
@@ -78,7 +82,8 @@ class DirectoryServer:
             retry_seconds=config.write_retry_seconds,
         )
         self._outgoing = Outgoing(outgoing or OutgoingConfig(), host, config.connect_timeout_seconds)
-        health_checker = HealthChecker(self._outgoing, config, rpc_config or RpcConfig(), self._rng)
+        token = None if access is None else access.source(Grant(name="server:directory"), _CHECK_TOKEN_SECONDS)
+        health_checker = HealthChecker(self._outgoing, config, rpc_config or RpcConfig(), self._rng, token)
         self._checks = CheckScheduler(
             self._monitored,
             lambda entry: health_checker.check(entry.service, entry.reach),

@@ -128,6 +128,7 @@ async def test_a_platform_of_several_processes_asks_and_is_asked(secret: Path) -
                 await controller.terminate_trial(trial_id)
                 outcome = await controller.wait_trial(trial_id)
                 assert outcome.samples_lost == 0
+                assert " refused: " not in orchestrator.err + datastore.err  # health checks have tokens, too
                 stored = await client.datastore("cogment://discover")
                 assert [trial.trial_id for trial in await stored.trials()] == [trial_id]
                 stranger = Channel("127.0.0.1", directory.port)

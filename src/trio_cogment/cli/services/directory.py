@@ -117,11 +117,11 @@ def run_directory(settings: DirectoryServerSettings) -> None:
 
 
 @asynccontextmanager
-async def _opened(settings: DirectoryServerSettings, _resources: Resources) -> AsyncIterator[Running]:
+async def _opened(settings: DirectoryServerSettings, resources: Resources) -> AsyncIterator[Running]:
     from trio_cogment.cli.services.directory_access import opened_directory_server
     from trio_cogment.directory import directory_services
 
-    async with opened_directory_server(settings.file, settings.configuration) as directory:
+    async with opened_directory_server(settings.file, settings.configuration, resources.access.tokens) as directory:
 
         async def stop() -> None:
             await directory.farewell()

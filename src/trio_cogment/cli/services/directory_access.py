@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import trio
 from purerpc import Service
 
-from trio_cogment.access import Role, TokenSource
+from trio_cogment.access import AccessControl, Role, TokenSource
 from trio_cogment.cli.configuration import Configuration
 from trio_cogment.cli.errors import Failure
 from trio_cogment.cli.services.auth import ServerAccess
@@ -62,6 +62,7 @@ async def opened_directory(
     client_tls: ssl.SSLContext | None,
     configuration: Configuration,
     token: str | TokenSource = "",
+    access: AccessControl | None = None,
 ) -> AsyncIterator[Directory]:
     """Connect to the directory, or run one in this process; whether it can be reached is not checked yet.
 
@@ -70,6 +71,7 @@ async def opened_directory(
         client_tls: encrypts the connection.
         configuration: limits and timeouts.
         token: says to the directory who registers.
+        access: makes the token of its health checks, if it is run here.
 
     Raises:
         Failure, CogmentError: the one in this process cannot be run.
@@ -78,7 +80,7 @@ async def opened_directory(
         yield Directory()
         return
     if settings.endpoint is None:
-        async with _own_directory(settings, configuration) as directory:
+        async with _own_directory(settings, configuration, access) as directory:
             yield directory
         return
     async with open_directory(
@@ -93,8 +95,10 @@ async def opened_directory(
 
 
 @asynccontextmanager
-async def _own_directory(settings: DirectorySettings, configuration: Configuration) -> AsyncIterator[Directory]:
-    async with opened_directory_server(settings.file, configuration) as server:
+async def _own_directory(
+    settings: DirectorySettings, configuration: Configuration, access: AccessControl | None
+) -> AsyncIterator[Directory]:
+    async with opened_directory_server(settings.file, configuration, access) as server:
         services = directory_services(server)
         async with InProcessChannel(services) as channel:
             client = DirectoryClient(
@@ -104,8 +108,10 @@ async def _own_directory(settings: DirectorySettings, configuration: Configurati
 
 
 @asynccontextmanager
-async def opened_directory_server(file: str, configuration: Configuration) -> AsyncIterator[DirectoryServer]:
-    """Run a directory.
+async def opened_directory_server(
+    file: str, configuration: Configuration, access: AccessControl | None = None
+) -> AsyncIterator[DirectoryServer]:
+    """Run a directory, whose health checks have tokens if there is what makes them.
 
     Raises:
         Failure: there is no folder for its file.
@@ -122,6 +128,7 @@ async def opened_directory_server(file: str, configuration: Configuration) -> As
         config=configuration.directory_server,
         rpc_config=configuration.rpc,
         outgoing=configuration.outgoing,
+        access=access,
     ) as directory:
         yield directory
 

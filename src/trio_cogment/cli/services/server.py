@@ -93,7 +93,11 @@ async def _serve_application(start: Start, status: StatusFile, stop: Stop) -> No
     client_tls = None if tls is None else tls.client
     async with (
         opened_directory(
-            settings.directory, client_tls=client_tls, configuration=configuration, token=directory_token(start.access)
+            settings.directory,
+            client_tls=client_tls,
+            configuration=configuration,
+            token=directory_token(start.access),
+            access=start.access.tokens,
         ) as directory,
         application.open(
             Resources(
