@@ -82,6 +82,7 @@ TABLE: dict[str, set[str]] = {
     "play": {"platform", "sdk", "spec", "spaces", "rpc", "access", "web"},
     "rl": {"sdk", "spec", "spaces", "platform", "play", "web", "rpc", "discovery", "sync"},
     "gateways": {"platform", "rl", "sdk", "spec", "spaces", "rpc", "discovery", "sync", "access", "web"},
+    "dashboard": {"web", "platform", "orchestrator", "discovery", "sdk", "spec", "rpc", "access"},
     "trainer": {"platform", "rl", "rpc", "discovery", "sdk", "spec", "access"},
     "sync": {"platform", "sdk"},
     "aio": {"platform", "sdk", "rpc"},
@@ -93,6 +94,7 @@ TABLE: dict[str, set[str]] = {
     "cli": {
         *("platform", "demo", "recording", "datastore", "model_registry", "directory", "discovery"),
         *("sdk", "spec", "launch", "rl", "gateways", "trainer", "trial", "rpc", "access", "web", "play"),
+        "dashboard",
     },
 }
 

@@ -131,7 +131,7 @@ def test_a_token_goes_into_a_file_of_its_own(secret: Path, tmp_path: Path) -> No
 @pytest.mark.parametrize(
     ("arguments", "expected"),
     [
-        (("make", "alice", "--role=god"), "role: 'god': expected one of admin, operator, participant, observer"),
+        (("make", "alice", "--role=god"), "role: 'god': expected one of admin, operator, participant, seat, observer"),
         (("make", "a#b"), "name: expected no '#'"),
         (("make", ""), "name: expected 1 to 128 printable characters, got ''"),
         (("make", "alice", "--expires=soon"), "--expires: expected a duration such as 90d, 12h or 30m, or never"),

@@ -19,6 +19,7 @@ from trio_cogment.api.common_pb2 import TrialState
 from trio_cogment.api.orchestrator_pb2 import TrialInfo
 from trio_cogment.errors import CogmentError, PermissionDeniedError
 from trio_cogment.orchestrator._datalog import Datalog
+from trio_cogment.orchestrator._glance import Glance, glance
 from trio_cogment.orchestrator._info import describe
 from trio_cogment.orchestrator._participant_stream import ParticipantStream
 from trio_cogment.orchestrator._participant_streams import ParticipantStreams
@@ -324,6 +325,10 @@ class Trial:
         """Learn that its data log takes no more samples; so many were lost."""
         self.samples_lost = lost
         self._on_settled(self)
+
+    def glance(self, *, participants: bool = False) -> Glance:
+        """Return what can be seen of it now at little cost."""
+        return glance(self, self._streams, participants=participants)
 
     def info(self, *, latest_observation: bool = False, actors: bool = False, tracebacks: bool = False) -> TrialInfo:
         """Describe the trial as it is now; tracebacks are for callers within this process."""

@@ -16,7 +16,7 @@ from google.protobuf.message import Message
 
 from trio_cogment.access import Identity, PeerConnection, Visitor
 from trio_cogment.config import RpcConfig
-from trio_cogment.errors import RpcError
+from trio_cogment.errors import PermissionDeniedError, RpcError
 from trio_cogment.rpc._byte_stream import ByteStream as ByteStream
 from trio_cogment.rpc._byte_stream import byte_stream_over as byte_stream_over
 from trio_cogment.rpc._call_protocols import Route
@@ -35,7 +35,7 @@ from trio_cogment.rpc._observer import MethodObserver, ServerObserver
 from trio_cogment.rpc._routes import shape_of
 from trio_cogment.rpc._writer import Output as Output
 from trio_cogment.rpc._writer import Writer as Writer
-from trio_cogment.rpc.calls import Handler, Method, ServerCall
+from trio_cogment.rpc.calls import CallOpener, Handler, MetadataLike, Method, ServerCall
 from trio_cogment.rpc.inprocess import UNLIMITED_BYTES, InProcessChannel, InProcessClientCall
 from trio_cogment.rpc.metadata import Metadata
 
@@ -170,3 +170,58 @@ class ServerSide(Protocol):
 
     def connection(self, accepted: Accepted) -> Served:
         """Return a connection to be run; the byte stream belongs to it."""
+
+
+class OnBehalf(CallOpener):
+    """Calls to services of this process in the name of somebody else, with the rights of that one and no others.
+
+    Args:
+        channel: to the services.
+        peer: the other end, as handlers see it.
+        identity: who that is.
+    """
+
+    def __init__(self, channel: InProcessChannel, peer: str, identity: Identity) -> None:
+        self._channel = channel
+        self._caller = peer, identity
+
+    def call(
+        self,
+        method: Method,
+        *,
+        metadata: MetadataLike = (),
+        timeout: float | None = None,
+        wait_for_ready: bool = False,
+        compression: str | None = None,
+    ) -> InProcessClientCall:
+        """See `CallOpener.call`; there is nothing to wait for, and nothing is compressed."""
+        return _CallOnBehalf(self._channel, method, Metadata(metadata), timeout, self._caller)
+
+    def call_nowait(self, method: Method, *, metadata: MetadataLike = ()) -> None:
+        """See `CallOpener.call_nowait`: these calls have their turn."""
+        return
+
+
+class _CallOnBehalf(InProcessClientCall):
+    def __init__(
+        self,
+        channel: InProcessChannel,
+        method: Method,
+        metadata: Metadata,
+        timeout: float | None,
+        caller: tuple[str, Identity],
+    ) -> None:
+        super().__init__(channel, method, metadata, timeout)
+        self._caller = caller
+
+    def _begin(self, handler: Handler | None, deadline: float) -> Exchange:
+        peer, identity = self._caller
+
+        async def in_their_name(call: ServerCall) -> None:
+            assert handler is not None
+            if identity.scope(call.method.path) is None:
+                raise PermissionDeniedError(f"{call.method.path}: not allowed for the caller's roles")
+            call.peer, call.identity = peer, identity
+            await handler(call)
+
+        return super()._begin(None if handler is None else in_their_name, deadline)

@@ -1,0 +1,186 @@
+"""What a tab can look at, as what is new since it was told last.
+
+Nothing here waits, and nothing knows of the tab: `news` may be asked for whenever it is ready for more.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from google.protobuf.any_pb2 import Any as AnyMessage
+
+from trio_cogment.access import Identity
+from trio_cogment.dashboard._board import Board
+from trio_cogment.dashboard._log import LogRing
+from trio_cogment.dashboard._payloads import numbers, shown
+from trio_cogment.dashboard._rows import Differ, Row
+from trio_cogment.dashboard._series import Curves
+from trio_cogment.errors import CogmentError
+from trio_cogment.sdk import ActorSample, StoredMessage, StoredSample
+
+News = dict[str, Any]
+#: Messages between participants that wait for a tab, and records of the log.
+_MAX_MESSAGES = 100
+_MAX_RECORDS = 300
+#: Payloads that are larger make no curves: they are pictures.
+_MAX_CURVE_BYTES = 2048
+
+
+class View(Protocol):
+    """What a tab looks at."""
+
+    def news(self) -> News | None:
+        """Return what the tab has not been told; None: nothing is new."""
+
+
+class TrialsView:
+    """The list of trials."""
+
+    def __init__(self, board: Board, identity: Identity, search: str) -> None:
+        self._board = board
+        self._identity = identity
+        self._search = search
+        self._differ = Differ()
+        self._counts: dict[str, int] | None = None
+
+    def news(self) -> News | None:
+        """See `View.news`."""
+        news: News = self._differ.delta(self._board.rows(self._identity, self._search)) or {}
+        counts = self._board.counts(self._identity)
+        if counts != self._counts:
+            self._counts = news["counts"] = counts
+        return news or None
+
+
+class Samples:
+    """What was read of a trial's samples, until the tab is told."""
+
+    def __init__(self) -> None:
+        self.curves = Curves()
+        self.last: StoredSample | None = None
+        self.note = ""
+        self._messages: deque[Row] = deque(maxlen=_MAX_MESSAGES)
+        self._told: tuple[StoredSample | None, str] = (None, "")
+
+    def add(self, sample: StoredSample) -> None:
+        """Take a sample."""
+        self.last = sample
+        for name, actor in sample.actors.items():
+            if actor.reward is not None:
+                self.curves.add(f"reward|{name}", sample.tick_id, actor.reward)
+            content = actor.action_bytes
+            if content is not None and 0 < len(content) <= _MAX_CURVE_BYTES:
+                for place, value in numbers(payload_of(actor, "action", content)):
+                    self.curves.add(f"action|{name}|{place}", sample.tick_id, value)
+            self._messages.extend(message_row(sample, message) for message in actor.sent_messages)
+
+    def news(self) -> News:
+        """Return what the tab has not been told."""
+        news: News = {}
+        curves = self.curves.news()
+        if curves:
+            news["curves"] = curves
+        if self._messages:
+            news["messages"] = list(self._messages)
+            self._messages.clear()
+        if self.last is not self._told[0] and self.last is not None:
+            news["sample"] = sample_row(self.last)
+        if self.note != self._told[1]:
+            news["note"] = self.note
+        self._told = self.last, self.note
+        return news
+
+
+class TrialView:
+    """One trial that is known: its participants, and what comes of its samples."""
+
+    def __init__(self, board: Board, identity: Identity, trial_id: str, samples: Samples) -> None:
+        self._board = board
+        self._identity = identity
+        self._trial_id = trial_id
+        self._samples = samples
+        self._differ = Differ()
+        self._gone = False
+
+    def news(self) -> News | None:
+        """See `View.news`."""
+        news: News = {}
+        if not self._gone:
+            try:
+                news = self._differ.delta(self._board.one(self._identity, self._trial_id)) or {}
+            except CogmentError as error:
+                self._gone = True
+                news = {"missing": str(error)}
+        return news | self._samples.news() or None
+
+
+class LogView:
+    """The log of the process."""
+
+    def __init__(self, log: LogRing) -> None:
+        self._log = log
+        self._told = 0
+
+    def news(self) -> News | None:
+        """See `View.news`."""
+        last, records = self._log.after(self._told, _MAX_RECORDS)
+        skipped = last - self._told - len(records) if self._told else 0
+        self._told = last
+        return {"records": records, "skipped": skipped} if records else None
+
+
+class ServerView:
+    """Figures of the process, by their names."""
+
+    def __init__(self, figures: Callable[[], dict[str, Row]]) -> None:
+        self._figures = figures
+        self._differ = Differ()
+
+    def news(self) -> News | None:
+        """See `View.news`."""
+        return self._differ.delta(self._figures())
+
+
+def payload_of(actor: ActorSample, what: str, content: bytes | None) -> Any:
+    """Return an actor's observation or action as pages show it: decoded if that can be done, else its bytes."""
+    if content is None:
+        return None
+    try:
+        return shown(getattr(actor, what))
+    except CogmentError:
+        return shown(content)
+
+
+def message_row(sample: StoredSample, message: StoredMessage) -> Row:
+    """Return a message between participants as pages show it."""
+    payload: AnyMessage = message.payload
+    return {"tick": sample.tick_id, "from": message.sender, "to": message.receiver, "payload": shown(payload)}
+
+
+def sample_row(sample: StoredSample, *, payloads: bool = True) -> News:
+    """Return a sample as pages show it."""
+    actors: dict[str, Row] = {}
+    for name, actor in sample.actors.items():
+        row: News = {}
+        if actor.reward is not None:
+            row["reward"] = actor.reward
+        if payloads:
+            observation = payload_of(actor, "observation", actor.observation_bytes)
+            action = payload_of(actor, "action", actor.action_bytes)
+            row |= {
+                key: value for key, value in (("observation", observation), ("action", action)) if value is not None
+            }
+        actors[name] = row
+    found: News = {"tick": sample.tick_id, "time": sample.timestamp / 1e9, "actors": actors}
+    if sample.special_events:
+        found["events"] = list(sample.special_events)
+    if payloads:
+        messages = [message_row(sample, one) for actor in sample.actors.values() for one in actor.sent_messages]
+        if messages:
+            found["messages"] = messages
+    missing = [*sample.default_actors, *sample.unavailable_actors]
+    if missing:
+        found["missing"] = missing
+    return found

@@ -1,0 +1,126 @@
+"""What can be seen of a trial at a moment, at so little cost that it can be looked at several times a second."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, NamedTuple
+
+from trio_cogment.api.common_pb2 import ActorParams, EnvironmentParams, TrialState
+from trio_cogment.orchestrator._participant_stream import ParticipantStream
+from trio_cogment.trial import ENVIRONMENT
+
+if TYPE_CHECKING:
+    from trio_cogment.orchestrator._trial import Trial
+
+_RUNNING = TrialState.RUNNING
+
+
+class ParticipantGlance(NamedTuple):
+    """A participant of a trial at a moment.
+
+    Attributes:
+        name: in the trial.
+        actor_class: of an actor; empty for the environment.
+        endpoint, implementation: from the parameters.
+        present: it takes part: it came, and was not lost.
+        gone: it is out for good.
+        stream: where its stream is.
+        silent_seconds: since it has sent something; 0 before it came.
+        unanswered_heartbeats: how many there are.
+        queued_messages: how many messages it has not taken.
+        awaited: the trial waits for it now.
+    """
+
+    name: str
+    actor_class: str
+    endpoint: str
+    implementation: str
+    present: bool
+    gone: bool
+    stream: str
+    silent_seconds: float
+    unanswered_heartbeats: int
+    queued_messages: int
+    awaited: bool
+
+
+class Glance(NamedTuple):
+    """A trial at a moment.
+
+    Attributes:
+        trial_id, owner, user_id: whose it is.
+        state: a `TrialState`.
+        tick: that it is at.
+        seconds: how long it lasts, or lasted.
+        environment: its name.
+        actors: how many.
+        awaited: the names of those whom it waits for, if it runs.
+        queued_messages, queued_samples: what waits in it.
+        participants: each of them, the environment first, if that was asked for and they are known.
+    """
+
+    trial_id: str
+    owner: str
+    user_id: str
+    state: int
+    tick: int
+    seconds: float
+    environment: str
+    actors: int
+    awaited: tuple[str, ...]
+    queued_messages: int
+    queued_samples: int
+    participants: tuple[ParticipantGlance, ...]
+
+
+def glance(trial: Trial, streams: Mapping[int, ParticipantStream] | None, *, participants: bool) -> Glance:
+    """Look at a trial."""
+    machine, queues = trial.machine, trial.queues
+    awaited: tuple[str, ...] = ()
+    if machine.state == _RUNNING:
+        # When all actions are there, the environment is to answer them.
+        names = [machine.actors[index].name for index in sorted(machine.awaited)]
+        awaited = tuple(names) if names else (machine.environment_name,)
+    return Glance(
+        trial.trial_id,
+        trial.owner,
+        trial.user_id,
+        machine.state,
+        max(0, machine.tick_id),
+        trial.seconds,
+        machine.environment_name,
+        len(machine.actors),
+        awaited,
+        queues.messages,
+        queues.samples,
+        _participants(trial, streams or {}, awaited) if participants else (),
+    )
+
+
+def _participants(
+    trial: Trial, streams: Mapping[int, ParticipantStream], awaited: tuple[str, ...]
+) -> tuple[ParticipantGlance, ...]:
+    machine = trial.machine
+    if machine.params is None:
+        return ()
+    found = []
+    given: list[EnvironmentParams | ActorParams] = [machine.params.environment, *machine.params.actors]
+    for one, params in zip([machine.environment, *machine.actors], given, strict=True):
+        is_actor = one.index != ENVIRONMENT
+        stream = streams.get(one.index)
+        found.append(
+            ParticipantGlance(
+                one.name,
+                machine.actors[one.index].actor_class if is_actor else "",
+                params.endpoint,
+                params.implementation,
+                one.present,
+                is_actor and machine.actors[one.index].gone,
+                one.state.name,
+                max(0.0, trial.time - one.heard_at) if one.present and not trial.over else 0.0,
+                one.unanswered_heartbeats,
+                0 if stream is None else stream.queued_messages,
+                one.name in awaited,
+            )
+        )
+    return tuple(found)
