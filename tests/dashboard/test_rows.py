@@ -45,7 +45,8 @@ ROWS = st.dictionaries(st.sampled_from("abcde"), st.dictionaries(st.sampled_from
 @given(st.lists(ROWS, max_size=6), st.lists(st.booleans(), min_size=6, max_size=6))
 def test_whichever_states_a_page_misses(states: list[dict[str, Row]], looks: list[bool]) -> None:
     """What lies between two looks does not matter: the page has the state of the last one."""
-    differ, page = Differ(), {}
+    differ = Differ()
+    page: dict[str, Row] = {}
     for state, seen in zip(states, looks, strict=False):
         if seen:
             page = applied(page, differ.delta(state))

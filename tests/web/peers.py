@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from typing import Any
 
 import h11
 import trio
 import trio.testing
+from wsproto import ConnectionType, WSConnection
+from wsproto.events import AcceptConnection, BytesMessage, CloseConnection, Ping
+from wsproto.events import Request as Handshake
 
 from trio_cogment.access import AccessControl
 from trio_cogment.config import RpcConfig
@@ -17,6 +21,7 @@ from trio_cogment.testing.conformance.channel import CheckService
 from trio_cogment.web import WebSide
 
 HOST = "127.0.0.1:9000"
+OWN = f"http://{HOST}"
 ECHO_ONE = "/trio_cogment.testing.Check/EchoOne"
 COUNT = "/trio_cogment.testing.Check/Count"
 ECHO = "/trio_cogment.testing.Check/Echo"
@@ -129,3 +134,40 @@ def websocket_fields(protocol: str = "grpc-websockets") -> dict[str, str]:
         "sec_websocket_key": "dGhlIHNhbXBsZSBub25jZQ==",
         "sec_websocket_protocol": protocol,
     }
+
+
+class Tab:
+    """The other end of a page's WebSocket."""
+
+    def __init__(self, stream: trio.abc.Stream) -> None:
+        self.stream = stream
+        self.client = WSConnection(ConnectionType.CLIENT)
+        self._events: Iterator[Any] = iter(())
+
+    async def open(self, path: str, **fields: str) -> None:
+        headers = [(name.encode(), value.encode()) for name, value in ({"origin": OWN} | fields).items()]
+        await self.stream.send_all(self.client.send(Handshake(host=HOST, target=path, extra_headers=headers)))
+        assert isinstance(await self.event(), AcceptConnection)
+
+    async def event(self) -> Any:
+        while True:
+            for event in self._events:
+                return event
+            self.client.receive_data(bytes(await self.stream.receive_some()) or None)
+            self._events = self.client.events()
+
+    async def send(self, data: bytes) -> None:
+        await self.stream.send_all(self.client.send(BytesMessage(data=data)))
+
+    async def message(self) -> bytes:
+        event = await self.event()
+        assert isinstance(event, BytesMessage)
+        return bytes(event.data)
+
+    async def end(self) -> tuple[int, str]:
+        event = await self.event()
+        while isinstance(event, BytesMessage | Ping):
+            event = await self.event()
+        assert isinstance(event, CloseConnection), event
+        await self.stream.send_all(self.client.send(event.response()))
+        return int(event.code), event.reason or ""

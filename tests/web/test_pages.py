@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
 import pytest
 import trio
 import trio.testing
-from wsproto import ConnectionType, WSConnection
-from wsproto.events import AcceptConnection, BytesMessage, CloseConnection, Ping
-from wsproto.events import Request as Handshake
+from wsproto.events import CloseConnection, Ping
 
 from tests.access.keys import FOREIGN, KEYS, NOW, Clock, control, grant, token_text
-from tests.web.peers import ECHO, ECHO_ONE, HOST, served, serving, websocket_fields
+from tests.web.peers import ECHO, ECHO_ONE, HOST, OWN, Tab, served, serving, websocket_fields
 from trio_cogment.access import Role, Rules
 from trio_cogment.config import RpcConfig, WebConfig
 from trio_cogment.errors import NotFoundError, RpcError, StatusCode
@@ -26,7 +23,6 @@ from trio_cogment.web.replies import Reply, Send, Streamed, html_page, json_data
 from trio_cogment.web.routing import AnyRoute, Route, Socket, SocketRoute, Visit
 
 RIGHT = "/pages/dashboard"
-OWN = f"http://{HOST}"
 JSON = "application/json"
 
 
@@ -471,48 +467,11 @@ async def test_a_long_answer_that_fails_is_not_complete(
 # --- WebSockets ---
 
 
-class Tab:
-    """The other end of a page's WebSocket."""
-
-    def __init__(self, stream: trio.abc.Stream) -> None:
-        self.stream = stream
-        self.client = WSConnection(ConnectionType.CLIENT)
-        self._events: Iterator[Any] = iter(())
-
-    async def open(self, path: str, **fields: str) -> None:
-        headers = [(name.encode(), value.encode()) for name, value in ({"origin": OWN} | ADMIN | fields).items()]
-        await self.stream.send_all(self.client.send(Handshake(host=HOST, target=path, extra_headers=headers)))
-        assert isinstance(await self.event(), AcceptConnection)
-
-    async def event(self) -> Any:
-        while True:
-            for event in self._events:
-                return event
-            self.client.receive_data(bytes(await self.stream.receive_some()) or None)
-            self._events = self.client.events()
-
-    async def send(self, data: bytes) -> None:
-        await self.stream.send_all(self.client.send(BytesMessage(data=data)))
-
-    async def message(self) -> bytes:
-        event = await self.event()
-        assert isinstance(event, BytesMessage)
-        return bytes(event.data)
-
-    async def end(self) -> tuple[int, str]:
-        event = await self.event()
-        while isinstance(event, BytesMessage | Ping):
-            event = await self.event()
-        assert isinstance(event, CloseConnection), event
-        await self.stream.send_all(self.client.send(event.response()))
-        return int(event.code), event.reason or ""
-
-
 async def test_a_socket(autojump_clock: object) -> None:
     pages = Pages()
     async with served(side_of(pages)) as there:
         tab = Tab(there.stream)
-        await tab.open("/socket")
+        await tab.open("/socket", **ADMIN)
         await tab.send(b"one")
         await tab.send(b"two")
         assert await tab.message() == b"ONE"
@@ -529,7 +488,7 @@ async def test_a_page_that_leaves(autojump_clock: object) -> None:
         pages = Pages()
         async with served(side_of(pages)) as there:
             tab = Tab(there.stream)
-            await tab.open("/socket")
+            await tab.open("/socket", **ADMIN)
             await pages.entered.wait()
             if way == "close":
                 await there.send(tab.client.send(CloseConnection(code=1001)))
@@ -543,17 +502,17 @@ async def test_a_page_that_leaves(autojump_clock: object) -> None:
 async def test_how_a_socket_ends(autojump_clock: object, caplog: pytest.LogCaptureFixture) -> None:
     async with served(side_of(Pages())) as there:
         tab = Tab(there.stream)
-        await tab.open("/socket")
+        await tab.open("/socket", **ADMIN)
         await tab.send(b"bug")
         assert await tab.end() == (1011, "unexpected failure; the server's log has the details")
     assert "the WebSocket /socket failed" in caplog.text
     async with served(side_of(Pages())) as there:
         tab = Tab(there.stream)
-        await tab.open("/refuses")
+        await tab.open("/refuses", **ADMIN)
         assert await tab.end() == (4000, "there is no such trial")
     async with served(side_of(Pages(), max_page_message_bytes=100)) as there:
         tab = Tab(there.stream)
-        await tab.open("/socket")
+        await tab.open("/socket", **ADMIN)
         await tab.send(bytes(101))
         assert (await tab.end())[0] == 1009
 
@@ -563,7 +522,7 @@ async def test_a_page_that_never_reads(autojump_clock: object) -> None:
     ours, theirs = trio.testing.lockstep_stream_pair()
     async with serving(ours, theirs, side_of(pages, write_stall_timeout_seconds=5.0)) as there:
         tab = Tab(ours)
-        await tab.open("/flood")
+        await tab.open("/flood", **ADMIN)
         for _ in range(3):
             await tab.message()
         await trio.testing.wait_all_tasks_blocked()
@@ -576,7 +535,7 @@ async def test_a_page_that_answers_no_ping(autojump_clock: object) -> None:
     pages = Pages()
     async with served(side_of(pages, ping_seconds=10.0, ping_timeout_seconds=5.0)) as there:
         tab = Tab(there.stream)
-        await tab.open("/socket")
+        await tab.open("/socket", **ADMIN)
         began = trio.current_time()
         await there.ended.wait()
         assert trio.current_time() - began == 15.0
@@ -587,7 +546,7 @@ async def test_a_page_that_answers_stays(autojump_clock: object) -> None:
     pages = Pages()
     async with served(side_of(pages, ping_seconds=10.0, ping_timeout_seconds=5.0)) as there:
         tab = Tab(there.stream)
-        await tab.open("/socket")
+        await tab.open("/socket", **ADMIN)
         for _ in range(5):
             event = await tab.event()
             assert isinstance(event, Ping)
@@ -602,7 +561,7 @@ async def test_a_token_that_ends_meanwhile(autojump_clock: object) -> None:
     token = access.enter(access.new_code())
     async with served(side_of(Pages(), access, ping_seconds=10.0)) as there:
         tab = Tab(there.stream)
-        await tab.open("/socket", authorization="", cookie=f"trio-cogment-9000={token}")
+        await tab.open("/socket", cookie=f"trio-cogment-9000={token}")
         clock.seconds += 1000
         assert await tab.end() == (1008, "the token does not count any more")
 
@@ -629,7 +588,7 @@ async def test_a_server_that_stops_ends_them_at_once() -> None:
         listeners = await open_listeners("127.0.0.1")
         running = await nursery.start(partial(serve, [], listeners, web=side_of(pages)))
         tab = Tab(await trio.open_tcp_stream("127.0.0.1", running.port))
-        await tab.open("/socket")
+        await tab.open("/socket", **ADMIN)
         await pages.entered.wait()
         nursery.start_soon(running.drain, 60.0)
         assert await tab.end() == (1001, "the server is stopping")
@@ -646,7 +605,7 @@ async def test_sockets_count_as_calls() -> None:
         running = await nursery.start(partial(serve, [], listeners, web=side_of(pages), config=config))
         first, second = [await trio.open_tcp_stream("127.0.0.1", running.port) for _ in range(2)]
         tab = Tab(first)
-        await tab.open("/socket")
+        await tab.open("/socket", **ADMIN)
         await pages.entered.wait()
         await second.send_all(raw("GET", "/page/a"))
         assert (await second.receive_some()).startswith(b"HTTP/1.1 429 ")

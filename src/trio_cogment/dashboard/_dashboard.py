@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import logging
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
-
 import trio
 
 from trio_cogment._version import __version__
@@ -14,6 +10,7 @@ from trio_cogment.dashboard._board import Board
 from trio_cogment.dashboard._live import Budget, Tab
 from trio_cogment.dashboard._log import LogRing
 from trio_cogment.dashboard._models import ModelPages
+from trio_cogment.dashboard._opening import PATH
 from trio_cogment.dashboard._server_pages import Measured, ServerPages
 from trio_cogment.dashboard._stored import StoredPages
 from trio_cogment.dashboard._trial_pages import TrialPages
@@ -21,23 +18,21 @@ from trio_cogment.dashboard._views import LogView, ServerView, TrialsView, Trial
 from trio_cogment.discovery import DirectoryClient
 from trio_cogment.host import Host
 from trio_cogment.platform import Platform
-from trio_cogment.rpc import CallOpener, InProcessChannel, RpcConfig
-from trio_cogment.rpc.inprocess import UNLIMITED_BYTES
+from trio_cogment.rpc import CallOpener, InProcessChannel
 from trio_cogment.rpc.relay import OnBehalf
 from trio_cogment.sdk import DatastoreClient, ModelRegistryClient
 from trio_cogment.spec import Spec
 from trio_cogment.web.assets import Assets
+from trio_cogment.web.common_pages import about
 from trio_cogment.web.replies import Reply, json_data, redirect
 from trio_cogment.web.routing import AnyRoute, Route, Socket, SocketRoute, Visit
 
-#: Where the dashboard is.
-PATH = "/dashboard"
 _API = f"{PATH}/api"
 _RIGHT = PAGES + "dashboard"
 
 
 class Dashboard:
-    """See the package; made by `open_dashboard`.
+    """See the package; made when the first of its routes is wanted.
 
     Args:
         platform: what is shown.
@@ -47,6 +42,7 @@ class Dashboard:
         directory: what is registered where; None: nothing is shown of it.
         metrics: what is measured; None: nothing.
         host: the clock.
+        began: when the server started, on Trio's clock.
     """
 
     def __init__(
@@ -59,6 +55,7 @@ class Dashboard:
         directory: DirectoryClient | None,
         metrics: Measured | None,
         host: Host,
+        began: float,
     ) -> None:
         self._channel = channel
         self._log = log
@@ -68,13 +65,16 @@ class Dashboard:
         self._trials = TrialPages(self._calls_of, self._board, lambda: platform.orchestrator.default_params)
         self._stored = StoredPages(self._datastore_of, version=__version__, wall_clock=host.wall_clock)
         self._models = ModelPages(lambda visit: ModelRegistryClient(self._calls_of(visit)))
-        self._server = ServerPages(platform.orchestrator, directory=directory, metrics=metrics, clock=trio.current_time)
+        self._server = ServerPages(
+            platform.orchestrator, directory=directory, metrics=metrics, clock=trio.current_time, began=began
+        )
         self._assets = Assets("trio_cogment.dashboard")
 
     def routes(self) -> list[AnyRoute]:
         """Return the routes of all its pages."""
         return [
             *self._assets.routes(f"{PATH}/assets"),
+            Route("GET", "/", _home, right=None, foreign=True),
             Route("GET", PATH, self._page, right=_RIGHT),
             Route("GET", f"{_API}/me", self._me, right=_RIGHT),
             SocketRoute(f"{PATH}/live", self._live, right=_RIGHT),
@@ -112,49 +112,9 @@ class Dashboard:
         await tab.run()
 
 
-@asynccontextmanager
-async def open_dashboard(
-    platform: Platform,
-    *,
-    types: Spec | None = None,
-    directory: DirectoryClient | None = None,
-    metrics: Measured | None = None,
-    host: Host | None = None,
-) -> AsyncIterator[Dashboard]:
-    """Have a dashboard for the time of the block, within that of the platform.
-
-    Args:
-        platform: what is shown.
-        types: the types of payloads; without them they are shown as bytes.
-        directory: a directory, whose registrations are shown.
-        metrics: a registry of prometheus_client, which is shown.
-        host: the clock.
-    """
-    log = LogRing()
-    root = logging.getLogger()
-    # Whoever is in the process may read what is stored, whatever its size.
-    config = RpcConfig(max_receive_message_bytes=UNLIMITED_BYTES)
-    async with InProcessChannel(platform.services, config=config) as channel:
-        root.addHandler(log)
-        try:
-            yield Dashboard(
-                platform,
-                channel,
-                log,
-                types=types,
-                directory=directory,
-                metrics=metrics,
-                host=host or Host(),
-            )
-        finally:
-            root.removeHandler(log)
-
-
-def home() -> Route:
-    """Return a route for `/` that leads people to the dashboard."""
-
-    async def lead(visit: Visit) -> Reply:
-        token = visit.request.token
-        return redirect(f"/~{token}{PATH}" if token else PATH)
-
-    return Route("GET", "/", lead, right=None)
+async def _home(visit: Visit) -> Reply:
+    """Lead people to the dashboard, and tell programs what this is."""
+    request = visit.request
+    if not request.wants_html:
+        return await about(visit)
+    return redirect(f"/~{request.token}{PATH}" if request.token else PATH)

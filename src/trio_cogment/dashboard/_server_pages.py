@@ -36,6 +36,7 @@ class ServerPages:
         directory: None: there is none.
         metrics: None: nothing is measured.
         clock: returns the time, in seconds on any scale.
+        began: when the server started, on that scale.
     """
 
     def __init__(
@@ -45,12 +46,13 @@ class ServerPages:
         directory: DirectoryClient | None,
         metrics: Measured | None,
         clock: Callable[[], float],
+        began: float,
     ) -> None:
         self._orchestrator = orchestrator
         self._directory = directory
         self._metrics = metrics
         self._clock = clock
-        self._began = clock()
+        self._began = began
 
     def routes(self, prefix: str) -> list[AnyRoute]:
         """Return the routes.

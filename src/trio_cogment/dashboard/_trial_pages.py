@@ -18,9 +18,7 @@ from trio_cogment.web.replies import Reply, json_data
 from trio_cogment.web.routing import AnyRoute, Route, Visit
 
 _METHODS = methods_of(SERVICES[ServiceKind.LIFECYCLE].descriptor())
-_START, _STOP, _READ = (
-    f"/cogmentAPI.TrialLifecycleSP/{name}" for name in ("StartTrial", "TerminateTrial", "GetTrialInfo")
-)
+_START, _STOP, _READ = (_METHODS[name].path for name in ("StartTrial", "TerminateTrial", "GetTrialInfo"))
 _MAX_BODY_BYTES = 256 * 1024
 _MAX_PARAMS_BYTES = 64 * 1024
 

@@ -31,7 +31,7 @@ def common_routes(access: PageAccess) -> list[Route]:
     """
     pages = _Entrance(access)
     return [
-        Route("GET", "/", _about, right=None, foreign=True),
+        Route("GET", "/", about, right=None, foreign=True),
         Route("GET", f"{ENTER}/{{code}}", pages.by_address, right=None),
         Route("POST", ENTER, pages.by_token, right=None, max_body_bytes=_MAX_FORM_BYTES),
         Route("POST", "/leave", pages.leave, right=None, max_body_bytes=_MAX_FORM_BYTES),
@@ -39,7 +39,8 @@ def common_routes(access: PageAccess) -> list[Route]:
     ]
 
 
-async def _about(_visit: Visit) -> Reply:
+async def about(_visit: Visit) -> Reply:
+    """Answer with what this is."""
     return json_reply(200, "trio-cogment", version=API_VERSION, server=GRPC_VERSION)
 
 

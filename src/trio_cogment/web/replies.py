@@ -51,6 +51,7 @@ _PAGE = """<!doctype html>
 <head>
 <meta charset="utf-8">
 <meta name="viewport" content="width=device-width, initial-scale=1">
+<link rel="icon" href="data:,">
 {head}<title>{title}</title>
 <link rel="stylesheet" href="/assets/style.css">
 </head>

@@ -23,6 +23,7 @@ from trio_cogment.cli.services.kept import what_is_kept
 from trio_cogment.cli.services.legacy import legacy_option, read_legacy_profile
 from trio_cogment.cli.services.model_registry import opened_registry, refuse_archive_in_use
 from trio_cogment.cli.services.outgoing import outgoing_options, with_outgoing
+from trio_cogment.cli.services.pages import opened_pages
 from trio_cogment.cli.services.run import run_server
 from trio_cogment.cli.services.settings import ANYWHERE, ServerSettings, common_settings, server_options
 from trio_cogment.cli.services.start import Application, Resources, Running
@@ -242,20 +243,23 @@ def orchestrator_application(settings: OrchestratorSettings) -> Application:
     params = cache(lambda: load_default_params(of_params, legacy()))
     profile = cache(partial(_profile, settings))
     types = cache(partial(load_types, "--trainer_spec", settings.trainer_spec))
+    page_types = cache(partial(load_types, "--web_spec", "" if settings.web is None else settings.web.types))
 
     def check() -> None:
         params()
         profile()
         types()
+        page_types()
 
-    reads = bool(settings.params or settings.profile or settings.legacy or settings.trainer_spec)
+    of_pages = settings.web is not None and settings.web.types
+    reads = bool(settings.params or settings.profile or settings.legacy or settings.trainer_spec or of_pages)
 
     return Application(
         name=name,
         ports=[settings.lifecycle_port, settings.actor_port],
         services=services,
         check=check if reads else None,
-        open=partial(_opened, settings, params, profile, legacy, types),
+        open=partial(_opened, settings, params, profile, legacy, types, page_types),
         # As of the directory: launch files of the reference wait for it.
         ready="Trial Lifecycle service active",
     )
@@ -268,6 +272,7 @@ async def _opened(
     profile: Callable[[], Profile | None],
     legacy: Callable[[], LegacyProfile | None],
     types: Callable[[], Spec | None],
+    page_types: Callable[[], Spec | None],
     resources: Resources,
 ) -> AsyncIterator[Running]:
     from trio_cogment.config import PlatformConfig
@@ -303,6 +308,7 @@ async def _opened(
                 model_registry=settings.archive is not None,
             ),
         ) as platform,
+        opened_pages(settings, resources, platform, page_types()) as routes,
     ):
         still_running = 0
 
@@ -325,6 +331,7 @@ async def _opened(
         yield Running(
             services=[[lifecycle], others],
             stop=stop,
+            routes=routes,
             controller=platform.controller,
             goodbye=goodbye,
         )

@@ -11,6 +11,7 @@ import click
 
 from trio_cogment.cli.errors import Failure
 from trio_cogment.cli.options import applied, as_list, boolean_option, port_option
+from trio_cogment.cli.services.types_option import types_option
 
 if TYPE_CHECKING:
     from trio_cogment.config import WebConfig
@@ -29,12 +30,14 @@ class WebSettings:
         hosts: names by which it is known.
         origins: of pages that may use it.
         open_port: of the port that pages of any origin may use; 0: there is none.
+        types: names the types of payloads that pages show; see `types_option.load_types`.
     """
 
     enabled: bool = True
     hosts: Sequence[str] = ()
     origins: Sequence[str] = ()
     open_port: int = 0
+    types: str = ""
 
 
 def web_options(command: _Decorated) -> _Decorated:
@@ -49,6 +52,7 @@ def web_options(command: _Decorated) -> _Decorated:
             text="Port for pages of any origin, as with the reference's web proxy, without TLS; 0: none.",
         ),
         origin_options,
+        types_option("--web_spec", variable="TRIO_COGMENT_WEB_SPEC", text="Types of the payloads that pages show"),
         boolean_option("--web", variable="TRIO_COGMENT_WEB", text="Serve browsers, on the ports of gRPC."),
     )
     return applied(options, command)
@@ -91,7 +95,7 @@ def web_settings(ctx: click.Context) -> WebSettings:
     if not (old.isascii() and old.isdecimal() and len(old) <= 5):
         raise Failure(f"--actor_http_port: expected a port, got {old!r}")
     open_port = ctx.params["actor_web_port"] or int(old)
-    return replace(origin_settings(ctx), enabled=ctx.params["web"], open_port=open_port)
+    return replace(origin_settings(ctx), enabled=ctx.params["web"], open_port=open_port, types=ctx.params["web_spec"])
 
 
 def origin_settings(ctx: click.Context) -> WebSettings:
