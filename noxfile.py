@@ -211,11 +211,17 @@ def mutations(session: nox.Session) -> None:
 
 @nox.session
 def lint(session: nox.Session) -> None:
-    """Style, formatting, and the generated API's freshness."""
+    """Style, formatting, the generated API's freshness, and the JavaScript of pages: where it is from, its types."""
     env = checks(session)
     run(session, env, "ruff", "check", ".")
     run(session, env, "ruff", "format", "--check", ".")
     run(session, env, "python", "tools/generate_api.py", "--check")
+    run(session, env, "python", "tools/vendor_js.py", "--check")
+    if shutil.which("npm") is None or shutil.which("node") is None:
+        untested(session, "there is no Node.js", "of the types of the JavaScript")
+        return
+    folder = (Path(session.cache_dir).parent / "javascript-types").absolute()
+    run(session, env, "python", "tools/check_js.py", str(folder))
 
 
 @nox.session

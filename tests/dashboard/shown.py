@@ -103,8 +103,8 @@ class Shown:
 
 
 @asynccontextmanager
-async def shown(nursery: trio.Nursery, *, models: bool = True) -> AsyncIterator[Shown]:
-    """Have a platform with two trials that run on, one that has ended, and a model."""
+async def platform_with_pages() -> AsyncIterator[tuple[Platform, WebSide, PageAccess]]:
+    """Have a platform with a model, and what its port has for browsers."""
     with TemporaryDirectory() as folder:
         async with (
             open_platform(SPEC, default_params=params(), store="memory:", model_registry=folder) as platform,
@@ -113,18 +113,23 @@ async def shown(nursery: trio.Nursery, *, models: bool = True) -> AsyncIterator[
             platform.participants.register_environment(arena, "arena")
             platform.participants.register_actor(player, "quick", ["player"])
             platform.participants.register_actor(partial(player, seconds=0.02), "slow", ["player"])
+            registry = platform.model_registry_client()
+            for number in range(1, 4):
+                data = {"score": str(0.5 * number), "parent": str(max(1, number - 1))}
+                await registry.store("pilot", bytes(1000 * number), user_data=data)
             access = PageAccess()
-            side = WebSide(routes=routes, access=access)
-            listeners = await open_listeners("127.0.0.1")
-            serving = await nursery.start(partial(serve, web=side), platform.services, listeners)
-            if models:
-                registry = platform.model_registry_client()
-                for number in range(1, 4):
-                    data = {"score": str(0.5 * number), "parent": str(max(1, number - 1))}
-                    await registry.store("pilot", bytes(1000 * number), user_data=data)
-            yield Shown(platform, serving, access)
-            await platform.stop()
-            await serving.drain(2)
+            yield platform, WebSide(routes=routes, access=access), access
+
+
+@asynccontextmanager
+async def shown(nursery: trio.Nursery) -> AsyncIterator[Shown]:
+    """Have all that on a port."""
+    async with platform_with_pages() as (platform, side, access):
+        listeners = await open_listeners("127.0.0.1")
+        serving = await nursery.start(partial(serve, web=side), platform.services, listeners)
+        yield Shown(platform, serving, access)
+        await platform.stop()
+        await serving.drain(2)
 
 
 async def main() -> None:

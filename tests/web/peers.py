@@ -160,9 +160,17 @@ class Tab:
         await self.stream.send_all(self.client.send(BytesMessage(data=data)))
 
     async def message(self) -> bytes:
-        event = await self.event()
-        assert isinstance(event, BytesMessage)
-        return bytes(event.data)
+        """Return the next message; pings are answered meanwhile."""
+        data = b""
+        while True:
+            event = await self.event()
+            if isinstance(event, Ping):
+                await self.stream.send_all(self.client.send(event.response()))
+                continue
+            assert isinstance(event, BytesMessage)
+            data += event.data
+            if event.message_finished:
+                return data
 
     async def end(self) -> tuple[int, str]:
         event = await self.event()

@@ -16,7 +16,7 @@ import trio
 
 from trio_cogment.access import PAGES
 from trio_cogment.dashboard._views import LogView, Samples, ServerView, TrialsView, TrialView, View
-from trio_cogment.errors import InvalidArgumentError, RpcError, StatusCode
+from trio_cogment.errors import CogmentError, InvalidArgumentError, StatusCode, status_of
 from trio_cogment.sdk import DatastoreClient
 from trio_cogment.web.page_access import check_right
 from trio_cogment.web.routing import Socket, Visit
@@ -32,6 +32,13 @@ _SAMPLES_PER_SECOND = 2000.0
 _SAMPLES_AT_ONCE = 20
 _RETRY_SECONDS = 1.0
 _MAX_SEARCH_CHARACTERS = 200
+#: What a tab is told that cannot be shown samples; and when that does not change.
+_NOTES = {
+    StatusCode.UNIMPLEMENTED: "This server keeps no samples: there are no rewards and actions to show.",
+    StatusCode.NOT_FOUND: "No samples of this trial have been stored yet.",
+    StatusCode.PERMISSION_DENIED: "You may not read the samples of this trial.",
+}
+_FINAL = (StatusCode.UNIMPLEMENTED, StatusCode.PERMISSION_DENIED)
 _FIELDS = ("observation", "action", "reward", "sent_messages")
 
 
@@ -138,17 +145,11 @@ class Tab:
                 try:
                     await self._read(trial_id, samples)
                     return
-                except RpcError as error:
-                    if error.code is StatusCode.UNIMPLEMENTED:
-                        samples.note = "This server keeps no samples: there are no rewards and actions to show."
+                except CogmentError as error:
+                    code, text = status_of(error)
+                    samples.note = _NOTES.get(code, f"The samples cannot be read: {text}")
+                    if code in _FINAL:
                         return
-                    if error.code is StatusCode.NOT_FOUND:
-                        samples.note = "No samples of this trial have been stored yet."
-                    elif error.code is StatusCode.PERMISSION_DENIED:
-                        samples.note = "You may not read the samples of this trial."
-                        return
-                    else:
-                        samples.note = f"The samples cannot be read: {error.message}"
                 await trio.sleep(_RETRY_SECONDS)
         finally:
             self._budget.readers -= 1

@@ -68,9 +68,12 @@ class TrialPages:
         if params is None:
             request.config.SetInParent()
         else:
+            if not isinstance(params, dict):
+                raise InvalidArgumentError("params: expected an object")
             try:
                 ParseDict(params, request.params)
-            except ParseError as error:
+            # The parser lets some of what its own conversions raise through.
+            except (ParseError, TypeError, ValueError, AttributeError) as error:
                 raise InvalidArgumentError(f"params: {error}") from None
         reply = await self._calls_of(visit).unary(_METHODS["StartTrial"], request)
         if not reply.trial_id:

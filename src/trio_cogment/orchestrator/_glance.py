@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import zip_longest
 from typing import TYPE_CHECKING, NamedTuple
 
 from trio_cogment.api.common_pb2 import ActorParams, EnvironmentParams, TrialState
@@ -105,15 +106,16 @@ def _participants(
         return ()
     found = []
     given: list[EnvironmentParams | ActorParams] = [machine.params.environment, *machine.params.actors]
-    for one, params in zip([machine.environment, *machine.actors], given, strict=True):
+    # Of an ended trial less is remembered.
+    for one, params in zip_longest([machine.environment, *machine.actors], given):
         is_actor = one.index != ENVIRONMENT
         stream = streams.get(one.index)
         found.append(
             ParticipantGlance(
                 one.name,
                 machine.actors[one.index].actor_class if is_actor else "",
-                params.endpoint,
-                params.implementation,
+                "" if params is None else params.endpoint,
+                "" if params is None else params.implementation,
                 one.present,
                 is_actor and machine.actors[one.index].gone,
                 one.state.name,

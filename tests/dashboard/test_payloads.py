@@ -1,0 +1,98 @@
+"""Payloads as pages get them: of bounded size, whatever is in them."""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+from google.protobuf.any_pb2 import Any as AnyMessage
+from google.protobuf.message import Message
+from google.protobuf.struct_pb2 import Struct
+from google.protobuf.wrappers_pb2 import DoubleValue, Int64Value, StringValue
+
+from trio_cogment.api.common_pb2 import TrialParams
+from trio_cogment.dashboard._payloads import numbers, shown
+from trio_cogment.spaces import encode_array
+
+PNG = b"\x89PNG\r\n\x1a\n" + bytes(20)
+
+
+def packed(message: Message) -> AnyMessage:
+    found = AnyMessage()
+    found.Pack(message)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("payload", "expected"),
+    [
+        (None, None),
+        (b"\x00\xff", {"hex": "00ff", "size": 2}),
+        (b"", {"hex": "", "size": 0}),
+        (StringValue(value="<b>"), {"type": "google.protobuf.StringValue", "value": {"value": "<b>"}}),
+        (DoubleValue(value=math.inf), {"type": "google.protobuf.DoubleValue", "value": {"value": "inf"}}),
+        (Int64Value(value=2**60), {"type": "google.protobuf.Int64Value", "value": {"value": str(2**60)}}),
+        (TrialParams(properties={"a": "b"}), {"type": "cogmentAPI.TrialParams", "value": {"properties": {"a": "b"}}}),
+        (
+            packed(StringValue(value="a")),
+            {"type": "google.protobuf.StringValue", "value": {"hex": "0a0161", "size": 3}},
+        ),
+    ],
+)
+def test_payloads(payload: Any, expected: Any) -> None:
+    assert shown(payload) == expected
+
+
+def test_pictures_and_arrays() -> None:
+    assert shown(PNG)["type"] == "image/png"
+    value = shown(encode_array(np.array([[1, 2], [3, 4]], np.uint8)))["value"]
+    assert value == {"$array": {"dtype": "u1", "shape": [2, 2], "data": "AQIDBA=="}}
+    large = shown(encode_array(np.zeros((1000, 1000), np.float32)))["value"]
+    assert "$array" not in large
+
+
+def nested(depth: int) -> Struct:
+    found = Struct()
+    inner = found
+    for _ in range(depth):
+        inner = inner.get_or_create_struct("x")
+    return found
+
+
+@pytest.mark.parametrize(
+    "payload",
+    [
+        b"\xff" * 5_000_000,
+        StringValue(value="x" * 1_000_000),
+        TrialParams(properties={str(number): "x" * 100 for number in range(50_000)}),
+        encode_array(np.zeros(1_000_000)),
+        nested(90),
+    ],
+)
+def test_size_is_bounded(payload: Any) -> None:
+    assert len(json.dumps(shown(payload), allow_nan=False)) < 1_000_000
+
+
+@pytest.mark.parametrize(
+    ("payload", "found"),
+    [
+        (encode_array(np.array([0.5, -1.0], np.float32)), {"[0]": 0.5, "[1]": -1.0}),
+        (encode_array(np.array(3, np.int64)), {"": 3.0}),
+        (encode_array(np.zeros((24, 24), np.uint8)), {}),
+        (DoubleValue(value=2.5), {"value": 2.5}),
+        (StringValue(value="x"), {}),
+        (b"\x01", {}),
+        (PNG, {}),
+    ],
+)
+def test_numbers(payload: Any, found: dict[str, float]) -> None:
+    assert dict(numbers(shown(payload))) == found
+
+
+def test_few_numbers_make_curves() -> None:
+    many = Struct()
+    many.update({str(number): number for number in range(100)})
+    assert len(list(numbers(shown(many)))) == 8
