@@ -21,6 +21,7 @@ from trio_cogment import ActorSession, EnvironmentSession, actor_params, open_pl
 from trio_cogment.api.common_pb2 import TrialParams
 from trio_cogment.api.spaces_pb2 import Array
 from trio_cogment.dashboard import open_dashboard
+from trio_cogment.host import Host, inline_runner
 from trio_cogment.platform import Platform
 from trio_cogment.rpc import RunningServer, open_listeners, serve
 from trio_cogment.spaces import decode_array, encode_array
@@ -107,7 +108,13 @@ async def platform_with_pages() -> AsyncIterator[tuple[Platform, WebSide, PageAc
     """Have a platform with a model, and what its port has for browsers."""
     with TemporaryDirectory() as folder:
         async with (
-            open_platform(SPEC, default_params=params(), store="memory:", model_registry=folder) as platform,
+            open_platform(
+                SPEC,
+                default_params=params(),
+                store="memory:",
+                model_registry=folder,
+                host=Host(runner=inline_runner),  # a virtual clock does not wait for threads
+            ) as platform,
             open_dashboard(platform, types=SPEC) as routes,
         ):
             platform.participants.register_environment(arena, "arena")
