@@ -76,7 +76,7 @@ def test_what_is_kept_is_named_in_full(tmp_path: Path, monkeypatch: pytest.Monke
 
 
 async def test_plain_lines_where_there_is_no_terminal(tmp_path: Path) -> None:
-    """Eight lines of 80 columns at most, the address once, and no word of services that register with themselves."""
+    """Nine lines of 80 columns at most, the address once, and no word of services that register with themselves."""
     defaults = dict.fromkeys(NOTHING_ELSE, "") | {"COGMENT_DIRECTORY_PERSISTENCE_FILE": ".cogment-directory-data"}
     async with server("serve", HERE, "--port=0", variables=defaults, folder=tmp_path) as running:
         assert await running.parts() == "orchestrator, trial_datastore, model_registry, directory"
@@ -93,7 +93,7 @@ async def test_plain_lines_where_there_is_no_terminal(tmp_path: Path) -> None:
         assert (tmp_path / file).exists()
     assert f"try        trio-cogment client trial watch --endpoint=grpc://{address}" in lines
     assert lines[-1] == "stopped; samples stored: 0"
-    assert len(lines) <= 8
+    assert len(lines) <= 9
     assert all(len(line) <= WIDTH for line in lines if str(tmp_path) not in line)
     assert running.err == ""
 
@@ -149,7 +149,7 @@ def on_a_terminal(arguments: list[str], folder: Path, until: str) -> str:
 def test_a_screen_on_a_terminal(tmp_path: Path) -> None:
     """It is drawn in place, so that each thing is there once, and stays when the server has gone."""
     written = on_a_terminal(["serve", HERE, "--port=0"], tmp_path, "0 running, 0 ended")
-    assert set(re.findall(r"\x1b\[[0-9;]*[a-zA-Z]", written)) == {"\x1b[8A", "\x1b[J"}
+    assert set(re.findall(r"\x1b\[[0-9;]*[a-zA-Z]", written)) == {"\x1b[9A", "\x1b[J"}
     last = written.rpartition("\x1b[J")[2].splitlines()
     assert last[0].startswith("trio-cogment listening on 127.0.0.1:")
     assert last[1].startswith("services   orchestrator, ")

@@ -67,12 +67,12 @@ async def shown_on_screen(header: Callable[[], Sequence[str]], controller: Contr
         controller: of the trials.
     """
     root = logging.getLogger()
-    [handler] = root.handlers
+    handler, *others = root.handlers  # the process's own is the first
     on_terminal = isinstance(handler, logging.StreamHandler) and handler.stream is sys.stderr
     log = ScreenLog(handler.formatter or logging.Formatter())
     for condition in handler.filters:
         log.addFilter(condition)
-    root.handlers[:] = [log] if on_terminal else [handler, log]
+    root.handlers[:] = [log, *others] if on_terminal else [handler, log, *others]
     screen = TrialsScreen(controller, header=header, footer=log.summary, written=log.taken if on_terminal else bytes)
     try:
         async with trio.open_nursery() as nursery:
@@ -81,7 +81,7 @@ async def shown_on_screen(header: Callable[[], Sequence[str]], controller: Contr
             yield
             nursery.cancel_scope.cancel()
     finally:
-        root.handlers[:] = [handler]
+        root.handlers[:] = [handler, *others]
         await screen.leave()
         if on_terminal and (rest := log.taken()):
             sys.stderr.write(rest.decode(errors="backslashreplace"))
