@@ -8,5 +8,4 @@ What pages are told is worked out without I/O: `_rows`, `_series`, `_pace`, `_pa
 tab, `_views` what a tab can look at.
 """
 
-from trio_cogment.dashboard._opening import PATH as PATH
 from trio_cogment.dashboard._opening import open_dashboard as open_dashboard

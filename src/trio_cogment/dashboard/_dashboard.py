@@ -10,7 +10,6 @@ from trio_cogment.dashboard._board import Board
 from trio_cogment.dashboard._live import Budget, Tab
 from trio_cogment.dashboard._log import LogRing
 from trio_cogment.dashboard._models import ModelPages
-from trio_cogment.dashboard._opening import PATH
 from trio_cogment.dashboard._server_pages import Measured, ServerPages
 from trio_cogment.dashboard._stored import StoredPages
 from trio_cogment.dashboard._trial_pages import TrialPages
@@ -27,6 +26,8 @@ from trio_cogment.web.common_pages import about
 from trio_cogment.web.replies import Reply, json_data, redirect
 from trio_cogment.web.routing import AnyRoute, Route, Socket, SocketRoute, Visit
 
+#: Where the dashboard is.
+PATH = "/dashboard"
 _API = f"{PATH}/api"
 _RIGHT = PAGES + "dashboard"
 

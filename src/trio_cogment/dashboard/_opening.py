@@ -21,9 +21,6 @@ if TYPE_CHECKING:
     from trio_cogment.spec import Spec
     from trio_cogment.web.routing import AnyRoute
 
-#: Where the dashboard is.
-PATH = "/dashboard"
-
 
 @asynccontextmanager
 async def open_dashboard(

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from itertools import zip_longest
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from trio_cogment.api.common_pb2 import ActorParams, EnvironmentParams, TrialState
 from trio_cogment.orchestrator._participant_stream import ParticipantStream
-from trio_cogment.trial import ENVIRONMENT
-
-if TYPE_CHECKING:
-    from trio_cogment.orchestrator._trial import Trial
+from trio_cogment.trial import ENVIRONMENT, TrialMachine
 
 _RUNNING = TrialState.RUNNING
 
@@ -74,34 +71,53 @@ class Glance(NamedTuple):
     participants: tuple[ParticipantGlance, ...]
 
 
-def glance(trial: Trial, streams: Mapping[int, ParticipantStream] | None, *, participants: bool) -> Glance:
-    """Look at a trial."""
-    machine, queues = trial.machine, trial.queues
+def glance(
+    machine: TrialMachine,
+    *,
+    owner: str,
+    user_id: str,
+    seconds: float,
+    now: float,
+    queued_messages: int,
+    queued_samples: int,
+    streams: Mapping[int, ParticipantStream] | None,
+) -> Glance:
+    """Look at a trial.
+
+    Args:
+        machine: of the trial.
+        owner: see `Glance`.
+        user_id: likewise.
+        seconds: likewise.
+        queued_messages: likewise.
+        queued_samples: likewise.
+        now: the trial's time.
+        streams: of the participants; None: these are not looked at.
+    """
     awaited: tuple[str, ...] = ()
     if machine.state == _RUNNING:
         # When all actions are there, the environment is to answer them.
         names = [machine.actors[index].name for index in sorted(machine.awaited)]
         awaited = tuple(names) if names else (machine.environment_name,)
     return Glance(
-        trial.trial_id,
-        trial.owner,
-        trial.user_id,
+        machine.trial_id,
+        owner,
+        user_id,
         machine.state,
         max(0, machine.tick_id),
-        trial.seconds,
+        seconds,
         machine.environment_name,
         len(machine.actors),
         awaited,
-        queues.messages,
-        queues.samples,
-        _participants(trial, streams or {}, awaited) if participants else (),
+        queued_messages,
+        queued_samples,
+        () if streams is None else _participants(machine, streams, awaited, now),
     )
 
 
 def _participants(
-    trial: Trial, streams: Mapping[int, ParticipantStream], awaited: tuple[str, ...]
+    machine: TrialMachine, streams: Mapping[int, ParticipantStream], awaited: tuple[str, ...], now: float
 ) -> tuple[ParticipantGlance, ...]:
-    machine = trial.machine
     if machine.params is None:
         return ()
     found = []
@@ -119,7 +135,7 @@ def _participants(
                 one.present,
                 is_actor and machine.actors[one.index].gone,
                 one.state.name,
-                max(0.0, trial.time - one.heard_at) if one.present and not trial.over else 0.0,
+                max(0.0, now - one.heard_at) if one.present and not machine.is_over else 0.0,
                 one.unanswered_heartbeats,
                 0 if stream is None else stream.queued_messages,
                 one.name in awaited,

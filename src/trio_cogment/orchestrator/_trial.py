@@ -328,7 +328,17 @@ class Trial:
 
     def glance(self, *, participants: bool = False) -> Glance:
         """Return what can be seen of it now at little cost."""
-        return glance(self, self._streams, participants=participants)
+        queues = self.queues
+        return glance(
+            self.machine,
+            owner=self.owner,
+            user_id=self.user_id,
+            seconds=self.seconds,
+            now=self.time,
+            queued_messages=queues.messages,
+            queued_samples=queues.samples,
+            streams=(self._streams or {}) if participants else None,
+        )
 
     def info(self, *, latest_observation: bool = False, actors: bool = False, tracebacks: bool = False) -> TrialInfo:
         """Describe the trial as it is now; tracebacks are for callers within this process."""
