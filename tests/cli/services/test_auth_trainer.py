@@ -8,13 +8,15 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+import pytest
 import trio
 
 from tests.cli.process import PATIENCE_SECONDS, server
 from tests.cli.services.test_auth import HERE, asked, secret, token, with_tokens
-from tests.trainer.bench import Client
+from tests.trainer.bench import Client, steps
 from tests.trainer.dispatch.programs import program, until
-from trio_cogment.errors import StatusCode
+from trio_cogment.api.trainer.trainer_pb2 import HeartbeatRequest
+from trio_cogment.errors import RpcError, StatusCode
 from trio_cogment.rpc import Channel
 from trio_cogment.sdk import connect
 
@@ -112,4 +114,41 @@ async def test_a_run_may_bring_a_token_of_its_own(secret: Path, tmp_path: Path) 
             ):
                 await client.submit(run_id, **program(text), environment=environment)
                 assert await found_by_worker(client, run_id) == expected
+            assert await running.stop() == 0
+
+
+async def test_a_worker_reports_for_no_other_run(secret: Path, tmp_path: Path) -> None:  # noqa: F811 RUF100
+    """Nor does it control runs: that is the administrator's."""
+    admin = token(secret, "root", "--role=admin")
+    worker = token(secret, "w", "--role=worker", "--trial==mine")
+    everything = ("serve", HERE, "--port=0", f"--trainer={tmp_path / 'runs'}", "--archive_dir=none")
+    with trio.fail_after(PATIENCE_SECONDS):
+        async with (
+            server(*everything, "--storage=memory:", *with_tokens(secret)) as running,
+            admins(running.port, admin) as client,
+            admins(running.port, worker) as works,
+        ):
+            for run_id in ("mine", "other"):
+                await client.submit(run_id)
+            session = await works.register("mine")
+            others = await client.register("other")
+            await works.publish(steps("mine", 1), token=session)
+            for refused in (
+                works.register("other"),
+                works.publish(steps("other", 1)),
+                works.publish(steps("other", 1), token=others),
+                works.ask("Heartbeat", HeartbeatRequest(run_id="other")),
+            ):
+                with pytest.raises(RpcError) as caught:
+                    await refused
+                assert caught.value.code is StatusCode.PERMISSION_DENIED
+            for metadata in ({}, {"session-token": others}):
+                async with works.open("ControlStream", metadata=metadata) as call:
+                    with pytest.raises(RpcError) as caught:
+                        await call.receive()
+                assert caught.value.code is StatusCode.PERMISSION_DENIED
+            for run_id in ("mine", "other"):
+                await client.cancel(run_id)
+            assert await client.all_of("mine") == [1]
+            assert await client.all_of("other") == []
             assert await running.stop() == 0
