@@ -118,10 +118,14 @@ class Server:
 
     async def parts(self) -> str:
         """Wait until `serve` says what there is, and return that."""
+        return (await self.said(re.compile(r"^services +(.*)\n", re.MULTILINE)))[1]
+
+    async def said(self, wanted: re.Pattern[str]) -> re.Match[str]:
+        """Wait until it prints something, and return that."""
         with trio.fail_after(PATIENCE_SECONDS):
-            while not (found := re.search(r"^services +(.*)\n", self.out, re.MULTILINE)):
+            while not (found := wanted.search(self.out)):
                 await self._read()
-        return found[1]
+        return found
 
     async def read_rest(self) -> None:
         """Read what it prints until it has ended."""

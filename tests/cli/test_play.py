@@ -1,0 +1,144 @@
+"""`trio-cogment play`: what it starts, what it prints, and what it refuses."""
+
+from __future__ import annotations
+
+import re
+import urllib.request
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio
+
+from tests.cli.process import PATIENCE_SECONDS, run_main, server
+from trio_cogment.cli.play import _prepared
+from trio_cogment.play.lobby_machine import Shortage
+from trio_cogment.play.seat_machine import Outcome
+
+_LINK = re.compile(r"^play +(http://localhost:\d+/~\S+/play/)$", re.MULTILINE)
+
+MODULE = """\
+from trio_cogment import Participants
+from trio_cogment.spec import Spec
+
+participants = Participants(Spec())
+
+
+async def world(session):
+    await session.start([("*", b"hello")])
+    async for event in session.all_events():
+        if event.actions is not None:
+            await session.end([("*", b"goodbye")])
+
+
+async def clever(session):
+    async for event in session.all_events():
+        if event.observation is not None:
+            await session.do_action(b"clever")
+
+
+participants.register_environment(world)
+participants.register_actor(clever, "clever", ["player"])
+"""
+PARAMS = """\
+trial_params:
+  actors:
+    - {name: ann, actor_class: player, endpoint: "cogment://client"}
+    - {name: agent, actor_class: player, implementation: clever, endpoint: "cogment://discover"}
+  environment: {endpoint: "cogment://discover"}
+"""
+
+
+def options(**changed: Any) -> dict[str, Any]:
+    """Return what the flags say if nothing is said, with some changes."""
+    return {
+        "target": "tests.cli.tiny:make",
+        "argument": (),
+        "hosting": "inline",
+        "people": (),
+        "bot": "random",
+        "params": None,
+        "spec": "",
+        "absent": "bot",
+        "default_action": None,
+        "grace": 30.0,
+        "action_seconds": float("inf"),
+        "wait": 300.0,
+        "shortage": "give_up",
+        "title": "",
+        "text": "",
+        "labels": "",
+        "renderer": None,
+        **changed,
+    }
+
+
+def test_an_environment_becomes_a_game() -> None:
+    game = _prepared(options(target="CartPole-v1", labels="left, right", shortage="bots", absent="loss")).game
+    assert game.name == "cartpole-v1"
+    assert game.title == "CartPole-v1"
+    assert game.labels == ["left", "right"]
+    assert [actor.endpoint for actor in game.params.actors] == ["cogment://client"]
+    assert game.lobby.shortage is Shortage.BOTS
+    assert game.seat.outcome is Outcome.LOSS
+
+
+def test_who_is_a_person_can_be_said() -> None:
+    game = _prepared(options(target="rps_v2", people=("player_1",))).game
+    assert [actor.endpoint for actor in game.params.actors] == ["cogment://discover", "cogment://client"]
+    game = _prepared(options(target="rps_v2", people=("player_1", "player_0"))).game
+    assert game.lobby.seats == 2
+
+
+def test_the_default_action_is_one_of_the_space() -> None:
+    game = _prepared(options(target="CartPole-v1", default_action="1", absent="default")).game
+    assert game.params.actors[0].HasField("default_action")
+
+
+def test_a_module_becomes_a_game(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "mine.py").write_text(MODULE)
+    (tmp_path / "params.yaml").write_text(PARAMS)
+    (tmp_path / "view.html").write_text("<p>view</p>")
+    monkeypatch.chdir(tmp_path)
+    given = options(target="mine", params=tmp_path / "params.yaml", bot="clever", renderer=tmp_path / "view.html")
+    game = _prepared(given).game
+    assert (game.name, game.bot, game.renderer) == ("mine", "clever", b"<p>view</p>")
+    assert game.seat.outcome is Outcome.BOT
+    # Without a bot nobody can stand in.
+    assert _prepared({**given, "bot": "random"}).game.seat.outcome is Outcome.LOSS
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        (["NoSuchGame-v0"], "NoSuchGame"),
+        (["CartPole-v1", "--person=bob"], "person 'bob': expected one of the agents 'player_0'"),
+        (["CartPole-v1", "--absent=default"], "expected a default action"),
+        (["CartPole-v1", "--default=x"], "--default: expected JSON, got 'x'"),
+        (["CartPole-v1", "--default=7"], "default: expected 0 to 1, got 7"),
+        (["CartPole-v1", "--grace=-1"], "--grace: expected seconds"),
+        (["CartPole-v1", "--web=false"], "expected a page to play on"),
+        (["CartPole-v1", "--absent=x"], "'x' is not one of"),
+        (["no_such_module", "--params=no_such_file.yaml"], "there is no module"),
+    ],
+)
+def test_what_is_wrong_is_said_in_one_line(arguments: list[str], text: str) -> None:
+    done = run_main("play", *arguments, "--port=0")
+    assert done.code == 1
+    assert text in done.err
+    assert done.err.count("\n") == 1
+    assert "play " not in done.out.replace("play, orchestrator", "")
+
+
+async def test_a_link_is_printed_and_leads_to_a_page() -> None:
+    with trio.fail_after(PATIENCE_SECONDS):
+        async with server("play", "CartPole-v1", "--port=0") as process:
+            found = await process.said(_LINK)
+
+            def get() -> bytes:
+                with urllib.request.urlopen(found[1]) as answer:
+                    content: bytes = answer.read()
+                    return content
+
+            assert b"<title>Play</title>" in await trio.to_thread.run_sync(get)
+            assert await process.stop() == 0
