@@ -14,6 +14,7 @@ from purerpc import Service
 from wsproto import ConnectionType, WSConnection
 from wsproto.events import AcceptConnection, BytesMessage, CloseConnection, Ping, RejectConnection, RejectData
 from wsproto.events import Request as Handshake
+from wsproto.utilities import LocalProtocolError
 
 from trio_cogment.config import RpcConfig
 from trio_cogment.errors import RpcError, StatusCode
@@ -162,19 +163,23 @@ async def over_websocket(connect: Connect, path: str, call: ServerCall) -> None:
         handshake = Handshake(host=HOST[1].decode(), target=path, subprotocols=["grpc-websockets"])
         await stream.send_all(client.send(handshake))
         accepted = trio.Event()
-        await stream.send_all(b"")
+        sending = trio.Lock()
+
+        async def pass_on(event: Any) -> None:
+            async with sending:
+                await stream.send_all(client.send(event))
 
         async def send() -> None:
             await accepted.wait()
             try:
                 block = b"".join(b"%b: %b\r\n" % field for field in head_fields(call))
-                await stream.send_all(client.send(BytesMessage(data=block)))
+                await pass_on(BytesMessage(data=block))
                 async for message in call:
                     frame = b"\x00" + message_frame(message.SerializeToString())
-                    await stream.send_all(client.send(BytesMessage(data=frame)))
-                await stream.send_all(client.send(BytesMessage(data=b"\x01")))
-            except trio.BrokenResourceError:
-                pass  # the answer may say why
+                    await pass_on(BytesMessage(data=frame))
+                await pass_on(BytesMessage(data=b"\x01"))
+            except (trio.BrokenResourceError, LocalProtocolError):
+                pass  # the server has closed it, and the answer may say why
 
         async def receive() -> None:
             frames = Frames(call, headers_first=True)
@@ -196,8 +201,10 @@ async def over_websocket(connect: Connect, path: str, call: ServerCall) -> None:
                         return
                     elif isinstance(event, RejectConnection):
                         raise RpcError(StatusCode.UNAVAILABLE, f"the server has answered {event.status_code}")
+                    elif isinstance(event, Ping):
+                        await pass_on(event.response())
                     else:
-                        assert isinstance(event, Ping | RejectData)
+                        assert isinstance(event, RejectData)
 
         await _duplex(send, receive)
 
