@@ -6,6 +6,7 @@ the fuzzer. Each is made when it is first needed, and made again when what it ha
 
 import os
 import re
+import shlex
 import shutil
 import sys
 import tarfile
@@ -67,9 +68,6 @@ MATRIX_TESTS = [
     "--ignore=tests/trial/test_drawing.py",  # of a page
     *("tests/cli/client/test_trial.py", "tests/cli/test_plain.py", "tests/cli/services/test_welcome.py"),
 ]
-#: What README and tutorial tell newcomers to install.
-NEWCOMER_EXTRAS = ["gym", "export"]
-
 #: Draws the diagrams of the documentation site.
 MERMAID = "mermaid@11.17.2"
 
@@ -498,11 +496,31 @@ def oldest() -> list[str]:
 @nox.session
 def newcomer(session: nox.Session) -> None:
     """The wheel in a fresh environment: README and tutorial as they are written, and what they print."""
-    wheel, _ = distributions(session)
+    wheel, sdist = distributions(session)
+    away = Path(session.create_tmp()).absolute()
+    with tarfile.open(sdist) as files:
+        files.extractall(away, filter="data")
+    # The first command of the README, as it is written, in the sources that somebody has unpacked.
+    first = next(line.strip() for line in Path("README.md").read_text().splitlines() if line.startswith("    "))
+    with session.chdir(away / sdist.name.removesuffix(".tar.gz")):
+        session.run("sh", "-c", first, external=True)
     folder = Path(session.cache_dir).parent / "newcomer"
     shutil.rmtree(folder, ignore_errors=True)
-    # The extras are those that the pages say they need.
-    env = environment(session, "newcomer", [f"{wheel}[{','.join(NEWCOMER_EXTRAS)}]"])
-    pages = ["README.md", "docs/getting-started.md", *sorted(map(str, Path("docs/tutorial").glob("*.md")))]
-    programs = Path(env["VIRTUAL_ENV"]) / "bin"
-    run(session, checks(session), "python", "-m", "tests.docs", "--programs", str(programs), *pages)
+    # The chapters of the tutorial go on with what those before them have written.
+    stories = [["README.md"], sorted(map(str, Path("docs/tutorial").glob("*.md")))]
+    env = environment(session, "newcomer", told_to_install(wheel, [page for story in stories for page in story]))
+    programs = ["--programs", str(Path(env["VIRTUAL_ENV"]) / "bin")]
+    for story in stories:
+        run(session, checks(session), "python", "-m", "tests.docs", *programs, *story)
+
+
+def told_to_install(wheel: Path, pages: list[str]) -> list[str]:
+    """Return what pages tell their readers to install, with a wheel in place of the package."""
+    extras, others = set[str](), set[str]()
+    for page in pages:
+        for words in re.findall(r"`pip install ([^`]+)`", Path(page).read_text()):
+            for word in shlex.split(words):
+                own = re.fullmatch(r"(?:\.|trio-cogment)\[([\w,-]+)\]", word)
+                extras |= set(own[1].split(",")) if own else set()
+                others |= set() if own else {word}
+    return [f"{wheel}[{','.join(sorted(extras))}]" if extras else str(wheel), *sorted(others)]
