@@ -76,6 +76,7 @@ JAVASCRIPT_NEEDS = [
     "protobufjs@7",
     "typescript@5",
     "grpc-web@2.1.1",
+    "axe-core@4.14.1",
     "google-protobuf@3",
     "xhr2@0.2",
     "axe-core@4.14.1",
