@@ -325,3 +325,32 @@ async def _leave_after(one: Harness, steps: int) -> None:
                 await trio.lowlevel.checkpoint()
             scope.cancel()
     await trio.testing.wait_all_tasks_blocked(0.01)
+
+
+class SmallDisk(SimDisk):
+    """A disk that says how much may still be written."""
+
+    free = 1_000_000
+
+    def free_bytes(self, _path: str) -> int:
+        return self.free
+
+
+@BOTH_CHANNELS
+async def test_what_is_announced_must_have_room_in_the_storage(wire: bool, autojump_clock: MockClock) -> None:
+    async with open_harness(SmallDisk(random.Random(0)), wire=wire) as one:
+        await one.create("m")
+        with refused(StatusCode.RESOURCE_EXHAUSTED, "data_size: 1000001 bytes are announced"):
+            await one.upload_chunks([header(model_id="m", archived=True, data_size=1_000_001)])
+        async with one.channel.call(METHODS["CreateVersion"]) as call:
+            await call.send(header(model_id="m", archived=True, data_size=900_000))
+            await call.send(body(b"x" * 300_000))
+            await trio.testing.wait_all_tasks_blocked(0.01)
+            # The rest of it is promised to the other upload.
+            with refused(StatusCode.RESOURCE_EXHAUSTED, "600000 more of other uploads"):
+                await one.upload_chunks([header(model_id="m", archived=True, data_size=500_000)])
+            assert (await one.upload("m", b"x" * 400_000, archived=True)).version_number == 1
+        await trio.testing.wait_all_tasks_blocked(0.01)
+        assert (await one.upload("m", b"x" * 900_000, archived=True)).version_number == 2
+        # What is kept in memory needs no room there.
+        assert (await one.upload("m", b"x" * 1_500_000, archived=False)).version_number == 3

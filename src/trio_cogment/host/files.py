@@ -10,6 +10,7 @@ import errno
 import itertools
 import os
 import stat
+import sys
 import time
 from typing import BinaryIO, Protocol, TypeAlias
 
@@ -215,6 +216,13 @@ class SystemFiles:
             os.fsync(descriptor)
         finally:
             os.close(descriptor)
+
+    def free_bytes(self, path: str) -> int | None:
+        """Return how much may still be written where a path is; None: nobody knows. Other files need not have this."""
+        if sys.platform == "win32":
+            return None
+        disk = os.statvfs(path)
+        return disk.f_bavail * disk.f_frsize
 
     def owner_only(self) -> SystemFiles:
         """See `Files.owner_only`."""

@@ -70,6 +70,11 @@ class LocalBlobs:
         if self.files.identity(self.root) != self._locks[-1].identity:
             raise FileNotFoundError(errno.ENOENT, "it was replaced while it was in use", self.root)
 
+    def free_bytes(self) -> int | None:
+        """Return how much may still be written; None: nobody knows."""
+        free = getattr(self.files, "free_bytes", None)
+        return None if free is None else int(free(self.root))
+
     def folders(self) -> list[str]:
         """See `BlobStore.folders`; those whose name begins with a dot are not part of the store."""
         return [name for name in self.files.folders(self.root) if not name.startswith(".") and self._has_blobs(name)]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, nullcontext
 from types import TracebackType
 from typing import TypeVar
 
@@ -25,7 +25,14 @@ from trio_cogment.model_registry._holdings import THIS_PROGRAM, Caller, Holdings
 from trio_cogment.model_registry._local_blobs import LocalBlobs
 from trio_cogment.model_registry._model import Model, shown
 from trio_cogment.model_registry._storage_errors import storage_errors
-from trio_cogment.model_registry._transfers import IncomingVersion, OutgoingVersion, ToMemory, ToStore, UploadMemory
+from trio_cogment.model_registry._transfers import (
+    AnnouncedUploads,
+    IncomingVersion,
+    OutgoingVersion,
+    ToMemory,
+    ToStore,
+    UploadMemory,
+)
 from trio_cogment.model_registry._version_cache import Payload, Transient, TransientCache
 from trio_cogment.model_registry._version_watch import VersionWatch
 from trio_cogment.model_registry.blobs import Blob, BlobStore
@@ -81,6 +88,7 @@ class ModelRegistry:
         self._run: Runner | None = None
         self._cache = TransientCache(self.config.cache_max_items, self.config.cache_max_bytes)
         self._receiving = UploadMemory(self.config.cache_max_bytes)
+        self._announced = AnnouncedUploads()
         self._changing = trio.Lock()
         self.holdings = Holdings(self._measure)
         self.uploads = TransferSlots(self.config.max_uploads, self.config)
@@ -285,10 +293,18 @@ class ModelRegistry:
         async with self.uploads.slot(transfer):
             with await self.holdings.reserve(model.owner, info, by.quota_for(model.owner)) as reservation:
                 upload = IncomingVersion(model, info, target, run, reservation)
+                if info.archived:
+                    self._announced.check(info.data_size, await self._free_bytes())
                 try:
-                    yield upload
+                    with self._announced.coming(upload) if info.archived else nullcontext():
+                        yield upload
                 finally:
                     await upload.discard()
+
+    async def _free_bytes(self) -> int | None:
+        free = getattr(self._archive.store, "free_bytes", None)
+        found: int | None = None if free is None else await self.blocking("looking for free space", free)
+        return found
 
     async def add(self, upload: IncomingVersion) -> ModelVersionInfo:
         """Give a version its number and make it visible, in one step. If it is archived it is durable before.

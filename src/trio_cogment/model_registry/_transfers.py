@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import TypeVar
 
 import trio
@@ -62,6 +63,31 @@ class UploadMemory:
     def give_back(self, size: int) -> None:
         """Undo `take`."""
         self.used -= size
+
+
+class AnnouncedUploads:
+    """What the uploads to the storage that are under way will still write."""
+
+    def __init__(self) -> None:
+        self._uploads: list[IncomingVersion] = []
+
+    def check(self, size: int, free: int | None) -> None:
+        """Raise ResourceExhaustedError if so many bytes have no room beside them in what is free."""
+        announced = sum(upload.missing for upload in self._uploads)
+        if free is not None and size + announced > free:
+            raise ResourceExhaustedError(
+                f"data_size: {size} bytes are announced, and {announced} more of other uploads; the storage has room "
+                f"for {free}"
+            )
+
+    @contextmanager
+    def coming(self, upload: IncomingVersion) -> Iterator[None]:
+        """Count an upload, for the time of the block."""
+        self._uploads.append(upload)
+        try:
+            yield
+        finally:
+            self._uploads.remove(upload)
 
 
 class ToMemory:
@@ -161,6 +187,11 @@ class IncomingVersion:
         self._size = 0
         self._pending: list[bytes] = []
         self._pending_bytes = 0
+
+    @property
+    def missing(self) -> int:
+        """How many of the announced bytes have not come."""
+        return max(0, self.info.data_size - self._size)
 
     async def write(self, data: bytes) -> None:
         """Append.

@@ -59,7 +59,9 @@ class BlobStore(Protocol):
     Both are 1 to 200 bytes of ASCII letters, digits and ``% . _ -``; a folder's first character is no dot. A folder is
     there as long as there are blobs in it.
 
-    Every operation raises OSError when the storage fails, with ENOSPC or EDQUOT when there is no room.
+    Every operation raises OSError when the storage fails, with ENOSPC or EDQUOT when there is no room. A store that
+    knows how much may still be written says so with one operation more, `free_bytes() -> int | None`: then uploads
+    that are announced as larger are refused before they begin.
     """
 
     def open(self) -> None:
