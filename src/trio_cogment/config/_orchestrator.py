@@ -87,7 +87,7 @@ class OrchestratorConfig:
     max_outbox_bytes: int = 16 * 1024 * 1024
     max_tick_messages_bytes: int = 64 * 1024 * 1024
     max_held_back_bytes: int = 16 * 1024 * 1024
-    max_all_held_back_bytes: int = 64 * 1024 * 1024
+    max_all_held_back_bytes: int = 48 * 1024 * 1024
     client_join_timeout_seconds: float = 60.0
     watch_queue_entries: int = 16384
     watch_queue_bytes: int = 4 * 1024 * 1024

@@ -1,4 +1,7 @@
-"""The model registry: models, their versions, and the watches that follow them."""
+"""The model registry: models, their versions, and the watches that follow them.
+
+This module is long because models, versions, their cache and their transfers are one state.
+"""
 
 from __future__ import annotations
 

@@ -20,6 +20,8 @@ from trio_cogment.recount import Count
 STOPPING = "the orchestrator is stopping"
 #: The limit at which nothing is kept of those who have reached it.
 TOTAL = "watch_total_bytes"
+#: So many trials that were there when a watch began are described even when the orchestrator stops.
+_FEW_ENTRIES = 64
 #: Instead of a trial's id, which is never empty.
 _ANY = ""
 
@@ -137,6 +139,7 @@ class Watch:
     Attributes:
         max_queued_entries: how many entries may wait.
         patience: whoever sends the entries does so in this scope: it ends when the orchestrator has waited long enough.
+        stopping: the orchestrator stops: of the trials that were there at the beginning few more are described.
         wants: what tells its entries from those of others.
     """
 
@@ -165,6 +168,7 @@ class Watch:
         self._send, self._receive = trio.open_memory_channel[_Entry | _Present](queue_entries)
         self._end: Exception | None = None
         self.patience = trio.CancelScope()
+        self.stopping = False
 
     def describe(self, trial_id: str, state: int, info: Describe) -> TrialListEntry:
         """Return the entry of a trial."""
@@ -278,9 +282,12 @@ class Watch:
             try:
                 # A crowd of trials makes thousands of entries in one turn: one by one per turn would be too slow. Who
                 # iterates sends each of them, and that takes turns.
-                return self._taken(self._receive.receive_nowait())
+                entry = self._receive.receive_nowait()
+                while self.stopping and type(entry) is _Present and self.queued_entries > _FEW_ENTRIES:
+                    entry = self._receive.receive_nowait()
             except trio.WouldBlock:
-                return self._taken(await self._receive.receive())
+                entry = await self._receive.receive()
+            return self._taken(entry)
         except trio.EndOfChannel:
             assert self._end is not None
             raise self._end from None
@@ -419,5 +426,6 @@ class Watchers:
         self._stopped = True
         deadline = trio.current_time() + self._config.farewell_seconds
         for watch in self._watches:
+            watch.stopping = True
             watch.end(UnavailableError(STOPPING))
             watch.patience.deadline = deadline

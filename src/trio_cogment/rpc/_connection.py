@@ -6,8 +6,8 @@ their own: the reader's task runs their callbacks, and one task watches their de
 looks for what has become overdue (`_liveness`). How connections end is in `_drain` (in order) and `_lingering_close`
 (the last bytes).
 
-Reading takes turns with the other connections of the process (`_turn_order`), and so do the beginnings of calls
-(`_call_starts`) and their ends when the connection is lost.
+Reading takes turns with the other connections of the process (`_turn_order`), and so do large output, the beginnings of
+calls (`_call_starts`) and their ends when the connection is lost.
 """
 
 from __future__ import annotations
@@ -53,6 +53,8 @@ _MESSAGE = Kind.MESSAGE
 _REQUESTS_PER_TURN = 16
 #: What is received costs a unit, and one more for so many bytes and for each request.
 _BYTES_PER_UNIT = 4096
+#: What is sent costs less: the system does it.
+_SENT_BYTES_PER_UNIT = 32 * 1024
 #: What the first bytes of a client cost, before anything is known of it.
 _FIRST_UNITS = 8
 
@@ -101,7 +103,7 @@ class Connection:
         self.identity = anonymous(peer) if visitor is None else visitor.identity
         self._gate = RequestGate(self.engine, routes or {}, self.identity, visitor, account)
         self._on_change = on_change  # client: whether a call can be opened here may have changed
-        self._writer = Writer(self.engine, byte_stream)
+        self._writer = Writer(self.engine, byte_stream, self._writers_turn)
         self.wake = self._writer.wake
         self.flush_soon = self._writer.flush_soon
         self._deadlines = Deadlines(self.engine.streams)
@@ -269,6 +271,9 @@ class Connection:
             elif stream is None or stream.call is not None or kind is Kind.REQUEST:
                 self._dispatch[kind](stream, value)
         self._writer.tell_rooms()
+
+    async def _writers_turn(self, size: int) -> None:
+        await self._turns.turn(self._lane.lane, 1 + size // _SENT_BYTES_PER_UNIT)
 
     async def _write(self) -> None:
         with self._lingering_close.scope:

@@ -13,13 +13,16 @@ What the socket does not take at once is left to the writer, which waits.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sized
+from collections.abc import Awaitable, Callable, Iterable, Sized
 from typing import Any, Protocol
 
 import trio
 
 from trio_cogment.access import Loan
 from trio_cogment.rpc._byte_stream import ByteStream
+
+#: Larger output takes turns with that of other connections, where a thousand of them have been sent the same.
+_LARGE_BYTES = 16 * 1024
 
 
 class Output(Protocol):
@@ -50,15 +53,23 @@ class Output(Protocol):
 class Writer:
     """See the module.
 
+    Args:
+        engine: whose output.
+        byte_stream: where it goes.
+        turn: waits until so much output may be sent; small ones are sent at once.
+
     Attributes:
         in_batch: the reader is handling received bytes, and calls `flush` afterwards: nothing need be woken.
     """
 
-    def __init__(self, engine: Output, byte_stream: ByteStream) -> None:
+    def __init__(
+        self, engine: Output, byte_stream: ByteStream, turn: Callable[[int], Awaitable[None]] | None = None
+    ) -> None:
         self.in_batch = False
         self._engine = engine
         self._loan = engine.loan
         self._byte_stream = byte_stream
+        self._turn = turn
         self._parked: trio.lowlevel.Task | None = None  # the writer's task, while nothing is being sent
         self._leftover = b""
         self._finishing = False
@@ -75,6 +86,8 @@ class Writer:
             data = data + engine.take_output() if data else engine.take_output()
             self.tell_rooms()
             if data:
+                if len(data) > _LARGE_BYTES and self._turn is not None:
+                    await self._turn(len(data))
                 await self._byte_stream.send_all(data)
             elif self._finishing:
                 return
