@@ -13,7 +13,7 @@ COUNTED_SECONDS = 2.0
 def check_counts(counts: Counts, *, at_rest: bool = False) -> None:
     """Whatever is counted is so many, and at rest nothing is left of it."""
     wrong = counts.wrong(at_rest=at_rest)
-    assert not wrong, "\n".join(["counted wrongly:", *wrong])
+    assert not wrong, f"counted wrongly: {'; '.join(wrong)}"
 
 
 async def count_now_and_then(counts: Counts) -> None:

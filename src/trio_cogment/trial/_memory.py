@@ -40,7 +40,7 @@ from trio_cogment.trial._events import (
 )
 from trio_cogment.trial._participant import Actor, Environment, Participant
 from trio_cogment.trial._samples import SampleLog
-from trio_cogment.trial._stream_table import StreamInput, Verdict
+from trio_cogment.trial._stream_table import StreamInput, StreamState, Verdict
 from trio_cogment.trial._trial_table import PUBLIC_STATE, Input, Phase
 
 #: One for all trials: few participants say why they go.
@@ -263,9 +263,12 @@ class TrialMemory:
         size = 0 if latest is None or not self.observed_bytes else latest.ByteSize()
         yield Count("bytes of the latest observation", self.observed_bytes, size, None)
         over = self.phase is Phase.ENDED
+        everybody = self.participants.values()
+        to_come = [each for each in everybody if each.state <= StreamState.CONNECTING]
+        held = sum(len(each.held) for each in everybody)
+        yield Count("messages held for those to come", held, sum(len(each.held) for each in to_come))
         for what, number in (
             ("timers", len(self._armed)),
-            ("messages held for those to come", sum(len(each.held) for each in self.participants.values())),
             ("rewards held for the next observation", sum(len(actor.reward_sources) for actor in self.actors)),
             ("samples held back", 0 if self.log is None else 1),
         ):

@@ -49,8 +49,6 @@ def _counting() -> Iterator[Any]:
         kind = type(one)
         recounts = _RECOUNTS.get(kind)
         if recounts is None:
-            recounts = _RECOUNTS[kind] = callable(getattr(kind, "recount", None)) and kind.__module__.startswith(
-                "trio_cogment."
-            )
-        if recounts and hasattr(one, "__class__"):
+            recounts = _RECOUNTS[kind] = callable(getattr(kind, "recount", None))
+        if recounts and not isinstance(one, type):
             yield one
