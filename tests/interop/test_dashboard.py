@@ -20,13 +20,13 @@ import pytest
 from tests.interop.browser.programs import ROOT, installed
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page
+    from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, ViewportSize
 
 pytestmark = pytest.mark.browser
 
 TABS = 8
-PHONE = {"width": 390, "height": 844}
-DESK = {"width": 1200, "height": 800}
+PHONE: ViewportSize = {"width": 390, "height": 844}
+DESK: ViewportSize = {"width": 1200, "height": 800}
 PARTS = ["trials", "trial/run-a", "stored", "replay/short-1", "compare/short-1,short-2", "models", "model/pilot"]
 PARTS += ["server", "log"]
 #: Tells what the policy of the page has forbidden.
