@@ -148,10 +148,14 @@ function told(notice) {
 
 /** @param {{notices: any[]}} props */
 function Log({ notices }) {
+  const list = useRef(/** @type {HTMLElement | null} */ (null));
+  useEffect(() => {
+    if (list.current) list.current.scrollTop = list.current.scrollHeight; // the newest is what counts
+  }, [notices]);
   return html`<section class="card" aria-labelledby="log">
     <h2 id="log">Messages</h2>
     ${notices.length === 0 && html`<p class="faint">None so far.</p>`}
-    <div class="log" role="log" tabindex="0" aria-labelledby="log"><ol class="plain">
+    <div ref=${list} class="log" role="log" tabindex="0" aria-labelledby="log"><ol class="plain">
       ${notices.map((notice) => html`<li key=${notice.key} class=${notice.type}>${told(notice)}</li>`)}
     </ol></div>
   </section>`;
