@@ -228,7 +228,7 @@ def test_everybody_can_use_it(browser: Browser, scheme: str) -> None:
         person = Person(browser, server, color_scheme=scheme)
         page = person.page
         for size in (DESK, PHONE):
-            page.set_viewport_size(size)
+            page.set_viewport_size({"width": size["width"], "height": size["height"]})
             for part in PARTS:
                 person.look(part)
                 page.wait_for_timeout(500)
