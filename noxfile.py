@@ -79,7 +79,6 @@ JAVASCRIPT_NEEDS = [
     "axe-core@4.14.1",
     "google-protobuf@3",
     "xhr2@0.2",
-    "axe-core@4.14.1",
 ]
 #: Names of a Chromium on PATH.
 CHROMIUM = ["chromium", "chromium-browser", "google-chrome", "google-chrome-stable"]
