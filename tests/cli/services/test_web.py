@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+import signal
 import ssl
 from pathlib import Path
 
@@ -56,8 +58,7 @@ async def test_without() -> None:
     with trio.fail_after(PATIENCE_SECONDS):
         async with server(*SERVE, "--web=false") as running:
             await running.wait_serving()
-            with pytest.raises(httpx.HTTPError):
-                await status(f"http://127.0.0.1:{running.port}/")
+            assert await status(f"http://127.0.0.1:{running.port}/") == 505
             await running.stop()
 
 
@@ -90,3 +91,34 @@ async def test_tls(tmp_path: Path) -> None:
             async with Channel("127.0.0.1", running.port, tls=client_tls(party.roots)) as channel:
                 assert (await channel.unary(VERSION, VersionRequest())).versions
             await running.stop()
+
+
+ENTRANCE = re.compile(r"^pages +(http://localhost:\d+)(/enter/\S+) \(once\)$", re.MULTILINE)
+
+
+async def test_the_address_for_the_administrator() -> None:
+    """It works once, also where anybody may call, is in no log, and SIGHUP makes the server print another."""
+    with trio.fail_after(PATIENCE_SECONDS):
+        async with server(*SERVE) as running, httpx.AsyncClient() as browser:
+            await running.wait_serving()
+            found = await running.said(ENTRANCE)
+            address, path = f"http://127.0.0.1:{running.port}", found[2]
+            html = {"accept": "text/html"}
+            assert (await browser.get(f"{address}/dashboard", headers=html)).status_code == 401
+            assert (await browser.get(address + path)).status_code == 200
+            assert (await browser.get(f"{address}/dashboard")).status_code == 200
+            home = await browser.get(address, headers=html)
+            assert (home.status_code, home.headers["location"]) == (303, "/dashboard")
+            used = await browser.get(address + path)
+            assert used.status_code == 403
+            assert "SIGHUP" in used.text
+            running.process.send_signal(signal.SIGHUP)
+            another = re.compile(rf"{ENTRANCE.pattern}[\s\S]*{ENTRANCE.pattern}", re.MULTILINE)
+            found = await running.said(another)
+            assert found[4] != path
+            async with httpx.AsyncClient() as second:
+                assert (await second.get(address + found[4])).status_code == 200
+                assert (await second.get(f"{address}/dashboard/api/me")).json()["roles"] == ["admin"]
+            await running.stop()
+            await running.read_rest()
+    assert "/enter/" not in running.err

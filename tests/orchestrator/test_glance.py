@@ -1,0 +1,55 @@
+"""What can be seen of a trial at a moment."""
+
+from __future__ import annotations
+
+import trio
+
+from trio_cogment import ActorSession, EnvironmentSession, actor_params, open_platform, trial_params
+from trio_cogment.api.common_pb2 import TrialState
+from trio_cogment.orchestrator import Glance
+
+
+async def environment(session: EnvironmentSession) -> None:
+    await session.start([("*", b"")])
+    async for event in session.all_events():
+        if event.actions is not None:
+            await trio.sleep(1)
+            await session.produce_observations([("*", b"")])
+
+
+async def actor(session: ActorSession) -> None:
+    await session.start()
+    async for event in session.all_events():
+        if event.observation is not None:
+            await trio.sleep(3)
+            await session.do_action(b"")
+
+
+async def test_whom_a_trial_waits_for(autojump_clock: object) -> None:
+    async with open_platform() as platform:
+        platform.participants.register_environment(environment)
+        platform.participants.register_actor(actor, "thinker")
+        actors = [actor_params("ann", "player", implementation="thinker")]
+
+        def look(*, participants: bool = False) -> Glance:
+            trial = platform.orchestrator.trials.get("one")
+            assert trial is not None
+            return trial.glance(participants=participants)
+
+        await platform.controller.start_trial(trial_params(actors), trial_id="one")
+        await trio.sleep(2)
+        seen = look(participants=True)
+        assert (seen.state, seen.tick, seen.awaited) == (TrialState.RUNNING, 0, ("ann",))
+        env, ann = seen.participants
+        assert (env.name, env.actor_class, env.awaited) == (seen.environment, "", False)
+        assert (ann.actor_class, ann.implementation, ann.present, ann.awaited) == ("player", "thinker", True, True)
+        assert env.silent_seconds == 2
+        await trio.sleep(1.5)
+        assert look().awaited == (seen.environment,)
+        assert look().participants == ()
+        await platform.controller.terminate_trial("one", hard=True)
+        await platform.controller.wait_trial_state("one")
+        seen = look(participants=True)
+        assert (seen.state, seen.awaited) == (TrialState.ENDED, ())
+        assert [one.name for one in seen.participants] == [seen.environment, "ann"]
+        assert all(one.silent_seconds == 0 for one in seen.participants)
