@@ -400,11 +400,12 @@ def drawings(session: nox.Session) -> None:
 
 @nox.session
 def docs(session: nox.Session) -> None:
-    """Build the documentation site in docs/_build/html; a warning is an error."""
+    """Build the documentation site in docs/_build/html; a warning, a broken link or a load from elsewhere is an error."""
     build = Path("docs", "_build").absolute()
     fetch_mermaid(session, build / "mermaid")
     command = ["python", "-m", "sphinx", "-q", "-W", "--keep-going", "-b", "html", "docs", str(build / "html")]
     run(session, checks(session), *command)
+    run(session, checks(session), "python", "tools/check_site.py", str(build / "html"))
 
 
 def fetch_mermaid(session: nox.Session, folder: Path) -> None:
