@@ -400,7 +400,7 @@ def drawings(session: nox.Session) -> None:
 
 @nox.session
 def docs(session: nox.Session) -> None:
-    """Build the documentation site in docs/_build/html; a warning, a broken link or a load from elsewhere is an error."""
+    """Build the documentation site in docs/_build/html; warnings, broken links and loads from elsewhere are errors."""
     build = Path("docs", "_build").absolute()
     fetch_mermaid(session, build / "mermaid")
     command = ["python", "-m", "sphinx", "-q", "-W", "--keep-going", "-b", "html", "docs", str(build / "html")]

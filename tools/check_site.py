@@ -40,6 +40,7 @@ class Page(HTMLParser):
         self.feed(text)
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        """Note what a tag has."""
         values = {name: value or "" for name, value in attrs}
         if "id" in values:
             self.anchors.add(values["id"])
@@ -80,6 +81,7 @@ def mistakes(folder: Path) -> Iterator[str]:
 
 
 def main() -> int:
+    """Print the mistakes; return the exit code."""
     found = list(mistakes(Path(sys.argv[1]).resolve()))
     for line in found:
         print(line)
