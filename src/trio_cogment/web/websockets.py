@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 from wsproto import ConnectionType, WSConnection
 from wsproto.connection import ConnectionState
-from wsproto.events import AcceptConnection, BytesMessage, CloseConnection, Event, Ping, Pong, TextMessage
+from wsproto.events import AcceptConnection, BytesMessage, CloseConnection, Event, Ping, Pong
 from wsproto.events import Request as Handshake
 from wsproto.frame_protocol import CloseReason
 from wsproto.utilities import LocalProtocolError, RemoteProtocolError
@@ -33,6 +33,8 @@ _OPEN = (ConnectionState.OPEN, ConnectionState.LOCAL_CLOSING)
 #: The first byte of a frame, and what is in it: FIN and the code of bytes.
 _WHOLE_MESSAGE = 0x82
 _FINAL = 0x80
+_CODE = 0x0F
+_TEXT = 0x01
 _CONTROL = 0x08
 #: The second byte: whether the content is masked, and the length, or in how many bytes the length follows.
 _MASKED = 0x80
@@ -168,6 +170,8 @@ class WebSocket:
                 self._begun = data[at:]
                 return
             end = begin + size
+            if data[at] & _CODE == _TEXT:
+                raise BrokenSocketError(CloseReason.UNSUPPORTED_DATA, "expected messages of bytes")
             if data[at] == _WHOLE_MESSAGE and data[at + 1] & _MASKED and end <= len(data) and not self._in_pieces:
                 if size > self._max_message_bytes:
                     raise BrokenSocketError(CloseReason.MESSAGE_TOO_BIG, "the message is too large")
@@ -218,8 +222,6 @@ class WebSocket:
                 raise BrokenSocketError(int(event.code), "this is not a WebSocket's frame")
             self._peer_closed = True
             yield Closed(int(event.code))
-        elif isinstance(event, TextMessage):
-            raise BrokenSocketError(CloseReason.UNSUPPORTED_DATA, "expected messages of bytes")
 
     def message(self, data: bytes) -> bytes:
         """Return the bytes of a message; nothing once either end has closed it."""
