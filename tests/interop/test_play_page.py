@@ -83,7 +83,8 @@ class Person:
         return page
 
     def _told(self, message: ConsoleMessage) -> None:
-        if message.type == "error":
+        # A page that was about to come back when its server stopped says so, too; that is no fault of the page.
+        if message.type == "error" and not message.text.startswith("WebSocket connection to"):
             self.complaints.append(message.text)
 
     def ready(self, link: str) -> None:

@@ -21,6 +21,10 @@ from connecting import add_options, endpoint
 #: A call that goes on was let in.
 PATIENCE_SECONDS = 2.0
 NOBODY = SimpleNamespace(trial_id="nobody", parameters=None)
+#: The statuses of a call that may not be made.
+REFUSED = ("UNAUTHENTICATED", "PERMISSION_DENIED")
+#: How often a call is made whose end says nothing.
+TRIES = 30
 
 Calls = dict[str, Callable[[], Awaitable[Any]]]
 
@@ -69,15 +73,27 @@ async def calls(args: argparse.Namespace, token: str) -> Calls:
 
 async def outcome(call: Callable[[], Awaitable[Any]]) -> str:
     """How a call ended: refused, and for which reason, or let in."""
+    for _ in range(TRIES):
+        # Of a stream that is refused while its first message is being written grpc.aio says that the write has failed,
+        # and not how the server has ended the call.
+        if (found := await said(call)) != "":
+            return found
+    return "REACHED"
+
+
+async def said(call: Callable[[], Awaitable[Any]]) -> str:
+    """How it ended; empty: the SDK does not say."""
     try:
         await asyncio.wait_for(call(), PATIENCE_SECONDS)
+    except TimeoutError:
+        return "REACHED"
     except grpc.aio.AioRpcError as error:
         code = error.code().name
-        return code if code in ("UNAUTHENTICATED", "PERMISSION_DENIED") else "REACHED"
+        if code == "INTERNAL":
+            return ""
+        return code if code in REFUSED else "REACHED"
     except Exception as error:  # noqa: BLE001  the SDK wraps some errors, and has many
-        for code in ("UNAUTHENTICATED", "PERMISSION_DENIED"):
-            if code in repr(error):
-                return code
+        return next((code for code in REFUSED if code in repr(error)), "")
     return "REACHED"
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import stat
 from collections.abc import Callable
@@ -21,7 +20,6 @@ if TYPE_CHECKING:
 
 _Decorated = TypeVar("_Decorated", bound=Callable[..., Any])
 
-_log = logging.getLogger(__name__)
 
 OPEN = "open"
 TOKEN = "token"
@@ -207,15 +205,19 @@ class ServerAccess:
         control = self.control
         if control is None:
             return None
+        import logging
+
         from trio_cogment.access import AUTHORIZATION, bearer_token
         from trio_cogment.errors import UnauthenticatedError, status_of
         from trio_cogment.rpc.refusals import note_refused_call
+
+        log = logging.getLogger(__name__)
 
         def permits(value: str) -> bool:
             try:
                 control.verified(bearer_token([(AUTHORIZATION, value)]) or "", local=False)
             except UnauthenticatedError as error:
-                note_refused_call(_log, "a reader of metrics", *status_of(error))
+                note_refused_call(log, "a reader of metrics", *status_of(error))
                 return False
             return True
 
