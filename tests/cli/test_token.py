@@ -13,13 +13,6 @@ from tests.cli.process import Output, run_main
 from trio_cogment.access import Keys, Quotas, Role
 
 
-@pytest.fixture
-def secret(tmp_path: Path) -> Path:
-    path = tmp_path / "secret"
-    assert run_main("token", "init", f"--auth_secret_file={path}").code == 0
-    return path
-
-
 def make(secret: Path, *arguments: str) -> str:
     done = run_main("token", "make", *arguments, f"--auth_secret_file={secret}")
     assert done.code == 0, done.err

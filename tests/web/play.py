@@ -17,6 +17,7 @@ import h11
 import trio
 import wsproto.utilities
 
+from tests.gateways.disturbing import is_loud, terminate_one
 from tests.gateways.leftovers import trials_and_tasks, until_nothing_is_left
 from tests.web.clients import Forward, channel_over, over_http, over_websocket
 from trio_cogment.api.common_pb2 import TrialParams, TrialState
@@ -262,22 +263,13 @@ class Play:
                 for connection in connections:
                     connection.go_dark()
             elif what == "terminate":
-                await self._terminate(draw)
+                await terminate_one(self.platform, draw, is_loud)
             elif what == "partition":
                 self.network.partition([target])
                 await trio.sleep(draw.choice([0.2, 2.0, 8.0]))
                 self.network.heal([target])
             else:
                 self.network.host(target).crash(power=what == "power")
-
-    async def _terminate(self, draw: random.Random) -> None:
-        running = [
-            info.trial_id
-            for info in await self.platform.controller.trial_infos()
-            if info.state != TrialState.ENDED and not info.trial_id.startswith("quiet")
-        ]
-        if running:
-            await self.platform.controller.terminate_trial(draw.choice(running), hard=draw.random() < 0.5)
 
     # The end
 

@@ -124,7 +124,7 @@ class Entries:
         """Return the registrations with this token that match an inquiry, the preferred one first.
 
         Those of one owner are in a row, the newest first. The first row is that of the account that asks; the others
-        follow in the order in which their owners came, so a newcomer is never preferred to who was there before.
+        follow in the order in which their owners came, so a newcomer is never preferred to earlier ones.
         """
         if inquiry.service_id is not None:
             entry = self._entries.get(inquiry.service_id)

@@ -49,7 +49,7 @@ class PeersEndpoint(GrpcEndpoint):
 
 #: Whose the tokens are that an orchestrator makes for its trials.
 _NAME = "server:orchestrator"
-#: How long such a token counts, and so the longest call that a trial may make to who asks for tokens.
+#: How long such a token counts, and so the longest call that a trial may make to servers that ask for tokens.
 TRIAL_TOKEN_SECONDS = 30 * 86400.0
 
 Target: TypeAlias = GrpcEndpoint | CallOpener

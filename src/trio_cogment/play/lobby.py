@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections import deque
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any
 
@@ -14,6 +13,7 @@ from trio_cogment.config import PlayConfig
 from trio_cogment.errors import CogmentError, FailedPreconditionError, InvalidArgumentError
 from trio_cogment.host import Host
 from trio_cogment.play import lobby_machine as machine
+from trio_cogment.play.effects import EffectQueue
 from trio_cogment.play.games import Game
 from trio_cogment.play.lobby_machine import LobbyEffect, LobbyMachine
 from trio_cogment.play.lobby_table import MemberState
@@ -45,8 +45,7 @@ class Lobby:
         self._config = config
         self._host = host
         self._machine = LobbyMachine(game.lobby)
-        self._effects: deque[LobbyEffect] = deque()
-        self._performing = False
+        self._perform = EffectQueue(self._perform_one)
         self._pages: dict[str, Page] = {}
         self._links: dict[str, str] = {}
         self._presence = machine.Presence(0, 0, 0, 0, game.lobby.seats)
@@ -137,17 +136,8 @@ class Lobby:
 
     # --- what the machine wants ---
 
-    def _perform(self, effects: Iterable[LobbyEffect]) -> None:
-        self._effects.extend(effects)
-        if self._performing:
-            return
-        self._performing = True
-        try:
-            while self._effects:
-                effect = self._effects.popleft()
-                _PERFORM[type(effect)](self, effect)
-        finally:
-            self._performing = False
+    def _perform_one(self, effect: LobbyEffect) -> None:
+        _PERFORM[type(effect)](self, effect)
 
     def _tell(self, effect: machine.Tell | machine.TurnAway) -> None:
         page = self._pages.get(str(effect.member))

@@ -77,7 +77,7 @@ class _Pages:
         self._assets = Assets("trio_cogment.play")
 
     async def page(self, visit: Visit) -> Reply:
-        """Return the page of a seat or a lobby; or, to who may do everything, the links that can be given away."""
+        """Return the page of a seat or a lobby; or, to an administrator, the links that can be given away."""
         if _place(visit.who) is None:
             return self._overview(visit.who)
         return self._assets.reply(visit.request, "play.html")

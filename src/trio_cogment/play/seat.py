@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import math
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -21,6 +21,7 @@ from trio_cogment.config import PlayConfig
 from trio_cogment.errors import CogmentError, FailedPreconditionError, InvalidArgumentError
 from trio_cogment.play import seat_machine as machine
 from trio_cogment.play.codecs import Codec
+from trio_cogment.play.effects import EffectQueue
 from trio_cogment.play.page import Page, PageSocket
 from trio_cogment.play.page_messages import Act, Hello, PageMessage, Rate, Resign, Say
 from trio_cogment.play.seat_machine import Outcome, SeatEffect, SeatMachine, Timer
@@ -69,8 +70,7 @@ class Seat:
         self._config = config
         self._on_change = on_change
         self._machine = SeatMachine(settings.rules)
-        self._effects: deque[SeatEffect] = deque()
-        self._performing = False
+        self._perform = EffectQueue(self._perform_one)
         self._session: ActorSession[Any, Any, Any] | None = None
         self._observed: RecvObservation[Any] | None = None
         self._total = 0.0
@@ -224,17 +224,8 @@ class Seat:
 
     # --- what the machine wants ---
 
-    def _perform(self, effects: Iterable[SeatEffect]) -> None:
-        self._effects.extend(effects)
-        if self._performing:
-            return
-        self._performing = True
-        try:
-            while self._effects:
-                effect = self._effects.popleft()
-                _PERFORM[type(effect)](self, effect)
-        finally:
-            self._performing = False
+    def _perform_one(self, effect: SeatEffect) -> None:
+        _PERFORM[type(effect)](self, effect)
 
     def _arm(self, effect: machine.Arm) -> None:
         self._timers[effect.timer].cancel()

@@ -22,7 +22,7 @@ import trio
 from tests.access.keys import FOREIGN, grant
 from tests.access.test_wire import PATHS, code_of, services
 from tests.cli.process import PATIENCE_SECONDS, Endless, Server, server
-from tests.cli.services.test_auth import HERE, secret, token, with_tokens
+from tests.cli.services.test_auth import HERE, token, with_tokens
 from tests.gateways.legacy.clients import OldClient
 from tests.ports import free_port
 from tests.trainer.bench import Client as TrainerTestClient
@@ -60,8 +60,6 @@ from trio_cogment.sdk import (
     trial_params,
 )
 from trio_cogment.services import SERVICES, TRIAL_ID, USER_ID, ServiceKind
-
-__all__ = ["secret"]  # a fixture
 
 STORE = methods_of(SERVICES[ServiceKind.DATASTORE].descriptor())
 DATALOG = methods_of(SERVICES[ServiceKind.DATALOG].descriptor())
@@ -168,7 +166,7 @@ async def answers(
 
 
 @asynccontextmanager
-async def lab(secret: Path, folder: Path) -> AsyncIterator[Lab]:  # noqa: F811 RUF100  a fixture
+async def lab(secret: Path, folder: Path) -> AsyncIterator[Lab]:
     admin, metrics_port = token(secret, "root", "--role=admin"), free_port()
     (folder / "world.yaml").write_text(WORLD)
     (folder / "old.yaml").write_text(OLD)
@@ -274,7 +272,7 @@ def attacks(here: Lab, channel: CallOpener) -> dict[str, Callable[[], Awaitable[
 
 
 @pytest.mark.parametrize("protocol", ["http2", "grpc-web", "websocket"])
-async def test_nothing_works_without_a_token(protocol: str, secret: Path, tmp_path: Path) -> None:  # noqa: F811 RUF100
+async def test_nothing_works_without_a_token(protocol: str, secret: Path, tmp_path: Path) -> None:
     async with lab(secret, tmp_path) as here, stranger(here.running.port, protocol) as channel:
         tried = attacks(here, channel)
         for name, attack in tried.items():
@@ -290,7 +288,7 @@ async def test_nothing_works_without_a_token(protocol: str, secret: Path, tmp_pa
     assert "call from ipv4:127.0.0.1 refused" in here.running.err
 
 
-async def test_no_method_is_open(secret: Path, tmp_path: Path) -> None:  # noqa: F811 RUF100
+async def test_no_method_is_open(secret: Path, tmp_path: Path) -> None:
     """By grpcio, with no token, a forged one and a foreign one."""
     foreign = FOREIGN.sign(Token(token_id="f", grant=grant(Role.ADMIN), expires_at=0))
 
@@ -307,7 +305,7 @@ async def test_no_method_is_open(secret: Path, tmp_path: Path) -> None:  # noqa:
         await here.check_unharmed()
 
 
-async def test_pages_and_metrics_tell_nothing(secret: Path, tmp_path: Path) -> None:  # noqa: F811 RUF100
+async def test_pages_and_metrics_tell_nothing(secret: Path, tmp_path: Path) -> None:
     def metrics(port: int, authorization: str) -> int:
         request = urllib.request.Request(f"http://127.0.0.1:{port}/metrics")
         if authorization:

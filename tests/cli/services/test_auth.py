@@ -21,13 +21,6 @@ from trio_cogment.sdk import Controller, actor_params, connect, trial_params
 HERE = "--host=127.0.0.1"
 
 
-@pytest.fixture
-def secret(tmp_path: Path) -> Path:
-    path = tmp_path / "secret"
-    assert run_main("token", "init", f"--auth_secret_file={path}").code == 0
-    return path
-
-
 def token(secret: Path, *arguments: str) -> str:
     return run_main("token", "make", *arguments, f"--auth_secret_file={secret}").out.strip()
 

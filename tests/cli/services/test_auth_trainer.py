@@ -12,15 +12,13 @@ import pytest
 import trio
 
 from tests.cli.process import PATIENCE_SECONDS, server
-from tests.cli.services.test_auth import HERE, asked, secret, token, with_tokens
+from tests.cli.services.test_auth import HERE, asked, token, with_tokens
 from tests.trainer.bench import Client, steps
 from tests.trainer.dispatch.programs import program, until
 from trio_cogment.api.trainer.trainer_pb2 import HeartbeatRequest
 from trio_cogment.errors import RpcError, StatusCode
 from trio_cogment.rpc import Channel
 from trio_cogment.sdk import connect
-
-__all__ = ["secret"]  # a fixture
 
 #: Stores a model, looks at trials, registers itself, and tries to work for another run; says what came of it.
 WORKER = """
@@ -71,7 +69,7 @@ async def found_by_worker(client: Client, run_id: str) -> Any:
     return json.loads(episode.metadata_json)
 
 
-async def test_workers_have_tokens_for_their_runs(secret: Path, tmp_path: Path) -> None:  # noqa: F811 RUF100  a fixture
+async def test_workers_have_tokens_for_their_runs(secret: Path, tmp_path: Path) -> None:
     admin = token(secret, "root", "--role=admin")
     everything = ("serve", HERE, "--port=0", f"--trainer={tmp_path / 'runs'}", f"--archive_dir={tmp_path / 'models'}")
     root = str(Path(__file__).parents[3])
@@ -99,7 +97,7 @@ async def test_workers_have_tokens_for_their_runs(secret: Path, tmp_path: Path) 
             assert await running.stop() == 0
 
 
-async def test_a_run_may_bring_a_token_of_its_own(secret: Path, tmp_path: Path) -> None:  # noqa: F811 RUF100
+async def test_a_run_may_bring_a_token_of_its_own(secret: Path, tmp_path: Path) -> None:
     admin = token(secret, "root", "--role=admin")
     text = 'import json, os; print(json.dumps({"type": "episode", "metadata": [os.environ.get("COGMENT_TOKEN")]}))'
     everything = ("serve", HERE, "--port=0", f"--trainer={tmp_path / 'runs'}", "--archive_dir=none")
@@ -117,7 +115,7 @@ async def test_a_run_may_bring_a_token_of_its_own(secret: Path, tmp_path: Path) 
             assert await running.stop() == 0
 
 
-async def test_a_worker_reports_for_no_other_run(secret: Path, tmp_path: Path) -> None:  # noqa: F811 RUF100
+async def test_a_worker_reports_for_no_other_run(secret: Path, tmp_path: Path) -> None:
     """Nor does it control runs: that is the administrator's."""
     admin = token(secret, "root", "--role=admin")
     worker = token(secret, "w", "--role=worker", "--trial==mine")

@@ -19,10 +19,11 @@ import numpy as np
 import trio
 from purerpc import Service
 
+from tests.gateways.disturbing import terminate_one
 from tests.gateways.dm_env_rpc.duels import BOTH, DuelHere, duel
 from tests.gateways.dm_env_rpc.servers import Server
 from tests.gateways.leftovers import trials_and_tasks, until_nothing_is_left
-from trio_cogment.api.common_pb2 import TrialParams, TrialState
+from trio_cogment.api.common_pb2 import TrialParams
 from trio_cogment.api.dm_env_rpc import dm_env_rpc_pb2 as pb
 from trio_cogment.api.dm_env_rpc_bridge_pb2 import BridgeConfig
 from trio_cogment.config import DmEnvRpcConfig, PlatformConfig, RpcConfig
@@ -396,13 +397,7 @@ class Play:
 
     async def _terminate(self, draw: random.Random) -> None:
         """End a trial of theirs from outside."""
-        running = [
-            info.trial_id
-            for info in await self.platform.controller.trial_infos()
-            if info.state != TrialState.ENDED and info.trial_id.partition(".")[0] in NAMES
-        ]
-        if running:
-            await self.platform.controller.terminate_trial(draw.choice(running), hard=draw.random() < 0.5)
+        if await terminate_one(self.platform, draw, lambda trial_id: trial_id.partition(".")[0] in NAMES):
             self.world.sometimes("a trial terminated")
 
     # The end

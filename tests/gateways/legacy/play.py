@@ -17,10 +17,11 @@ from typing import Any
 import trio
 from purerpc import Service
 
+from tests.gateways.disturbing import is_loud, terminate_one
 from tests.gateways.leftovers import trials_and_tasks, until_nothing_is_left
 from tests.gateways.legacy.clients import OldClient
 from tests.gateways.legacy.servers import AgentServer, EnvironmentServer, services
-from trio_cogment.api.common_pb2 import TrialParams, TrialState
+from trio_cogment.api.common_pb2 import TrialParams
 from trio_cogment.api.legacy import common_pb2 as legacy
 from trio_cogment.api.legacy.orchestrator_pb2 import TrialEndRequest
 from trio_cogment.config import PlatformConfig, RpcConfig
@@ -371,7 +372,7 @@ class Play:
                 for connection in self.network.connections(target):
                     connection.go_dark()
             elif what == "terminate":
-                await self._terminate(draw)
+                await terminate_one(self.platform, draw, is_loud)
             elif what == "hang":
                 self.hanging.add(target)
                 await trio.sleep(seconds)
@@ -382,15 +383,6 @@ class Play:
                 self.network.heal([target])
             else:
                 self.network.host(target).crash(power=what == "power")
-
-    async def _terminate(self, draw: random.Random) -> None:
-        running = [
-            info.trial_id
-            for info in await self.platform.controller.trial_infos()
-            if info.state != TrialState.ENDED and not info.trial_id.startswith("quiet")
-        ]
-        if running:
-            await self.platform.controller.terminate_trial(draw.choice(running), hard=draw.random() < 0.5)
 
     # The end
 

@@ -80,7 +80,7 @@ TABLE: Mapping[SeatState, Mapping[SeatInput, SeatState | Refusal]] = {
     _S.LEFT: {_I.JOIN: _R.LEFT, _I.ACT: _R.NO_SEAT, _I.LEAVE: _R.NO_SEAT, _I.END: _S.LEFT, _I.TOLD: _S.LEFT},
 }
 
-#: There is something to answer to who waits.
+#: There is something to answer to the client that waits.
 ANSWERABLE = frozenset([_S.TURN, _S.LAST_TURN, _S.OVER, _S.ENDED, _S.LEFT])
 #: Nothing comes from the trial any more, and nobody needs to be told.
 FINISHED = frozenset([_S.ENDED, _S.LEFT])

@@ -163,7 +163,7 @@ class DmEnvRpcEnvironment(dm_env.Environment):  # type: ignore[misc]  # dm_env h
             if self._created:
                 self._thread.call(self._connection.destroy_world, self.world)
         except CogmentError:
-            pass  # a server that is gone, or keeps the world, has nothing to tell to who leaves
+            pass  # a server that is gone, or keeps the world, has nothing to tell a client that leaves
         finally:
             self._thread.close()
 
