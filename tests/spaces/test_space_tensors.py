@@ -29,6 +29,12 @@ def test_values_survive(space: Space, generator: np.random.Generator) -> None:
     assert some.same(written.value(sent), value)
 
 
+@pytest.mark.parametrize("text", ["\0", "a\0\0", "\0a", ""])
+def test_a_text_keeps_the_nul_characters_at_its_end(text: str) -> None:
+    written = SpaceTensors(Text(3, 0, "a\0"), "value")
+    assert written.value(written.tensors(text)) == text
+
+
 def test_specifications() -> None:
     space = Dict({"arm": Tuple([Box(-1, 1, (2,)), Discrete(3)]), "free": Box(-np.inf, np.inf, (1,)), "text": Text(3)})
     specs = SpaceTensors(space, "action").specs

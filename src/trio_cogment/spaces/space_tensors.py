@@ -18,7 +18,7 @@ from trio_cogment.spaces.composite import Sequence as SequenceSpace
 from trio_cogment.spaces.elementary import Discrete, Text
 from trio_cogment.spaces.errors import SpaceError
 from trio_cogment.spaces.tensor_specs import TensorSpec
-from trio_cogment.spaces.tensors import encode_tensor, type_for
+from trio_cogment.spaces.tensors import encode_tensor, encode_text, type_for
 from trio_cogment.spaces.values import decode_value, encode_value
 
 if TYPE_CHECKING:
@@ -121,7 +121,7 @@ def _tensor_of_leaf(leaf: Space, spec: TensorSpec, value: Any) -> pb.Tensor:
         array = np.asarray(value)
         return encode_tensor(array if array.dtype == spec.type.dtype else array.astype(spec.type.dtype))
     if isinstance(leaf, Text):
-        return encode_tensor(value)
+        return encode_text(value)
     packed = AnyMessage()
     packed.Pack(encode_value(value, leaf))
     holder = np.empty((), object)
@@ -134,7 +134,8 @@ def _leaf_of_tensor(leaf: Space, spec: TensorSpec, tensor: pb.Tensor) -> Any:
     if isinstance(leaf, ArraySpace):
         return array.astype(leaf.dtype) if array.dtype != leaf.dtype else array
     if isinstance(leaf, Text):
-        return str(array[()])
+        # Not of the array: NumPy takes NUL characters at the end of a string for padding.
+        return tensor.strings.array[0]
     message = spaces_pb2.Value()
     packed: Any = array[()]
     try:

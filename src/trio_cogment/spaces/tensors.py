@@ -112,6 +112,17 @@ def fill_tensor(tensor: pb.Tensor, value: ArrayLike) -> None:
     tensor.shape.extend(array.shape)
 
 
+def encode_text(text: str) -> pb.Tensor:
+    """Return a string as a tensor; unlike NumPy's strings it keeps NUL characters at its end.
+
+    Raises:
+        SpaceError: UTF-8 cannot encode it.
+    """
+    tensor = pb.Tensor()
+    _extend(tensor.strings, [text])
+    return tensor
+
+
 def write_elements(holder: Any, row: TensorType, array: NDArray[Any]) -> None:
     """Write the elements of an array into a message of one of the types `Tensor.*Array`."""
     if row.raw:
@@ -126,6 +137,10 @@ def write_elements(holder: Any, row: TensorType, array: NDArray[Any]) -> None:
             # By fields: the class of another descriptor pool is another class.
             holder.array.add(type_url=element.type_url, value=element.value)
         return
+    _extend(holder, elements)
+
+
+def _extend(holder: Any, elements: Iterable[Any]) -> None:
     try:
         holder.array.extend(elements)
     except (UnicodeEncodeError, ValueError) as error:
