@@ -9,7 +9,8 @@ from __future__ import annotations
 import importlib
 import inspect
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from functools import cache
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
@@ -64,15 +65,12 @@ def write_pages(folder: Path) -> None:
     """Write an index and a page for each package."""
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir()
-    described: dict[int, str] = {}
-    names = []
-    for name in PACKAGES:
-        full = f"{_ROOT}.{name}"
-        text = "\n".join(_page(full, described))
+    names = [f"{_ROOT}.{name}" for name in PACKAGES]
+    for full in names:
+        text = "\n".join(_page(full))
         (folder / f"{full}.md").write_text(text, encoding="utf-8")
-        names.append(full)
     listed = "\n".join(names)
-    root = "\n".join(_root_page(described))
+    root = "\n".join(_root_page())
     (folder / "index.md").write_text(f"{root}\n\n```{{toctree}}\n:hidden:\n\n{listed}\n```\n", encoding="utf-8")
 
 
@@ -86,7 +84,18 @@ def public_names(module: ModuleType) -> Iterator[tuple[str, Any]]:
             yield name, value
 
 
-def _page(full: str, described: dict[int, str]) -> Iterator[str]:
+@cache
+def described() -> Mapping[int, str]:
+    """Return the identity of each value that a page describes -> the name under which it does."""
+    found: dict[int, str] = {}
+    for package in PACKAGES:
+        full = f"{_ROOT}.{package}"
+        for name, value in public_names(importlib.import_module(full)):
+            found.setdefault(id(value), f"{full}.{name}")
+    return found
+
+
+def _page(full: str) -> Iterator[str]:
     module = importlib.import_module(full)
     yield f"# {full}"
     yield ""
@@ -96,9 +105,8 @@ def _page(full: str, described: dict[int, str]) -> Iterator[str]:
     yield ""
     yield f".. currentmodule:: {full}"
     for name, value in public_names(module):
-        if id(value) in described:
+        if described()[id(value)] != f"{full}.{name}":
             continue
-        described[id(value)] = f"{full}.{name}"
         yield ""
         if inspect.isclass(value):
             yield f".. autoclass:: {full}.{name}"
@@ -110,7 +118,7 @@ def _page(full: str, described: dict[int, str]) -> Iterator[str]:
     yield ""
 
 
-def _root_page(described: dict[int, str]) -> Iterator[str]:
+def _root_page() -> Iterator[str]:
     module = importlib.import_module(_ROOT)
     yield "# API"
     yield ""
@@ -119,7 +127,7 @@ def _root_page(described: dict[int, str]) -> Iterator[str]:
     yield "| name | meaning |"
     yield "|---|---|"
     for name, value in public_names(module):
-        where = described.get(id(value))
+        where = described().get(id(value))
         summary = (inspect.getdoc(value) or "").split("\n")[0].replace("|", "\\|")
         shown = f"{{py:obj}}`{name} <{where}>`" if where else f"`{name}`"
         yield f"| {shown} | {summary} |"
