@@ -21,10 +21,13 @@ extensions = [
     "sphinxcontrib_trio",
     "diagrams",
     "public_api",
+    "references",
 ]
 myst_fence_as_directive = ["mermaid"]
 #: Anchors of headings down to this level are those that other pages and GitHub use.
 myst_heading_anchors = 4
+#: A reference that leads nowhere is a warning, and so an error of `nox -s docs`.
+nitpicky = True
 suppress_warnings = ["misc.highlighting_failure"]  # console sessions and templates in YAML blocks are shown as they are
 
 exclude_patterns = ["_build", "_extensions"]

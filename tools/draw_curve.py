@@ -1,7 +1,7 @@
 """Draw how the policy of `examples/cartpole` learns, into `docs/images/learning-curve.svg`.
 
-Run it: `python tools/draw_curve.py`. It trains three policies, which takes a minute or two and needs the extra `gym`. The
-last digits of NumPy depend on the machine, so another machine may draw other curves.
+Run it: `python tools/draw_curve.py`. It trains three policies, which takes a minute or two and needs the extra `gym`.
+The last digits of NumPy depend on the machine, so another machine may draw other curves.
 """
 
 from __future__ import annotations
@@ -47,25 +47,24 @@ def drawing(returns: Mapping[int, Sequence[float]], window: int = WINDOW) -> str
     def y(value: float) -> float:
         return HEIGHT - BOTTOM - value / HIGHEST_RETURN * (HEIGHT - TOP - BOTTOM)
 
+    def text(across: float, down: float, words: object, anchor: str = "start") -> str:
+        return f'<text x="{across:.1f}" y="{down:.1f}" text-anchor="{anchor}" fill="#334155">{words}</text>'
+
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" role="img" font-size="13" '
-        'font-family="system-ui, \'DejaVu Sans\', Arial, sans-serif">',
+        "font-family=\"system-ui, 'DejaVu Sans', Arial, sans-serif\">",
         f"<title>CartPole: mean return of {window} episodes. Drawn by: {COMMAND}</title>",
         f'<rect width="{WIDTH}" height="{HEIGHT}" rx="10" fill="#ffffff"/>',
-        f'<text x="{LEFT}" y="26" fill="#0f172a">CartPole: mean return of {window} episodes</text>',
+        text(LEFT, 26, f"CartPole: mean return of {window} episodes"),
     ]
     for value in range(0, HIGHEST_RETURN + 1, 100):
         parts += [
             f'<path d="M{LEFT} {y(value):.1f}H{WIDTH - RIGHT}" stroke="#cbd5e1"/>',
-            f'<text x="{LEFT - 8}" y="{y(value) + 4:.1f}" text-anchor="end" fill="#334155">{value}</text>',
+            text(LEFT - 8, y(value) + 4, value, "end"),
         ]
     for episode in range(0, episodes + 1, max(1, episodes // 4)):
-        parts.append(
-            f'<text x="{x(episode):.1f}" y="{HEIGHT - BOTTOM + 20}" text-anchor="middle" fill="#334155">{episode}</text>'
-        )
-    parts.append(
-        f'<text x="{(LEFT + WIDTH - RIGHT) / 2:.1f}" y="{HEIGHT - 8}" text-anchor="middle" fill="#334155">episode</text>'
-    )
+        parts.append(text(x(episode), HEIGHT - BOTTOM + 20, episode, "middle"))
+    parts.append(text((LEFT + WIDTH - RIGHT) / 2, HEIGHT - 8, "episode", "middle"))
     for number, (seed, values) in enumerate(returns.items()):
         color = COLORS[number % len(COLORS)]
         curve = enumerate(means(values, window), 1)
@@ -74,7 +73,7 @@ def drawing(returns: Mapping[int, Sequence[float]], window: int = WINDOW) -> str
         parts += [
             f'<polyline points="{points}" fill="none" stroke="{color}" stroke-width="2"/>',
             f'<path d="M{right} 22h18" stroke="{color}" stroke-width="3"/>',
-            f'<text x="{right + 24}" y="26" fill="#334155">seed {seed}</text>',
+            text(right + 24, 26, f"seed {seed}"),
         ]
     return "\n".join([*parts, "</svg>", ""])
 
