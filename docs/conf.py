@@ -30,11 +30,14 @@ myst_heading_anchors = 4
 nitpicky = True
 suppress_warnings = ["misc.highlighting_failure"]  # console sessions and templates in YAML blocks are shown as they are
 
-exclude_patterns = ["_build", "_extensions"]
+exclude_patterns = ["_build", "_extensions", "_static"]
 
 html_theme = "furo"
 html_title = f"trio-cogment {__version__}"
 html_copy_source = False
+html_static_path = ["_static"]
+html_css_files = ["narrow.css"]
+html_js_files = ["narrow.js"]
 html_show_sphinx = False
 
 autodoc_member_order = "bysource"
