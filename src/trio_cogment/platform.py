@@ -18,6 +18,7 @@ from trio_cogment.discovery import DirectoryClient, open_directory
 from trio_cogment.endpoints import GrpcEndpoint
 from trio_cogment.errors import FailedPreconditionError
 from trio_cogment.host import Host
+from trio_cogment.host.running import require_trio
 from trio_cogment.metrics import OrchestratorMetrics
 from trio_cogment.model_registry import ModelRegistry, model_registry_services
 from trio_cogment.orchestrator import LocalSink, Orchestrator, SampleSink, orchestrator_services
@@ -207,7 +208,9 @@ async def open_platform(
     Raises:
         ValueError: there is a `sample_sink` and a `store`, and only one can take the samples.
         CogmentError: a storage cannot be opened, or an endpoint is invalid.
+        RuntimeError: Trio does not run.
     """
+    require_trio("open_platform")
     if store is not None and sample_sink is not None:
         raise ValueError("store: expected None where there is a sample_sink")
     config = config or PlatformConfig()

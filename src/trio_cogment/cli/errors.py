@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from trio_cogment.errors import CogmentError
+from trio_cogment.errors import CogmentError, RpcError, StatusCode
 
 
 class Failure(click.ClickException):
@@ -19,6 +19,8 @@ def failure_of(error: Exception) -> Failure | None:
     cause = cause_of(error)
     if isinstance(cause, Failure):
         return cause
+    if isinstance(cause, RpcError) and cause.code is StatusCode.UNAUTHENTICATED:
+        return Failure(f"{cause}; --token_file names a file with a token")
     return Failure(str(cause)) if isinstance(cause, CogmentError) else None
 
 

@@ -57,6 +57,19 @@ class Group(click.Group):
             click.echo(ctx.get_help())
         return result
 
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Return the command that arguments begin with; if there is none, the error names the most similar one."""
+        try:
+            return super().resolve_command(ctx, args)
+        except click.UsageError as error:
+            from difflib import get_close_matches
+
+            for similar in get_close_matches(args[0], self.list_commands(ctx), n=1):
+                error.message = f"{error.message.rstrip('.')}. (Did you mean {similar!r}?)"
+            raise
+
     def add_command(self, cmd: click.Command, name: str | None = None, *, aliases: tuple[str, ...] = ()) -> None:
         """Add a command; its aliases are not in the help."""
         super().add_command(cmd, name)

@@ -58,7 +58,8 @@ class StateFile:
             entries, current = await self._run(self._open)
         except LockedError as error:
             raise FailedPreconditionError(
-                f"persistence file {self._path}: it is in use by another directory{error.who}"
+                f"persistence file {self._path}: it is in use by another directory{error.who}. "
+                "Stop that one, or name another file"
             ) from error
         except OSError as error:
             raise FailedPreconditionError(

@@ -15,6 +15,7 @@ from trio_cogment.discovery import DirectoryClient, open_directory
 from trio_cogment.endpoints import DISCOVER, ClientEndpoint, DiscoverEndpoint, GrpcEndpoint, parse_server_endpoint
 from trio_cogment.errors import FailedPreconditionError
 from trio_cogment.host import Host
+from trio_cogment.host.running import require_trio
 from trio_cogment.metrics import ModelMetrics
 from trio_cogment.rpc import (
     ByService,
@@ -223,7 +224,9 @@ async def connect(
         EndpointError: the directory's endpoint is not `grpc://host:port`.
         InvalidArgumentError: the metadata or a token cannot be sent, or a variable is invalid.
         FailedPreconditionError: the file with the token cannot be read.
+        RuntimeError: Trio does not run.
     """
+    require_trio("connect")
     variables = os.environ if variables is None else variables
     apply_log_level(variables)
     checked = Metadata(metadata)

@@ -81,10 +81,18 @@ def start(ctx: click.Context, /, params: Path | None, trial_id: str, user_id: st
     settings, given = client_settings(ctx), _params(params)
 
     async def begin() -> str:
+        from trio_cogment.errors import RpcError, StatusCode
         from trio_cogment.sdk import Controller
 
         async with _channel(ctx, settings) as channel:
-            started = await Controller(channel, user_id=user_id).start_trial(given, trial_id=trial_id)
+            try:
+                started = await Controller(channel, user_id=user_id).start_trial(given, trial_id=trial_id)
+            except RpcError as error:
+                if given is not None or error.code is not StatusCode.INVALID_ARGUMENT:
+                    raise
+                raise Failure(
+                    f"{error}. The orchestrator's default parameters were used; --params names others"
+                ) from None
         if not started:
             raise Failure(f"--trial_id: {printable(trial_id)}: there is such a trial already")
         return started

@@ -187,7 +187,7 @@ def _renew_entrance(start: Start, running: Running, access: PageAccess, port: in
     address = entrance(start.settings.web, start.settings.hosts, port, tls=start.tls is not None)
     first = _PAGES not in start.notes
     told = {} if running.links is None else dict(running.links(access, address))
-    told[_PAGES] = f"{address}{ENTER}/{access.new_code()} (once)"
+    told[_PAGES] = f"{address}{ENTER}/{access.new_code()} (the dashboard; works once)"
     start.notes.update(told)
     if not (start.draws or (first and start.application.welcome is not None)):  # which show it by themselves
         for label, text in told.items():

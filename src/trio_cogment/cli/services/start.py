@@ -7,6 +7,7 @@ imports at its top, imports none of them. For a plain command line `opening` has
 
 from __future__ import annotations
 
+import errno
 import math
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -211,4 +212,8 @@ class Start:
 def _cannot_listen(error: OSError | UnicodeError, hosts: Iterable[str]) -> str:
     # A message of `listening_sockets` names the address; what looking up a name raises does not.
     text = (error.strerror if isinstance(error, OSError) else "no host's name looks like that") or str(error)
-    return text if text.startswith("cannot listen") else f"cannot listen on {', '.join(hosts)}: {text}"
+    if not text.startswith("cannot listen"):
+        text = f"cannot listen on {', '.join(hosts)}: {text}"
+    if isinstance(error, OSError) and error.errno == errno.EADDRINUSE:
+        text += "; name another port, or stop what uses it (`trio-cogment doctor` tells)"
+    return text

@@ -235,6 +235,8 @@ def _by_name(target: str, arguments: dict[str, Any]) -> Any:
         found = _of_registry(target, arguments) if "/" in target else None
         if found is not None:
             return found
+        if target.partition("/")[0] in _FAMILIES:
+            _package("pettingzoo", "pettingzoo")
         raise NotFoundError(f"environment {target!r}: {error}") from None
     except gymnasium.error.DependencyNotInstalled as error:
         raise MissingExtraError(f"environment {target!r}: {error}") from error
