@@ -21,6 +21,8 @@ WHEEL = PROJECT["tool"]["hatch"]["build"]["targets"]["wheel"]
 SDIST = PROJECT["tool"]["hatch"]["build"]["targets"]["sdist"]
 #: What runs leave behind, and what is no file of the project.
 LEFT_BEHIND = {"__pycache__", "_build", ".pytest_cache", ".mypy_cache", ".ruff_cache", ".hypothesis"}
+#: The pages that `nox -s docs` writes.
+WRITTEN = ROOT / "docs" / "api"
 #: What the backend writes into a source distribution by itself.
 MADE = {"PKG-INFO", "pyproject.toml", ".gitignore"}
 
@@ -39,7 +41,10 @@ def files(folder: Path) -> set[str]:
     return {
         path.relative_to(ROOT).as_posix()
         for path in folder.rglob("*")
-        if path.is_file() and not LEFT_BEHIND & set(path.parts) and path.suffix != ".pyc"
+        if path.is_file()
+        and not LEFT_BEHIND & set(path.parts)
+        and path.suffix != ".pyc"
+        and WRITTEN not in path.parents
     }
 
 

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 def setup(app: Sphinx) -> dict[str, Any]:
     """Resolve the references of each page when it has been read."""
+    app.setup_extension("sphinx.ext.autodoc")
     app.connect("doctree-read", _resolve)
     app.connect("autodoc-process-signature", _without_objects)
     return {"parallel_read_safe": True}

@@ -63,7 +63,8 @@ async def test_two_directories_do_not_share_a_file(tmp_path: Path) -> None:
     await first.load()
     await first.save(OLD)
     second = state_file(SystemFiles(), path, seed=1)
-    text = rf"^persistence file {path}: it is in use by another directory \(process {os.getpid()}\)\. Stop that one, or name another file$"
+    who = rf"it is in use by another directory \(process {os.getpid()}\)"
+    text = rf"^persistence file {path}: {who}\. Stop that one, or name another file$"
     for _ in range(2):
         with pytest.raises(FailedPreconditionError, match=text):
             await second.load()

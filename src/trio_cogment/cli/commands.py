@@ -22,7 +22,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "init": ("trio_cogment.cli.init", "Write a small project that runs and has a test."),
     "launch": ("trio_cogment.cli.launch", "Run the scripts of a launch file together, until one ends."),
     "participants": ("trio_cogment.cli.participants", "Serve the participants that a Python module registers."),
-    "play": ("trio_cogment.cli.play", "Have people take part in trials, in a browser."),
+    "play": ("trio_cogment.cli.play", "Let people take part in trials, in a browser."),
     "replay": ("trio_cogment.cli.replay", "Play a recorded trial through this version's rules."),
     "rl": ("trio_cogment.cli.rl", "Use trials for reinforcement learning."),
     "run": ("trio_cogment.cli.run", "Run a project file's command, or training runs at a trainer."),

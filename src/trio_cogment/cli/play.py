@@ -64,14 +64,14 @@ def _seconds(_ctx: click.Context, param: click.Parameter, value: float) -> float
 @click.command("play")
 @click.argument("target", metavar="ENVIRONMENT|MODULE")
 @environment_options
-@click.option("--person", "people", multiple=True, metavar="AGENT", help="An agent that is a person; repeatable.")
+@click.option("--person", "people", multiple=True, metavar="AGENT", help="An agent that a person plays; repeatable.")
 @click.option(
     "--bot",
     default="random",
     show_default=True,
     metavar="random|MODULE:FUNCTION|NAME",
-    help="Who plays the other agents, and for people who are away: random actions, a function of the observation, or "
-    "with --params an implementation of the module.",
+    help="Who plays the other agents, and stands in for people who are away: random actions, a function of the "
+    "observation, or, with --params, an implementation of the module.",
 )
 @click.option(
     "--params",
@@ -85,32 +85,51 @@ def _seconds(_ctx: click.Context, param: click.Parameter, value: float) -> float
     type=click.Choice(["default", "bot", "loss"]),
     default="bot",
     show_default=True,
-    help="What acts for somebody who stays away: the default action, a bot, or nobody: the seat is lost.",
+    help="What happens if a person stays away: the default action is taken, a bot plays, or the seat is lost.",
 )
-@click.option("--default", "default_action", metavar="JSON", help="The default action; of --params, that of the file.")
-@click.option("--grace", type=float, default=30.0, show_default=True, callback=_seconds, help="Seconds to come back.")
 @click.option(
-    "--action_seconds", type=float, default=0.0, callback=_seconds, help="Time for an action, as with --absent then."
+    "--default", "default_action", metavar="JSON", help="The default action. With --params, that of the file."
 )
-@click.option("--wait", type=float, default=300.0, show_default=True, callback=_seconds, help="Seconds for a group.")
+@click.option(
+    "--grace",
+    type=float,
+    default=30.0,
+    show_default=True,
+    callback=_seconds,
+    help="Seconds within which a person who has left can come back.",
+)
+@click.option(
+    "--action_seconds",
+    type=float,
+    default=0.0,
+    show_default=True,
+    callback=_seconds,
+    help="Seconds that a person has for an action; then it is as if the person were away. 0: no limit.",
+)
+@click.option(
+    "--wait",
+    type=float,
+    default=300.0,
+    show_default=True,
+    callback=_seconds,
+    help="Seconds to wait until enough people have come.",
+)
 @click.option(
     "--shortage",
     type=click.Choice(["bots", "fewer", "give_up"]),
     default="give_up",
     show_default=True,
-    help="What happens when too few people have come by then.",
+    help="What happens if too few people have come by then: bots play, fewer play, or nobody does.",
 )
-@click.option("--title", default="", help="Of the page.")
+@click.option("--title", default="", help="Title of the page.")
 @click.option("--text", default="", help="What people should know before they begin.")
-@click.option("--labels", default="", metavar="NAMES", help="What the actions are called, separated by commas.")
-@click.option(
-    "--renderer", type=FilePath(path_type=Path), help="HTML file of yours that shows observations, in a frame."
-)
+@click.option("--labels", default="", metavar="NAMES", help="Names of the actions, separated by commas.")
+@click.option("--renderer", type=FilePath(path_type=Path), help="HTML file of your own that shows the observations.")
 @web_options
 @service_options("PLAY", port=_DEFAULT_PORT, host=THIS_MACHINE)
 @click.pass_context
 def play(ctx: click.Context, /, **options: Any) -> None:
-    """Have people take part in trials, in a browser: starts everything, and prints a link to give away.
+    """Let people take part in trials, in a browser. Starts what is needed, and prints a link for them.
 
     ENVIRONMENT is an id of Gymnasium (CartPole-v1), an id or name of PettingZoo (classic/rps-v2), or MODULE:FUNCTION, a
     function that makes one. With --params, MODULE has participants, as for `trio-cogment participants`.

@@ -43,7 +43,8 @@ def tls_options(command: _Decorated) -> _Decorated:
         _file_option(
             "--root_cert",
             "COGMENT_ROOT_CERT_FILE",
-            "PEM file with the root certificates that peers are checked against; with it, servers ask clients for one.",
+            "PEM file with the root certificates that peers are checked with. With it, servers ask clients for a "
+            "certificate.",
         ),
         _file_option(
             "--private_key",

@@ -217,7 +217,12 @@ def deregister(ctx: click.Context, /, service_id: int, secret: str, **_options: 
 @directory.command()
 @_properties_option("Show only services that have all of these properties")
 @type_option("Show only services of this type; the default is all types.")
-@click.option("--service_id", type=click.IntRange(0, _MAX_ID), default=0, help="Show the service with this id.")
+@click.option(
+    "--service_id",
+    type=click.IntRange(0, _MAX_ID),
+    default=0,
+    help="Show only the service with this id; 0, the default, is no id.",
+)
 @_command_options
 @click.pass_context
 def inquire(ctx: click.Context, /, service_id: int, kind: str, properties: dict[str, str], **_options: Any) -> None:

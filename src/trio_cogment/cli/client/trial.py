@@ -90,9 +90,8 @@ def start(ctx: click.Context, /, params: Path | None, trial_id: str, user_id: st
             except RpcError as error:
                 if given is not None or error.code is not StatusCode.INVALID_ARGUMENT:
                     raise
-                raise Failure(
-                    f"{error}. The orchestrator's default parameters were used; --params names others"
-                ) from None
+                hint = "these are the orchestrator's default parameters; --params names others"
+                raise Failure(f"{error}; {hint}") from None
         if not started:
             raise Failure(f"--trial_id: {printable(trial_id)}: there is such a trial already")
         return started

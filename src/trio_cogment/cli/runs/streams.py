@@ -20,7 +20,11 @@ if TYPE_CHECKING:
     from trio_cogment.trainer.client import TrainerClient
 
 _SINCE = click.option(
-    "--since", type=click.IntRange(0), default=0, metavar="NUMBER", help="Only what comes behind this number (seq_id)."
+    "--since",
+    type=click.IntRange(0),
+    default=0,
+    metavar="NUMBER",
+    help="Only what comes after this number (seq_id); the default is 0: everything.",
 )
 #: A screen is not drawn more often.
 _DRAW_SECONDS = 0.1

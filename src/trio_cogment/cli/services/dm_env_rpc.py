@@ -50,7 +50,7 @@ class GatewaySettings(ServerSettings):
 
 def gateway_option(command: _Decorated) -> _Decorated:
     """Add the profile with which `serve` has a gateway."""
-    text = "Have a gateway for clients of dm_env_rpc, with this profile: a project file, or one of its own."
+    text = "Let clients of dm_env_rpc take part in trials, by this profile: a project file, or a file of its own."
     return profile_option("--dm_env_rpc", _SERVICE, text=text, default=None)(command)
 
 

@@ -27,7 +27,7 @@ def legacy_option(command: _Decorated) -> _Decorated:
         metavar="PATH",
         envvar="COGMENT_LEGACY_PROFILE",
         show_envvar=True,
-        help="Have clients, agents and environments of the legacy API (0.3), of the project with this file.",
+        help="Let programs of the legacy API (0.3) take part in trials: those of the project with this file.",
     )(command)
 
 

@@ -76,7 +76,7 @@ def _folder_option(flag: str, *, text: str, default: Path | None) -> Callable[[_
 
 def trainer_option(command: _Decorated) -> _Decorated:
     """Add the folder with which `serve` has a trainer, and the types that it knows."""
-    text = "Have a trainer, with its files in this folder: whoever reaches the port can then start programs."
+    text = "Run a trainer, with its files in this folder. Everybody who reaches the port can then start programs."
     types = types_option("--trainer_spec", variable="COGMENT_TRAINER_SPEC", text="The types that the trainer shows")
     return applied((types, _folder_option("--trainer", text=text, default=None)), command)
 
