@@ -241,6 +241,7 @@ def test_a_group_alone_shows_its_help(
         (("serve", "--nothing"), "No such option"),
         (("serve", "surplus"), "unexpected extra argument"),
         (("nothing",), "No such command"),
+        (("serv",), "No such command 'serv'. (Did you mean 'serve'?)"),
         (("services", "nothing"), "No such command"),
         (("services", "orchestrator", "--lifecycle_port"), "requires an argument"),
         (("serve", "--port=x"), "--port: expected a port from 0 to 65535, got 'x'"),

@@ -6,6 +6,12 @@ import click
 
 from trio_cogment.errors import CogmentError, RpcError, StatusCode
 
+#: What to do about an answer of a server.
+_HINTS = {
+    StatusCode.UNAUTHENTICATED: "--token_file names a file with a token",
+    StatusCode.UNIMPLEMENTED: "`trio-cogment status` shows what a server has",
+}
+
 
 class Failure(click.ClickException):
     """Ends a command with one line on stderr and exit code 1."""
@@ -19,9 +25,10 @@ def failure_of(error: Exception) -> Failure | None:
     cause = cause_of(error)
     if isinstance(cause, Failure):
         return cause
-    if isinstance(cause, RpcError) and cause.code is StatusCode.UNAUTHENTICATED:
-        return Failure(f"{cause}; --token_file names a file with a token")
-    return Failure(str(cause)) if isinstance(cause, CogmentError) else None
+    if not isinstance(cause, CogmentError):
+        return None
+    hint = _HINTS.get(cause.code) if isinstance(cause, RpcError) else None
+    return Failure(f"{cause}; {hint}" if hint else str(cause))
 
 
 def cause_of(error: BaseException) -> BaseException:

@@ -115,6 +115,13 @@ async def test_a_trial_that_fails_is_an_error(tmp_path: Path) -> None:
         assert output.err.startswith(f"trio-cogment: --params: {bad}: ")
 
 
+async def test_a_start_without_parameters_says_whose_were_wrong(tmp_path: Path) -> None:
+    async with scene(tmp_path) as found:
+        output = await found.ask("start")
+        assert output.code == 1
+        assert output.err.endswith("; these are the orchestrator's default parameters; --params names others\n")
+
+
 async def test_trials_are_listed_and_described(tmp_path: Path) -> None:
     async with scene(tmp_path) as found, endless(found, "going"):
         await found.said("start", found.params(), "--trial_id=over", "--wait")

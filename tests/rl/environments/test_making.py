@@ -98,7 +98,12 @@ def test_what_is_no_environment(target: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("package", "extra", "target"), [("gymnasium", "gym", "CartPole-v1"), ("pettingzoo", "pettingzoo", "rps_v2")]
+    ("package", "extra", "target"),
+    [
+        ("gymnasium", "gym", "CartPole-v1"),
+        ("pettingzoo", "pettingzoo", "rps_v2"),
+        ("pettingzoo", "pettingzoo", "classic/rps-v2"),
+    ],
 )
 def test_a_missing_extra(monkeypatch: pytest.MonkeyPatch, package: str, extra: str, target: str) -> None:
     monkeypatch.setitem(sys.modules, package, None)
