@@ -67,7 +67,8 @@ class Group(click.Group):
             from difflib import get_close_matches
 
             for similar in get_close_matches(args[0], self.list_commands(ctx), n=1):
-                error.message = f"{error.message.rstrip('.')}. (Did you mean {similar!r}?)"
+                text = f"{error.message.rstrip('.')}. (Did you mean {similar!r}?)"
+                raise click.UsageError(text, ctx=error.ctx) from None
             raise
 
     def add_command(self, cmd: click.Command, name: str | None = None, *, aliases: tuple[str, ...] = ()) -> None:
