@@ -39,7 +39,7 @@ async def test_a_process_keeps_registrations_and_never_registers_itself(tmp_path
             assert (output.code, output.out, output.err) == (
                 1,
                 "",
-                f"trio-cogment: persistence file {file}: it is {who}\n",
+                f"trio-cogment: persistence file {file}: it is {who}. Stop that one, or name another file\n",
             )
         assert await found.stop() == 0, found.err
     async with server(*START, f"--persistence_file={link}") as found:

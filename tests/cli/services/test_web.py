@@ -93,7 +93,7 @@ async def test_tls(tmp_path: Path) -> None:
             await running.stop()
 
 
-ENTRANCE = re.compile(r"^pages +(http://localhost:\d+)(/enter/\S+) \(the dashboard; works once\)$", re.MULTILINE)
+ENTRANCE = re.compile(r"^dashboard +(http://localhost:\d+)(/enter/\S+) \(once\)$", re.MULTILINE)
 
 
 async def test_the_address_for_the_administrator() -> None:

@@ -104,7 +104,7 @@ def _there(what: str, path: Path, *, locks: tuple[str, ...], mode: int) -> Itera
     if found & _OTHERS:
         yield warn(what, f"{path}: others on this machine can get at it ({found:04o})", f"chmod {mode:o} {path}")
     else:
-        yield ok(what, f"{path}: this user's alone")
+        yield ok(what, f"{path}: only this user can read and write it")
 
 
 def _new(what: str, path: Path) -> Finding:

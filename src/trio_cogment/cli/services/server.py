@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import trio
 from purerpc import Service
 
-from trio_cogment.cli.announced import FOR_PAGES, merged
+from trio_cogment.cli.announced import FOR_DASHBOARD, merged
 from trio_cogment.cli.errors import failure_of
 from trio_cogment.cli.opening import EarlySignals, say
 from trio_cogment.cli.services.directory_access import Directory, directory_token, opened_directory, stay_registered
@@ -44,7 +44,7 @@ Sockets: TypeAlias = Sequence[trio.SocketListener] | Sequence[RenewableListener]
 _DEREGISTRATION_SECONDS = 0.5
 
 #: The label of the address for the administrator.
-_PAGES = "pages"
+_DASHBOARD = "dashboard"
 
 _log = logging.getLogger(__name__)
 
@@ -185,9 +185,9 @@ def _renew_entrance(start: Start, running: Running, access: PageAccess, port: in
 
     assert start.settings.web is not None
     address = entrance(start.settings.web, start.settings.hosts, port, tls=start.tls is not None)
-    first = _PAGES not in start.notes
+    first = _DASHBOARD not in start.notes
     told = {} if running.links is None else dict(running.links(access, address))
-    told[_PAGES] = f"{address}{ENTER}/{access.new_code()} (the dashboard; works once)"
+    told[_DASHBOARD] = f"{address}{ENTER}/{access.new_code()} (once)"
     start.notes.update(told)
     if not (start.draws or (first and start.application.welcome is not None)):  # which show it by themselves
         for label, text in told.items():
@@ -315,7 +315,7 @@ async def _start_for_pages(
     """Start the server for pages of any origin, if there is to be one."""
     if not start.ports.web:
         return [], []
-    services = [service for service in itertools.chain(*servers) if _short(service) in FOR_PAGES]
+    services = [service for service in itertools.chain(*servers) if _short(service) in FOR_DASHBOARD]
     side = open_side(start.settings.configuration.web)
     return await _start_servers(nursery, [(services, _listeners(start.ports.web))], start, observer, side)
 
