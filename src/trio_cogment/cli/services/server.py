@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import trio
 from purerpc import Service
 
-from trio_cogment.cli.announced import FOR_DASHBOARD, merged
+from trio_cogment.cli.announced import FOR_PAGES, merged
 from trio_cogment.cli.errors import failure_of
 from trio_cogment.cli.opening import EarlySignals, say
 from trio_cogment.cli.services.directory_access import Directory, directory_token, opened_directory, stay_registered
@@ -315,7 +315,7 @@ async def _start_for_pages(
     """Start the server for pages of any origin, if there is to be one."""
     if not start.ports.web:
         return [], []
-    services = [service for service in itertools.chain(*servers) if _short(service) in FOR_DASHBOARD]
+    services = [service for service in itertools.chain(*servers) if _short(service) in FOR_PAGES]
     side = open_side(start.settings.configuration.web)
     return await _start_servers(nursery, [(services, _listeners(start.ports.web))], start, observer, side)
 
