@@ -15,6 +15,7 @@ from tempfile import TemporaryDirectory
 
 import numpy as np
 import trio
+from google.protobuf.struct_pb2 import Struct
 from google.protobuf.wrappers_pb2 import StringValue
 
 from trio_cogment import ActorSession, EnvironmentSession, actor_params, open_platform, trial_params
@@ -41,6 +42,13 @@ def picture(tick: int) -> Array:
     return encode_array(np.stack([blob, 255 - blob, np.full_like(blob, 80)], axis=2).astype(np.uint8))
 
 
+def told(tick: int) -> Struct:
+    """Return what the environment tells actors now and then."""
+    found = Struct()
+    found.update({"phase": "far" if tick % 80 < 40 else "near", "tick": tick})
+    return found
+
+
 async def arena(session: EnvironmentSession) -> None:
     """Show a blob that moves, to whoever acts, and reward being near it."""
     await session.start([("*", picture(0))])
@@ -52,6 +60,8 @@ async def arena(session: EnvironmentSession) -> None:
             if action.available:
                 name = ("quick", "slow")[action.actor_index]
                 await session.add_reward(float(decode_array(action.payload)[0]), 1.0, name)
+        if tick % 40 == 20:
+            await session.send_message(told(tick), ["quick"])
         if session.trial_id.startswith("short") and tick >= 60:
             await session.end([("*", picture(tick))])
         else:

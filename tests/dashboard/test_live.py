@@ -107,6 +107,10 @@ async def test_one_trial(autojump_clock: object) -> None:
         assert ticks == list(range(len(ticks)))
         assert len(ticks) > 50
         assert messages[0]["from"] in ("quick", "slow")
+        assert messages[0]["payload"]["value"] == "tick 0 <b>here</b>"
+        [of_environment] = [one for one in messages if not one["from"] and one["tick"] < 40]
+        assert of_environment["to"] == "quick"
+        assert of_environment["payload"]["value"] == {"phase": "far", "tick": 20}
         assert sample["actors"]["quick"]["observation"]["value"]["$array"]["shape"] == [24, 24, 3]
         await there.platform.controller.terminate_trial("run-a", hard=True)
         while "end" not in rows["trial"]:

@@ -222,6 +222,7 @@ async def test_stored_trials(autojump_clock: object) -> None:
         first = samples[0]["actors"]["quick"]
         assert first["observation"]["value"]["$array"]["shape"] == [24, 24, 3]
         assert samples[0]["messages"][0]["payload"]["type"] == "google.protobuf.StringValue"
+        assert [one["from"] for one in samples[19]["messages"]] == [""]
         answer = await admin.ask("GET", f"{API}/stored/short-1/samples?payloads=0")
         assert set(json.loads(answer.body.splitlines()[0])["actors"]["quick"]) == {"reward"}
         saved = await admin.ask("GET", f"{API}/stored/short-1/download")

@@ -11,12 +11,13 @@ import pytest
 from google.protobuf.any_pb2 import Any as AnyMessage
 from google.protobuf.message import Message
 from google.protobuf.struct_pb2 import Struct
-from google.protobuf.wrappers_pb2 import DoubleValue, Int64Value, StringValue
+from google.protobuf.wrappers_pb2 import BoolValue, DoubleValue, Int64Value, StringValue
 
 from trio_cogment.api.common_pb2 import TrialParams
 from trio_cogment.dashboard._payloads import numbers, shown
 from trio_cogment.spaces import encode_array
 
+STRUCT = "google.protobuf.Struct"
 PNG = b"\x89PNG\r\n\x1a\n" + bytes(20)
 
 
@@ -26,24 +27,47 @@ def packed(message: Message) -> AnyMessage:
     return found
 
 
+def struct(**fields: Any) -> Struct:
+    found = Struct()
+    found.update(fields)
+    return found
+
+
 @pytest.mark.parametrize(
     ("payload", "expected"),
     [
         (None, None),
         (b"\x00\xff", {"hex": "00ff", "size": 2}),
         (b"", {"hex": "", "size": 0}),
-        (StringValue(value="<b>"), {"type": "google.protobuf.StringValue", "value": {"value": "<b>"}}),
-        (DoubleValue(value=math.inf), {"type": "google.protobuf.DoubleValue", "value": {"value": "inf"}}),
-        (Int64Value(value=2**60), {"type": "google.protobuf.Int64Value", "value": {"value": str(2**60)}}),
+        (StringValue(value="<b>"), {"type": "google.protobuf.StringValue", "value": "<b>"}),
+        (DoubleValue(value=math.inf), {"type": "google.protobuf.DoubleValue", "value": "inf"}),
+        (Int64Value(value=2**60), {"type": "google.protobuf.Int64Value", "value": str(2**60)}),
         (TrialParams(properties={"a": "b"}), {"type": "cogmentAPI.TrialParams", "value": {"properties": {"a": "b"}}}),
+        (BoolValue(), {"type": "google.protobuf.BoolValue", "value": False}),
         (
-            packed(StringValue(value="a")),
-            {"type": "google.protobuf.StringValue", "value": {"hex": "0a0161", "size": 3}},
+            struct(a=1, b=[None, "x"], c={"d": True}),
+            {"type": STRUCT, "value": {"a": 1, "b": [None, "x"], "c": {"d": True}}},
+        ),
+        (packed(StringValue(value="a")), {"type": "google.protobuf.StringValue", "value": "a"}),
+        (packed(struct(a=1)), {"type": STRUCT, "value": {"a": 1}}),
+        (
+            packed(TrialParams(max_steps=5)),
+            {"type": "cogmentAPI.TrialParams", "value": {"hex": "2805", "size": 2}},
+        ),
+        (
+            AnyMessage(type_url="type.googleapis.com/google.protobuf.StringValue", value=b"\xff"),
+            {"type": "google.protobuf.StringValue", "value": {"hex": "ff", "size": 1}},
         ),
     ],
 )
 def test_payloads(payload: Any, expected: Any) -> None:
     assert shown(payload) == expected
+
+
+def test_types_of_a_project() -> None:
+    types = {"cogmentAPI.TrialParams": TrialParams}
+    found = shown(packed(TrialParams(max_steps=5)), types)
+    assert found == {"type": "cogmentAPI.TrialParams", "value": {"max_steps": 5}}
 
 
 def test_pictures_and_arrays() -> None:
@@ -82,7 +106,7 @@ def test_size_is_bounded(payload: Any) -> None:
         (encode_array(np.array([0.5, -1.0], np.float32)), {"[0]": 0.5, "[1]": -1.0}),
         (encode_array(np.array(3, np.int64)), {"": 3.0}),
         (encode_array(np.zeros((24, 24), np.uint8)), {}),
-        (DoubleValue(value=2.5), {"value": 2.5}),
+        (DoubleValue(value=2.5), {"": 2.5}),
         (StringValue(value="x"), {}),
         (b"\x01", {}),
         (PNG, {}),

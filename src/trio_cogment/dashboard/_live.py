@@ -15,7 +15,7 @@ from typing import Any
 import trio
 
 from trio_cogment.access import PAGES
-from trio_cogment.dashboard._views import LogView, Samples, ServerView, TrialsView, TrialView, View
+from trio_cogment.dashboard._views import SAMPLE_FIELDS, LogView, Samples, ServerView, TrialsView, TrialView, View
 from trio_cogment.errors import CogmentError, InvalidArgumentError, StatusCode, status_of
 from trio_cogment.sdk import DatastoreClient
 from trio_cogment.web.page_access import check_right
@@ -39,7 +39,6 @@ _NOTES = {
     StatusCode.PERMISSION_DENIED: "You may not read the samples of this trial.",
 }
 _FINAL = (StatusCode.UNIMPLEMENTED, StatusCode.PERMISSION_DENIED)
-_FIELDS = ("observation", "action", "reward", "sent_messages")
 
 
 class Budget:
@@ -156,7 +155,7 @@ class Tab:
 
     async def _read(self, trial_id: str, samples: Samples) -> None:
         count, last = 0, -math.inf
-        async with self._datastore.samples(trial_id, follow=True, fields=_FIELDS) as found:
+        async with self._datastore.samples(trial_id, follow=True, fields=SAMPLE_FIELDS) as found:
             async for sample in found:
                 samples.note = ""
                 if samples.last is None or sample.tick_id > samples.last.tick_id:

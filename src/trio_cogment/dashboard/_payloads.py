@@ -9,12 +9,14 @@ from __future__ import annotations
 import base64
 import math
 import struct
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
+from types import MappingProxyType
 from typing import Any
 
+from google.protobuf import duration_pb2, empty_pb2, struct_pb2, timestamp_pb2, wrappers_pb2
 from google.protobuf.any_pb2 import Any as AnyMessage
 from google.protobuf.descriptor import FieldDescriptor
-from google.protobuf.message import Message
+from google.protobuf.message import DecodeError, Message
 
 from trio_cogment.api.spaces_pb2 import Array, DType
 
@@ -50,6 +52,25 @@ _DTYPES = {
 #: The same as `struct` has them.
 _FORMATS = dict(zip(_DTYPES.values(), "fdbhiqBHIQ?", strict=True))
 
+_WRAPPERS: tuple[type[Message], ...] = (
+    wrappers_pb2.BoolValue,
+    wrappers_pb2.BytesValue,
+    wrappers_pb2.DoubleValue,
+    wrappers_pb2.FloatValue,
+    wrappers_pb2.Int32Value,
+    wrappers_pb2.Int64Value,
+    wrappers_pb2.StringValue,
+    wrappers_pb2.UInt32Value,
+    wrappers_pb2.UInt64Value,
+)
+_OTHERS: tuple[type[Message], ...] = (
+    *(struct_pb2.Struct, struct_pb2.Value, struct_pb2.ListValue),
+    *(duration_pb2.Duration, timestamp_pb2.Timestamp, empty_pb2.Empty, Array),
+)
+#: Types that messages between participants often have, whatever the project: by their full names.
+_WELL_KNOWN = {one.DESCRIPTOR.full_name: one for one in (*_WRAPPERS, *_OTHERS)}
+_NO_TYPES: Mapping[str, type[Message]] = MappingProxyType({})
+
 
 class _Room:
     """How much of a payload may still be shown."""
@@ -62,19 +83,34 @@ class _Room:
         return self.values >= 0
 
 
-def shown(payload: Message | bytes | None) -> Any:
+def shown(payload: Message | bytes | None, types: Mapping[str, type[Message]] = _NO_TYPES) -> Any:
     """Return a payload as JSON can have it.
 
     A message is `{"type": ..., "value": ...}`, bytes are `{"hex": ..., "size": ...}`. Within a value, arrays are
     `{"$array": {"dtype", "shape", "data"}}` with the data as base64, and pictures `{"$image": ..., "type": ...}`.
+
+    Args:
+        payload: see above; a `google.protobuf.Any` is shown as what is in it.
+        types: that may be in an `Any`, by their full names, besides the well-known ones.
     """
     if payload is None:
         return None
     if isinstance(payload, bytes):
         return _bytes(payload)
     if isinstance(payload, AnyMessage):
-        return {"type": payload.type_url.rpartition("/")[2], "value": _bytes(payload.value)}
+        return _packed(payload, types)
     return {"type": payload.DESCRIPTOR.full_name, "value": _message(payload, _Room(), 0)}
+
+
+def _packed(payload: AnyMessage, types: Mapping[str, type[Message]]) -> Any:
+    name = payload.type_url.rpartition("/")[2]
+    known = types.get(name) or _WELL_KNOWN.get(name)
+    if known is not None:
+        try:
+            return {"type": name, "value": _message(known.FromString(payload.value), _Room(), 0)}
+        except DecodeError:
+            pass  # somebody has given it another type than it has: its bytes are shown
+    return {"type": name, "value": _bytes(payload.value)}
 
 
 def _bytes(data: bytes) -> Any:
@@ -91,6 +127,9 @@ def _message(message: Message, room: _Room, depth: int) -> Any:
             return array
     if depth >= _MAX_DEPTH:
         return "\u2026"
+    plain = _PLAIN.get(message.DESCRIPTOR.full_name)
+    if plain is not None:
+        return plain(message, room, depth)
     found: dict[str, Any] = {}
     for field, value in message.ListFields():
         if not room.take():
@@ -124,6 +163,37 @@ def _one(field: FieldDescriptor, value: Any, room: _Room, depth: int) -> Any:
         known = field.enum_type.values_by_number.get(value)
         return value if known is None else known.name
     return value if abs(value) < _SAFE_INTEGER else str(value)
+
+
+def _wrapped(message: Any, room: _Room, depth: int) -> Any:
+    """Return what a wrapper of one value has, a default one too."""
+    return _one(message.DESCRIPTOR.fields_by_name["value"], message.value, room, depth)
+
+
+def _struct(message: Any, room: _Room, depth: int) -> Any:
+    return {str(key): _value(item, room, depth + 1) for key, item in message.fields.items() if room.take()}
+
+
+def _list(message: Any, room: _Room, depth: int) -> Any:
+    return [_value(item, room, depth + 1) for item in message.values if room.take()]
+
+
+def _value(message: Any, room: _Room, depth: int) -> Any:
+    """Return what JSON calls it."""
+    kind = message.WhichOneof("kind")
+    if kind is None or kind == "null_value":
+        return None
+    field = message.DESCRIPTOR.fields_by_name[kind]
+    return _one(field, getattr(message, kind), room, depth)
+
+
+#: Messages that are shown as what they stand for, and not as their fields.
+_PLAIN: dict[str, Callable[[Any, _Room, int], Any]] = {
+    **dict.fromkeys((one.DESCRIPTOR.full_name for one in _WRAPPERS), _wrapped),
+    struct_pb2.Struct.DESCRIPTOR.full_name: _struct,
+    struct_pb2.ListValue.DESCRIPTOR.full_name: _list,
+    struct_pb2.Value.DESCRIPTOR.full_name: _value,
+}
 
 
 def _array(array: Array) -> Any:

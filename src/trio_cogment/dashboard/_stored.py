@@ -12,7 +12,7 @@ from urllib.parse import quote
 from google.protobuf.json_format import MessageToDict
 
 from trio_cogment.api.common_pb2 import TrialState
-from trio_cogment.dashboard._views import sample_row
+from trio_cogment.dashboard._views import SAMPLE_FIELDS, sample_row
 from trio_cogment.errors import InvalidArgumentError, NotFoundError
 from trio_cogment.sdk import DatastoreClient, StoredTrial, export_trials
 from trio_cogment.web.replies import Reply, Send, Streamed, json_data
@@ -26,7 +26,6 @@ _MAX_FOUND = 200
 _MAX_SEARCHED = 50_000
 _PAGE = 500
 _PIECE_BYTES = 64 * 1024
-_FIELDS = ("observation", "action", "reward", "sent_messages")
 
 
 class StoredPages:
@@ -95,7 +94,7 @@ class StoredPages:
         datastore = self._datastore_of(visit)
 
         async def write(send: Send) -> None:
-            fields = _FIELDS if payloads else ("reward",)
+            fields = SAMPLE_FIELDS if payloads else ("reward",)
             piece: list[str] = []
             size = 0
             async with datastore.samples(trial, partial=True, fields=fields) as samples:

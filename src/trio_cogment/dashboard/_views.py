@@ -6,10 +6,8 @@ Nothing here waits, and nothing knows of the tab: `news` may be asked for whenev
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, Protocol
-
-from google.protobuf.any_pb2 import Any as AnyMessage
 
 from trio_cogment.access import Identity
 from trio_cogment.dashboard._board import Board
@@ -18,9 +16,11 @@ from trio_cogment.dashboard._payloads import numbers, shown
 from trio_cogment.dashboard._rows import Differ, Row
 from trio_cogment.dashboard._series import Curves
 from trio_cogment.errors import CogmentError
-from trio_cogment.sdk import ActorSample, StoredMessage, StoredSample
+from trio_cogment.sdk import ActorSample, StoredSample
 
 News = dict[str, Any]
+#: What is read of samples.
+SAMPLE_FIELDS = ("observation", "action", "reward", "sent_messages", "received_messages")
 #: Messages between participants that wait for a tab, and records of the log.
 _MAX_MESSAGES = 100
 _MAX_RECORDS = 300
@@ -74,7 +74,7 @@ class Samples:
             if content is not None and 0 < len(content) <= _MAX_CURVE_BYTES:
                 for place, value in numbers(payload_of(actor, "action", content)):
                     self.curves.add(f"action|{name}|{place}", sample.tick_id, value)
-            self._messages.extend(message_row(sample, message) for message in actor.sent_messages)
+        self._messages.extend(message_rows(sample))
 
     def news(self) -> News:
         """Return what the tab has not been told."""
@@ -153,10 +153,15 @@ def payload_of(actor: ActorSample, what: str, content: bytes | None) -> Any:
         return shown(content)
 
 
-def message_row(sample: StoredSample, message: StoredMessage) -> Row:
-    """Return a message between participants as pages show it."""
-    payload: AnyMessage = message.payload
-    return {"tick": sample.tick_id, "from": message.sender, "to": message.receiver, "payload": shown(payload)}
+def message_rows(sample: StoredSample) -> Iterator[Row]:
+    """Yield the messages of a tick as pages show them: once for each receiver."""
+    types = sample.spec.messages
+    for actor in sample.actors.values():
+        # What actors send is with the sender; what the environment sends only with those who get it.
+        sent = [one for one in actor.received_messages if not one.sender]
+        for one in (*actor.sent_messages, *sent):
+            payload = shown(one.payload, types)
+            yield {"tick": sample.tick_id, "from": one.sender, "to": one.receiver, "payload": payload}
 
 
 def sample_row(sample: StoredSample, *, payloads: bool = True) -> News:
@@ -177,7 +182,7 @@ def sample_row(sample: StoredSample, *, payloads: bool = True) -> News:
     if sample.special_events:
         found["events"] = list(sample.special_events)
     if payloads:
-        messages = [message_row(sample, one) for actor in sample.actors.values() for one in actor.sent_messages]
+        messages = list(message_rows(sample))
         if messages:
             found["messages"] = messages
     missing = [*sample.default_actors, *sample.unavailable_actors]

@@ -319,7 +319,7 @@ export function Messages({ messages }) {
   return html`
     <div class="card scroll" tabindex="0" role="region" aria-label="messages">
       <table>
-        <caption>Messages of actors</caption>
+        <caption>Messages, the newest first</caption>
         <thead><tr><th scope="col" class="number">Tick</th><th scope="col">From</th><th scope="col">To</th><th scope="col">Message</th></tr></thead>
         <tbody>
           ${messages.toReversed().map(
