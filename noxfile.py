@@ -260,19 +260,20 @@ def javascript(session: nox.Session) -> None:
 
 @nox.session
 def browser(session: nox.Session) -> None:
-    """The JavaScript SDK in Chromium: one on PATH, or Playwright's own, or Debian's package; needs npm.
+    """JavaScript clients in Node.js and Chromium, and pages: a Chromium on PATH, Playwright's own, or Debian's.
 
-    `nox -s browser -- -m "browser and soak"` has the long proofs.
+    It needs npm. The long proofs in Chromium are part of `nox -s soak`.
     """
     if shutil.which("npm") is None:
         untested(session, "there is no npm", "in a browser")
         return
     env = {**checks(session), **published_javascript(session)}
-    if not any(map(shutil.which, CHROMIUM)) and not installed_chromium(session, env):
-        untested(session, "there is no Chromium, and none could be installed", "in a browser")
-        return
     env["TRIO_COGMENT_SCREENSHOTS"] = str(Path("docs", "images").absolute())  # those of the documents
-    run(session, env, "pytest", "-m", "browser and not soak", *session.posargs)
+    marks = "(browser or javascript) and not soak"
+    if not has_chromium(session, env):
+        untested(session, "there is no Chromium, and none could be installed", "in a browser")
+        marks = "javascript"
+    run(session, env, "pytest", "-m", marks, *session.posargs)
 
 
 def untested(session: nox.Session, why: str, where: str) -> None:
@@ -283,8 +284,10 @@ def untested(session: nox.Session, why: str, where: str) -> None:
     session.warn(text)
 
 
-def installed_chromium(session: nox.Session, env: dict[str, str]) -> bool:
-    """Try to install a Chromium; return whether there is one now."""
+def has_chromium(session: nox.Session, env: dict[str, str]) -> bool:
+    """Return whether there is a Chromium, after trying to install one."""
+    if any(map(shutil.which, CHROMIUM)):
+        return True
     python = str(Path(env["VIRTUAL_ENV"]) / "bin" / "python")
     attempts = [[python, "-m", "playwright", "install", "--only-shell", "chromium"]]
     try_each(session, [*attempts, *debian("chromium")])
@@ -332,8 +335,17 @@ def soak(session: nox.Session) -> None:
     options = ["-o", "faulthandler_timeout=0"]
     env = published_sdk(session)
     run(session, env, "pytest", *options, "-m", "soak and not browser", *session.posargs)
-    if not session.posargs:
-        run(session, env, "pytest", "--sim-seeds", "300", *PARALLEL, *SIMULATED)
+    if session.posargs:
+        return
+    run(session, env, "pytest", "--sim-seeds", "300", *PARALLEL, *SIMULATED)
+    if shutil.which("npm") is None:
+        untested(session, "there is no npm", "in a browser")
+        return
+    env |= published_javascript(session)
+    if has_chromium(session, env):
+        run(session, env, "pytest", *options, "-m", "soak and browser")
+    else:
+        untested(session, "there is no Chromium, and none could be installed", "in a browser")
 
 
 @nox.session

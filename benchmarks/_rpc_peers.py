@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Any
 
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
@@ -73,14 +74,19 @@ class OurPushServicer(OurServicer):
         await done.wait()
 
 
-def serve_ours(servicer: object) -> None:
+def serve_ours(servicer: object, *, web: bool = False) -> None:
     import trio
 
     from trio_cogment.rpc import bind, open_listeners, serve
+    from trio_cogment.web import WebSide
+
+    side = WebSide() if web else None
 
     async def main() -> None:
         async with trio.open_nursery() as nursery:
-            serving = await nursery.start(serve, [bind(BENCH, servicer)], await open_listeners("127.0.0.1"))
+            serving = await nursery.start(
+                partial(serve, web=side), [bind(BENCH, servicer)], await open_listeners("127.0.0.1")
+            )
             print(serving.port, flush=True)
 
     trio.run(main)
@@ -388,6 +394,8 @@ def client_purerpc() -> None:
 ROLES: dict[str, Callable[[], None]] = {
     "server-ours": lambda: serve_ours(OurServicer()),
     "server-push": lambda: serve_ours(OurPushServicer()),
+    "server-web": lambda: serve_ours(OurServicer(), web=True),
+    "server-web-push": lambda: serve_ours(OurPushServicer(), web=True),
     "server-grpc.aio": serve_grpc_aio,
     "server-grpclib": serve_grpclib,
     "server-purerpc": serve_purerpc,

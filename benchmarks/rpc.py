@@ -13,6 +13,9 @@ program spends per operation while the same peer, grpc.aio in another process, t
 The ratio is the median over the rounds of a program's CPU divided by grpc.aio's of the same round; with --json the last
 line holds ours by these names. "push" is ours with a consumer (`Call.set_consumer`) instead of a handler that pulls.
 Bare TCP has its own peer (no gRPC client speaks to it), a connection for each stream, and no unary calls but echoes.
+
+With --web, servers that serve browsers on their port are measured beside servers that do not; the last line has the
+ratios by these names with `_web` and `_web_push`.
 Linux only: the time comes from /proc.
 """
 
@@ -47,6 +50,8 @@ GATES = {
     "msg1m": 1.6,
     "client_pingpong": 1.0,
 }
+#: A server that serves browsers, too, and one that does not, by what is added to the names of the results.
+WEB = {"_web": ("web", "ours"), "_web_push": ("web-push", "push")}
 BASE = "grpc.aio"
 ROWS = ("ours", "push", BASE, "grpclib", "purerpc", "raw")
 ANSWER_SECONDS = 20.0
@@ -148,11 +153,11 @@ class Bench:
             return
         self.cpu_us.setdefault((workload, row), []).append(spent / 1000 / operations)
 
-    def ratio(self, workload: str, row: str) -> float | None:
-        """Median of this program's CPU to grpc.aio's, round by round."""
-        if (workload, row) in self.failed:
+    def ratio(self, workload: str, row: str, base: str = BASE) -> float | None:
+        """Median of this program's CPU to another one's, round by round."""
+        if (workload, row) in self.failed or (workload, base) in self.failed:
             return None
-        pairs = zip(self.cpu_us[workload, row], self.cpu_us[workload, BASE], strict=True)
+        pairs = zip(self.cpu_us[workload, row], self.cpu_us[workload, base], strict=True)
         return statistics.median(one / base for one, base in pairs)
 
 
@@ -179,6 +184,24 @@ def benchmark(rounds: int, workloads: Sequence[str], rows: Sequence[str], scale:
     return {workload: bench.ratio(workload, "ours") for workload in workloads} if "ours" in rows else {}
 
 
+def compare_web(rounds: int, workloads: Sequence[str], scale: float) -> dict[str, float | None]:
+    """Return the CPU of servers with a web side to that of servers without one."""
+    values: dict[str, float | None] = {}
+    lines = []
+    with ExitStack() as stack:
+        bench = Bench(stack, scale)
+        for workload in workloads:
+            for name, rows in WEB.items():
+                for number_of_round in range(rounds):
+                    for row in rows[:: -1 if number_of_round % 2 else 1]:
+                        bench.measure(workload, row)
+                values[workload + name] = bench.ratio(workload, *rows)
+            lines.append([workload, *(number(values[workload + name]) for name in WEB)])
+    print(f"CPU per operation with a web side, ratio to without; medians of {rounds} alternated rounds")
+    print_table(["workload", "pull", "push"], lines)
+    return values
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--json", action="store_true", help="print one flat JSON object on the last line")
@@ -186,6 +209,7 @@ def main() -> None:
     parser.add_argument("--scale", type=float, default=1.0, help="times as many operations in each round")
     parser.add_argument("--workloads", default=",".join(OPERATIONS), help="comma-separated (default: all)")
     parser.add_argument("--rows", default=",".join(ROWS), help="comma-separated (default: all)")
+    parser.add_argument("--web", action="store_true", help="compare servers with and without a web side")
     parser.add_argument("--role", help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.role:
@@ -195,10 +219,17 @@ def main() -> None:
         assert _raw_tcp
         ROLES[args.role]()
         return
+    workloads = args.workloads.split(",")
+    if args.web:
+        of_servers = [workload for workload in workloads if not workload.startswith("client_")]
+        values = compare_web(args.rounds, of_servers, args.scale)
+        if args.json:
+            print_json(values)
+        return
     rows = args.rows.split(",")
     if BASE not in rows:
         rows.append(BASE)
-    values = benchmark(args.rounds, args.workloads.split(","), rows, args.scale)
+    values = benchmark(args.rounds, workloads, rows, args.scale)
     if args.json:
         print_json(values)
 

@@ -11,6 +11,9 @@ ratio is the median over the rounds of ours divided by the relay's. Linux only: 
 
 Then 8 concurrent clients start trials of 10 ticks, each when the one before has ended, and the time from the start
 being asked to the first action set is compared in the same manner; the relay has a `StartTrial` of its own for this.
+
+With --web, an orchestrator that serves browsers, as it does by default, is compared with one that does not
+(`--web=false`), in the relay's place; the names of the results begin with `web_`.
 """
 
 from __future__ import annotations
@@ -145,7 +148,7 @@ def measure(side: Relay | Ours, peers: Child, trials: int, warm_s: float, window
 
 
 def compare_ticks(
-    ours: Ours | None, relay: Relay, peers: Child, trials: int, rounds: int, warm_s: float, window_s: float
+    ours: Ours | None, relay: Relay | Ours, peers: Child, trials: int, rounds: int, warm_s: float, window_s: float
 ) -> dict[str, float | None]:
     """CPU per tick of this many trials."""
     relays: list[Round] = []
@@ -164,7 +167,7 @@ def compare_ticks(
     return found
 
 
-def compare_starts(ours: Ours | None, relay: Relay, peers: Child, rounds: int) -> dict[str, float | None]:
+def compare_starts(ours: Ours | None, relay: Relay | Ours, peers: Child, rounds: int) -> dict[str, float | None]:
     """How long a trial takes from its start being asked to its first action set, p50."""
     relays: list[float] = []
     our_rounds: list[float] = []
@@ -179,7 +182,7 @@ def compare_starts(ours: Ours | None, relay: Relay, peers: Child, rounds: int) -
     return found
 
 
-def alternated(ours: Ours | None, relay: Relay, rounds: int) -> Iterator[Ours | Relay]:
+def alternated(ours: Ours | None, relay: Relay | Ours, rounds: int) -> Iterator[Ours | Relay]:
     """Give both in turns; whoever goes first has no lasting advantage."""
     sides: list[Relay | Ours] = [relay] if ours is None else [ours, relay]
     for number_of_round in range(rounds):
@@ -214,15 +217,39 @@ def benchmark(rounds: int, warm_s: float, window_s: float, relay_only: bool) -> 
     return values
 
 
+def compare_web(rounds: int, warm_s: float, window_s: float) -> dict[str, float | None]:
+    """Compare an orchestrator that serves browsers with one that does not."""
+    values: dict[str, float | None] = {}
+    with ExitStack() as stack:
+        folders = [Path(stack.enter_context(tempfile.TemporaryDirectory())) for _ in range(2)]
+        peers = Child([sys.executable, _wire_peers.__file__, "peers"])
+        stack.callback(peers.stop)
+        port = int(peers.read())
+        with_web, without = Ours(port, folders[0], "--web=true"), Ours(port, folders[1], "--web=false")
+        stack.callback(with_web.close)
+        stack.callback(without.close)
+        for trials in SIZES:
+            found = compare_ticks(with_web, without, peers, trials, rounds, warm_s, window_s)
+            values[f"web_cpu_ratio_{trials}"] = found["cpu_ratio"]
+        values[f"web_first_tick_ratio_{LANES}"] = compare_starts(with_web, without, peers, rounds)["first_tick_ratio"]
+    print(f"with a web side to without, medians of {rounds} alternated rounds of {window_s:g} s")
+    print_table(list(values), [[number(value) for value in values.values()]])
+    return values
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--json", action="store_true", help="print one flat JSON object on the last line")
     parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--warm", type=float, default=0.4, metavar="SECONDS")
     parser.add_argument("--window", type=float, default=1.5, metavar="SECONDS")
+    parser.add_argument("--web", action="store_true", help="compare ours with and without a web side")
     parser.add_argument("--relay-only", action="store_true", help="leave our orchestrator out")
     args = parser.parse_args()
-    values = benchmark(args.rounds, args.warm, args.window, args.relay_only)
+    if args.web:
+        values = compare_web(args.rounds, args.warm, args.window)
+    else:
+        values = benchmark(args.rounds, args.warm, args.window, args.relay_only)
     if args.json:
         print_json(values)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -24,14 +25,34 @@ def scenario(port: str, what: str, argument: int, runs: int = 1, seconds: float 
     return found
 
 
-@pytest.mark.parametrize("runs", [20, pytest.param(200, marks=[pytest.mark.soak, pytest.mark.timeout(1500)])])
-def test_a_page_plays_trials(runs: int) -> None:
+def check_trials(output: str, runs: int) -> None:
+    trials = json.loads(output)
+    assert len(trials) == runs
+    assert [trial["details"] for trial in trials] == [None] * runs
+
+
+def test_a_page_plays_trials_while_another_watches() -> None:
+    """None of 20 runs is lost, and the watch of the other page lives for a minute."""
+    runs, seconds = 20, 60
+    with running("server") as server, ThreadPoolExecutor(1) as others:
+        watching = others.submit(scenario, server.port, "watch", seconds, 1, PATIENCE_SECONDS + seconds)
+        for seen in scenario(server.port, "play", 20, runs, seconds=100 + 5 * runs):
+            check_played(seen, 20)
+        [watched] = watching.result()
+    assert watched["early"] is False
+    assert watched["seen"]
+    # The trial that was watched at the end had nobody in it, and so no environment.
+    check_trials(server.output, runs)
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(1500)
+def test_a_page_plays_many_trials() -> None:
+    runs = 200
     with running("server") as server:
         for seen in scenario(server.port, "play", 20, runs, seconds=100 + 5 * runs):
             check_played(seen, 20)
-    trials = json.loads(server.output)
-    assert len(trials) == runs
-    assert [trial["details"] for trial in trials] == [None] * runs
+    check_trials(server.output, runs)
 
 
 def test_a_refused_join_throws() -> None:
@@ -39,11 +60,3 @@ def test_a_refused_join_throws() -> None:
         [seen] = scenario(server.port, "refused", 0)
     assert seen["error"] == "initialData not received"
     assert seen["seconds"] < 1
-
-
-@pytest.mark.parametrize("seconds", [5, pytest.param(60, marks=pytest.mark.soak)])
-def test_a_page_watches_trials(seconds: int) -> None:
-    with running("server") as server:
-        [seen] = scenario(server.port, "watch", seconds, seconds=PATIENCE_SECONDS + seconds)
-    assert seen["early"] is False
-    assert seen["seen"]
