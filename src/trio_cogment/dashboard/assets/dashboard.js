@@ -94,7 +94,7 @@ function App() {
       </nav>
       <span class="row end">
         <span class="tag ${state.state === "open" ? "good" : "bad"}" role="status">${word}</span>
-        ${me && html`<small title=${me.roles.join(", ")}>${me.name}</small>`}
+        ${me && html`<small title="who you are, and your roles">${me.name}: ${me.roles.join(", ")}</small>`}
         <button onClick=${leave}>Leave</button>
       </span>
     </header>

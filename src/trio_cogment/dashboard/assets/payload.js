@@ -7,6 +7,10 @@ import { bytes, html, useEffect, useRef } from "/assets/client.js";
 
 const MAX_BARS = 256;
 const MAX_PIXELS = 512;
+/** The width of a bar, if there is room. */
+const BAR_PIXELS = 24;
+/** Types of these say nothing that their content does not say. */
+const WELL_KNOWN = "google.protobuf.";
 
 /** @param {string} text */
 function decoded(text) {
@@ -79,7 +83,7 @@ function Bars({ values, label }) {
   const text = `${label}: ${values.map((value) => Number(value.toPrecision(4))).join(", ")}`;
   return html`
     <figure>
-      <svg class="bars" viewBox="0 0 ${values.length * 6} 40" role="img" aria-label=${text.slice(0, 400)} preserveAspectRatio="none">
+      <svg class="bars" width=${values.length * BAR_PIXELS} viewBox="0 0 ${values.length * 6} 40" role="img" aria-label=${text.slice(0, 400)} preserveAspectRatio="none">
         ${values.map((value, index) => {
           const top = (high - Math.max(value, 0)) * scale;
           return html`<rect x=${index * 6} width="5" y=${top} height=${Math.max(0.5, Math.abs(value) * scale)} />`;
@@ -140,7 +144,8 @@ export function Payload({ value }) {
     return html`<span class="mono">${groups}${cut ? " …" : ""} <small>${bytes(value.size)}</small></span>`;
   }
   if ("type" in value && "value" in value && Object.keys(value).length === 2) {
-    return html`<div><small>${value.type}</small><${Payload} value=${value.value} /></div>`;
+    const type = value.type.startsWith(WELL_KNOWN) ? null : html`<small class="type">${value.type}</small>`;
+    return html`<div>${type}<${Payload} value=${value.value} /></div>`;
   }
   const entries = Object.entries(value);
   if (!entries.length) return html`<span class="faint">empty</span>`;

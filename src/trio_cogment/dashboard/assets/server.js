@@ -18,11 +18,11 @@ const pairs = (data) => Object.entries(data).map(([name, value]) => html`<div><c
 const time = (seconds) => new Date(seconds * 1000).toLocaleString();
 
 export function Models() {
-  const { data, error } = useAnswer(`${API}/models`);
+  const { data, error, status } = useAnswer(`${API}/models`);
   return html`
     <section aria-labelledby="models-title">
       <h2 id="models-title">Models</h2>
-      <${Problem} text=${error} />
+      <${Problem} text=${error} status=${status} />
       ${data &&
       (data.models.length
         ? html`<div class="card scroll" tabindex="0" role="region" aria-label="models"><table>
@@ -58,27 +58,27 @@ export function lineage(versions) {
 /** @param {{name: string}} properties */
 export function Model({ name }) {
   const path = `${API}/models/${encodeURIComponent(name)}`;
-  const { data, error } = useAnswer(path);
+  const { data, error, status } = useAnswer(path);
   return html`
     <section aria-labelledby="model-title">
       <h2 id="model-title">${name}</h2>
-      <${Problem} text=${error} />
+      <${Problem} text=${error} status=${status} />
       ${data && html`
         ${pairs(data.data)}
-        <div class="card scroll" tabindex="0" role="region" aria-label="versions"><table>
+        <div class="card scroll" tabindex="0" role="region" aria-label="versions"><table class="stack">
           <caption>${data.versions.length} versions, the newest first</caption>
           <thead><tr><th scope="col">Version</th><th scope="col">Came of</th><th scope="col">Made</th><th scope="col" class="number">Size</th><th scope="col">Kept</th><th scope="col">Data</th><th scope="col">Hash</th><th scope="col">File</th></tr></thead>
           <tbody>
             ${lineage(data.versions).toReversed().map(({ version, parent, said, depth }) => html`
               <tr>
                 <th scope="row"><span aria-hidden="true">${"│ ".repeat(depth)}●</span> ${version.number}</th>
-                <td>${parent === null ? "–" : html`${parent}${said ? "" : html` <small>(the one before)</small>`}`}</td>
-                <td>${time(version.time)}</td>
-                <td class="number">${bytes(version.size)}</td>
-                <td>${version.archived ? "archived" : html`<span class="warn">in memory</span>`}</td>
-                <td>${pairs(version.data)}</td>
-                <td class="mono">${version.hash.slice(0, 12)}</td>
-                <td><a href="${ROOT}${path}/${version.number}" download aria-label="download version ${version.number}">Download</a></td>
+                <td data-label="Came of"><span>${parent === null ? "–" : html`${parent}${said ? "" : html` <small>(the one before)</small>`}`}</span></td>
+                <td data-label="Made">${time(version.time)}</td>
+                <td data-label="Size" class="number">${bytes(version.size)}</td>
+                <td data-label="Kept">${version.archived ? "archived" : html`<span class="warn">in memory</span>`}</td>
+                <td data-label="Data"><div>${pairs(version.data)}</div></td>
+                <td data-label="Hash" class="mono">${version.hash.slice(0, 12)}</td>
+                <td data-label="File"><a href="${ROOT}${path}/${version.number}" download aria-label="download version ${version.number}">Download</a></td>
               </tr>`)}
           </tbody>
         </table></div>`}
@@ -87,11 +87,11 @@ export function Model({ name }) {
 }
 
 export function Directory() {
-  const { data, error, again } = useAnswer(`${API}/directory`);
+  const { data, error, status, again } = useAnswer(`${API}/directory`);
   return html`
     <section aria-labelledby="directory-title">
       <div class="row"><h2 id="directory-title">Directory</h2><button class="end" onClick=${again}>Look again</button></div>
-      <${Problem} text=${error} />
+      <${Problem} text=${error} status=${status} />
       ${data && html`
         <p role="status">${data.all} registered.</p>
         <div class="card scroll" tabindex="0" role="region" aria-label="registrations"><table>

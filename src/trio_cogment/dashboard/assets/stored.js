@@ -17,7 +17,7 @@ const path = (id) => `${API}/${encodeURIComponent(id)}`;
 
 export function Stored() {
   const [asked, setAsked] = useState({ search: "", property: "" });
-  const { data, error, again } = useAnswer(`${API}?${new URLSearchParams(asked)}`);
+  const { data, error, status, again } = useAnswer(`${API}?${new URLSearchParams(asked)}`);
   const [chosen, setChosen] = useState(/** @type {string[]} */ ([]));
   /** @param {any} event */
   function find(event) {
@@ -41,12 +41,12 @@ export function Stored() {
           aria-disabled=${chosen.length < 2}
         >Compare ${chosen.length || ""}</a>
       </form>
-      <${Problem} text=${error} />
+      <${Problem} text=${error} status=${status} />
       ${data &&
       html`
         <p role="status">${data.matched} found${data.matched > data.trials.length ? `, the newest ${data.trials.length} are shown` : ""}.</p>
         <div class="card scroll" tabindex="0" role="region" aria-label="stored trials">
-          <table>
+          <table class="stack">
             <thead>
               <tr>
                 <th scope="col"><span class="hidden-text">Compare</span></th><th scope="col">Trial</th><th scope="col">State</th>
@@ -58,15 +58,15 @@ export function Stored() {
               ${data.trials.map(
                 (/** @type {any} */ row) => html`
                   <tr key=${row.id}>
-                    <td><input type="checkbox" aria-label="compare ${row.id}" checked=${chosen.includes(row.id)} onChange=${() => toggle(row.id)} /></td>
-                    <td><a href="#/replay/${encodeURIComponent(row.id)}">${row.id}</a></td>
-                    <td><${State} state=${row.state} />${!row.complete && row.state === "ENDED" ? html` <span class="tag warn">incomplete</span>` : ""}</td>
-                    <td class="number">${row.samples}</td>
-                    <td>${row.environment}</td>
-                    <td>${row.user}</td>
-                    <td>${Object.entries(row.properties).map(([name, value]) => `${name}=${value}`).join(", ")}</td>
-                    <td>${row.end ? row.end.cause.toLowerCase().replaceAll("_", " ") : ""}</td>
-                    <td><a href="${ROOT}${path(row.id)}/download" download aria-label="download ${row.id}">Download</a></td>
+                    <td data-label="Compare"><input type="checkbox" aria-label="compare ${row.id}" checked=${chosen.includes(row.id)} onChange=${() => toggle(row.id)} /></td>
+                    <th scope="row"><a href="#/replay/${encodeURIComponent(row.id)}">${row.id}</a></th>
+                    <td data-label="State"><${State} state=${row.state} />${!row.complete && row.state === "ENDED" ? html` <span class="tag warn">incomplete</span>` : ""}</td>
+                    <td data-label="Samples" class="number">${row.samples}</td>
+                    <td data-label="Environment">${row.environment}</td>
+                    <td data-label="User">${row.user}</td>
+                    <td data-label="Properties">${Object.entries(row.properties).map(([name, value]) => `${name}=${value}`).join(", ")}</td>
+                    <td data-label="End">${row.end ? row.end.cause.toLowerCase().replaceAll("_", " ") : ""}</td>
+                    <td data-label="File"><a href="${ROOT}${path(row.id)}/download" download aria-label="download ${row.id}">Download</a></td>
                   </tr>
                 `,
               )}

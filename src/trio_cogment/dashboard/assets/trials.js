@@ -54,7 +54,7 @@ export function Trials() {
 /** @param {{rows: Map<string, Row>}} properties */
 function List({ rows }) {
   return html`
-    <table>
+    <table class="stack">
       <thead>
         <tr>
           <th scope="col">Trial</th><th scope="col">State</th><th scope="col" class="number">Tick</th>
@@ -67,16 +67,16 @@ function List({ rows }) {
         ${[...rows.values()].map(
           (row) => html`
             <tr key=${row.id}>
-              <td><a href=${link(row.id)}>${row.id}</a></td>
-              <td><${State} state=${row.state} /></td>
-              <td class="number">${row.tick}</td>
-              <td class="number">${row.rate ?? ""}</td>
-              <td>${row.slow === undefined ? "" : `${row.slow} (${Math.round(row.share * 100)} %)`}</td>
-              <td>${row.environment}</td>
-              <td class="number">${row.actors}</td>
-              <td>${row.user}</td>
-              <td class="number">${duration(row.seconds)}</td>
-              <td><${Queues} row=${row} /></td>
+              <th scope="row"><a href=${link(row.id)}>${row.id}</a></th>
+              <td data-label="State"><${State} state=${row.state} /></td>
+              <td data-label="Tick" class="number">${row.tick}</td>
+              <td data-label="Ticks/s" class="number">${row.rate ?? ""}</td>
+              <td data-label="Waits for">${row.slow === undefined ? "" : `${row.slow} (${Math.round(row.share * 100)} %)`}</td>
+              <td data-label="Environment">${row.environment}</td>
+              <td data-label="Actors" class="number">${row.actors}</td>
+              <td data-label="User">${row.user}</td>
+              <td data-label="Time" class="number">${duration(row.seconds)}</td>
+              <td data-label="Queues"><${Queues} row=${row} /></td>
             </tr>
           `,
         )}
@@ -200,7 +200,7 @@ function Participants({ rows }) {
   const kinds = /** @type {Record<string, string>} */ ({ there: "good", gone: "bad", "does not answer": "bad" });
   return html`
     <div class="card scroll" tabindex="0" role="region" aria-label="participants">
-      <table>
+      <table class="stack">
         <caption>Participants; the share of the time for which the trial waited for each</caption>
         <thead>
           <tr>
@@ -214,16 +214,18 @@ function Participants({ rows }) {
             (row) => html`
               <tr>
                 <th scope="row">${row.name}</th>
-                <td>${row.class || "environment"}</td>
-                <td>${row.implementation}</td>
-                <td><span class="tag ${kinds[row.health] ?? "warn"}">${row.health}</span></td>
-                <td>
-                  <meter min="0" max="1" value=${row.share} aria-label="share of the time that the trial waited for ${row.name}"></meter>
-                  ${" "}${Math.round(row.share * 100)} %
+                <td data-label="Class">${row.class || "environment"}</td>
+                <td data-label="Implementation">${row.implementation}</td>
+                <td data-label="Health"><span class="tag ${kinds[row.health] ?? "warn"}">${row.health}</span></td>
+                <td data-label="Waited for">
+                  <span>
+                    <meter min="0" max="1" value=${row.share} aria-label="share of the time that the trial waited for ${row.name}"></meter>
+                    ${" "}${Math.round(row.share * 100)} %
+                  </span>
                 </td>
-                <td class="number">${row.silent ? `${row.silent} s` : ""}</td>
-                <td class="number">${row.queued || ""}</td>
-                <td class="mono">${row.endpoint}</td>
+                <td data-label="Silent" class="number">${row.silent ? `${row.silent} s` : ""}</td>
+                <td data-label="Queue" class="number">${row.queued || ""}</td>
+                <td data-label="Endpoint" class="mono">${row.endpoint}</td>
               </tr>
             `,
           )}
@@ -317,15 +319,15 @@ export function Sample({ sample, title }) {
 export function Messages({ messages }) {
   if (!messages.length) return null;
   return html`
-    <div class="card scroll" tabindex="0" role="region" aria-label="messages">
-      <table>
+    <div class="card scroll messages" tabindex="0" role="region" aria-label="messages">
+      <table class="stack">
         <caption>Messages, the newest first</caption>
         <thead><tr><th scope="col" class="number">Tick</th><th scope="col">From</th><th scope="col">To</th><th scope="col">Message</th></tr></thead>
         <tbody>
           ${messages.toReversed().map(
             (one) => html`<tr>
-              <td class="number">${one.tick}</td><td>${one.from || "environment"}</td><td>${one.to || "environment"}</td>
-              <td><${Payload} value=${one.payload} /></td>
+              <td data-label="Tick" class="number">${one.tick}</td><td data-label="From">${one.from || "environment"}</td><td data-label="To">${one.to || "environment"}</td>
+              <td data-label="Message"><${Payload} value=${one.payload} /></td>
             </tr>`,
           )}
         </tbody>

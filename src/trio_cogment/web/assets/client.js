@@ -58,21 +58,21 @@ export async function askJson(path, options) {
 /**
  * Have something that is asked for once, and again when `path` changes.
  * @param {string} path
- * @returns {{data?: any, error?: string, again: () => void}}
+ * @returns {{data?: any, error?: string, status?: number, again: () => void}}
  */
 export function useAnswer(path) {
-  const [found, set] = useState(/** @type {{path: string, data?: any, error?: string}} */ ({ path: "" }));
+  const [found, set] = useState(/** @type {{path: string, data?: any, error?: string, status?: number}} */ ({ path: "" }));
   const [round, setRound] = useState(0);
   useEffect(() => {
     const controller = new AbortController();
     askJson(path, { signal: controller.signal }).then(
       (data) => set({ path, data }),
-      (error) => controller.signal.aborted || set({ path, error: error.message }),
+      (error) => controller.signal.aborted || set({ path, error: error.message, status: error.status }),
     );
     return () => controller.abort();
   }, [path, round]);
   const again = () => setRound(round + 1);
-  return found.path === path ? { data: found.data, error: found.error, again } : { again };
+  return found.path === path ? { ...found, again } : { again };
 }
 
 /**
@@ -167,7 +167,13 @@ export function Confirm({ title, text, action, onDone }) {
   `;
 }
 
-/** What went wrong, where screen readers say it at once. @param {{text?: string}} properties */
-export function Problem({ text }) {
-  return text ? html`<p class="note bad" role="alert">${text}</p>` : null;
+/**
+ * What went wrong, where screen readers say it at once. What a server does not have (501) is nothing wrong.
+ * @param {{text?: string, status?: number}} properties
+ */
+export function Problem({ text, status }) {
+  if (!text) return null;
+  return status === 501
+    ? html`<p class="note" role="status">${text}</p>`
+    : html`<p class="note bad" role="alert">${text}</p>`;
 }
