@@ -53,8 +53,8 @@ class World:
         self._nursery = nursery
 
     @asynccontextmanager
-    async def channel(self, held: Grant) -> AsyncIterator[Channel]:
-        token = token_text(held, token_id="".join(filter(str.isalnum, held.name)))
+    async def channel(self, held: Grant | None) -> AsyncIterator[Channel]:
+        token = "" if held is None else token_text(held, token_id="".join(filter(str.isalnum, held.name)))
         async with Channel("127.0.0.1", self._port, token=token) as channel:
             yield channel
 

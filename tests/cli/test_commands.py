@@ -253,6 +253,8 @@ def test_a_group_alone_shows_its_help(
         (("serve", "--actor_web_port=x"), "--actor_web_port: expected a port from 0 to 65535, got 'x'"),
         (("serve", "--actor_http_port=x"), "--actor_http_port: expected a port, got 'x'"),
         (("serve", "--web_host=a:1"), "--web_host, --web_allow_origin: host 'a:1': expected a name without a port"),
+        (("serve", "--web_datastore=h:1"), "--web_datastore: 'h:1': expected grpc://host:port"),
+        (("serve", "--web_model_registry=cogment://client"), "--web_model_registry: 'cogment://client': expected"),
         (("serve", "--web_allow_origin=a"), "--web_host, --web_allow_origin: origin 'a': expected https://NAME"),
         (("serve", "--host=,"), "--host: expected an address or a name at least"),
     ],

@@ -269,6 +269,8 @@ def _orchestrator_flags() -> dict[str, Flag]:
         "web": Flag(_is_boolean, "true", "TRIO_COGMENT_WEB"),
         "web_host": Flag(None, None, "TRIO_COGMENT_WEB_HOST"),
         "web_spec": Flag(None, None, "TRIO_COGMENT_WEB_SPEC"),
+        "web_datastore": Flag(None, None, "TRIO_COGMENT_WEB_DATASTORE"),
+        "web_model_registry": Flag(None, None, "TRIO_COGMENT_WEB_MODEL_REGISTRY"),
         "web_allow_origin": Flag(None, None, "TRIO_COGMENT_WEB_ALLOW_ORIGIN"),
         "actor_web_port": Flag(None, None, "COGMENT_WEB_PROXY_PORT"),
         "actor_http_port": Flag(None, None),

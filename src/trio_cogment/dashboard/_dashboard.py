@@ -7,6 +7,7 @@ import trio
 from trio_cogment._version import __version__
 from trio_cogment.access import PAGES
 from trio_cogment.dashboard._board import Board
+from trio_cogment.dashboard._elsewhere import VisitorCalls
 from trio_cogment.dashboard._live import Budget, Tab
 from trio_cogment.dashboard._log import LogRing
 from trio_cogment.dashboard._models import ModelPages
@@ -17,9 +18,8 @@ from trio_cogment.dashboard._views import LogView, ServerView, TrialsView, Trial
 from trio_cogment.discovery import DirectoryClient
 from trio_cogment.host import Host
 from trio_cogment.platform import Platform
-from trio_cogment.rpc import CallOpener, InProcessChannel
-from trio_cogment.rpc.relay import OnBehalf
 from trio_cogment.sdk import DatastoreClient, ModelRegistryClient
+from trio_cogment.services import ServiceKind
 from trio_cogment.spec import Spec
 from trio_cogment.web.assets import Assets
 from trio_cogment.web.common_pages import about
@@ -37,7 +37,7 @@ class Dashboard:
 
     Args:
         platform: what is shown.
-        channel: to its services, for calls in the names of visitors.
+        calls: make the calls of visitors.
         log: the last records of the log.
         types: of payloads.
         directory: what is registered where; None: nothing is shown of it.
@@ -49,7 +49,7 @@ class Dashboard:
     def __init__(
         self,
         platform: Platform,
-        channel: InProcessChannel,
+        calls: VisitorCalls,
         log: LogRing,
         *,
         types: Spec | None,
@@ -58,14 +58,14 @@ class Dashboard:
         host: Host,
         began: float,
     ) -> None:
-        self._channel = channel
+        self._calls = calls
         self._log = log
         self._types = types
         self._board = Board(platform.orchestrator, trio.current_time)
         self._budget = Budget()
-        self._trials = TrialPages(self._calls_of, self._board, lambda: platform.orchestrator.default_params)
+        self._trials = TrialPages(calls.here, self._board, lambda: platform.orchestrator.default_params)
         self._stored = StoredPages(self._datastore_of, version=__version__, wall_clock=host.wall_clock)
-        self._models = ModelPages(lambda visit: ModelRegistryClient(self._calls_of(visit)))
+        self._models = ModelPages(self._registry_of)
         self._server = ServerPages(
             platform.orchestrator, directory=directory, metrics=metrics, clock=trio.current_time, began=began
         )
@@ -85,11 +85,11 @@ class Dashboard:
             *self._server.routes(_API),
         ]
 
-    def _calls_of(self, visit: Visit) -> CallOpener:
-        return OnBehalf(self._channel, visit.peer, visit.who)
+    async def _datastore_of(self, visit: Visit) -> DatastoreClient:
+        return DatastoreClient(await self._calls.of(ServiceKind.DATASTORE, visit), spec=self._types)
 
-    def _datastore_of(self, visit: Visit) -> DatastoreClient:
-        return DatastoreClient(self._calls_of(visit), spec=self._types)
+    async def _registry_of(self, visit: Visit) -> ModelRegistryClient:
+        return ModelRegistryClient(await self._calls.of(ServiceKind.MODEL_REGISTRY, visit))
 
     async def _page(self, visit: Visit) -> Reply:
         return self._assets.reply(visit.request, "dashboard.html")
@@ -107,7 +107,7 @@ class Dashboard:
             trial=lambda trial_id, samples: TrialView(board, identity, trial_id, samples),
             log=lambda: LogView(self._log),
             figures=lambda: ServerView(self._server.figures),
-            datastore=self._datastore_of(visit),
+            datastore=lambda: self._datastore_of(visit),
             budget=self._budget,
         )
         await tab.run()

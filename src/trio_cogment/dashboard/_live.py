@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import logging
 import math
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import trio
@@ -59,7 +59,7 @@ class Tab:
         visit: whose it is.
         socket: to it.
         view_of: makes the views of the server that need nothing but their names.
-        datastore: of the visitor's calls.
+        datastore: returns it, for the visitor's calls.
         trial_view: makes the view of a trial.
         budget: for samples.
     """
@@ -73,7 +73,7 @@ class Tab:
         trial: Callable[[str, Samples], TrialView],
         log: Callable[[], LogView],
         figures: Callable[[], ServerView],
-        datastore: DatastoreClient,
+        datastore: Callable[[], Awaitable[DatastoreClient]],
         budget: Budget,
     ) -> None:
         self._visit = visit
@@ -155,7 +155,8 @@ class Tab:
 
     async def _read(self, trial_id: str, samples: Samples) -> None:
         count, last = 0, -math.inf
-        async with self._datastore.samples(trial_id, follow=True, fields=SAMPLE_FIELDS) as found:
+        datastore = await self._datastore()
+        async with datastore.samples(trial_id, follow=True, fields=SAMPLE_FIELDS) as found:
             async for sample in found:
                 samples.note = ""
                 if samples.last is None or sample.tick_id > samples.last.tick_id:

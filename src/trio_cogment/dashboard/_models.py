@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import aclosing
 from typing import Any
 
@@ -29,7 +29,7 @@ class ModelPages:
         registry_of: returns the registry, for the calls of a visitor.
     """
 
-    def __init__(self, registry_of: Callable[[Visit], ModelRegistryClient]) -> None:
+    def __init__(self, registry_of: Callable[[Visit], Awaitable[ModelRegistryClient]]) -> None:
         self._registry_of = registry_of
 
     def routes(self, prefix: str) -> list[AnyRoute]:
@@ -47,14 +47,15 @@ class ModelPages:
     async def models(self, visit: Visit) -> Reply:
         """Answer with the models."""
         found: list[dict[str, Any]] = []
-        async for model in self._registry_of(visit).list_models():
+        registry = await self._registry_of(visit)
+        async for model in registry.list_models():
             if len(found) < _MAX_MODELS:
                 found.append({"name": model.model_id, "data": dict(model.user_data)})
         return json_data({"models": found})
 
     async def versions(self, visit: Visit) -> Reply:
         """Answer with a model and its last versions."""
-        registry, name = self._registry_of(visit), visit.parameters["name"]
+        registry, name = await self._registry_of(visit), visit.parameters["name"]
         info = await registry.model_info(name)
         found: deque[dict[str, Any]] = deque(maxlen=_MAX_VERSIONS)
         async for version in registry.list_versions(name):
@@ -63,7 +64,8 @@ class ModelPages:
 
     async def data(self, visit: Visit) -> Streamed:
         """Answer with the data of a version."""
-        registry, name, text = self._registry_of(visit), visit.parameters["name"], visit.parameters["version"]
+        registry = await self._registry_of(visit)
+        name, text = visit.parameters["name"], visit.parameters["version"]
         if not (text.isascii() and text.isdecimal() and len(text) <= _MAX_DIGITS):
             raise InvalidArgumentError(f"version: expected a number, got {text[:64]!r}")
         info = await registry.version_info(name, int(text))

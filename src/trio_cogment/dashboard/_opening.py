@@ -15,6 +15,7 @@ from trio_cogment.rpc import InProcessChannel, RpcConfig
 from trio_cogment.rpc.inprocess import UNLIMITED_BYTES
 
 if TYPE_CHECKING:
+    from trio_cogment.dashboard._elsewhere import Find, Mint
     from trio_cogment.dashboard._server_pages import Measured
     from trio_cogment.discovery import DirectoryClient
     from trio_cogment.platform import Platform
@@ -29,6 +30,8 @@ async def open_dashboard(
     types: Spec | None = None,
     directory: DirectoryClient | None = None,
     metrics: Measured | None = None,
+    find: Find | None = None,
+    mint: Mint | None = None,
     host: Host | None = None,
 ) -> AsyncIterator[Callable[[], list[AnyRoute]]]:
     """Have a dashboard for the time of the block, within that of the platform.
@@ -40,6 +43,10 @@ async def open_dashboard(
         types: the types of payloads; without them they are shown as bytes.
         directory: a directory, whose registrations are shown.
         metrics: a registry of prometheus_client, which is shown.
+        find: finds a datastore or a model registry elsewhere, where the platform has none: given its kind, it returns
+            what calls it.
+        mint: returns a token of the visitor for these, given its grant and the seconds for which it counts; empty, or
+            without this, only visitors who may see everything see what they have.
         host: the clock.
     """
     log = LogRing()
@@ -48,10 +55,12 @@ async def open_dashboard(
 
     def routes() -> list[AnyRoute]:
         from trio_cogment.dashboard._dashboard import Dashboard
+        from trio_cogment.dashboard._elsewhere import VisitorCalls
 
+        here = frozenset(service.name for service in platform.services)
         made = Dashboard(
             platform,
-            channel,
+            VisitorCalls(channel, here, find, mint or (lambda _grant, _seconds: "")),
             log,
             types=types,
             directory=directory,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import aclosing
 from typing import Any
 from urllib.parse import quote
@@ -38,7 +38,11 @@ class StoredPages:
     """
 
     def __init__(
-        self, datastore_of: Callable[[Visit], DatastoreClient], *, version: str, wall_clock: Callable[[], int]
+        self,
+        datastore_of: Callable[[Visit], Awaitable[DatastoreClient]],
+        *,
+        version: str,
+        wall_clock: Callable[[], int],
     ) -> None:
         self._datastore_of = datastore_of
         self._version = version
@@ -62,7 +66,8 @@ class StoredPages:
         search, properties = visit.query.get("search", ""), _properties(visit.query.get("property", ""))
         found: deque[StoredTrial] = deque(maxlen=_MAX_FOUND)
         looked = matched = 0
-        trials = self._datastore_of(visit).all_trials(properties=properties, page=_PAGE)
+        datastore = await self._datastore_of(visit)
+        trials = datastore.all_trials(properties=properties, page=_PAGE)
         async with aclosing(trials):
             async for trial in trials:
                 looked += 1
@@ -82,7 +87,8 @@ class StoredPages:
 
     async def _trial(self, visit: Visit) -> StoredTrial:
         trial_id = visit.parameters["trial_id"]
-        trial = await self._datastore_of(visit).trial(trial_id)
+        datastore = await self._datastore_of(visit)
+        trial = await datastore.trial(trial_id)
         if trial is None:
             raise NotFoundError(f"trial {trial_id!r}: it is not stored here")
         return trial
@@ -91,7 +97,7 @@ class StoredPages:
         """Answer with the samples that are stored, each as JSON on a line; with `payloads=0` the rewards alone."""
         trial = await self._trial(visit)
         payloads = visit.query.get("payloads", "1") != "0"
-        datastore = self._datastore_of(visit)
+        datastore = await self._datastore_of(visit)
 
         async def write(send: Send) -> None:
             fields = SAMPLE_FIELDS if payloads else ("reward",)
@@ -113,7 +119,7 @@ class StoredPages:
     async def download(self, visit: Visit) -> Streamed:
         """Answer with a file of samples, as `trio-cogment client trial_datastore export` writes it."""
         trial_id = visit.parameters["trial_id"]
-        client = self._datastore_of(visit)
+        client = await self._datastore_of(visit)
         export = await export_trials(client, [trial_id], version=self._version, timestamp=self._wall_clock())
 
         async def write(send: Send) -> None:

@@ -115,6 +115,10 @@ class Client:
         opener = await self._find(ServiceKind.MODEL_REGISTRY, endpoint, "model_registry")
         return ModelRegistryClient(opener, metrics=self._metrics)
 
+    async def service(self, kind: ServiceKind, endpoint: str = "") -> CallOpener:
+        """Return what calls a service of a kind. See `controller` for the errors."""
+        return await self._find(kind, endpoint, kind.value)
+
     async def join_trial(
         self,
         trial_id: str,

@@ -7,6 +7,7 @@ import signal
 import stat
 from pathlib import Path
 
+import httpx
 import pytest
 import trio
 import trustme
@@ -88,6 +89,15 @@ async def test_clients_of_the_command_line_and_the_sdk_say_who_they_are(secret: 
                     assert await (await client.controller()).trial_infos() == []
 
 
+async def shown(port: int, text: str) -> list[str]:
+    """Return the stored trials that the dashboard of an orchestrator shows to the holder of a token."""
+    async with httpx.AsyncClient() as browser:
+        address = f"http://127.0.0.1:{port}/dashboard/api/stored"
+        answer = await browser.get(address, headers={"authorization": f"Bearer {text}"})
+    assert answer.status_code == 200, answer.text
+    return [row["id"] for row in answer.json()["trials"]]
+
+
 async def test_a_platform_of_several_processes_asks_and_is_asked(secret: Path) -> None:
     """The directory, the datastore and the orchestrator: each calls the others with tokens of its own."""
     flags, endless = with_tokens(secret), Endless()
@@ -124,6 +134,9 @@ async def test_a_platform_of_several_processes_asks_and_is_asked(secret: Path) -
                 assert " refused: " not in orchestrator.err + datastore.err  # health checks have tokens, too
                 stored = await client.datastore("cogment://discover")
                 assert [trial.trial_id for trial in await stored.trials()] == [trial_id]
+                bob = token(secret, "bob", "--role=operator")
+                for looking, seen in ((alice, [trial_id]), (bob, [])):
+                    assert await shown(orchestrator.port, looking) == seen
                 stranger = Channel("127.0.0.1", directory.port)
                 async with stranger:
                     with pytest.raises(RpcError) as caught:

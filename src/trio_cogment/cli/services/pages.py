@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
@@ -10,7 +10,10 @@ from trio_cogment.cli.services.settings import ServerSettings
 from trio_cogment.cli.services.start import Resources
 
 if TYPE_CHECKING:
+    from trio_cogment.cli.services.web_flags import WebSettings
     from trio_cogment.platform import Platform
+    from trio_cogment.rpc import CallOpener
+    from trio_cogment.services import ServiceKind
     from trio_cogment.spec import Spec
     from trio_cogment.web import PageAccess
     from trio_cogment.web.routing import AnyRoute
@@ -35,11 +38,42 @@ async def opened_pages(
         return
     from trio_cogment.dashboard import open_dashboard
 
-    async with open_dashboard(
-        platform, types=types, directory=resources.directory, metrics=resources.registry
-    ) as dashboard_routes:
+    tokens = resources.access.tokens
+    async with (
+        _elsewhere(settings.web, settings, resources) as find,
+        open_dashboard(
+            platform,
+            types=types,
+            directory=resources.directory,
+            metrics=resources.registry,
+            find=find,
+            mint=None if tokens is None else tokens.mint,
+        ) as dashboard_routes,
+    ):
 
         def routes(_access: PageAccess) -> Iterable[AnyRoute]:
             return dashboard_routes()
 
         yield routes
+
+
+@asynccontextmanager
+async def _elsewhere(
+    web: WebSettings, settings: ServerSettings, resources: Resources
+) -> AsyncIterator[Callable[[ServiceKind], Awaitable[CallOpener]] | None]:
+    """Give what finds the stores that the server itself does not have; None: there is no way to them."""
+    if resources.directory is None and not (web.datastore or web.model_registry):
+        yield None
+        return
+    from trio_cogment.sdk import connect
+    from trio_cogment.services import ServiceKind
+
+    endpoints = {ServiceKind.DATASTORE: web.datastore, ServiceKind.MODEL_REGISTRY: web.model_registry}
+    async with connect(
+        directory=resources.directory or "", tls=resources.client_tls, config=settings.configuration.rpc, variables={}
+    ) as client:
+
+        async def find(kind: ServiceKind) -> CallOpener:
+            return await client.service(kind, endpoints[kind])
+
+        yield find

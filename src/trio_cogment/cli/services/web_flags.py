@@ -31,6 +31,8 @@ class WebSettings:
         origins: of pages that may use it.
         open_port: of the port that pages of any origin may use; 0: there is none.
         types: names the types of payloads that pages show; see `types_option.load_types`.
+        datastore: endpoint of the one that pages show where the server has none; empty: it is discovered.
+        model_registry: likewise.
     """
 
     enabled: bool = True
@@ -38,6 +40,8 @@ class WebSettings:
     origins: Sequence[str] = ()
     open_port: int = 0
     types: str = ""
+    datastore: str = ""
+    model_registry: str = ""
 
 
 def web_options(command: _Decorated) -> _Decorated:
@@ -52,6 +56,8 @@ def web_options(command: _Decorated) -> _Decorated:
             text="Port for pages of any origin, as with the reference's web proxy, without TLS; 0: none.",
         ),
         origin_options,
+        _store_option("--web_model_registry", "TRIO_COGMENT_WEB_MODEL_REGISTRY", "model registry"),
+        _store_option("--web_datastore", "TRIO_COGMENT_WEB_DATASTORE", "trial datastore"),
         types_option("--web_spec", variable="TRIO_COGMENT_WEB_SPEC", text="Types of the payloads that pages show"),
         boolean_option("--web", variable="TRIO_COGMENT_WEB", text="Serve browsers, on the ports of gRPC."),
     )
@@ -85,6 +91,11 @@ def _list_option(flag: str, variable: str, *, metavar: str, text: str) -> Callab
     )
 
 
+def _store_option(flag: str, variable: str, what: str) -> Callable[[_Decorated], _Decorated]:
+    text = f"Endpoint of the {what} that pages show where the server has none; by default it is asked of the directory."
+    return click.option(flag, default="", metavar="ENDPOINT", envvar=variable, show_envvar=True, help=text)
+
+
 def web_settings(ctx: click.Context) -> WebSettings:
     """Collect the settings from the flags of `web_options`.
 
@@ -95,7 +106,26 @@ def web_settings(ctx: click.Context) -> WebSettings:
     if not (old.isascii() and old.isdecimal() and len(old) <= 5):
         raise Failure(f"--actor_http_port: expected a port, got {old!r}")
     open_port = ctx.params["actor_web_port"] or int(old)
-    return replace(origin_settings(ctx), enabled=ctx.params["web"], open_port=open_port, types=ctx.params["web_spec"])
+    return replace(
+        origin_settings(ctx),
+        enabled=ctx.params["web"],
+        open_port=open_port,
+        types=ctx.params["web_spec"],
+        datastore=_checked_endpoint("--web_datastore", ctx.params["web_datastore"]),
+        model_registry=_checked_endpoint("--web_model_registry", ctx.params["web_model_registry"]),
+    )
+
+
+def _checked_endpoint(flag: str, text: str) -> str:
+    if text:
+        from trio_cogment.endpoints import parse_server_endpoint
+        from trio_cogment.errors import EndpointError
+
+        try:
+            parse_server_endpoint(text, discovery=True, field_name=flag)
+        except EndpointError as error:
+            raise Failure(str(error)) from None
+    return text
 
 
 def origin_settings(ctx: click.Context) -> WebSettings:

@@ -1,0 +1,105 @@
+"""What makes the calls of visitors: to services of this process, and to those that are elsewhere.
+
+An orchestrator may have its datastore and its model registry in other processes. They get a token of the visitor, so
+that they judge it by its own rights; where no token can be made for it, only who may see everything gets there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Collection
+from typing import TypeAlias
+
+from trio_cogment.access import Grant, Identity, Scope
+from trio_cogment.errors import EndpointError, FailedPreconditionError, PermissionDeniedError, UnavailableError
+from trio_cogment.rpc import CallOpener, ClientCall, DirectCall, InProcessChannel, MetadataLike, Method, WithMetadata
+from trio_cogment.rpc.relay import OnBehalf
+from trio_cogment.services import SERVICES, ServiceKind
+from trio_cogment.web.routing import Visit
+
+#: Finds what calls a service of another process.
+Find: TypeAlias = Callable[[ServiceKind], Awaitable[CallOpener]]
+#: Returns a token for somebody, for so many seconds; empty: there is nothing to sign it with.
+Mint: TypeAlias = Callable[[Grant, float], str]
+
+#: A token is for the calls of one request; a long download has begun before it ends.
+_TOKEN_SECONDS = 60.0
+
+
+class VisitorCalls:
+    """See the module.
+
+    Args:
+        channel: to the services of this process.
+        here: the full names of these.
+        find: finds the others; None: there are none.
+        mint: makes tokens for these.
+    """
+
+    def __init__(self, channel: InProcessChannel, here: Collection[str], find: Find | None, mint: Mint) -> None:
+        self._channel = channel
+        self._here = here
+        self._find = find
+        self._mint = mint
+
+    def here(self, visit: Visit) -> CallOpener:
+        """Return what calls the services of this process."""
+        return OnBehalf(self._channel, visit.peer, visit.who)
+
+    async def of(self, kind: ServiceKind, visit: Visit) -> CallOpener:
+        """Return what calls a service, wherever it is.
+
+        Raises:
+            UnavailableError: it is nowhere to be found now.
+        """
+        if self._find is None or SERVICES[kind].full_name in self._here:
+            return self.here(visit)
+        try:
+            found = await self._find(kind)
+        except (EndpointError, FailedPreconditionError) as error:
+            raise UnavailableError(f"this server has no {kind.value}, and none was found: {error}") from None
+        token = self._mint(visit.who.grant, _TOKEN_SECONDS)
+        return _Elsewhere(found, visit.who, token)
+
+
+class _Elsewhere(CallOpener):
+    """Calls to another process in the name of somebody.
+
+    Args:
+        opener: makes them.
+        identity: who that is.
+        token: of that one; empty: there is none.
+    """
+
+    def __init__(self, opener: CallOpener, identity: Identity, token: str) -> None:
+        self._opener = WithMetadata(opener, [("authorization", f"Bearer {token}")]) if token else opener
+        self._identity = identity
+        self._known_there = bool(token)
+
+    def call(
+        self,
+        method: Method,
+        *,
+        metadata: MetadataLike = (),
+        timeout: float | None = None,
+        wait_for_ready: bool = False,
+        compression: str | None = None,
+    ) -> ClientCall:
+        """See `CallOpener.call`.
+
+        Raises:
+            PermissionDeniedError: it is not for this visitor.
+        """
+        self._check(method)
+        return self._opener.call(
+            method, metadata=metadata, timeout=timeout, wait_for_ready=wait_for_ready, compression=compression
+        )
+
+    def call_nowait(self, method: Method, *, metadata: MetadataLike = ()) -> DirectCall | None:
+        """See `CallOpener.call_nowait`."""
+        self._check(method)
+        return self._opener.call_nowait(method, metadata=metadata)
+
+    def _check(self, method: Method) -> None:
+        scope = self._identity.scope(method.path)
+        if scope is None or (scope is not Scope.ALL and not self._known_there):
+            raise PermissionDeniedError(f"{method.path}: not allowed for the caller's roles")
