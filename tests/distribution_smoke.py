@@ -1,7 +1,8 @@
 """What an installed distribution has to do: `nox -s matrix` runs it as a program, far from the sources.
 
 It imports every module that needs no extra, runs the demo within the process and over sockets, stores trials and reads
-them back, and asks a server by the command line. It must not import anything that a test needs.
+them back, asks a server by the command line, and loads its pages with all that belongs to them. It must not import
+anything that a test needs.
 """
 
 from __future__ import annotations
@@ -9,17 +10,22 @@ from __future__ import annotations
 import importlib
 import json
 import pkgutil
+import re
 import signal
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
+from urllib.parse import urljoin
+from urllib.request import HTTPCookieProcessor, build_opener
 
 import trio_cogment
 from trio_cogment.errors import MissingExtraError
 
 #: Modules that need an extra say so when they are imported; these are programs.
 PROGRAMS = ("__main__", "child")
+#: What a page or a script loads.
+NAMED = re.compile(r"""(?:\b(?:href|src)=|\bfrom |\bimport )"((?:/|\./|[a-z]+:)[^"$]+)\"""")
 #: Which packages extras bring.
 OF_EXTRAS = {"numpy", "gymnasium", "pettingzoo", "dm_env", "pyarrow", "minari", "h5py", "hypercorn", "starlette"}
 OF_EXTRAS |= {"trio_websocket", "grpc_tools", "pytest", "hypothesis", "PIL", "httpx", "grpc"}
@@ -66,11 +72,33 @@ def ask_a_server(folder: Path) -> None:
             assert json.loads(run("client", "trial", "list", "--json", endpoint, folder=folder)) == {"trials": []}
             assert "nb_trials" in run("status", "*", endpoint, folder=folder)
             run("client", "trial_datastore", "list", endpoint, folder=folder)
+            entrance = next(line.split()[1] for line in server.stdout if line.startswith("pages "))
+            assert load_pages(entrance) > 10
             server.send_signal(signal.SIGINT)
             assert server.wait(60) == 0
             assert server.stdout.read().splitlines()[-1].startswith("stopped")
         finally:
             server.kill()
+
+
+def load_pages(entrance: str) -> int:
+    """Load the dashboard and what it names, and what that names; return how many files it was. All are the server's."""
+    browser = build_opener(HTTPCookieProcessor())
+    address = entrance.partition("/enter/")[0]
+    with browser.open(entrance) as answer:
+        answer.read()
+    left, seen = ["/dashboard"], set[str]()
+    while left:
+        path = left.pop()
+        seen.add(path)
+        with browser.open(address + path) as answer:
+            text = answer.read().decode(errors="replace")
+        if "/vendor/" in path:
+            continue  # other people's names of other things
+        named = {urljoin(path, found) for found in NAMED.findall(text)}
+        assert all(one.startswith("/") and not one.startswith("//") for one in named), (path, named)
+        left += sorted(named - seen - set(left))
+    return len(seen)
 
 
 def main() -> None:

@@ -19,6 +19,8 @@ ROOT = Path(__file__).resolve().parent.parent
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 WHEEL = PROJECT["tool"]["hatch"]["build"]["targets"]["wheel"]
 SDIST = PROJECT["tool"]["hatch"]["build"]["targets"]["sdist"]
+#: All that pages load, as it is compressed in the wheel.
+MAX_PAGE_BYTES = 200_000
 #: What runs leave behind, and what is no file of the project.
 LEFT_BEHIND = {"__pycache__", "_build", ".pytest_cache", ".mypy_cache", ".ruff_cache", ".hypothesis"}
 #: The pages that `nox -s docs` writes.
@@ -61,12 +63,15 @@ def check_wheel(path: Path) -> Iterator[str]:
         names = [name for name in opened.namelist() if not name.endswith("/")]
         (metadata,) = (name for name in names if name.endswith(".dist-info/METADATA"))
         said = opened.read(metadata).decode()
+        of_pages = sum(one.compress_size for one in opened.infolist() if "/assets/" in one.filename)
     info = metadata.rpartition("/")[0]
     expected = {name.removeprefix("src/") for name in files(ROOT / "src" / "trio_cogment")}
     expected |= set(WHEEL["force-include"].values())
     expected |= {f"{info}/{name}" for name in ("METADATA", "RECORD", "WHEEL", "entry_points.txt")}
     expected |= {f"{info}/licenses/{name}" for name in PROJECT["project"]["license-files"]}
     yield from difference(path.name, names, expected)
+    if not 0 < of_pages <= MAX_PAGE_BYTES:
+        yield f"{path.name}: what pages load has {of_pages} bytes; expected {MAX_PAGE_BYTES} at most"
     if f"\nVersion: {version()}\n" not in said:
         yield f"{path.name}: the metadata says another version than the package, {version()}"
 
