@@ -16,9 +16,9 @@ pytestmark = pytest.mark.browser
 PATIENCE_SECONDS = 100
 
 
-def scenario(port: str, what: str, argument: int, runs: int = 1, seconds: float = PATIENCE_SECONDS) -> list[Any]:
+def scenario(address: str, what: str, argument: int, runs: int = 1, seconds: float = PATIENCE_SECONDS) -> list[Any]:
     command = [sys.executable, "-m", "tests.interop.browser.chromium", str(installed())]
-    found = lines(*command, port, what, str(argument), str(runs), seconds=seconds)
+    found = lines(*command, address, what, str(argument), str(runs), seconds=seconds)
     assert len(found) == runs
     for seen in found:
         assert seen["complaints"] == []
@@ -55,8 +55,15 @@ def test_a_page_plays_many_trials() -> None:
     check_trials(server.output, runs)
 
 
+def test_a_page_brings_a_token_in_the_path() -> None:
+    with running("server", "--tokens") as server:
+        [seen] = scenario(f"{server.port}/~{server.line().strip()}", "play", 3)
+    check_played(seen, 3)
+    check_trials(server.output, 1)
+
+
 def test_a_refused_join_throws() -> None:
     with running("server") as server:
-        [seen] = scenario(server.port, "refused", 0)
+        [seen] = scenario(server.port, "refused", 5)
     assert seen["error"] == "initialData not received"
     assert seen["seconds"] < 1

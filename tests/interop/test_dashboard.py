@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.interop.browser.programs import ROOT, installed
+from tests.interop.browser.programs import ROOT, foreign, installed
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, ViewportSize
@@ -102,6 +102,7 @@ class Person:
         page.add_init_script(_WATCH)
         page.on("console", self._told)
         page.on("pageerror", lambda error: self.complaints.append(str(error)))
+        page.on("request", lambda request: self.complaints.extend(foreign(request.url)))
         page.goto(address)
         return page
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.interop.browser.programs import Server, installed, running
+from tests.interop.browser.programs import Server, foreign, installed, running
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page
@@ -80,6 +80,7 @@ class Person:
         page.add_init_script(_WATCH)
         page.on("console", self._told)
         page.on("pageerror", lambda error: self.complaints.append(str(error)))
+        page.on("request", lambda request: self.complaints.extend(foreign(request.url)))
         return page
 
     def _told(self, message: ConsoleMessage) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -14,11 +15,15 @@ pytestmark = pytest.mark.javascript
 PATIENCE_SECONDS = 60
 
 
-def scenario(folder: Path, port: str, what: str, argument: int) -> dict[str, object]:
+def command(folder: Path, address: str, what: str, argument: int) -> list[str]:
     shutil.copy(installed() / "package" / "dist" / "cogment.js", folder / "cogment.cjs")
     (folder / "program.mjs").write_text(NODE)
-    program = [str(folder / "program.mjs"), str(HERE / "scenario.js"), what, port, str(argument)]
-    [seen] = lines("node", "--experimental-websocket", *program, seconds=PATIENCE_SECONDS)
+    program = [str(folder / "program.mjs"), str(HERE / "scenario.js"), what, address, str(argument)]
+    return ["node", "--experimental-websocket", *program]
+
+
+def scenario(folder: Path, address: str, what: str, argument: int) -> dict[str, object]:
+    [seen] = lines(*command(folder, address, what, argument), seconds=PATIENCE_SECONDS)
     return seen
 
 
@@ -27,9 +32,17 @@ def test_the_sdk_plays_a_trial(tmp_path: Path) -> None:
         check_played(scenario(tmp_path, server.port, "play", 20), 20)
 
 
+def test_the_sdk_brings_a_token_in_the_path(tmp_path: Path) -> None:
+    with running("server", "--tokens") as server:
+        token = server.line().strip()
+        check_played(scenario(tmp_path, f"{server.port}/~{token}", "play", 3), 3)
+        refused = subprocess.run(command(tmp_path, server.port, "play", 3), capture_output=True, text=True, check=False)
+    assert "Bearer TOKEN" in refused.stderr
+
+
 def test_a_refused_join_throws(tmp_path: Path) -> None:
     with running("server") as server:
-        seen = scenario(tmp_path, server.port, "refused", 0)
+        seen = scenario(tmp_path, server.port, "refused", 5)
     assert seen["error"] == "initialData not received"
     assert isinstance(seen["seconds"], float)
     assert seen["seconds"] < 1

@@ -69,6 +69,15 @@ async def test_with_open_access_every_caller_has_an_account_and_all_rights() -> 
         assert (caller.account, caller.local, caller.admin) == ("ipv4:127.0.0.1", True, True)
 
 
+async def test_a_server_that_asks_for_tokens_ends_when_it_is_drained() -> None:
+    listeners = await open_listeners("127.0.0.1")
+    with trio.fail_after(30):
+        async with trio.open_nursery() as nursery:
+            serving = partial(serve, [bind(DESCRIPTOR, Handlers())], listeners, access=control())
+            running = await nursery.start(serving)
+            await running.drain(1)
+
+
 async def test_in_process_the_caller_is_the_program() -> None:
     handlers = Handlers()
     async with InProcessChannel([bind(DESCRIPTOR, handlers)]) as channel:

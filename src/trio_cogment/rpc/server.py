@@ -129,11 +129,13 @@ async def serve(
         server = _Server(routes, config, group, access, door, Admission(config))
         with memory_of_run().lent_by(config):
             async with trio.open_nursery() as nursery:
-                for listener in listeners:
-                    nursery.start_soon(_accept, listener, server)
                 if access is not None:
                     nursery.start_soon(_recheck, access, group, config.access_recheck_seconds)
-                task_status.started(_running_server(listeners, group, config))
+                async with trio.open_nursery() as accepting:
+                    for listener in listeners:
+                        accepting.start_soon(_accept, listener, server)
+                    task_status.started(_running_server(listeners, group, config))
+                nursery.cancel_scope.cancel()  # drained: there are no callers to look at again
     finally:
         if health is not None:
             health.stop()

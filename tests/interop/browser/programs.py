@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 
@@ -58,9 +59,9 @@ class Server:
 
 
 @contextmanager
-def running(module: str) -> Iterator[Server]:
+def running(module: str, *arguments: str) -> Iterator[Server]:
     """Run a server of this folder, and end it in order."""
-    command = [sys.executable, "-m", f"tests.interop.browser.{module}"]
+    command = [sys.executable, "-m", f"tests.interop.browser.{module}", *arguments]
     process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=ROOT)
     try:
         server = Server(process)
@@ -77,6 +78,12 @@ def lines(*command: str, seconds: float) -> list[dict[str, Any]]:
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=seconds, check=False)
     assert done.returncode == 0, done.stderr
     return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+def foreign(url: str) -> list[str]:
+    """Return a complaint about what a page loads, unless it is from this machine or made by the page itself."""
+    host = urlsplit(url).hostname
+    return [] if host in (None, "localhost", "127.0.0.1") else [f"loads {url}"]
 
 
 def check_played(seen: dict[str, Any], ticks: int) -> None:

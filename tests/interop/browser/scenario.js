@@ -68,16 +68,22 @@ async function play(cogment, endpoint, ticks) {
   return seen;
 }
 
-// Join a trial that does not exist.
-async function refused(cogment, endpoint) {
+// Join a trial that does not exist, a few times; tell the error, and how long the quickest one took: a machine that is
+// busy makes anything slow.
+async function refused(cogment, endpoint, attempts) {
   const context = new cogment.Context(settings, "scenario");
-  const began = Date.now();
-  try {
-    await within(context.joinTrial("no such trial", endpoint, "web"), 10, "joinTrial");
-  } catch (error) {
-    return { error: error.message, seconds: (Date.now() - began) / 1000 };
+  const found = { error: null, seconds: Infinity };
+  for (let count = 0; count < attempts; count += 1) {
+    const began = Date.now();
+    try {
+      await within(context.joinTrial("no such trial", endpoint, "web"), 10, "joinTrial");
+      return { error: null };
+    } catch (error) {
+      found.error = error.message;
+      found.seconds = Math.min(found.seconds, (Date.now() - began) / 1000);
+    }
   }
-  return { error: null };
+  return found;
 }
 
 // Watch trials for so long, and start two near the end.

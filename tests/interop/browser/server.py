@@ -1,6 +1,7 @@
 """A platform for pages: an environment that counts, one client actor; `python -m tests.interop.browser.server`.
 
-Prints its port when it serves, and what it has seen of each trial when it ends with its standard input.
+Prints its port when it serves, and what it has seen of each trial when it ends with its standard input. With --tokens
+it asks for them, and prints an operator's after the port.
 """
 
 from __future__ import annotations
@@ -13,9 +14,10 @@ from functools import partial
 import trio
 
 from trio_cogment import EnvironmentSession, actor_params, open_platform, trial_params
-from trio_cogment.config import WebConfig
+from trio_cogment.access import AccessControl, Grant, Keys, Role, Rules
+from trio_cogment.host import Host
 from trio_cogment.rpc import open_listeners, serve
-from trio_cogment.web import OriginPolicy, WebSide
+from trio_cogment.web import WebSide
 
 seen: list[dict[str, object]] = []
 
@@ -39,17 +41,21 @@ async def counter(session: EnvironmentSession) -> None:
 
 async def main() -> None:
     parser = argparse.ArgumentParser()
-    parser.add_argument("--origin", action="append", default=[])
+    parser.add_argument("--tokens", action="store_true")
     arguments = parser.parse_args()
+    host = Host()
+    access = AccessControl(Rules(keys=Keys((bytes(32),))), wall_clock=host.wall_clock, new_id=host.new_id)
     async with open_platform(
         default_params=trial_params([actor_params("web", "player", endpoint="cogment://client")])
     ) as platform:
         platform.participants.register_environment(counter)
-        side = WebSide(OriginPolicy(origins=arguments.origin), config=WebConfig())
+        served = partial(serve, web=WebSide(), access=access if arguments.tokens else None)
         async with trio.open_nursery() as nursery:
             listeners = await open_listeners("127.0.0.1")
-            serving = await nursery.start(partial(serve, web=side), platform.services, listeners)
+            serving = await nursery.start(served, platform.services, listeners)
             print(serving.port, flush=True)
+            if arguments.tokens:
+                print(access.mint(Grant(name="ann", roles=frozenset([Role.OPERATOR])), 3600), flush=True)
             await trio.to_thread.run_sync(sys.stdin.read, abandon_on_cancel=True)
             await platform.stop()
             await serving.drain(2)
