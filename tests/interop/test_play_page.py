@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.interop.browser.programs import Server, foreign, installed, running
+from tests.interop.browser.programs import ROOT, Server, foreign, installed, running
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page
@@ -386,7 +386,7 @@ def test_the_keyboard_is_enough(browser: Browser) -> None:
 def played_by_command(*arguments: str) -> Iterator[str]:
     """Run `trio-cogment play`, and yield the link that it prints."""
     command = [sys.executable, "-m", "trio_cogment", "play", *arguments, "--port=0"]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT)
     assert process.stdout is not None
     try:
         yield next(line.split()[1] for line in process.stdout if line.startswith("play "))
@@ -416,6 +416,41 @@ def test_the_command_prints_a_link_for_people(browser: Browser) -> None:
         assert serious(ann.page) == []
         if _SCREENSHOTS:
             ann.page.screenshot(path=Path(_SCREENSHOTS) / "play.png")
+
+
+def test_everything_there_is_to_see_and_to_do(browser: Browser) -> None:
+    """Pictures, tables, long tables, numbers, text and JSON; choices, sliders, switches and text."""
+    with played_by_command("tests.interop.browser.gallery:make") as link, people(browser, 1) as [ann]:
+        ann.ready(link)
+        ann.turn()
+        view = ann.page.get_by_role("region", name="What you see")
+        size = view.locator("img.picture").evaluate("(image) => [image.naturalWidth, image.naturalHeight]")
+        assert size == [8, 8]
+        assert view.locator("table.cells td").all_inner_texts() == ["0", "1", "2", "3", "4", "5"]
+        view.get_by_role("img", name="heat: 5 rows, 30 columns").wait_for()
+        view.get_by_text("0.500 -0.250").wait_for()
+        view.get_by_text("nothing", exact=True).wait_for()
+        form = ann.page.get_by_role("region", name="Your action")
+        form.get_by_label("go").select_option("2")
+        form.get_by_role("spinbutton").fill("0.5")
+        form.get_by_role("checkbox").nth(1).check()
+        form.get_by_label("word").fill("<b>hi</b>")
+        form.get_by_role("button", name="Send").click()
+        view.get_by_text("2 0.5 010 <b>hi</b>", exact=True).wait_for()
+        assert serious(ann.page) == []
+
+
+def test_a_finger_is_enough(browser: Browser) -> None:
+    with (
+        played_by_command("CartPole-v1", "--labels=left,right") as link,
+        people(browser, 1, viewport=PHONE, has_touch=True, is_mobile=True) as [ann],
+    ):
+        ann.page.goto(link)
+        ann.page.get_by_role("button", name="I am ready").tap()
+        for number, name in enumerate(["right", "left", "right"], 1):
+            ann.turn()
+            ann.page.get_by_role("button", name=name).tap()
+            ann.page.locator(".tag", has_text=f"tick {number}").wait_for()
 
 
 # A seat of a view
