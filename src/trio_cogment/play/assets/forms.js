@@ -8,6 +8,8 @@ import { html } from "./html.js";
  * @typedef {{kind: string, [field: string]: any}} Form
  */
 
+/** More characters that a text may have are not listed. */
+const MOST_HINTED = 40;
 const KEY_NAMES = /** @type {Record<string, string>} */ ({
   ArrowLeft: "←",
   ArrowRight: "→",
@@ -170,7 +172,7 @@ function ChoiceControl({ form, value, change, label }) {
 
 /** @param {ControlProps} props */
 function TextControl({ form, value, change, label }) {
-  const hint = form.bytes ? "base64" : form.characters;
+  const hint = form.bytes ? "base64" : (form.characters?.length ?? 0) <= MOST_HINTED ? form.characters : "";
   return html`<label class="block">${label} ${hint && html`<small>(${hint})</small>`}
     <input type="text" value=${value} minlength=${form.least} maxlength=${form.most} autocomplete="off"
       onInput=${(/** @type {any} */ event) => change(event.target.value)} />

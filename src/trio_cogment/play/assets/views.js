@@ -86,7 +86,7 @@ function Content({ part, blobs }) {
 export function Parts({ parts, blobs }) {
   return parts.map(
     (part, index) => html`<section class="part" key=${`${index} ${part.name} ${part.kind}`}>
-      ${part.name && part.kind !== "image" && html`<h3>${part.name}</h3>`}
+      ${part.name && part.kind !== "image" && html`<h3>${part.name.replace(/^observation\./, "")}</h3>`}
       <${Content} part=${part} blobs=${blobs} />
     </section>`,
   );
