@@ -255,7 +255,7 @@ def published_javascript(session: nox.Session) -> dict[str, str]:
 def javascript(session: nox.Session) -> None:
     """Generated JavaScript on the JavaScript SDK, that SDK and grpc-web against a server; needs Node.js and npm."""
     env = {**checks(session), **published_javascript(session)}
-    run(session, env, "pytest", "-m", "javascript", *session.posargs)
+    run(session, env, "pytest", "tests/interop", "-m", "javascript", *session.posargs)
 
 
 @nox.session
@@ -273,7 +273,7 @@ def browser(session: nox.Session) -> None:
     if not has_chromium(session, env):
         untested(session, "there is no Chromium, and none could be installed", "in a browser")
         marks = "javascript"
-    run(session, env, "pytest", "-m", marks, *session.posargs)
+    run(session, env, "pytest", "tests/interop", "-m", marks, *session.posargs)
 
 
 def untested(session: nox.Session, why: str, where: str) -> None:
@@ -343,7 +343,7 @@ def soak(session: nox.Session) -> None:
         return
     env |= published_javascript(session)
     if has_chromium(session, env):
-        run(session, env, "pytest", *options, "-m", "soak and browser")
+        run(session, env, "pytest", *options, "tests/interop", "-m", "soak and browser")
     else:
         untested(session, "there is no Chromium, and none could be installed", "in a browser")
 

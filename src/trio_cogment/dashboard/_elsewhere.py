@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Collection
 from typing import TypeAlias
 
 from trio_cogment.access import Grant, Identity, Scope
-from trio_cogment.errors import EndpointError, FailedPreconditionError, PermissionDeniedError, UnavailableError
+from trio_cogment.errors import EndpointError, FailedPreconditionError, PermissionDeniedError, UnimplementedError
 from trio_cogment.rpc import CallOpener, ClientCall, DirectCall, InProcessChannel, MetadataLike, Method, WithMetadata
 from trio_cogment.rpc.relay import OnBehalf
 from trio_cogment.services import SERVICES, ServiceKind
@@ -49,14 +49,15 @@ class VisitorCalls:
         """Return what calls a service, wherever it is.
 
         Raises:
-            UnavailableError: it is nowhere to be found now.
+            UnimplementedError: it is nowhere to be found.
+            UnavailableError: the directory cannot be reached.
         """
         if self._find is None or SERVICES[kind].full_name in self._here:
             return self.here(visit)
         try:
             found = await self._find(kind)
         except (EndpointError, FailedPreconditionError) as error:
-            raise UnavailableError(f"this server has no {kind.value}, and none was found: {error}") from None
+            raise UnimplementedError(f"this server has no {kind.value}, and none was found: {error}") from None
         token = self._mint(visit.who.grant, _TOKEN_SECONDS)
         return _Elsewhere(found, visit.who, token)
 

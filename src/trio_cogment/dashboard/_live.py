@@ -32,13 +32,12 @@ _SAMPLES_PER_SECOND = 2000.0
 _SAMPLES_AT_ONCE = 20
 _RETRY_SECONDS = 1.0
 _MAX_SEARCH_CHARACTERS = 200
-#: What a tab is told that cannot be shown samples; and when that does not change.
+#: What a tab is told that cannot be shown samples.
 _NOTES = {
     StatusCode.UNIMPLEMENTED: "This server keeps no samples: there are no rewards and actions to show.",
     StatusCode.NOT_FOUND: "No samples of this trial have been stored yet.",
     StatusCode.PERMISSION_DENIED: "You may not read the samples of this trial.",
 }
-_FINAL = (StatusCode.UNIMPLEMENTED, StatusCode.PERMISSION_DENIED)
 
 
 class Budget:
@@ -147,7 +146,7 @@ class Tab:
                 except CogmentError as error:
                     code, text = status_of(error)
                     samples.note = _NOTES.get(code, f"The samples cannot be read: {text}")
-                    if code in _FINAL:
+                    if code is StatusCode.PERMISSION_DENIED:
                         return
                 await trio.sleep(_RETRY_SECONDS)
         finally:
