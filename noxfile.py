@@ -273,7 +273,9 @@ def browser(session: nox.Session) -> None:
     if not has_chromium(session, env):
         untested(session, "there is no Chromium, and none could be installed", "in a browser")
         marks = "javascript"
-    run(session, env, "pytest", "tests/interop", "-m", marks, *session.posargs)
+    # One of them watches for a minute, which would count as a hang elsewhere.
+    patient = ["-o", "faulthandler_timeout=180"]
+    run(session, env, "pytest", *patient, "tests/interop", "-m", marks, *session.posargs)
 
 
 def untested(session: nox.Session, why: str, where: str) -> None:

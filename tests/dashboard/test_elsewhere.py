@@ -19,6 +19,7 @@ from tests.web.peers import Tab, serving
 from trio_cogment import open_platform
 from trio_cogment.access import AccessControl, Role
 from trio_cogment.dashboard import open_dashboard
+from trio_cogment.dashboard._elsewhere import reading
 from trio_cogment.errors import FailedPreconditionError
 from trio_cogment.rpc import CallOpener
 from trio_cogment.services import ServiceKind
@@ -62,6 +63,20 @@ async def test_everybody_sees_what_they_may_see_there(tmp_path: Path) -> None:
             answer = await here.visitor(name).ask("GET", f"{API}/stored/hers/samples")
             assert answer.status == (200 if found else 404), name
             assert len(answer.body.splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("roles", "narrowed"),
+    [
+        ([Role.ADMIN], [Role.OBSERVER]),
+        ([Role.ADMIN, Role.OPERATOR, Role.DIRECTORY], [Role.OBSERVER, Role.OPERATOR]),
+        ([Role.OBSERVER, Role.WORKER], [Role.OBSERVER]),
+        ([Role.OPERATOR], [Role.OPERATOR]),
+        ([Role.PARTICIPANT], []),
+    ],
+)
+def test_nobody_is_given_more_than_reading_needs(roles: list[Role], narrowed: list[Role]) -> None:
+    assert reading(grant(*roles)) == grant(*narrowed)
 
 
 async def test_the_curves_of_a_trial() -> None:

@@ -31,6 +31,7 @@ def check_trials(output: str, runs: int) -> None:
     assert [trial["details"] for trial in trials] == [None] * runs
 
 
+@pytest.mark.timeout(300)
 def test_a_page_plays_trials_while_another_watches() -> None:
     """None of 20 runs is lost, and the watch of the other page lives for a minute."""
     runs, seconds = 20, 60

@@ -7,9 +7,10 @@ that they judge it by its own rights; where no token can be made for it, only wh
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Collection
+from dataclasses import replace
 from typing import TypeAlias
 
-from trio_cogment.access import Grant, Identity, Scope
+from trio_cogment.access import Grant, Identity, Role, Scope
 from trio_cogment.errors import EndpointError, FailedPreconditionError, PermissionDeniedError, UnimplementedError
 from trio_cogment.rpc import CallOpener, ClientCall, DirectCall, InProcessChannel, MetadataLike, Method, WithMetadata
 from trio_cogment.rpc.relay import OnBehalf
@@ -21,8 +22,8 @@ Find: TypeAlias = Callable[[ServiceKind], Awaitable[CallOpener]]
 #: Returns a token for somebody, for so many seconds; empty: there is nothing to sign it with.
 Mint: TypeAlias = Callable[[Grant, float], str]
 
-#: A token is for the calls of one request; a long download has begun before it ends.
-_TOKEN_SECONDS = 60.0
+#: A call ends with its token; so it has to last for a long download.
+_TOKEN_SECONDS = 3600.0
 
 
 class VisitorCalls:
@@ -58,8 +59,14 @@ class VisitorCalls:
             found = await self._find(kind)
         except (EndpointError, FailedPreconditionError) as error:
             raise UnimplementedError(f"this server has no {kind.value}, and none was found: {error}") from None
-        token = self._mint(visit.who.grant, _TOKEN_SECONDS)
+        token = self._mint(reading(visit.who.grant), _TOKEN_SECONDS)
         return _Elsewhere(found, visit.who, token)
+
+
+def reading(grant: Grant) -> Grant:
+    """Return what somebody needs to read: whoever is called gets the token, and must not do more with it."""
+    roles = grant.roles & {Role.OPERATOR, Role.OBSERVER}
+    return replace(grant, roles=roles | {Role.OBSERVER} if Role.ADMIN in grant.roles else roles)
 
 
 class _Elsewhere(CallOpener):
