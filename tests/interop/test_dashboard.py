@@ -294,4 +294,11 @@ def test_pictures(browser: Browser) -> None:
         page.wait_for_timeout(500)
         person.picture("replay")
         assert len(page.screenshot()) < 150_000
+        page.set_viewport_size({"width": PHONE["width"], "height": PHONE["height"]})
+        page.emulate_media(color_scheme="dark")
+        person.look("trial/run-a")
+        page.reload()  # the colours of curves are those of when they are drawn first
+        page.locator(".u-over").first.wait_for(state="attached")
+        person.picture("phone")
+        assert len(page.screenshot()) < 150_000
         person.context.close()

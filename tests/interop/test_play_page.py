@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tests.interop.browser.play_server import WAIT_SECONDS
 from tests.interop.browser.programs import ROOT, Server, foreign, installed, running
 
 if TYPE_CHECKING:
@@ -140,7 +141,7 @@ def seated(persons: list[Person], link: str) -> None:
 
 def test_a_reload_in_the_middle_keeps_the_seat(browser: Browser) -> None:
     with games() as played, people(browser) as [ann, bob]:
-        seated([ann, bob], played.link("loss"))
+        seated([ann, bob], played.link("patient"))
         assert ann.page.get_by_text("You are ann").is_visible()
         assert bob.page.get_by_text("You are bob").is_visible()
         act_together([ann, bob])
@@ -154,7 +155,7 @@ def test_a_reload_in_the_middle_keeps_the_seat(browser: Browser) -> None:
             person.page.get_by_role("button", name="Send").first.click()
         for person in (ann, bob):
             person.page.get_by_role("heading", name="The game is over").wait_for()
-    assert played.actions["loss"] == [[1, 1, 7]] * 8
+    assert played.actions["patient"] == [[1, 1, 7]] * 8
 
 
 @pytest.mark.parametrize(("outcome", "number"), [("default", 9), ("bot", 7)])
@@ -246,9 +247,9 @@ def test_a_projects_own_renderer_is_shut_in(browser: Browser) -> None:
 
 def test_presence_is_live(browser: Browser) -> None:
     with games() as played, people(browser) as [ann, bob]:
-        ann.ready(played.link("loss"))
+        ann.ready(played.link("patient"))
         ann.page.get_by_text("1 more is needed.").wait_for()
-        bob.page.goto(played.link("loss"))
+        bob.page.goto(played.link("patient"))
         ann.page.get_by_text("1 still reading").wait_for()
         bob.page.close()
         ann.page.get_by_text("1 away").wait_for()
@@ -290,7 +291,7 @@ def test_bots_begin_no_time(browser: Browser) -> None:
         link = played.link("too-few-give-up")
         bot.page.goto(f"{link}#automated")
         bot.page.get_by_text("You are ready.").wait_for()
-        bot.page.wait_for_timeout(2000)  # longer than the group's time
+        bot.page.wait_for_timeout(1000 * WAIT_SECONDS + 1000)
         assert bot.page.get_by_text("You are ready.").is_visible()
         ann.ready(link)
         ann.turn()
@@ -307,7 +308,7 @@ def test_too_few_people_go_on(browser: Browser, shortage: str, number: int | Non
 def test_who_comes_back_is_not_stuck(browser: Browser) -> None:
     """A reload in the lobby keeps the place; the lobby's link leads back to the seat, and to the end."""
     with games() as played, people(browser) as [ann, bob]:
-        link = played.link("loss")
+        link = played.link("patient")
         ann.ready(link)
         ann.page.get_by_text("You are ready.").wait_for()
         ann.page.reload()

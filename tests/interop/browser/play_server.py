@@ -34,12 +34,14 @@ document.querySelector("button").onclick = () => parent.postMessage({ type: "act
 parent.postMessage({ type: "ready" }, "*");
 </script>"""
 GRACE_SECONDS = 1.5
+#: For so long a group waits that does not get enough people.
+WAIT_SECONDS = 5.0
 TICKS = 8
 
 
 def games() -> list[Game]:
     """Return the games: one for each outcome, and one for each shortage."""
-    pair = LobbyRules(seats=2, wait_seconds=60, away_seconds=2)
+    pair = LobbyRules(seats=2, wait_seconds=60, away_seconds=30)
     found = [
         Game(
             name=outcome.value,
@@ -52,8 +54,12 @@ def games() -> list[Game]:
         )
         for outcome in Outcome
     ]
+    # However long a page takes to load again.
+    patient = SeatRules(grace_seconds=60, outcome=Outcome.LOSS)
+    people = params("ann", "bob", agents=["agent"])
+    found.append(Game(name="patient", params=people, bot="seven", lobby=pair, seat=patient, title="Counting"))
     for shortage in Shortage:
-        rules = LobbyRules(seats=2, wait_seconds=1.5, away_seconds=30, shortage=shortage)
+        rules = LobbyRules(seats=2, wait_seconds=WAIT_SECONDS, away_seconds=30, shortage=shortage)
         name = f"too-few-{shortage.value.replace(' ', '-')}"
         found.append(Game(name=name, params=params("ann", "bob"), bot="seven", lobby=rules, title="Counting"))
     found.append(Game(name="alone", params=params("ann"), title="Counting", renderer=RENDERER))
