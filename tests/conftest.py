@@ -1,6 +1,7 @@
 """What holds for every test, and what some ask for."""
 
 import logging
+import os
 import signal
 from collections.abc import Iterator
 
@@ -11,7 +12,15 @@ pytest_plugins = ["pytester"]
 
 # A slow machine is no failure; a hang is found by the timeout of the whole test.
 hypothesis.settings.register_profile("patient", deadline=None)
-hypothesis.settings.load_profile("patient")
+# Where mutants are tried it is enough to know that something fails, and what was found for one is nothing to the next.
+hypothesis.settings.register_profile(
+    "mutants",
+    deadline=None,
+    database=None,
+    derandomize=True,
+    phases=[hypothesis.Phase.explicit, hypothesis.Phase.generate],
+)
+hypothesis.settings.load_profile(os.environ.get("TRIO_COGMENT_TESTS_PROFILE", "patient"))
 
 # Who runs the tests in the background of a shell script has them ignore Control-C, and so would all that they start.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:

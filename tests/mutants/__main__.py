@@ -1,0 +1,72 @@
+"""Try mutants: `python -m tests.mutants --package trial --count 20 --seed 1` (`nox -s mutants`)."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import time
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+
+from tests.mutants import report
+from tests.mutants.covering import KEPT, Covering, covering_runs, covering_tests
+from tests.mutants.drawing import draw
+from tests.mutants.equivalents import equivalents
+from tests.mutants.judging import Chooser, Judged, judge_all
+
+PACKAGES = ("trial", "orchestrator", "datastore", "model_registry", "directory", "rpc")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="nox -s mutants --", description=__doc__)
+    parser.add_argument("--package", action="append", choices=PACKAGES, help="only this one; may be repeated")
+    parser.add_argument("--count", type=int, default=300, help="mutants of each")
+    parser.add_argument("--seed", default=f"{datetime.now(UTC):%Y-%m-%d}", help="of the draw; the day, unless given")
+    parser.add_argument("--only", action="append", help="the mutants of the draw with this name; may be repeated")
+    parser.add_argument("--jobs", type=int, default=len(os.sched_getaffinity(0)), help="processes")
+    parser.add_argument("--test-seconds", type=float, default=30.0, help="of tests, for each mutant")
+    parser.add_argument("--run-seconds", type=float, default=15.0, help="of simulated runs, for each mutant")
+    parser.add_argument("--out", type=Path, default=KEPT / "report.json", help="where the whole report goes")
+    options = parser.parse_args(arguments)
+    known = equivalents()
+    runs = Chooser(_sound("runs", covering_runs(PACKAGES, options.jobs)), options.run_seconds)
+    scores: list[report.Score] = []
+    judged: dict[str, list[Judged]] = {}
+    for package in options.package or PACKAGES:
+        began = time.perf_counter()
+        tests = Chooser(_sound("tests", covering_tests(package, options.jobs)), options.test_seconds)
+        mutants = draw(package, options.count, options.seed)
+        if options.only:
+            mutants = [mutant for mutant in mutants if mutant.name in options.only]
+        judged[package] = []
+        for one in judge_all(package, mutants, {"tests": tests, "runs": runs}, options.jobs):
+            judged[package].append(one)
+            if not report.is_noticed(one):
+                told = "equivalent" if one.mutant.name in known else "SURVIVED"
+                print(f"{told}: {report.survivor(one)}\n", flush=True)
+            elif options.only:
+                print(f"{one.mutant.diff()}\ntests: {one.tests}\nsimulation: {one.runs}\n", flush=True)
+        scores.append(report.score(package, judged[package], known))
+        seconds = time.perf_counter() - began
+        print(f"{package}: {len(mutants)} mutants, seed {options.seed}, {seconds:.0f} s\n", flush=True)
+        options.out.parent.mkdir(parents=True, exist_ok=True)
+        options.out.write_text(report.as_json(options.seed, judged, scores))
+    print("\n".join(report.table(scores)))
+    too_many = [one.package for one in scores if one.equivalent > report.MOST_EQUIVALENT * one.drawn]
+    for package in too_many:
+        print(f"{package}: more than {report.MOST_EQUIVALENT:.0%} are listed as equivalent")
+    return 1 if too_many else 0
+
+
+def _sound(kind: str, covering: Covering) -> Covering:
+    for name in covering.failed:
+        print(f"not used, for it fails unchanged while coverage watches it: {name}", file=sys.stderr)
+    if not covering.costs:
+        sys.exit(f"there are no {kind}")
+    return covering
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,108 @@
+"""What came of the mutants of a package: a table, the survivors, and all of it as JSON."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from tests.mutants.equivalents import Equivalent
+from tests.mutants.judging import Judged
+
+#: Of what is drawn, so much may be listed as equivalent.
+MOST_EQUIVALENT = 0.05
+NOTICED = ("noticed", "timeout")
+HEADINGS = ("package", "mutants", "equivalent", "by tests", "by simulation", "by either", "timeouts", "survivors")
+
+
+@dataclass(frozen=True, slots=True)
+class Score:
+    """The numbers of one package; equivalent ones are drawn, but count for nothing else."""
+
+    package: str
+    drawn: int
+    equivalent: int
+    by_tests: int
+    by_runs: int
+    by_either: int
+    timeouts: int
+
+    @property
+    def counted(self) -> int:
+        return self.drawn - self.equivalent
+
+    @property
+    def survivors(self) -> int:
+        return self.counted - self.by_either
+
+    def row(self) -> tuple[str, ...]:
+        shares = (self.by_tests, self.by_runs, self.by_either)
+        return (
+            self.package,
+            str(self.drawn),
+            str(self.equivalent),
+            *(f"{100 * share / self.counted:.1f} %" if self.counted else "-" for share in shares),
+            str(self.timeouts),
+            str(self.survivors),
+        )
+
+
+def is_noticed(judged: Judged) -> bool:
+    return judged.tests.outcome in NOTICED or judged.runs.outcome in NOTICED
+
+
+def score(package: str, all_judged: Iterable[Judged], known: Mapping[str, Equivalent]) -> Score:
+    """Count. One that is listed as equivalent, and was noticed, is no equivalent."""
+    every = list(all_judged)
+    equivalent = sum(one.mutant.name in known and not is_noticed(one) for one in every)
+    return Score(
+        package,
+        len(every),
+        equivalent,
+        sum(one.tests.outcome in NOTICED for one in every),
+        sum(one.runs.outcome in NOTICED for one in every),
+        sum(is_noticed(one) for one in every),
+        sum("timeout" in (one.tests.outcome, one.runs.outcome) for one in every),
+    )
+
+
+def table(scores: Iterable[Score]) -> list[str]:
+    """Return lines of a table in Markdown."""
+    rows = [HEADINGS, *(one.row() for one in scores)]
+    widths = [max(len(row[column]) for row in rows) for column in range(len(HEADINGS))]
+    lines = [
+        "| " + " | ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) + " |" for row in rows
+    ]
+    lines.insert(1, "|" + "|".join("-" * (width + 2) for width in widths) + "|")
+    return lines
+
+
+def survivor(judged: Judged) -> str:
+    """Return how a survivor differs from the source, and what was tried on it."""
+    tried = f"tests: {judged.tests.outcome}, simulation: {judged.runs.outcome}"
+    return f"{judged.mutant.diff()}\n({tried})"
+
+
+def as_data(judged: Judged) -> dict[str, Any]:
+    mutant = judged.mutant
+    return {
+        "name": mutant.name,
+        "file": mutant.file,
+        "scope": mutant.scope,
+        "line": mutant.lines.start,
+        "operator": mutant.operator,
+        "removed": "\n".join(mutant.removed),
+        "added": "\n".join(mutant.added),
+        "tests": asdict(judged.tests),
+        "runs": asdict(judged.runs),
+    }
+
+
+def as_json(seed: str, packages: Mapping[str, Sequence[Judged]], scores: Iterable[Score]) -> str:
+    content = {
+        "seed": seed,
+        "scores": [asdict(one) for one in scores],
+        "mutants": {package: [as_data(one) for one in every] for package, every in packages.items()},
+    }
+    return json.dumps(content, indent=1) + "\n"
