@@ -208,6 +208,12 @@ def mutations(session: nox.Session) -> None:
 
 
 @nox.session
+def mutants(session: nox.Session) -> None:
+    """Bugs made by a tool, drawn by the day: which do tests, and which do simulations notice; hours for all of them."""
+    run(session, checks(session), "python", "-m", "tests.mutants", *session.posargs)
+
+
+@nox.session
 def lint(session: nox.Session) -> None:
     """Style, formatting, the generated API's freshness, and the JavaScript of pages: where it is from, its types."""
     env = checks(session)

@@ -7,7 +7,7 @@ annotation) is not offered there.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeAlias
 
 import libcst as cst
@@ -197,10 +197,10 @@ def arguments(call: cst.Call) -> Variants:
             yield call.with_changes(args=_without(call.args, number))
 
 
-def _without(args: Any, number: int) -> list[cst.Arg]:
-    kept: list[cst.Arg] = [*args[:number], *args[number + 1 :]]
+def _without(args: Sequence[cst.Arg], number: int) -> list[cst.Arg]:
+    kept = [*args[:number], *args[number + 1 :]]
     if kept and number == len(args) - 1:
-        kept[-1] = kept[-1].with_changes(comma=args[-1].comma)
+        kept[-1] = kept[-1].with_changes(comma=cst.MaybeSentinel.DEFAULT)
     return kept
 
 

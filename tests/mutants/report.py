@@ -84,6 +84,20 @@ def survivor(judged: Judged) -> str:
     return f"{judged.mutant.diff()}\n({tried})"
 
 
+def entry(judged: Judged) -> str:
+    """Return a mutant as `equivalents.toml` lists it, for somebody to write the reason."""
+    mutant = judged.mutant
+
+    def lines(texts: Sequence[str]) -> str:
+        return "\n".join(["'''", *texts, "'''"])
+
+    return (
+        f"[[equivalent]]\nfile = {json.dumps(mutant.file)}\nscope = {json.dumps(mutant.scope)}\n"
+        f"operator = {json.dumps(mutant.operator)}\nremoved = {lines(mutant.removed)}\nadded = {lines(mutant.added)}\n"
+        'reason = ""\n'
+    )
+
+
 def as_data(judged: Judged) -> dict[str, Any]:
     mutant = judged.mutant
     return {

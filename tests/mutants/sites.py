@@ -111,11 +111,11 @@ def _head(node: cst.CSTNode) -> cst.CSTNode:
     if isinstance(node, cst.ExceptHandler) and node.type is not None:
         return node.type
     if isinstance(node, cst.FunctionDef) and isinstance(node.body, cst.IndentedBlock):
-        return node.body.body[1 if node.get_docstring() is not None and len(node.body.body) > 1 else 0]
+        return _head(node.body.body[1 if node.get_docstring() is not None and len(node.body.body) > 1 else 0])
     if isinstance(node, cst.With):
         return node.items[0]
     if isinstance(node, cst.Try) and isinstance(node.body, cst.IndentedBlock):
-        return node.body.body[0]
+        return _head(node.body.body[0])
     return node
 
 

@@ -1,0 +1,59 @@
+"""What is tried on a mutant, and in which order."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tests.mutants.covering import Cost, Covering
+from tests.mutants.drawing import Mutant
+from tests.mutants.forks import Verdict
+from tests.mutants.judging import Chooser
+
+FILE = "trial/_ticks.py"
+NAMED, OTHER, SLOW = "tests/trial/test_ticks.py::a", "tests/trial/test_other.py::b", "tests/trial/test_other.py::c"
+
+
+def part(**changes: Any) -> dict[str, Any]:
+    items = {NAMED: [2.0, 2.0, False], OTHER: [1.0, 1.0, False], SLOW: [3.0, 3.0, False], "failed": [0.1, 0.1, True]}
+    lines = {FILE: {"5": [0, 1, 2, 3], "9": [1]}}
+    return {"items": items, "lines": lines, "imported": {FILE: [1, 2, 9]}} | changes
+
+
+def mutant(first: int, end: int, statement: range | None = None, file: str = FILE) -> Mutant:
+    lines = range(first, end)
+    return Mutant(file, "f", lines, statement or lines, "by hand", ("x",), ("y",), source="")
+
+
+def test_what_reaches_a_line() -> None:
+    covering = Covering([part()])
+    assert covering.failed == ["failed"]
+    assert covering.costs == {NAMED: Cost(2.0, 2.0), OTHER: Cost(1.0, 1.0), SLOW: Cost(3.0, 3.0)}
+    everything = {NAMED, OTHER, SLOW}
+    assert covering.of(mutant(5, 6)) == everything
+    assert covering.of(mutant(7, 8)) == set()
+    # A constant of a longer statement has no line of its own.
+    assert covering.of(mutant(7, 8, range(5, 8))) == everything
+
+
+def test_what_runs_at_import_concerns_all_that_reach_the_module() -> None:
+    covering = Covering([part()])
+    assert covering.of(mutant(2, 3)) == {NAMED, OTHER, SLOW}
+    assert covering.of(mutant(9, 10)) == {NAMED, OTHER, SLOW}
+    # A module with nothing else in it concerns everybody.
+    covering = Covering([part(lines={}, imported={FILE: [2]})])
+    assert covering.of(mutant(2, 3)) == {NAMED, OTHER, SLOW}
+
+
+def test_tests_named_after_the_module_come_first_and_then_what_is_cheap() -> None:
+    chooser = Chooser(Covering([part()]), most_seconds=3.5)
+    assert list(chooser.choose(mutant(5, 6))) == [NAMED, OTHER]
+    assert list(Chooser(Covering([part()]), most_seconds=0.5).choose(mutant(5, 6))) == [NAMED]
+    assert list(Chooser(Covering([part()]), most_seconds=60).choose(mutant(7, 8))) == []
+
+
+def test_what_has_noticed_others_comes_first() -> None:
+    chooser = Chooser(Covering([part()]), most_seconds=60)
+    chooser.learn(mutant(5, 6), Verdict("survived"))
+    assert list(chooser.choose(mutant(5, 6))) == [NAMED, OTHER, SLOW]
+    chooser.learn(mutant(5, 6), Verdict("noticed", SLOW))
+    assert list(chooser.choose(mutant(5, 6))) == [SLOW, NAMED, OTHER]

@@ -1,0 +1,76 @@
+"""A mutant is put into functions that are there, or into a process that has not imported the package yet."""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+from dataclasses import replace
+
+import pytest
+
+from tests.mutants.drawing import SOURCE, Mutant
+from tests.mutants.forks import Tell, in_a_fork
+from tests.mutants.planting import ImportTimeError, exchange, import_instead, living_functions
+from trio_cogment import backoff
+
+FILE = "backoff.py"
+
+
+def changed(before: str, after: str, file: str = FILE) -> Mutant:
+    source = (SOURCE / file).read_text()
+    assert before in source
+    mutant = source.replace(before, after, 1)
+    lines = list(difflib.unified_diff(source.splitlines(), mutant.splitlines(), lineterm="", n=0))[2:]
+    removed = tuple(line[1:].strip() for line in lines if line.startswith("-"))
+    added = tuple(line[1:].strip() for line in lines if line.startswith("+"))
+    return Mutant(file, "", range(1, 2), range(1, 2), "by hand", removed, added, mutant)
+
+
+def of_a_method() -> Mutant:
+    head = "    def reset(self) -> None:\n"
+    source = (SOURCE / FILE).read_text()
+    docstring = source.partition(head)[2].partition("\n")[0]
+    return changed(f"{head}{docstring}\n", f"{head}{docstring}\n        raise KeyError('mutant')\n")
+
+
+def test_whoever_holds_a_function_has_the_mutant() -> None:
+    mutant = of_a_method()
+    held = backoff.Backoff.reset
+
+    def work(tell: Tell) -> None:
+        exchange(mutant, living_functions(), ())
+        try:
+            held(object.__new__(backoff.Backoff))
+        except KeyError:
+            tell("noticed", "it is there")
+
+    assert in_a_fork(work, {}).said == "it is there"
+    assert held is backoff.Backoff.reset
+
+
+def test_what_has_run_already_is_not_changed_any_more() -> None:
+    whole = of_a_method()
+    lines = range(1, 1000)
+    with pytest.raises(ImportTimeError):
+        exchange(whole, living_functions(), lines)
+    of_the_module = replace(whole, source=f"{(SOURCE / FILE).read_text()}\nADDED = 1\n")
+    with pytest.raises(ImportTimeError):
+        exchange(of_the_module, living_functions(), ())
+    another_function = replace(whole, source=f"{(SOURCE / FILE).read_text()}\ndef added():\n    return 1\n")
+    with pytest.raises(ImportTimeError):
+        exchange(another_function, living_functions(), ())
+
+
+def test_a_module_can_be_imported_from_a_mutant() -> None:
+    mutant = replace(of_a_method(), file="demo/__init__.py", source="MUTANT = 1\n")
+
+    def work(tell: Tell) -> None:
+        import sys
+
+        for name in [name for name in sys.modules if name.partition(".")[0] == "trio_cogment"]:
+            del sys.modules[name]
+        import_instead(mutant)
+        module = importlib.import_module("trio_cogment.demo")
+        tell("noticed", str([module.MUTANT, bool(module.__path__)]))
+
+    assert in_a_fork(work, {}).said == "[1, True]"
