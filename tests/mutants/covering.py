@@ -137,7 +137,7 @@ def _counts(path: Path) -> bool:
 def _stamp(paths: Iterable[Path], what: str = "") -> str:
     content = hashlib.blake2b(what.encode(), digest_size=16)
     for path in paths:
-        content.update(f"{path}\0".encode() + path.read_bytes())
+        content.update(f"{path.relative_to(ROOT)}\0".encode() + path.read_bytes())
     return content.hexdigest()
 
 
