@@ -33,9 +33,6 @@ KEPT = ROOT / ".nox" / "mutants"
 FORMAT = "1"
 #: Tests that the default run of the tests has.
 MARKED = "not interop and not javascript and not browser and not soak and not rl_peers and not shells"
-#: Of the simulated suite: seeds of each of its two kinds, and of each service's.
-SEEDS = 40
-SERVICE_SEEDS = 8
 #: What the tests are told with, so that hypothesis neither shrinks what it finds, nor keeps it.
 ENVIRONMENT = {"TRIO_COGMENT_TESTS_PROFILE": "mutants", "PYTHONHASHSEED": "1", "PYTHONDONTWRITEBYTECODE": "1"}
 
@@ -113,21 +110,17 @@ def covering_runs(packages: Sequence[str], jobs: int) -> Covering:
     files = [*sorted(SOURCE.rglob("*.py")), *sorted((ROOT / "tests" / "sim").rglob("*.py"))]
     files += sorted((ROOT / "tests" / "account").rglob("*.py"))
     files += [path for path in sorted((ROOT / "tests").rglob("test_simulated.py")) if path.parent.name in packages]
-    stamp = _stamp(files, f"{FORMAT} {' '.join(packages)} {SEEDS} {SERVICE_SEEDS}")
+    from tests.mutants.running import run_names  # which imports the package: not where coverage is to see that
+
+    names = run_names()
+    files += [ROOT / "tests" / "sim" / "seeds.txt", ROOT / "tests" / "sim" / "corpus.txt"]
+    stamp = _stamp(files, " ".join([FORMAT, *packages, *names]))
     path = KEPT / "runs.json"
     kept = json.loads(path.read_text()) if path.exists() else {}
     if kept.get("stamp") != stamp:
-        kept = {"stamp": stamp, "parts": [part for _, part in _noted("runs", " ".join(packages), run_names(), jobs)]}
+        kept = {"stamp": stamp, "parts": [part for _, part in _noted("runs", " ".join(packages), names, jobs)]}
         _keep(path, kept)
     return Covering(kept["parts"])
-
-
-def run_names() -> list[str]:
-    """Return the runs that are tried: of the seeds that the default run of the suite begins with, and of services."""
-    from tests.sim.services import SERVICE_SUITES
-
-    trials = [f"{('safety', 'liveness')[seed % 2]}/{seed}" for seed in range(2 * SEEDS)]
-    return [*trials, *(f"{suite}/{seed}" for suite in SERVICE_SUITES for seed in range(SERVICE_SEEDS))]
 
 
 def _counts(path: Path) -> bool:

@@ -25,14 +25,18 @@ def draw_plan(seed: int, suite: str = "liveness") -> FaultPlan:
     """Draw what goes wrong in one run of a suite: for liveness in its first seconds, for safety more, until its end."""
     rng = random.Random(f"{seed}/{suite}/plan")
     until, count = (12.0, (0, 6)) if suite == "liveness" else (20.0, (2, 9))
-    timed = (_reset, _dark, _partition, _crash, _terminate, _terminate, _again, _drain, _disk)
-    makers: list[Maker] = [*[_participant] * 5, _service_fault, *(partial(maker, until) for maker in timed)]
-    faults = list(FaultPlan.draw(rng, makers, count))
+    faults = list(FaultPlan.draw(rng, makers(until), count))
     if rng.random() < 0.05:  # one is enough, and it takes many steps
         faults.append(Fault("idle watcher", at=_when(rng, until)))
     if rng.random() < 0.05:
         faults.extend(_crowd(rng))
     return FaultPlan(tuple(_one_each(faults)))
+
+
+def makers(until: float) -> list[Maker]:
+    """Return what draws the faults of a plan, some of them at a time before `until`."""
+    timed = (_reset, _dark, _partition, _crash, _terminate, _terminate, _again, _drain, _disk)
+    return [*[_participant] * 5, _service_fault, *(partial(maker, until) for maker in timed)]
 
 
 def _one_each(faults: list[Fault]) -> Iterable[Fault]:

@@ -14,6 +14,7 @@ import trio
 from google.protobuf.any_pb2 import Any as AnyMessage
 from purerpc import Service
 
+from tests.sim import rare
 from tests.sim.accounts import Accounts
 from tests.sim.faults import HOOKED, MOST_STEPS, MOST_TICKS, TRIALS, is_crowded
 from trio_cogment.api.common_pb2 import CommunicationState, Message, Reward, RewardSource, TrialParams, TrialState
@@ -109,6 +110,7 @@ class Play:
             self.rpc = replace(self.rpc, call_outbox_messages=8)
         if small:
             self.rpc = replace(self.rpc, stream_window_bytes=256)
+        self.config, self.rpc = rare.tightened(world.plan, self.config, self.rpc)
 
     def behave(self, trial_id: str, name: str) -> Behaviour:
         for fault in self.world.plan.named("misbehaves", f"{trial_id}/{name}"):
@@ -151,7 +153,7 @@ class Play:
             datalog_endpoint=log,
             max_steps=MOST_STEPS if number == "2" else 0,
             nb_buffered_ticks=BUFFERED[number],
-            max_inactivity_seconds=30 if number in "01" else 0,
+            max_inactivity_seconds=rare.inactivity(self.world.plan, 30 if number in "01" else 0),
             datalog_exclude_fields=["messages"] if number == "1" else [],
         )
         record_params(self.world.history, trial_id, params)
@@ -261,7 +263,8 @@ class Play:
         if client.up:
             with client.running():
                 async with client.channel("orchestrator", PORT, config=self.rpc) as channel:
-                    calls = RecordedCalls(channel, self.world.history, client.name)
+                    recorded = RecordedCalls(channel, self.world.history, client.name)
+                    calls = await rare.client_calls(self.world, trial_id, recorded)
                     await self.actor.join(calls, trial_id, "cat")
 
     async def start(self, trial_id: str, from_host: str) -> None:
@@ -304,11 +307,11 @@ class Play:
         self.world.history.record("world", "fault", name=fault.name, target=fault.target)
         if fault.name in HITS_CONNECTIONS and not self.network.connections(fault.target):
             return
-        if fault.name not in ("disk", "terminate"):
+        if fault.name not in ("disk", "terminate", rare.TWICE, rare.RUDE):
             self.world.sometimes(f"fault: {fault.name}")
 
     async def happen(self, fault: Fault, orchestrator: Orchestrator) -> None:
-        if fault.name in ("misbehaves", "idle watcher"):
+        if fault.name in ("misbehaves", "idle watcher", rare.TIGHT, rare.LATE, rare.HALF):
             return  # it does so by itself
         await trio.sleep(fault.at)
         if fault.target in self.starting:
@@ -335,6 +338,10 @@ class Play:
             await self.drain(fault)
         elif fault.name == "disk":
             await self.fail_disk(fault)
+        elif fault.name == rare.TWICE:
+            await rare.join_twice(self, fault, PORT)
+        elif fault.name == rare.RUDE:
+            await rare.be_rude(self, fault, PORT)
 
     async def cut(self, fault: Fault) -> None:
         """Cut a host off for some time; what cuts it off beside this goes on."""

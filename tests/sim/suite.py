@@ -1,10 +1,11 @@
 """All suites over many seeds, on several cores: `python -m tests.sim --seeds 20000`.
 
 A seed is a run of safety if it is even, of liveness if it is odd; every tenth also one of a service's suite, in turn.
-Those that once failed (`seeds.txt`) are run with seed 0. Prints in how many runs each `sometimes` was
-reached, and for each run that failed what it said and did, the smallest plan that still fails in the same way, and the
-command that shows it again. What is declared in `tests.sim.counting` and was never reached is a failure, too. One seed
-in twenty is run again in another process, where sets have another order; schedules and histories are compared.
+Those that once failed (`seeds.txt`), and those that reach what no other does (`corpus.txt`), are run with seed 0.
+Prints in how many runs each `sometimes` was reached, and for each run that failed what it said and did, the smallest
+plan that still fails in the same way, and the command that shows it again. What is declared in `tests.sim.counting` and
+was never reached is a failure, too. One seed in twenty is run again in another process, where sets have another order;
+schedules and histories are compared.
 """
 
 from __future__ import annotations
@@ -36,6 +37,7 @@ CHECKED_ONCE_IN = 20
 #: `PYTHONHASHSEED` of the processes that run all seeds, and of those that run some of them again.
 HASH_SEEDS = ("1", "2")
 KEPT = Path(__file__).with_name("seeds.txt")
+CORPUS = Path(__file__).with_name("corpus.txt")
 #: Runs that a process is given at a time; so few that none has much to do when the others are done.
 CHUNK = 5
 
@@ -56,9 +58,17 @@ class Failure(NamedTuple):
 
 
 def kept_units() -> list[Unit]:
-    """Return what once failed: with the plan with which it did, or with that which its seed makes today."""
+    """Return what once failed, and what reaches most (the corpus of `tests.sim.reach`).
+
+    Each has the plan with which it did, or that which its seed makes today.
+    """
+    return [*read_units(KEPT), *read_units(CORPUS)]
+
+
+def read_units(path: Path) -> list[Unit]:
+    """Return the runs that a file has: a seed a line, its suite and its plan unless they are the seed's own, a word."""
     units = []
-    lines = (line.partition("#")[0].strip() for line in KEPT.read_text().splitlines())
+    lines = (line.partition("#")[0].strip() for line in path.read_text().splitlines())
     for line in filter(None, lines):
         seed, _, rest = line.partition(" ")
         suite, _, plan = rest.partition(" ")

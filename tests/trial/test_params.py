@@ -53,7 +53,7 @@ def test_an_environment_name_must_be_printable() -> None:
         validate_params(params)
 
 
-@pytest.mark.parametrize(("given", "used"), [(0, 2), (1, 2), (-5, 2), (2, 2), (7, 7)])
+@pytest.mark.parametrize(("given", "used"), [(0, 2), (1, 2), (-5, 2), (2, 2), (7, 7), (MAX_BUFFERED_TICKS,) * 2])
 def test_buffered_ticks(given: int, used: int) -> None:
     assert buffered_ticks(validate_params(make_params(nb_buffered_ticks=given))) == used
 

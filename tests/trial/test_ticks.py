@@ -105,6 +105,14 @@ def test_response_timers_are_per_tick() -> None:
     assert "'b'" in str(play.end_details(0))
 
 
+@pytest.mark.parametrize("seconds", [0.25, 1, 9])
+def test_an_action_disarms_the_timer_of_its_actor(seconds: float) -> None:
+    play = Play(make_params(actor("a", response_timeout=seconds), actor("b", response_timeout=seconds))).start()
+    play.observe()
+    play.act(0)
+    assert [play.has_timer(TimerKind.RESPONSE, index) for index in (0, 1)] == [False, True]
+
+
 def test_a_required_actor_has_its_default_action_in_vain() -> None:
     play = Play(make_params(actor("a", response_timeout=1, default=b"d"), actor("b"))).start()
     play.observe()

@@ -42,7 +42,6 @@ def relay_message(trial: TrialMemory, sender: Participant, received: Any) -> Non
         receivers.append(trial.environment)
     if not receivers:
         trial.ignore(sender, "message_to_nobody", f"a message to '{message.receiver_name}', which nobody is")
-        return
     # The one that came went into the sample, as it was written.
     said = Said(message, trial.tick_id)
     for receiver in receivers:
