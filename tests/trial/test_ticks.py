@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import pytest
+
 from trio_cogment.api.common_pb2 import TrialState
 from trio_cogment.trial import ENVIRONMENT, TimerKind
 
