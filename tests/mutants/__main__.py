@@ -43,6 +43,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         judged[package] = []
         for one in judge_all(package, mutants, {"tests": tests, "runs": runs}, options.jobs):
             judged[package].append(one)
+            if not len(judged[package]) % 25:
+                print(f"({len(judged[package])} of {len(mutants)})", file=sys.stderr, flush=True)
             if not report.is_noticed(one):
                 told = "equivalent" if one.mutant.name in known else "SURVIVED"
                 print(f"{told}: {report.survivor(one)}\n", flush=True)
