@@ -245,3 +245,12 @@ def test_merge_takes_any_floats(sources: list[tuple[float, float]]) -> None:
     reward = Reward()
     merge(reward, 0, "x", [RewardSource(value=v, confidence=c) for v, c in sources])
     assert len(reward.sources) == len(sources)
+
+
+def test_rewards_of_an_actor_that_is_gone_are_not_kept() -> None:
+    play = Play(make_params(actor("a"), actor("b", optional=True))).start()
+    play.observe()
+    play.lose(1)
+    for _ in range(3):
+        play.reward(0, "*", (1.0, 1.0))
+    assert [len(one.reward_sources) for one in play.machine.actors] == [3, 0]
