@@ -1,4 +1,4 @@
-"""Write the tables of `docs/reliability.md` that come from elsewhere: checkers, planted bugs, what was reached.
+"""Write the tables of `docs/reliability.md` that come from elsewhere: checkers, planted bugs, mutants, counts.
 
 `--counts FILE ...` takes over what runs of the simulated suite printed (`nox -s sim -- --seeds 20000 | tee FILE`, or in
 parts, with `--first`). With `--again FILE ...` seeds that failed in them may have been mended: what they print now, one
@@ -25,6 +25,7 @@ from tests.sim.counting import missing  # noqa: E402  it is found there
 
 TARGET = ROOT / "docs" / "reliability.md"
 MUTATIONS = ROOT / "tests" / "sim" / "mutations.json"
+MUTANTS = ROOT / "tests" / "mutants" / "recorded.json"
 COUNTS = ROOT / "tests" / "sim" / "counts.json"
 
 
@@ -43,6 +44,15 @@ def mutations() -> Iterator[str]:
     yield "|---|---|---|---|"
     for name, found in json.loads(MUTATIONS.read_text()).items():
         yield f"| {name} | {found['how']} | {found['seed']} | {found['said'].replace('|', ' ')} |"
+
+
+def mutants() -> Iterator[str]:
+    """Yield a table of how many mutants of each package were noticed."""
+    recorded = json.loads(MUTANTS.read_text())
+    yield f"| {' | '.join(recorded['headings'])} |"
+    yield "|---" * len(recorded["headings"]) + "|"
+    for package, row in recorded["packages"].items():
+        yield f"| {' | '.join([f'`{package}`', *row])} |"
 
 
 def counts() -> Iterator[str]:
@@ -86,9 +96,12 @@ def _added_up(texts: Sequence[str]) -> tuple[int, int, int, Counter[str]]:
     return totals["seeds"], totals["runs"], totals["failed"], reached
 
 
+TABLES = {"checkers": checkers, "mutations": mutations, "mutants": mutants, "counts": counts}
+
+
 def page(text: str) -> str:
     """Return the page with its tables made anew."""
-    for name, lines in (("checkers", checkers), ("mutations", mutations), ("counts", counts)):
+    for name, lines in TABLES.items():
         begin = f"<!-- {name}: written by tools/reliability_tables.py -->\n"
         before, _, rest = text.partition(begin)
         after = rest[rest.index("<!-- end -->") :]

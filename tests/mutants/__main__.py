@@ -29,6 +29,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--test-seconds", type=float, default=30.0, help="of tests, for each mutant")
     parser.add_argument("--run-seconds", type=float, default=15.0, help="of simulated runs, for each mutant")
     parser.add_argument("--out", type=Path, default=KEPT / "report.json", help="where the whole report goes")
+    parser.add_argument("--record", action="store_true", help="write the numbers to recorded.json, for the page")
     options = parser.parse_args(arguments)
     known = equivalents()
     runs = Chooser(_sound("runs", covering_runs(PACKAGES, options.jobs)), options.run_seconds)
@@ -56,6 +57,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         options.out.parent.mkdir(parents=True, exist_ok=True)
         options.out.write_text(report.as_json(options.seed, judged, scores))
     print("\n".join(report.table(scores)))
+    if options.record:
+        report.record(options.seed, scores)
     too_many = [one.package for one in scores if one.equivalent > report.MOST_EQUIVALENT * one.drawn]
     for package in too_many:
         print(f"{package}: more than {report.MOST_EQUIVALENT:.0%} are listed as equivalent")

@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any
 
 from tests.mutants.equivalents import Equivalent
 from tests.mutants.judging import Judged
 
+RECORDED = Path(__file__).with_name("recorded.json")
 #: Of what is drawn, so much may be listed as equivalent.
 MOST_EQUIVALENT = 0.05
 NOTICED = ("noticed", "timeout")
@@ -65,6 +67,14 @@ def score(package: str, all_judged: Iterable[Judged], known: Mapping[str, Equiva
         sum(is_noticed(one) for one in every),
         sum("timeout" in (one.tests.outcome, one.runs.outcome) for one in every),
     )
+
+
+def record(seed: str, scores: Iterable[Score], path: Path = RECORDED) -> None:
+    """Keep the numbers of packages, from which `docs/reliability.md` has its table."""
+    recorded = json.loads(path.read_text())["packages"] if path.exists() else {}
+    recorded |= {one.package: [seed, *one.row()[1:]] for one in scores}
+    headings = [HEADINGS[0], "seed", *HEADINGS[1:]]
+    path.write_text(json.dumps({"headings": headings, "packages": recorded}, indent=1, ensure_ascii=False) + "\n")
 
 
 def table(scores: Iterable[Score]) -> list[str]:

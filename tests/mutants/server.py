@@ -137,7 +137,9 @@ def _serve_cold(connection: Connection, preloaded: Sequence[str], folder: str) -
                 _run_all(job, running.run, tell)
             else:
                 files = dict.fromkeys(name.partition("::")[0] for name in job.costs)
-                code = pytest.main([*_options(folder), *files], plugins=[_Tests(job, tell)])
+                # What rewrites assertions would import the package's modules, as those of a plugin, from their files.
+                options = [*_options(folder), "--assert=plain"]
+                code = pytest.main([*options, *files], plugins=[_Tests(job, tell)])
                 if code != pytest.ExitCode.OK:
                     tell("noticed", f"pytest ended with {code!r}")
 

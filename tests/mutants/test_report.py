@@ -40,6 +40,18 @@ def test_the_numbers() -> None:
     assert heading.count("|") == line.count("|") == row.count("|")
 
 
+def test_numbers_are_recorded_by_package(tmp_path: Path) -> None:
+    path = tmp_path / "recorded.json"
+    report.record("1", [report.score("rpc", JUDGED, {}), report.score("trial", JUDGED, {})], path)
+    report.record("2", [report.score("trial", JUDGED[:1], {})], path)
+    read = json.loads(path.read_text())
+    assert read["packages"] == {
+        "rpc": ["1", "5", "0", "40.0 %", "40.0 %", "60.0 %", "1", "2"],
+        "trial": ["2", "1", "0", "100.0 %", "100.0 %", "100.0 %", "0", "0"],
+    }
+    assert all(len(row) == len(read["headings"]) - 1 for row in read["packages"].values())
+
+
 def test_the_whole_report_can_be_read_again() -> None:
     read = json.loads(report.as_json("1", {"trial": JUDGED}, [report.score("trial", JUDGED, {})]))
     assert read["seed"] == "1"
