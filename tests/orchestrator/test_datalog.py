@@ -13,7 +13,7 @@ from tests.helpers import HEARTBEAT, LAST, NORMAL, Script, actor_that_acts, benc
 from trio_cogment.api.common_pb2 import TrialParams, TrialState
 from trio_cogment.api.datalog_pb2 import DatalogSample, RunTrialDatalogOutput
 from trio_cogment.config import OrchestratorConfig
-from trio_cogment.errors import RpcError, StatusCode
+from trio_cogment.errors import RpcError, StatusCode, UnavailableError
 from trio_cogment.orchestrator import SampleStream
 from trio_cogment.rpc import ServerCall, serve_stream
 
@@ -386,3 +386,29 @@ async def test_what_was_sent_and_is_not_kept_is_told_when_the_stream_breaks(
     assert lost == first.tick_id > 0
     assert first.special_events[0].startswith(f"{lost} samples before this one were lost")
     assert [info.tick_id for info in seen[1]] == list(range(lost, 21))
+
+
+@pytest.mark.parametrize("grace", [0.5, 10.0])
+async def test_tries_that_fail_become_rarer_however_short_the_grace(
+    grace: float, autojump_clock: trio.testing.MockClock
+) -> None:
+    tried: list[float] = []
+
+    class Away:
+        @asynccontextmanager
+        async def open(self, _trial_id: str, _user_id: str, _params: TrialParams) -> AsyncIterator[SampleStream]:
+            tried.append(trio.current_time())
+            if len(tried) > 1:
+                raise UnavailableError("away")
+            yield Broken()
+
+    class Broken(SampleStream):
+        async def write(self, _sample: DatalogSample) -> None:
+            raise UnavailableError("away")
+
+    services = Script(environment_of(100, seconds_per_tick=1)).environment(), Script(actor_that_acts()).actor()
+    config = OrchestratorConfig(datalog_grace_seconds=grace)
+    async with bench(*services, sink=Away(), config=config) as table:
+        await table.controller.start_trial(params_of("a", datalog_endpoint=LOGGED), trial_id="t")
+        await table.controller.wait_trial_state("t")
+    assert 5 < len(tried) < 20

@@ -13,7 +13,8 @@ import pytest
 import trio
 from purerpc import Service
 
-from tests.helpers import Bench, HookScript, Script, actor_that_acts, environment_of, params_of
+from tests.access.keys import control
+from tests.helpers import Bench, HookScript, RunTrial, Script, actor_that_acts, bench, environment_of, params_of
 from tests.rpc.tls_files import Party, make_party
 from trio_cogment.api.common_pb2 import TrialParams, TrialState
 from trio_cogment.api.directory_pb2 import InquireRequest, ServiceEndpoint, ServiceType
@@ -412,3 +413,26 @@ async def test_tls_is_for_all_outgoing_calls(
                 info = await bench.controller.wait_trial_state(await start())
                 assert info is not None
                 assert info.tick_id == 1
+
+
+async def test_those_elsewhere_are_told_who_calls_and_those_here_need_not(autojump_clock: Clock) -> None:
+    tokens: dict[str, list[str]] = {}
+
+    def noting(who: str, run: RunTrial) -> Script:
+        async def noted(call: ServerCall) -> None:
+            tokens[who] = [str(value) for name, value in call.metadata if name == "authorization"]
+            await run(call)
+
+        return Script(noted)
+
+    async with net() as network:
+        network.host("elsewhere", noting("elsewhere", actor_that_acts()).actor())
+        services = noting("environment", environment_of(1)).environment(), noting("here", actor_that_acts()).actor()
+        async with bench(*services, connect=network.connect, access=control()) as bench_:
+            params = params_of("a", "b")
+            params.actors[1].endpoint = "grpc://elsewhere:9000"
+            await bench_.controller.start_trial(params, trial_id="t")
+            await bench_.controller.wait_trial_state("t")
+    assert tokens["here"] == tokens["environment"] == []
+    (token,) = tokens["elsewhere"]
+    assert token.startswith("Bearer ")

@@ -183,3 +183,14 @@ async def test_what_an_ended_trial_had_needs_no_garbage_collector(autojump_clock
             assert [reference() for reference in kept] == [None] * 4
         finally:
             gc.enable()
+
+
+async def test_an_ended_trial_that_is_remembered_has_nobody_any_more(autojump_clock: trio.testing.MockClock) -> None:
+    services = Script(environment_of(2)).environment(), Script(actor_that_acts()).actor()
+    async with bench(*services) as table:
+        await table.controller.start_trial(params_of("a"), trial_id="t")
+        (trial,) = table.orchestrator.trials
+        assert trial.equipped
+        await wait_ended(table.orchestrator, "t")
+        await trio.testing.wait_all_tasks_blocked()
+        assert not trial.equipped

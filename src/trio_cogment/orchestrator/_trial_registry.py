@@ -70,7 +70,7 @@ class TrialRegistry:
         self._starts += 1
         if self._starts >= self._every:
             self._starts = 0
-            self._collect(0, -math.inf)
+            self._collect(0, self._max_age)
 
     def remove(self, trial: Trial) -> None:
         """Free the trial's id."""

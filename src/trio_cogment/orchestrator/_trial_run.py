@@ -104,8 +104,7 @@ class TrialRun:
             async with trio.open_nursery() as nursery:
                 # Shielded, so that END can leave when the host cancels.
                 nursery.cancel_scope.shield = True
-                if self._farewell < math.inf:
-                    nursery.cancel_scope.deadline = self._farewell
+                nursery.cancel_scope.deadline = self._farewell
                 self._nursery = nursery
                 self._spawn_early()
                 if self._datalog is not None:
