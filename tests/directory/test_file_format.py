@@ -109,6 +109,13 @@ def test_the_file_of_the_reference() -> None:
     assert list(again.entries) == list(content.entries)
 
 
+def test_what_the_reference_leaves_out_is_empty() -> None:
+    item = {"Endpoint": {"protocol": 3}, "Details": {"type": 3}}
+    (found,) = read({"5": item}).entries
+    assert (found.service.host, found.service.port, dict(found.service.properties)) == ("", 0, {})
+    assert (found.permanent, found.token, found.secret) == (False, HASHER.digest(""), HASHER.digest(""))
+
+
 @pytest.mark.parametrize("data", [b"", b" \n", b"{}"])
 def test_files_with_nothing(data: bytes) -> None:
     content = read(data)

@@ -231,3 +231,19 @@ async def test_a_file_that_has_taken_its_place_is_not_touched(tmp_path: Path) ->
     await file.save(NEW)
     file.close()
     assert await load(SystemFiles(), str(path)) == ids(NEW)
+
+
+async def test_what_was_put_aside_is_written_anew_and_has_the_name_that_was_told() -> None:
+    for seed in range(20):
+        disk = SimDisk(random.Random(seed))
+        file = disk.open(PATH)
+        file.write(b"nonsense")
+        file.sync()
+        disk.sync_folder("folder")
+        one = state_file(disk)
+        entries, outdated = await one.load()
+        assert not len(entries)
+        assert outdated
+        disk.crash()
+        disk.restart()
+        assert disk.read(f"{PATH}.unreadable") == b"nonsense"

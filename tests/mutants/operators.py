@@ -72,7 +72,7 @@ _CONFUSED = {
 #: Only deques have these.
 _OF_DEQUES = frozenset({"appendleft", "popleft"})
 #: Calls that only arrange what they are given.
-_ARRANGING = frozenset({"sorted", "reversed", "frozenset"})
+_ARRANGING = frozenset({"sorted", "reversed"})
 #: Calls whose last argument is what there is otherwise; by the number of arguments that they have with it.
 _WITH_DEFAULT = {"get": 2, "pop": 2, "next": 2, "getattr": 3}
 

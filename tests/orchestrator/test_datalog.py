@@ -340,7 +340,10 @@ async def test_the_grace_ends_while_a_connection_is_still_being_tried(autojump_c
     assert opened == 2
 
 
-async def test_who_ends_in_good_order_has_taken_what_it_did_not_answer(autojump_clock: trio.testing.MockClock) -> None:
+@pytest.mark.parametrize("kept", [4, 1024])
+async def test_who_ends_in_good_order_has_taken_what_it_did_not_answer(
+    kept: int, autojump_clock: trio.testing.MockClock
+) -> None:
     answers = 3
 
     async def log(call: ServerCall) -> None:
@@ -351,7 +354,7 @@ async def test_who_ends_in_good_order_has_taken_what_it_did_not_answer(autojump_
                 await call.send(RunTrialDatalogOutput())
 
     services = Script(environment_of(20)).environment(), Script(actor_that_acts()).actor(), Script(log).datalog()
-    async with bench(*services) as table:
+    async with bench(*services, config=OrchestratorConfig(max_queued_samples=kept)) as table:
         await table.controller.start_trial(params_of("a", datalog_endpoint=LOGGED), trial_id="t")
         await table.controller.wait_trial_state("t")
         await trio.testing.wait_all_tasks_blocked()
@@ -412,3 +415,52 @@ async def test_tries_that_fail_become_rarer_however_short_the_grace(
         await table.controller.start_trial(params_of("a", datalog_endpoint=LOGGED), trial_id="t")
         await table.controller.wait_trial_state("t")
     assert 5 < len(tried) < 20
+
+
+@both
+async def test_a_log_that_ends_its_stream_before_the_trial_does_gets_another(
+    wire: bool, autojump_clock: trio.testing.MockClock
+) -> None:
+    streams: list[list[int]] = []
+
+    async def log(call: ServerCall) -> None:
+        streams.append([])
+        async for message in call:
+            await call.send(RunTrialDatalogOutput())
+            if message.HasField("sample"):
+                streams[-1].append(message.sample.info.tick_id)
+            if streams == [[0, 1]]:
+                return
+
+    services = Script(environment_of(6, seconds_per_tick=1)).environment(), Script(actor_that_acts()).actor()
+    async with bench(*services, Script(log).datalog(), wire=wire) as table:
+        await table.controller.start_trial(params_of("a", datalog_endpoint=LOGGED), trial_id="t")
+        await table.controller.wait_trial_state("t")
+        await trio.testing.wait_all_tasks_blocked()
+    assert streams[0] == [0, 1]
+    assert len(streams) > 1
+    assert [tick for stream in streams[1:] for tick in stream][-1] == 6
+
+
+@both
+async def test_a_log_that_leaves_with_the_last_sample_is_not_called_again(
+    wire: bool, autojump_clock: trio.testing.MockClock
+) -> None:
+    streams: list[list[int]] = []
+
+    async def log(call: ServerCall) -> None:
+        streams.append([])
+        async for message in call:
+            await call.send(RunTrialDatalogOutput())
+            if message.HasField("sample"):
+                streams[-1].append(message.sample.info.tick_id)
+                if message.sample.info.state == TrialState.ENDED:
+                    return
+
+    services = Script(environment_of(6, seconds_per_tick=1)).environment(), Script(actor_that_acts()).actor()
+    async with bench(*services, Script(log).datalog(), wire=wire) as table:
+        await table.controller.start_trial(params_of("a", datalog_endpoint=LOGGED), trial_id="t")
+        await table.controller.wait_trial_state("t")
+        await trio.sleep(60)
+        assert table.orchestrator.lost_samples == 0
+    assert streams == [list(range(7))]

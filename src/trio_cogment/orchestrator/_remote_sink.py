@@ -10,7 +10,7 @@ from urllib.parse import quote
 import trio
 
 from trio_cogment.access import lasting
-from trio_cogment.api.common_pb2 import TrialParams, TrialState
+from trio_cogment.api.common_pb2 import TrialParams
 from trio_cogment.api.datalog_pb2 import DatalogSample, RunTrialDatalogInput
 from trio_cogment.errors import RpcError, StatusCode
 from trio_cogment.orchestrator._connections import Connections, Target
@@ -20,8 +20,6 @@ from trio_cogment.rpc import ClientCall, MetadataLike, methods_of
 from trio_cogment.services import SERVICES, TRIAL_ID, TRIAL_OWNER, USER_ID, ServiceKind
 
 RUN_TRIAL_DATALOG = methods_of(SERVICES[ServiceKind.DATALOG].descriptor())["RunTrialDatalog"]
-
-_ENDED = TrialState.ENDED
 
 
 def sink_of(target: Target | None, connections: Connections, holding: Holding) -> SampleSink | None:
@@ -89,7 +87,6 @@ class _RemoteStream(SampleStream):
         self._scope = scope
         self._written = 0
         self._replies = 0
-        self._last_was_written = False
         self._completing = False
         self._ended = trio.Event()
         self.error: RpcError | None = None
@@ -104,7 +101,6 @@ class _RemoteStream(SampleStream):
         """See `SampleStream.write`."""
         await self._call.send(RunTrialDatalogInput(sample=sample))
         self._written += 1
-        self._last_was_written = sample.info.state == _ENDED
 
     async def complete(self) -> None:
         """See `SampleStream.complete`: the log has everything once it has ended the stream."""
@@ -125,6 +121,6 @@ class _RemoteStream(SampleStream):
         """See `Consumer.on_end`."""
         self.error = error
         self._ended.set()
-        # The SDK's log leaves when it has seen the last sample, before this end has said that it was the last.
-        if not self._completing and (error is not None or not self._last_was_written):
+        # The SDK's log leaves when it has seen the last sample: the trial is over then, and this stream completing.
+        if not self._completing:
             self._scope.cancel()
