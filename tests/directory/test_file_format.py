@@ -110,10 +110,14 @@ def test_the_file_of_the_reference() -> None:
 
 
 def test_what_the_reference_leaves_out_is_empty() -> None:
-    item = {"Endpoint": {"protocol": 3}, "Details": {"type": 3}}
+    item: dict[str, Any] = {"Endpoint": {"protocol": 3, "host": "client"}, "Details": {"type": 3}}
     (found,) = read({"5": item}).entries
-    assert (found.service.host, found.service.port, dict(found.service.properties)) == ("", 0, {})
+    assert (found.service.port, dict(found.service.properties)) == (0, {})
     assert (found.permanent, found.token, found.secret) == (False, HASHER.digest(""), HASHER.digest(""))
+    del item["Endpoint"]["host"]
+    content = read({"5": item})
+    assert not len(content.entries)
+    assert content.dropped == ["endpoint.host: expected a name or an address, got nothing"]
 
 
 @pytest.mark.parametrize("data", [b"", b" \n", b"{}"])

@@ -46,8 +46,6 @@ LIMITS: dict[str, tuple[float, ...]] = {
     "queued samples": (1, 2, 3),
     "window": (16, 64, 256),
     "call outbox": (1, 2, 4),
-    "held back": (200, 600),
-    "said in a tick": (100, 400),
     "heartbeat": (0.3, 2.0),
     "inactivity": (1, 3),
     "patience": (1.0, 5.0),
@@ -57,8 +55,6 @@ LIMITS: dict[str, tuple[float, ...]] = {
 _OF_TRIALS = {
     "outbox": "max_outbox_messages",
     "queued samples": "max_queued_samples",
-    "held back": "max_held_back_bytes",
-    "said in a tick": "max_tick_messages_bytes",
     "heartbeat": "heartbeat_seconds",
     "patience": "soft_end_patience_seconds",
     "flush": "datalog_flush_seconds",
