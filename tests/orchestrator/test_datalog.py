@@ -409,6 +409,8 @@ async def test_tries_that_fail_become_rarer_however_short_the_grace(
         async def write(self, _sample: DatalogSample) -> None:
             raise UnavailableError("away")
 
+        async def complete(self) -> None: ...
+
     services = Script(environment_of(100, seconds_per_tick=1)).environment(), Script(actor_that_acts()).actor()
     config = OrchestratorConfig(datalog_grace_seconds=grace)
     async with bench(*services, sink=Away(), config=config) as table:

@@ -41,6 +41,6 @@ def test_an_implementation_has_failed(error: RpcError, text: str) -> None:
 
 
 def test_its_traceback_is_kept_if_it_sends_one() -> None:
-    metadata = [("other", "x"), (TRACEBACK, b"line 1: \xff")]
+    metadata: list[tuple[str, str | bytes]] = [("other", "x"), (TRACEBACK, b"line 1: \xff")]
     lost = lost_for(1, RpcError(StatusCode.UNKNOWN, "it broke", metadata))
     assert lost.traceback == "line 1: \N{REPLACEMENT CHARACTER}"
