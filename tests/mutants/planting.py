@@ -60,7 +60,9 @@ def exchange(mutant: Mutant, living: Living, run_at_import: Collection[int]) -> 
     for old, new in zip(before, after, strict=True):
         if same_own(old, new):
             continue
-        lines = {line for _, _, line in old.co_lines() if line is not None} - {old.co_firstlineno}
+        lines = {line for _, _, line in old.co_lines() if line is not None}
+        if not old.co_name.startswith("<"):  # of a definition the first line has run, which is not the body's
+            lines.discard(old.co_firstlineno)
         is_function = bool(old.co_flags & 2)  # CO_NEWLOCALS, which neither modules nor classes have
         is_one_of_many = where.count((old.co_qualname, old.co_firstlineno)) > 1
         if not is_function or is_one_of_many or lines & set(run_at_import) or old.co_freevars != new.co_freevars:

@@ -61,6 +61,16 @@ def test_what_has_run_already_is_not_changed_any_more() -> None:
         exchange(another_function, living_functions(), ())
 
 
+def test_a_comprehension_of_the_module_has_run_already() -> None:
+    file = "datastore/_sqlite_statements.py"
+    one = changed("* (rows - 1), rows", "* (rows + 1), rows", file)
+    (line,) = (
+        number for number, text in enumerate((SOURCE / file).read_text().splitlines(), 1) if "* (rows - 1)" in text
+    )
+    with pytest.raises(ImportTimeError):
+        exchange(one, living_functions(), [line])
+
+
 def test_a_module_can_be_imported_from_a_mutant() -> None:
     mutant = replace(of_a_method(), file="demo/__init__.py", source="MUTANT = 1\n")
 
