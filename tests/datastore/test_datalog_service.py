@@ -240,6 +240,7 @@ async def test_the_end_of_a_log_without_info_is_the_end_of_the_trial(excluded: l
         with trio.fail_after(30):
             assert [sample.tick_id for sample in await harness.samples("t")] == [0, 1, 2]
         assert not (await info_of(harness, "t")).ended_abnormally
+        assert not harness.datastore._leases._deadlines  # nobody is waited for
 
 
 async def test_a_log_without_info_that_breaks_goes_on_counting() -> None:

@@ -1,4 +1,7 @@
-"""Try mutants: `python -m tests.mutants --package trial --count 20 --seed 1` (`nox -s mutants`)."""
+"""Try mutants: `python -m tests.mutants --package trial --count 20 --seed 1` (`nox -s mutants`).
+
+Control-C ends it early: what has been judged until then is reported.
+"""
 
 from __future__ import annotations
 
@@ -16,6 +19,8 @@ from tests.mutants.drawing import draw
 from tests.mutants.equivalents import equivalents
 from tests.mutants.judging import Chooser, Judged, judge_all
 
+#: After so many mutants it is told how far it has come.
+TOLD_ONCE_IN = 25
 PACKAGES = ("trial", "orchestrator", "datastore", "model_registry", "directory", "rpc")
 
 
@@ -41,21 +46,22 @@ def main(arguments: Sequence[str] | None = None) -> int:
         mutants = draw(package, options.count, options.seed)
         if options.only:
             mutants = [mutant for mutant in mutants if mutant.name in options.only]
-        judged[package] = []
-        for one in judge_all(package, mutants, {"tests": tests, "runs": runs}, options.jobs):
-            judged[package].append(one)
-            if not len(judged[package]) % 25:
-                print(f"({len(judged[package])} of {len(mutants)})", file=sys.stderr, flush=True)
-            if not report.is_noticed(one):
-                told = "equivalent" if one.mutant.name in known else "SURVIVED"
-                print(f"{told}: {report.survivor(one)}\n", flush=True)
-            elif options.only:
-                print(f"{one.mutant.diff()}\ntests: {one.tests}\nsimulation: {one.runs}\n", flush=True)
-        scores.append(report.score(package, judged[package], known))
+        judged[package] = every = []
+        try:
+            for one in judge_all(package, mutants, {"tests": tests, "runs": runs}, options.jobs):
+                every.append(one)
+                tell(one, is_known=one.mutant.name in known, always=bool(options.only))
+                if not len(every) % TOLD_ONCE_IN:
+                    print(f"({len(every)} of {len(mutants)})", file=sys.stderr, flush=True)
+        except KeyboardInterrupt:
+            pass  # what there is, is told
+        scores.append(report.score(package, every, known))
         seconds = time.perf_counter() - began
-        print(f"{package}: {len(mutants)} mutants, seed {options.seed}, {seconds:.0f} s\n", flush=True)
+        print(f"{package}: {len(every)} of {len(mutants)} mutants, seed {options.seed}, {seconds:.0f} s\n", flush=True)
         options.out.parent.mkdir(parents=True, exist_ok=True)
         options.out.write_text(report.as_json(options.seed, judged, scores))
+        if len(every) < len(mutants):
+            break
     print("\n".join(report.table(scores)))
     if options.record:
         report.record(options.seed, scores)
@@ -63,6 +69,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for package in too_many:
         print(f"{package}: more than {report.MOST_EQUIVALENT:.0%} are listed as equivalent")
     return 1 if too_many else 0
+
+
+def tell(judged: Judged, *, is_known: bool, always: bool) -> None:
+    """Print what came of a mutant, if anybody has to read it."""
+    if not report.is_noticed(judged):
+        print(f"{'equivalent' if is_known else 'SURVIVED'}: {report.survivor(judged)}\n", flush=True)
+    elif always:
+        print(f"{judged.mutant.diff()}\ntests: {judged.tests}\nsimulation: {judged.runs}\n", flush=True)
 
 
 def _sound(kind: str, covering: Covering) -> Covering:

@@ -7,6 +7,7 @@ the package with the mutant in it. A fork ends at the first test or run that not
 
 from __future__ import annotations
 
+import atexit
 import gc
 import importlib
 import logging
@@ -47,6 +48,7 @@ class Server:
         os.environ |= ENVIRONMENT
         self._process = context.Process(target=_serve, args=(theirs, package, preloaded))
         self._process.start()
+        atexit.register(self._process.kill)  # not a daemon, for tests may have processes of their own
         theirs.close()
         self.modules: list[str] = self._connection.recv()
 
@@ -60,6 +62,7 @@ class Server:
     def close(self) -> None:
         self._connection.send(None)
         self._process.join()
+        atexit.unregister(self._process.kill)
 
 
 def _serve(connection: Connection, package: str, preloaded: Sequence[str] | None) -> None:

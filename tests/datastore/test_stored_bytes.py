@@ -1,0 +1,102 @@
+"""What accounts with a quota have stored, and what they are about to: none gets more."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import trio
+
+from trio_cogment.datastore._stored_bytes import Accounts
+from trio_cogment.errors import QuotaError, UnavailableError
+
+
+class Store:
+    """Says what an account has stored, as a test tells it."""
+
+    def __init__(self) -> None:
+        self.stored = {"ann": 100}
+        self.asked: list[str] = []
+        self.broken = False
+
+    async def stored_bytes(self, owner: str) -> int:
+        await trio.lowlevel.checkpoint()
+        self.asked.append(owner)
+        if self.broken:
+            raise UnavailableError("the disk is away")
+        return self.stored[owner]
+
+
+def accounts_of(store: Any) -> Accounts:
+    return Accounts(store)
+
+
+async def test_so_much_and_no_more() -> None:
+    store = Store()
+    accounts = accounts_of(store)
+    async with accounts.writing("ann", 150) as purse:
+        assert purse is not None
+        assert purse.take_nowait(30)
+        assert not purse.take_nowait(21)
+        assert purse.take_nowait(20)
+        assert accounts.reserved == {"ann": 50}
+        with pytest.raises(QuotaError, match="the quota of 150 stored_bytes"):
+            await purse.take(1)
+        assert accounts.reserved == {"ann": 50}
+        purse.give_back(20)
+        await purse.take(20)
+        store.stored["ann"] = 60  # something was deleted, which only the storage knows
+        await purse.take(40)
+        assert accounts.reserved == {"ann": 90}
+        accounts.release(purse.account, 90)
+        assert accounts.reserved == {"ann": 0}
+    assert accounts.reserved == {}
+
+
+async def test_nobody_counts_who_has_no_quota_unless_others_of_the_account_do() -> None:
+    store = Store()
+    accounts = accounts_of(store)
+    for owner, limit in (("", 10), ("", None), ("ann", None)):
+        async with accounts.writing(owner, limit) as purse:
+            assert purse is None
+    assert store.asked == []
+    async with accounts.writing("ann", 150), accounts.writing("ann", None) as free:
+        assert free is not None
+        await free.take(1000)  # it has no limit, and counts
+        async with accounts.writing("ann", 1000) as other:
+            assert other is not None
+            with pytest.raises(QuotaError):
+                await other.take(1)
+        free.give_back(1000)
+    assert accounts.reserved == {}
+
+
+async def test_an_account_is_known_until_all_that_was_reserved_is_settled() -> None:
+    store = Store()
+    accounts = accounts_of(store)
+    async with accounts.writing("ann", 150) as purse:
+        assert purse is not None
+        await purse.take(50)
+    assert accounts.reserved == {"ann": 50}
+    async with accounts.settling([purse.account]):
+        store.stored["ann"] = 150
+    assert purse.account.stored == 150
+    accounts.release(purse.account, 50)
+    assert accounts.reserved == {}
+
+
+async def test_where_the_storage_does_not_answer_the_most_that_there_can_be_counts() -> None:
+    store = Store()
+    accounts = accounts_of(store)
+    async with accounts.writing("ann", 150) as purse:
+        assert purse is not None
+        await purse.take(50)
+        async with accounts.settling([purse.account]):
+            store.broken = True
+        assert purse.account.stored == 150
+        accounts.release(purse.account, 50)
+        with pytest.raises(UnavailableError):
+            await purse.take(1)
+    with pytest.raises(UnavailableError, match="away"):
+        await accounts.writing("ann", 150).__aenter__()
+    assert accounts.reserved == {}
