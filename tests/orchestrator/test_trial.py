@@ -9,14 +9,15 @@ from typing import Any
 import pytest
 import trio
 
-from tests.helpers import Script, actor_that_acts, bench, environment_of, params_of, wait_ended
+from tests.helpers import END, Script, actor_that_acts, bench, environment_of, params_of, wait_ended
 from trio_cogment.api.common_pb2 import TrialState
 from trio_cogment.config import OrchestratorConfig
 from trio_cogment.host import Host
 from trio_cogment.orchestrator._participant_streams import ParticipantStreams
+from trio_cogment.orchestrator._trial import _PERFORM
 from trio_cogment.rpc import InProcessChannel, Metadata
 from trio_cogment.services import TRIAL_ID
-from trio_cogment.trial import Received, TrialMachine
+from trio_cogment.trial import Announce, HardEnd, Received, TrialMachine
 from trio_cogment.trial._machine import _HANDLERS
 
 
@@ -45,6 +46,43 @@ async def test_machine_that_fails_ends_its_trial_and_no_other(
     assert good.tick_id == 3
     assert any("failed to run this trial" in message.details for message in seen)
     assert "ZeroDivisionError" in caplog.text
+
+
+async def test_a_trial_that_cannot_even_be_ended_is_over(
+    autojump_clock: trio.testing.MockClock, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fails(_machine: TrialMachine, _event: Any) -> None:
+        raise ZeroDivisionError
+
+    monkeypatch.setitem(_HANDLERS, Received, fails)
+    monkeypatch.setitem(_HANDLERS, HardEnd, fails)
+    services = Script(environment_of(3)).environment(), Script(actor_that_acts()).actor()
+    async with bench(*services) as table:
+        await table.controller.start_trial(params_of("a"), trial_id="bad")
+        (trial,) = table.orchestrator.trials
+        await trio.sleep(10)
+        assert table.orchestrator.running_trials == 0
+        assert trial.over
+        assert not trial.equipped
+    assert "trial bad: cannot even be ended" in caplog.text
+
+
+async def test_an_effect_that_fails_keeps_nobody_else_from_learning_of_the_end(
+    autojump_clock: trio.testing.MockClock, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fails(_trial: Any, _effect: Announce) -> None:
+        raise ZeroDivisionError
+
+    seen: list[Any] = []
+    services = Script(environment_of()).environment(), Script(actor_that_acts(seen)).actor()
+    async with bench(*services) as table:
+        await table.controller.start_trial(params_of("a"), trial_id="bad")
+        monkeypatch.setitem(_PERFORM, Announce, fails)
+        await table.controller.terminate_trial("bad", hard=True)
+        await trio.testing.wait_all_tasks_blocked()
+        assert table.orchestrator.running_trials == 0
+    assert seen[-1].state == END
+    assert "trial bad: failed while ending" in caplog.text
 
 
 async def test_task_that_fails_ends_its_trial_and_no_other(

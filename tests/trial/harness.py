@@ -126,7 +126,14 @@ class Play:
             self.lost.add(event.participant)
         for effect in effects:
             self._perform(effect)
+        self.check_counts()
         return effects
+
+    def check_counts(self) -> None:
+        """Whatever the machine counts is so many."""
+        for counting in filter(None, (self.machine, self.machine.log)):
+            for count in counting.recount():
+                assert count.kept == count.counted, count
 
     def _perform(self, effect: Effect) -> None:
         assert 5 not in self.states, "something was done after ENDED was announced"

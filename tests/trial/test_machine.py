@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from trio_cogment.api.environment_pb2 import ObservationSet
 from trio_cogment.errors import LocalProtocolError
 from trio_cogment.trial import (
     ENVIRONMENT,
@@ -110,3 +111,17 @@ def test_the_environments_fault_ends_the_trial() -> None:
     fault = "data with a communication state other than NORMAL where init_output was expected"
     assert str(play.closed[ENVIRONMENT]) == fault
     assert play.end_details(0) == f"the environment 'env' was lost: {fault}"
+
+
+def test_of_an_observation_that_is_not_kept_tick_and_time_are() -> None:
+    play = Play().start()
+    play.machine.forget_observation()
+    assert play.machine.latest_observation is None
+    play.observe()
+    latest = play.machine.latest_observation
+    assert latest is not None
+    assert play.machine.observed_bytes == latest.ByteSize() > 0
+    play.machine.forget_observation()
+    assert play.machine.latest_observation == ObservationSet(tick_id=0, timestamp=latest.timestamp)
+    assert play.machine.observed_bytes == 0
+    play.check_counts()
