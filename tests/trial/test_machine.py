@@ -117,7 +117,7 @@ def test_of_an_observation_that_is_not_kept_tick_and_time_are() -> None:
     play = Play().start()
     play.machine.forget_observation()
     assert play.machine.latest_observation is None
-    play.observe()
+    play.observe(0)
     latest = play.machine.latest_observation
     assert latest is not None
     assert play.machine.observed_bytes == latest.ByteSize() > 0
