@@ -2,13 +2,28 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import trio
 
+from trio_cogment.access import Quotas
+from trio_cogment.api.common_pb2 import TrialParams
+from trio_cogment.datastore._datalog_service import _owner
 from trio_cogment.datastore._stored_bytes import Accounts
-from trio_cogment.errors import QuotaError, UnavailableError
+from trio_cogment.datastore.storage import (
+    ROW_BYTES,
+    EndWrite,
+    OutcomeWrite,
+    TrialEnd,
+    TrialWrite,
+    counted_bytes,
+    trial_bytes,
+)
+from trio_cogment.errors import PermissionDeniedError, QuotaError, UnavailableError
+from trio_cogment.rpc import IN_PROCESS, Metadata
+from trio_cogment.services import TRIAL_OWNER
 
 
 class Store:
@@ -100,3 +115,52 @@ async def test_where_the_storage_does_not_answer_the_most_that_there_can_be_coun
     with pytest.raises(UnavailableError, match="away"):
         await accounts.writing("ann", 150).__aenter__()
     assert accounts.reserved == {}
+
+
+def test_what_a_write_counts() -> None:
+    params = TrialParams(max_steps=7)
+    trial = TrialWrite("t", "me", params, logged=True)
+    assert counted_bytes(trial) == ROW_BYTES + len("t") + len("me") + params.ByteSize()
+    assert trial_bytes("t", "me", 10, 5) == ROW_BYTES + 3 + 10 + 5
+    assert counted_bytes(OutcomeWrite("t", b"four")) == 4
+    assert counted_bytes(EndWrite("t", TrialEnd.ENDED)) == 0
+
+
+ADMIN, OWNED, FREE = Quotas(stored_bytes=1), Quotas(stored_bytes=2), Quotas(stored_bytes=3)
+
+
+@pytest.mark.parametrize(
+    ("who", "said", "expected"),
+    [
+        ({"by_address": True, "peer": "203.0.113.7"}, ["ann"], ("", Quotas())),
+        ({"by_address": True, "peer": IN_PROCESS}, [], ("", Quotas())),
+        ({"by_address": True, "peer": IN_PROCESS}, ["ann%20b"], ("ann b", Quotas())),
+        ({"owner": "ann", "quotas": OWNED, "trials": ("t",)}, ["bob"], ("ann", OWNED)),
+        ({"admin": True, "quotas": ADMIN, "trials": ("other",)}, ["bob%2F"], ("bob/", Quotas())),
+        ({"quotas": FREE}, ["bob"], ("bob", Quotas())),
+        ({"quotas": FREE}, [], ("token", FREE)),
+        ({"quotas": FREE, "trials": ("t",)}, ["bob"], ("token", FREE)),
+    ],
+)
+def test_whose_trial_a_data_log_writes(who: dict[str, Any], said: list[str], expected: tuple[str, Quotas]) -> None:
+    assert _owner(call_of(who, said), "t") == expected
+
+
+def test_who_has_a_token_for_other_trials_writes_nothing() -> None:
+    with pytest.raises(PermissionDeniedError, match="'t'"):
+        _owner(call_of({"trials": ("other",)}, []), "t")
+
+
+def call_of(who: dict[str, Any], said: list[str]) -> Any:
+    trials = who.get("trials", ())
+    grant = SimpleNamespace(
+        owner=who.get("owner", ""),
+        quotas=who.get("quotas", Quotas()),
+        trials=trials,
+        names_trial=lambda trial_id: not trials or trial_id in trials,
+    )
+    identity = SimpleNamespace(
+        admin=who.get("admin", False), by_address=who.get("by_address", False), account="token", grant=grant
+    )
+    metadata = Metadata([(TRIAL_OWNER, text) for text in said])
+    return SimpleNamespace(identity=identity, metadata=metadata, peer=who.get("peer", "203.0.113.7"))

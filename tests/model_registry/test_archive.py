@@ -470,3 +470,11 @@ async def test_leftovers_of_a_deletion_are_not_the_successors(
     async with open_harness(disk) as two:
         assert (await two.models())[0] == []
     assert disk.names("root") == [".lock"]
+
+
+async def test_an_owner_that_cannot_be_read_is_somebody_all_the_same(tmp_path: Path, autojump_clock: MockClock) -> None:
+    async with open_harness(store=LocalBlobs(tmp_path)) as one:
+        await one.create("model_1")
+    (tmp_path / "model_1" / "model_1.owner").write_bytes(b"ann\xff")
+    async with open_harness(store=LocalBlobs(tmp_path)) as again:
+        assert again.registry.models["model_1"].owner == "ann\N{REPLACEMENT CHARACTER}"

@@ -113,7 +113,9 @@ def _owner(call: ServerCall, trial_id: str) -> tuple[str, Quotas]:
     if identity.by_address:
         # With open access nothing has an owner; a gateway of this process may say for whom it writes.
         quotas = call.metadata.texts(TRIAL_QUOTAS)
-        return (unquote(said[0]), Quotas.parse(*quotas)) if said and call.peer == IN_PROCESS else ("", Quotas())
+        if not said or call.peer != IN_PROCESS:
+            return "", Quotas()
+        return unquote(said[0]), Quotas.parse(quotas[0] if quotas else "")
     if grant.owner:
         return grant.owner, grant.quotas
     # A token for one trial is known to those who take part in it; of whose trials an orchestrator writes, only a token

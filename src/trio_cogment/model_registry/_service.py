@@ -160,7 +160,7 @@ class RegistryService(About):
             if model.find(wanted) is None:
                 raise model.missing(wanted)
         page = Page(request.versions_count, self._registry.config.max_page_bytes)
-        reply = RetrieveVersionInfosReply(next_version_handle=request.version_handle or "0")
+        reply = RetrieveVersionInfosReply(next_version_handle=request.version_handle)
         for position, wanted in enumerate(request.version_numbers[start:], start + 1):
             if not page.wanted:
                 break
