@@ -478,3 +478,13 @@ async def test_an_owner_that_cannot_be_read_is_somebody_all_the_same(tmp_path: P
     (tmp_path / "model_1" / "model_1.owner").write_bytes(b"ann\xff")
     async with open_harness(store=LocalBlobs(tmp_path)) as again:
         assert again.registry.models["model_1"].owner == "ann\N{REPLACEMENT CHARACTER}"
+
+
+async def test_a_root_may_be_given_as_the_folder_s_bare_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, autojump_clock: MockClock
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    async with open_harness(store=LocalBlobs("models")) as one:
+        await one.create("m")
+        assert await one.store("m", b"data") == 1
+    assert (tmp_path / "models" / "m").is_dir()

@@ -163,7 +163,14 @@ async def test_who_sends_or_takes_nothing_gives_up_its_place(wire: bool, autojum
             with refused(StatusCode.RESOURCE_EXHAUSTED, "transfer_least_bytes", "in 1 s, and others wait"):
                 async for _ in deaf:
                     pass
-        async with one.channel.call(METHODS["CreateVersion"]) as mute:  # nobody waits
+        async with one.channel.call(METHODS["RetrieveVersionData"]) as idle:  # nobody waits
+            await idle.send(pb.RetrieveVersionDataRequest(model_id="m", version_number=1))
+            await idle.done_sending()
+            await trio.sleep(31)
+            with refused(StatusCode.DEADLINE_EXCEEDED, "no chunk was taken for 30 s"):
+                async for _ in idle:
+                    pass
+        async with one.channel.call(METHODS["CreateVersion"]) as mute:
             with refused(StatusCode.DEADLINE_EXCEEDED, "30 s"):
                 await mute.receive()
 
