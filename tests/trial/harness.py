@@ -131,9 +131,9 @@ class Play:
 
     def check_counts(self) -> None:
         """Whatever the machine counts is so many."""
-        for counting in filter(None, (self.machine, self.machine.log)):
-            for count in counting.recount():
-                assert count.kept == count.counted, count
+        log = self.machine.log
+        for count in [*self.machine.recount(), *(log.recount() if log is not None else ())]:
+            assert count.kept == count.counted, count
 
     def _perform(self, effect: Effect) -> None:
         assert 5 not in self.states, "something was done after ENDED was announced"

@@ -116,7 +116,8 @@ def test_the_environments_fault_ends_the_trial() -> None:
 def test_of_an_observation_that_is_not_kept_tick_and_time_are() -> None:
     play = Play().start()
     play.machine.forget_observation()
-    assert play.machine.latest_observation is None
+    before = play.machine.latest_observation
+    assert before is None
     play.observe(0)
     latest = play.machine.latest_observation
     assert latest is not None
