@@ -1,8 +1,8 @@
 """Where a module can be changed so that it matters: the walk over its tree, and what it leaves out.
 
 Left out is what nobody could notice by what the program does: docstrings, annotations, imports, what is for type
-checkers, texts for people (what is logged, sentences, what errors say), `__repr__`, `__all__`, `__slots__`, decorators
-and assertions.
+checkers, texts for people (what is logged, sentences, what errors say), `__repr__`, `recount` (which only simulations
+call), `__all__`, `__slots__`, decorators and assertions.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ _LOGS = frozenset({"log", "_log", "logger", "_logger", "logging", "warnings"})
 #: Methods by which the pure code has something logged, and functions that are for type checkers.
 _NOTES = frozenset({"note"})
 _TYPING = frozenset({"cast", "TypeVar", "NewType", "ParamSpec", "getLogger", "assert_never", "overload"})
-_FOR_PEOPLE = frozenset({"__repr__", "__str__"})
+#: Functions for people, and for tests alone.
+_NOT_IN_USE = frozenset({"__repr__", "__str__", "recount"})
 _NAMES_FOR_TOOLS = frozenset({"__all__", "__slots__", "__hash__"})
 _NOT_RUN = frozenset({"overload", "abstractmethod"})
 
@@ -142,7 +143,7 @@ def _left_out(node: cst.CSTNode) -> bool:
         return isinstance(node.test, cst.Name) and node.test.value == "TYPE_CHECKING"
     if isinstance(node, cst.FunctionDef):
         decorators = {_last_name(one.decorator) for one in node.decorators}
-        return node.name.value in _FOR_PEOPLE or bool(decorators & _NOT_RUN)
+        return node.name.value in _NOT_IN_USE or bool(decorators & _NOT_RUN)
     if isinstance(node, cst.ClassDef):
         return any(_last_name(base.value) in ("Protocol", "TypedDict", "NamedTuple") for base in node.bases)
     if isinstance(node, cst.Assign):

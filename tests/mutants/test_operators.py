@@ -91,6 +91,7 @@ def test_operator(source: str, operator: str, expected: list[str]) -> None:
         "__all__ = ['x']",
         "if TYPE_CHECKING:\n    x = 1",
         "def __repr__(self): return 1",
+        "def recount(self): yield 1 + 1",
         "class A(Protocol):\n    x = 1",
         "x = 'a text for people'",
         "x = f'{1 + 1}'",
