@@ -11,7 +11,7 @@ from tests.mutants.equivalents import Equivalent, equivalents
 from tests.mutants.forks import Verdict
 from tests.mutants.judging import Judged
 
-DRAWN = draw("trial", 5, "1")
+DRAWN = draw("recording", 5, "1")
 NOTICED, SURVIVED, TIMEOUT = Verdict("noticed", "t", "no"), Verdict("survived"), Verdict("timeout", "t")
 JUDGED = [
     Judged(DRAWN[0], NOTICED, NOTICED),
