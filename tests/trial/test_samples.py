@@ -301,3 +301,13 @@ def test_an_action_that_answers_the_final_observation_is_dropped() -> None:
     assert play.kinds(0) == []
     finish(play)
     assert [action.tick_id for action in play.samples[-1].actions] == [-2, -2]
+
+
+def test_fields_that_no_sample_has_are_told_in_the_order_of_their_names() -> None:
+    names = ["zebra", "yak", "wolf", "vole", "toad", "seal", "rook", "quail"]
+    params = make_params(actor("a"))
+    params.datalog.exclude_fields.extend(names)
+    play = Play(params).begin()
+    log = play.machine.log
+    assert log is not None
+    assert log.unknown_fields == sorted(names)
