@@ -19,6 +19,13 @@ if TYPE_CHECKING:
     from trio_cogment.testing.checkers.check_history import CHECKERS as CHECKERS
     from trio_cogment.testing.checkers.check_history import InvariantError as InvariantError
     from trio_cogment.testing.checkers.check_history import check_history as check_history
+    from trio_cogment.testing.checkers.linearizable import LOST as LOST
+    from trio_cogment.testing.checkers.linearizable import CallLog as CallLog
+    from trio_cogment.testing.checkers.linearizable import SequentialModel as SequentialModel
+    from trio_cogment.testing.checkers.linearizable import NotLinearizableError as NotLinearizableError
+    from trio_cogment.testing.checkers.linearizable import LoggedCall as LoggedCall
+    from trio_cogment.testing.checkers.linearizable import UndecidedError as UndecidedError
+    from trio_cogment.testing.checkers.linearizable import check_linearizable as check_linearizable
     from trio_cogment.testing.checkers.params import record_params as record_params
     from trio_cogment.testing.checkers.probe import Probe as Probe
     from trio_cogment.testing.checkers.sessions import LEAST_ACK_SECONDS as LEAST_ACK_SECONDS
@@ -67,6 +74,7 @@ if TYPE_CHECKING:
 _HOMES = {
     "Behaviour": "fakes.behaviour",
     "CHECKERS": "checkers.check_history",
+    "CallLog": "checkers.linearizable",
     "CancellationError": "sim.cancellation",
     "Cancellations": "sim.cancellation",
     "Counts": "sim.recounts",
@@ -85,15 +93,19 @@ _HOMES = {
     "HistoryEvent": "history",
     "InvariantError": "checkers.check_history",
     "LEAST_ACK_SECONDS": "checkers.sessions",
+    "LOST": "checkers.linearizable",
     "DelayedChannel": "sim.delayed_channel",
     "Link": "sim.links",
     "LivelockError": "sim.simulate",
+    "LoggedCall": "checkers.linearizable",
     "Misbehaviour": "fakes.behaviour",
     "NondeterminismError": "sim.simulate",
+    "NotLinearizableError": "checkers.linearizable",
     "Outcome": "sim.simulate",
     "PowerLossError": "sim.disk",
     "Probe": "checkers.probe",
     "RecordedCalls": "_recorded_calls",
+    "SequentialModel": "checkers.linearizable",
     "SimConnection": "sim.network",
     "SimDisk": "sim.disk",
     "SimHost": "sim.network",
@@ -103,12 +115,14 @@ _HOMES = {
     "SimulationError": "sim.simulate",
     "StoreFault": "fakes.faulty_store",
     "StoreFaults": "fakes.faulty_store",
+    "UndecidedError": "checkers.linearizable",
     "World": "sim.world",
     "cancel_at_every_step": "sim.cancellation",
     "check_blobs": "conformance.blobs",
     "check_channel": "conformance.channel",
     "check_determinism": "sim.simulate",
     "check_history": "checkers.check_history",
+    "check_linearizable": "checkers.linearizable",
     "check_trial_store": "conformance.trial_store",
     "record_params": "checkers.params",
     "record_states": "checkers.states",
