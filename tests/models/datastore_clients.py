@@ -12,7 +12,7 @@ from tests.datastore.harness import DATA_LOG, TRIALS, params_with, sample_of
 from tests.datastore.test_simulated import FAULTS, SOUND, Cluster, faulty_store
 from tests.models import trial_store as model
 from tests.models.clients import NO_ANSWER, NOT_FOUND, PATIENCE_SECONDS, ask
-from tests.models.trial_store import ENDED, NOTHING, OK, RUNNING
+from tests.models.trial_store import ENDED, NOTHING, OK, RUNNING, TERMINATING
 from trio_cogment.api.datalog_pb2 import RunTrialDatalogInput
 from trio_cogment.api.environment_pb2 import ObservationSet
 from trio_cogment.api.trial_datastore_pb2 import (
@@ -27,7 +27,7 @@ from trio_cogment.datastore import Datastore, datastore_services
 from trio_cogment.datastore._memory import MemoryStore
 from trio_cogment.errors import RpcError, StatusCode
 from trio_cogment.rpc import CallOpener
-from trio_cogment.testing import CallLog, World, check_linearizable
+from trio_cogment.testing import CallLog, World
 
 IDS = ("a", "b", "c")
 CLIENTS = ("ann", "bob", "cat")
@@ -43,7 +43,7 @@ class Step(NamedTuple):
         trial_id: which trial.
         tick: of a sample.
         state: of a sample.
-        count: of a page.
+        most: of a page.
         pause: before it, in seconds.
     """
 
@@ -51,7 +51,7 @@ class Step(NamedTuple):
     trial_id: str = "a"
     tick: int = 0
     state: int = RUNNING
-    count: int = 0
+    most: int = 0
     pause: float = 0.0
 
 
@@ -67,7 +67,7 @@ def draw(rng: random.Random) -> Step:
         rng.choice(STEPS),
         rng.choice((*IDS, "a")),
         rng.randrange(4),
-        rng.choice([RUNNING, RUNNING, RUNNING, ENDED]),
+        rng.choice([RUNNING, RUNNING, TERMINATING, ENDED]),
         rng.choice([0, 1, 2]),
         rng.choice([0.0, 0.0, rng.uniform(0, 2)]),
     )
@@ -114,7 +114,7 @@ class Client:
         if step.what != "next page":
             self._last, self._handle = None, ""
         ids = (step.trial_id, "a") if step.what == "named page" else ()
-        await self._ask(model.Page(ids, self._last, step.count), self._page)
+        await self._ask(model.Page(ids, self._last, step.most), self._page)
 
     async def _add_trial(self, request: model.AddTrial) -> str:
         sent = AddTrialRequest(user_id=request.user, trial_params=PARAMS)
@@ -135,16 +135,25 @@ class Client:
         return OK
 
     async def _page(self, request: model.Page) -> tuple[model.Entry, ...]:
-        sent = RetrieveTrialsRequest(
-            trial_ids=request.trial_ids, trials_count=request.count, trial_handle=self._handle
-        )
-        reply = await self._channel.unary(TRIALS["RetrieveTrials"], sent)
-        found = tuple(
-            model.Entry(info.trial_id, info.user_id, info.samples_count, info.last_state, info.ended_abnormally)
-            for info in reply.trial_infos
-        )
-        self._last, self._handle = (found[-1] if found else request.after), reply.next_trial_handle
+        found, handle = await page_after(self._channel, request, self._handle)
+        self._last, self._handle = (found[-1] if found else request.after), handle
         return found
+
+
+async def page_after(channel: CallOpener, request: model.Page, handle: str) -> tuple[tuple[model.Entry, ...], str]:
+    """Get a page, and the handle of the next."""
+    sent = RetrieveTrialsRequest(trial_ids=request.trial_ids, trials_count=request.most, trial_handle=handle)
+    reply = await channel.unary(TRIALS["RetrieveTrials"], sent)
+    found = tuple(
+        model.Entry(info.trial_id, info.user_id, info.samples_count, info.last_state, info.ended_abnormally)
+        for info in reply.trial_infos
+    )
+    return found, reply.next_trial_handle
+
+
+async def page(channel: CallOpener, request: model.Page) -> tuple[model.Entry, ...]:
+    """Get a first page."""
+    return (await page_after(channel, request, ""))[0]
 
 
 async def follow(log: CallLog, name: str, channel: CallOpener, trial_id: str) -> None:
@@ -195,6 +204,7 @@ class DataLog:
             # From now on the datastore may give it up.
             self._log.begin("the datastore", model.GiveUp(self._trial_id))
             await trio.sleep(self._rng.choice([0.1, 3.0, 30.0]))
+            await self._look("logger")
 
     async def _log_some(self) -> None:
         self._count += 1
@@ -206,13 +216,19 @@ class DataLog:
             await call.send(RunTrialDatalogInput(trial_params=PARAMS))
             await call.receive()
             self._log.end(began, OK)
+            await self._look(user)
             run, tick = rng.randrange(2), rng.randrange(2)
             for number in range(rng.randint(1, 4)):
                 state = rng.choice([RUNNING, RUNNING, RUNNING, ENDED])
                 # The same tick of the same run is the same sample, though its text tells the two apart.
                 sample = model.Sample(tick, 100 * run + tick, state, f"{user}.{number}")
                 await self._say(call, user, sample)
-                tick += rng.choice([0, 1, 1])
+                tick += rng.choice([0, 0, 1])
+                await self._look(user)
+
+    async def _look(self, user: str) -> None:
+        request = model.Page((self._trial_id,))
+        await ask(self._log, user, request, lambda: page(self._channel, request))
 
     async def _say(self, call: Any, user: str, sample: model.Sample) -> None:
         number = self._log.begin(user, model.LogSample(self._trial_id, sample))
@@ -228,7 +244,7 @@ class DataLog:
         self._log.end(number, OK)
 
 
-async def over_a_network(world: World) -> None:
+async def over_a_network(world: World) -> CallLog:
     """Clients, a data log and a datastore on hosts of their own; connections, network, datastore and storage fail."""
     cluster = Cluster(world)
     log = CallLog()
@@ -242,9 +258,9 @@ async def over_a_network(world: World) -> None:
             clients.start_soon(_a_data_log, world, log, name="data log")
         nursery.cancel_scope.cancel()
     network.heal()
-    check_linearizable(log, model.TrialStoreModel())
     for event in world.history:
         world.sometimes(event.what)
+    return log
 
 
 async def _a_client(world: World, log: CallLog, name: str) -> None:
@@ -263,7 +279,7 @@ async def _a_data_log(world: World, log: CallLog) -> None:
         await DataLog(log, "a", channel, world.stream("data log")).run(4)
 
 
-async def in_one_process(world: World, scripts: Sequence[Sequence[Step]], *, faults: bool) -> None:
+async def in_one_process(world: World, scripts: Sequence[Sequence[Step]], *, faults: bool) -> CallLog:
     """Clients that do what they are told, in one process, with a storage that is slow or fails."""
     log = CallLog()
     store = faulty_store(world, MemoryStore(1 << 30))
@@ -271,8 +287,10 @@ async def in_one_process(world: World, scripts: Sequence[Sequence[Step]], *, fau
         store.faults = FAULTS if faults else SOUND
         async with world.in_process(datastore_services(datastore)) as channel, trio.open_nursery() as nursery:
             for number, script in enumerate(scripts):
-                nursery.start_soon(_script, Client(log, f"{number}-", channel, nursery), script, name=f"client {number}")
-    check_linearizable(log, model.TrialStoreModel())
+                nursery.start_soon(
+                    _script, Client(log, f"{number}-", channel, nursery), script, name=f"client {number}"
+                )
+    return log
 
 
 async def _script(client: Client, script: Sequence[Step]) -> None:

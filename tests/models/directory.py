@@ -1,7 +1,7 @@
 """A directory, one call at a time: a dictionary of registrations in the order in which they came.
 
-What is registered has a host of its own, by which the model knows it: the id of one whose reply was lost is learned from
-an inquiry.
+What is registered has a host of its own, by which the model knows it: the id of one whose reply was lost is learned
+from an inquiry.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Register(NamedTuple):
     """Register a service. The answer is its id.
 
     Attributes:
-        client: who says so; it is the owner if there is no token.
+        account: who says so; it is the owner if there is no token.
         host: unique among all that is ever registered.
         kind: of service.
         properties: names and values, sorted.
@@ -38,7 +38,7 @@ class Register(NamedTuple):
         token: of authentication.
     """
 
-    client: str
+    account: str
     host: str
     kind: int
     properties: tuple[tuple[str, str], ...] = ()
@@ -48,22 +48,21 @@ class Register(NamedTuple):
     @property
     def owner(self) -> tuple[str, str]:
         """Who may replace it."""
-        return ("", self.token) if self.token else (self.client, "")
+        return ("", self.token) if self.token else (self.account, "")
 
 
 class Deregister(NamedTuple):
-    """Take a registration back. `right`: with its secret."""
+    """Take a registration back, with the secret that was given to `host`: each has its own; "" is a wrong one."""
 
-    client: str
     service_id: int
-    right: bool = True
+    host: str
     token: str = ""
 
 
 class Inquire(NamedTuple):
     """Ask for services of a kind (0: any) that have some properties. The answer is a tuple of `Shown`."""
 
-    client: str
+    account: str
     kind: int = 0
     properties: tuple[tuple[str, str], ...] = ()
     token: str = ""
@@ -72,7 +71,7 @@ class Inquire(NamedTuple):
 class Look(NamedTuple):
     """Ask for one service by its id."""
 
-    client: str
+    account: str
     service_id: int
     token: str = ""
 
@@ -177,7 +176,7 @@ def replaced(state: State, request: Register) -> list[str]:
 def deregistered(state: State, request: Deregister, answer: Any) -> Iterator[State]:
     """It takes the id, the secret and the token, and does not say which of them is wrong."""
     host = of_id(state, request.service_id)
-    allowed = host != "" and request.right and state[host].call.token == request.token
+    allowed = host != "" and host == request.host and state[host].call.token == request.token
     if answer in ((OK, LOST) if allowed else (FAILED,)):
         yield {other: entry for other, entry in state.items() if not allowed or other != host}
 
@@ -198,6 +197,6 @@ def matching(state: State, request: Inquire | Look) -> list[Entry]:
             if request.kind in (0, entry.call.kind) and set(request.properties) <= set(entry.call.properties)
         ]
     found = [entry for entry in found if entry.call.token == request.token]
-    owners = list(dict.fromkeys([("", request.token) if request.token else (request.client, "")]))
+    owners = list(dict.fromkeys([("", request.token) if request.token else (request.account, "")]))
     owners += [entry.call.owner for entry in found]
     return [entry for owner in dict.fromkeys(owners) for entry in reversed(found) if entry.call.owner == owner]

@@ -106,7 +106,7 @@ class ListVersions(NamedTuple):
 
     model: str
     first: int = 0
-    count: int = 0
+    most: int = 0
 
 
 class Find(NamedTuple):
@@ -250,7 +250,7 @@ def seen(state: One, request: Any) -> object:
         return state.data
     if isinstance(request, ListVersions):
         found = tuple(version for number, version in state.versions.items() if number >= request.first)
-        return found[: request.count or None]
+        return found[: request.most or None]
     if isinstance(request, Next):
         newest = list(state.versions.values())[-1:]
         later = [version for version in state.given if version.number > request.after] if request.after else newest

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from trio_cogment.testing import LOST, SequentialModel
 
 OK, NOT_FOUND, NOTHING = "OK", "NOT_FOUND", "nothing"
-UNKNOWN, RUNNING, ENDED = 0, 3, 5
+UNKNOWN, RUNNING, TERMINATING, ENDED = 0, 3, 4, 5
 
 
 class Sample(NamedTuple):
@@ -133,7 +133,7 @@ class Page(NamedTuple):
 
     trial_ids: tuple[str, ...] = ()
     after: Entry | None = None
-    count: int = 0
+    most: int = 0
 
 
 class Next(NamedTuple):
@@ -235,7 +235,7 @@ def page(state: Store, request: Page) -> tuple[Entry, ...]:
         for number, trial in sorted(state.trials.items())
         if number > last and (not request.trial_ids or trial.trial_id in request.trial_ids)
     ]
-    return tuple(found[: request.count or None])
+    return tuple(found[: request.most or None])
 
 
 def following(state: Store, request: Next) -> str:

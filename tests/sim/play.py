@@ -256,10 +256,10 @@ class Play:
     async def trial(self, trial_id: str) -> None:
         """Start a trial and play its client actor, from hosts of their own."""
         number = trial_id.removeprefix("trial-")
+        client = self.network.host(f"client-{number}")  # now: faults may hit it though the start is never answered
         await trio.sleep(self.world.stream(f"start {trial_id}").uniform(0, 2))
         await self.start(trial_id, f"control-{number}")
         self.asked += 1
-        client = self.network.host(f"client-{number}")
         if client.up:
             with client.running():
                 async with client.channel("orchestrator", PORT, config=self.rpc) as channel:

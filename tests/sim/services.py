@@ -14,6 +14,7 @@ import trio
 from tests.datastore import test_simulated as datastore
 from tests.directory import test_simulated as directory
 from tests.model_registry import test_simulated as registry
+from tests.models.runs import FAULTY
 from tests.sim.recounting import check_counts, count_now_and_then
 from trio_cogment.testing import Counts, World, check_history
 
@@ -46,6 +47,8 @@ _FINDING_OUT: dict[str, Scenario] = {
     "directory in trouble": directory.anything,
     "directory's disk": directory.acknowledged,
     "directory alone": directory.a_partition_of_the_directory,
+    # Judged by the models of the services.
+    **{name: run.judged for name, run in FAULTY.items()},
 }
 
 SERVICE_SUITES = {name: judged(scenario) for name, scenario in _FINDING_OUT.items()}

@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     from trio_cogment.testing.checkers.check_history import check_history as check_history
     from trio_cogment.testing.checkers.linearizable import LOST as LOST
     from trio_cogment.testing.checkers.linearizable import CallLog as CallLog
-    from trio_cogment.testing.checkers.linearizable import SequentialModel as SequentialModel
-    from trio_cogment.testing.checkers.linearizable import NotLinearizableError as NotLinearizableError
     from trio_cogment.testing.checkers.linearizable import LoggedCall as LoggedCall
+    from trio_cogment.testing.checkers.linearizable import NotLinearizableError as NotLinearizableError
+    from trio_cogment.testing.checkers.linearizable import SequentialModel as SequentialModel
     from trio_cogment.testing.checkers.linearizable import UndecidedError as UndecidedError
     from trio_cogment.testing.checkers.linearizable import check_linearizable as check_linearizable
     from trio_cogment.testing.checkers.params import record_params as record_params

@@ -22,13 +22,18 @@ def samples_come_once(history: History) -> Iterator[str]:
         if event.what == "observation":
             last_seen[event.trial_id] = max(last_seen.get(event.trial_id, -1), event.details["tick"])
     complete = {event.trial_id for event in history if event.what == "complete"}
-    for (trial_id, who), events in events_by(history, "opened", "sample").items():
+    for (trial_id, who), events in events_by(history, "opened", "sample", "late sample").items():
         streams: list[list[int]] = [[]]
-        lost = {event.details["tick"]: event.details.get("lost", 0) for event in events if event.what == "sample"}
+        # By the message that says so, which may come again; what is late may say it, too.
+        lost = {
+            (event.what, event.details["tick"]): event.details.get("lost", 0)
+            for event in events
+            if event.what != "opened"
+        }
         for event in events:
             if event.what == "opened":
                 streams.append([])
-            else:
+            elif event.what == "sample":
                 streams[-1].append(event.details["tick"])
         if any(ticks != sorted(set(ticks)) for ticks in streams):
             yield f"{trial_id}: {who} got samples of ticks {streams}"

@@ -1,9 +1,9 @@
 """Linearizability: whether calls of several clients that overlap could have happened one at a time.
 
 A service is linearizable if each of its calls seems to happen at one moment between its beginning and its end. A
-`SequentialModel` says what one call does after another; `check_linearizable` looks for an order of the recorded calls in which the
-model gives every answer that was given. The search is that of Wing and Gong, with the memory of Lowe: it goes on from
-each set of calls and state only once.
+`SequentialModel` says what one call does after another; `check_linearizable` looks for an order of the recorded calls
+in which the model gives every answer that was given. The search is that of Wing and Gong, with the memory of Lowe: it
+goes on from each set of calls and state only once.
 
 Whose answer was lost may have happened at any time after it began, or never.
 """
@@ -162,7 +162,8 @@ def check_linearizable(
 
     Raises:
         NotLinearizableError: there is none.
-        UndecidedError: it was not found within the budget. Fewer calls, fewer that are LOST, or `SequentialModel.parts` help.
+        UndecidedError: it was not found within the budget. Fewer calls, fewer that are LOST, or
+            `SequentialModel.parts` help.
     """
     by_key: dict[Hashable, list[LoggedCall]] = defaultdict(list)
     for call in calls:
@@ -190,8 +191,8 @@ class _Search(Generic[State]):
     def order(self) -> list[LoggedCall]:
         """Return an order, or raise."""
         start = self._model.start(self._key)
-        # What is still to be tried: the calls so far, in order, the same as a set, and the state after them. First those
-        # with the most answers and the fewest calls whose answer is LOST, then the newest.
+        # What is still to be tried: the calls so far, in order, the same as a set, and the state after them. First
+        # those with the most answers and the fewest calls whose answer is LOST, then the newest.
         left: list[tuple[int, int, list[int], int, State]] = [(0, 0, [], 0, start)]
         pushed = furthest = 0
         while left:
