@@ -189,6 +189,17 @@ def test_what_was_under_way_to_a_log_that_never_answers_is_lost() -> None:
         check_history(history_of([call, *ANSWERED, call, *without(22)]), ["samples-come-once"])
 
 
+@pytest.mark.parametrize("lost", [1, 0])
+def test_a_late_sample_may_tell_how_many_are_lost(lost: int) -> None:
+    late: list[Line] = [("datalog datalog", "late sample", {"tick": 0, "lost": told}) for told in (lost, 0)]
+    lines = [*HONEST[:22], *late, *HONEST[23:]]
+    if lost:
+        check_history(history_of(lines), ["samples-come-once"])
+    else:
+        with pytest.raises(InvariantError, match="got only"):
+            check_history(history_of(lines), ["samples-come-once"])
+
+
 def test_id_of_a_failed_start_may_come_again() -> None:
     check_history(history_of([*FAILED, *FAILED, *HONEST]))
     check_history(history_of([*FAILED, *FAILED]))

@@ -24,16 +24,15 @@ def samples_come_once(history: History) -> Iterator[str]:
     complete = {event.trial_id for event in history if event.what == "complete"}
     for (trial_id, who), events in events_by(history, "opened", "sample", "late sample").items():
         streams: list[list[int]] = [[]]
-        # By the message that says so, which may come again; what is late may say it, too.
-        lost = {
-            (event.what, event.details["tick"]): event.details.get("lost", 0)
-            for event in events
-            if event.what != "opened"
-        }
+        # What is late may say it, too. A message that comes again says it again.
+        lost: dict[tuple[str, int], int] = defaultdict(int)
         for event in events:
             if event.what == "opened":
                 streams.append([])
-            elif event.what == "sample":
+                continue
+            told = event.what, event.details["tick"]
+            lost[told] = max(lost[told], event.details.get("lost", 0))
+            if event.what == "sample":
                 streams[-1].append(event.details["tick"])
         if any(ticks != sorted(set(ticks)) for ticks in streams):
             yield f"{trial_id}: {who} got samples of ticks {streams}"
