@@ -413,3 +413,171 @@ MUTATIONS = (
         "            params = validate_params(params)\n            raise UnavailableError('no')\n",
     ),
 )
+
+
+@dataclass(frozen=True, slots=True)
+class BugForTests:
+    """A bug that tests find which mirror the source, or play a service's clients beside a model.
+
+    Attributes:
+        bug: as above.
+        tests: files or tests below `tests/`, in which something must fail.
+    """
+
+    bug: Mutation
+    tests: tuple[str, ...]
+
+
+#: What simulated trials do not reach, or not within a few hundred seeds.
+TESTED = (
+    BugForTests(
+        Mutation(
+            "credit withheld after a reset",
+            "the room that a stream leaves behind when it is over is not offered to the connection",
+            "rpc/_receive_window.py",
+            "            self._release(stream)\n        if self.withheld:\n",
+            "            self._release(stream)\n        if self.withheld and self.loan.size < 0:\n",
+        ),
+        ("rpc/test__receive_window.py", "rpc/test_limits.py"),
+    ),
+    BugForTests(
+        Mutation(
+            "padding that stays counted",
+            "the padding of DATA counts among what a stream holds, though nobody will take it",
+            "rpc/_frame_parser.py",
+            "stream.held += size - padding",
+            "stream.held += size",
+        ),
+        ("rpc/test__frame_parser.py", "rpc/test_limits.py"),
+    ),
+    BugForTests(
+        Mutation(
+            "a refused upload that stays counted",
+            "the memory of a version that was not taken is not given back",
+            "model_registry/_transfers.py",
+            "        self._memory.give_back(self._taken)\n",
+            "",
+        ),
+        ("model_registry/test_transfers.py",),
+    ),
+    BugForTests(
+        Mutation(
+            "a channel that stays in use after an exception",
+            "its user is counted on when what it did with it has failed",
+            "rpc/_shared_channels.py",
+            "        finally:\n            shared.users.value -= 1\n",
+            "        except BaseException:\n            raise\n        else:\n            shared.users.value -= 1\n",
+        ),
+        ("rpc/test_outgoing.py", "orchestrator/test_breakage.py"),
+    ),
+    BugForTests(
+        Mutation(
+            "a busy connection taken for idle",
+            "one that was idle once is closed when its time is over, whoever uses it now",
+            "rpc/_pool.py",
+            "if not connection.engine.streams and connection in",
+            "if connection in",
+        ),
+        ("rpc/test__pool.py", "rpc/test_channel.py"),
+    ),
+    BugForTests(
+        Mutation(
+            "a participant read during back-pressure",
+            "who comes while a trial's data log is behind is read nevertheless",
+            "orchestrator/_participant_stream.py",
+            "        if self._paused:\n            call.pause()\n",
+            "",
+        ),
+        ("orchestrator/test_sinks.py", "orchestrator/test__participant_stream.py"),
+    ),
+    BugForTests(
+        Mutation(
+            "END of a slow reader cut off",
+            "it has no time for what it has not read yet",
+            "orchestrator/_participant_stream.py",
+            "ends_at = self._closed_at + farewell_seconds if",
+            "ends_at = self._closed_at if",
+        ),
+        ("orchestrator/test_cancellation.py", "orchestrator/test_misbehaviour.py", "orchestrator/test_trial_life.py"),
+    ),
+    BugForTests(
+        Mutation(
+            "a commit not synced at `full`",
+            "SQLite leaves it to the next checkpoint",
+            "sqlite_file.py",
+            "'FULL' if full else 'NORMAL'",
+            "'NORMAL' if full else 'NORMAL'",
+        ),
+        ("datastore/test_power.py",),
+    ),
+    BugForTests(
+        Mutation(
+            "cached samples of a deleted trial",
+            "what is kept at hand of a trial stays when it is deleted",
+            "datastore/_sqlite.py",
+            "            self._recent.forget(deleted)\n",
+            "",
+        ),
+        ("datastore/test_model.py", "datastore/test_conformance.py"),
+    ),
+    BugForTests(
+        Mutation(
+            "cached versions of a deleted model",
+            "they keep their room in the cache",
+            "model_registry/_model_registry.py",
+            "        for version in model.transients.values():\n            self._cache.remove(version)\n",
+            "",
+        ),
+        ("model_registry/test_reference_cases.py", "model_registry/test_transfers.py"),
+    ),
+    BugForTests(
+        Mutation(
+            "a HEARTBEAT sent once only",
+            "its timer is not armed again",
+            "trial/_heartbeats.py",
+            "    trial.arm_at(Timer(TimerKind.HEARTBEAT, participant.index), deadline)\n",
+            "",
+        ),
+        ("account/test_plays.py::test_some_plays",),
+    ),
+    BugForTests(
+        Mutation(
+            "samples confirmed before they are stored",
+            "who adds them by hand is answered at once",
+            "datastore/_trial_service.py",
+            "                await stream.flush()\n                raise\n        await stream.flush()\n",
+            "                await stream.flush()\n                raise\n",
+        ),
+        ("models/test_runs.py::test_some_seeds",),
+    ),
+    BugForTests(
+        Mutation(
+            "a page that forgets who came last",
+            "its handle leads back behind the last trial, if that was the only one",
+            "datastore/_trial_service.py",
+            "        reply.next_trial_handle = str(last)\n",
+            "        reply.next_trial_handle = str(last if len(reply.trial_infos) > 1 else after)\n",
+        ),
+        ("models/test_runs.py::test_some_seeds",),
+    ),
+    BugForTests(
+        Mutation(
+            "a number given twice",
+            "a version that is not archived leaves its number to the next one after a start",
+            "model_registry/_model_registry.py",
+            "        await self.blocking(doing, self._archive.keep_last, model.folder, info.version_number)\n",
+            "",
+        ),
+        ("model_registry/test_reference_cases.py", "models/test_runs.py::test_some_seeds"),
+    ),
+    BugForTests(
+        Mutation(
+            "a registration in force before it is written",
+            "what could not be written is shown, and refused nevertheless",
+            "directory/_changes.py",
+            "                    problem = await self._write(draft)\n                    if problem is None:\n",
+            "                    problem = await self._write(draft)\n                    if problem is None or True:\n",
+        ),
+        ("directory/test_changes.py",),
+    ),
+)
