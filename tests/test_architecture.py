@@ -245,7 +245,7 @@ def walk(folder: Path) -> list[Path]:
 
 def test_tests_mirror_the_sources() -> None:
     """Each folder of tests is named after a package, so that a reader finds the tests of a thing by its name."""
-    others = {"account", "docs", "interop", "fuzz", "mutants", "sim", "rl_peers", "__pycache__"}
+    others = {"account", "docs", "interop", "fuzz", "models", "mutants", "sim", "rl_peers", "__pycache__"}
     folders = {path.name for path in (ROOT / "tests").iterdir() if path.is_dir()} - others
     assert folders <= {*LEAVES, *TABLE}
     assert {

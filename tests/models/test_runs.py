@@ -19,7 +19,7 @@ from trio_cogment.testing.pytest_plugin import Sim
 pytestmark = pytest.mark.usefixtures("quiet")
 
 
-@pytest.mark.sim(seeds=4)
+@pytest.mark.sim(seeds=3)
 @pytest.mark.parametrize("name", RUNS)
 def test_some_seeds(name: str, sim: Sim) -> None:
     sim(RUNS[name].judged)
@@ -72,7 +72,7 @@ def judge(seed: int, name: str, play: Callable[[World], Awaitable[CallLog]]) -> 
     simulate(seed, RUNS[name]._replace(play=play).judged)
 
 
-examples = settings(max_examples=15, suppress_health_check=[HealthCheck.too_slow])
+examples = settings(max_examples=10, suppress_health_check=[HealthCheck.too_slow])
 many_examples = settings(max_examples=3000, suppress_health_check=[HealthCheck.too_slow])
 seeds = st.integers(0, 1000)
 

@@ -61,3 +61,27 @@ async def test_who_is_given_up_and_reads_again_breaks_nothing(
     assert fed == [Lost(0, "it does not read what it is sent", EndCause.PARTICIPANT_REFUSED)]
     assert len(call.sent) <= 1
     assert stream.queued_messages == 0
+
+
+class Paused(Full):
+    """One that says whether it is read."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.read = True
+
+    def pause(self) -> None:
+        self.read = False
+
+    def resume(self) -> None:
+        self.read = True
+
+
+async def test_who_comes_while_nobody_is_read_is_not_read_either() -> None:
+    call = Paused()
+    stream = ParticipantStream(0, "ann", lambda _: None, lambda *_: None, OutboxLimits(2, 1 << 20))
+    stream.pause()
+    stream.attach(call)  # type: ignore[arg-type]  # all that is asked of it here
+    assert not call.read
+    stream.resume()
+    assert call.read

@@ -432,16 +432,6 @@ class BugForTests:
 TESTED = (
     BugForTests(
         Mutation(
-            "credit withheld after a reset",
-            "the room that a stream leaves behind when it is over is not offered to the connection",
-            "rpc/_receive_window.py",
-            "            self._release(stream)\n        if self.withheld:\n",
-            "            self._release(stream)\n        if self.withheld and self.loan.size < 0:\n",
-        ),
-        ("rpc/test__receive_window.py", "rpc/test_limits.py"),
-    ),
-    BugForTests(
-        Mutation(
             "padding that stays counted",
             "the padding of DATA counts among what a stream holds, though nobody will take it",
             "rpc/_frame_parser.py",
@@ -468,7 +458,7 @@ TESTED = (
             "        finally:\n            shared.users.value -= 1\n",
             "        except BaseException:\n            raise\n        else:\n            shared.users.value -= 1\n",
         ),
-        ("rpc/test_outgoing.py", "orchestrator/test_breakage.py"),
+        ("rpc/test__shared_channels.py",),
     ),
     BugForTests(
         Mutation(
@@ -488,17 +478,7 @@ TESTED = (
             "        if self._paused:\n            call.pause()\n",
             "",
         ),
-        ("orchestrator/test_sinks.py", "orchestrator/test__participant_stream.py"),
-    ),
-    BugForTests(
-        Mutation(
-            "END of a slow reader cut off",
-            "it has no time for what it has not read yet",
-            "orchestrator/_participant_stream.py",
-            "ends_at = self._closed_at + farewell_seconds if",
-            "ends_at = self._closed_at if",
-        ),
-        ("orchestrator/test_cancellation.py", "orchestrator/test_misbehaviour.py", "orchestrator/test_trial_life.py"),
+        ("orchestrator/test_participant_stream.py",),
     ),
     BugForTests(
         Mutation(
@@ -518,7 +498,7 @@ TESTED = (
             "            self._recent.forget(deleted)\n",
             "",
         ),
-        ("datastore/test_model.py", "datastore/test_conformance.py"),
+        ("datastore/test_sqlite_failures.py", "datastore/test_trial_service.py", "datastore/test_recent_samples.py"),
     ),
     BugForTests(
         Mutation(
@@ -548,7 +528,7 @@ TESTED = (
             "                await stream.flush()\n                raise\n        await stream.flush()\n",
             "                await stream.flush()\n                raise\n",
         ),
-        ("models/test_runs.py::test_some_seeds",),
+        ("datastore/test_trial_service.py", "datastore/test_faults.py"),
     ),
     BugForTests(
         Mutation(

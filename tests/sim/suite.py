@@ -27,7 +27,16 @@ from tests.account.beside import DiffersError
 from tests.sim.counting import missing
 from tests.sim.scenario import SUITES, draw_plan
 from tests.sim.services import SERVICE_SUITES
-from trio_cogment.testing import FaultPlan, InvariantError, Outcome, World, check_determinism, simulate
+from trio_cogment.testing import (
+    FaultPlan,
+    InvariantError,
+    NotLinearizableError,
+    Outcome,
+    UndecidedError,
+    World,
+    check_determinism,
+    simulate,
+)
 from trio_cogment.testing.sim.failures import OnFailure
 
 SERVICE_ONCE_IN = 10
@@ -40,6 +49,8 @@ KEPT = Path(__file__).with_name("seeds.txt")
 CORPUS = Path(__file__).with_name("corpus.txt")
 #: Runs that a process is given at a time; so few that none has much to do when the others are done.
 CHUNK = 5
+#: What says by itself what was expected, what was seen, and what led there, on one screen.
+TELLING = (DiffersError, NotLinearizableError, UndecidedError)
 
 
 class Unit(NamedTuple):
@@ -191,8 +202,8 @@ def describe(unit: Unit, error: BaseException) -> str:
             f"seed {unit.seed} failed at {commit()}: {unit.suite}: {kind}",
             *(line.rstrip() for line in traceback.format_tb(first.__traceback__)[-2:]),
             f"{type(first).__name__}: {first}",
-            # What differs from an account has been told with what led there; with the events it would be many screens.
-            *(() if isinstance(first, DiffersError) else getattr(error, "__notes__", ())),
+            # With the events it would be many screens.
+            *(() if isinstance(first, TELLING) else getattr(error, "__notes__", ())),
             f"smallest plan: {smallest}",
             f"again: {again(unit)}",
             *([f"with the smallest plan: {again(unit, smallest)}"] if unit.suite in SUITES else ()),

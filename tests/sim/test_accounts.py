@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from tests.account.beside import DiffersError
-from tests.sim.suite import Unit, run_unit
+from tests.sim.suite import Unit, run_chunk, run_unit
 from trio_cogment.orchestrator._datalog import Datalog
 from trio_cogment.orchestrator._participant_stream import ParticipantStream
 
+#: Lines of a terminal that is not small.
+SCREEN = 50
 CALM = Unit(1, "liveness", "FaultPlan()")
 
 
@@ -44,6 +47,16 @@ def test_what_is_lost_or_changed_on_the_way_is_noticed(
     replaced(monkeypatch, kind, name, make)
     with pytest.raises(DiffersError, match=told):
         run_unit(CALM)
+
+
+def test_the_report_of_a_seed_fits_on_a_screen(monkeypatch: pytest.MonkeyPatch) -> None:
+    replaced(monkeypatch, ParticipantStream, "post_shared", a_relay_is_lost)
+    _, [(_, text)], _ = run_chunk([CALM])
+    lines = text.splitlines()
+    assert len(lines) <= SCREEN
+    assert re.match("DiffersError: trial trial-[0-9]: actor bob", lines[5])
+    assert [line.partition(":")[0] for line in lines[6:8]] == ["expected", "seen"]
+    assert "before that:" in lines
 
 
 def test_without_that_there_is_nothing_to_notice() -> None:
