@@ -215,6 +215,53 @@ def test_without_memory_output_and_frames_are_short() -> None:
     assert len(queue.take_output()) < 70_000
 
 
+def test_wide_windows_do_not_replace_memory() -> None:
+    """A peer may grant what it likes, and read nothing from its socket."""
+    pool = BytePool(900_000)
+    queue = SendQueue(RpcConfig(), pool.loan(), client_side=False)
+    queue.window = 2**30
+    streams = [Stream(number, recv_window=0, send_window=2**30, max_message=0) for number in range(1, 201, 2)]
+    for stream in streams:
+        if queue.has_room(stream, 100_000):
+            queue.send_message(stream, bytes(100_000))
+    waiting = [stream for stream in streams if not stream.outbox]
+    assert pool.used < 400_000
+    assert len(waiting) > 90
+    # When it reads, they go on, as far as the windows allow.
+    while waiting:
+        assert queue.take_output()
+        queue.sent()
+        for stream in queue.take_rooms():
+            if queue.has_room(stream, 100_000):
+                queue.send_message(stream, bytes(100_000))
+                waiting.remove(stream)
+        assert pool.used < 400_000
+
+
+def test_a_call_that_is_read_goes_on_beside_those_that_are_not() -> None:
+    pool = BytePool(900_000)
+    queue = SendQueue(RpcConfig(), pool.loan(), client_side=False)
+    queue.window = 2**30
+    unread = [Stream(number, recv_window=0, send_window=0, max_message=0) for number in (1, 3, 5)]
+    for stream in unread:
+        if queue.has_room(stream, 60_000):
+            queue.send_message(stream, bytes(60_000))
+    read = Stream(7, recv_window=0, send_window=2**30, max_message=0)
+    assert not queue.has_room(unread[-1], 60_000)
+    for _ in range(10):
+        assert queue.has_room(read, 60_000)
+        queue.send_message(read, bytes(60_000))
+        while read.outbox:
+            queue.take_output()
+            queue.sent()
+        queue.take_output()
+        queue.sent()
+    hoard = pool.loan()
+    hoard.set(int(pool.total) - pool.used - 50_000)
+    assert not queue.has_room(read, 60_000)  # there is nothing left for so much
+    assert queue.has_room(read, 30_000)
+
+
 def test_while_nothing_can_be_borrowed_a_connection_is_not_credited() -> None:
     memory = ConnectionMemory()
     memory.messages.total = 1000

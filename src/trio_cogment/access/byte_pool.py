@@ -110,6 +110,14 @@ class Loan:
         self.set(size)
         return True
 
+    def exceed(self, more: int) -> bool:
+        """Have so many bytes more, for a short time, as long as the pool has them: more than a borrower may keep."""
+        pool = self._pool
+        if pool.used + more > pool.total:
+            return False
+        self.set(self.size + more)
+        return True
+
     def set(self, size: int) -> None:
         """Have so many bytes, whether they are there or not: they are in use already."""
         more = size - self.size

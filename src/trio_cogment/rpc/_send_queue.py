@@ -11,8 +11,8 @@ back the call that caused it.
 Four limits protect the memory:
 
 * of one stream: `RpcConfig.call_outbox_messages` and `call_outbox_bytes`;
-* of all outboxes together: `RpcConfig.connection_memory_bytes`. Beyond it a stream may send only what its windows take
-  at once;
+* of all outboxes together: `RpcConfig.connection_memory_bytes`. Beyond it a stream may send only what its windows and
+  the output take at once;
 * of all connections of a server together: what waits here beyond `_FREE_BYTES`, in outboxes, in the output and on its
   way to the socket, is borrowed (`_more_room`), and a message waits outside until it can be. Without a loan the output
   is short, too, and so are the frames: a crowd of peers that do not read would otherwise fill it, one by one;
@@ -158,6 +158,8 @@ class SendQueue:
             self._pump()
         if self._loan.size:
             self.settle()
+        if self._starved and not self._ready:
+            self._wake_starved()  # what the peer's windows admit goes on
         return data
 
     # --- what is borrowed ---
@@ -168,12 +170,13 @@ class SendQueue:
             self._wake_below = self._budget
             return False
         loan = self._loan
-        need = self._queued + self.out_size + self._in_flight + size - _FREE_BYTES
+        waiting = self._queued + self.out_size + self._in_flight - _FREE_BYTES
+        need = waiting + size
         if need <= loan.size:
             return True
         # One that is larger than what anybody can borrow is taken when there is enough for a large one.
         largest = loan.largest
-        if loan.resize(max(loan.size, need if need < largest else int(largest))):
+        if loan.resize(need if size <= largest else max(loan.size, max(waiting, 0) + int(largest))):
             loan.set(need)
             return True
         self._wake_below = (self._queued >> 1) + 1
@@ -217,20 +220,25 @@ class SendQueue:
     def has_room(self, stream: Stream, size: int) -> bool:
         """Whether a message of `size` bytes may be given to `send_message` now."""
         if not stream.outbox:
-            return self._queued + size <= self._free_bytes or self._may_queue(size) or self._fits_windows(stream, size)
+            return self._queued + size <= self._free_bytes or self._may_queue(size) or self._goes_at_once(stream, size)
         return (
             len(stream.outbox) < self._outbox_messages
             and stream.outbox_bytes + size <= self._outbox_bytes
             and (self._queued + size <= self._free_bytes or self._may_queue(size))
         )
 
-    def _fits_windows(self, stream: Stream, size: int) -> bool:
-        """Outboxes are full, or no memory is left: only a message that need not wait is taken.
+    def _goes_at_once(self, stream: Stream, size: int) -> bool:
+        """Outboxes are full, or no memory is left: only a message that need not wait for the peer is taken.
 
-        Calls that the peer does not read have filled the memory. A call that it does read goes on.
+        Calls that the peer does not read have filled the memory. A call that it does read goes on. The peer's windows
+        alone do not tell: they may be as wide as the peer likes, while nobody reads from its socket.
         """
-        if stream.closed or size + PREFIX_BYTES <= min(stream.send_window, self.window):
+        if stream.closed:
             return True
+        if size + PREFIX_BYTES <= min(stream.send_window, self.window) and self.out_size < self._mark:
+            # No message that was let through before waits behind the output.
+            if not self._ready and (size <= _LOW_MARK or self._loan.exceed(size)):
+                return True
         self._starved[stream] = None
         return False
 
