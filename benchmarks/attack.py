@@ -42,7 +42,7 @@ MOST_GAP_MS = 250.0
 MOST_RSS_MIB = 256.0
 #: What may be left of it: trials that were started and not ended stay, and so do versions of models in their cache,
 #: within the limits; allocators do not give everything back.
-BACK_MIB = 160.0
+BACK_MIB = 48.0
 BACK_SECONDS = 10.0
 MOST_STOP_S = 5.0
 #: A server that takes more is killed, for the sake of the machine.

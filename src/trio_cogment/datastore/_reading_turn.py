@@ -7,8 +7,7 @@ from types import TracebackType
 
 import trio
 
-from trio_cogment.api.trial_datastore_pb2 import RetrieveSampleReply
-from trio_cogment.rpc import ServerCall
+from trio_cogment.rpc import ServerCall, SharedMessage
 from trio_cogment.rpc.transfer_slots import Transfer, TransferSlots, transfer_of
 
 
@@ -39,8 +38,8 @@ class ReadingTurn:
         self._transfer = None
         await self._held.aclose()
 
-    async def send(self, reply: RetrieveSampleReply, size: int) -> None:
-        """Send a sample of the page.
+    async def send(self, reply: SharedMessage, size: int) -> None:
+        """Send a sample of the page, whose bytes are not copied while they wait for the client.
 
         Raises:
             ResourceExhaustedError: the client takes next to nothing, and others wait.
@@ -50,10 +49,10 @@ class ReadingTurn:
         self._given += size
         try:
             # Reading the next page is a checkpoint in any case.
-            call.hand_over_nowait(reply, size)
+            call.send_shared_nowait(reply)
         except trio.WouldBlock:
             with trio.CancelScope() as scope, transfer.clients_turn(scope):
-                await call.send(reply)
+                await call.send_shared(reply)
             self._slots.check(transfer)
 
     async def __aenter__(self) -> ReadingTurn:

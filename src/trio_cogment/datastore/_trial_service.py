@@ -28,6 +28,7 @@ from trio_cogment.datastore._conversion import ENVIRONMENT
 from trio_cogment.datastore._following import Follower, find_trials
 from trio_cogment.datastore._group_commit import GroupCommit, WriteStream
 from trio_cogment.datastore._owners import Owners, check_reached
+from trio_cogment.datastore._protobuf_wire import tag, varint
 from trio_cogment.datastore._reading_turn import ReadingTurn
 from trio_cogment.datastore._selection import Selection
 from trio_cogment.datastore._write_rules import MAX_NUMBER
@@ -41,7 +42,7 @@ from trio_cogment.datastore.storage import (
     WriteKind,
 )
 from trio_cogment.errors import InvalidArgumentError, NotFoundError, QuotaError, ResourceExhaustedError
-from trio_cogment.rpc import ServerCall
+from trio_cogment.rpc import ServerCall, SharedMessage
 from trio_cogment.rpc.transfer_slots import TransferSlots
 from trio_cogment.services import TRIAL_ID
 
@@ -52,6 +53,7 @@ _MAX_PROPERTIES = 500
 _INTEGER = re.compile(r"[+-]?[0-9]{1,100}")
 _STATES = frozenset(TrialState.values())
 _MAX_UINT32 = 2**32 - 1
+_SAMPLE_TAG = bytes((tag(RetrieveSampleReply, "trial_sample"),))
 #: What a trial takes in a reply beside itself, at most.
 _FRAME_BYTES = 6
 
@@ -211,13 +213,18 @@ async def _send_page(follower: Follower, selection: Selection, turn: ReadingTurn
         return False
     cursor, page = found
     for stored in page:
-        reply = RetrieveSampleReply()
-        reply.trial_sample.MergeFromString(stored.data)
-        if not selection.everything:
-            selection.apply(reply.trial_sample, cursor.actors)
-        await turn.send(reply, len(stored.data))
+        await turn.send(_reply(stored.data, selection, cursor.actors), len(stored.data))
     await turn.end()
     return True
+
+
+def _reply(data: bytes, selection: Selection, actors: Sequence[str]) -> SharedMessage:
+    """Return the reply for a stored sample: where nothing is left out, its bytes as they are."""
+    if not selection.everything:
+        sample = StoredTrialSample.FromString(data)
+        selection.apply(sample, actors)
+        data = sample.SerializeToString()
+    return SharedMessage(RetrieveSampleReply, _SAMPLE_TAG + varint(len(data)), data)
 
 
 def check_sample(sample: StoredTrialSample, actors: int) -> None:

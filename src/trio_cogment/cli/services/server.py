@@ -23,6 +23,7 @@ from trio_cogment.cli.errors import failure_of
 from trio_cogment.cli.opening import EarlySignals, say
 from trio_cogment.cli.services.directory_access import Directory, directory_token, opened_directory, stay_registered
 from trio_cogment.cli.services.garbage import leave, settle
+from trio_cogment.cli.services.idle_memory import Tidying, heap_of_process
 from trio_cogment.cli.services.process import INITIALIZING, READY, StatusFile, Stop, run_until_signal
 from trio_cogment.cli.services.settings import ServerSettings
 from trio_cogment.cli.services.start import Application, Resources, Running, Start
@@ -132,6 +133,7 @@ async def _serve_application(start: Start, status: StatusFile, stop: Stop) -> No
         healths += more_healths
         _warn_if_anybody_may_call(start)
         settle()
+        nursery.start_soon(Tidying(heap_of_process()).run, name="memory that is not needed")
         start.goodbye = running.goodbye if application.welcome else str
         status.write(READY)
         if side is not None:

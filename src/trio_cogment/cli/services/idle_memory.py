@@ -1,0 +1,142 @@
+"""Gives memory back to the system when a server has become calm.
+
+After a crowd has left, two things keep its memory: objects that refer to each other, which only a full collection finds
+(`garbage` makes those rare), and pages of the C library's heap that are free but not given back. Neither is worth a
+pause while there is work, so both wait until the process is calm, and take a hundredth of the time at most.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import time
+from typing import TYPE_CHECKING, Final, Protocol
+
+import trio
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+_LOOK_SECONDS: Final = 1.0
+#: A process is calm while it uses less than this part of a processor.
+_CALM: Final = 0.5
+#: A full collection is worth it when so many collections of the youngest objects have been made since the last one.
+_YOUNG_COLLECTIONS: Final = 2
+#: The heap is trimmed when it has grown by so much, or so much of it has become free.
+_TRIM_BYTES: Final = 8 * 1024 * 1024
+#: The time between two tidyings, as a multiple of what the last one took.
+_REST: Final = 100.0
+
+
+class Heap(Protocol):
+    """The heap of the C library."""
+
+    def resident(self) -> int:
+        """Return how many bytes of the process are in memory."""
+
+    def used(self) -> int:
+        """Return how many bytes of the heap are in use."""
+
+    def trim(self) -> None:
+        """Give what is free back to the system."""
+
+
+class GlibcHeap:
+    """That of glibc, on Linux.
+
+    Raises:
+        OSError, AttributeError: it is another system, or another library.
+    """
+
+    def __init__(self) -> None:
+        import ctypes  # not needed where it is of no use
+
+        size = ctypes.c_size_t
+
+        class _Mallinfo2(ctypes.Structure):
+            _fields_ = tuple(
+                (name, size)
+                for name in ("arena", "ordblks", "smblks", "hblks", "hblkhd", "usmblks", "fsmblks", "uordblks")
+            ) + (("fordblks", size), ("keepcost", size))
+
+        library = ctypes.CDLL(None)
+        self._info = library.mallinfo2  # glibc 2.33
+        self._info.restype = _Mallinfo2
+        self._trim = library.malloc_trim
+        # Held open: descriptors may have run out just when memory is short, too.
+        self._statm = os.open("/proc/self/statm", os.O_RDONLY | os.O_CLOEXEC)
+        self._page_bytes = os.sysconf("SC_PAGE_SIZE")
+
+    def resident(self) -> int:
+        """See `Heap.resident`."""
+        return int(os.pread(self._statm, 200, 0).split()[1]) * self._page_bytes
+
+    def used(self) -> int:
+        """See `Heap.used`."""
+        info = self._info()
+        return int(info.uordblks) + int(info.hblkhd)
+
+    def trim(self) -> None:
+        """See `Heap.trim`."""
+        self._trim(0)
+
+
+def heap_of_process() -> Heap | None:
+    """Return the heap; None where it cannot be trimmed."""
+    try:
+        return GlibcHeap()
+    except (OSError, AttributeError):
+        return None
+
+
+class Tidying:
+    """What is done, and when.
+
+    Args:
+        heap: None: it cannot be trimmed.
+        busy_seconds: the time that the process has spent on processors.
+        young_collections: how many collections of the youngest objects there have been.
+        collect: collects everything.
+    """
+
+    def __init__(
+        self,
+        heap: Heap | None,
+        *,
+        busy_seconds: Callable[[], float] = time.process_time,
+        young_collections: Callable[[], int] = lambda: int(gc.get_stats()[0]["collections"]),
+        collect: Callable[[], object] = gc.collect,
+    ) -> None:
+        self._heap = heap
+        self._busy_seconds = busy_seconds
+        self._young_collections = young_collections
+        self._collect = collect
+        self._collected_at = young_collections()
+        self._resident = self._used = 0
+        if heap is not None:
+            self._resident, self._used = heap.resident(), heap.used()
+
+    async def run(self) -> None:
+        """Look for ever."""
+        busy, seconds = self._busy_seconds(), _LOOK_SECONDS
+        while True:
+            since = trio.current_time()
+            await trio.sleep(seconds)
+            before, busy = busy, self._busy_seconds()
+            seconds = _LOOK_SECONDS
+            if busy - before < _CALM * (trio.current_time() - since):
+                self.tidy()
+                before, busy = busy, self._busy_seconds()
+                seconds = max(seconds, _REST * (busy - before))
+
+    def tidy(self) -> None:
+        """Do what is worth it now."""
+        if self._young_collections() - self._collected_at >= _YOUNG_COLLECTIONS:
+            self._collect()
+            self._collected_at = self._young_collections()
+        heap = self._heap
+        if heap is not None and (
+            heap.resident() - self._resident >= _TRIM_BYTES or self._used - heap.used() >= _TRIM_BYTES
+        ):
+            heap.trim()
+            self._resident, self._used = heap.resident(), heap.used()
