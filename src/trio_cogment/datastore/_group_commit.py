@@ -43,10 +43,13 @@ class WriteStream:
         taken: how many were put.
         durable: how many of these are durable.
         failure: why no more are taken.
+        on_durable: called whenever more are durable; must not raise or wait.
         on_failure: called once, when there is a failure; must not raise or wait.
     """
 
-    __slots__ = ("_settled", "_writer", "durable", "failure", "max_writes", "on_failure", "purse", "taken")
+    __slots__ = (
+        "_settled", "_writer", "durable", "failure", "max_writes", "on_durable", "on_failure", "purse", "taken",
+    )  # fmt: skip
 
     def __init__(self, writer: GroupCommit, max_writes: int, purse: Purse | None = None) -> None:
         self._writer = writer
@@ -56,6 +59,7 @@ class WriteStream:
         self.taken = 0
         self.durable = 0
         self.failure: CogmentError | None = None
+        self.on_durable: Callable[[], None] | None = None
         self.on_failure: Callable[[], None] | None = None
 
     async def put(self, write: Write) -> None:
@@ -126,6 +130,8 @@ class WriteStream:
         """Take note that `count` more are durable; called by the group commit."""
         self.durable += count
         self._settled.unpark_all()
+        if self.on_durable is not None:
+            self.on_durable()
 
     def fail(self, error: CogmentError) -> None:
         """Take note that the next write has failed, and why; called by the group commit."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 
 import trio
@@ -45,6 +45,15 @@ class IntakeStream:
         #: Not among `writes`: the data log counts those.
         self._outcomes = writer.stream(purse=writes.purse)
         self.ended = False
+
+    @property
+    def on_confirmed(self) -> Callable[[], None] | None:
+        """Called whenever more samples are durable; must not raise or wait."""
+        return self.writes.on_durable
+
+    @on_confirmed.setter
+    def on_confirmed(self, called: Callable[[], None] | None) -> None:
+        self.writes.on_durable = called
 
     @property
     def unconfirmed(self) -> int:

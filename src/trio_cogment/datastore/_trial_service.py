@@ -218,7 +218,7 @@ async def _send_page(follower: Follower, selection: Selection, turn: ReadingTurn
     return True
 
 
-def _reply(data: bytes, selection: Selection, actors: Sequence[str]) -> SharedMessage:
+def _reply(data: bytes, selection: Selection, actors: frozenset[int] | None) -> SharedMessage:
     """Return the reply for a stored sample: where nothing is left out, its bytes as they are."""
     if not selection.everything:
         sample = StoredTrialSample.FromString(data)

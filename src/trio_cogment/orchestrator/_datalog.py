@@ -19,6 +19,7 @@ import logging
 import random
 from collections import deque
 from collections.abc import Callable, Iterator
+from typing import NamedTuple
 
 import trio
 
@@ -35,7 +36,6 @@ from trio_cogment.errors import (
     status_of,
 )
 from trio_cogment.orchestrator._datalog_owner import Owner
-from trio_cogment.orchestrator._remote_sink import RemoteSink
 from trio_cogment.orchestrator._sample_bytes import SampleBytes
 from trio_cogment.orchestrator._sink_failures import first_of, refusal_of, text_of
 from trio_cogment.orchestrator.sinks import SampleSink, SampleStream
@@ -46,11 +46,18 @@ _log = logging.getLogger(__name__)
 #: A sample that the sink's own refusal keeps coming back to is dropped after this many streams.
 _TRIES_PER_SAMPLE = 3
 
-#: So many may wait whose sizes nobody has looked at: a log that keeps up costs nothing.
+#: While only so many wait, nobody looks at their sizes: a log that keeps up costs nothing.
 _UNCOUNTED_SAMPLES = 2
 
 #: Failures that say nothing about what was sent.
 _TRANSPORT = frozenset({StatusCode.UNAVAILABLE, StatusCode.CANCELLED, StatusCode.DEADLINE_EXCEEDED})
+
+
+class _Kept(NamedTuple):
+    """A sample that waits, or may be lost still."""
+
+    sample: DatalogSample
+    size: int  # as it is counted: 0 while few wait, and where its sink has a limit of its own
 
 
 class Datalog:
@@ -91,9 +98,9 @@ class Datalog:
         self._backoff = Backoff(config.datalog_reconnect_initial_seconds, config.datalog_reconnect_max_seconds, rng)
         self._owner = owner
         self._sink_is_here = False
-        self._queue: deque[DatalogSample] = deque()
+        self._queue: deque[_Kept] = deque()
         #: Written to the open stream, and not known to be taken.
-        self._sent: deque[DatalogSample] = deque()
+        self._sent: deque[_Kept] = deque()
         #: Of the queue, and of what was sent to a sink elsewhere: one in this process has limits of its own.
         self._bytes = SampleBytes(loan, self._memory_is_back)
         #: Those before them that there was no room for.
@@ -120,8 +127,6 @@ class Datalog:
         self.opened = trio.Event()
         self.failure: Exception | None = None
         self.dropped_samples = 0
-        if isinstance(sink, RemoteSink):
-            sink.on_reply = self._progress
 
     # Called by the trial
 
@@ -147,12 +152,21 @@ class Datalog:
             return
         if self._write_nowait is not None and not self._queue and not self._untold and self._write_at_once(sample):
             return
-        if len(self._queue) >= _UNCOUNTED_SAMPLES:
-            self._bytes.add(sample)
-        self._queue.append(sample)
+        if len(self._queue) < _UNCOUNTED_SAMPLES:
+            self._queue.append(_Kept(sample, 0))
+        else:
+            for number in range(_UNCOUNTED_SAMPLES):
+                if not self._queue[number].size:
+                    self._queue[number] = self._counted(self._queue[number].sample)
+            self._queue.append(self._counted(sample))
         self._parked.unpark()
         if len(self._queue) >= self._config.max_queued_samples or not self._bytes.fit:
             self._make_room()
+
+    def _counted(self, sample: DatalogSample) -> _Kept:
+        size = sample.ByteSize()
+        self._bytes.size += size
+        return _Kept(sample, size)
 
     def _write_at_once(self, sample: DatalogSample) -> bool:
         assert self._write_nowait is not None
@@ -163,7 +177,7 @@ class Datalog:
             self._write_nowait = None
             return False
         if taken:
-            self._sent.append(sample)
+            self._sent.append(_Kept(sample, 0))
             self._progress()
         return taken
 
@@ -287,6 +301,8 @@ class Datalog:
     async def _write(self, stream: SampleStream) -> None:
         self._write_nowait = getattr(stream, "write_nowait", None)
         self._sink_is_here = self._write_nowait is not None
+        if hasattr(stream, "on_confirmed"):
+            stream.on_confirmed = self._progress
         try:
             await self._empty_queue(stream)
         finally:
@@ -297,13 +313,15 @@ class Datalog:
         while True:
             while self._queue:
                 # Taken off only once it is written: the queue's length is the back-pressure.
-                sample = self._queue[0]
+                sample = self._queue[0].sample
                 if self._untold:
                     self._tell_loss(sample)
                 await stream.write(sample)
-                self._sent.append(self._queue.popleft())
+                kept = self._queue.popleft()
                 if self._sink_is_here:
-                    self._bytes.remove(sample)
+                    self._bytes.size -= kept.size
+                    kept = _Kept(sample, 0)
+                self._sent.append(kept)
                 self._progress()
                 if self._full and len(self._queue) <= self._config.max_queued_samples // 2 and self._bytes.fit:
                     self._set_full(False)
@@ -330,9 +348,7 @@ class Datalog:
             self._forgotten += 1
 
     def _forget_first(self) -> None:
-        sample = self._sent.popleft()
-        if not self._sink_is_here:
-            self._bytes.remove(sample)
+        self._bytes.size -= self._sent.popleft().size
 
     # What goes wrong
 
@@ -342,10 +358,8 @@ class Datalog:
         if self._stream is not None:
             self._stream_seconds = trio.current_time() - self._connected_at
             self._stream = None
-        if self._sink_is_here:
-            for sample in self._sent:
-                self._bytes.add(sample)
-        self._queue.extendleft(reversed(self._sent))
+        for kept in reversed(self._sent):
+            self._queue.appendleft(kept if kept.size else self._counted(kept.sample))
         self._sent.clear()
         forgotten, self._forgotten = self._forgotten, 0
         if forgotten:
@@ -415,9 +429,9 @@ class Datalog:
         if not self._untold:
             _log.warning("trial %s: samples are dropped, the data log does not take them", self._trial_id)
         for _ in range(count):
-            sample = self._queue.popleft()
-            self._bytes.remove(sample)
-            if self._telling is not None and self._telling[0] is sample:
+            kept = self._queue.popleft()
+            self._bytes.size -= kept.size
+            if self._telling is not None and self._telling[0] is kept.sample:
                 # What it had to tell is told by another.
                 self._untold += self._telling[1]
                 self._telling = None

@@ -42,9 +42,6 @@ class RemoteSink:
     Some data logs (the Go datastore, this package's) answer every message with an empty one, some (the published
     SDK's) never write. One that has answered once, on any stream of this trial, is taken to answer always: its samples
     are unconfirmed until it has answered them. With the others a sample that was sent counts as taken.
-
-    Attributes:
-        on_reply: called whenever the log has answered.
     """
 
     def __init__(self, connections: Connections, target: Target, holding: Holding) -> None:
@@ -52,7 +49,6 @@ class RemoteSink:
         self._holding = holding
         self._target = target
         self.answers = False
-        self.on_reply: Callable[[], None] = _nothing
 
     def _metadata(self, trial_id: str, user_id: str) -> MetadataLike:
         owner = lasting(self._holding.account)
@@ -79,7 +75,11 @@ class RemoteSink:
 
 
 class _RemoteStream(SampleStream):
-    """One call; its consumer too: replies left unread would close the log's window."""
+    """One call; its consumer too: replies left unread would close the log's window.
+
+    Attributes:
+        on_confirmed: called whenever the log has answered.
+    """
 
     def __init__(self, sink: RemoteSink, call: ClientCall, scope: trio.CancelScope) -> None:
         self._sink = sink
@@ -90,6 +90,7 @@ class _RemoteStream(SampleStream):
         self._completing = False
         self._ended = trio.Event()
         self.error: RpcError | None = None
+        self.on_confirmed: Callable[[], None] = _nothing
 
     @property
     def unconfirmed(self) -> int:
@@ -115,7 +116,7 @@ class _RemoteStream(SampleStream):
         """See `Consumer.on_message`."""
         self._replies += 1
         self._sink.answers = True
-        self._sink.on_reply()
+        self.on_confirmed()
 
     def on_end(self, error: RpcError | None) -> None:
         """See `Consumer.on_end`."""

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from typing import Final
 
 from trio_cogment.access import Loan
-from trio_cogment.api.datalog_pb2 import DatalogSample
 
 #: What every trial may hold without a loan.
 FREE_BYTES: Final = 256 * 1024
@@ -22,22 +21,13 @@ class SampleBytes:
         on_room: called when there was not enough, and others have given something back.
 
     Attributes:
-        size: of all samples.
+        size: of all samples that wait; whoever adds or removes one changes it.
     """
 
     def __init__(self, loan: Loan, on_room: Callable[[], None]) -> None:
         self.size = 0
         self._loan = loan
         self._on_room = on_room
-
-    def add(self, sample: DatalogSample) -> None:
-        """Count a sample."""
-        self.size += sample.ByteSize()
-
-    def remove(self, sample: DatalogSample) -> None:
-        """Count a sample less. It may have become a little larger meanwhile, or may not have been counted."""
-        if self.size:
-            self.size = max(0, self.size - sample.ByteSize())
 
     @property
     def fit(self) -> bool:

@@ -30,7 +30,8 @@ class SampleStream(Protocol):
         """How many of the samples written last would be lost if this stream broke now.
 
         They are written again to the next one, the newest `max_queued_samples` of them at most. Where `write` returns
-        when a sample has been taken it is 0.
+        when a sample has been taken it is 0. A stream that has an attribute `on_confirmed` gets a function there, to be
+        called whenever this has become less: the trial forgets the samples at once, and not with the next one.
         """
         return 0
 
