@@ -33,6 +33,7 @@ ATTACKS: dict[str, Callable[[Target], Awaitable[None]]] = {
         services.deaf_watchers,
         services.wildcard_messages,
         services.wildcard_messages_unread,
+        services.messages_unread,
         services.buffered_ticks,
         services.large_ticks,
         services.waiting_uploads,

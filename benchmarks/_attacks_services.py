@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import AsyncExitStack
 from typing import Any
 
@@ -18,6 +18,7 @@ from _attack_target import (
     Target,
     Tarpit,
     method,
+    short_names,
     starting,
     terminating,
     trial_params,
@@ -171,6 +172,15 @@ async def wildcard_messages(target: Target) -> None:
 
 async def wildcard_messages_unread(target: Target) -> None:
     """One actor that says 1 MiB to 500 others, again and again; each has its own connection and does not read."""
+    await _speak_to_the_deaf(target, itertools.repeat("*"))
+
+
+async def messages_unread(target: Target) -> None:
+    """As `wildcard_messages_unread`, but it says something else to each of them."""
+    await _speak_to_the_deaf(target, itertools.cycle(itertools.islice(short_names(), 1, target.many(500))))
+
+
+async def _speak_to_the_deaf(target: Target, receivers: Iterator[str]) -> None:
     async with AsyncExitStack() as stack:
         channel = await stack.enter_async_context(target.channel())
         count = target.many(500)
@@ -198,9 +208,9 @@ async def wildcard_messages_unread(target: Target) -> None:
             await target.attempt(call.write(init))
         said = common_pb2.ActorRunTrialOutput(state=common_pb2.NORMAL)
         said.message.tick_id = -1
-        said.message.receiver_name = "*"
         said.message.payload.value = bytes(MIB)
-        for _ in range(500):
+        for receiver in itertools.islice(receivers, 1000):
+            said.message.receiver_name = receiver
             await calls[0].write(said)
             await asyncio.sleep(0.02)
         await asyncio.sleep(target.seconds_left)

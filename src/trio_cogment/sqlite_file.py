@@ -33,6 +33,8 @@ _BUSY_SECONDS = 5.0
 _CHECKPOINT_PAGES = 1000
 _LOG_BYTES = 64 * 1024 * 1024
 _CACHE_KIBIBYTES = 16 * 1024
+#: There are several that only read, and the system keeps what they have read, too.
+_READERS_CACHE_KIBIBYTES = 2 * 1024
 
 #: What comes behind the name of a database for its write-ahead log.
 LOG = "-wal"
@@ -142,7 +144,7 @@ def connect(path: str, *, full: bool = True, query_only: bool = False, max_bytes
             f"fullfsync = {int(full)}",
             f"wal_autocheckpoint = {_CHECKPOINT_PAGES}",
             f"journal_size_limit = {_LOG_BYTES}",
-            f"cache_size = -{_CACHE_KIBIBYTES}",
+            f"cache_size = -{_READERS_CACHE_KIBIBYTES if query_only else _CACHE_KIBIBYTES}",
             # Some builds write zeros over all that is deleted: as much as was there, which a full disk has no room for.
             "secure_delete = 0",
             f"query_only = {int(query_only)}",

@@ -9,7 +9,8 @@ import pytest
 import trio
 
 from trio_cogment.api.common_pb2 import ActorRunTrialInput
-from trio_cogment.orchestrator._participant_stream import OutboxLimits, ParticipantStream
+from trio_cogment.orchestrator._outboxes import Outboxes, outbox_memory
+from trio_cogment.orchestrator._participant_stream import ParticipantStream
 from trio_cogment.outcome import EndCause
 from trio_cogment.trial import Event, Lost
 
@@ -51,7 +52,7 @@ async def test_who_is_given_up_and_reads_again_breaks_nothing(
         def spawn(function: Callable[..., Any], name: str, *arguments: Any) -> None:
             nursery.start_soon(function, *arguments, name=name)
 
-        stream = ParticipantStream(0, "ann", fed.append, spawn, OutboxLimits(2, 1 << 20))
+        stream = ParticipantStream(0, "ann", fed.append, spawn, Outboxes(2, 1 << 20, outbox_memory()))
         stream.attach(call)  # type: ignore[arg-type]  # all that is asked of it here
         stream.post(ActorRunTrialInput(details="first"))
         await trio.testing.wait_all_tasks_blocked()

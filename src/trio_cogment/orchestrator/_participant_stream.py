@@ -6,7 +6,7 @@ import logging
 import math
 from collections import deque
 from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, TypeAlias
 
 import trio
 
@@ -15,6 +15,7 @@ from trio_cogment.errors import CogmentError, ResourceExhaustedError, RpcError, 
 from trio_cogment.orchestrator._connections import Connections, Target
 from trio_cogment.orchestrator._fair_turns import Turn
 from trio_cogment.orchestrator._losses import lost_for
+from trio_cogment.orchestrator._outboxes import Outboxes
 from trio_cogment.outcome import EndCause
 from trio_cogment.recount import Count
 from trio_cogment.rpc import Call, CallOpener, DirectCall, Metadata, Method, ServerCall, SharedMessage
@@ -32,13 +33,6 @@ Spawn: TypeAlias = Callable[..., None]
 OUTBOX_MESSAGES_PER_PARTICIPANT = 16
 
 
-class OutboxLimits(NamedTuple):
-    """What may wait for one participant, beyond what its call holds."""
-
-    messages: int
-    bytes: int
-
-
 class ParticipantStream:
     """One participant's stream, whichever side opened it and whatever carries it.
 
@@ -53,21 +47,21 @@ class ParticipantStream:
         name: for logs.
         feed: takes the machine's inputs.
         spawn: starts a task of the trial.
-        limits: of the outbox.
+        outboxes: counts what waits for the participants of the trial.
     """
 
     __slots__ = (
         "_call", "_closed_at", "_closing", "_direct", "_emptied", "_emptying", "_ended", "_error", "_farewell_seconds",
-        "_feed", "_gone", "_limits", "_opening", "_outbox", "_outbox_bytes", "_paused", "_sending", "_spawn", "index",
+        "_feed", "_gone", "_opening", "_outbox", "_outbox_bytes", "_outboxes", "_paused", "_sending", "_spawn", "index",
         "name",
     )  # fmt: skip
 
-    def __init__(self, index: int, name: str, feed: Feed, spawn: Spawn, limits: OutboxLimits) -> None:
+    def __init__(self, index: int, name: str, feed: Feed, spawn: Spawn, outboxes: Outboxes) -> None:
         self.index = index
         self.name = name
         self._feed = feed
         self._spawn = spawn
-        self._limits = limits
+        self._outboxes = outboxes
         self._call: Call | None = None
         #: The same while it is open, if no task holds it.
         self._direct: DirectCall | None = None
@@ -94,7 +88,7 @@ class ParticipantStream:
     @property
     def max_queued_messages(self) -> int:
         """How many may."""
-        return self._limits.messages
+        return self._outboxes.max_messages
 
     def recount(self) -> Iterator[Count]:
         """See `trio_cogment.recount`."""
@@ -104,8 +98,7 @@ class ParticipantStream:
     def attach(self, call: Call) -> None:
         """Use `call` from now on: what was posted before goes out first."""
         self._call = call
-        early, self._outbox, self._outbox_bytes = self._outbox, None, 0
-        for message in early or ():
+        for message in self._take_outbox():
             if type(message) is SharedMessage:
                 self.post_shared(message)
             else:
@@ -141,17 +134,34 @@ class ParticipantStream:
             self._failed_to_send(error)
 
     def _keep(self, message: Any) -> None:
-        self._outbox_bytes += message.ByteSize()
+        outboxes, size = self._outboxes, message.ByteSize()
         if self._outbox:
-            if self._outbox_bytes > self._limits.bytes or len(self._outbox) >= self._limits.messages:
+            if self._outbox_bytes + size > outboxes.max_bytes or len(self._outbox) >= outboxes.max_messages:
                 self._give_up(ResourceExhaustedError("it does not read what it is sent"))
                 return
         elif self._outbox is None:
             self._outbox = deque()
+        while not outboxes.add(self, message):
+            hog = outboxes.hog() or self
+            hog._give_up(ResourceExhaustedError("server_memory_bytes: it does not read, and others need the memory"))
+            if hog is self:
+                return
+        self._outbox_bytes += size
         self._outbox.append(message)
         if self._call is not None and not self._emptying:
             self._emptying = True
             self._spawn(self._empty_outbox, f"outbox of {self.name}")
+
+    def drop_outbox(self) -> None:
+        """Forget what waits: the trial is over."""
+        self._take_outbox()
+
+    def _take_outbox(self) -> deque[Any]:
+        """Leave nothing in the outbox; return what was there."""
+        outbox, self._outbox, self._outbox_bytes = self._outbox or deque(), None, 0
+        for message in outbox:
+            self._outboxes.remove(self, message)
+        return outbox
 
     async def _empty_outbox(self) -> None:
         assert self._call is not None
@@ -166,9 +176,11 @@ class ParticipantStream:
                     else:
                         await self._call.send(message)
                     if self._outbox:  # None if the stream was abandoned meanwhile
-                        self._outbox_bytes -= self._outbox.popleft().ByteSize()
+                        message = self._outbox.popleft()
+                        self._outboxes.remove(self, message)
+                        self._outbox_bytes -= message.ByteSize()
         except RpcError as error:
-            self._outbox, self._outbox_bytes = None, 0
+            self._take_outbox()
             self._failed_to_send(error)
         finally:
             self._emptying = False
@@ -183,9 +195,7 @@ class ParticipantStream:
             self._give_up(ResourceExhaustedError(f"it cannot be sent what it should be: {error.message}"))
 
     def _give_up(self, error: CogmentError) -> None:
-        if self._outbox is not None:
-            self._outbox.clear()
-            self._outbox_bytes = 0
+        self._take_outbox()
         if self._sending is not None:
             self._sending.cancel()  # its call may stay open for as long as it does not read
         self._feed(Lost(self.index, str(error), EndCause.PARTICIPANT_REFUSED))

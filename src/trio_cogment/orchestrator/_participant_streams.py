@@ -12,10 +12,10 @@ from trio_cogment.config import OrchestratorConfig
 from trio_cogment.endpoints import GrpcEndpoint
 from trio_cogment.orchestrator._connections import Connections, Target
 from trio_cogment.orchestrator._fair_turns import Turn
+from trio_cogment.orchestrator._outboxes import Outboxes, outbox_memory
 from trio_cogment.orchestrator._participant_stream import (
     OUTBOX_MESSAGES_PER_PARTICIPANT,
     Feed,
-    OutboxLimits,
     ParticipantStream,
     Spawn,
 )
@@ -74,10 +74,9 @@ class ParticipantStreams(dict[int, ParticipantStream]):
         self._to_open: deque[int] = deque()
         self._opening = trio.CancelScope()
         names = {**{i: actor.name for i, actor in enumerate(params.actors)}, ENVIRONMENT: params.environment.name}
-        limits = OutboxLimits(
-            max(config.max_outbox_messages, OUTBOX_MESSAGES_PER_PARTICIPANT * len(names)), config.max_outbox_bytes
-        )
-        super().__init__({index: ParticipantStream(index, name, feed, spawn, limits) for index, name in names.items()})
+        most = max(config.max_outbox_messages, OUTBOX_MESSAGES_PER_PARTICIPANT * len(names))
+        outboxes = Outboxes(most, config.max_outbox_bytes, outbox_memory())
+        super().__init__({index: ParticipantStream(index, name, feed, spawn, outboxes) for index, name in names.items()})
 
     def connect(self, index: int) -> None:
         """Begin to open the stream to a service actor or the environment; to one elsewhere when its turn comes."""
@@ -146,6 +145,8 @@ class ParticipantStreams(dict[int, ParticipantStream]):
     def disband(self) -> None:
         """End the calls that no task holds, and forget everybody."""
         self.leave()
+        for stream in self.values():
+            stream.drop_outbox()
         # They know the run: without a cycle all of it is gone at once, and not when garbage is collected next.
         self.clear()
         self._spawn = _spawn_nothing

@@ -2,13 +2,14 @@
 
 After a crowd has left, two things keep its memory: objects that refer to each other, which only a full collection finds
 (`garbage` makes those rare), and pages of the C library's heap that are free but not given back. Neither is worth a
-pause while there is work, so both wait until the process is calm, and take a hundredth of the time at most.
+pause while there is work, so both wait until the process is calm, and rest afterwards for longer than they took.
 """
 
 from __future__ import annotations
 
 import gc
 import os
+import sys
 import time
 from typing import TYPE_CHECKING, Final, Protocol
 
@@ -20,12 +21,15 @@ if TYPE_CHECKING:
 _LOOK_SECONDS: Final = 1.0
 #: A process is calm while it uses less than this part of a processor.
 _CALM: Final = 0.5
-#: A full collection is worth it when so many collections of the youngest objects have been made since the last one.
-_YOUNG_COLLECTIONS: Final = 2
+#: A full collection is worth it when there are so many blocks of Python's memory more than after the last one, or fewer
+#: (who has left may have left some behind that know each other), and this part of what there was then.
+_BLOCKS: Final = 20_000
+_BLOCKS_PART: Final = 0.1
 #: The heap is trimmed when it has grown by so much, or so much of it has become free.
 _TRIM_BYTES: Final = 8 * 1024 * 1024
-#: The time between two tidyings, as a multiple of what the last one took.
-_REST: Final = 100.0
+#: The time between two tidyings, as a multiple of what the last one took, and at most.
+_REST: Final = 30.0
+_REST_SECONDS: Final = 5.0
 
 
 class Heap(Protocol):
@@ -95,7 +99,7 @@ class Tidying:
     Args:
         heap: None: it cannot be trimmed.
         busy_seconds: the time that the process has spent on processors.
-        young_collections: how many collections of the youngest objects there have been.
+        blocks: how many blocks of memory Python's objects take.
         collect: collects everything.
     """
 
@@ -104,14 +108,14 @@ class Tidying:
         heap: Heap | None,
         *,
         busy_seconds: Callable[[], float] = time.process_time,
-        young_collections: Callable[[], int] = lambda: int(gc.get_stats()[0]["collections"]),
+        blocks: Callable[[], int] = sys.getallocatedblocks,
         collect: Callable[[], object] = gc.collect,
     ) -> None:
         self._heap = heap
         self._busy_seconds = busy_seconds
-        self._young_collections = young_collections
+        self._blocks = blocks
         self._collect = collect
-        self._collected_at = young_collections()
+        self._left = blocks()
         self._resident = self._used = 0
         if heap is not None:
             self._resident, self._used = heap.resident(), heap.used()
@@ -127,13 +131,13 @@ class Tidying:
             if busy - before < _CALM * (trio.current_time() - since):
                 self.tidy()
                 before, busy = busy, self._busy_seconds()
-                seconds = max(seconds, _REST * (busy - before))
+                seconds = max(seconds, min(_REST_SECONDS, _REST * (busy - before)))
 
     def tidy(self) -> None:
         """Do what is worth it now."""
-        if self._young_collections() - self._collected_at >= _YOUNG_COLLECTIONS:
+        if abs(self._blocks() - self._left) >= max(_BLOCKS, _BLOCKS_PART * self._left):
             self._collect()
-            self._collected_at = self._young_collections()
+            self._left = self._blocks()
         heap = self._heap
         if heap is not None and (
             heap.resident() - self._resident >= _TRIM_BYTES or self._used - heap.used() >= _TRIM_BYTES

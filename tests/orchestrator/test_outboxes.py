@@ -1,0 +1,82 @@
+"""What waits for participants that do not read is borrowed, and who has borrowed most goes first."""
+
+from __future__ import annotations
+
+from trio_cogment.access import BytePool
+from trio_cogment.api.common_pb2 import ActorRunTrialInput
+from trio_cogment.orchestrator._outboxes import FREE_BYTES, Outboxes, OutboxMemory
+from trio_cogment.rpc import SharedMessage
+
+TOTAL = 9 * 2**20
+
+
+def boxes(memory: OutboxMemory) -> Outboxes:
+    return Outboxes(100, 2**24, memory)
+
+
+def said(size: int) -> ActorRunTrialInput:
+    return ActorRunTrialInput(details="x" * size)
+
+
+def test_a_little_is_free_and_the_rest_is_borrowed() -> None:
+    memory = OutboxMemory(BytePool(TOTAL))
+    outboxes = boxes(memory)
+    small, large = said(100_000), said(500_000)
+    assert outboxes.add("ann", small)
+    assert memory.pool.used == 0
+    assert outboxes.add("ann", large)
+    assert outboxes.size - FREE_BYTES <= memory.pool.used < outboxes.size
+    outboxes.remove("ann", large)
+    assert memory.pool.used == 0
+    assert not memory.borrowers
+    outboxes.remove("ann", small)
+    assert outboxes.size == 0
+
+
+def test_what_several_wait_for_counts_once() -> None:
+    memory = OutboxMemory(BytePool(TOTAL))
+    outboxes = boxes(memory)
+    tail = bytes(200_000)
+    messages = [SharedMessage(ActorRunTrialInput, b"%d" % number, tail) for number in range(9)]
+    for number, message in enumerate(messages):
+        assert outboxes.add(number, message)
+    assert outboxes.size == 200_009
+    assert outboxes.hog() is None  # nothing is borrowed
+    for number, message in enumerate(messages):
+        outboxes.remove(number, message)
+    assert outboxes.size == 0
+
+
+def test_the_largest_goes_first_and_who_waits_for_little_stays() -> None:
+    memory = OutboxMemory(BytePool(TOTAL))
+    hogs = [boxes(memory) for _ in range(3)]
+    honest = boxes(memory)
+    kept: dict[tuple[int, int], list[ActorRunTrialInput]] = {}
+    full = False
+    while not full:
+        for number, hog in enumerate(hogs):
+            message = said(100_000 * (number + 1))
+            kept.setdefault((number, number % 2), [])
+            if not hog.add((number, number % 2), message):
+                full = True
+                break
+            kept[number, number % 2].append(message)
+    assert memory.pool.used <= TOTAL
+    # The honest one always has a quarter of a mebibyte.
+    assert honest.add("honest", said(FREE_BYTES - 100))
+    # Of the others, the one for whom most waits, in the trial that has borrowed most, is given up.
+    participant = honest.hog()
+    assert participant[0] == 2
+    for message in kept[participant]:
+        hogs[2].remove(participant, message)
+    assert honest.add("honest", said(1_000_000))
+    assert memory.pool.used <= TOTAL
+
+
+def test_outboxes_have_something_though_others_have_borrowed_everything() -> None:
+    memory = OutboxMemory(BytePool(TOTAL))
+    memory.pool.loan().set(TOTAL)
+    outboxes = boxes(memory)
+    assert outboxes.add("ann", said(1_000_000))
+    assert not boxes(memory).add("ben", said(1_000_000))
+    assert outboxes.hog() == "ann"
