@@ -99,9 +99,10 @@ class SendQueue:
         self._high_water = config.write_high_water_bytes
         self._mark = min(_LOW_MARK, self._high_water) if loan.limited else self._high_water
         self._low_mark = self._mark
-        self._cut = max(self._mark, _DEFAULT_MAX_FRAME)  # no frame is longer while the output is short
         self._max_frame = _DEFAULT_MAX_FRAME
-        self._max_frame_wanted = min(config.max_frame_bytes, max(self._high_water, _DEFAULT_MAX_FRAME))
+        self._max_frame_wanted = config.max_frame_bytes
+        #: The longest frame now: short ones while the output is short.
+        self._longest = _DEFAULT_MAX_FRAME
         self._outbox_messages = config.call_outbox_messages
         self._outbox_bytes = config.call_outbox_bytes
         self._queued = 0  # bytes in all outboxes
@@ -186,8 +187,13 @@ class SendQueue:
     def _raise_mark(self) -> None:
         """Borrow a longer output, where there is enough to fill it."""
         if self._loan.resize(self._loan.size + self._high_water):
-            self._mark = self._high_water
-            self._cut = max(self._mark, _DEFAULT_MAX_FRAME)
+            self._set_mark(self._high_water)
+
+    def _set_mark(self, mark: int) -> None:
+        self._mark = mark
+        # Where a long output was borrowed, so was each message that it takes: its frames need no other bound.
+        short = self._loan.limited and mark == self._low_mark
+        self._longest = min(self._max_frame, max(mark, _DEFAULT_MAX_FRAME)) if short else self._max_frame
 
     def settle(self) -> None:
         """Give back what was borrowed for what has been sent meanwhile."""
@@ -195,9 +201,9 @@ class SendQueue:
         if need > 0:
             self._loan.set(need + (self._high_water if self._mark > self._low_mark else 0))
         else:
-            self._mark = self._low_mark
-            self._cut = max(self._mark, _DEFAULT_MAX_FRAME)
             self._loan.set(0)
+            if self._mark != self._low_mark:
+                self._set_mark(self._low_mark)
 
     def sent(self) -> None:
         """Say that what was taken last has been sent."""
@@ -251,7 +257,7 @@ class SendQueue:
         if (
             size <= stream.send_window
             and size <= self.window
-            and size <= self._max_frame
+            and size <= self._longest
             and not stream.outbox
             and self.out_size < self._mark
         ):
@@ -321,6 +327,7 @@ class SendQueue:
             ConnectionFaultError: they make a window too large.
         """
         self._max_frame = min(max_frame, self._max_frame_wanted)
+        self._set_mark(self._mark)
         change = initial_window - self.initial_window
         if change:
             self.initial_window = initial_window
@@ -384,7 +391,7 @@ class SendQueue:
                 self.on_sent(stream)
 
     def _send_frame(self, stream: Stream) -> None:
-        room = min(stream.send_window, self.window, self._max_frame, self._cut)
+        room = min(stream.send_window, self.window, self._longest)
         if room <= 0:
             return  # SETTINGS have shut its window since it was put in the queue
         pieces: list[bytes | memoryview] = []
