@@ -50,7 +50,8 @@ async def hog(world: World, channel: Channel, rng: random.Random) -> None:
                         await call.receive()
                 await trio.sleep(rng.uniform(0, 5))
         except RpcError as error:
-            assert error.code in GIVEN_UP, error
+            if error.code not in GIVEN_UP:
+                raise
             if "server_memory_bytes" in error.message:
                 world.sometimes("given up")
 

@@ -76,7 +76,9 @@ class ParticipantStreams(dict[int, ParticipantStream]):
         names = {**{i: actor.name for i, actor in enumerate(params.actors)}, ENVIRONMENT: params.environment.name}
         most = max(config.max_outbox_messages, OUTBOX_MESSAGES_PER_PARTICIPANT * len(names))
         outboxes = Outboxes(most, config.max_outbox_bytes, outbox_memory())
-        super().__init__({index: ParticipantStream(index, name, feed, spawn, outboxes) for index, name in names.items()})
+        super().__init__(
+            {index: ParticipantStream(index, name, feed, spawn, outboxes) for index, name in names.items()}
+        )
 
     def connect(self, index: int) -> None:
         """Begin to open the stream to a service actor or the environment; to one elsewhere when its turn comes."""

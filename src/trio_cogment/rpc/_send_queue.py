@@ -241,10 +241,13 @@ class SendQueue:
         """
         if stream.closed:
             return True
-        if size + PREFIX_BYTES <= min(stream.send_window, self.window) and self.out_size < self._mark:
-            # No message that was let through before waits behind the output.
-            if not self._ready and (size <= _LOW_MARK or self._loan.exceed(size)):
-                return True
+        if (
+            size + PREFIX_BYTES <= min(stream.send_window, self.window)
+            and self.out_size < self._mark
+            and not self._ready  # none that was let through before waits behind the output
+            and (size <= _LOW_MARK or self._loan.exceed(size))
+        ):
+            return True
         self._starved[stream] = None
         return False
 

@@ -30,6 +30,10 @@ _TRIM_BYTES: Final = 8 * 1024 * 1024
 #: The time between two tidyings, as a multiple of what the last one took, and at most.
 _REST: Final = 30.0
 _REST_SECONDS: Final = 5.0
+#: The fields of `struct mallinfo2`.
+_MALLINFO2: Final = (
+    "arena", "ordblks", "smblks", "hblks", "hblkhd", "usmblks", "fsmblks", "uordblks", "fordblks", "keepcost",
+)  # fmt: skip
 
 
 class Heap(Protocol):
@@ -49,7 +53,7 @@ class GlibcHeap:
     """That of glibc, on Linux.
 
     Raises:
-        OSError, AttributeError: it is another system, or another library.
+        OSError, AttributeError, TypeError: it is another system, or another library.
     """
 
     def __init__(self) -> None:
@@ -58,10 +62,7 @@ class GlibcHeap:
         size = ctypes.c_size_t
 
         class _Mallinfo2(ctypes.Structure):
-            _fields_ = tuple(
-                (name, size)
-                for name in ("arena", "ordblks", "smblks", "hblks", "hblkhd", "usmblks", "fsmblks", "uordblks")
-            ) + (("fordblks", size), ("keepcost", size))
+            _fields_ = tuple((name, size) for name in _MALLINFO2)
 
         library = ctypes.CDLL(None)
         self._info = library.mallinfo2  # glibc 2.33
@@ -89,7 +90,7 @@ def heap_of_process() -> Heap | None:
     """Return the heap; None where it cannot be trimmed."""
     try:
         return GlibcHeap()
-    except (OSError, AttributeError):
+    except (OSError, AttributeError, TypeError):
         return None
 
 
