@@ -296,7 +296,7 @@ class Engine:
     def close(self) -> None:
         """The connection is gone; give back what it has borrowed."""
         self._receive_window.close()
-        self.loan.close()
+        self._send_queue.discard()
 
     # --- receiving ---
 

@@ -205,6 +205,12 @@ class SendQueue:
             if self._mark != self._low_mark:
                 self._set_mark(self._low_mark)
 
+    def discard(self) -> None:
+        """The connection is gone: leave nothing for when the last who know of it are collected."""
+        self._out.clear()
+        self.out_size = self._in_flight = 0
+        self._loan.close()
+
     def sent(self) -> None:
         """Say that what was taken last has been sent."""
         self._in_flight = 0

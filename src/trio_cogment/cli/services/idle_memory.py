@@ -25,6 +25,8 @@ _CALM: Final = 0.5
 #: (who has left may have left some behind that know each other), and this part of what there was then.
 _BLOCKS: Final = 20_000
 _BLOCKS_PART: Final = 0.1
+#: After so many further looks everything is collected once more: some were still leaving, and have changed no number.
+_LOOKS_AFTER: Final = 3
 #: The heap is trimmed when it has grown by so much, or so much of it has become free.
 _TRIM_BYTES: Final = 8 * 1024 * 1024
 #: The time between two tidyings, as a multiple of what the last one took, and at most.
@@ -117,6 +119,7 @@ class Tidying:
         self._blocks = blocks
         self._collect = collect
         self._left = blocks()
+        self._looks_left = 0
         self._resident = self._used = 0
         if heap is not None:
             self._resident, self._used = heap.resident(), heap.used()
@@ -136,9 +139,11 @@ class Tidying:
 
     def tidy(self) -> None:
         """Do what is worth it now."""
-        if abs(self._blocks() - self._left) >= max(_BLOCKS, _BLOCKS_PART * self._left):
+        many = abs(self._blocks() - self._left) >= max(_BLOCKS, _BLOCKS_PART * self._left)
+        if many or self._looks_left == 1:
             self._collect()
             self._left = self._blocks()
+        self._looks_left = _LOOKS_AFTER if many else max(0, self._looks_left - 1)
         heap = self._heap
         if heap is not None and (
             heap.resident() - self._resident >= _TRIM_BYTES or self._used - heap.used() >= _TRIM_BYTES
