@@ -24,8 +24,8 @@ class RpcConfig:
             again of messages that its peer does not read; one message larger than that passes at a time.
         server_memory_bytes: what all connections of a server together, with those that its process has opened, may hold
             of messages that wait, in both directions; the first 64 KiB of each connection are free.
-        max_frame_bytes: the largest DATA frame that is accepted. Those that are sent are no larger than that, than the
-            peer allows, and than `write_high_water_bytes`.
+        max_frame_bytes: the largest DATA frame that is accepted. Those that are sent are no larger than that, and than
+            the peer allows.
         call_outbox_messages: the most messages that wait in one call until the peer reads them.
         call_outbox_bytes: their total size; one message of any size is always accepted.
         write_high_water_bytes: with more unsent bytes on a connection, messages wait in their calls.
