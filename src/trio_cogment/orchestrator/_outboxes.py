@@ -7,13 +7,12 @@ has borrowed most: a trial that waits for little is never the one.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Hashable, Iterator
 from typing import Any, Final
 
 import trio
 
-from trio_cogment.access import BytePool
+from trio_cogment.access import BytePool, Loan
 from trio_cogment.recount import Count
 from trio_cogment.rpc import SharedMessage
 from trio_cogment.rpc.memory import memory_of_run
@@ -77,28 +76,29 @@ class Outboxes:
         self.max_bytes = max_bytes
         self.size = 0
         self._memory = memory
-        self._loan = memory.pool.loan()
+        # What few trials need is made when they do.
+        self._loan: Loan | None = None
         #: How often each tail that waits is there, by its identity.
-        self._shared: Counter[int] = Counter()
-        self._waiting: Counter[Any] = Counter()
+        self._shared: dict[int, int] = {}
+        self._waiting: dict[Any, int] = {}
 
     @property
     def borrowed(self) -> int:
         """How many bytes are borrowed."""
-        return self._loan.size
+        return 0 if self._loan is None else self._loan.size
 
     def add(self, participant: Hashable, message: Any) -> bool:
         """Count a message that waits; False: there is no memory for it, and it was not counted."""
         size = message.ByteSize()
         cost = size
-        if type(message) is SharedMessage and self._shared[id(message.tail)]:
+        if type(message) is SharedMessage and id(message.tail) in self._shared:
             cost = len(message.head)
         if self.size + cost > FREE_BYTES and not self._borrow(self.size + cost - FREE_BYTES):
             return False
         if type(message) is SharedMessage:
-            self._shared[id(message.tail)] += 1
+            self._shared[id(message.tail)] = self._shared.get(id(message.tail), 0) + 1
         self.size += cost
-        self._waiting[participant] += size
+        self._waiting[participant] = self._waiting.get(participant, 0) + size
         return True
 
     def remove(self, participant: Hashable, message: Any) -> None:
@@ -115,22 +115,25 @@ class Outboxes:
         self._waiting[participant] -= size
         if self._waiting[participant] <= 0:
             del self._waiting[participant]
-        if self._loan.size and self.size <= FREE_BYTES:
-            self._loan.set(0)
+        if self._loan is None:
+            return
+        if self.size <= FREE_BYTES:
+            self._loan.close()
+            self._loan = None
             self._memory.borrowers.pop(self, None)
         elif self._loan.size - (self.size - FREE_BYTES) >= 2 * _STEP_BYTES:
             self._loan.set(_in_steps(self.size - FREE_BYTES))
 
     def _borrow(self, need: int) -> bool:
-        loan = self._loan
+        memory, loan = self._memory, self._loan or self._memory.pool.loan()
         need = _in_steps(need)
         more = need - loan.size
-        if more > 0:
-            if not loan.resize(need) and not loan.exceed(more):
-                if not self._memory.reserved(more):
-                    return False
-                loan.set(need)
-            self._memory.borrowers[self] = None
+        if more > 0 and not loan.resize(need) and not loan.exceed(more):
+            if not memory.reserved(more):
+                return False
+            loan.set(need)
+        self._loan = loan
+        memory.borrowers[self] = None
         return True
 
     def hog(self) -> Any:
@@ -144,7 +147,7 @@ class Outboxes:
     def recount(self) -> Iterator[Count]:
         """See `trio_cogment.recount`."""
         least = max(0, self.size - FREE_BYTES)
-        yield Count("bytes that are borrowed for outboxes", self._loan.size, max(self._loan.size, least))
+        yield Count("bytes that are borrowed for outboxes", self.borrowed, max(self.borrowed, least))
         if not self._waiting:
             yield Count("bytes of all outboxes of a trial", self.size, 0)
 
