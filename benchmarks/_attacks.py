@@ -40,6 +40,7 @@ ATTACKS: dict[str, Callable[[Target], Awaitable[None]]] = {
         services.cached_uploads,
         services.slow_transfers,
         services.samples_unread,
+        services.samples_unread_by_pages,
         services.registrations,
         wire.connections_of_resets,
         wire.small_calls,

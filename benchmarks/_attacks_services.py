@@ -302,22 +302,7 @@ async def slow_transfers(target: Target) -> None:
 async def samples_unread(target: Target) -> None:
     """1,000 calls for samples of 1 MiB that nobody reads, over 100 connections."""
     async with AsyncExitStack() as stack:
-        channel = await stack.enter_async_context(target.channel())
-        metadata = [("trial-id", "attacked")]
-        params = trial_params(CLIENT, [CLIENT])
-        add = method(channel, "TrialDatastoreSP/AddTrial")
-        await target.attempt(add(datastore_pb2.AddTrialRequest(trial_params=params), metadata=metadata))
-        request = datastore_pb2.AddSampleRequest()
-        request.trial_sample.payloads.append(bytes(MIB))
-        request.trial_sample.actor_samples.add(actor=0, observation=0)
-
-        async def samples() -> AsyncIterator[Any]:
-            for tick_id in range(target.many(30)):
-                request.trial_sample.tick_id = tick_id
-                yield request
-
-        await target.attempt(method(channel, "TrialDatastoreSP/AddSample")(samples(), metadata=metadata))
-        wanted = datastore_pb2.RetrieveSamplesRequest(trial_ids=["attacked"])
+        wanted = await _stored_samples(target, await stack.enter_async_context(target.channel()))
         calls = []
         for _ in range(target.many(100)):
             own = await stack.enter_async_context(target.channel())
@@ -326,6 +311,47 @@ async def samples_unread(target: Target) -> None:
         await asyncio.sleep(target.seconds_left)
         for call in calls:
             call.cancel()
+
+
+async def samples_unread_by_pages(target: Target) -> None:
+    """As `samples_unread`, by gRPC-Web, over 1,000 connections."""
+    async with target.channel() as channel:
+        wanted = (await _stored_samples(target, channel)).SerializeToString()
+    body = b"\0" + len(wanted).to_bytes(4, "big") + wanted
+    head = (
+        "POST /cogmentAPI.TrialDatastoreSP/RetrieveSamples HTTP/1.1\r\nhost: 127.0.0.1\r\n"
+        f"content-type: application/grpc-web+proto\r\ncontent-length: {len(body)}\r\n\r\n"
+    )
+    writers = []
+    for _ in range(target.many(1000)):
+        reader, writer = await target.connect()
+        writers.append(writer)
+        writer.write(head.encode() + body)
+        if len(writers) == 1:
+            status = (await reader.readline()).decode()
+            target.count("OK" if " 200 " in status else "INTERNAL", status)
+    await asyncio.sleep(target.seconds_left)
+    for writer in writers:
+        writer.close()
+
+
+async def _stored_samples(target: Target, channel: grpc.aio.Channel) -> datastore_pb2.RetrieveSamplesRequest:
+    """Store a trial with 30 samples of 1 MiB that does not end; return the request for them."""
+    metadata = [("trial-id", "attacked")]
+    params = trial_params(CLIENT, [CLIENT])
+    add = method(channel, "TrialDatastoreSP/AddTrial")
+    await target.attempt(add(datastore_pb2.AddTrialRequest(trial_params=params), metadata=metadata))
+    request = datastore_pb2.AddSampleRequest()
+    request.trial_sample.payloads.append(bytes(MIB))
+    request.trial_sample.actor_samples.add(actor=0, observation=0)
+
+    async def samples() -> AsyncIterator[Any]:
+        for tick_id in range(target.many(30)):
+            request.trial_sample.tick_id = tick_id
+            yield request
+
+    await target.attempt(method(channel, "TrialDatastoreSP/AddSample")(samples(), metadata=metadata))
+    return datastore_pb2.RetrieveSamplesRequest(trial_ids=["attacked"])
 
 
 async def registrations(target: Target) -> None:
