@@ -166,7 +166,7 @@ class Trial:
             self._end()
 
     def _handle(self, event: Event) -> None:
-        if isinstance(event, HardEnd):
+        if type(event) is HardEnd:
             self._break_off(event)
             return
         try:

@@ -108,14 +108,14 @@ class ArraySpace(Space):
         array = self._array(value)
         if array.shape != self.shape:
             raise SpaceError(f"expected the shape {self.shape}, got {array.shape}")
-        return self._checked(array)
+        return self.check_elements(array)
 
     def check_batch(self, batch: Any) -> tuple[Any, int]:
         """Return a batch of values and how many they are; see `Space.check_batch`."""
         array = self._array(batch)
         if array.ndim == 0 or array.shape[1:] != self.shape:
             raise SpaceError(f"expected the shape {('n', *self.shape)}, got {array.shape}".replace("'n'", "n"))
-        return self._checked(array), len(array)
+        return self.check_elements(array), len(array)
 
     def _array(self, value: Any) -> NDArray[Any]:
         if type(value) is not np.ndarray:
@@ -133,7 +133,12 @@ class ArraySpace(Space):
         # NaN is not within any bounds.
         return bool((array >= low).all() and (array <= high).all())
 
-    def _checked(self, array: NDArray[Any]) -> Any:
+    def check_elements(self, array: NDArray[Any]) -> Any:
+        """Return an array, or a batch, whose shape and type are right, if its elements are within the bounds.
+
+        Raises:
+            SpaceError: one is not; the path leads to it.
+        """
         if not self.within(array):
             raise self._outside(array, *self.bounds())
         return array if array.dtype == self.dtype and array.dtype.isnative else array.astype(self.dtype)

@@ -38,6 +38,7 @@ class Form:
         self.sizes = tuple(_size(leaf) for leaf in leaves)
         self._space = space
         self._collect = _collector(space)
+        self._readers = [_reader(leaf) for leaf in leaves]
         self._joined: list[bytes] = [b""] * (2 * len(parts) - 1)
         self._joined[::2] = parts
         #: Where constant parts and elements are.
@@ -100,7 +101,7 @@ class Form:
         if elements is None:
             return None
         return self._space.from_leaf_values(
-            iter([leaf.check(_array(leaf, raw)) for leaf, raw in zip(self.leaves, elements, strict=True)])
+            iter([read(raw) for read, raw in zip(self._readers, elements, strict=True)])
         )
 
 
@@ -129,6 +130,14 @@ def _size(leaf: Space) -> int:
     for length in leaf.shape:
         size *= length
     return size
+
+
+def _reader(leaf: ArraySpace) -> Callable[[bytes], Any]:
+    """Return what makes elements a value, which can be written to, and checks it."""
+    dtype, shape, check = leaf.dtype, leaf.shape, leaf.check_elements
+    if isinstance(leaf, Discrete):
+        return lambda raw: leaf.check(np.frombuffer(raw, dtype)[0])
+    return lambda raw: check(np.frombuffer(bytearray(raw), dtype).reshape(shape))
 
 
 def _array(leaf: ArraySpace, raw: bytes) -> Any:

@@ -38,7 +38,7 @@ class Part:
 
         turn = host.begin_now(self._opening)
         await session.start(list(enumerate(turn.observations)))
-        await session.handle(on_event)
+        await session.handle(on_event, as_bytes=True)
 
     async def play_hosted(self, pool: Pool, key: Key, open_host: Callable[[], Awaitable[Host]]) -> None:
         """Play with an environment elsewhere, until the end of the trial; meanwhile heartbeats are answered.
@@ -53,7 +53,7 @@ class Part:
         async with trio.open_nursery() as nursery:
             send, receive = trio.open_memory_channel[_Asked](_STEPS_AHEAD)
             nursery.start_soon(self._play_in_task, pool, key, open_host, receive)
-            await session.handle(lambda event: self._pass_on(event, send))
+            await session.handle(lambda event: self._pass_on(event, send), as_bytes=True)
             nursery.cancel_scope.cancel()
 
     async def _play_in_task(
@@ -99,8 +99,4 @@ def _contents(event: Event[Any, Any]) -> list[bytes | None] | None:
     """Return the bytes of an event's actions, None for an actor who gave none; or None if the event has no actions."""
     if event.actions is None:
         return None
-    found: list[bytes | None] = []
-    for action in event.actions:
-        payload = action.payload
-        found.append(payload if payload is None or type(payload) is bytes else payload.SerializeToString())
-    return found
+    return [action.payload for action in event.actions]

@@ -134,9 +134,7 @@ class Part:
             reward = event.reward
             self._rewards.add(reward)
             if self.slot.record is not None:
-                self.slot.record.add_reward(
-                    common_pb2.Reward(tick_id=reward.tick_id, value=reward.value, sources=reward.sources)
-                )
+                self.slot.record.add_reward(reward)
         elif event.message is not None:
             self._hear(event.message)
 

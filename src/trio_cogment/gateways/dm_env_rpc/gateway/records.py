@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from typing import Protocol
 
 from google.protobuf.any_pb2 import Any as AnyMessage
 
-from trio_cogment.api.common_pb2 import Message, Reward, RewardSource
+from trio_cogment.api.common_pb2 import Message, RewardSource
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,6 +23,18 @@ class Sending:
 
     message: Callable[[str, AnyMessage], None]
     reward: Callable[[str, float], None]
+
+
+class Reward(Protocol):
+    """A reward, as the API or the SDK has it."""
+
+    @property
+    def tick_id(self) -> int:
+        """The tick that it is for."""
+
+    @property
+    def sources(self) -> Iterable[RewardSource]:
+        """Who has given it."""
 
 
 @dataclass(slots=True, kw_only=True)

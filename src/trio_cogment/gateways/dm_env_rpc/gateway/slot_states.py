@@ -23,6 +23,9 @@ from trio_cogment.gateways.dm_env_rpc.gateway.connection_states import Connectio
 class SlotState(enum.Enum):
     """Where a slot is."""
 
+    # Every member is the only one of its kind, and a step looks into the table twice: the hash of `Enum` is slow.
+    __hash__ = object.__hash__
+
     #: Nobody has joined as this actor.
     FREE = "free"
     #: No sequence; the next step begins one.
@@ -41,6 +44,8 @@ class SlotState(enum.Enum):
 
 class SlotInput(enum.Enum):
     """What happens to a slot."""
+
+    __hash__ = object.__hash__
 
     JOIN = "join"
     #: The client leaves, in whatever way.

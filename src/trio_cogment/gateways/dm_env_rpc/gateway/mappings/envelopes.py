@@ -33,8 +33,10 @@ class EnvelopeMapping:
     """
 
     def __init__(self, first: bytes, *, expose_discount: bool = False, require_actions: bool = False) -> None:
+        #: The payload that was looked at last: a step looks at it twice.
+        self._last: tuple[bytes, spaces_pb2.Observation] = (b"", spaces_pb2.Observation())
         try:
-            message = _parsed(first)
+            message = self._parsed(first)
             observation = decode_observation(message)
             if observation.observation_space is None or observation.action_space is None:
                 raise FailedPreconditionError("the environment's first observation came without its spaces")
@@ -75,8 +77,8 @@ class EnvelopeMapping:
         if self._form is not None and self._writers:
             try:
                 elements = self._defaults.copy()
-                for uid, tensor in tensors.items():
-                    elements[uid - 1] = self._writers[uid].elements(tensor)
+                for uid in tensors:  # not `items`, which of messages is a function of Python
+                    elements[uid - 1] = self._writers[uid].elements(tensors[uid])
                 return self._form.join(elements)
             except SpaceError:
                 pass  # the other way says which part it is
@@ -109,7 +111,7 @@ class EnvelopeMapping:
         self, response: pb.StepResponse, content: bytes, uids: Collection[int], reward: float, discount: float
     ) -> None:
         """See `SlotMapping.fill`."""
-        wanted, message, others = frozenset(uids), _parsed(content), set()
+        wanted, message, others = frozenset(uids), self._parsed(content), set()
         self._numbering.fill_numbers(response, wanted, reward, discount)
         for uid in wanted:
             if uid in self._leaves:
@@ -130,14 +132,14 @@ class EnvelopeMapping:
 
     def verdict(self, content: bytes) -> Verdict | None:
         """See `SlotMapping.verdict`."""
-        message = _parsed(content)
+        message = self._parsed(content)
         if message.terminated:
             return Verdict.TERMINATED
         return Verdict.TRUNCATED if message.truncated else Verdict.GOING_ON
 
     def describes(self, content: bytes) -> bool:
         """See `SlotMapping.describes`."""
-        message = _parsed(content)
+        message = self._parsed(content)
         if not (message.HasField("observation_space") and message.HasField("action_space")):
             return True
         first = self._first
@@ -149,9 +151,14 @@ class EnvelopeMapping:
             return False
         return bool(found.observation_space == self._observations.space and found.action_space == self._actions.space)
 
-
-def _parsed(content: bytes) -> spaces_pb2.Observation:
-    try:
-        return spaces_pb2.Observation.FromString(content)
-    except DecodeError:
-        raise RemoteProtocolError("the environment's observation: expected a trio_cogment.spaces.Observation") from None
+    def _parsed(self, content: bytes) -> spaces_pb2.Observation:
+        last, message = self._last
+        if content is not last:
+            try:
+                message = spaces_pb2.Observation.FromString(content)
+            except DecodeError:
+                raise RemoteProtocolError(
+                    "the environment's observation: expected a trio_cogment.spaces.Observation"
+                ) from None
+            self._last = content, message
+        return message
