@@ -5,12 +5,14 @@ from __future__ import annotations
 import pytest
 import trio
 import trio.testing
+from purerpc import RPCSignature, Service
 
 from trio_cogment.api.common_pb2 import Action, Observation
 from trio_cogment.config import RpcConfig
 from trio_cogment.errors import LocalProtocolError, RpcError, StatusCode
-from trio_cogment.rpc import InProcessChannel, WithMetadata
+from trio_cogment.rpc import InProcessChannel, ServedAtOnce, ServerCall, WithMetadata
 from trio_cogment.rpc.inprocess import UNLIMITED_BYTES
+from trio_cogment.rpc.service import BoundService
 from trio_cogment.testing.conformance.channel import ECHO, ECHO_ONE, CheckService
 
 
@@ -126,3 +128,95 @@ async def test_a_call_without_waiting_after_the_channel_s_end_fails() -> None:
     with pytest.raises(RpcError) as caught:
         await call.receive()
     assert caught.value.code is StatusCode.UNAVAILABLE
+
+
+class AtOnce:
+    """Takes calls whose first message has an even tick without a task, and the others in one."""
+
+    def __init__(self) -> None:
+        self.taken: list[ServedAtOnce] = []
+        self.in_tasks = 0
+
+    async def echo(self, call: ServerCall) -> None:
+        """Send back what comes, in a task."""
+        self.in_tasks += 1
+        async for message in call:
+            await call.send(Observation(tick_id=message.tick_id))
+
+    def take(self, call: ServedAtOnce, first: Action) -> bool:
+        """Send back the first message."""
+        if first.tick_id % 2:
+            return False
+        self.taken.append(call)
+        call.hand_over_nowait(Observation(tick_id=first.tick_id))
+        return True
+
+    def service(self) -> Service:
+        """Return the service with this implementation."""
+        _, service_name, name = ECHO.path.split("/")
+        service = BoundService(service_name)
+        service.add_method(name, self.echo, RPCSignature(ECHO.cardinality, ECHO.request_type, ECHO.response_type))
+        service.takers[name] = self.take
+        return service
+
+
+async def test_a_service_takes_a_call_with_its_first_message_without_a_task() -> None:
+    service = AtOnce()
+    config = RpcConfig(max_concurrent_streams=1, max_channel_connections=1)
+    async with InProcessChannel([service.service()], config=config) as channel:
+        call = channel.call_nowait(ECHO, first=Action(tick_id=2))
+        assert call is not None
+        assert (await call.receive()).tick_id == 2
+        call.send_nowait(Action(tick_id=4))
+        (served,) = service.taken
+        assert (await served.receive()).tick_id == 4
+        assert channel.call_nowait(ECHO, first=Action()) is None  # it counts as any other does
+        served.finish()
+        served.finish(RpcError(StatusCode.INTERNAL, "too late"))
+        assert await call.receive() is None
+        with pytest.raises(RpcError, match="over"):
+            call.send_nowait(Action())
+        refused = channel.call_nowait(ECHO, first=Action(tick_id=6))
+        assert refused is not None
+        service.taken[-1].finish(RpcError(StatusCode.NOT_FOUND, "nothing here"))
+        assert (await refused.receive()).tick_id == 6
+        with pytest.raises(RpcError, match="nothing here"):
+            await refused.receive()
+        assert service.in_tasks == 0
+        in_a_task = channel.call_nowait(ECHO, first=Action(tick_id=1))
+        assert in_a_task is not None
+        assert (await in_a_task.receive()).tick_id == 1
+        assert service.in_tasks == 1
+
+
+async def test_a_caller_leaves_a_call_that_was_taken_without_a_task() -> None:
+    service = AtOnce()
+    async with InProcessChannel([service.service()]) as channel:
+        call = channel.call_nowait(ECHO, first=Action())
+        assert call is not None
+        call.cancel()
+        with pytest.raises(RpcError) as caught:
+            await service.taken[0].receive()
+        assert caught.value.code is StatusCode.CANCELLED
+
+
+async def test_the_end_of_the_channel_ends_a_call_that_was_taken_without_a_task() -> None:
+    service = AtOnce()
+    async with InProcessChannel([service.service()]) as channel:
+        call = channel.call_nowait(ECHO, first=Action())
+        assert call is not None
+        assert await call.receive() == Observation()
+    with pytest.raises(RpcError) as caught:
+        await call.receive()
+    assert caught.value.code is StatusCode.UNAVAILABLE
+    assert channel.call_nowait(ECHO, first=Action()) is not None
+    assert len(service.taken) == 1
+
+
+async def test_a_first_message_that_nobody_serves_is_answered_with_an_error() -> None:
+    async with InProcessChannel() as channel:
+        call = channel.call_nowait(ECHO, first=Action())
+        assert call is not None
+        with pytest.raises(RpcError) as caught:
+            await call.receive()
+        assert caught.value.code is StatusCode.UNIMPLEMENTED

@@ -9,12 +9,14 @@ from typing import Any
 import trio
 
 from trio_cogment.api.common_pb2 import VersionInfo, VersionRequest
+from trio_cogment.config import RpcConfig
 from trio_cogment.errors import NotFoundError, RpcError, StatusCode
 from trio_cogment.host import Host
 from trio_cogment.rpc import (
     CallOpener,
     InProcessChannel,
     ServerCall,
+    WithMetadata,
     bind,
     methods_of,
     open_channel,
@@ -25,6 +27,7 @@ from trio_cogment.services import SERVICES, ServiceKind
 
 SERVICE = SERVICES[ServiceKind.LIFECYCLE].descriptor()
 VERSION = methods_of(SERVICE)["Version"]
+ELSEWHERE = methods_of(SERVICES[ServiceKind.DIRECTORY].descriptor())["Version"]
 
 
 class Lifecycle:
@@ -121,6 +124,45 @@ async def test_a_lost_server_is_an_error() -> None:
     assert error.code is StatusCode.UNAVAILABLE
 
 
-async def test_within_the_process_it_would_wait() -> None:
-    async with InProcessChannel([bind(SERVICE, Lifecycle())]) as channel:
+async def test_within_the_process_a_reply_is_brought_by_the_handler() -> None:
+    service = Lifecycle()
+    async with InProcessChannel([bind(SERVICE, service)]) as channel:
+        reply, named, refused, unserved = Reply(), Reply(), Reply(), Reply()
+        assert channel.unary_nowait(VERSION, VersionRequest(), reply.take) is not None
+        found, error = await reply.wait()
+        assert (found.versions[0].name, error) == ("a", None)
+        assert WithMetadata(channel, {"x": "y"}).unary_nowait(VERSION, VersionRequest(), named.take) is not None
+        assert (await named.wait())[1] is None
+        service.error = NotFoundError("nothing here")
+        channel.unary_nowait(VERSION, VersionRequest(), refused.take)
+        error = (await refused.wait())[1]
+        assert error is not None
+        assert (error.code, error.message) == (StatusCode.NOT_FOUND, "nothing here")
+        channel.unary_nowait(ELSEWHERE, VersionRequest(), unserved.take)
+        error = (await unserved.wait())[1]
+        assert error is not None
+        assert error.code is StatusCode.UNIMPLEMENTED
+
+
+async def test_within_the_process_a_call_can_be_cancelled() -> None:
+    service = Lifecycle()
+    service.seconds = 60
+    async with InProcessChannel([bind(SERVICE, service)]) as channel:
+        reply = Reply()
+        call = channel.unary_nowait(VERSION, VersionRequest(), reply.take)
+        assert call is not None
+        call.cancel()
+        found, error = await reply.wait()
+        assert found is None
+        assert error is not None
+        assert error.code is StatusCode.CANCELLED
+
+
+async def test_within_the_process_a_timeout_or_a_full_house_would_wait() -> None:
+    config = RpcConfig(max_concurrent_streams=1, max_channel_connections=1)
+    service = Lifecycle()
+    service.seconds = 60
+    async with InProcessChannel([bind(SERVICE, service)], config=config) as channel:
+        assert channel.unary_nowait(VERSION, VersionRequest(), Reply().take, timeout=1) is None
+        assert channel.unary_nowait(VERSION, VersionRequest(), Reply().take) is not None
         assert channel.unary_nowait(VERSION, VersionRequest(), Reply().take) is None

@@ -6,8 +6,9 @@ import trio
 
 from trio_cogment.about import About
 from trio_cogment.access import PLAYERS, Role
-from trio_cogment.api.common_pb2 import ActorInitialOutput, ActorRunTrialInput, CommunicationState
+from trio_cogment.api.common_pb2 import ActorInitialOutput, ActorRunTrialInput, ActorRunTrialOutput, CommunicationState
 from trio_cogment.errors import (
+    CogmentError,
     InvalidArgumentError,
     NotFoundError,
     PermissionDeniedError,
@@ -17,7 +18,7 @@ from trio_cogment.errors import (
 )
 from trio_cogment.log_context import bind_trial
 from trio_cogment.orchestrator._orchestrator import Orchestrator
-from trio_cogment.rpc import ServerCall
+from trio_cogment.rpc import ServedAtOnce, ServerCall
 from trio_cogment.services import TRIAL_ID
 
 #: How long a refusal waits for the caller's first message: gRPC's asyncio client, and the published SDK with it, takes
@@ -60,6 +61,20 @@ class ClientActorService(About):
             stream = trial.join(call, actor_name=selection.actor_name, actor_class=selection.actor_class)
             await stream.serve(farewell_seconds=self._orchestrator.config.farewell_seconds)
 
+    def RunTrial_at_once(self, call: ServedAtOnce, first: ActorRunTrialOutput) -> bool:
+        """Let a client actor of this process take part without a task; what is to be refused is left to `RunTrial`."""
+        trial_id = next(iter(call.metadata.texts(TRIAL_ID)), "")
+        trial = self._orchestrator.trials.get(trial_id)
+        if trial is None or not _may_know(call, trial_id, trial.owner) or not _selects(first):
+            return False
+        selection = first.init_output
+        try:
+            stream = trial.join(call, actor_name=selection.actor_name, actor_class=selection.actor_class)
+        except CogmentError:
+            return False
+        stream.serve_without_task(call)
+        return True
+
 
 def _may_know(call: ServerCall, trial_id: str, owner: str) -> bool:
     """Tell whether a caller may know of a trial: which of its actors are for it is seen when it says whom it plays."""
@@ -70,13 +85,17 @@ def _may_know(call: ServerCall, trial_id: str, owner: str) -> bool:
     return not roles.isdisjoint(PLAYERS) and identity.grant.names_trial(trial_id)
 
 
+def _selects(message: ActorRunTrialOutput) -> bool:
+    return message.state == CommunicationState.NORMAL and message.WhichOneof("data") == "init_output"
+
+
 async def _selection(call: ServerCall) -> ActorInitialOutput | None:
     """Wait for the first message that means something; None when the actor leaves instead."""
     async for message in call:
-        data = message.WhichOneof("data")
-        if message.state == CommunicationState.NORMAL and data == "init_output":
+        if _selects(message):
             selection: ActorInitialOutput = message.init_output
             return selection
+        data = message.WhichOneof("data")
         says_nothing = data is None or data == "details"
         if message.state == CommunicationState.HEARTBEAT and says_nothing:
             await call.send(ActorRunTrialInput(state=CommunicationState.HEARTBEAT))

@@ -11,14 +11,14 @@ from typing import Any, TypeAlias
 import trio
 
 from trio_cogment.endpoints import GrpcEndpoint
-from trio_cogment.errors import CogmentError, ResourceExhaustedError, RpcError, StatusCode
+from trio_cogment.errors import CogmentError, ResourceExhaustedError, RpcError, StatusCode, status_of
 from trio_cogment.orchestrator._connections import Connections, Target
 from trio_cogment.orchestrator._fair_turns import Turn
 from trio_cogment.orchestrator._losses import lost_for
 from trio_cogment.orchestrator._outboxes import Outboxes
 from trio_cogment.outcome import EndCause
 from trio_cogment.recount import Count
-from trio_cogment.rpc import Call, CallOpener, DirectCall, Metadata, Method, ServerCall, SharedMessage
+from trio_cogment.rpc import Call, CallOpener, DirectCall, Metadata, Method, ServedAtOnce, ServerCall, SharedMessage
 from trio_cogment.services import TRIAL_ID
 from trio_cogment.trial import Event, HalfClosed, Lost, Received
 
@@ -52,8 +52,8 @@ class ParticipantStream:
 
     __slots__ = (
         "_call", "_closed_at", "_closing", "_direct", "_emptied", "_emptying", "_ended", "_error", "_farewell_seconds",
-        "_feed", "_gone", "_opening", "_outbox", "_outbox_bytes", "_outboxes", "_paused", "_sending", "_spawn", "index",
-        "name",
+        "_feed", "_gone", "_opening", "_outbox", "_outbox_bytes", "_outboxes", "_paused", "_sending", "_served", "_spawn",
+        "index", "name",
     )  # fmt: skip
 
     def __init__(self, index: int, name: str, feed: Feed, spawn: Spawn, outboxes: Outboxes) -> None:
@@ -65,6 +65,8 @@ class ParticipantStream:
         self._call: Call | None = None
         #: The same while it is open, if no task holds it.
         self._direct: DirectCall | None = None
+        #: The same if the participant has opened it.
+        self._served: ServedAtOnce | None = None
         # What few participants need is made when they do: there are as many of these as there are participants.
         self._outbox: deque[Any] | None = None
         self._outbox_bytes = 0
@@ -240,6 +242,7 @@ class ParticipantStream:
             return
         self._feed(lost_for(self.index, error))
         self.close(None)
+        self._finish_served()
 
     # A call that needs no task
 
@@ -254,17 +257,31 @@ class ParticipantStream:
 
     def _say_farewell(self) -> None:
         """Let an open call that no task holds come to its end by itself, or reset it."""
-        if self._direct is None or self._emptying:
+        if self._emptying:
+            return
+        self._finish_served()
+        if self._direct is None:
             return
         if self._error is None:
             self._direct.done_sending_nowait()
         else:
             self.leave()
 
+    def serve_without_task(self, call: ServedAtOnce) -> None:
+        """As `serve`, for the call that is attached: it ends when everything has been posted, or with `leave`."""
+        self._served = call
+        if self._closing.is_set():
+            self._say_farewell()
+
+    def _finish_served(self) -> None:
+        call, self._served = self._served, None
+        if call is not None:
+            call.finish(_status_of(self._error))
+
     @property
     def is_open(self) -> bool:
         """Whether there is a call that no task holds, and that has not ended."""
-        return self._direct is not None
+        return self._direct is not None or self._served is not None
 
     async def wait_left(self) -> None:
         """Wait until the participant has ended such a call."""
@@ -274,6 +291,7 @@ class ParticipantStream:
 
     def leave(self) -> None:
         """End such a call now, if it has not ended: who has not read everything yet gets no more of it."""
+        self._finish_served()
         call, self._direct = self._direct, None
         if call is not None:
             call.cancel()
@@ -356,6 +374,8 @@ class ParticipantStream:
             raise
         if self._error is not None:
             raise self._error
+        if not self._emptying:
+            return
         with trio.move_on_after(farewell_seconds) as patience:
             await self._drained()
         if patience.cancelled_caught and self._sending is not None:
@@ -367,3 +387,7 @@ class ParticipantStream:
         if self._emptying:
             self._emptied = trio.Event()
             await self._emptied.wait()
+
+
+def _status_of(error: CogmentError | None) -> RpcError | None:
+    return error if error is None or isinstance(error, RpcError) else RpcError(*status_of(error))

@@ -72,7 +72,7 @@ class ParticipantStreams(dict[int, ParticipantStream]):
         self._paused = False
         #: Those whose streams wait for a turn to be opened, without a task for each.
         self._to_open: deque[int] = deque()
-        self._opening = trio.CancelScope()
+        self._opening: trio.CancelScope | None = None
         names = {**{i: actor.name for i, actor in enumerate(params.actors)}, ENVIRONMENT: params.environment.name}
         most = max(config.max_outbox_messages, OUTBOX_MESSAGES_PER_PARTICIPANT * len(names))
         outboxes = Outboxes(most, config.max_outbox_bytes, outbox_memory())
@@ -108,7 +108,7 @@ class ParticipantStreams(dict[int, ParticipantStream]):
         self._spawn(stream.hold, stream.name, *arguments)
 
     async def _open_in_turn(self) -> None:
-        with self._opening:
+        with trio.CancelScope() as self._opening:
             while self._to_open:
                 turn = self._connections.turn(self._holding.account)
                 await turn.begin()
@@ -128,7 +128,8 @@ class ParticipantStreams(dict[int, ParticipantStream]):
 
         After `Cancelled` they are ended, too. Streams that wait for a turn are not opened any more.
         """
-        self._opening.cancel()
+        if self._opening is not None:
+            self._opening.cancel()
         try:
             # They usually need this one turn.
             await trio.lowlevel.checkpoint()

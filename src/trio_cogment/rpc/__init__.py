@@ -25,6 +25,8 @@ from trio_cogment.rpc.calls import DirectCall as DirectCall
 from trio_cogment.rpc.calls import Handler as Handler
 from trio_cogment.rpc.calls import MetadataLike as MetadataLike
 from trio_cogment.rpc.calls import Method as Method
+from trio_cogment.rpc.calls import OnReply as OnReply
+from trio_cogment.rpc.calls import ServedAtOnce as ServedAtOnce
 from trio_cogment.rpc.calls import ServerCall as ServerCall
 from trio_cogment.rpc.channel import Channel as Channel
 from trio_cogment.rpc.details import detailed_error as detailed_error

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from google.protobuf.message import Message
+
 from trio_cogment.rpc.calls import CallOpener, ClientCall, DirectCall, MetadataLike, Method
 
 
@@ -35,9 +37,11 @@ class ByService(CallOpener):
             method, metadata=metadata, timeout=timeout, wait_for_ready=wait_for_ready, compression=compression
         )
 
-    def call_nowait(self, method: Method, *, metadata: MetadataLike = ()) -> DirectCall | None:
+    def call_nowait(
+        self, method: Method, *, metadata: MetadataLike = (), first: Message | None = None
+    ) -> DirectCall | None:
         """See `CallOpener.call_nowait`."""
-        return self._of(method).call_nowait(method, metadata=metadata)
+        return self._of(method).call_nowait(method, metadata=metadata, first=first)
 
     def _of(self, method: Method) -> CallOpener:
         return self._openers[method.path.split("/")[1]]

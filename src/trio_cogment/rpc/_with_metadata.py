@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from trio_cogment.rpc.calls import CallOpener, ClientCall, DirectCall, MetadataLike, Method
+from google.protobuf.message import Message
+
+from trio_cogment.rpc.calls import CallOpener, ClientCall, DirectCall, MetadataLike, Method, OnReply
 from trio_cogment.rpc.metadata import Metadata
 
 
@@ -39,9 +41,24 @@ class WithMetadata(CallOpener):
             compression=compression,
         )
 
-    def call_nowait(self, method: Method, *, metadata: MetadataLike = ()) -> DirectCall | None:
+    def call_nowait(
+        self, method: Method, *, metadata: MetadataLike = (), first: Message | None = None
+    ) -> DirectCall | None:
         """See `CallOpener.call_nowait`."""
-        return self._opener.call_nowait(method, metadata=self._with(metadata))
+        return self._opener.call_nowait(method, metadata=self._with(metadata), first=first)
+
+    def unary_nowait(
+        self,
+        method: Method,
+        request: Message,
+        on_reply: OnReply,
+        *,
+        metadata: MetadataLike = (),
+        timeout: float | None = None,
+    ) -> ClientCall | None:
+        """See `CallOpener.unary_nowait`."""
+        metadata = self._with(metadata)
+        return self._opener.unary_nowait(method, request, on_reply, metadata=metadata, timeout=timeout)
 
     def _with(self, metadata: MetadataLike) -> Metadata:
         return Metadata.from_wire((*Metadata(metadata), *self._metadata)) if metadata else self._metadata

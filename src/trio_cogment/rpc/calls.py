@@ -285,6 +285,18 @@ class DirectCall(ClientCall):
         """Tell the peer that no more messages come, as `done_sending` does."""
 
 
+class ServedAtOnce(ServerCall):
+    """A call that its service has taken without a task of its own: it lasts until `finish`."""
+
+    @abc.abstractmethod
+    def finish(self, error: RpcError | None = None) -> None:
+        """End the call with OK, after what has been sent, or with an error; nothing happens the second time."""
+
+
+#: Takes a call with its first message, or returns False and has done nothing. See `service.bind`.
+TakeAtOnce: TypeAlias = Callable[[ServedAtOnce, Any], bool]
+
+
 class CallOpener(abc.ABC):
     """Where calls are made: a channel to a socket, or the services of this process."""
 
@@ -314,18 +326,34 @@ class CallOpener(abc.ABC):
             RpcError: on entering, UNAVAILABLE if the peer cannot be reached, DEADLINE_EXCEEDED if that took too long.
         """
 
-    def call_nowait(self, method: Method, *, metadata: MetadataLike = ()) -> DirectCall | None:
+    def call_nowait(
+        self, method: Method, *, metadata: MetadataLike = (), first: Message | None = None
+    ) -> DirectCall | None:
         """Open a call without waiting, where that is possible: in process; None elsewhere, and where it would wait.
 
         No block ends such a call, so that a stream that waits for nothing needs no task: whoever opened it cancels it,
         or has seen its end.
+
+        Args:
+            method: of any cardinality.
+            metadata: sent with it.
+            first: the first message, not to be changed afterwards. A service that can (`service.bind`) takes the call
+                with it at once, and needs no task for it either.
         """
         return None
 
     def unary_nowait(
-        self, method: Method, request: Message, on_reply: OnReply, *, timeout: float | None = None
+        self,
+        method: Method,
+        request: Message,
+        on_reply: OnReply,
+        *,
+        metadata: MetadataLike = (),
+        timeout: float | None = None,
     ) -> ClientCall | None:
-        """Send one request without waiting, where that is possible: to a server that is connected; None elsewhere.
+        """Send one request without waiting, where that is possible: in process, or to a server that is connected.
+
+        None elsewhere, and where it would wait.
 
         No task waits for the response: `on_reply` is called by whoever brings it, with the response or with the error,
         and once. It must not raise. Cancelling the call that is returned is an error like any other.
@@ -334,6 +362,7 @@ class CallOpener(abc.ABC):
             method: with one request and one response.
             request: see above.
             on_reply: see above.
+            metadata: sent with it.
             timeout: in seconds.
         """
         return None

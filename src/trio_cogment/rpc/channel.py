@@ -230,21 +230,31 @@ class Channel(CallOpener, AbstractAsyncContextManager["Channel"]):
         compression: str | None = None,
     ) -> ClientCall:
         """See `CallOpener.call`."""
-        if self._token is not None:
-            who = self._authorization()
-            given = Metadata(metadata)
-            # Whoever calls in somebody's name has said so.
-            metadata = who if not given else given if given.texts(AUTHORIZATION) else Metadata.from_wire((*given, *who))
+        metadata = self._authorized(metadata)
         return Http2ClientCall(self, method, metadata, timeout, wait_for_ready, compression or self.compression)
 
+    def _authorized(self, metadata: MetadataLike) -> MetadataLike:
+        if self._token is None:
+            return metadata
+        who = self._authorization()
+        given = Metadata(metadata)
+        # Whoever calls in somebody's name has said so.
+        return who if not given else given if given.texts(AUTHORIZATION) else Metadata.from_wire((*given, *who))
+
     def unary_nowait(
-        self, method: Method, request: Message, on_reply: OnReply, *, timeout: float | None = None
+        self,
+        method: Method,
+        request: Message,
+        on_reply: OnReply,
+        *,
+        metadata: MetadataLike = (),
+        timeout: float | None = None,
     ) -> ClientCall | None:
         """See `CallOpener.unary_nowait`."""
         connection = self._pool.acquire_nowait()
         if connection is None:
             return None
-        call = Http2ClientCall(self, method, self._authorization(), timeout, compression=self.compression)
+        call = Http2ClientCall(self, method, self._authorized(metadata), timeout, compression=self.compression)
         call.enter_nowait(connection)
         try:
             call.send_nowait(request)

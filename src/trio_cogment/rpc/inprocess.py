@@ -7,13 +7,13 @@ that a later change by either side is seen by nobody else (`hand_over_nowait` sa
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from types import TracebackType
 from typing import Any
 
 import trio
 from google.protobuf.message import Message
-from purerpc import RPCSignature, Service
+from purerpc import Service
 
 from trio_cogment.access import THIS_PROCESS
 from trio_cogment.config import RpcConfig
@@ -30,10 +30,17 @@ from trio_cogment.rpc.calls import (
     Handler,
     MetadataLike,
     Method,
+    OnReply,
+    ReplyConsumer,
+    ServedAtOnce,
     ServerCall,
+    TakeAtOnce,
     checked_timeout,
 )
 from trio_cogment.rpc.metadata import Metadata
+from trio_cogment.rpc.service import BoundService
+
+_STOPPING = "the server is stopping"
 
 
 class InProcessServerCall(End, ServerCall):
@@ -91,6 +98,21 @@ class InProcessServerCall(End, ServerCall):
         self._exchange.send_headers()
 
 
+class InProcessCallServedAtOnce(InProcessServerCall, ServedAtOnce):
+    """The end of a service that has taken the call without a task."""
+
+    def __init__(self, exchange: Exchange, on_finished: Callable[[InProcessCallServedAtOnce], None]) -> None:
+        super().__init__(exchange)
+        self._on_finished: Callable[[InProcessCallServedAtOnce], None] | None = on_finished
+
+    def finish(self, error: RpcError | None = None) -> None:
+        """See `ServedAtOnce.finish`."""
+        told, self._on_finished = self._on_finished, None
+        if told is not None:
+            told(self)
+            self._exchange.finish(error)
+
+
 class InProcessClientCall(End, DirectCall):
     """The caller's end."""
 
@@ -118,12 +140,23 @@ class InProcessClientCall(End, DirectCall):
             self._channel.watch_deadline(exchange, deadline, self._timer)
         return self
 
-    def enter_nowait(self) -> None:
+    def enter_nowait(self, first: Message | None = None) -> None:
         """Enter it; the channel has given it its turn. The scopes around the caller are not those of the call."""
         self._entered = True
-        self._begin(self._channel.find(self.method), math.inf)
+        if first is None:
+            self._begin(self._channel.find(self.method), math.inf)
+            return
+        exchange = self._prepare(math.inf)
+        if not self._channel.take_at_once(exchange, first):
+            exchange.requests.put_nowait(first)
+            self._channel.start(self._channel.find(self.method), exchange)
 
     def _begin(self, handler: Handler | None, deadline: float) -> Exchange:
+        exchange = self._prepare(deadline)
+        self._channel.start(handler, exchange)
+        return exchange
+
+    def _prepare(self, deadline: float) -> Exchange:
         config = self._channel.config
         self._exchange = exchange = Exchange(self.method, self._metadata, deadline, config)
         self._incoming = exchange.responses
@@ -132,7 +165,6 @@ class InProcessClientCall(End, DirectCall):
         self._max_bytes = _max_bytes(config)
         self._measured = self._max_bytes < UNLIMITED_BYTES
         self._plain = not self._measured
-        self._channel.start(handler, exchange)
         return exchange
 
     async def __aexit__(
@@ -167,6 +199,13 @@ class InProcessClientCall(End, DirectCall):
         await trio.lowlevel.checkpoint_if_cancelled()
         self.done_sending_nowait()
 
+    def ask(self, request: Message, reply: ReplyConsumer) -> None:
+        """Send the only request, and have the reply given to somebody; a call that is over has an error for a reply."""
+        if not self._exchange.over:
+            self.send_nowait(request)
+            self.done_sending_nowait()
+        self.set_consumer(reply)
+
     def done_sending_nowait(self) -> None:
         """See `DirectCall.done_sending_nowait`."""
         self._done_sending = True
@@ -196,7 +235,10 @@ class InProcessChannel(CallOpener):
 
     def __init__(self, services: Iterable[Service] = (), *, config: RpcConfig | None = None) -> None:
         self.config = config or RpcConfig()
-        self._handlers: dict[str, tuple[Handler, RPCSignature]] = {}
+        self._handlers: dict[str, Handler] = {}
+        self._takers: dict[str, TakeAtOnce] = {}
+        #: Without a task; in the order of their beginnings.
+        self._taken: dict[InProcessCallServedAtOnce, None] = {}
         self._tasks = OwnNursery()
         self._nursery: trio.Nursery | None = None
         self._room = trio.Semaphore(self.config.max_concurrent_streams * self.config.max_channel_connections)
@@ -206,7 +248,11 @@ class InProcessChannel(CallOpener):
     def add(self, service: Service) -> None:
         """Serve one more service from now on; one of the same name is replaced."""
         for name, bound in service.methods.items():
-            self._handlers[f"/{service.name}/{name}"] = (_handler_of(bound.method_fn), bound.signature)
+            path = f"/{service.name}/{name}"
+            self._handlers[path] = _handler_of(bound.method_fn)
+            self._takers.pop(path, None)
+            if isinstance(service, BoundService) and name in service.takers:
+                self._takers[path] = service.takers[name]
 
     async def __aenter__(self) -> InProcessChannel:
         """Open the tasks' nursery."""
@@ -220,7 +266,11 @@ class InProcessChannel(CallOpener):
         nursery, self._nursery = self._nursery, None  # who waits for room is turned away
         assert nursery is not None
         nursery.cancel_scope.cancel()
-        return await self._tasks.__aexit__(kind, value, traceback)
+        try:
+            return await self._tasks.__aexit__(kind, value, traceback)
+        finally:
+            for call in list(self._taken):
+                call.finish(RpcError(StatusCode.UNAVAILABLE, _STOPPING))
 
     def call(
         self,
@@ -235,20 +285,52 @@ class InProcessChannel(CallOpener):
         checked_encoding(compression)
         return InProcessClientCall(self, method, Metadata(metadata), timeout)
 
-    def call_nowait(self, method: Method, *, metadata: MetadataLike = ()) -> InProcessClientCall | None:
+    def call_nowait(
+        self, method: Method, *, metadata: MetadataLike = (), first: Message | None = None
+    ) -> InProcessClientCall | None:
         """See `CallOpener.call_nowait`."""
         try:
             self._room.acquire_nowait()
         except trio.WouldBlock:
             return None
         call = InProcessClientCall(self, method, Metadata(metadata), None)
-        call.enter_nowait()
+        call.enter_nowait(first)
+        return call
+
+    def unary_nowait(
+        self,
+        method: Method,
+        request: Message,
+        on_reply: OnReply,
+        *,
+        metadata: MetadataLike = (),
+        timeout: float | None = None,
+    ) -> InProcessClientCall | None:
+        """See `CallOpener.unary_nowait`; without a timeout only, because that would need a task."""
+        call = self.call_nowait(method, metadata=metadata) if timeout is None else None
+        if call is not None:
+            call.ask(request, ReplyConsumer(method, on_reply))
         return call
 
     def find(self, method: Method) -> Handler | None:
         """Return the handler of a method, None when nobody serves it."""
-        found = self._handlers.get(method.path)
-        return None if found is None else found[0]
+        return self._handlers.get(method.path)
+
+    def take_at_once(self, exchange: Exchange, first: Message) -> bool:
+        """Give a call that has its turn to its service without a task, if the service takes it so."""
+        take = self._takers.get(exchange.method.path)
+        if take is None or self._nursery is None or not fits(exchange.metadata, self.config.max_header_list_bytes):
+            return False
+        call = InProcessCallServedAtOnce(exchange, self._finished)
+        self._taken[call] = None
+        if take(call, first):
+            return True
+        del self._taken[call]
+        return False
+
+    def _finished(self, call: InProcessCallServedAtOnce) -> None:
+        del self._taken[call]
+        self._room.release()
 
     async def wait_turn(self, deadline: float, path: str) -> None:
         """Return when there is room for one more call, which `start` must follow. Calls come in in order.
@@ -327,7 +409,7 @@ async def _run_handler(handler: Handler, exchange: Exchange, room: trio.Semaphor
             if stopping:
                 # Cancelled from outside, often with the whole program. Trio wakes all its tasks in the same turn, in
                 # any order; a caller that is one of them must learn of it before it learns what became of this call.
-                outcome = RpcError(StatusCode.UNAVAILABLE, "the server is stopping")
+                outcome = RpcError(StatusCode.UNAVAILABLE, _STOPPING)
                 await trio.lowlevel.cancel_shielded_checkpoint()
         finally:
             exchange.finish(outcome)

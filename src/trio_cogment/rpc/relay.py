@@ -197,7 +197,7 @@ class OnBehalf(CallOpener):
         """See `CallOpener.call`; there is nothing to wait for, and nothing is compressed."""
         return _CallOnBehalf(self._channel, method, Metadata(metadata), timeout, self._caller)
 
-    def call_nowait(self, method: Method, *, metadata: MetadataLike = ()) -> None:
+    def call_nowait(self, method: Method, *, metadata: MetadataLike = (), first: Message | None = None) -> None:
         """See `CallOpener.call_nowait`: these calls have their turn."""
         return
 

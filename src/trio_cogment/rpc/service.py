@@ -22,7 +22,7 @@ from google.protobuf.message_factory import GetMessageClass
 from purerpc import Cardinality, RPCSignature, Service
 
 from trio_cogment.errors import RpcError, StatusCode, UnimplementedError
-from trio_cogment.rpc.calls import Handler, Method, ServerCall
+from trio_cogment.rpc.calls import Handler, Method, ServerCall, TakeAtOnce
 
 _CARDINALITIES = {
     (False, False): Cardinality.UNARY_UNARY,
@@ -45,17 +45,34 @@ def methods_of(service: ServiceDescriptor) -> dict[str, Method]:
     }
 
 
+class BoundService(Service):  # type: ignore[misc]  # purerpc ships no types
+    """A service, and what takes its calls within this process without a task.
+
+    Attributes:
+        takers: by the names of methods.
+    """
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
+        self.takers: dict[str, TakeAtOnce] = {}
+
+
 def bind(service: ServiceDescriptor, implementation: object) -> Service:
     """Bind an implementation's functions to the methods of a service, for serving them.
 
-    A method the implementation lacks answers UNIMPLEMENTED.
+    A method the implementation lacks answers UNIMPLEMENTED. Beside a method `M` it may have a plain function
+    ``M_at_once(self, call, first) -> bool``, which takes calls of this process without a task (`TakeAtOnce`), or leaves
+    them to `M`.
     """
-    bound = Service(service.full_name)
+    bound = BoundService(service.full_name)
     for name, method in methods_of(service).items():
         function = getattr(implementation, name, None)
         handler = _missing if function is None else _SHAPES[method.cardinality](function)
         signature = RPCSignature(method.cardinality, method.request_type, method.response_type)
         bound.add_method(name, handler, signature)
+        take = getattr(implementation, f"{name}_at_once", None)
+        if take is not None:
+            bound.takers[name] = take
     return bound
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 
 from trio_cogment.api.common_pb2 import (
@@ -19,13 +19,14 @@ from trio_cogment.api.orchestrator_pb2 import (
     TrialInfoRequest,
     TrialListEntry,
     TrialListRequest,
+    TrialStartReply,
     TrialStartRequest,
 )
 from trio_cogment.errors import InvalidArgumentError, NotFoundError, TrialFailedError, UnavailableError
 from trio_cogment.host import Host
 from trio_cogment.log_context import trial_bound
 from trio_cogment.outcome import EndCause, TrialOutcome
-from trio_cogment.rpc import CallOpener, ClientCall, methods_of
+from trio_cogment.rpc import CallOpener, ClientCall, RpcError, methods_of
 from trio_cogment.sdk._actor import ActorImplementation, run_actor
 from trio_cogment.sdk._environment import ActorInfo
 from trio_cogment.sdk._failures import say_goodbye, words_for
@@ -74,6 +75,26 @@ class Controller:
         reply = await self._opener.unary(_LIFECYCLE["StartTrial"], request)
         started: str = reply.trial_id
         return started
+
+    def start_trial_nowait(
+        self, params: TrialParams, on_started: Callable[[str, RpcError | None], None], *, trial_id: str = ""
+    ) -> ClientCall | None:
+        """Start a trial without waiting, where that is possible; see `CallOpener.unary_nowait`.
+
+        Args:
+            params: the parameters of the trial.
+            on_started: gets what `start_trial` returns, or the error. It must not raise.
+            trial_id: the id to use; by default the orchestrator makes one.
+
+        Returns:
+            The call, whose cancellation breaks the start off; None: nothing has been asked.
+        """
+        request = TrialStartRequest(user_id=self._user_id, trial_id_requested=trial_id, params=params)
+
+        def on_reply(reply: TrialStartReply | None, error: RpcError | None) -> None:
+            on_started("" if reply is None else reply.trial_id, error)
+
+        return self._opener.unary_nowait(_LIFECYCLE["StartTrial"], request, on_reply)
 
     async def terminate_trial(self, trial_ids: Iterable[str] | str, *, hard: bool = False) -> None:
         """End trials softly, or hard and at once; unknown and ended ones are ignored."""

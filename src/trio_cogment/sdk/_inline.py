@@ -6,13 +6,14 @@ functions, and the actions these send in the environment's next event, without a
 sends is an input that arises from an effect, which the trial puts behind the one that it is handling; so nothing here
 is called while it runs.
 
-The task in `Session.handle` only waits: for the end, for the exception of the function, and for messages that the call
-did not take at once, which it sends. So does one message of many where everybody answers everybody at once, as an
-environment whose actors are gone answers itself: else no other task would ever run again.
+The task in `Session.handle` (`AwaitedEvents`) only waits: for the end, for the exception of the function, and for
+messages that the call did not take at once, which it sends. So does one message of many where everybody answers
+everybody at once, as an environment whose actors are gone answers itself: else no other task would ever run again.
 """
 
 from __future__ import annotations
 
+import abc
 import contextvars
 import threading
 from collections import deque
@@ -49,7 +50,7 @@ class InlineSession(Protocol):
         """The trial has ended for this participant."""
 
 
-class InlineEvents:
+class InlineEvents(abc.ABC):
     """Hands each event of a session to a function; see the module.
 
     Args:
@@ -84,30 +85,18 @@ class InlineEvents:
         # What the function logs is about this trial, whichever task has brought the message.
         self._context = contextvars.copy_context()
         self._waiting: deque[tuple[Message, ...]] = deque()
-        self._more = trio.Event()
-        self._scope = trio.CancelScope()
-        #: Nothing is handled any more: `run` has returned or is about to.
+        #: Nothing is handled any more.
         self._left = False
         self._failure: Exception | None = None
         self.busy = False
 
-    async def run(self) -> None:
-        """Handle the events until the trial is over.
+    @abc.abstractmethod
+    def _wake(self) -> None:
+        """Have a task send what waits."""
 
-        Raises:
-            StreamLostError: the stream broke before the trial was over.
-            Exception: what the function raised.
-        """
-        try:
-            with self._scope:
-                self._call.set_consumer(self)
-                while True:
-                    await self._more.wait()
-                    await self._send_waiting()
-        finally:
-            self._left = True
-        if self._failure is not None:
-            raise self._failure
+    @abc.abstractmethod
+    def _leave(self) -> None:
+        """Handle nothing any more: the trial is over, or `_failure` says why."""
 
     async def _send_waiting(self) -> None:
         waiting = self._waiting
@@ -121,7 +110,6 @@ class InlineEvents:
                 waiting.clear()  # the call is over, and `on_end` says why
                 break
             waiting.popleft()
-        self._more = trio.Event()
 
     def post(self, *messages: Message) -> None:
         """Send messages together, or keep them until the call takes them; a call that is over drops them.
@@ -155,7 +143,7 @@ class InlineEvents:
                 f"{self._who}: expected the orchestrator to read, and {MAX_WAITING_MESSAGES} messages wait for it"
             )
         self._waiting.append(messages)
-        self._more.set()
+        self._wake()
 
     def on_message(self, message: Any) -> None:
         """See `Consumer.on_message`."""
@@ -183,6 +171,37 @@ class InlineEvents:
             else:
                 self._failure = StreamLostError.because_of(error)
         self._leave()
+
+
+class AwaitedEvents(InlineEvents):
+    """Those of `Session.handle`, whose task waits for their end."""
+
+    def __init__(self, session: InlineSession, call: Call, **functions: Any) -> None:
+        super().__init__(session, call, **functions)
+        self._more = trio.Event()
+        self._scope = trio.CancelScope()
+
+    async def run(self) -> None:
+        """Handle the events until the trial is over.
+
+        Raises:
+            StreamLostError: the stream broke before the trial was over.
+            Exception: what the function raised.
+        """
+        try:
+            with self._scope:
+                self._call.set_consumer(self)
+                while True:
+                    await self._more.wait()
+                    self._more = trio.Event()
+                    await self._send_waiting()
+        finally:
+            self._left = True
+        if self._failure is not None:
+            raise self._failure
+
+    def _wake(self) -> None:
+        self._more.set()
 
     def _leave(self) -> None:
         self._left = True

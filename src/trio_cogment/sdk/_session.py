@@ -18,7 +18,7 @@ from trio_cogment.metrics import SessionMetrics
 from trio_cogment.outcome import TrialOutcome
 from trio_cogment.rpc import Call, RpcError, StatusCode
 from trio_cogment.sdk._events import ActionT, Event, EventStream, EventType, ObservationT, RecvMessage
-from trio_cogment.sdk._inline import InlineEvents
+from trio_cogment.sdk._inline import AwaitedEvents, InlineEvents
 from trio_cogment.sdk._outgoing import Reward, messages, rewards
 from trio_cogment.sdk._spec_checks import REMEDY, encoded, given_config, warn_of_unknown_fields
 from trio_cogment.sdk._stream import END, HEARTBEAT, LAST, LAST_ACK, NORMAL, StreamLostError
@@ -376,13 +376,27 @@ class Session(abc.ABC, Generic[ObservationT, ActionT]):
             self._take_bytes()
         self._with_rewards = with_rewards
         reply = self._reply_nowait
-        self._inline = InlineEvents(self, self._call, take=self._take, on_event=on_event, reply=reply, who=self._who)
+        events = AwaitedEvents(self, self._call, take=self._take, on_event=on_event, reply=reply, who=self._who)
+        self._inline = events
         try:
             if self._final_data and self._auto_done_sending:
                 self._acknowledge_nowait()
-            await self._inline.run()
+            await events.run()
         finally:
             self._inline = None
+
+    def taken_by(self, events: InlineEvents | None) -> tuple[Callable[[Any], Any], Callable[[], None]]:
+        """Let events be handled without `handle`, and as bytes; `direct_actor` calls it.
+
+        Args:
+            events: what hands them on; None: nothing does any more.
+
+        Returns:
+            What takes a message, and what sends what is owed after it.
+        """
+        self._inline = events
+        self._take_bytes()
+        return self._take, self._reply_nowait
 
     async def run(
         self, implementation: Callable[[Any], Awaitable[None]], metrics: SessionMetrics | None = None

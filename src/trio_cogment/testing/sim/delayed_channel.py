@@ -14,6 +14,7 @@ from types import TracebackType
 from typing import Any, NamedTuple
 
 import trio
+from google.protobuf.message import Message
 from purerpc import RPCSignature, Service
 
 from trio_cogment.config import RpcConfig
@@ -90,9 +91,11 @@ class DelayedChannel(CallOpener, AbstractAsyncContextManager["DelayedChannel"]):
         """See `CallOpener.call`."""
         return self._here.call(method, metadata=metadata, timeout=timeout, compression=compression)
 
-    def call_nowait(self, method: Method, *, metadata: MetadataLike = ()) -> DirectCall | None:
+    def call_nowait(
+        self, method: Method, *, metadata: MetadataLike = (), first: Message | None = None
+    ) -> DirectCall | None:
         """See `CallOpener.call_nowait`."""
-        return self._here.call_nowait(method, metadata=metadata)
+        return self._here.call_nowait(method, metadata=metadata, first=first)
 
     def _relaying(self, service: Service) -> Service:
         relay = Service(service.name)

@@ -7,6 +7,7 @@ often has its answer when its action has been sent.
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from typing import Any, Protocol
 
 import trio
@@ -26,6 +27,7 @@ from trio_cogment.host import Host
 from trio_cogment.outcome import EndCause
 from trio_cogment.rpc import CallOpener
 from trio_cogment.sdk import ActorSession, Event, EventType, RecvMessage, join_trial
+from trio_cogment.sdk.direct_actor import DirectActor, join_trial_nowait
 
 _log = logging.getLogger(__name__)
 
@@ -95,26 +97,71 @@ class Part:
         #: The environment has said in a message that the episode is cut off.
         self._truncated = False
         self._error: Exception | None = None
-        self._scope = trio.CancelScope()
+        self._on_over: Callable[[], None] | None = None
+        #: Of who plays it: as an actor without a task, or in one.
+        self._direct: DirectActor | None = None
+        self._scope: trio.CancelScope | None = None
+        self._left = False
 
     # The trial's side
 
-    async def run(self, opener: CallOpener, trial_id: str, host: Host) -> None:
-        """Take part in a trial, to its end."""
+    def play(
+        self, opener: CallOpener, trial_id: str, host: Host, spawn: Callable[..., None], on_over: Callable[[], None]
+    ) -> None:
+        """Take part in a trial, to its end: without a task if the orchestrator is in this process.
+
+        Args:
+            opener: calls the orchestrator.
+            trial_id: the trial.
+            host: gives the wall clock.
+            spawn: starts a task.
+            on_over: called when the trial is over for this actor, not before the next checkpoint if it is elsewhere.
+        """
+        self._on_over = on_over
+        if self._has_left():
+            self.on_over(None)
+            return
+        self._direct = join_trial_nowait(opener, trial_id, self, actor_name=self.slot.name, spawn=spawn, host=host)
+        if self._direct is None:
+            spawn(self._run, opener, trial_id, host, name=f"trial {trial_id}: slot {self.slot.name}")
+        elif self._has_left():  # while it was joining
+            self._direct.leave()
+
+    def _has_left(self) -> bool:
+        return self._left
+
+    async def _run(self, opener: CallOpener, trial_id: str, host: Host) -> None:
+        error: CogmentError | None = None
+        self._scope = trio.CancelScope()
+        if self._left:
+            self._scope.cancel()
         try:
             with self._scope:
                 await join_trial(opener, trial_id, self._play, actor_name=self.slot.name, host=host)
-        except CogmentError as error:
-            self._error = error
-        finally:
-            self._end()
+        except CogmentError as failure:
+            error = failure
+        self.on_over(error)
 
     async def _play(self, session: ActorSession[Any, Any, Any]) -> None:
+        self.on_session(session)
+        await session.start()
+        await session.handle(self.on_event, as_bytes=True)
+
+    def on_session(self, session: ActorSession[bytes, Any, Any]) -> None:
+        """See `ActorHandler.on_session`."""
         self._session = session
         if self.slot.record is not None:
             self._equip()
-        await session.start()
-        await session.handle(self._on_event, as_bytes=True)
+
+    def on_over(self, error: Exception | None) -> None:
+        """See `ActorHandler.on_over`."""
+        if error is not None and not isinstance(error, CogmentError):
+            _log.error("actor %r: its part failed", self.slot.name, exc_info=error)
+        self._error = error
+        self._end()
+        told, self._on_over = self._on_over, None
+        if told is not None:
+            told()
 
     def _equip(self) -> None:
         """Let the client reach the others in the trial."""
@@ -126,7 +173,8 @@ class Part:
                 reward=lambda receiver, value: session.add_reward_nowait(value, 1.0, receiver),
             )
 
-    def _on_event(self, event: Event[bytes, None]) -> None:
+    def on_event(self, event: Event[bytes, None]) -> None:
+        """See `ActorHandler.on_event`."""
         observation = event.observation
         if observation is not None:
             self._observe(observation.payload, event.type is EventType.ENDING)
@@ -238,7 +286,11 @@ class Part:
 
     def leave(self) -> None:
         """Leave the trial."""
-        self._scope.cancel()
+        self._left = True
+        if self._direct is not None:
+            self._direct.leave()
+        elif self._scope is not None:
+            self._scope.cancel()
 
     # The end
 

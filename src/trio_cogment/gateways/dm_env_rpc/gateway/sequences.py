@@ -8,6 +8,7 @@ from typing import Protocol
 
 import trio
 
+from trio_cogment.api.common_pb2 import TrialParams
 from trio_cogment.errors import CogmentError, RpcError, StatusCode, UnavailableError
 from trio_cogment.gateways.dm_env_rpc.gateway.mappings.base import SlotMapping
 from trio_cogment.gateways.dm_env_rpc.gateway.parts import Part
@@ -16,7 +17,7 @@ from trio_cogment.gateways.dm_env_rpc.gateway.slot_states import BLOCKED, SlotIn
 from trio_cogment.gateways.dm_env_rpc.gateway.slots import Reply, Slot
 from trio_cogment.gateways.dm_env_rpc.gateway.templates import RewardMode, WorldTemplate
 from trio_cogment.host import Host
-from trio_cogment.rpc import CallOpener
+from trio_cogment.rpc import CallOpener, ClientCall
 from trio_cogment.sdk import Controller
 
 _log = logging.getLogger(__name__)
@@ -52,7 +53,9 @@ class Sequence:
         opener: calls the orchestrator in the name of the world's owner.
         template: of the world.
         slots: those of the world.
+        nursery: of the world, where what waits has its tasks.
         on_arrival: called when a slot has got its first observation.
+        on_over: called when the trial has ended, or could not be started.
 
     Attributes:
         template: with which the trial was started.
@@ -72,7 +75,9 @@ class Sequence:
         opener: CallOpener,
         template: WorldTemplate,
         slots: Iterable[Slot],
+        nursery: trio.Nursery,
         on_arrival: Callable[[], None],
+        on_over: Callable[[], None],
     ) -> None:
         self.template = template
         self.begun = False
@@ -85,54 +90,99 @@ class Sequence:
         self._world = world
         self._number = number
         self._on_arrival = on_arrival
+        self._on_over = on_over
         self._opener = opener
         self._controller = Controller(opener, user_id=USER_ID)
         self._trial_id = ""
-        self._nursery: trio.Nursery | None = None
+        self._nursery = nursery
+        self._starting: ClientCall | None = None
+        self._in_play = False
         self._playing = len(self.parts)
+        #: Of the task that asks for the end.
+        self._asking: trio.CancelScope | None = None
+        self._abandoned = False
         self._hard = False
 
     # What the world does
 
-    async def run(self) -> None:
-        """Start the trial, play it to its end, and tell who waits if it cannot be started."""
+    def start(self) -> None:
+        """Start the trial, and play it to its end; who waits is told if it cannot be started.
+
+        Nothing is told before the next checkpoint. If the orchestrator is in this process, there is no task for that:
+        the start of a trial would cost twice as much.
+        """
         try:
-            await self._start()
-        except CogmentError as error:
-            self.fail(_not_started(error))
-        if not self._trial_id:
+            params = self._params()
+            self._starting = self._controller.start_trial_nowait(params, self._on_started, trial_id=self._name)
+        except CogmentError:
+            pass  # the task meets it again
+        if self._starting is None:
+            self._nursery.start_soon(self._start, 0, name=f"world {self._world!r}: sequence {self._number}")
+
+    def _params(self) -> TrialParams:
+        return self._backstage.profile.trial(self.template, self._world)
+
+    @property
+    def _name(self) -> str:
+        return f"{self._world}.{self._number}"
+
+    def _on_started(self, trial_id: str, error: RpcError | None) -> None:
+        self._starting = None
+        if self._abandoned:
             return
-        first, *others = self.parts.values()
-        async with trio.open_nursery() as nursery:
-            self._nursery = nursery
-            if self.end_asked:
-                nursery.start_soon(self._end_trial)
-            for part in others:
-                nursery.start_soon(self._play, part, name=f"trial {self._trial_id}: slot {part.slot.name}")
-            await self._play(first)
-
-    async def _play(self, part: Part) -> None:
-        await part.run(self._opener, self._trial_id, self._backstage.host)
-        self._playing -= 1
-        nursery = self._nursery
-        if not self._playing and nursery is not None:
-            self._nursery = None  # nobody has to be asked for the end any more
-            nursery.cancel_scope.cancel()
-
-    async def _start(self) -> None:
-        params = self._backstage.profile.trial(self.template, self._world)
-        name = f"{self._world}.{self._number}"
-        for attempt in range(_ATTEMPTS):
-            wanted = name if not attempt else f"{name}-{self._backstage.host.new_id()[:8]}"
-            self._trial_id = await self._controller.start_trial(params, trial_id=wanted)
-            if self._trial_id:
-                break
+        if trial_id:
+            self._play(trial_id)
+        elif error is None:  # the id is taken
+            self._nursery.start_soon(self._start, 1, name=f"world {self._world!r}: sequence {self._number}")
         else:
-            raise UnavailableError(f"no id for the trial: {name!r} is taken")
+            self._nursery.start_soon(self._refused, error)
+
+    async def _start(self, attempt: int) -> None:
+        try:
+            params = self._params()
+            for number in range(attempt, _ATTEMPTS):
+                wanted = self._name if not number else f"{self._name}-{self._backstage.host.new_id()[:8]}"
+                trial_id = await self._controller.start_trial(params, trial_id=wanted)
+                if trial_id:
+                    break
+            else:
+                raise UnavailableError(f"no id for the trial: {self._name!r} is taken")
+        except CogmentError as error:
+            await self._refused(error)
+        else:
+            self._play(trial_id)
+
+    async def _refused(self, error: CogmentError) -> None:
+        self.fail(_not_started(error))
+        self._on_over()
+
+    def _play(self, trial_id: str) -> None:
+        self._trial_id, self._in_play = trial_id, True
         for part in self.parts.values():
             if part.slot.record is not None:
-                part.slot.record.begin(self._trial_id)
+                part.slot.record.begin(trial_id)
                 part.slot.record.state = "RUNNING"
+        if self.end_asked:
+            self._ask_for_end()
+        for part in list(self.parts.values()):
+            part.play(self._opener, trial_id, self._backstage.host, self._nursery.start_soon, self._part_is_over)
+
+    def _part_is_over(self) -> None:
+        self._playing -= 1
+        if not self._playing:
+            self._in_play = False
+            if self._asking is not None:
+                self._asking.cancel()  # nobody has to be asked for the end any more
+            if not self._abandoned:
+                self._on_over()
+
+    def abandon(self) -> None:
+        """Leave the trial, or break its start off; nobody is told."""
+        self._abandoned = True
+        if self._starting is not None:
+            self._starting.cancel()
+        for part in self.parts.values():
+            part.leave()
 
     @property
     def is_ending(self) -> bool:
@@ -153,7 +203,7 @@ class Sequence:
             self._ask_for_end()
 
     def _ask_for_end(self) -> None:
-        if self._nursery is not None:
+        if self._in_play:
             self._nursery.start_soon(self._end_trial)
 
     def withdraw(self, part: Part, *, out: bool = False, vacate: bool = False) -> None:
@@ -174,6 +224,10 @@ class Sequence:
             part.play_default()
 
     async def _end_trial(self) -> None:
+        with trio.CancelScope() as self._asking:
+            await self._have_it_ended()
+
+    async def _have_it_ended(self) -> None:
         try:
             if not self._hard:
                 with trio.move_on_after(self._backstage.leave_seconds):

@@ -65,14 +65,18 @@ class World:
 
     async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Play its sequences, until it is destroyed or nobody has joined it for too long."""
-        async with trio.open_nursery() as self._nursery:
-            task_status.started()
-            while self.destroyed is None:
-                seconds = self.template.world_idle_seconds or float("inf")
-                with trio.move_on_after(float("inf")) as self._patience:
-                    await self._joined.wait_value(0, held_for=seconds)
-                    self.close(FailedPreconditionError(f"{self} is gone: nobody had joined it for {seconds:g} s"))
-            await self.wait_unplayed()
+        try:
+            async with trio.open_nursery() as self._nursery:
+                task_status.started()
+                while self.destroyed is None:
+                    seconds = self.template.world_idle_seconds or float("inf")
+                    with trio.move_on_after(float("inf")) as self._patience:
+                        await self._joined.wait_value(0, held_for=seconds)
+                        self.close(FailedPreconditionError(f"{self} is gone: nobody had joined it for {seconds:g} s"))
+                await self.wait_unplayed()
+        finally:
+            if self._sequence is not None:
+                self._sequence.abandon()
 
     def close(self, why: CogmentError) -> None:
         """End what is played here; requests that wait are refused, and so are later ones.
@@ -314,10 +318,18 @@ class World:
         self._number += 1
         opener = self._caller.opener()
         sequence = Sequence(
-            self._backstage, self.name, self._number, opener, self.template, self.slots.values(), self._settled
+            self._backstage,
+            self.name,
+            self._number,
+            opener,
+            self.template,
+            self.slots.values(),
+            self._nursery,
+            on_arrival=self._settled,
+            on_over=self._played,
         )
         self._sequence = sequence
-        self._nursery.start_soon(self._play, sequence, name=f"{self}: sequence {self._number}")
+        sequence.start()
         return sequence
 
     def _drop_stale(self) -> bool:
@@ -328,10 +340,7 @@ class World:
         sequence.end()
         return True
 
-    async def _play(self, sequence: Sequence) -> None:
-        try:
-            await sequence.run()
-        finally:
-            self._sequence = None
-            self._settled()
+    def _played(self) -> None:
+        self._sequence = None
+        self._settled()
         self.poke()
