@@ -7,6 +7,7 @@ from itertools import pairwise
 import pytest
 import trio
 
+from trio_cogment.orchestrator._alarms import Alarms
 from trio_cogment.orchestrator._timers import Timers
 from trio_cogment.trial import Timer, TimerKind
 
@@ -15,10 +16,11 @@ A, B, C = (Timer(TimerKind.RESPONSE, participant) for participant in range(3))
 
 async def test_timers_fire_in_order_and_once(autojump_clock: trio.testing.MockClock) -> None:
     fired: list[tuple[Timer, float]] = []
-    timers = Timers(lambda timer: fired.append((timer, trio.current_time())))
+    alarms = Alarms()
+    timers = Timers(lambda timer: fired.append((timer, trio.current_time())), alarms)
     timers.arm(B, 2)
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(timers.run)
+        nursery.start_soon(alarms.run)
         await trio.sleep(0.5)
         timers.arm(A, 1)
         timers.arm(C, 3)
@@ -35,9 +37,10 @@ async def test_disarmed_timer_does_not_fire(autojump_clock: trio.testing.MockClo
         fired.append(timer)
         timers.disarm(B)
 
-    timers = Timers(fire)
+    alarms = Alarms()
+    timers = Timers(fire, alarms)
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(timers.run)
+        nursery.start_soon(alarms.run)
         timers.arm(A, 1)
         timers.arm(B, 1)
         timers.arm(C, 0.5)
@@ -52,9 +55,10 @@ async def test_disarmed_timer_does_not_fire(autojump_clock: trio.testing.MockClo
 
 async def test_time_stands_still_while_suspended(autojump_clock: trio.testing.MockClock) -> None:
     fired: list[tuple[Timer, float]] = []
-    timers = Timers(lambda timer: fired.append((timer, trio.current_time())))
+    alarms = Alarms()
+    timers = Timers(lambda timer: fired.append((timer, trio.current_time())), alarms)
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(timers.run)
+        nursery.start_soon(alarms.run)
         timers.arm(A, 2)
         await trio.sleep(1)
         timers.suspend()
@@ -85,11 +89,12 @@ async def test_a_deadline_that_has_come_is_not_in_the_future(
         if len(times) < 50:
             timers.arm(timer, deadline if timers.now() < deadline else timers.now() + 0.7)
 
-    timers = Timers(fire)
+    alarms = Alarms()
+    timers = Timers(fire, alarms)
     deadline = timers.now() + 100 / 3
     timers.arm(A, deadline)
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(timers.run)
+        nursery.start_soon(alarms.run)
         await trio.sleep(0.3)
         timers.suspend()
         await trio.sleep(pause)
@@ -101,3 +106,42 @@ async def test_a_deadline_that_has_come_is_not_in_the_future(
     assert len(times) == 50
     assert times[0] >= deadline
     assert all(later - earlier > 0.69 for earlier, later in pairwise(times))
+
+
+async def test_stopping_ends_the_wait_and_nothing_fires_any_more(autojump_clock: trio.testing.MockClock) -> None:
+    fired: list[Timer] = []
+    alarms = Alarms()
+    timers = Timers(fired.append, alarms)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(alarms.run)
+        timers.arm(A, 1)
+        timers.arm(B, 2)
+        await trio.sleep(1.5)
+        timers.stop()
+        with trio.fail_after(1):
+            await timers.wait_stopped()
+        await trio.sleep(10)
+        nursery.cancel_scope.cancel()
+    assert fired == [A]
+
+
+async def test_what_firing_raises_is_raised_to_who_waits_and_others_go_on(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    fired: list[Timer] = []
+
+    def fail(_timer: Timer) -> None:
+        raise ValueError("no")
+
+    alarms = Alarms()
+    broken, whole = Timers(fail, alarms), Timers(fired.append, alarms)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(alarms.run)
+        broken.arm(A, 1)
+        broken.arm(B, 3)
+        whole.arm(C, 2)
+        with pytest.raises(ValueError, match="no"):
+            await broken.wait_stopped()
+        await trio.sleep(10)
+        nursery.cancel_scope.cancel()
+    assert fired == [C]

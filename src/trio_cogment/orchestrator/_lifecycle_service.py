@@ -27,6 +27,7 @@ from trio_cogment.orchestrator._trial import Trial
 from trio_cogment.rpc import IN_PROCESS, ServerCall
 from trio_cogment.services import TRIAL_ID, TRIAL_OWNER, TRIAL_QUOTAS
 
+_NO_QUOTAS = Quotas()
 _STATES = frozenset(TrialState.values())
 #: So many trials are described in one go.
 _TRIALS_PER_CHECKPOINT = 50
@@ -46,6 +47,8 @@ def _starter(call: ServerCall) -> tuple[str, Quotas]:
     """Return whose a trial is that is started, and the quotas of that account."""
     if call.peer != IN_PROCESS:
         return call.identity.account, call.identity.grant.quotas
+    if not call.metadata:
+        return "", _NO_QUOTAS
     said = call.metadata.texts(TRIAL_OWNER)  # by a gateway of this process
     quotas = call.metadata.texts(TRIAL_QUOTAS)
     return unquote(said[0]) if said else "", Quotas.parse(quotas[0] if quotas else "")

@@ -25,6 +25,7 @@ from trio_cogment.errors import (
 )
 from trio_cogment.host import Host
 from trio_cogment.metrics import OrchestratorMetrics
+from trio_cogment.orchestrator._alarms import Alarms
 from trio_cogment.orchestrator._connections import Connections, FindLegacy, LocalServices, Target
 from trio_cogment.orchestrator._fair_turns import FairTurns, Turn
 from trio_cogment.orchestrator._finding import Given, find_everybody
@@ -123,6 +124,7 @@ class Orchestrator:
         self.room = Room(self.config)
         #: Of the work that each start is: one in each round of the scheduler, so that a crowd of them delays nobody.
         self._start_turns = FairTurns(1, 1)
+        self._alarms = Alarms()
         if metrics is not None:
             self.trials.on_collected = metrics.collected
         self.watchers = Watchers(self.config)
@@ -150,6 +152,7 @@ class Orchestrator:
         )
         self._nursery.start_soon(self.trials.collect_by_age, name="collection of ended trials")
         self._nursery.start_soon(self._guard, name="guard of the trials")
+        self._nursery.start_soon(self._alarms.run, name="alarms of the trials")
         return self
 
     async def __aexit__(
@@ -274,6 +277,7 @@ class Orchestrator:
             user_id,
             machine,
             holding,
+            alarms=self._alarms,
             wall_clock=self._host.wall_clock,
             on_state=self._on_state,
             on_settled=self._on_settled,

@@ -18,6 +18,7 @@ import trio
 from trio_cogment.api.common_pb2 import TrialState
 from trio_cogment.api.orchestrator_pb2 import TrialInfo
 from trio_cogment.errors import CogmentError, PermissionDeniedError
+from trio_cogment.orchestrator._alarms import Alarms
 from trio_cogment.orchestrator._datalog import Datalog
 from trio_cogment.orchestrator._glance import Glance, glance
 from trio_cogment.orchestrator._info import describe
@@ -82,6 +83,7 @@ class Trial:
         user_id: who started it.
         machine: with an id that is unique in the orchestrator.
         holding: what it takes of the server; it is given back with `release`.
+        alarms: of the orchestrator.
         wall_clock: nanoseconds since the epoch.
         on_state: told about each change of state, after it happened.
         on_settled: told when its data log takes no more samples.
@@ -104,6 +106,7 @@ class Trial:
         machine: TrialMachine,
         holding: Holding,
         *,
+        alarms: Alarms,
         wall_clock: Callable[[], int],
         on_state: Callable[[Trial, int], None],
         on_settled: Callable[[Trial], None],
@@ -121,7 +124,7 @@ class Trial:
         self.over = False
         self._started_at = trio.current_time()
         self.ended_at = 0.0
-        self.timers = Timers(self._fire)
+        self.timers = Timers(self._fire, alarms)
         self._streams: ParticipantStreams | None = None
         self._datalog: Datalog | None = None
         self._backlog: list[Event] = []

@@ -113,7 +113,7 @@ class TrialRun:
                         trial.feed(self._parameters())
                         trial.settled.set()
                 if trial.refusal is None:
-                    await trial.timers.run()
+                    await trial.timers.wait_stopped()
                     await self._streams.part()
                 else:
                     nursery.cancel_scope.cancel()

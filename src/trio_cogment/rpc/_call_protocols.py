@@ -63,7 +63,13 @@ class ClientTransport(Transport, Protocol):
 
 
 class ServerTransport(Transport, Protocol):
-    """A server's connection."""
+    """A server's connection.
+
+    Attributes:
+        batch: see `ServerCall.batch`.
+    """
+
+    batch: int
 
     @property
     def identity(self) -> Identity:

@@ -74,6 +74,7 @@ class Connection:
         closed: no call can be made or answered any more.
         ready: the peer's first SETTINGS have come, or the connection has ended without them.
         number: which one of its channel it is, from 1 on.
+        batch: how many times something has been received.
     """
 
     def __init__(
@@ -95,6 +96,7 @@ class Connection:
         self.byte_stream = byte_stream
         self.closed = False
         self.number = 0
+        self.batch = 0
         self.ready = trio.Event()
         self._turns = turns_of_run()
         self._lane = ConnectionLane(self.engine)
@@ -232,6 +234,7 @@ class Connection:
             if not data:
                 return
             expected, calls = units, table.newest
+            self.batch += 1
             writer.in_batch = True
             try:
                 handle(data)

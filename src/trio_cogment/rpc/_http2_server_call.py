@@ -97,6 +97,10 @@ class Http2ServerCall(Http2Call, ServerCall):
             self._send_headers()
         super()._put(*payloads)
 
+    @property
+    def batch(self) -> int:
+        return self._connection.batch
+
     def under_way(self) -> tuple[int, int]:
         return self._stream.held, self._stream.outbox_bytes
 

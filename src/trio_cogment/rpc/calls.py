@@ -211,6 +211,14 @@ class ServerCall(Call):
     identity: Identity
     deadline: float
 
+    @property
+    def batch(self) -> int:
+        """A number that is the same for messages that have come together, in one turn of the connection.
+
+        With another number everybody has had a turn meanwhile. In process it does not change.
+        """
+        return 0
+
     def under_way(self) -> tuple[int, int]:
         """Return how many bytes have come and were not taken, and how many wait to be sent; 0 in process."""
         return 0, 0

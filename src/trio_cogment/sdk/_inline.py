@@ -179,7 +179,8 @@ class AwaitedEvents(InlineEvents):
     def __init__(self, session: InlineSession, call: Call, **functions: Any) -> None:
         super().__init__(session, call, **functions)
         self._more = trio.Event()
-        self._scope = trio.CancelScope()
+        #: While it sends what waits; a scope for all of the time would cost more than most parts' ends.
+        self._sending: trio.CancelScope | None = None
 
     async def run(self) -> None:
         """Handle the events until the trial is over.
@@ -189,12 +190,15 @@ class AwaitedEvents(InlineEvents):
             Exception: what the function raised.
         """
         try:
-            with self._scope:
-                self._call.set_consumer(self)
-                while True:
-                    await self._more.wait()
-                    self._more = trio.Event()
+            self._call.set_consumer(self)
+            while True:
+                await self._more.wait()
+                if self._left:
+                    break
+                self._more = trio.Event()
+                with trio.CancelScope() as self._sending:
                     await self._send_waiting()
+                self._sending = None
         finally:
             self._left = True
         if self._failure is not None:
@@ -205,4 +209,6 @@ class AwaitedEvents(InlineEvents):
 
     def _leave(self) -> None:
         self._left = True
-        self._scope.cancel()
+        self._more.set()
+        if self._sending is not None:
+            self._sending.cancel()

@@ -18,6 +18,8 @@ from trio_cogment.rpc import RpcError, StatusCode
 class Peer:
     """A call without a peer: it notes what is sent, if there is room."""
 
+    batch = 0
+
     def __init__(self) -> None:
         self.sent: list[str] = []
         self.has_room = True
@@ -206,3 +208,11 @@ async def test_a_stop_lets_the_request_in_hand_be_answered(names: tuple[str, ...
         await wait_all_tasks_blocked()
         server.finish()
     assert server.peer.sent == ["later 1"]
+
+
+async def test_requests_that_come_one_by_one_never_need_the_task() -> None:
+    server = Server()
+    for number in range(100):
+        server.peer.batch = number
+        server.receive(f"now {number}")
+    assert len(server.peer.sent) == 100

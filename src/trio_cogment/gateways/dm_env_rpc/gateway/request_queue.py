@@ -17,7 +17,8 @@ from trio_cogment.rpc import RpcError, ServerCall
 #: Answers a request without waiting, now or later, with the given function; False: a task has to.
 AnswerNow: TypeAlias = Callable[[pb.EnvironmentRequest, Callable[[pb.EnvironmentResponse], None]], bool]
 
-#: So many requests of one connection are answered where they arrive; then the task has its turn, and with it everybody.
+#: So many requests that have come together are answered where they arrive; then the task has its turn, and with it
+#: everybody.
 _IN_A_ROW = 16
 #: With so many that wait no more are read.
 _MOST_WAITING = 64
@@ -47,6 +48,7 @@ class Requests:
         self._answer_now = answer_now
         self._waiting: deque[pb.EnvironmentRequest] = deque()
         self._hand = _Hand.NOBODY
+        self._batch = 0
         self._in_a_row = 0
         self._unsent: pb.EnvironmentResponse | None = None
         self._paused = False
@@ -59,6 +61,9 @@ class Requests:
 
     def on_message(self, message: pb.EnvironmentRequest) -> None:
         """See `trio_cogment.rpc.Consumer`."""
+        batch = self._call.batch
+        if batch != self._batch:
+            self._batch, self._in_a_row = batch, 0
         if self._hand is _Hand.NOBODY and not self._waiting and not self._stopping and self._in_a_row < _IN_A_ROW:
             self._in_a_row += 1
             self._hand = _Hand.PENDING
