@@ -23,12 +23,19 @@ _Result = TypeVar("_Result")
 CLOSE_SECONDS = 5.0
 
 
-class Host(Protocol):
-    """Runs the episodes of one environment, one call at a time."""
+class KeptHost(Protocol):
+    """What runs the episodes of one environment, as far as those who keep it between trials know it."""
 
     @property
     def usable(self) -> bool:
         """Another episode may begin: no call is under way, and none has left the environment in an unknown state."""
+
+    async def aclose(self) -> None:
+        """Close the environment, within `CLOSE_SECONDS`; one with a call under way is not waited for."""
+
+
+class Host(KeptHost, Protocol):
+    """Runs the episodes of one environment, one call at a time."""
 
     async def begin(self, opening: Opening) -> Turn:
         """Begin an episode; see `Stage.begin`. After `Cancelled` it is not usable, unless nothing was done."""
@@ -36,8 +43,24 @@ class Host(Protocol):
     async def advance(self, actions: Sequence[bytes | None], cut: bool) -> Turn:
         """Make a step; see `Stage.advance`. After `Cancelled` it is not usable, unless nothing was done."""
 
-    async def aclose(self) -> None:
-        """Close the environment, within `CLOSE_SECONDS`; one with a call under way is not waited for."""
+
+class SteppedHost(KeptHost, Protocol):
+    """Runs the episodes of one environment elsewhere; nobody waits for its steps, which are told where they arrive."""
+
+    async def begin(self, opening: Opening) -> Turn:
+        """Begin an episode; see `Stage.begin`. After `Cancelled` it is not usable, unless nothing was done."""
+
+    def step(self, actions: Sequence[bytes | None], cut: bool, on_turn: Callable[[Turn], None]) -> None:
+        """Begin a step; see `Stage.advance`. What cannot be asked for at all is raised here.
+
+        Args:
+            actions: of the actors.
+            cut: the trial ends with this step.
+            on_turn: gets what came of it, in the task that brings it.
+        """
+
+    async def wait_over(self) -> None:
+        """Wait until the episode is over, and raise what has gone wrong. After `Cancelled` no turn is told any more."""
 
 
 class DescribedHost(Host, Protocol):

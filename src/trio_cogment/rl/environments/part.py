@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 import trio
 
 from trio_cogment.rl.environments.episode import Turn
-from trio_cogment.rl.environments.hosts import Host, InlineHost
+from trio_cogment.rl.environments.hosts import Host, InlineHost, SteppedHost
 from trio_cogment.rl.environments.pool import Key, Pool
 from trio_cogment.rl.environments.stage import Opening
 from trio_cogment.sdk import EnvironmentSession, Event, EventType, Reward
@@ -26,6 +26,7 @@ class Part:
         """Prepare for a trial whose episode begins in this way."""
         self._session = session
         self._opening = opening
+        self._stepped: SteppedHost | None = None
 
     async def play_inline(self, host: InlineHost) -> None:
         """Play with an environment on this thread: the answer to an event is sent while the event is handled."""
@@ -71,6 +72,39 @@ class Part:
                 actions, cut = await receive.receive()
                 turn = await host.advance(actions, cut)
                 self._tell(turn)
+        finally:
+            await pool.release(key, host)
+
+    async def play_stepped(self, pool: Pool, key: Key, open_host: Callable[[], Awaitable[SteppedHost]]) -> None:
+        """As `play_hosted`, with an environment that tells its turns where they arrive: no task is in between.
+
+        Args:
+            pool: see `play_hosted`.
+            key: of the environment.
+            open_host: makes one if none is idle.
+        """
+        session = self._session
+
+        def on_event(event: Event[Any, Any]) -> None:
+            actions = _contents(event)
+            if actions is not None:
+                assert self._stepped is not None, "actions answer observations"
+                self._stepped.step(actions, event.type is EventType.ENDING, self._tell)
+
+        await session.start()
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._step_in_task, pool, key, open_host)
+            await session.handle(on_event, as_bytes=True)
+            nursery.cancel_scope.cancel()
+
+    async def _step_in_task(self, pool: Pool, key: Key, open_host: Callable[[], Awaitable[SteppedHost]]) -> None:
+        host = await pool.acquire(key, open_host)
+        try:
+            turn = await host.begin(self._opening)
+            self._stepped = host
+            self._tell(turn)
+            if not turn.over:
+                await host.wait_over()
         finally:
             await pool.release(key, host)
 

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
+from typing import Any, TypeVar
 
 import trio
 
-from trio_cogment.rl.environments.hosts import CLOSE_SECONDS, Host
+from trio_cogment.rl.environments.hosts import CLOSE_SECONDS, KeptHost
+
+HostT = TypeVar("HostT", bound=KeptHost)
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +33,7 @@ class Key:
 @dataclass(slots=True)
 class _Idle:
     key: Key
-    host: Host
+    host: KeptHost
     since: float
 
 
@@ -58,7 +61,7 @@ class Pool:
         """Whether a trial uses the instance that is named, so that others wait for it."""
         return key in self._taken
 
-    async def acquire(self, key: Key, make: Callable[[], Awaitable[Host]]) -> Host:
+    async def acquire(self, key: Key, make: Callable[[], Awaitable[HostT]]) -> HostT:
         """Return an environment for a trial: one that is idle, or a new one. Waits for an instance that is in use.
 
         After `Cancelled` nothing is taken.
@@ -67,16 +70,16 @@ class Pool:
             await self._taken[key].wait()
         if key.instance:
             self._taken[key] = trio.Event()
-        gone: list[Host] = []
+        gone: list[KeptHost] = []
+        found: Any = None  # those of a pool are all of the kind that is made for it
         for position in reversed(range(len(self._idle))):
             if self._idle[position].key == key:
                 found = self._idle.pop(position).host
                 if found.usable:
                     break
                 gone.append(found)  # it was lost while it waited
-        else:
-            found = None
-        host = None
+                found = None
+        host: HostT | None = None
         try:
             await close_all(gone)
             host = found or await make()
@@ -85,7 +88,7 @@ class Pool:
                 self._free(key)
         return host
 
-    async def release(self, key: Key, host: Host) -> None:
+    async def release(self, key: Key, host: KeptHost) -> None:
         """Take an environment back, or close it if it is not usable any more.
 
         It is shielded from cancellation; closing takes no longer than twice `CLOSE_SECONDS`.
@@ -127,7 +130,7 @@ class Pool:
                 await self.aclose()
 
 
-async def close_all(hosts: Sequence[Host]) -> None:
+async def close_all(hosts: Sequence[KeptHost]) -> None:
     """Close environments, all at once; shielded as `Pool.release` is."""
     if not hosts:
         return

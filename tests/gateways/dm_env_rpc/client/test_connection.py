@@ -18,6 +18,7 @@ from trio_cogment.errors import (
 )
 from trio_cogment.gateways.dm_env_rpc import Connection, DmEnvRpcError, Specs, State, open_connection
 from trio_cogment.gateways.dm_env_rpc.client import pipeline as module
+from trio_cogment.gateways.dm_env_rpc.client.requests import Reply, Step
 from trio_cogment.rpc import InProcessChannel, bind
 from trio_cogment.spaces import SpaceError
 
@@ -179,6 +180,42 @@ async def test_a_thousand_requests_under_way() -> None:
         one = [State.RUNNING] * (Catch.ROWS - 1) + [State.TERMINATED]
         assert states == (one * 167)[:1000]
         assert connection.under_way == 0
+
+
+async def test_steps_whose_replies_are_given_to_a_function() -> None:
+    async with served() as (url, server, _), open_connection(url) as connection:
+        await joined(connection)
+        server.hold = trio.Event()
+        taken: list[Reply[Step]] = []
+        replies = [connection.begin_step_nowait({"paddle": 0}) for _ in range(3)]
+        for reply in replies:
+            reply.give_to(taken.append)
+        assert taken == []
+        server.hold.set()
+        assert not (await connection.step()).last
+        assert taken == replies
+        assert [reply.result().first for reply in taken] == [True, False, False]
+        replies[0].give_to(taken.append)  # it is there
+        assert taken[3:] == replies[:1]
+        assert (await replies[1]).state is State.RUNNING
+        with pytest.raises(SpaceError):
+            connection.begin_step_nowait({"colour": 0})
+    lost = connection.begin_step_nowait()
+    with pytest.raises(UnavailableError):
+        lost.result()
+
+
+async def test_a_step_that_would_wait_is_not_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "MAX_REQUESTS_UNDER_WAY", 1)
+    async with served() as (url, server, _), open_connection(url) as connection:
+        await joined(connection)
+        server.hold = trio.Event()
+        connection.begin_step_nowait()
+        with pytest.raises(trio.WouldBlock):
+            connection.begin_step_nowait()
+        assert connection.under_way == 1
+        server.hold.set()
+        assert not (await connection.step()).last
 
 
 async def test_more_requests_than_may_be_under_way(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -137,7 +137,7 @@ class ServedServer:
             UnavailableError: the server cannot be reached, is lost, or does not answer in time.
         """
         plan = self._defaults.plan(config_of(session.config), [actor.name for actor in session.actors])
-        await Part(session, plan).play_hosted(self._pool, plan.key, lambda: World.open(plan))
+        await Part(session, plan).play_stepped(self._pool, plan.key, lambda: World.open(plan))
 
     async def aclose(self) -> None:
         """Leave and destroy the worlds that no trial uses."""

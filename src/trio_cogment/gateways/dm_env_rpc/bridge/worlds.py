@@ -16,7 +16,7 @@ from trio_cogment.gateways.dm_env_rpc.bridge.agents import Agent, View, truncate
 from trio_cogment.gateways.dm_env_rpc.bridge.plans import Plan
 from trio_cogment.gateways.dm_env_rpc.client.connection import Connection, open_connection
 from trio_cogment.gateways.dm_env_rpc.client.errors import DmEnvRpcError
-from trio_cogment.gateways.dm_env_rpc.client.requests import Step
+from trio_cogment.gateways.dm_env_rpc.client.requests import Reply, Step
 from trio_cogment.gateways.dm_env_rpc.client.specs import Specs
 from trio_cogment.gateways.dm_env_rpc.client.states import State
 from trio_cogment.rl.environments.episode import Turn
@@ -35,17 +35,28 @@ class _Player:
     agent: Agent
 
 
-@dataclass(frozen=True, slots=True)
-class _Made:
-    """A step, and why the server has refused the one before it, which had actions."""
+class _Round:
+    """A step of all actors that are still there, while its answers come.
 
-    agent: Agent
-    step: Step
-    refusal: str
+    Args:
+        players: all of them.
+        on_turn: told when every answer has come.
+        cut: the trial ends with it.
+
+    Attributes:
+        asked_at: when, on Trio's clock.
+    """
+
+    def __init__(self, players: Sequence[_Player], on_turn: Callable[[Turn], None], cut: bool) -> None:
+        self.asked_at = trio.current_time()
+        self.missing = sum(not player.agent.out for player in players)
+        self.told: dict[str, Observation] = {}
+        self.on_turn = on_turn
+        self.cut = cut
 
 
 class World:
-    """A world that the actors of a trial, and of those that follow, have joined: a `environments.hosts.Host`.
+    """A world that the actors of a trial, and of those that follow, have joined: a `environments.hosts.SteppedHost`.
 
     Its connections live in a task of the Trio run, because they outlive trials. At the end the world is left, and
     destroyed if it was created here; so they are when the run ends.
@@ -67,6 +78,10 @@ class World:
         self._joining = trio.CancelScope()
         self._failure: Exception | None = None
         self._idle = True
+        #: Of the sequence that is played: the step whose answers are awaited, and how it ended.
+        self._round: _Round | None = None
+        self._over = trio.Event()
+        self._error: Exception | None = None
 
     @property
     def usable(self) -> bool:
@@ -92,7 +107,7 @@ class World:
         return world
 
     async def begin(self, opening: Opening) -> Turn:
-        """Begin a sequence; see `Host.begin`.
+        """Begin a sequence; see `SteppedHost.begin`.
 
         Args:
             opening: the plan of the trial, with the key of this world.
@@ -102,34 +117,105 @@ class World:
         """
         assert isinstance(opening, Plan)
         self._plan = opening
+        self._over, self._error = trio.Event(), None
         with self._busy():
             await self._reset()
-            steps = await self._step({player.agent.name: {} for player in self._players})
-            told = {name: step.agent.begin(step.step) for name, step in steps.items()}
+            told: dict[str, Observation] = {}
+
+            async def begin(player: _Player) -> None:
+                step = await player.connection.step({}, player.agent.view.wanted)
+                told[player.agent.name] = player.agent.begin(step)
+
+            await self._side_by_side("step", begin, self._players)
             return self._turn(told, begins=True)
 
-    async def advance(self, actions: Sequence[bytes | None], cut: bool) -> Turn:
-        """Make a step; see `Host.advance`.
+    def step(self, actions: Sequence[bytes | None], cut: bool, on_turn: Callable[[Turn], None]) -> None:
+        """Begin a step; see `SteppedHost.step`.
 
         Raises:
             InvalidActionError: an action is missing or not in its space; no step was made.
-            CogmentError: as `begin`.
         """
         decoded = {
             player.agent.name: player.agent.actions(content)
             for player, content in zip(self._players, actions, strict=True)
             if not player.agent.out
         }
-        with self._busy():
-            steps = await self._step(decoded)
-            told = {}
-            for player in self._players:
-                agent = player.agent
-                made = steps.get(agent.name)
-                told[agent.name] = agent.after_the_end() if made is None else agent.advance(made.step, made.refusal)
-            if cut or (self._plan.end_with_any and any(player.agent.out for player in self._players)):
-                told = {name: truncated(observation) for name, observation in told.items()}
-            return self._turn(told)
+        self._idle = False
+        asked = self._round = _Round(self._players, on_turn, cut)
+        for player in self._players:
+            agent = player.agent
+            if agent.out:
+                asked.told[agent.name] = agent.after_the_end()
+            elif self._round is asked:  # or another one has failed already
+                self._ask(asked, player, decoded[agent.name], "")
+
+    def _ask(self, asked: _Round, player: _Player, actions: Mapping[str, Any], refusal: str) -> None:
+        def answered(reply: Reply[Step]) -> None:
+            if self._round is asked:
+                self._take(asked, player, actions, refusal, reply)
+
+        try:
+            player.connection.begin_step_nowait(actions, player.agent.view.wanted).give_to(answered)
+        except CogmentError as error:
+            self._fail(self._named(player.agent.name, error))
+
+    def _take(
+        self, asked: _Round, player: _Player, actions: Mapping[str, Any], refusal: str, reply: Reply[Step]
+    ) -> None:
+        """Take an answer to a step; the last one is told, and the first error ends the sequence."""
+        agent = player.agent
+        try:
+            try:
+                step = reply.result()
+            except DmEnvRpcError as error:
+                if not (actions and self._plan.repeat_refused):
+                    raise
+                self._ask(asked, player, {}, error.message or error.code.name)
+                return
+            asked.told[agent.name] = agent.advance(step, refusal)
+            asked.missing -= 1
+            if not asked.missing:
+                self._tell(asked)
+        except CogmentError as error:
+            self._fail(self._named(agent.name, error))
+        except Exception as error:  # noqa: BLE001  the boundary between the connection and the trial: `wait_over` raises it
+            self._fail(error)
+
+    def _tell(self, asked: _Round) -> None:
+        told = asked.told
+        if asked.cut or (self._plan.end_with_any and any(player.agent.out for player in self._players)):
+            told = {name: truncated(observation) for name, observation in told.items()}
+        turn = self._turn(told)
+        self._round = None
+        self._idle = not self._plan.single_use
+        if turn.over:
+            self._over.set()
+        asked.on_turn(turn)
+
+    def _fail(self, error: Exception) -> None:
+        self._round, self._error, self._idle = None, error, False
+        self._over.set()
+
+    async def wait_over(self) -> None:
+        """See `SteppedHost.wait_over`.
+
+        Raises:
+            CogmentError: the server is lost, refuses, breaks the protocol, or does not answer in time.
+        """
+        seconds = self._plan.link.step_timeout_seconds
+        try:
+            while not self._over.is_set():
+                asked = self._round
+                since = trio.current_time() if asked is None else asked.asked_at
+                with trio.move_on_at(since + seconds) as patience:
+                    await self._over.wait()
+                if patience.cancelled_caught and asked is not None and self._round is asked:
+                    raise self._too_late("step")
+        finally:
+            if self._round is not None:
+                self._round, self._idle = None, False
+        if self._error is not None:
+            raise self._error
 
     async def aclose(self) -> None:
         """See `Host.aclose`."""
@@ -169,24 +255,6 @@ class World:
         if settings and not alone:
             await self._side_by_side("reset_world", reset_world, self._players[:1])
 
-    async def _step(self, actions: Mapping[str, Mapping[str, Any]]) -> dict[str, _Made]:
-        made: dict[str, _Made] = {}
-
-        async def step(player: _Player) -> None:
-            agent, refusal = player.agent, ""
-            given = actions[agent.name]
-            try:
-                found = await player.connection.step(given, agent.view.wanted)
-            except DmEnvRpcError as error:
-                if not (given and self._plan.repeat_refused):
-                    raise
-                refusal = error.message or error.code.name
-                found = await player.connection.step({}, agent.view.wanted)
-            made[agent.name] = _Made(agent, found, refusal)
-
-        await self._side_by_side("step", step, [player for player in self._players if player.agent.name in actions])
-        return made
-
     async def _side_by_side(
         self, what: str, ask: Callable[[_Player], Awaitable[None]], players: Sequence[_Player]
     ) -> None:
@@ -212,8 +280,13 @@ class World:
         if errors:
             raise errors[0]
         if scope.cancelled_caught:
-            text = f"environment {self._plan.server_name!r}: {what}: expected answers within {seconds:g} s"
-            raise UnavailableError(text)
+            raise self._too_late(what)
+
+    def _too_late(self, what: str) -> UnavailableError:
+        seconds = self._plan.link.step_timeout_seconds
+        return UnavailableError(
+            f"environment {self._plan.server_name!r}: {what}: expected answers within {seconds:g} s"
+        )
 
     def _named(self, actor: str, error: CogmentError) -> CogmentError:
         """Return an error that names environment and actor."""

@@ -212,13 +212,27 @@ class Connection:
 
         It waits only while very many others are under way. The arguments and errors are those of `step`.
         """
+        return await self._begin(self._step_request(actions, observations), partial(step_of, self.server))
+
+    def begin_step_nowait(
+        self, actions: Mapping[str, Any] = {}, observations: Collection[str] | None = None
+    ) -> Reply[Step]:
+        """As `begin_step`, without waiting.
+
+        Raises:
+            trio.WouldBlock: very many others are under way.
+            SpaceError, LocalProtocolError: as `step`.
+        """
+        return self._pipeline.begin_nowait(self._step_request(actions, observations), partial(step_of, self.server))
+
+    def _step_request(self, actions: Mapping[str, Any], observations: Collection[str] | None) -> pb.EnvironmentRequest:
         specs = self._required(self.specs, "step: expected a world that is joined")
         names = specs.observations.uids if observations is None else observations
         request = pb.StepRequest(
             actions=specs.actions.packed(actions),
             requested_observations=[specs.observations.uid(name) for name in names],
         )
-        return await self._begin(pb.EnvironmentRequest(step=request), partial(step_of, self.server))
+        return pb.EnvironmentRequest(step=request)
 
     async def reset(self, settings: Mapping[str, Any] = {}) -> Specs:
         """End the agent's sequence, if one is running; the next step begins another.

@@ -55,7 +55,18 @@ class Pipeline:
             self._room.acquire_nowait()
         except trio.WouldBlock:
             await self._room.acquire()
-        # Without a checkpoint from here on: what is noted is sent.
+        return self._begin(request, convert, world)  # without a checkpoint: what is noted is sent
+
+    def begin_nowait(self, request: pb.EnvironmentRequest, convert: Callable[[Received], T]) -> Reply[T]:
+        """As `begin`, for a request that names no world.
+
+        Raises:
+            trio.WouldBlock: too many others are under way; it is not sent.
+        """
+        self._room.acquire_nowait()
+        return self._begin(request, convert, "")
+
+    def _begin(self, request: pb.EnvironmentRequest, convert: Callable[[Received], T], world: str) -> Reply[T]:
         kind = request.WhichOneof("payload")
         assert kind is not None
         reply = self.requests.add(kind, world, convert)

@@ -72,14 +72,15 @@ class Reply(Generic[T]):
 
     def __init__(self, convert: Callable[[Received], T]) -> None:
         self._convert = convert
-        self._event = trio.Event()
+        self._event: trio.Event | None = None
+        self._receiver: Callable[[Reply[T]], None] | None = None
         self._received: Received | None = None
         self._error: Exception | None = None
 
     @property
     def is_there(self) -> bool:
         """Whether `wait` would return or raise at once."""
-        return self._event.is_set()
+        return self._received is not None or self._error is not None
 
     async def wait(self) -> T:
         """Wait for the reply, and return what it says. It may be called again, also after `Cancelled`.
@@ -89,11 +90,27 @@ class Reply(Generic[T]):
             RemoteProtocolError: the server has broken the protocol, and the connection is of no use any more.
             UnavailableError: the connection was lost, or has been closed.
         """
-        await self._event.wait()
+        if self.is_there:
+            await trio.lowlevel.checkpoint()
+        else:
+            if self._event is None:
+                self._event = trio.Event()
+            await self._event.wait()
+        return self.result()
+
+    def result(self) -> T:
+        """Return what the reply says, which is there; see `wait` for what is raised."""
         if self._error is not None:
             raise self._error
         assert self._received is not None
         return self._convert(self._received)
+
+    def give_to(self, receiver: Callable[[Reply[T]], None]) -> None:
+        """Have a function called with the reply, now or where it arrives, instead of waiting. It must not raise."""
+        if self.is_there:
+            receiver(self)
+        else:
+            self._receiver = receiver
 
     def __await__(self) -> Generator[Any, Any, T]:
         return self.wait().__await__()
@@ -101,12 +118,19 @@ class Reply(Generic[T]):
     def settle(self, received: Received) -> None:
         """Take the reply."""
         self._received = received
-        self._event.set()
+        self._tell()
 
     def fail(self, error: Exception) -> None:
         """Take an error instead of the reply."""
         self._error = error
-        self._event.set()
+        self._tell()
+
+    def _tell(self) -> None:
+        if self._event is not None:
+            self._event.set()
+        receiver, self._receiver = self._receiver, None
+        if receiver is not None:
+            receiver(self)
 
 
 @dataclass(frozen=True, slots=True)
