@@ -17,6 +17,7 @@ two parsers: the orchestrator's takes the first, the other refuses repetitions. 
 from __future__ import annotations
 
 import dataclasses
+import functools
 import ipaddress
 import re
 from collections.abc import Mapping
@@ -139,11 +140,13 @@ def parse_endpoint(text: str, *, field_name: str = "endpoint") -> Endpoint:
     if trimmed == "client":
         return ClientEndpoint()
     try:
-        return _parse(trimmed)
+        return _remembered(trimmed) if len(trimmed) <= _LONGEST_REMEMBERED else _parse(trimmed)
     except _GrammarError as refusal:
         raise _refusal(text, field_name, str(refusal)) from None
 
 
+#: Endpoints that are not parsed again, and how long each may be.
+_MOST_REMEMBERED, _LONGEST_REMEMBERED = 256, 200
 _USUAL: dict[str, type[ClientEndpoint | DiscoverEndpoint]] = {
     "": DiscoverEndpoint,
     DISCOVER: DiscoverEndpoint,
@@ -207,6 +210,12 @@ def is_client_endpoint(text: str) -> bool:
 
 class _GrammarError(Exception):
     """The text says what was expected."""
+
+
+@functools.lru_cache(_MOST_REMEMBERED)
+def _remembered(text: str) -> Endpoint:
+    # Each start of a trial reads the endpoint of each participant several times, and most trials have the same ones.
+    return _parse(text)
 
 
 def _parse(text: str) -> Endpoint:

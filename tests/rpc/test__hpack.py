@@ -63,6 +63,24 @@ def test_what_changes_every_time_stays_out_of_the_table() -> None:
     assert encoder.encode(headers) == block
 
 
+def test_metadata_that_varies_stays_out_of_the_table_from_its_second_value_on() -> None:
+    encoder, decoder = Encoder(), hpack.Decoder()
+    for number in range(5):
+        fields = [(b":path", b"/a/b"), (b"te", b"trailers"), (b"trial-id", b"%d" % number)]
+        for _ in range(2):
+            assert decoded(decoder, encoder.encode(fields)) == fields
+    assert encoder.header_table.changes == 3  # one for each name
+    assert len(encoder.encode([(b":path", b"/a/b"), (b"te", b"trailers")])) == 2
+
+
+def test_so_many_names_are_not_remembered() -> None:
+    encoder, decoder = Encoder(), hpack.Decoder()
+    for number in range(1000):
+        fields = [(b"name-%d" % number, b"value")]
+        assert decoded(decoder, encoder.encode(fields)) == fields
+    assert len(encoder._first_values) == 64
+
+
 def test_what_a_peer_chooses_is_not_kept_without_bound() -> None:
     decoder = Decoder(2**20)
     plain = hpack.Encoder()

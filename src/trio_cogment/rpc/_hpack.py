@@ -5,7 +5,8 @@ call. What it returns depends on its input and its dynamic table alone, so it is
 
 Encoding is remembered by field, decoding by block: this end chooses the order of its fields, the peer that of its own.
 Both forget everything when the table changes, since an index then names another entry. So what differs in every call
-(`grpc-timeout`, `grpc-message`) is sent without being indexed (`unindexed`), and leaves the table as it is.
+(`grpc-timeout`, `grpc-message`) is sent without being indexed (`unindexed`), and leaves the table as it is. So is
+metadata of a name that has come with another value before, as a trial's id does.
 """
 
 from __future__ import annotations
@@ -47,6 +48,8 @@ class Encoder(hpack.Encoder):  # type: ignore[misc]  # as above
         self.header_table = _Table()
         self._known: dict[tuple[bytes, bytes], bytes] = {}
         self._known_at = 0
+        #: The first value of each name that was indexed.
+        self._first_values: dict[bytes, bytes] = {}
 
     @property
     def header_table_size(self) -> int:
@@ -71,7 +74,7 @@ class Encoder(hpack.Encoder):  # type: ignore[misc]  # as above
             code = known.get(header)
             if code is None:
                 resized = table.resized  # then the next code begins with the new size, and only that one
-                code = super().encode([header], huffman)
+                code = super().encode([self._as_it_varies(header)], huffman)
                 # A field that may not be indexed is one that does not come again.
                 if table.changes == self._known_at and not resized and type(header) is tuple:
                     if len(known) >= _MAX_REMEMBERED:
@@ -79,6 +82,18 @@ class Encoder(hpack.Encoder):  # type: ignore[misc]  # as above
                     known[header] = code
             block.append(code)
         return b"".join(block)
+
+    def _as_it_varies(self, header: tuple[bytes, bytes]) -> tuple[bytes, bytes]:
+        """Return a field as it is, or as one that is not indexed if its name comes with several values."""
+        name, value = header
+        if type(header) is not tuple or name.startswith(b":"):
+            return header
+        first = self._first_values.get(name)
+        if first is None:
+            if len(self._first_values) < _MAX_REMEMBERED:
+                self._first_values[name] = value
+            return header
+        return header if first == value else unindexed(name, value)
 
 
 class Decoder(hpack.Decoder):  # type: ignore[misc]  # as above
