@@ -27,28 +27,32 @@ class Alarms:
     """Wakes each sleeper at its deadline, on Trio's clock, while `run` runs."""
 
     def __init__(self) -> None:
-        self._deadlines: dict[Sleeper, float] = {}
-        #: In their order; one that is not in `_deadlines` any more is out of date.
-        self._queue: list[tuple[float, int, Sleeper]] = []
+        #: By the number of its deadline, and the number of each.
+        self._sleepers: dict[int, Sleeper] = {}
+        self._current: dict[Sleeper, int] = {}
+        #: Deadlines in their order; one whose number nobody has is out of date, and keeps nobody alive.
+        self._queue: list[tuple[float, int]] = []
         self._numbers = itertools.count()
         self._next = math.inf
         self._sleep = trio.CancelScope()
 
     def recount(self) -> Iterator[Count]:
         """See `trio_cogment.recount`."""
-        yield Count("sleepers", len(self._deadlines), len(self._deadlines))
+        yield Count("sleepers", len(self._sleepers), len(self._current))
 
     def set(self, sleeper: Sleeper, deadline: float) -> None:
         """Set or move a sleeper's deadline; infinity: it is not woken."""
+        before = self._current.pop(sleeper, None)
+        if before is not None:
+            del self._sleepers[before]
         if deadline == math.inf:
-            self._deadlines.pop(sleeper, None)
             return
-        self._deadlines[sleeper] = deadline
-        if len(self._queue) > 2 * len(self._deadlines) + _MOST_STALE:
-            self._queue = [(due, next(self._numbers), each) for each, due in self._deadlines.items()]
+        self._current[sleeper] = number = next(self._numbers)
+        self._sleepers[number] = sleeper
+        heapq.heappush(self._queue, (deadline, number))
+        if len(self._queue) > 2 * len(self._sleepers) + _MOST_STALE:
+            self._queue = [entry for entry in self._queue if entry[1] in self._sleepers]
             heapq.heapify(self._queue)
-        else:
-            heapq.heappush(self._queue, (deadline, next(self._numbers), sleeper))
         if deadline < self._next:
             self._next = self._sleep.deadline = deadline
 
@@ -59,9 +63,10 @@ class Alarms:
                 await trio.sleep_forever()
             now = trio.current_time()
             while (queue := self._queue) and queue[0][0] <= now:
-                deadline, _, sleeper = heapq.heappop(queue)
-                if self._deadlines.get(sleeper) == deadline:
-                    del self._deadlines[sleeper]
+                _, number = heapq.heappop(queue)
+                sleeper = self._sleepers.pop(number, None)
+                if sleeper is not None:
+                    del self._current[sleeper]
                     sleeper.wake()
             self._next = queue[0][0] if queue else math.inf
             self._sleep = trio.CancelScope(deadline=self._next)

@@ -36,6 +36,12 @@ _NO_METADATA = Metadata()
 _BYTE_SIZE = methodcaller("ByteSize")
 
 
+def max_bytes(config: RpcConfig) -> int:
+    """Return what a message may have: one limit counts on its way out, one on its way in, and here both at once."""
+    least = config.max_send_message_bytes
+    return config.max_receive_message_bytes if least is None else min(least, config.max_receive_message_bytes)
+
+
 def fits(metadata: Metadata, limit: int) -> bool:
     """Whether metadata are within the limit, as they would be encoded; nearly always that is clear without encoding."""
     bound = 0

@@ -7,7 +7,7 @@ that a later change by either side is seen by nobody else (`hand_over_nowait` sa
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable
 from types import TracebackType
 from typing import Any
 
@@ -15,16 +15,15 @@ import trio
 from google.protobuf.message import Message
 from purerpc import Service
 
-from trio_cogment.access import THIS_PROCESS
 from trio_cogment.config import RpcConfig
-from trio_cogment.errors import LocalProtocolError, RpcError, StatusCode
+from trio_cogment.errors import RpcError, StatusCode
 from trio_cogment.rpc._compression import checked_encoding
 from trio_cogment.rpc._in_process_call import UNLIMITED_BYTES as UNLIMITED_BYTES
-from trio_cogment.rpc._in_process_call import End, Exchange, fits
+from trio_cogment.rpc._in_process_call import End, Exchange, fits, max_bytes
+from trio_cogment.rpc._in_process_server_call import CallServedAtOnce, InProcessServerCall
 from trio_cogment.rpc._nursery import OwnNursery
 from trio_cogment.rpc._status import outcome_of
 from trio_cogment.rpc.calls import (
-    IN_PROCESS,
     CallOpener,
     DirectCall,
     Handler,
@@ -32,7 +31,6 @@ from trio_cogment.rpc.calls import (
     Method,
     OnReply,
     ReplyConsumer,
-    ServedAtOnce,
     ServerCall,
     TakeAtOnce,
     checked_timeout,
@@ -41,76 +39,6 @@ from trio_cogment.rpc.metadata import Metadata
 from trio_cogment.rpc.service import BoundService
 
 _STOPPING = "the server is stopping"
-
-
-class InProcessServerCall(End, ServerCall):
-    """The handler's end."""
-
-    peer = IN_PROCESS
-    identity = THIS_PROCESS
-
-    def __init__(self, exchange: Exchange) -> None:
-        self._exchange = exchange
-        self.method = exchange.method
-        self.metadata = exchange.metadata
-        self.deadline = exchange.scope.deadline
-        self._incoming = exchange.requests
-        self._outgoing = exchange.responses
-        self._outgoing_type = exchange.method.response_type
-        self._max_bytes = _max_bytes(exchange.config)
-        self._measured = self._max_bytes < UNLIMITED_BYTES
-        self._headers_sent = False
-
-    def _put(self, message: Message, size: int, *, given: bool = False) -> None:
-        super()._put(message, size, given=given)
-        if not self._headers_sent:
-            self._sent_first()
-
-    def _put_together(self, messages: Sequence[Message], size: int) -> None:
-        super()._put_together(messages, size)
-        if not self._headers_sent:
-            self._sent_first()
-
-    def _sent_first(self) -> None:
-        self._headers_sent = True
-        self._plain = not self._measured
-        self._exchange.send_headers()
-
-    def set_initial_metadata(self, metadata: MetadataLike) -> None:
-        """See `ServerCall.set_initial_metadata`."""
-        if self._exchange.headers_sent.is_set():
-            raise LocalProtocolError(f"{self.method.path}: the response headers have been sent")
-        self._exchange.initial_metadata = Metadata(metadata)
-
-    def set_trailing_metadata(self, metadata: MetadataLike) -> None:
-        """See `ServerCall.set_trailing_metadata`."""
-        self._exchange.trailing_metadata = Metadata(metadata)
-
-    def set_compression(self, compression: str) -> None:
-        """See `ServerCall.set_compression`."""
-        checked_encoding(compression)
-        if self._exchange.headers_sent.is_set():
-            raise LocalProtocolError(f"{self.method.path}: the response headers have been sent")
-
-    async def send_initial_metadata(self) -> None:
-        """See `ServerCall.send_initial_metadata`."""
-        await trio.lowlevel.checkpoint_if_cancelled()
-        self._exchange.send_headers()
-
-
-class InProcessCallServedAtOnce(InProcessServerCall, ServedAtOnce):
-    """The end of a service that has taken the call without a task."""
-
-    def __init__(self, exchange: Exchange, on_finished: Callable[[InProcessCallServedAtOnce], None]) -> None:
-        super().__init__(exchange)
-        self._on_finished: Callable[[InProcessCallServedAtOnce], None] | None = on_finished
-
-    def finish(self, error: RpcError | None = None) -> None:
-        """See `ServedAtOnce.finish`."""
-        told, self._on_finished = self._on_finished, None
-        if told is not None:
-            told(self)
-            self._exchange.finish(error)
 
 
 class InProcessClientCall(End, DirectCall):
@@ -162,7 +90,7 @@ class InProcessClientCall(End, DirectCall):
         self._incoming = exchange.responses
         self._outgoing = exchange.requests
         self._outgoing_type = self.method.request_type
-        self._max_bytes = _max_bytes(config)
+        self._max_bytes = max_bytes(config)
         self._measured = self._max_bytes < UNLIMITED_BYTES
         self._plain = not self._measured
         return exchange
@@ -238,7 +166,7 @@ class InProcessChannel(CallOpener):
         self._handlers: dict[str, Handler] = {}
         self._takers: dict[str, TakeAtOnce] = {}
         #: Without a task; in the order of their beginnings.
-        self._taken: dict[InProcessCallServedAtOnce, None] = {}
+        self._taken: dict[CallServedAtOnce, None] = {}
         self._tasks = OwnNursery()
         self._nursery: trio.Nursery | None = None
         self._room = trio.Semaphore(self.config.max_concurrent_streams * self.config.max_channel_connections)
@@ -321,14 +249,14 @@ class InProcessChannel(CallOpener):
         take = self._takers.get(exchange.method.path)
         if take is None or self._nursery is None or not fits(exchange.metadata, self.config.max_header_list_bytes):
             return False
-        call = InProcessCallServedAtOnce(exchange, self._finished)
+        call = CallServedAtOnce(exchange, self._finished)
         self._taken[call] = None
         if take(call, first):
             return True
         del self._taken[call]
         return False
 
-    def _finished(self, call: InProcessCallServedAtOnce) -> None:
+    def _finished(self, call: CallServedAtOnce) -> None:
         del self._taken[call]
         self._room.release()
 
@@ -367,12 +295,6 @@ class InProcessChannel(CallOpener):
         """End a call at its deadline, whatever its handler does then; cancelling `scope` stops the watch."""
         if self._nursery is not None:
             self._nursery.start_soon(_end_at, exchange, deadline, scope, name=f"deadline of {exchange.method.path}")
-
-
-def _max_bytes(config: RpcConfig) -> int:
-    """Return what a message may have: one limit counts on its way out, one on its way in, and here both at once."""
-    least = config.max_send_message_bytes
-    return config.max_receive_message_bytes if least is None else min(least, config.max_receive_message_bytes)
 
 
 def _handler_of(method_fn: Any) -> Handler:

@@ -3,56 +3,26 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import Any
 
 import trio
 
 from trio_cogment.endpoints import parse_server_endpoint
-from trio_cogment.errors import CogmentError, RemoteProtocolError, UnavailableError
-from trio_cogment.gateways.dm_env_rpc.bridge.agents import Agent, View, truncated
+from trio_cogment.errors import CogmentError, UnavailableError
+from trio_cogment.gateways.dm_env_rpc.bridge.agents import Agent, View
 from trio_cogment.gateways.dm_env_rpc.bridge.plans import Plan
+from trio_cogment.gateways.dm_env_rpc.bridge.rounds import Player, Rounds, named, too_late, turn_of
 from trio_cogment.gateways.dm_env_rpc.client.connection import Connection, open_connection
-from trio_cogment.gateways.dm_env_rpc.client.errors import DmEnvRpcError
-from trio_cogment.gateways.dm_env_rpc.client.requests import Reply, Step
 from trio_cogment.gateways.dm_env_rpc.client.specs import Specs
 from trio_cogment.gateways.dm_env_rpc.client.states import State
 from trio_cogment.rl.environments.episode import Turn
-from trio_cogment.rl.environments.errors import InvalidEnvironmentError
 from trio_cogment.rl.environments.hosts import CLOSE_SECONDS
 from trio_cogment.rl.environments.stage import Opening
 from trio_cogment.rpc import CallOpener, OwnNursery, open_channel
-from trio_cogment.spaces import Observation, SpaceError
+from trio_cogment.spaces import Observation
 
 _log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class _Player:
-    connection: Connection
-    agent: Agent
-
-
-class _Round:
-    """A step of all actors that are still there, while its answers come.
-
-    Args:
-        players: all of them.
-        on_turn: told when every answer has come.
-        cut: the trial ends with it.
-
-    Attributes:
-        asked_at: when, on Trio's clock.
-    """
-
-    def __init__(self, players: Sequence[_Player], on_turn: Callable[[Turn], None], cut: bool) -> None:
-        self.asked_at = trio.current_time()
-        self.missing = sum(not player.agent.out for player in players)
-        self.told: dict[str, Observation] = {}
-        self.on_turn = on_turn
-        self.cut = cut
 
 
 class World:
@@ -65,7 +35,7 @@ class World:
     def __init__(self, plan: Plan) -> None:
         """Prepare a world, which `open` opens."""
         self._plan = plan
-        self._players: list[_Player] = []
+        self._players: list[Player] = []
         self._name = ""
         self._connections: list[Connection] = []
         self._creator: Connection | None = None
@@ -78,15 +48,14 @@ class World:
         self._joining = trio.CancelScope()
         self._failure: Exception | None = None
         self._idle = True
-        #: Of the sequence that is played: the step whose answers are awaited, and how it ended.
-        self._round: _Round | None = None
-        self._over = trio.Event()
-        self._error: Exception | None = None
+        #: Of the sequence that is played.
+        self._rounds: Rounds | None = None
 
     @property
     def usable(self) -> bool:
         """See `Host.usable`."""
-        return self._idle and all(player.connection.failure is None for player in self._players)
+        settled = self._rounds is None or self._rounds.settled
+        return self._idle and settled and all(player.connection.failure is None for player in self._players)
 
     @classmethod
     async def open(cls, plan: Plan) -> World:
@@ -117,105 +86,27 @@ class World:
         """
         assert isinstance(opening, Plan)
         self._plan = opening
-        self._over, self._error = trio.Event(), None
+        self._rounds = Rounds(opening, self._players)
         with self._busy():
             await self._reset()
             told: dict[str, Observation] = {}
 
-            async def begin(player: _Player) -> None:
+            async def begin(player: Player) -> None:
                 step = await player.connection.step({}, player.agent.view.wanted)
                 told[player.agent.name] = player.agent.begin(step)
 
             await self._side_by_side("step", begin, self._players)
-            return self._turn(told, begins=True)
+            return turn_of(self._players, told, begins=True)
 
     def step(self, actions: Sequence[bytes | None], cut: bool, on_turn: Callable[[Turn], None]) -> None:
-        """Begin a step; see `SteppedHost.step`.
-
-        Raises:
-            InvalidActionError: an action is missing or not in its space; no step was made.
-        """
-        decoded = {
-            player.agent.name: player.agent.actions(content)
-            for player, content in zip(self._players, actions, strict=True)
-            if not player.agent.out
-        }
-        self._idle = False
-        asked = self._round = _Round(self._players, on_turn, cut)
-        for player in self._players:
-            agent = player.agent
-            if agent.out:
-                asked.told[agent.name] = agent.after_the_end()
-            elif self._round is asked:  # or another one has failed already
-                self._ask(asked, player, decoded[agent.name], "")
-
-    def _ask(self, asked: _Round, player: _Player, actions: Mapping[str, Any], refusal: str) -> None:
-        def answered(reply: Reply[Step]) -> None:
-            if self._round is asked:
-                self._take(asked, player, actions, refusal, reply)
-
-        try:
-            player.connection.begin_step_nowait(actions, player.agent.view.wanted).give_to(answered)
-        except CogmentError as error:
-            self._fail(self._named(player.agent.name, error))
-
-    def _take(
-        self, asked: _Round, player: _Player, actions: Mapping[str, Any], refusal: str, reply: Reply[Step]
-    ) -> None:
-        """Take an answer to a step; the last one is told, and the first error ends the sequence."""
-        agent = player.agent
-        try:
-            try:
-                step = reply.result()
-            except DmEnvRpcError as error:
-                if not (actions and self._plan.repeat_refused):
-                    raise
-                self._ask(asked, player, {}, error.message or error.code.name)
-                return
-            asked.told[agent.name] = agent.advance(step, refusal)
-            asked.missing -= 1
-            if not asked.missing:
-                self._tell(asked)
-        except CogmentError as error:
-            self._fail(self._named(agent.name, error))
-        except Exception as error:  # noqa: BLE001  the boundary between the connection and the trial: `wait_over` raises it
-            self._fail(error)
-
-    def _tell(self, asked: _Round) -> None:
-        told = asked.told
-        if asked.cut or (self._plan.end_with_any and any(player.agent.out for player in self._players)):
-            told = {name: truncated(observation) for name, observation in told.items()}
-        turn = self._turn(told)
-        self._round = None
-        self._idle = not self._plan.single_use
-        if turn.over:
-            self._over.set()
-        asked.on_turn(turn)
-
-    def _fail(self, error: Exception) -> None:
-        self._round, self._error, self._idle = None, error, False
-        self._over.set()
+        """Begin a step; see `Rounds.step`."""
+        assert self._rounds is not None
+        self._rounds.step(actions, cut, on_turn)
 
     async def wait_over(self) -> None:
-        """See `SteppedHost.wait_over`.
-
-        Raises:
-            CogmentError: the server is lost, refuses, breaks the protocol, or does not answer in time.
-        """
-        seconds = self._plan.link.step_timeout_seconds
-        try:
-            while not self._over.is_set():
-                asked = self._round
-                since = trio.current_time() if asked is None else asked.asked_at
-                with trio.move_on_at(since + seconds) as patience:
-                    await self._over.wait()
-                if patience.cancelled_caught and asked is not None and self._round is asked:
-                    raise self._too_late("step")
-        finally:
-            if self._round is not None:
-                self._round, self._idle = None, False
-        if self._error is not None:
-            raise self._error
+        """Wait for the end of the sequence; see `Rounds.wait_over`."""
+        assert self._rounds is not None
+        await self._rounds.wait_over()
 
     async def aclose(self) -> None:
         """See `Host.aclose`."""
@@ -242,12 +133,12 @@ class World:
         settings = self._plan.reset_settings
         alone = len(self._players) == 1
 
-        async def reset(player: _Player) -> None:
+        async def reset(player: Player) -> None:
             specs = await player.connection.reset(settings if alone else {})
             if specs is not player.agent.view.specs:
                 player.agent.look(self._view(player.agent.name, specs))
 
-        async def reset_world(player: _Player) -> None:
+        async def reset_world(player: Player) -> None:
             await player.connection.reset_world(settings=settings)
 
         running = [player for player in self._players if player.connection.state is State.RUNNING]
@@ -256,16 +147,16 @@ class World:
             await self._side_by_side("reset_world", reset_world, self._players[:1])
 
     async def _side_by_side(
-        self, what: str, ask: Callable[[_Player], Awaitable[None]], players: Sequence[_Player]
+        self, what: str, ask: Callable[[Player], Awaitable[None]], players: Sequence[Player]
     ) -> None:
         """Ask for something on several connections; the first error is raised alone, and ends the waiting of all."""
         errors: list[CogmentError] = []
 
-        async def one(player: _Player, others: trio.CancelScope | None = None) -> None:
+        async def one(player: Player, others: trio.CancelScope | None = None) -> None:
             try:
                 await ask(player)
             except CogmentError as error:
-                errors.append(self._named(player.agent.name, error))
+                errors.append(named(self._plan, player.agent.name, error))
                 if others is not None:
                     others.cancel()
 
@@ -280,30 +171,7 @@ class World:
         if errors:
             raise errors[0]
         if scope.cancelled_caught:
-            raise self._too_late(what)
-
-    def _too_late(self, what: str) -> UnavailableError:
-        seconds = self._plan.link.step_timeout_seconds
-        return UnavailableError(
-            f"environment {self._plan.server_name!r}: {what}: expected answers within {seconds:g} s"
-        )
-
-    def _named(self, actor: str, error: CogmentError) -> CogmentError:
-        """Return an error that names environment and actor."""
-        server = self._plan.server_name
-        if isinstance(error, DmEnvRpcError | RemoteProtocolError | SpaceError):
-            return InvalidEnvironmentError(server, actor, error)
-        if isinstance(error, UnavailableError):
-            return UnavailableError(f"environment {server!r}, actor {actor!r}: {error}")
-        return error
-
-    def _turn(self, told: Mapping[str, Observation], *, begins: bool = False) -> Turn:
-        observations = []
-        for player in self._players:
-            content = player.agent.encode(told[player.agent.name])
-            observations.append(content + player.agent.view.spaces if begins else content)
-        rewards = [told[player.agent.name].reward for player in self._players]
-        return Turn(observations, rewards, over=not any(observation.alive for observation in told.values()))
+            raise too_late(self._plan, what)
 
     # The connections
 
@@ -371,9 +239,9 @@ class World:
                     )
                 specs = await connection.join_world(self._name, plan.join_settings[actor])
             except CogmentError as error:
-                raise self._named(actor, error) from error
+                raise named(self._plan, actor, error) from error
             agent = Agent(server=plan.server_name, name=actor, view=self._view(actor, specs))
-            self._players.append(_Player(connection, agent))
+            self._players.append(Player(connection, agent))
 
     async def _hold_channel(self, *, task_status: trio.TaskStatus[CallOpener]) -> None:
         server, link = self._plan.server, self._plan.link
