@@ -273,7 +273,6 @@ class Connection:
                     stream.call.on_payload(value)
             elif stream is None or stream.call is not None or kind is Kind.REQUEST:
                 self._dispatch[kind](stream, value)
-        self._writer.tell_rooms()
 
     async def _writers_turn(self, size: int) -> None:
         await self._turns.turn(self._lane.lane, 1 + size // _SENT_BYTES_PER_UNIT)

@@ -30,13 +30,9 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from typing import Final
 
 from trio_cogment.config import RpcConfig
 from trio_cogment.rpc._frames import ConnectionFaultError, ErrorCode
-
-#: How many small WINDOW_UPDATEs a piece of output explains: for the stream and for the connection, twice each.
-_UPDATES_PER_PIECE: Final = 4
 
 
 class RateLimit:
@@ -83,7 +79,7 @@ class Floods:
         empty: frames that carry nothing, or next to nothing.
     """
 
-    __slots__ = ("_data_mark", "_peer_may_reset", "_pings", "_resets", "_updates", "empty", "settings")
+    __slots__ = ("_data_mark", "_peer_may_reset", "_pings", "_resets", "empty", "settings")
 
     def __init__(self, config: RpcConfig, clock: Callable[[], float], peer_may_reset: Callable[[], bool]) -> None:
         self._peer_may_reset = peer_may_reset
@@ -96,7 +92,6 @@ class Floods:
         # gRPC's clients know this text: they PING half as often from then on (gRPC's A8).
         self._pings = RateLimit(config.max_pings, interval, clock, "too_many_pings")
         self._data_mark: object = None
-        self._updates = 0  # WINDOW_UPDATEs that need no explanation
 
     def count_reset(self) -> None:
         """Count a call that ends before it is answered, by the client's RST_STREAM or by a fault of the client's.
@@ -125,16 +120,3 @@ class Floods:
         if data_mark == self._data_mark:
             self._pings.count()
         self._data_mark = data_mark
-
-    def count_update(self, pieces_written: int) -> None:
-        """Count a WINDOW_UPDATE that grants little, or that is for a stream that is over.
-
-        A peer that reads small messages may send one for each, so only what exceeds the output so far is counted.
-
-        Raises:
-            ConnectionFaultError: it is one too many.
-        """
-        if self._updates < _UPDATES_PER_PIECE * pieces_written:
-            self._updates += 1
-        else:
-            self.empty.count()

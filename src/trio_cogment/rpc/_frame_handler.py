@@ -241,7 +241,11 @@ class FrameHandler:
         if queue.answer_bytes > self._max_answer_bytes:
             self._refuse_to_answer()
         if 0 < increment < _SMALL_INCREMENT:
-            self._floods.count_update(queue.pieces_written)
+            # Peers that read small messages send several for each, so only what exceeds the output so far is counted.
+            if queue.updates_due > 0:
+                queue.updates_due -= 1
+            else:
+                self._floods.empty.count()
         if not stream_id:
             queue.credit(increment)
             return
@@ -249,8 +253,13 @@ class FrameHandler:
         if stream is None:
             if self._table.is_idle(stream_id):
                 raise ConnectionFaultError(ErrorCode.PROTOCOL_ERROR, "WINDOW_UPDATE on an idle stream")
-            if increment >= _SMALL_INCREMENT:
-                self._floods.count_update(queue.pieces_written)
+            if increment >= _SMALL_INCREMENT:  # a smaller one has been counted
+                if queue.updates_due > 0:
+                    queue.updates_due -= 1
+                else:
+                    self._floods.empty.count()
+        elif increment and not stream.outbox and not queue.starved and stream.send_window + increment <= MAX_WINDOW:
+            stream.send_window += increment  # as `credit_stream`, where nothing waits for it
         elif not increment or not queue.credit_stream(stream, increment):
             code = ErrorCode.FLOW_CONTROL_ERROR if increment else ErrorCode.PROTOCOL_ERROR
             self.stream_fault(stream, code, "bad WINDOW_UPDATE", events)  # for one stream only (RFC 9113, 6.9.1)

@@ -33,7 +33,7 @@ from trio_cogment.rpc._retry import ReplayBuffer
 from trio_cogment.rpc._shared_message import SharedMessage
 from trio_cogment.rpc._streams import BadMessageError, Stream
 from trio_cogment.rpc._turns import turns_of_run
-from trio_cogment.rpc.calls import Call, Consumer, Method
+from trio_cogment.rpc.calls import UNKNOWN_SIZE, Call, Consumer, Method
 
 
 class CallEngine(Protocol):
@@ -45,6 +45,9 @@ class CallEngine(Protocol):
 
     def has_room(self, stream: Stream, size: int) -> bool:
         """Whether a message may be sent now."""
+
+    def send_at_once(self, stream: Stream, payload: bytes) -> bool:
+        """Send a message if it need not wait, and return whether it was sent."""
 
     def send_message(self, stream: Stream, payload: bytes) -> None:
         """Send a message, or queue it."""
@@ -119,9 +122,11 @@ class Http2Call(Call):
             self._inbox.put(payload)
             return
         try:
-            message = self.take(payload)
-        except RpcError:
-            return  # the call has been ended
+            message = self._decode(payload)  # as `take`, without its call: this is once per message
+        except (DecodeError, BadMessageError) as bad:
+            self._unreadable(bad)
+            return
+        self._engine.consumed(self._stream, len(payload))
         try:
             consumer.on_message(message)
         except Exception:  # noqa: BLE001  the boundary of the call: the others of its connection go on
@@ -215,11 +220,24 @@ class Http2Call(Call):
             self._check_open()
         self._put(payload)
 
-    def send_nowait(self, message: Message) -> None:
+    def send_nowait(self, message: Message, size: int = UNKNOWN_SIZE) -> None:
         payload = self._encode(message)
-        if not self._engine.has_room(self._stream, len(payload)):
+        stream = self._stream
+        if (
+            stream.headers_sent
+            and self._replay is None
+            and not self._compression
+            and not self._answering
+            and not self._hold
+            and self._engine.send_at_once(stream, payload)
+        ):
+            self._connection.wake()  # as `_put`, in the usual case of a stream's message
+            return
+        if not self._engine.has_room(stream, len(payload)):
             raise trio.WouldBlock
         self._put(payload)
+
+    hand_over_nowait = send_nowait  # a message that is serialised at once is not copied
 
     async def send_together(self, messages: Sequence[Message]) -> None:
         payloads = [self._encode(message) for message in messages]

@@ -45,6 +45,9 @@ from trio_cogment.rpc._streams import PREFIX_BYTES, Stream
 
 #: What every peer accepts in a frame until its SETTINGS say otherwise (RFC 9113, 6.5.2).
 _DEFAULT_MAX_FRAME: Final = 16384
+#: How many small WINDOW_UPDATEs a piece of output explains: for the stream and for the connection, twice each. A piece
+#: is a message, at least, and 256 bytes of it.
+_UPDATES_PER_PIECE: Final = 4
 #: What may wait in outboxes without a loan.
 _FREE_BYTES: Final = 64 * 1024
 #: The high-water mark of the output without a loan.
@@ -75,9 +78,10 @@ class SendQueue:
         window: bytes that the peer allows on the connection.
         initial_window: bytes that the peer allows on a new stream.
         answer_bytes: bytes of output that the peer has caused.
-        pieces_written: how many pieces of output there have been, at least one for each message and one for every 256
-            bytes. `Floods.count_update` compares with it.
+        updates_due: how many small WINDOW_UPDATEs the output so far explains that have not come; the frame handler
+            subtracts those that do.
         on_sent: called when a stream's outbox has become empty and `Stream.end` is set.
+        starved: an ordered set of streams that `has_room` has refused because all outboxes are full.
     """
 
     def __init__(
@@ -87,7 +91,7 @@ class SendQueue:
         self.window = INITIAL_WINDOW
         self.initial_window = INITIAL_WINDOW
         self.answer_bytes = 0
-        self.pieces_written = 0
+        self.updates_due = 0
         self.on_sent: Callable[[Stream], None] = _ignore
         self._out: list[bytes | memoryview] = []
         self._budget = config.connection_memory_bytes
@@ -110,7 +114,7 @@ class SendQueue:
         # an ordered set). Streams whose own window is shut are not here: otherwise every WINDOW_UPDATE would cost a
         # look at each of them, and a peer could make 13 bytes cost as much as a thousand calls.
         self._ready: dict[Stream, None] = {}
-        self._starved: dict[Stream, None] = {}  # an ordered set: refused by `has_room` because all outboxes are full
+        self.starved: dict[Stream, None] = {}
         self._rooms: list[Stream] = []  # for `take_rooms`
         self._blocks = 0  # header blocks in the output
         self._free_blocks = math.inf if client_side else 2 * config.max_concurrent_streams
@@ -151,7 +155,7 @@ class SendQueue:
     def take_output(self) -> bytes:
         """Return everything there is to send, and let waiting streams produce more."""
         data = b"".join(self._out)
-        self.pieces_written += len(self._out) + (len(data) >> 8)
+        self.updates_due += _UPDATES_PER_PIECE * (len(self._out) + (len(data) >> 8))
         self._out.clear()
         self.out_size = self.answer_bytes = self._blocks = 0
         self._in_flight = len(data)
@@ -218,7 +222,7 @@ class SendQueue:
             self.settle()
 
     def _memory_is_back(self) -> None:
-        if self._starved:
+        if self.starved:
             self._wake_starved()
             self._on_room()
 
@@ -254,28 +258,33 @@ class SendQueue:
             and (size <= _LOW_MARK or self._loan.exceed(size))
         ):
             return True
-        self._starved[stream] = None
+        self.starved[stream] = None
         return False
 
-    def send_message(self, stream: Stream, payload: bytes) -> None:
-        """Send a message, or queue it on its stream if a window or the high-water mark says so."""
+    def send_at_once(self, stream: Stream, payload: bytes) -> bool:
+        """Put a message into the output if it need not wait, whatever `has_room` would say; else return False."""
         length = len(payload)
         size = length + PREFIX_BYTES
         # This is the hot path: one comparison chain, one pack, one append. A closed stream needs no test of its own
         # here, as its window is negative.
         if (
-            size <= stream.send_window
-            and size <= self.window
-            and size <= self._longest
-            and not stream.outbox
-            and self.out_size < self._mark
+            size > stream.send_window
+            or size > self.window
+            or size > self._longest
+            or stream.outbox
+            or self.out_size >= self._mark
         ):
-            stream.send_window -= size
-            self.window -= size
-            self._out.append(MESSAGE_HEADER.pack(size << 8, 0, stream.id, 0, length) + payload)
-            self.out_size += size + 9
-        elif not stream.closed:
-            self._enqueue(stream, b"\0" + length.to_bytes(4, "big") + payload)
+            return False
+        stream.send_window -= size
+        self.window -= size
+        self._out.append(MESSAGE_HEADER.pack(size << 8, 0, stream.id, 0, length) + payload)
+        self.out_size += size + 9
+        return True
+
+    def send_message(self, stream: Stream, payload: bytes) -> None:
+        """Send a message, or queue it on its stream if a window or the high-water mark says so."""
+        if not self.send_at_once(stream, payload) and not stream.closed:
+            self._enqueue(stream, b"\0" + len(payload).to_bytes(4, "big") + payload)
 
     def send_compressed(self, stream: Stream, payload: bytes) -> None:
         """As `send_message`, for a payload that is compressed."""
@@ -316,7 +325,7 @@ class SendQueue:
             stream.outbox.clear()
             self._queued -= stream.outbox_bytes
             stream.outbox_bytes = 0
-            if self._starved:
+            if self.starved:
                 self._wake_starved()
         self._ready.pop(stream, None)
 
@@ -359,7 +368,7 @@ class SendQueue:
             raise ConnectionFaultError(code, "bad WINDOW_UPDATE")
         if self._ready:  # as `resume`, without its call: peers send many of these
             self._pump()
-        if self._starved:
+        if self.starved:
             self._wake_starved()
 
     def credit_stream(self, stream: Stream, increment: int) -> bool:
@@ -371,7 +380,7 @@ class SendQueue:
             self._ready[stream] = None
         if self._ready:
             self._pump()
-        if self._starved:
+        if self.starved:
             self._wake_starved()
         return True
 
@@ -379,7 +388,7 @@ class SendQueue:
         """Some window has grown: send what it lets through, and let callers ask for room again."""
         if self._ready:
             self._pump()
-        if self._starved:
+        if self.starved:
             self._wake_starved()
 
     def schedule(self, stream: Stream) -> None:
@@ -427,7 +436,7 @@ class SendQueue:
         if stream.watched:
             stream.watched = False
             self._rooms.append(stream)
-        if self._starved and self._queued < self._wake_below:
+        if self.starved and self._queued < self._wake_below:
             self._wake_starved()
 
     def recount_of(self, streams: Collection[Stream]) -> Iterator[Count]:
@@ -438,5 +447,5 @@ class SendQueue:
         yield Count("bytes of the outboxes, each", sum(stream.outbox_bytes for stream in streams), queued, None)
 
     def _wake_starved(self) -> None:
-        self._rooms += self._starved
-        self._starved.clear()
+        self._rooms += self.starved
+        self.starved.clear()

@@ -118,9 +118,13 @@ class Writer:
             self.wake()
 
     def flush(self) -> None:
-        """Send without a task switch if that goes without waiting; else leave it to the writer's task."""
+        """Send without a task switch if that goes without waiting; else leave it to the writer's task.
+
+        Calls whose outbox has shrunk are told in any case.
+        """
         engine = self._engine
         if not engine.out_size or self._parked is None:
+            self.tell_rooms()
             return
         data = engine.take_output()
         try:
