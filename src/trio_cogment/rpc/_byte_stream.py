@@ -107,7 +107,7 @@ class SocketByteStream(ByteStream):
                 raise trio.BrokenResourceError("connection lost") from error
             size = len(data)
             self._filled = size == self._read_size
-            if size < self._read_size >> 2:
+            if self._read_size > _MIN_READ and size < self._read_size >> 2:
                 self._read_size = max(self._read_size >> 1, _MIN_READ)
             if self._filled or self._read_size > _MIN_READ:
                 self._handed_over = self._clock()
