@@ -33,7 +33,7 @@ LEAVES = (
         "addressing",
         "rewards",
     ),
-    *("log_context", "metrics", "plugins", "api", "outcome", "recount", "sqlite_file", "sqlite_hold"),
+    *("log_context", "metrics", "plugins", "api", "outcome", "recount", "compiling", "sqlite_file", "sqlite_hold"),
 )
 #: What a room may import of the leaves, where that is not all of them. A leaf without a row imports no other.
 NARROWED = {
@@ -46,7 +46,7 @@ NARROWED = {
     "plugins": {"errors", "host"},
     "sqlite_file": {"errors", "host"},
     "sqlite_hold": {"errors", "host", "sqlite_file"},
-    "trial": {"addressing", "api", "errors", "endpoints", "outcome", "recount", "rewards"},
+    "trial": {"addressing", "api", "compiling", "errors", "endpoints", "outcome", "recount", "rewards"},
     "spaces": {"api", "errors"},
     "access": {"errors", "config", "recount", "service_names"},
     "rpc": {"errors", "config", "host", "backoff", "recount"},

@@ -30,7 +30,7 @@ _LAST = CommunicationState.LAST
 ENVIRONMENT_ACK_MISSING = "the environment did not acknowledge the end of the trial"
 
 
-def mark_end(trial: TrialMemory, _participant: None, _payload: None) -> None:
+def mark_end(trial: TrialMemory, _participant: object, _payload: object) -> None:
     """Somebody asked for an orderly end: the next complete action set is the last."""
     # Nothing is sent yet. The environment gets LAST with the next action set, so no tick is cut in half.
     if not trial.end_marked:
@@ -107,7 +107,7 @@ def count_missing_ack(trial: TrialMemory, participant: Participant, lost: Breaka
     count_ack(trial, participant, None)
 
 
-def finish(trial: TrialMemory, _participant: None, _payload: None) -> None:
+def finish(trial: TrialMemory, _participant: object, _payload: object) -> None:
     """Everybody acknowledged, or nobody is waited for: END."""
     # Rewards that came with or after the final observation: this is the last moment for them.
     for actor in trial.engaged:

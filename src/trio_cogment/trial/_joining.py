@@ -23,7 +23,7 @@ from trio_cogment.trial._trial_table import Input
 _NORMAL = CommunicationState.NORMAL
 
 
-def open_to_actors(trial: TrialMemory, _participant: None, complete: ParametersComplete) -> None:
+def open_to_actors(trial: TrialMemory, _participant: object, complete: ParametersComplete) -> None:
     """Contact every service actor, all in parallel, and wait for the clients."""
     params = complete.params
     trial.params = params
@@ -56,7 +56,7 @@ def open_to_actors(trial: TrialMemory, _participant: None, complete: ParametersC
         trial.arm(Timer(TimerKind.INIT, actor.index), actor.init_timeout)
 
 
-def welcome(trial: TrialMemory, actor: Actor, _payload: None) -> None:
+def welcome(trial: TrialMemory, actor: Actor, _payload: object) -> None:
     """A client took its slot: it gets its init_input at once, and no second init_output is expected."""
     actor.step(StreamInput.JOIN)
     trial.last_activity = trial.now
@@ -82,7 +82,7 @@ def leave_out(trial: TrialMemory, actor: Actor, _loss: Breakage) -> None:
     _settle(trial, actor)
 
 
-def start_environment(trial: TrialMemory, _participant: None, _payload: None) -> None:
+def start_environment(trial: TrialMemory, _participant: object, _payload: object) -> None:
     """Nobody is waited for any more: contact the environment."""
     assert trial.params is not None
     environment, params = trial.environment, trial.params.environment

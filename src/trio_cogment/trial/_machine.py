@@ -16,6 +16,7 @@ from typing import Any, TypeAlias
 
 from trio_cogment.api.common_pb2 import TrialState
 from trio_cogment.api.environment_pb2 import ObservationSet
+from trio_cogment.compiling import mypyc_attr
 from trio_cogment.errors import (
     FailedPreconditionError,
     InvalidArgumentError,
@@ -114,6 +115,7 @@ _FAULTS: dict[StreamInput, str] = {
 }
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)
 class TrialMachine(TrialMemory):
     """One trial, from its creation to END, without I/O: events go in by `handle`, effects come out of it.
 

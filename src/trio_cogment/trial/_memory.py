@@ -19,6 +19,7 @@ from typing import Any, ClassVar, NamedTuple, TypeAlias
 from trio_cogment.addressing import ActorAddresses
 from trio_cogment.api.common_pb2 import ActorRunTrialInput, CommunicationState, EndOfTrial, TrialParams, TrialState
 from trio_cogment.api.environment_pb2 import EnvRunTrialInput, ObservationSet
+from trio_cogment.compiling import mypyc_attr
 from trio_cogment.errors import LocalProtocolError
 from trio_cogment.outcome import EndCause, Loss, TrialOutcome
 from trio_cogment.recount import Count
@@ -69,6 +70,7 @@ class Breakage(NamedTuple):
     traceback: str = ""
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)
 class TrialMemory:
     """The memory of one trial.
 

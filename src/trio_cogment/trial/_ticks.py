@@ -131,7 +131,7 @@ def ignore_unexpected_action(trial: TrialMemory, actor: Actor, _received: Any) -
     trial.ignore(actor, "action_out_of_season", "an action while none is waited for", "info")
 
 
-def act_absent(trial: TrialMemory, actor: Actor, _payload: None) -> None:
+def act_absent(trial: TrialMemory, actor: Actor, _payload: object) -> None:
     """An actor's time to respond is over, for this tick."""
     # It stays part of the trial: until the set is sent, an action that comes after all takes the place of the absence.
     trial.awaited.discard(actor.index)
@@ -174,7 +174,7 @@ def complete_actions(trial: TrialMemory) -> None:
         trial.fire(Input.ACTIONS_COMPLETE)
 
 
-def send_actions(trial: TrialMemory, _participant: None, _payload: None) -> None:
+def send_actions(trial: TrialMemory, _participant: object, _payload: object) -> None:
     """Give the environment one action per actor, in parameter order."""
     message = EnvRunTrialInput()
     message.state = _NORMAL
@@ -189,7 +189,7 @@ def send_actions(trial: TrialMemory, _participant: None, _payload: None) -> None
     trial.out.append(Send(trial.environment.index, message))
 
 
-def send_last_and_actions(trial: TrialMemory, _participant: None, _payload: None) -> None:
+def send_last_and_actions(trial: TrialMemory, _participant: object, _payload: object) -> None:
     """The same for the last time: the environment's next observation set is the final one."""
     if trial.end_marked:
         trial.orderly_cause = EndCause.SOFT_TERMINATION
