@@ -117,6 +117,9 @@ SIMULATED = [
     "tests/trainer/test_simulated.py",
 ]
 
+#: What needs no foreign environment, and is no long proof.
+UNIT_TESTS = "not interop and not javascript and not browser and not soak and not rl_peers and not shells"
+
 #: Two processes or more: most tests wait or compute alone. Who is done takes over tests of the others.
 PARALLEL = ["-n", "auto", "--dist", "worksteal"]
 
@@ -147,10 +150,14 @@ def environment(
     return {"VIRTUAL_ENV": str(folder), "PATH": f"{folder / 'bin'}{os.pathsep}{os.environ['PATH']}"}
 
 
+def tools() -> list[str]:
+    """Return all that tests, lints and generates."""
+    return nox.project.dependency_groups(PROJECT, "test", "browser", "lint", "types", "protos", "news", "docs")
+
+
 def checks(session: nox.Session) -> dict[str, str]:
-    """Make the environment of the checks: the project, editable, and all that tests, lints and generates."""
-    groups = nox.project.dependency_groups(PROJECT, "test", "browser", "lint", "types", "protos", "news", "docs")
-    return environment(session, "checks", ["-e", ".", *groups])
+    """Make the environment of the checks: the project, editable, and its tools."""
+    return environment(session, "checks", ["-e", ".", *tools()])
 
 
 def published_sdk(session: nox.Session) -> dict[str, str]:
@@ -184,21 +191,43 @@ def run(session: nox.Session, env: dict[str, str], *command: str) -> None:
 @nox.session
 def tests(session: nox.Session) -> None:
     """Every test that needs no foreign environment, and no long proof."""
-    run(
-        session,
-        checks(session),
-        "pytest",
-        "-m",
-        "not interop and not javascript and not browser and not soak and not rl_peers and not shells",
-        *PARALLEL,
-        *session.posargs,
-    )
+    run(session, checks(session), "pytest", "-m", UNIT_TESTS, *PARALLEL, *session.posargs)
 
 
 @nox.session
 def sim(session: nox.Session) -> None:
     """The orchestrator under faults, simulated, over 300 seeds; `nox -s sim -- --seeds 20000`, or `--seed N`."""
     run(session, checks(session), "python", "-m", "tests.sim", *session.posargs)
+
+
+@nox.session
+def compiled(session: nox.Session) -> None:
+    """The suite and 300 seeds on a wheel whose hot modules mypyc has compiled; `-- tests/trial` for some tests.
+
+    The wheel is in dist/compiled/. Building it takes minutes, so it is built anew only when a source has changed.
+    """
+    env = environment(session, "compiled", [".", *tools()])
+    wheel = compiled_wheel(session, env)
+    run(session, env, "python", "-m", "pip", "install", "--quiet", "--force-reinstall", "--no-deps", str(wheel))
+    env["TRIO_COGMENT_COMPILED"] = "1"  # see tests/test_compiled.py
+    run(session, env, "pytest", "-m", UNIT_TESTS, *PARALLEL, *(session.posargs or ["tests"]))
+    if not session.posargs:
+        run(session, env, "python", "-m", "tests.sim")
+
+
+def compiled_wheel(session: nox.Session, env: dict[str, str]) -> Path:
+    """Build the compiled wheel, unless it is there and younger than all that it is made of."""
+    folder = Path("dist", "compiled").absolute()
+    sources = [Path("pyproject.toml"), Path("tools/compiled_wheel.py"), *Path("src").rglob("*.py")]
+    newest = max(path.stat().st_mtime for path in sources)
+    built = [path for path in folder.glob("*.whl") if path.stat().st_mtime > newest]
+    if not built:
+        shutil.rmtree(folder, ignore_errors=True)
+        compiling = {**env, "HATCH_BUILD_HOOK_ENABLE_CUSTOM": "1"}
+        run(session, compiling, "python", "-m", "pip", "wheel", "--quiet", "--no-deps", "-w", str(folder), ".")
+        built = list(folder.glob("*.whl"))
+    [wheel] = built
+    return wheel
 
 
 @nox.session

@@ -14,6 +14,9 @@ being asked to the first action set is compared in the same manner; the relay ha
 
 With --web, an orchestrator that serves browsers, as it does by default, is compared with one that does not
 (`--web=false`), in the relay's place; the names of the results begin with `web_`.
+
+With `--compiled PYTHON`, the interpreter of an installation of the compiled wheel, an orchestrator of that takes part
+in the rounds, and `compiled_1` and `compiled_32` are its CPU per tick divided by ours.
 """
 
 from __future__ import annotations
@@ -27,7 +30,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -66,15 +69,15 @@ class Relay:
 class Ours:
     """Our orchestrator's process, driven by its lifecycle service."""
 
-    def __init__(self, peers_port: int, folder: Path, *options: str) -> None:
+    def __init__(self, peers_port: int, folder: Path, *options: str, python: str = sys.executable) -> None:
         self._peers_port = peers_port
         self._trials: list[str] = []
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
             port = probe.getsockname()[1]
-        status, self._log = folder / "status", folder / "log"
-        script = Path(sys.executable).with_name("trio-cogment")
-        command = [str(script)] if script.exists() else [sys.executable, "-m", "trio_cogment"]
+        status, self._log = folder / f"status-{port}", folder / f"log-{port}"
+        script = Path(python).with_name("trio-cogment")
+        command = [str(script)] if script.exists() else [python, "-m", "trio_cogment"]
         ports = [f"--lifecycle_port={port}", f"--actor_port={port}", f"--status_file={status}"]
         with self._log.open("wb") as log:
             self._process = subprocess.Popen(
@@ -148,13 +151,22 @@ def measure(side: Relay | Ours, peers: Child, trials: int, warm_s: float, window
 
 
 def compare_ticks(
-    ours: Ours | None, relay: Relay | Ours, peers: Child, trials: int, rounds: int, warm_s: float, window_s: float
+    ours: Ours | None,
+    compiled: Ours | None,
+    relay: Relay | Ours,
+    peers: Child,
+    trials: int,
+    rounds: int,
+    warm_s: float,
+    window_s: float,
 ) -> dict[str, float | None]:
     """CPU per tick of this many trials."""
     relays: list[Round] = []
     our_rounds: list[Round] = []
-    for side in alternated(ours, relay, rounds):
-        (relays if side is relay else our_rounds).append(measure(side, peers, trials, warm_s, window_s))
+    compiled_rounds: list[Round] = []
+    for side in alternated([ours, compiled, relay], rounds):
+        found_by = relays if side is relay else compiled_rounds if side is compiled else our_rounds
+        found_by.append(measure(side, peers, trials, warm_s, window_s))
     found: dict[str, float | None] = {
         "relay_ticks_per_s": statistics.median(one.ticks_per_s for one in relays),
         "relay_cpu_us_per_tick": statistics.median(one.cpu_us_per_tick for one in relays),
@@ -164,6 +176,10 @@ def compare_ticks(
         found["cpu_us_per_tick"] = statistics.median(one.cpu_us_per_tick for one in our_rounds)
         pairs = zip(our_rounds, relays, strict=True)
         found["cpu_ratio"] = statistics.median(one.cpu_us_per_tick / other.cpu_us_per_tick for one, other in pairs)
+    if compiled_rounds:
+        found["compiled_cpu_us_per_tick"] = statistics.median(one.cpu_us_per_tick for one in compiled_rounds)
+        pairs = zip(compiled_rounds, our_rounds, strict=True)
+        found["compiled"] = statistics.median(one.cpu_us_per_tick / other.cpu_us_per_tick for one, other in pairs)
     return found
 
 
@@ -171,7 +187,7 @@ def compare_starts(ours: Ours | None, relay: Relay | Ours, peers: Child, rounds:
     """How long a trial takes from its start being asked to its first action set, p50."""
     relays: list[float] = []
     our_rounds: list[float] = []
-    for side in alternated(ours, relay, rounds):
+    for side in alternated([ours, relay], rounds):
         seconds = json.loads(peers.ask(f"short {side.port} {LANES} {TRIALS_IN_A_LANE}"))
         (relays if side is relay else our_rounds).append(1000 * statistics.median(seconds))
     found: dict[str, float | None] = {"relay_first_tick_ms": statistics.median(relays)}
@@ -182,14 +198,16 @@ def compare_starts(ours: Ours | None, relay: Relay | Ours, peers: Child, rounds:
     return found
 
 
-def alternated(ours: Ours | None, relay: Relay | Ours, rounds: int) -> Iterator[Ours | Relay]:
-    """Give both in turns; whoever goes first has no lasting advantage."""
-    sides: list[Relay | Ours] = [relay] if ours is None else [ours, relay]
+def alternated(sides: Sequence[Ours | Relay | None], rounds: int) -> Iterator[Ours | Relay]:
+    """Give those that are there in turns; whoever goes first has no lasting advantage."""
+    present = [side for side in sides if side is not None]
     for number_of_round in range(rounds):
-        yield from sides[:: -1 if number_of_round % 2 else 1]
+        yield from present[:: -1 if number_of_round % 2 else 1]
 
 
-def benchmark(rounds: int, warm_s: float, window_s: float, relay_only: bool) -> dict[str, float | None]:
+def benchmark(
+    rounds: int, warm_s: float, window_s: float, relay_only: bool, compiled_python: str | None
+) -> dict[str, float | None]:
     values: dict[str, float | None] = {}
     rows = []
     with ExitStack() as stack:
@@ -202,15 +220,22 @@ def benchmark(rounds: int, warm_s: float, window_s: float, relay_only: bool) -> 
         ours = None if relay_only else Ours(port, folder)
         if ours is not None:
             stack.callback(ours.close)
+        compiled = None if compiled_python is None else Ours(port, folder, python=compiled_python)
+        if compiled is not None:
+            stack.callback(compiled.close)
         for trials in SIZES:
-            found = compare_ticks(ours, relay, peers, trials, rounds, warm_s, window_s)
+            found = compare_ticks(ours, compiled, relay, peers, trials, rounds, warm_s, window_s)
             values |= {f"{name}_{trials}": value for name, value in found.items()}
-            columns = ("ticks_per_s", "cpu_us_per_tick", "relay_ticks_per_s", "relay_cpu_us_per_tick", "cpu_ratio")
+            columns = (
+                *("ticks_per_s", "cpu_us_per_tick", "relay_ticks_per_s", "relay_cpu_us_per_tick", "cpu_ratio"),
+                *("compiled_cpu_us_per_tick", "compiled"),
+            )
             rows.append([str(trials), *(number(found.get(name)) for name in columns)])
         starts = compare_starts(ours, relay, peers, rounds)
         values |= {f"{name}_{LANES}": value for name, value in starts.items()}
     print(f"{ACTORS} actors a trial, medians of {rounds} alternated rounds of {window_s:g} s")
-    print_table(["trials", "ours ticks/s", "ours CPU us/tick", "relay ticks/s", "relay CPU us/tick", "CPU ratio"], rows)
+    heads = ["trials", "ours ticks/s", "ours CPU us/tick", "relay ticks/s", "relay CPU us/tick", "CPU ratio"]
+    print_table([*heads, "compiled CPU us/tick", "compiled/ours"], rows)
     print(f"from a start to the first action set, p50 of {LANES} lanes of short trials one after the other")
     columns = ("first_tick_ms", "relay_first_tick_ms", "first_tick_ratio")
     print_table(["ours ms", "relay ms", "ratio"], [[number(starts.get(name)) for name in columns]])
@@ -229,7 +254,7 @@ def compare_web(rounds: int, warm_s: float, window_s: float) -> dict[str, float 
         stack.callback(with_web.close)
         stack.callback(without.close)
         for trials in SIZES:
-            found = compare_ticks(with_web, without, peers, trials, rounds, warm_s, window_s)
+            found = compare_ticks(with_web, None, without, peers, trials, rounds, warm_s, window_s)
             values[f"web_cpu_ratio_{trials}"] = found["cpu_ratio"]
         values[f"web_first_tick_ratio_{LANES}"] = compare_starts(with_web, without, peers, rounds)["first_tick_ratio"]
     print(f"with a web side to without, medians of {rounds} alternated rounds of {window_s:g} s")
@@ -245,11 +270,14 @@ def main() -> None:
     parser.add_argument("--window", type=float, default=1.5, metavar="SECONDS")
     parser.add_argument("--web", action="store_true", help="compare ours with and without a web side")
     parser.add_argument("--relay-only", action="store_true", help="leave our orchestrator out")
+    parser.add_argument("--compiled", metavar="PYTHON", help="of an installation of the compiled wheel")
     args = parser.parse_args()
+    if (args.relay_only or args.web) and args.compiled:
+        parser.error("--compiled: compared with a plain orchestrator beside the relay")
     if args.web:
         values = compare_web(args.rounds, args.warm, args.window)
     else:
-        values = benchmark(args.rounds, args.warm, args.window, args.relay_only)
+        values = benchmark(args.rounds, args.warm, args.window, args.relay_only, args.compiled)
     if args.json:
         print_json(values)
 
