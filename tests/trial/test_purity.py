@@ -26,6 +26,7 @@ MODULES = sorted(Path(trio_cogment.trial.__file__).parent.glob("*.py"))
 FOREIGN = (
     "trio_cogment.addressing",
     "trio_cogment.api",
+    "trio_cogment.compiling",
     "trio_cogment.endpoints",
     "trio_cogment.errors",
     "trio_cogment.outcome",
