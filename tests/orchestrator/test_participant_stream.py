@@ -80,7 +80,7 @@ class Paused(Full):
 
 async def test_who_comes_while_nobody_is_read_is_not_read_either() -> None:
     call = Paused()
-    stream = ParticipantStream(0, "ann", lambda _: None, lambda *_: None, OutboxLimits(2, 1 << 20))
+    stream = ParticipantStream(0, "ann", lambda _: None, lambda *_: None, Outboxes(2, 1 << 20, outbox_memory()))
     stream.pause()
     stream.attach(call)  # type: ignore[arg-type]  # all that is asked of it here
     assert not call.read

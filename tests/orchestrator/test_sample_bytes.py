@@ -7,7 +7,6 @@ import trio
 
 from tests.helpers import Script, actor_that_acts, bench, observation_set, params_of, start_environment
 from trio_cogment.access import BytePool
-from trio_cogment.api.datalog_pb2 import DatalogSample
 from trio_cogment.orchestrator._sample_bytes import FREE_BYTES, SampleBytes
 from trio_cogment.rpc import ServerCall
 from trio_cogment.rpc.memory import memory_of_run
@@ -17,45 +16,24 @@ STEP = 64 * 1024
 TICKS = 300
 
 
-def sample(size: int) -> DatalogSample:
-    """Return a sample of so many bytes."""
-    made = DatalogSample()
-    made.observations.observations.append(bytes(size))
-    while made.ByteSize() > size:
-        made.observations.observations[0] = bytes(len(made.observations.observations[0]) - (made.ByteSize() - size))
-    assert made.ByteSize() == size
-    return made
-
-
 def test_a_little_is_free_and_more_is_borrowed_in_steps() -> None:
     pool = BytePool(10 * FREE_BYTES)
     counted = SampleBytes(pool.loan(), lambda: None)
-    counted.add(sample(FREE_BYTES))
+    counted.size = FREE_BYTES
     assert counted.fit
     assert pool.used == 0
-    one = sample(1000)
-    counted.add(one)
+    counted.size += 1000
     assert counted.fit
     assert (counted.size, pool.used) == (FREE_BYTES + 1000, STEP)
-    more = sample(STEP)
-    counted.add(more)
+    counted.size += STEP
     assert counted.fit
     assert pool.used == 2 * STEP
-    counted.remove(more)
+    counted.size -= STEP
     assert counted.fit
     assert pool.used == STEP
-    counted.remove(one)
+    counted.size -= 1000
     assert counted.fit
     assert pool.used == 0
-
-
-def test_what_was_not_counted_leaves_nothing_less_than_nothing() -> None:
-    counted = SampleBytes(BytePool().loan(), lambda: None)
-    counted.remove(sample(100))
-    assert counted.size == 0
-    counted.add(sample(100))
-    counted.remove(sample(200))
-    assert counted.size == 0
 
 
 def test_who_was_refused_is_told_when_others_give_something_back() -> None:
@@ -64,7 +42,7 @@ def test_who_was_refused_is_told_when_others_give_something_back() -> None:
     other.set(20 * STEP)
     asked: list[int] = []
     counted = SampleBytes(pool.loan(), lambda: asked.append(1))
-    counted.add(sample(FREE_BYTES + 1))
+    counted.size = FREE_BYTES + 1
     fits = [counted.fit]
     counted.count_all()
     assert pool.used == 20 * STEP + 1

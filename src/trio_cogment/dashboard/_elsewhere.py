@@ -10,6 +10,8 @@ from collections.abc import Awaitable, Callable, Collection
 from dataclasses import replace
 from typing import TypeAlias
 
+from google.protobuf.message import Message
+
 from trio_cogment.access import Grant, Identity, Role, Scope
 from trio_cogment.errors import EndpointError, FailedPreconditionError, PermissionDeniedError, UnimplementedError
 from trio_cogment.rpc import CallOpener, ClientCall, DirectCall, InProcessChannel, MetadataLike, Method, WithMetadata
@@ -102,10 +104,12 @@ class _Elsewhere(CallOpener):
             method, metadata=metadata, timeout=timeout, wait_for_ready=wait_for_ready, compression=compression
         )
 
-    def call_nowait(self, method: Method, *, metadata: MetadataLike = ()) -> DirectCall | None:
+    def call_nowait(
+        self, method: Method, *, metadata: MetadataLike = (), first: Message | None = None
+    ) -> DirectCall | None:
         """See `CallOpener.call_nowait`."""
         self._check(method)
-        return self._opener.call_nowait(method, metadata=metadata)
+        return self._opener.call_nowait(method, metadata=metadata, first=first)
 
     def _check(self, method: Method) -> None:
         scope = self._identity.scope(method.path)

@@ -52,8 +52,8 @@ class ParticipantStream:
 
     __slots__ = (
         "_call", "_closed_at", "_closing", "_direct", "_emptied", "_emptying", "_ended", "_error", "_farewell_seconds",
-        "_feed", "_gone", "_opening", "_outbox", "_outbox_bytes", "_outboxes", "_paused", "_sending", "_served", "_spawn",
-        "index", "name",
+        "_feed", "_gone", "_opening", "_outbox", "_outbox_bytes", "_outboxes", "_paused", "_sending", "_served",
+        "_spawn", "index", "name",
     )  # fmt: skip
 
     def __init__(self, index: int, name: str, feed: Feed, spawn: Spawn, outboxes: Outboxes) -> None:

@@ -163,7 +163,7 @@ class SendQueue:
             self._pump()
         if self._loan.size:
             self.settle()
-        if self._starved and not self._ready:
+        if self.starved and not self._ready:
             self._wake_starved()  # what the peer's windows admit goes on
         return data
 
