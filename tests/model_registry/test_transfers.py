@@ -361,3 +361,15 @@ async def test_what_is_announced_must_have_room_in_the_storage(wire: bool, autoj
         assert (await one.upload("m", b"x" * 900_000, archived=True)).version_number == 2
         # What is kept in memory needs no room there.
         assert (await one.upload("m", b"x" * 1_500_000, archived=False)).version_number == 3
+
+
+async def test_what_was_cached_of_a_deleted_model_takes_no_room(autojump_clock: MockClock) -> None:
+    async with open_harness(cache_max_items=3) as one:
+        for model_id, versions in (("old", 2), ("new", 3)):
+            await one.create(model_id)
+            for _ in range(versions):
+                await one.publish(model_id, b"x")
+            if model_id == "old":
+                await one.delete(model_id)
+        infos, _ = await one.infos("new")
+        assert [info.version_number for info in infos] == [1, 2, 3]

@@ -492,23 +492,13 @@ TESTED = (
     ),
     BugForTests(
         Mutation(
-            "cached samples of a deleted trial",
-            "what is kept at hand of a trial stays when it is deleted",
-            "datastore/_sqlite.py",
-            "            self._recent.forget(deleted)\n",
-            "",
-        ),
-        ("datastore/test_sqlite_failures.py", "datastore/test_trial_service.py", "datastore/test_recent_samples.py"),
-    ),
-    BugForTests(
-        Mutation(
             "cached versions of a deleted model",
             "they keep their room in the cache",
             "model_registry/_model_registry.py",
             "        for version in model.transients.values():\n            self._cache.remove(version)\n",
             "",
         ),
-        ("model_registry/test_reference_cases.py", "model_registry/test_transfers.py"),
+        ("model_registry/test_transfers.py",),
     ),
     BugForTests(
         Mutation(
