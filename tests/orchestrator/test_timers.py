@@ -117,7 +117,10 @@ async def test_stopping_ends_the_wait_and_nothing_fires_any_more(autojump_clock:
         timers.arm(A, 1)
         timers.arm(B, 2)
         await trio.sleep(1.5)
+        timers.suspend()
         timers.stop()
+        timers.resume()
+        assert [count.kept for count in alarms.recount()] == [0]
         with trio.fail_after(1):
             await timers.wait_stopped()
         await trio.sleep(10)

@@ -72,7 +72,7 @@ class Timers:
         if self._suspended_at is not None:
             self._paused_seconds += trio.current_time() - self._suspended_at
             self._suspended_at = None
-            self._alarms.set(self, self._next + self._paused_seconds)
+            self._wake_at(self._next)
 
     def arm(self, timer: Timer, deadline: float) -> None:
         """Set or move a deadline."""
@@ -80,7 +80,11 @@ class Timers:
         if deadline < self._next:
             self._next = deadline
             if self._suspended_at is None:
-                self._alarms.set(self, deadline + self._paused_seconds)
+                self._wake_at(deadline)
+
+    def _wake_at(self, deadline: float) -> None:
+        if not self._over.is_set():
+            self._alarms.set(self, deadline + self._paused_seconds)
 
     def disarm(self, timer: Timer) -> None:
         """Forget a timer; one that is not armed is no error.
@@ -123,4 +127,4 @@ class Timers:
             self.stop()
         self._next = min(self._deadlines.values(), default=math.inf)
         if self._suspended_at is None:
-            self._alarms.set(self, self._next + self._paused_seconds)
+            self._wake_at(self._next)
