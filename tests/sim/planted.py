@@ -227,8 +227,8 @@ MUTATIONS = (
         "unconfirmed samples not sent again",
         "what a stream that broke had not confirmed is not in the next one",
         "orchestrator/_datalog.py",
-        "        self._queue.extendleft(reversed(self._sent))\n",
-        "",
+        "            self._queue.appendleft(kept if kept.size else self._counted(kept.sample))",
+        "            self._bytes.size -= kept.size",
     ),
     Mutation(
         "a watch's filter ignored",
@@ -255,7 +255,7 @@ MUTATIONS = (
         "an outbox without limit",
         "a participant that does not read is never given up",
         "orchestrator/_participant_stream.py",
-        "            if self._outbox_bytes > self._limits.bytes or len(self._outbox) >= self._limits.messages:",
+        "            if self._outbox_bytes + size > outboxes.max_bytes or len(self._outbox) >= outboxes.max_messages:",
         "            if self._outbox_bytes < 0:",
     ),
     Mutation(
@@ -367,8 +367,8 @@ MUTATIONS = (
         "an outbox that stays full",
         "what it has sent is counted on",
         "orchestrator/_participant_stream.py",
-        "                        self._outbox_bytes -= self._outbox.popleft().ByteSize()",
-        "                        self._outbox.popleft()",
+        "                        self._outbox_bytes -= message.ByteSize()\n",
+        "",
     ),
     Mutation(
         "a room not given back",

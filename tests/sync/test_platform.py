@@ -302,7 +302,7 @@ async def test_a_cancelled_trial_reaches_the_worker_thread() -> None:
     [(sync.ActorSession, AsyncActorSession), (sync.EnvironmentSession, AsyncEnvironmentSession)],
 )
 def test_sessions_have_what_the_asynchronous_ones_have(ours: type, theirs: type[Session]) -> None:
-    for_the_sdk = {"run", "finish"}
+    for_the_sdk = {"run", "finish", "taken_by"}
     # What handles events in the task that brings them is for Trio's thread and its functions.
     in_trio = {name for name in dir(theirs) if name == "handle" or name.endswith("_nowait")}
     assert not {name for name in dir(theirs) if not name.startswith("_")} - set(dir(ours)) - for_the_sdk - in_trio
@@ -311,7 +311,8 @@ def test_sessions_have_what_the_asynchronous_ones_have(ours: type, theirs: type[
 @pytest.mark.parametrize(
     ("ours", "theirs", "left_out"),
     [
-        (sync.Controller, sdk.Controller, set()),
+        # For Trio's thread and its functions.
+        (sync.Controller, sdk.Controller, {"start_trial_nowait"}),
         # What copies trials from one store to another is written for Trio.
         (sync.DatastoreClient, sdk.DatastoreClient, {"page_of_trials", "add_trial", "adding", "open_adder"}),
         # Gives an object of Trio.
