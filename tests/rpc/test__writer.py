@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from types import SimpleNamespace
+from typing import Any, ClassVar
 
 import pytest
 import trio
 import trio.testing
 
+from trio_cogment.access import BytePool
 from trio_cogment.config import RpcConfig
 from trio_cogment.rpc._byte_stream import ByteStream
 from trio_cogment.rpc._engine import Engine
@@ -97,6 +100,51 @@ async def test_flush_sends_at_once_and_leaves_the_rest_to_the_task() -> None:
         writer.wake()
         await trio.testing.wait_all_tasks_blocked()
         assert pings(byte_stream.sent) == [b"at once!", b"in parts", b"behind.."]
+
+
+async def test_a_call_that_is_told_of_room_sends_behind_what_was_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with running() as (engine, byte_stream, writer):
+
+        class Call:
+            def on_room(self) -> None:
+                engine.ping(b"the next")
+                writer.flush_soon()
+
+        rooms = [SimpleNamespace(call=Call())]
+        monkeypatch.setattr(engine, "take_rooms", lambda: [rooms.pop()] if rooms else [])
+        byte_stream.room = 0
+        engine.ping(b"waits...")
+        writer.flush()
+        byte_stream.room = 2**30
+        await trio.testing.wait_all_tasks_blocked()
+        assert pings(byte_stream.sent) == [b"waits...", b"the next"]
+
+
+async def test_what_is_sent_is_told_each_time_if_that_is_asked_for() -> None:
+    class Told:
+        loan = BytePool().loan()
+        streams = (None,)
+        left: ClassVar[list[bytes]] = [b"two", b"one"]
+        sizes: ClassVar[list[int]] = []
+
+        @property
+        def out_size(self) -> int:
+            return len(self.left)
+
+        def take_output(self) -> bytes:
+            return self.left.pop() if self.left else b""
+
+        def sent(self) -> None:
+            self.sizes.append(len(self.left))
+
+        def take_rooms(self) -> list[Any]:
+            return []
+
+    output = Told()
+    writer = Writer(output, SlowByteStream(), exact=True)
+    writer.finish()
+    await writer.run()
+    assert output.sizes == [1, 0]
 
 
 async def test_in_a_batch_nothing_is_sent_before_its_end() -> None:

@@ -110,6 +110,20 @@ class Loan:
         self.set(size)
         return True
 
+    def hold(self, waiting: int, size: int) -> bool:
+        """Have enough for `size` bytes beside `waiting` ones; False if it would be too many.
+
+        One message that is larger than what anybody can borrow is let in when there is enough for a large one.
+        """
+        need = waiting + size
+        if need <= self.size:
+            return True
+        largest = self.largest
+        if not self.resize(need if size <= largest else max(self.size, max(waiting, 0) + int(largest))):
+            return False
+        self.set(need)
+        return True
+
     def exceed(self, more: int) -> bool:
         """Have so many bytes more, for a short time, as long as the pool has them: more than a borrower may keep."""
         pool = self._pool

@@ -21,9 +21,11 @@ from google.protobuf.message import Message
 
 from trio_cogment.config import RpcConfig
 from trio_cogment.errors import LocalProtocolError, RpcError, StatusCode
+from trio_cogment.rpc._borrowing_queue import BorrowingQueue
 from trio_cogment.rpc._grpc_headers import metadata_bytes
 from trio_cogment.rpc._in_process_queue import MessageQueue
 from trio_cogment.rpc._inbox import Inbox
+from trio_cogment.rpc._waiting_bytes import WaitingBytes
 from trio_cogment.rpc.calls import UNKNOWN_SIZE, Consumer, Method
 from trio_cogment.rpc.metadata import Metadata
 
@@ -51,24 +53,49 @@ def fits(metadata: Metadata, limit: int) -> bool:
 
 
 class Exchange:
-    """What the two ends of a call share."""
+    """What the two ends of a call share.
 
-    def __init__(self, method: Method, metadata: Metadata, deadline: float, config: RpcConfig) -> None:
+    Args:
+        method: that is called.
+        metadata: of the request.
+        deadline: of the call.
+        config: its limits.
+        waiting: to which the bytes of requests belong that wait, and those of responses; None: they are nobody's.
+    """
+
+    def __init__(
+        self,
+        method: Method,
+        metadata: Metadata,
+        deadline: float,
+        config: RpcConfig,
+        waiting: tuple[WaitingBytes, WaitingBytes] | None = None,
+    ) -> None:
         self.method = method
         self.config = config
         self.metadata = metadata
         self.scope = trio.CancelScope(deadline=deadline)
         # What is not in a cycle of references is gone with its call, and not when garbage is collected next.
         cancel = _cancelling(self)
-        self.requests = self._queue(cancel)
-        self.responses = self._queue(cancel)
+        self.borrows = waiting is not None
+        self.requests = self._queue(cancel, None if waiting is None else waiting[0])
+        self.responses = self._queue(cancel, None if waiting is None else waiting[1])
         self.initial_metadata = _NO_METADATA
         self.trailing_metadata = _NO_METADATA
         self.headers_sent = trio.Event()
         self.without_headers = False  # it was ended by the caller, or for it, before any came
 
-    def _queue(self, on_consumer_failed: Callable[[RpcError], None]) -> MessageQueue:
+    def _queue(self, on_consumer_failed: Callable[[RpcError], None], waiting: WaitingBytes | None) -> MessageQueue:
         config = self.config
+        if waiting is not None:
+            return BorrowingQueue(
+                config.call_outbox_messages,
+                config.call_outbox_bytes,
+                waiting,
+                size_of=_BYTE_SIZE,
+                on_consumer_failed=on_consumer_failed,
+                name=self.method.path,
+            )
         return MessageQueue(
             config.call_outbox_messages,
             config.call_outbox_bytes,

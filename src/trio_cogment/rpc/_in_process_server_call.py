@@ -45,7 +45,7 @@ class InProcessServerCall(End, ServerCall):
 
     def _sent_first(self) -> None:
         self._headers_sent = True
-        self._plain = not self._measured
+        self._plain = not self._measured and not self._exchange.borrows
         self._exchange.send_headers()
 
     def set_initial_metadata(self, metadata: MetadataLike) -> None:

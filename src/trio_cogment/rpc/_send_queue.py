@@ -176,13 +176,7 @@ class SendQueue:
             return False
         loan = self._loan
         waiting = self._queued + self.out_size + self._in_flight - _FREE_BYTES
-        need = waiting + size
-        if need <= loan.size:
-            return True
-        # One that is larger than what anybody can borrow is taken when there is enough for a large one.
-        largest = loan.largest
-        if loan.resize(need if size <= largest else max(loan.size, max(waiting, 0) + int(largest))):
-            loan.set(need)
+        if loan.hold(waiting, size):
             return True
         self._wake_below = (self._queued >> 1) + 1
         loan.wait(self._memory_is_back)

@@ -57,19 +57,26 @@ class Writer:
         engine: whose output.
         byte_stream: where it goes.
         turn: waits until so much output may be sent; small ones are sent at once.
+        exact: tell the engine each time that what it has given was sent, and not only where something is borrowed.
 
     Attributes:
         in_batch: the reader is handling received bytes, and calls `flush` afterwards: nothing need be woken.
     """
 
     def __init__(
-        self, engine: Output, byte_stream: ByteStream, turn: Callable[[int], Awaitable[None]] | None = None
+        self,
+        engine: Output,
+        byte_stream: ByteStream,
+        turn: Callable[[int], Awaitable[None]] | None = None,
+        *,
+        exact: bool = False,
     ) -> None:
         self.in_batch = False
         self._engine = engine
         self._loan = engine.loan
         self._byte_stream = byte_stream
         self._turn = turn
+        self._exact = exact
         self._parked: trio.lowlevel.Task | None = None  # the writer's task, while nothing is being sent
         self._leftover = b""
         self._finishing = False
@@ -83,12 +90,15 @@ class Writer:
         engine = self._engine
         while True:
             data, self._leftover = self._leftover, b""
-            data = data + engine.take_output() if data else engine.take_output()
+            if not data:
+                data = engine.take_output()  # not before the rest has been sent, which counts as taken still
             self.tell_rooms()
             if data:
                 if len(data) > _LARGE_BYTES and self._turn is not None:
                     await self._turn(len(data))
                 await self._byte_stream.send_all(data)
+                if self._exact:
+                    engine.sent()
             elif self._finishing:
                 return
             else:
@@ -123,7 +133,7 @@ class Writer:
         Calls whose outbox has shrunk are told in any case.
         """
         engine = self._engine
-        if not engine.out_size or self._parked is None:
+        if not engine.out_size or self._parked is None or self._leftover:  # a call that is told below may flush again
             self.tell_rooms()
             return
         data = engine.take_output()
@@ -133,7 +143,7 @@ class Writer:
             sent = 0  # the writer's task will meet it again, and ends the connection
         if sent < len(data):
             self._leftover = data[sent:]
-        elif self._loan.size:
+        elif self._exact or self._loan.size:
             engine.sent()
         self.tell_rooms()
         if self._leftover or engine.out_size:

@@ -23,6 +23,7 @@ from trio_cogment.rpc._in_process_call import End, Exchange, fits, max_bytes
 from trio_cogment.rpc._in_process_server_call import CallServedAtOnce, InProcessServerCall
 from trio_cogment.rpc._nursery import OwnNursery
 from trio_cogment.rpc._status import outcome_of
+from trio_cogment.rpc._waiting_bytes import WaitingBytes
 from trio_cogment.rpc.calls import (
     CallOpener,
     DirectCall,
@@ -43,6 +44,9 @@ _STOPPING = "the server is stopping"
 
 class InProcessClientCall(End, DirectCall):
     """The caller's end."""
+
+    #: To which what waits of requests and of responses belongs, for a call that a connection has brought.
+    _waiting: tuple[WaitingBytes, WaitingBytes] | None = None
 
     def __init__(self, channel: InProcessChannel, method: Method, metadata: Metadata, timeout: float | None) -> None:
         self._channel = channel
@@ -86,7 +90,7 @@ class InProcessClientCall(End, DirectCall):
 
     def _prepare(self, deadline: float) -> Exchange:
         config = self._channel.config
-        self._exchange = exchange = Exchange(self.method, self._metadata, deadline, config)
+        self._exchange = exchange = Exchange(self.method, self._metadata, deadline, config, self._waiting)
         self._incoming = exchange.responses
         self._outgoing = exchange.requests
         self._outgoing_type = self.method.request_type

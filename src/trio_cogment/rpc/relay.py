@@ -33,6 +33,8 @@ from trio_cogment.rpc._in_process_call import Exchange
 from trio_cogment.rpc._lingering_close import LingeringClose as LingeringClose
 from trio_cogment.rpc._observer import MethodObserver, ServerObserver
 from trio_cogment.rpc._routes import shape_of
+from trio_cogment.rpc._streams import Stream as Stream
+from trio_cogment.rpc._waiting_bytes import WaitingBytes as WaitingBytes
 from trio_cogment.rpc._writer import Output as Output
 from trio_cogment.rpc._writer import Writer as Writer
 from trio_cogment.rpc.calls import CallOpener, Handler, MetadataLike, Method, ServerCall
@@ -78,6 +80,7 @@ class RelayedCall(InProcessClientCall):
         identity: Identity,
     ) -> None:
         super().__init__(relay, route.method, metadata, timeout)
+        self._waiting = relay.waiting
         self._route = route
         self._caller = peer, identity
 
@@ -85,7 +88,7 @@ class RelayedCall(InProcessClientCall):
         exchange = super()._begin(self._handler, deadline)
         # What it sends was limited where it came in, and a server's limit on what it sends is not meant for this.
         self._max_bytes = UNLIMITED_BYTES
-        self._measured, self._plain = False, True
+        self._measured, self._plain = False, not exchange.borrows
         return exchange
 
     async def _handler(self, call: ServerCall) -> None:
@@ -109,10 +112,18 @@ class CallRelay(InProcessChannel):
 
     Args:
         config: of the server; what limits the messages that come in is left to the protocol.
+        incoming: to which what waits for handlers belongs.
+        outgoing: to which what handlers have sent belongs, until the connection takes it; None for both: nobody's.
+
+    Attributes:
+        waiting: both.
     """
 
-    def __init__(self, config: RpcConfig) -> None:
+    def __init__(
+        self, config: RpcConfig, incoming: WaitingBytes | None = None, outgoing: WaitingBytes | None = None
+    ) -> None:
         super().__init__(config=replace(config, max_receive_message_bytes=UNLIMITED_BYTES))
+        self.waiting = None if incoming is None or outgoing is None else (incoming, outgoing)
 
     def relay(
         self, route: RelayRoute, metadata: Metadata, timeout: float | None, peer: str, identity: Identity

@@ -12,7 +12,8 @@ import trio
 from trio_cogment.access import Identity, anonymous
 from trio_cogment.config import WebConfig
 from trio_cogment.errors import CogmentError, NotFoundError, PermissionDeniedError, RpcError, StatusCode
-from trio_cogment.rpc.relay import Accepted, CallRelay, LingeringClose, RelayRoute, Writer
+from trio_cogment.rpc.memory import memory_of_run
+from trio_cogment.rpc.relay import Accepted, CallRelay, LingeringClose, RelayRoute, WaitingBytes, Writer
 from trio_cogment.web.grpc_web import serve_call
 from trio_cogment.web.grpc_websockets import PROTOCOL, SocketCall
 from trio_cogment.web.hosting import Ending, counted
@@ -20,7 +21,7 @@ from trio_cogment.web.http1 import BadRequestError, Http1, Sign
 from trio_cogment.web.origins import OriginPolicy
 from trio_cogment.web.output import Pending, Timed
 from trio_cogment.web.page_sockets import PageSocket
-from trio_cogment.web.pages import Site, admitted_visitor, serve_page
+from trio_cogment.web.pages import Room, Site, admitted_visitor, serve_page
 from trio_cogment.web.replies import Reply, failure, preflight, refusal
 from trio_cogment.web.requests import Request, is_text
 from trio_cogment.web.routing import Visit
@@ -45,6 +46,7 @@ class WebConnection:
     Attributes:
         config, limits, peer, visitor, account, http, output, writer, byte_stream, relay, anybody, page_access: see
             `Hosting`.
+        engine, wake: the output, and what sends it, as a debtor's (see `rpc._debts`).
     """
 
     def __init__(
@@ -64,9 +66,13 @@ class WebConnection:
         self.account = accepted.account
         self.byte_stream = accepted.byte_stream
         self.http = Http1(limits.max_head_bytes, secure=accepted.secure)
-        self.output = Pending()
-        self.writer = Writer(self.output, Timed(accepted.byte_stream, limits.write_stall_timeout_seconds))
-        self.relay = CallRelay(accepted.config)
+        self._memory = memory = memory_of_run()
+        self._incoming = WaitingBytes(memory.messages.loan())
+        self.output = self.engine = Pending(memory.messages.loan())
+        timed = Timed(accepted.byte_stream, limits.write_stall_timeout_seconds)
+        self.writer = Writer(self.output, timed, exact=True)
+        self.wake = self.writer.wake
+        self.relay = CallRelay(accepted.config, self._incoming, self.output)
         self.anybody = anonymous(accepted.peer)
         self._routes = accepted.routes
         self._policy = policy
@@ -91,6 +97,7 @@ class WebConnection:
         On cancellation handlers may still say something within half of `RpcConfig.farewell_timeout_seconds`, every call
         is given a status, and the socket is closed in any case.
         """
+        self._memory.watch(self)
         try:
             async with self.relay:
                 try:
@@ -112,6 +119,9 @@ class WebConnection:
         except* Exception:  # noqa: BLE001  the boundary of a connection: what fails here harms no other
             _log.exception("connection with %s failed", self.peer)
         finally:
+            self._memory.forget(self)
+            self._incoming.discard()
+            self.output.discard()
             self._on_end()
 
     async def _write(self) -> None:
@@ -124,10 +134,15 @@ class WebConnection:
 
     def lose(self) -> None:
         """The client is gone."""
+        self.close(RpcError(StatusCode.CANCELLED, "the caller left"))
+
+    def close(self, reason: RpcError) -> None:
+        """Close the connection, whatever of its output has not been read; its call ends with `reason`."""
         self._closing.give_up()
         if self._call is not None:
-            self._call.abort(RpcError(StatusCode.CANCELLED, "the caller left"))
+            self._call.abort(reason)
         self._scope.cancel()
+        self.output.discard()
 
     def drain(self, deadline: float) -> None:
         """See `Served.drain`."""
@@ -165,7 +180,9 @@ class WebConnection:
     async def _serve(self) -> None:
         first = True
         try:
+            room = Room(self)
             while not self._drains:
+                await room.wait()  # who asks and asks and does not read is not listened to
                 request = await self._next_request(first=first)
                 if request is None or not await self._answer(request) or not self.http.next_request():
                     return
@@ -230,6 +247,7 @@ class WebConnection:
             answered = await serve_page(self, self._site, found, request)
             if answered.reply is None:
                 return not answered.close
+            await self.output.wait_room(len(answered.reply.body))
             return self._reply(answered.reply, close=answered.close)
         return self._reply(_no_call(request, route))
 

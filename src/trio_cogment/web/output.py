@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Protocol
 
 import trio
 
-from trio_cogment.access import BytePool
-from trio_cogment.rpc.relay import ByteStream
+from trio_cogment.access import Loan
+from trio_cogment.recount import Count
+from trio_cogment.rpc.relay import ByteStream, Stream, WaitingBytes
 
 #: What is handed to the system at once; a client has `write_stall_timeout_seconds` for each.
 _PIECE_BYTES = 256 * 1024
@@ -25,8 +26,11 @@ class RoomListener(Protocol):
         """Some output has been taken."""
 
 
-class Pending:
+class Pending(WaitingBytes):
     """The output of one connection; see `rpc.relay.Output`.
+
+    What its call has sent and it has not taken belongs to it, too (`queued`). It is what `rpc._debts` looks at while
+    memory is short: who reads gets on.
 
     Attributes:
         out_size: bytes that wait.
@@ -36,21 +40,37 @@ class Pending:
     #: There is one call at most, so nobody is likely to add something before the writer's turn.
     streams: Sequence[None] = (None,)
 
-    def __init__(self) -> None:
+    def __init__(self, loan: Loan) -> None:
+        super().__init__(loan)
         self.out_size = 0
-        #: One call's message and a little more: nothing is borrowed for that.
-        self.loan = BytePool().loan()
         self.listener: RoomListener | None = None
         self._pieces: list[bytes] = []
+        self._in_flight = 0  # what was taken last; it may be on its way still
+        self._taken = 0  # bytes, ever
+
+    @property
+    def held(self) -> int:
+        """See `WaitingBytes.held`."""
+        return self.queued + self.out_size + self._in_flight
 
     def add(self, data: bytes) -> None:
         """Add bytes."""
         if data:
             self._pieces.append(data)
             self.out_size += len(data)
+            self.cover()
+
+    async def wait_room(self, size: int) -> None:
+        """Return when so many bytes may be added; nobody else may wait for room meanwhile."""
+        changed = trio.Event()
+        while not self.admits(size, changed.set):
+            await changed.wait()
+            changed = trio.Event()
 
     def sent(self) -> None:
         """Learn that what was taken last has been sent."""
+        self._in_flight = 0
+        self.settle()
 
     def take_output(self) -> bytes:
         """Return the next bytes to send."""
@@ -61,11 +81,37 @@ class Pending:
             self._pieces.append(data[_PIECE_BYTES:])
             data = data[:_PIECE_BYTES]
         self.out_size -= len(data)
+        self._in_flight = len(data)
+        self._taken += len(data)
         return data
 
     def take_rooms(self) -> Sequence[RoomListener]:
         """Return who is to be told that there is room."""
         return () if self.listener is None else (self.listener,)
+
+    def discard(self) -> None:
+        """See `WaitingBytes.discard`; what waits is dropped."""
+        self._pieces.clear()
+        self.out_size = self._in_flight = 0
+        super().discard()
+
+    # --- while memory is short ---
+
+    def incomplete(self) -> Sequence[Stream]:
+        """See `DebtorsEngine.incomplete`: nothing comes in here."""
+        return ()
+
+    def reset(self, stream: Stream, code: int) -> None:
+        """See `DebtorsEngine.reset`: there are no streams."""
+
+    def send_mark(self) -> object:
+        """See `DebtorsEngine.send_mark`."""
+        return self._taken if self.loan.size else None
+
+    def recount(self) -> Iterator[Count]:
+        """See `trio_cogment.recount`."""
+        yield from super().recount()
+        yield Count("bytes of output for a browser", self.out_size, sum(map(len, self._pieces)), None)
 
 
 class Timed(ByteStream):

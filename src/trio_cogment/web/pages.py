@@ -237,6 +237,7 @@ def sending(connection: Hosting, wrap: Callable[[bytes], bytes]) -> Callable[[by
 
     async def send(data: bytes) -> None:
         await trio.lowlevel.checkpoint()
+        await connection.output.wait_room(len(data))
         connection.send_soon(wrap(data))
         await room.wait()
 

@@ -1,0 +1,85 @@
+"""What waits in one place of a connection, and what is borrowed for it."""
+
+from __future__ import annotations
+
+from trio_cogment.access import BytePool
+from trio_cogment.rpc._waiting_bytes import FREE_BYTES, WaitingBytes
+
+KIB = 1024
+
+
+def empty_pool() -> BytePool:
+    """A pool of which everything is lent."""
+    pool = BytePool(900 * KIB)
+    pool.loan().set(900 * KIB)
+    return pool
+
+
+def test_a_free_part_is_not_borrowed_even_where_nothing_is_left() -> None:
+    waiting = WaitingBytes(empty_pool().loan())
+    assert waiting.admits(FREE_BYTES, lambda: None)
+    waiting.queue(FREE_BYTES)
+    assert not waiting.admits(1, lambda: None)
+    assert waiting.loan.size == 0
+
+
+def test_what_is_more_is_borrowed_and_given_back() -> None:
+    pool = BytePool(9_000 * KIB)
+    waiting = WaitingBytes(pool.loan())
+    assert waiting.admits(FREE_BYTES + 500 * KIB, lambda: None)
+    assert pool.used == 500 * KIB
+    waiting.queue(FREE_BYTES + 500 * KIB)
+    assert pool.used == 500 * KIB
+    waiting.queue(-300 * KIB)
+    assert pool.used == 200 * KIB
+    waiting.queue(-FREE_BYTES - 200 * KIB)
+    assert pool.used == 0
+
+
+def test_what_was_not_asked_for_is_borrowed_all_the_same() -> None:
+    pool = BytePool(900 * KIB)
+    waiting = WaitingBytes(pool.loan())
+    waiting.queue(FREE_BYTES + 2_000 * KIB)
+    assert pool.used == 2_000 * KIB
+
+
+def test_who_is_refused_asks_again_when_there_is_room() -> None:
+    pool = BytePool(900 * KIB)
+    other, waiting = pool.loan(), WaitingBytes(pool.loan())
+    other.set(900 * KIB)
+    told: list[int] = []
+    assert not waiting.admits(FREE_BYTES + 50 * KIB, lambda: told.append(1))
+    assert pool.short
+    other.set(0)
+    assert told == [1]
+    assert waiting.admits(FREE_BYTES + 50 * KIB, lambda: told.append(2))
+    assert told == [1]
+
+
+def test_who_is_refused_asks_again_when_its_own_bytes_are_gone() -> None:
+    pool = empty_pool()
+    waiting = WaitingBytes(pool.loan())
+    waiting.queue(FREE_BYTES)
+    told: list[int] = []
+    assert not waiting.admits(KIB, lambda: told.append(1))
+    waiting.queue(-FREE_BYTES)
+    assert told == [1]
+
+
+def test_there_is_plenty_until_others_have_most_of_it() -> None:
+    pool = BytePool(64 * KIB * KIB)
+    other, waiting = pool.loan(), WaitingBytes(pool.loan())
+    assert waiting.is_plentiful()
+    other.set(60 * KIB * KIB)
+    assert not waiting.is_plentiful()
+
+
+def test_nothing_is_borrowed_after_the_end_and_nobody_waits() -> None:
+    pool = BytePool(900 * KIB)
+    waiting = WaitingBytes(pool.loan())
+    waiting.queue(FREE_BYTES + 100 * KIB)
+    told: list[int] = []
+    assert not waiting.admits(900 * KIB, lambda: told.append(1))
+    waiting.discard()
+    assert told == [1]
+    assert (pool.used, pool.short) == (0, False)
