@@ -48,6 +48,7 @@ class Target:
         self.outcomes: Counter[str] = Counter()
         self._scale = scale
         self._ends_at = time.monotonic() + seconds
+        self._limit: asyncio.Timeout | None = None
 
     def many(self, number: int) -> int:
         """Return the number for this scale, one at least."""
@@ -66,7 +67,15 @@ class Target:
         """Open a bare connection; nothing is read from it beyond 4 KiB unless somebody does."""
         return await asyncio.open_connection("127.0.0.1", self.port, limit=2048)
 
+    def until_answered(self, limit: asyncio.Timeout) -> None:
+        """Let the attack end with its first answer, but not before its time is over."""
+        self._limit = limit
+
     def count(self, code: str, text: str = "") -> None:
+        if self._limit is not None:
+            ends_in = asyncio.get_running_loop().time() + self.seconds_left
+            self._limit.reschedule(ends_in)
+            self._limit = None
         # Numbers and ids in a text would make a kind of each.
         self.outcomes[re.sub(r"trial '[^']*': |\d+", "", f"{code} {text}")[:120].strip()] += 1
 

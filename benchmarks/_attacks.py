@@ -60,15 +60,18 @@ TRANSFERS = {"slow_transfers", "waiting_uploads", "cached_uploads"}
 NICENESS = 10
 
 
-async def run(name: str, target: Target) -> None:
+async def run(name: str, target: Target, patience_s: float) -> None:
     try:
-        async with asyncio.timeout(target.seconds):
-            await ATTACKS[name](target)
+        async with asyncio.timeout(target.seconds + patience_s) as limit:
+            target.until_answered(limit)
+            try:
+                await ATTACKS[name](target)
+            except (grpc.aio.AioRpcError, OSError) as error:
+                # The server has refused something that the rest of the attack needs.
+                details = error.details() if isinstance(error, grpc.aio.AioRpcError) else error
+                target.count(type(error).__name__, str(details))
     except TimeoutError:
         pass
-    except (grpc.aio.AioRpcError, OSError) as error:
-        # The server has refused something that the rest of the attack needs.
-        target.count(type(error).__name__, str(error.details() if isinstance(error, grpc.aio.AioRpcError) else error))
     print(json.dumps({"outcomes": dict(target.outcomes.most_common(8))}), flush=True)
 
 
@@ -78,12 +81,15 @@ def main() -> None:
     parser.add_argument("--port", type=int, required=True)
     parser.add_argument("--seconds", type=float, required=True)
     parser.add_argument("--scale", type=float, required=True)
+    parser.add_argument(
+        "--patience", type=float, default=0.0, metavar="SECONDS", help="more, until something is answered"
+    )
     args = parser.parse_args()
     os.nice(NICENESS)
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
     for name in args.names:
-        asyncio.run(run(name, Target(args.port, args.scale, args.seconds)))
+        asyncio.run(run(name, Target(args.port, args.scale, args.seconds), args.patience))
     # What is left of its connections ends with the process, at once.
     os._exit(0)
 

@@ -112,8 +112,8 @@ class Server:
 class Attacker:
     """The process that attacks, one attack after the other."""
 
-    def __init__(self, names: list[str], port: int, args: argparse.Namespace) -> None:
-        options = [f"--port={port}", f"--seconds={args.seconds}", f"--scale={args.scale}"]
+    def __init__(self, names: list[str], port: int, args: argparse.Namespace, *, patience_s: float = 0.0) -> None:
+        options = [f"--port={port}", f"--seconds={args.seconds}", f"--scale={args.scale}", f"--patience={patience_s}"]
         # gRPC complains about calls that are cancelled, which is all that an attack ends with.
         self._complaints = tempfile.TemporaryFile()  # noqa: SIM115  `close` closes it
         self.process = subprocess.Popen(
@@ -300,7 +300,8 @@ def smoke(names: list[str], args: argparse.Namespace) -> dict[str, dict[str, int
         server = Server(Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="attack-"))), args)
         stack.callback(server.close)
         neighbour.ask(f"start {server.port}")
-        attacker = Attacker(names, server.port, args)
+        # How fast the machine answers is not what this is about.
+        attacker = Attacker(names, server.port, args, patience_s=60.0)
         stack.callback(attacker.close)
         outcomes = attacker.outcomes()
         since = time.monotonic()
