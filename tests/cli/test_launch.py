@@ -339,6 +339,7 @@ def test_warnings_are_told(launch: Start) -> None:
     assert launched.end() == 0
     err = launched.err.read_text()
     assert "line 1: scripts.a: unknown key 'comands'; did you mean 'commands'?" in err
+    assert err.count("[launch] WARNING: ") == 2, err
     assert "there is no variable 'NOTHING_OF_THE_KIND'; it is written <no value>" in err
     assert "<no value>" in launched.out.read_text()
 

@@ -76,7 +76,7 @@ def test_a_port_that_is_taken_is_reported_as_ever(flag: str, monkeypatch: pytest
         assert len(bound) == flag.count("--") - 1
         output = run_main(*line)
     expected = f"trio-cogment: cannot listen on ipv4:127.0.0.1:{port}: {os.strerror(errno.EADDRINUSE)}; "
-    expected += "name another port, or stop what uses it (`trio-cogment doctor` tells)\n"
+    expected += f"name another port, or stop what uses it (`trio-cogment doctor --port={port}` tells)\n"
     assert (output.code, output.out, output.err) == (1, "", expected)
     assert all(one.fileno() == -1 for one in bound)
 

@@ -16,9 +16,9 @@ SOURCE = Source("actors", 1, 2)
 @pytest.mark.parametrize(
     ("quietness", "shown"),
     [
-        (0, {Level.TRACE, Level.INFO, Level.ERROR}),
-        (1, {Level.INFO, Level.ERROR}),
-        (2, {Level.ERROR}),
+        (0, {Level.TRACE, Level.INFO, Level.WARNING, Level.ERROR}),
+        (1, {Level.INFO, Level.WARNING, Level.ERROR}),
+        (2, {Level.WARNING, Level.ERROR}),
         (3, {Level.ERROR}),
         (9, {Level.ERROR}),
     ],

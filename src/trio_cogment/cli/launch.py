@@ -90,7 +90,7 @@ async def _launch(plan: Plan, quietness: int, grace_seconds: float) -> int:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(_watch_signals, signals, launcher)
                 for warning in plan.warnings:
-                    await screen.tell(Level.INFO, Source(), warning)
+                    await screen.tell(Level.WARNING, Source(), warning)
                 code = await launcher.run()
                 nursery.cancel_scope.cancel()
         finally:

@@ -190,6 +190,14 @@ def as_properties(_ctx: click.Context, _param: click.Parameter, values: Sequence
     return found
 
 
+def as_all_properties(ctx: click.Context, param: click.Parameter, values: Sequence[str]) -> dict[str, str]:
+    """Return `name=value,name=value` as a dictionary; no value may be left out."""
+    for item in (item.strip() for value in values for item in value.split(",")):
+        if item and "=" not in item:
+            raise click.BadParameter(f"expected NAME=VALUE, got {item!r}")
+    return as_properties(ctx, param, values)
+
+
 def parse_duration(text: str) -> float:
     """Return the seconds of a duration in the notation of the reference (that is, of Go): `30s`, `1m30s`, `500ms`.
 

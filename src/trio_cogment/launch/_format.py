@@ -9,6 +9,7 @@ from dataclasses import dataclass
 #: Colours of names, as SGR parameters; no red, which reads as an error.
 _COLOURS = ("36", "33", "32", "35", "34", "96", "93", "92", "95", "94")
 _ERROR = "1;31"
+_WARNING = "1;33"
 _DIM = "2"
 
 
@@ -17,7 +18,11 @@ class Level(enum.IntEnum):
 
     TRACE = 0
     INFO = 1
-    ERROR = 2
+    WARNING = 2
+    ERROR = 3
+
+
+_STYLES = {Level.WARNING: _WARNING, Level.ERROR: _ERROR}
 
 
 class Stream(enum.Enum):
@@ -63,7 +68,8 @@ class Format:
 
     Attributes:
         names: of the scripts, in the order of their colours.
-        quietness: 1: no TRACE; 2: no INFO either; 3: output without prefixes. Errors are always shown.
+        quietness: 1: no TRACE; 2: no INFO either; 3: no WARNING either, and output without prefixes.
+            Errors are always shown.
         colours: names have colours.
     """
 
@@ -75,12 +81,12 @@ class Format:
         """Return what the launcher tells as a line, or nothing if it is not to be shown."""
         if level < min(self.quietness, Level.ERROR):
             return b""
-        style = _ERROR if level is Level.ERROR else _DIM
+        style = _STYLES.get(level, _DIM)
         return f"{self._prefix(source)} {self._styled(level.name, style)}: {text}\n".encode(errors="backslashreplace")
 
     def output(self, source: Source, stream: Stream, lines: Iterable[bytes]) -> bytes:
         """Return lines of a process; they are shown as they are, whatever bytes they hold."""
-        prefix = b"" if self.quietness > Level.ERROR else f"{self._prefix(source)} {stream.value}: ".encode()
+        prefix = b"" if self.quietness >= Level.ERROR else f"{self._prefix(source)} {stream.value}: ".encode()
         return b"".join(b"%b%b\n" % (prefix, line) for line in lines)
 
     def states(self, states: Mapping[str, State], width: int) -> bytes:

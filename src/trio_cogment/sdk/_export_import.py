@@ -205,7 +205,7 @@ class _Import:
         if there:
             names = ", ".join(trial.trial_id for trial in there[:_NAMED])
             names += f" and {len(there) - _NAMED} more" if len(there) > _NAMED else ""
-            raise AlreadyExistsError(f"in the datastore already: {names} (another prefix would make other ids)")
+            raise AlreadyExistsError(f"in the datastore already: {names}")
         for trial_id in sorted(ids):
             self.created.append(ids[trial_id])
             self.done.samples[ids[trial_id]] = 0

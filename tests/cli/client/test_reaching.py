@@ -85,10 +85,11 @@ def test_the_document_says_where_each_command_looks(command: click.Group, flag: 
     assert for_all == "COGMENT_ENDPOINT"
 
 
-async def found(*endpoints: str, timeout: float = PATIENCE_SECONDS) -> str:
+async def found(*endpoints: str, timeout: float = PATIENCE_SECONDS, flag: str = "") -> str:
     """Look for a directory in these places; return where it is."""
     places = [parse_server_endpoint(endpoint) for endpoint in endpoints]
-    async with reached(ClientSettings(timeout_seconds=timeout), ServiceKind.DIRECTORY, places) as channel:
+    settings = ClientSettings(timeout_seconds=timeout)
+    async with reached(settings, ServiceKind.DIRECTORY, places, flag=flag) as channel:
         return f"grpc://{channel.authority}"
 
 
@@ -151,9 +152,11 @@ async def test_a_long_wait_is_announced_once(capsys: pytest.CaptureFixture[str],
     gone = nowhere()
     with pytest.raises(Failure, match="cannot be reached"):
         await found(gone, timeout=0.5)
-    assert capsys.readouterr().err == (
-        f"trio-cogment: waiting for the directory: cannot connect to {gone[7:]}: Connection refused\n"
-    )
+    trouble = f"trio-cogment: waiting for the directory: cannot connect to {gone[7:]}: Connection refused"
+    assert capsys.readouterr().err == f"{trouble}\n"
+    with pytest.raises(Failure, match="cannot be reached"):
+        await found(gone, timeout=0.5, flag="--endpoint")
+    assert capsys.readouterr().err == f"{trouble}; --endpoint, or COGMENT_ENDPOINT, names another place\n"
 
 
 async def test_what_waiting_does_not_mend_is_told_at_once() -> None:

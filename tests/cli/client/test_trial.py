@@ -108,6 +108,12 @@ async def test_a_trial_that_fails_is_an_error(tmp_path: Path) -> None:
         assert output.out == "one\nended after 1 ticks: participant_failed\n"
         assert output.err.count("\n") == 1
         assert "ann" in output.err
+        described = (await found.said("info", "one")).splitlines()
+        assert "end          participant_failed (ann)" in described
+        [reason] = [line for line in described if line.startswith("reason       ")]
+        assert "ann" in reason
+        [lost] = [line for line in described if line.startswith("lost         ann: ")]
+        assert len(lost) > len("lost         ann: ")
         bad = tmp_path / "bad.yaml"
         bad.write_text("trial_params: {max_step: 3}")
         output = await found.ask("start", f"--params={bad}")

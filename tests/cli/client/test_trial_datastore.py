@@ -70,7 +70,7 @@ async def test_what_is_there_to_do_with_trials(tmp_path: Path) -> None:
             "nextTrialHandle": listed["nextTrialHandle"],
         }
         more = await asked("list_trials", endpoint, f"--from={listed['nextTrialHandle']}")
-        assert [line.split()[0] for line in more.splitlines()] == ["TRIAL", "x-two", "one", "two", "next:"]
+        assert [line.split()[0] for line in more.splitlines()] == ["TRIAL", "x-two", "one", "two"]
 
         again = tmp_path / "again"
         again.write_bytes(b"an older and longer file" * 1000)
@@ -86,13 +86,24 @@ async def test_what_is_there_to_do_with_trials(tmp_path: Path) -> None:
         assert sorted(exported, key=lambda sample: sample.trial_id) == [SAMPLES[0], SAMPLES[2], SAMPLES[1]]
         assert sorted(reader.finish().trial_params) == ["one", "two"]
 
-        out = await asked("delete", endpoint, "one", "x-one", "nobody", "--console_output=json")
-        assert json.loads(out) == {
+        output = await client("import", endpoint, f"--file={file}")
+        assert (output.code, output.err) == (
+            1,
+            "trio-cogment: in the datastore already: one, two (use --prefix=copy-)\n",
+        )
+        output = await client("list", endpoint, "--properties=map:small")
+        assert output.code == 1
+        assert "--properties: expected NAME=VALUE, got 'map:small'" in output.err
+
+        output = await client("delete", endpoint, "one", "x-one", "nobody", "--console_output=json")
+        assert output.code == 1
+        assert json.loads(output.out) == {
             "message": "deleted: one, x-one; no such trial: nobody",
             "trial_ids": ["one", "x-one", "nobody"],
             "missing": ["nobody"],
         }
-        assert await asked("delete", endpoint, "nobody") == "no such trial: nobody\n"
+        output = await client("delete", endpoint, "nobody")
+        assert (output.code, output.out, output.err) == (1, "", "trio-cogment: no such trial: nobody\n")
         left = json.loads(await asked("list", endpoint, "--console_output=json"))
         assert [info["trialId"] for info in left["trialInfos"]] == ["x-two", "two"]
 
@@ -137,7 +148,9 @@ async def test_more_trials_than_fit_into_a_reply() -> None:
         output = json.loads(await asked("list", endpoint, "--count=100", "--console_output=json"))
         assert [trial["trialId"] for trial in output["trialInfos"]] == [f"{number}" for number in range(9)]
         more = await asked("list", endpoint, "--count=100", f"--from={output['nextTrialHandle']}")
-        assert more == f"TRIAL  STATE  SAMPLES  USER  END\nnext: --from {output['nextTrialHandle']}\n"
+        assert more == "TRIAL  STATE  SAMPLES  USER  END\n"
+        assert "next: --from" in await asked("list", endpoint, "--count=8")
+        assert "next: --from" not in await asked("list", endpoint, "--count=9")
 
 
 async def test_files_that_are_none(tmp_path: Path) -> None:

@@ -53,7 +53,7 @@ def _channel(
     ctx: click.Context, settings: ClientSettings, *, bounded: bool = True
 ) -> AbstractAsyncContextManager[Channel]:
     places = nearest(ctx, "endpoint")
-    return reached(settings, ServiceKind.MODEL_REGISTRY, places, config=_RPC, bounded=bounded)
+    return reached(settings, ServiceKind.MODEL_REGISTRY, places, config=_RPC, bounded=bounded, flag="--endpoint")
 
 
 def _as_user_data(_ctx: click.Context, _param: click.Parameter, values: tuple[str, ...]) -> dict[str, str]:

@@ -80,6 +80,7 @@ async def reached(
     *,
     config: RpcConfig | None = None,
     bounded: bool = True,
+    flag: str = "",
 ) -> AsyncIterator[Channel]:
     """Connect to a service, waiting for it up to the time limit if it does not listen yet.
 
@@ -89,6 +90,7 @@ async def reached(
         places: where; if there are several, a place counts only if it has the service.
         config: limits and windows of the channel.
         bounded: the time limit holds for the block too; otherwise the block limits its own waits.
+        flag: that names another place; a wait that is announced says so.
 
     Raises:
         Failure: it cannot be reached, or did not answer in time; the text says what was looked for, and where.
@@ -109,7 +111,7 @@ async def reached(
         channels = {
             place: await stack.enter_async_context(channel_to(settings, place, config=config)) for place in places
         }
-        search = _Search(name, channels)
+        search = _Search(name, channels, flag)
         with trio.move_on_at(deadline):
             await search.run(kind)
         if search.found is None:
@@ -133,11 +135,12 @@ class _Search:
         may_come: nothing speaks against it that it is somewhere later.
     """
 
-    def __init__(self, name: str, channels: dict[GrpcEndpoint, Channel]) -> None:
+    def __init__(self, name: str, channels: dict[GrpcEndpoint, Channel], flag: str) -> None:
         self.found: GrpcEndpoint | None = None
         self.may_come = True
         self._name = name
         self._channels = channels
+        self._advice = f"; {flag}, or {ENDPOINT_VARIABLE}, names another place" if flag else ""
         self._troubles: dict[GrpcEndpoint, str] = {}
 
     def trouble(self) -> str:
@@ -162,7 +165,7 @@ class _Search:
         import trio
 
         await trio.sleep(_QUIET_SECONDS)
-        click.echo(f"trio-cogment: waiting for the {self._name}: {self.trouble()}", err=True)
+        click.echo(f"trio-cogment: waiting for the {self._name}: {self.trouble()}{self._advice}", err=True)
 
     async def _connect(self) -> None:
         from trio_cogment.errors import RpcError

@@ -12,7 +12,7 @@ import click
 from trio_cogment.cli.client.common import ClientSettings, client_options, client_settings, run_client, show
 from trio_cogment.cli.client.reaching import places_option, reached
 from trio_cogment.cli.errors import Failure
-from trio_cogment.cli.options import FilePath, Group, as_properties, nearest
+from trio_cogment.cli.options import FilePath, Group, as_all_properties, nearest
 from trio_cogment.cli.terminal import can_draw
 from trio_cogment.cli.text import printable
 from trio_cogment.cli.trials_view import line_of, row_of, table
@@ -55,7 +55,7 @@ def _state_option(command: _Decorated) -> _Decorated:
 def _channel(
     ctx: click.Context, settings: ClientSettings, *, bounded: bool = True
 ) -> AbstractAsyncContextManager[Channel]:
-    return reached(settings, ServiceKind.LIFECYCLE, nearest(ctx, "endpoint"), bounded=bounded)
+    return reached(settings, ServiceKind.LIFECYCLE, nearest(ctx, "endpoint"), bounded=bounded, flag="--endpoint")
 
 
 @click.group(cls=Group)
@@ -132,7 +132,7 @@ def _params(file: Path | None) -> TrialParams | None:
 @click.option(
     "--properties",
     multiple=True,
-    callback=as_properties,
+    callback=as_all_properties,
     metavar="NAME=VALUE,...",
     help="Only trials that have all of these properties; repeatable.",
 )
@@ -296,6 +296,9 @@ def _as_json(info: TrialInfo) -> dict[str, Any]:
 
 
 def _described(info: TrialInfo) -> str:
+    from trio_cogment.outcome import TrialOutcome
+
+    outcome = TrialOutcome.of(info.trial_id, info.end)
     name, state, tick, rate, time, end = row_of(info)
     properties = ", ".join(f"{key}={info.properties[key]}" for key in sorted(info.properties))
     entries = {
@@ -307,5 +310,7 @@ def _described(info: TrialInfo) -> str:
         "actors": ", ".join(f"{actor.name} ({actor.actor_class})" for actor in info.actors_in_trial),
         "properties": properties,
         "end": end,
+        "reason": outcome.reason,
+        "lost": "; ".join(f"{loss.participant}: {loss.reason or loss.cause.label}" for loss in outcome.losses),
     }
     return "\n".join(printable(f"{label:11}  {text}") for label, text in entries.items() if text)

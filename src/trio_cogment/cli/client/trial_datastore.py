@@ -21,7 +21,8 @@ from trio_cogment.cli.client.common import (
     show,
 )
 from trio_cogment.cli.client.reaching import places_option, reached
-from trio_cogment.cli.options import Group, as_properties, nearest
+from trio_cogment.cli.errors import Failure
+from trio_cogment.cli.options import Group, as_all_properties, nearest
 from trio_cogment.cli.text import columns
 from trio_cogment.cli.trials_view import end_text, state_text
 from trio_cogment.config import RpcConfig
@@ -57,7 +58,7 @@ def _channel(
     ctx: click.Context, settings: ClientSettings, *, bounded: bool = True
 ) -> AbstractAsyncContextManager[Channel]:
     places = nearest(ctx, "endpoint")
-    return reached(settings, ServiceKind.DATASTORE, places, config=_RPC, bounded=bounded)
+    return reached(settings, ServiceKind.DATASTORE, places, config=_RPC, bounded=bounded, flag="--endpoint")
 
 
 @click.group("trial_datastore", cls=Group)
@@ -71,7 +72,7 @@ def trial_datastore(**_options: Any) -> None:
 @click.option(
     "--properties",
     multiple=True,
-    callback=as_properties,
+    callback=as_all_properties,
     metavar="NAME=VALUE,...",
     help="List only trials that have all of these properties; repeatable.",
 )
@@ -94,8 +95,8 @@ def list_trials(ctx: click.Context, /, count: int, properties: dict[str, str], h
 
     settings = client_settings(ctx)
 
-    async def ask() -> RetrieveTrialsReply:
-        whole = RetrieveTrialsReply(next_trial_handle=handle)
+    async def ask() -> tuple[RetrieveTrialsReply, bool]:
+        whole, follows = RetrieveTrialsReply(next_trial_handle=handle), True
         async with _channel(ctx, settings) as channel:
             client = DatastoreClient(channel)
             while missing := count - len(whole.trial_infos):
@@ -105,14 +106,20 @@ def list_trials(ctx: click.Context, /, count: int, properties: dict[str, str], h
                 reply = await client.page_of_trials(request)
                 whole.MergeFrom(reply)
                 if len(reply.trial_infos) < request.trials_count:
+                    follows = False
                     break
-        return whole
+            if follows and settings.output != "json":
+                request = RetrieveTrialsRequest(
+                    trials_count=1, properties=properties, trial_handle=whole.next_trial_handle
+                )
+                follows = bool((await client.page_of_trials(request)).trial_infos)
+        return whole, follows
 
-    reply = run_client(ask)
-    show(settings, _table(reply), MessageToDict(reply))
+    reply, follows = run_client(ask)
+    show(settings, _table(reply, follows), MessageToDict(reply))
 
 
-def _table(reply: RetrieveTrialsReply) -> str:
+def _table(reply: RetrieveTrialsReply, follows: bool) -> str:
     rows = [("TRIAL", "STATE", "SAMPLES", "USER", "END")]
     for info in reply.trial_infos:
         state = state_text(info.last_state)
@@ -120,7 +127,8 @@ def _table(reply: RetrieveTrialsReply) -> str:
             state += " (abnormally)"
         end = end_text(info.trial_id, info.end) if info.HasField("end") else ""
         rows.append((info.trial_id, state, str(info.samples_count), info.user_id, end))
-    return f"{columns(rows)}\nnext: --from {reply.next_trial_handle}"
+    table = columns(rows)
+    return f"{table}\nnext: --from {reply.next_trial_handle}" if follows else table
 
 
 @click.command("delete_trials")
@@ -130,7 +138,7 @@ def _table(reply: RetrieveTrialsReply) -> str:
 def delete_trials(ctx: click.Context, /, trial_ids: tuple[str, ...], **_options: Any) -> None:
     """Delete trials and their samples.
 
-    Trials that do not exist are named, and are no error.
+    Trials that do not exist are named, and make the exit code 1; the others are deleted.
     """
     from trio_cogment.cli.client.transfer import progress, progress_deadline
     from trio_cogment.sdk import DatastoreClient
@@ -155,7 +163,11 @@ def delete_trials(ctx: click.Context, /, trial_ids: tuple[str, ...], **_options:
     missing = [trial_id for trial_id in asked if trial_id not in stored]
     parts = (("deleted", there), ("no such trial", missing))
     message = "; ".join(f"{what}: {', '.join(names)}" for what, names in parts if names)
-    show(settings, message, {"message": message, "trial_ids": list(trial_ids), "missing": missing})
+    if there or settings.output == "json":
+        text = f"deleted: {', '.join(there)}"
+        show(settings, text, {"message": message, "trial_ids": list(trial_ids), "missing": missing})
+    if missing:
+        raise Failure(f"no such trial: {', '.join(missing)}")
 
 
 @click.command()
@@ -202,6 +214,7 @@ def export(ctx: click.Context, /, trial_ids: tuple[str, ...], file: Path, **_opt
 def import_(ctx: click.Context, /, file: Path, prefix: str, user_id: str, **_options: Any) -> None:
     """Store the trials of an exported file: all of them, or none."""
     from trio_cogment.cli.client.transfer import open_source, progress, progress_deadline, report
+    from trio_cogment.errors import AlreadyExistsError
     from trio_cogment.sdk import DatastoreClient, import_samples
 
     settings, path = client_settings(ctx), as_file(file)
@@ -218,9 +231,12 @@ def import_(ctx: click.Context, /, file: Path, prefix: str, user_id: str, **_opt
                     show_progress(done.size_bytes)
                     deadline.renew()
 
-                return await import_samples(
-                    DatastoreClient(channel), read, prefix=prefix, user_id=user_id, on_progress=on_progress
-                )
+                try:
+                    return await import_samples(
+                        DatastoreClient(channel), read, prefix=prefix, user_id=user_id, on_progress=on_progress
+                    )
+                except AlreadyExistsError as error:
+                    raise Failure(f"{error} (use --prefix={prefix}copy-)") from error
 
     done = run_client(store)
     message = f"{done.samples_count} samples of {len(done.samples)} trials imported"

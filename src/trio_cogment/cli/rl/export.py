@@ -10,7 +10,7 @@ import click
 from trio_cogment.cli.client.common import run_client
 from trio_cogment.cli.client.transfer import progress
 from trio_cogment.cli.errors import Failure
-from trio_cogment.cli.options import FilePath, as_properties, json_option
+from trio_cogment.cli.options import FilePath, as_all_properties, json_option
 from trio_cogment.cli.text import print_json
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 @click.option(
     "--properties",
     multiple=True,
-    callback=as_properties,
+    callback=as_all_properties,
     metavar="NAME=VALUE,...",
     help="Only trials that have all of these properties; repeatable.",
 )

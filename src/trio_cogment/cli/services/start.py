@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import errno
 import math
+import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -209,11 +210,17 @@ class Start:
         return lines
 
 
+#: The port in `cannot listen on ipv4:127.0.0.1:9000: ...`.
+_IN_USE_PORT = re.compile(r"cannot listen on ipv[46]:\S+:(\d+): ")
+
+
 def _cannot_listen(error: OSError | UnicodeError, hosts: Iterable[str]) -> str:
     # A message of `listening_sockets` names the address; what looking up a name raises does not.
     text = (error.strerror if isinstance(error, OSError) else "no host's name looks like that") or str(error)
     if not text.startswith("cannot listen"):
         text = f"cannot listen on {', '.join(hosts)}: {text}"
     if isinstance(error, OSError) and error.errno == errno.EADDRINUSE:
-        text += "; name another port, or stop what uses it (`trio-cogment doctor` tells)"
+        used = _IN_USE_PORT.search(text)
+        doctor = f"trio-cogment doctor --port={used[1]}" if used else "trio-cogment doctor"
+        text += f"; name another port, or stop what uses it (`{doctor}` tells)"
     return text
