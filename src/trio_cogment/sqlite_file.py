@@ -44,6 +44,8 @@ NO_ROOM = frozenset([errno.ENOSPC, errno.EDQUOT])
 
 _HEADER_BYTES = 100
 _MAGIC = b"SQLite format 3\0"
+#: Behind the 16 bytes of the first page's header, in the database files of the reference's datastore.
+_BOLT_MAGIC = (0xED0CDAED).to_bytes(4, "little")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,6 +78,12 @@ class SqliteFormat:
             if not header:
                 self._create(path)
                 return
+        if header[16:20] == _BOLT_MAGIC:
+            raise FailedPreconditionError(
+                f"storage: {path} is a database of the reference (BoltDB); it was not touched: export its trials with "
+                "the reference (cogment client trial_datastore export), name another file, and import them "
+                "(trio-cogment client trial_datastore import)"
+            )
         if header[:16] != _MAGIC or len(header) < _HEADER_BYTES:
             raise FailedPreconditionError(f"storage: {path} is no SQLite database; it was not touched")
         if int.from_bytes(header[68:72], "big") != self.application_id:

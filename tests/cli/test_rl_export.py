@@ -60,3 +60,28 @@ def test_what_is_wrong(address: str, tmp_path: Path, capsys: pytest.CaptureFixtu
 def test_the_group_names_its_commands(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["rl"]) == 0
     assert re.search("export +Write stored trials as a data set", capsys.readouterr().out)
+
+
+def test_missing_extras_are_named_at_once(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(
+        "importlib.util.find_spec", lambda name: None if name in {"pyarrow", "grpc_tools", "h5py"} else object()
+    )
+    spec = tmp_path / "cogment.yaml"
+    spec.write_text("actor_classes: []")
+    line = ["rl", "export", "sqlite:trials.db", "--parquet", str(tmp_path / "data")]
+    assert run([*line, "--spec", str(spec)]) == 1
+    install = "pip install 'trio-cogment[export,generate]'\n"
+    assert capsys.readouterr().err == f"trio-cogment: not installed: pyarrow, grpc_tools; {install}"
+    assert run([*line[:3], "--minari", "a/b-v0"]) == 1
+    assert capsys.readouterr().err == "trio-cogment: not installed: h5py; pip install 'trio-cogment[minari]'\n"
+
+
+def test_a_project_file_that_is_wrong(address: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    spec = tmp_path / "cogment.yaml"
+    spec.write_text("actor_clases: []")
+    assert run(["rl", "export", address, "--parquet", str(tmp_path / "data"), "--spec", str(spec)]) == 1
+    error = capsys.readouterr().err
+    assert error.startswith(f"trio-cogment: --spec: {spec}: line 1: ")
+    assert error.count("\n") == 1

@@ -59,6 +59,14 @@ async def test_a_file_that_is_no_database(content: bytes, tmp_path: Path) -> Non
     assert files_in(tmp_path) == {"a.db", "a.db.lock"}
 
 
+async def test_a_database_of_the_reference(tmp_path: Path) -> None:
+    path = tmp_path / "a.db"
+    content = bytes(16) + bytes([0xED, 0xDA, 0x0C, 0xED]) + bytes(4076)
+    path.write_bytes(content)
+    await refused(path, r"a\.db is a database of the reference .*trial_datastore export.*trial_datastore import")
+    assert path.read_bytes() == content
+
+
 async def test_a_database_of_somebody_else(tmp_path: Path) -> None:
     path = tmp_path / "a.db"
     with closing(sqlite3.connect(path)) as connection:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib.util
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,9 +14,17 @@ from trio_cogment.cli.client.transfer import progress
 from trio_cogment.cli.errors import Failure
 from trio_cogment.cli.options import FilePath, as_all_properties, json_option
 from trio_cogment.cli.text import print_json
+from trio_cogment.errors import CogmentError
 
 if TYPE_CHECKING:
     from trio_cogment.rl import Exported, ExportProgress
+
+#: What each extra installs and the command imports; `generate` compiles the protos of `--spec`.
+_PACKAGES = {
+    "export": ("pyarrow", "numpy"),
+    "minari": ("minari", "h5py", "PIL", "gymnasium", "numpy"),
+    "generate": ("grpc_tools",),
+}
 
 
 @click.command()
@@ -54,12 +64,17 @@ def export(
     SOURCE is a file of trials, sqlite:trials.db, which nobody else may use meanwhile; or a datastore that runs,
     grpc://host:port. Trials that still run are left out, unless --partial.
     """
+    if parquet is None and minari is None:
+        raise click.UsageError("expected --parquet FOLDER, or --minari ID")
+    _check_extras({"export": parquet, "minari": minari, "generate": spec})
+
     from trio_cogment.rl import export_async
     from trio_cogment.spec import load_spec
 
-    if parquet is None and minari is None:
-        raise click.UsageError("expected --parquet FOLDER, or --minari ID")
-    types = None if spec is None else load_spec(spec)
+    try:
+        types = None if spec is None else load_spec(spec)
+    except CogmentError as error:
+        raise Failure(f"--spec: {error}") from error
 
     async def write() -> Exported:
         with progress("export", None) as show:
@@ -85,6 +100,16 @@ def export(
     except OSError as error:
         raise Failure(f"{error.filename or parquet or minari}: {error.strerror or error}") from error
     _report(done, as_json)
+
+
+def _check_extras(asked: Mapping[str, object]) -> None:
+    """Name at once all extras of this package that the command needs and that are not installed."""
+    wanted = [extra for extra, value in asked.items() if value is not None]
+    absent = [extra for extra in wanted if not all(map(importlib.util.find_spec, _PACKAGES[extra]))]
+    if absent:
+        packages = (name for extra in absent for name in _PACKAGES[extra] if not importlib.util.find_spec(name))
+        names = ", ".join(dict.fromkeys(packages))
+        raise Failure(f"not installed: {names}; pip install 'trio-cogment[{','.join(absent)}]'")
 
 
 def _report(done: Exported, as_json: bool) -> None:
