@@ -448,7 +448,9 @@ async def test_why_a_start_failed_is_told_and_logged_without_tokens(
             await table.controller.start_trial(None if hooks else params_of("a", datalog_endpoint=endpoint))
     assert caught.value.code is StatusCode.UNAVAILABLE
     assert "cogment://discover?for=us" in caught.value.message
-    (line,) = [text for text in caplog.messages if "could not start" in text]
+    (record,) = [record for record in caplog.records if "could not start" in record.getMessage()]
+    assert record.levelname == "WARNING"
+    line = record.getMessage()
     # It is that trial's line.
     trial, _, why = caught.value.message.partition(": ")
     assert line.startswith(trial.replace("'", ""))

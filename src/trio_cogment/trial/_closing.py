@@ -124,7 +124,9 @@ def finish(trial: TrialMemory, _participant: object, _payload: object) -> None:
 def break_off(trial: TrialMemory, _participant: Participant | None, why: Breakage) -> None:
     """The trial ends now, whatever is under way: END with the reason."""
     trial.note_event(f"the trial was broken off: {why.reason}")
-    trial.note("info", f"the trial was broken off: {why.reason}")
+    # One that has not started is seen nowhere else: nobody can ask about it afterwards.
+    level = "warning" if why.cause is EndCause.NOT_STARTED else "info"
+    trial.note(level, f"the trial was broken off: {why.reason}")
     _end(trial, why, why.reason)
 
 
