@@ -260,6 +260,43 @@ async def test_a_target_that_is_there(tmp_path: Path) -> None:
     assert sorted(os.listdir(tmp_path)) == ["data", "mine"]
 
 
+async def test_a_target_with_files_of_others_is_not_replaced(tmp_path: Path) -> None:
+    game, target = Duel(), tmp_path / "data"
+    late = target / "data" / "late.npy"
+
+    def disturb(progress: ExportProgress) -> None:
+        late.write_text("")
+
+    async with recording(game) as platform:
+        await play(platform, game, "one")
+        await export_async(platform, parquet=target)
+        with pytest.raises(FailedPreconditionError, match=r"files that are not of the data set: data/late\.npy; so"):
+            await export_async(platform, parquet=target, overwrite=True, progress=disturb)
+        late.unlink()
+        (target / "duel" / "deep").mkdir(parents=True)
+        (target / "notes.txt").write_text("mine")
+        (target / "meta" / "link").symlink_to(tmp_path)
+        with pytest.raises(FailedPreconditionError, match=r"data set: duel, meta/link, notes\.txt; so it is not replaced"):
+            await export_async(platform, parquet=target, overwrite=True)
+        for number in range(4):
+            (target / f"w{number}").write_text("")
+        with pytest.raises(FailedPreconditionError, match=r"duel, meta/link, notes\.txt, w0, w1 and 2 more; so"):
+            await export_async(platform, parquet=target, overwrite=True)
+    assert (target / "notes.txt").read_text() == "mine"
+    assert (target / "duel" / "deep").is_dir()
+    assert sorted(os.listdir(tmp_path)) == ["data"]
+
+
+async def test_what_is_no_list_of_files_names_none(tmp_path: Path) -> None:
+    game, target = Duel(), tmp_path / "data"
+    async with recording(game) as platform:
+        await play(platform, game, "one")
+        await export_async(platform, parquet=target)
+        (target / "meta" / "info.json").write_text('{"format": "trio-cogment-steps", "groups": 3}')
+        with pytest.raises(FailedPreconditionError, match="not of the data set: data; so"):
+            await export_async(platform, parquet=target, overwrite=True)
+
+
 @pytest.mark.parametrize("fault", ["error", "cancelled"])
 async def test_an_export_that_fails_leaves_nothing(tmp_path: Path, fault: str, monkeypatch: pytest.MonkeyPatch) -> None:
     game, target = Duel(), tmp_path / "data"

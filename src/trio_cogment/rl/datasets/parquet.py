@@ -38,6 +38,8 @@ _TRIAL_ROWS = 8192
 _INFO_LEVELS = 4
 #: How often names are tried for a folder that nobody else writes to.
 _TRIES = 1000
+#: How many strange files an error text names at most.
+_NAMED = 5
 
 
 class _Files:
@@ -86,7 +88,8 @@ class ParquetWriter:
 
     Raises:
         AlreadyExistsError: there is something, and `overwrite` is not set.
-        FailedPreconditionError: there is something that is no data set, or the folder cannot be made.
+        FailedPreconditionError: there is something that is no data set, or has files of somebody else in it, or the
+            folder cannot be made.
     """
 
     def __init__(self, target: str | os.PathLike[str], *, overwrite: bool = False) -> None:
@@ -182,6 +185,8 @@ class ParquetWriter:
         (self._folder / "meta" / "info.json").write_text(_indented(info, _INFO_LEVELS) + "\n", encoding="utf-8")
         (self._folder / "README.md").write_text(_readme(info), encoding="utf-8")
         _sync(self._folder)
+        if self.path.exists():
+            _check_own(self.path)  # again: an export takes its time, and what is there goes with the folder
         return [Placement(self._folder, self.path, self._overwrite)]
 
     def _named_groups(self) -> list[dict[str, Any]]:
@@ -297,6 +302,43 @@ def check_target(path: Path, *, overwrite: bool) -> None:
         raise AlreadyExistsError(f"parquet: {path} exists already; overwrite=True replaces a data set")
     if not is_dataset(path):
         raise FailedPreconditionError(f"parquet: {path} is no data set, so it is not replaced")
+    _check_own(path)
+
+
+def _check_own(path: Path) -> None:
+    """Raise if a folder has files that are not of its data set: they would be removed with it."""
+    strange = _strange_files(path)
+    if strange:
+        more = f" and {len(strange) - _NAMED} more" if len(strange) > _NAMED else ""
+        raise FailedPreconditionError(
+            f"parquet: {path} has files that are not of the data set: {', '.join(strange[:_NAMED])}{more}; "
+            "so it is not replaced"
+        )
+
+
+def _strange_files(path: Path) -> list[str]:
+    """Return what a folder has beside its data set, sorted; of a folder without any of the data set only its name."""
+    own = {Path("README.md"), Path("meta/info.json"), Path("meta/trials.parquet")}
+    own |= {Path(file) for file in _listed_files(path)}
+    folders = {parent for file in own for parent in file.parents}
+    strange: list[str] = []
+    for root, below, names in os.walk(path):
+        here = Path(root).relative_to(path)
+        # A link to a folder is a file like any other: it is removed, and not what it leads to.
+        known = [name for name in below if here / name in folders and not os.path.islink(os.path.join(root, name))]
+        entries = {*names, *below} - set(known)
+        strange += [(here / name).as_posix() for name in entries if here / name not in own]
+        below[:] = known
+    return sorted(strange)
+
+
+def _listed_files(path: Path) -> list[str]:
+    """Return the files of steps that a data set says to have; none if it does not say."""
+    try:
+        info = json.loads((path / "meta" / "info.json").read_text(encoding="utf-8"))
+        return [str(file) for group in info["groups"] for file in group["files"]]
+    except (OSError, ValueError, LookupError, TypeError):
+        return []
 
 
 def _new_folder(path: Path) -> Path:
