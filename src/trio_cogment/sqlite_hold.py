@@ -47,6 +47,9 @@ class DatabaseHold:
             FailedPreconditionError: the file cannot be used, or another server uses it; the text says which.
             CogmentError: see `file_errors`.
         """
+        folder = os.path.dirname(self._path)
+        if folder and not os.path.exists(folder):
+            raise FailedPreconditionError(f"storage: cannot open {self._path}: the folder {folder} does not exist")
         files = SystemFiles().owner_only()
         self._lock(files.lock, self._path + LOCK)
         present = os.path.exists(self._path)
@@ -66,7 +69,8 @@ class DatabaseHold:
             try:
                 self._locks.append(take(path))
             except LockedError as error:
-                text = f"storage: {self._path} is in use by another {self._form.user}{error.who}"
+                who = " in this process" if error.holder == os.getpid() else error.who
+                text = f"storage: {self._path} is in use by another {self._form.user}{who}"
                 raise FailedPreconditionError(text) from error
 
     def missing(self) -> str:

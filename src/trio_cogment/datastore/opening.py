@@ -60,7 +60,9 @@ async def open_store(
         async with open_sqlite(rest, full=durability == "full", max_bytes=file_bytes, host=host) as store:
             yield store
     elif scheme in ("memory", "sqlite") or not scheme_of(address):
-        raise InvalidArgumentError(f"storage: expected {_known()}, got {address!r}")
+        is_path = bool(address) and not colon and scheme not in ("memory", "sqlite")
+        hint = f"; did you mean 'sqlite:{address}'?" if is_path else ""
+        raise InvalidArgumentError(f"storage: expected {_known()}, got {address!r}{hint}")
     else:
         host = host or Host()
         opener = await store_opener(address, host)

@@ -276,7 +276,7 @@ async def test_a_target_with_files_of_others_is_not_replaced(tmp_path: Path) -> 
         (target / "duel" / "deep").mkdir(parents=True)
         (target / "notes.txt").write_text("mine")
         (target / "meta" / "link").symlink_to(tmp_path)
-        with pytest.raises(FailedPreconditionError, match=r"data set: duel, meta/link, notes\.txt; so it is not replaced"):
+        with pytest.raises(FailedPreconditionError, match=r"set: duel, meta/link, notes\.txt; so it is not replaced"):
             await export_async(platform, parquet=target, overwrite=True)
         for number in range(4):
             (target / f"w{number}").write_text("")

@@ -274,6 +274,17 @@ def test_seats_of_nobody() -> None:
         Match(environment, mine=["player_7"])
 
 
+def test_a_function_is_no_seat() -> None:
+    seats: Any = {"player_0": lambda observation: 0}
+    with pytest.raises(
+        InvalidArgumentError, match=r"'player_0': expected a seat, got function; write policy\(function\)$"
+    ):
+        tc.make_parallel(Counter, seats=seats)
+    seats = {"player_0": "random"}
+    with pytest.raises(InvalidArgumentError, match=r"'player_0': expected a seat, got str$"):
+        tc.make_parallel(Counter, seats=seats)
+
+
 class Shared(Counter):
     """Returns the same array at all steps, as some environments do, and remembers its actions."""
 

@@ -13,6 +13,7 @@ import trio_cogment.rl as tc
 from tests.rl.environments._games import Rps
 from tests.rl.views.environments import Counter
 from trio_cogment import open_platform
+from trio_cogment.errors import FailedPreconditionError, InvalidArgumentError, LocalProtocolError
 from trio_cogment.rl.spec import RL_SPEC
 
 
@@ -120,3 +121,23 @@ async def test_what_played_is_stored(tmp_path: Path) -> None:
         trial_id: {"policy.player_1": policy} for trial_id, _, policy in played
     }
     assert {params.actors[1].implementation for params in stored.values()} == {"model:bot@-2"}
+
+
+def test_a_file_that_another_view_has_open(tmp_path: Path) -> None:
+    env = tc.make(Counter, store=f"sqlite:{tmp_path / 'trials.db'}")
+    try:
+        text = r"trials\.db is in use by another datastore in this process: use make_vec .*, or platform="
+        with pytest.raises(FailedPreconditionError, match=text):
+            tc.make(Counter, store=f"sqlite:{tmp_path / 'trials.db'}")
+        tc.make(Counter, platform=env).close()
+        with pytest.raises(LocalProtocolError, match=r"a view is open in this thread; close it \(env\.close"):
+            tc.export(f"sqlite:{tmp_path / 'trials.db'}", parquet=tmp_path / "data")
+    finally:
+        env.close()
+
+
+def test_a_store_that_is_only_a_path() -> None:
+    with pytest.raises(InvalidArgumentError, match=r"got 'x\.db'; did you mean 'sqlite:x\.db'\?$"):
+        tc.make(Counter, store="x.db")
+    with pytest.raises(InvalidArgumentError, match=r"got 'sqlite:'$"):
+        tc.make(Counter, store="sqlite:")

@@ -158,9 +158,11 @@ def export(source: Source, **options: Any) -> Exported:
     """Write stored trials as a data set, in a script or a notebook; the arguments are those of `export_async`.
 
     Raises:
-        LocalProtocolError: Trio runs in this thread; `export_async` can be awaited there.
+        LocalProtocolError: Trio runs in this thread: `export_async` can be awaited there; or a view is open.
         CogmentError: see `export_async`.
     """
+    if trio.lowlevel.in_trio_run() and not trio.lowlevel.in_trio_task():  # Trio is a guest here, as for a view
+        raise LocalProtocolError("export: a view is open in this thread; close it (env.close()) first")
     if trio.lowlevel.in_trio_run():
         raise LocalProtocolError("export: expected it outside of Trio; within, await export_async(...)")
     return trio.run(bound(export_async, source, **options))

@@ -47,8 +47,15 @@ def driven_agents(
         mine: by default all agents without a seat.
 
     Raises:
-        InvalidArgumentError: a name is of no agent, an agent has no seat or two, or the view has none.
+        InvalidArgumentError: a name is of no agent, an agent has no seat or two, or something that is none, or the view
+            has none.
     """
+    for name, seat in seats.items():
+        if not isinstance(seat, Seat):
+            hint = "; write policy(function)" if callable(seat) else ""
+            raise InvalidArgumentError(
+                f"environment {environment!r}: seats: {name!r}: expected a seat, got {type(seat).__name__}{hint}"
+            )
     known = ", ".join(map(repr, agents))
     for name in (*seats, *(mine or ())):
         if name not in agents:

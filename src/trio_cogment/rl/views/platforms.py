@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
@@ -23,6 +24,7 @@ from trio_cogment.errors import (
     UnavailableError,
 )
 from trio_cogment.host import Host
+from trio_cogment.host.files import LockedError
 from trio_cogment.platform import Platform, open_platform
 from trio_cogment.rl.seats.base import Seat
 from trio_cogment.rl.seats.clients import serve_clients
@@ -108,16 +110,7 @@ class ViewPlatform:
             if options.orchestrator:
                 opened = await self._connect(stack)
             else:
-                platform = await stack.enter_async_context(
-                    open_platform(
-                        self._participants,
-                        config=options.config,
-                        host=self._host,
-                        store=None if is_address(options.store) else options.store,
-                        model_registry=options.model_registry,
-                        directory=options.directory,
-                    )
-                )
+                platform = await self._open_own(stack)
                 await stack.enter_async_context(serve_clients(platform, self._seats))
                 nursery = await stack.enter_async_context(OwnNursery())
                 opened = _Opened(platform.controller, nursery, platform)
@@ -126,6 +119,25 @@ class ViewPlatform:
                 # While clients are served still: those of the last trial may not have heard of its end.
                 await opened.platform.orchestrator.stop()
             opened.nursery.cancel_scope.cancel()
+
+    async def _open_own(self, stack: AsyncExitStack) -> Platform:
+        options = self.options
+        opened = open_platform(
+            self._participants,
+            config=options.config,
+            host=self._host,
+            store=None if is_address(options.store) else options.store,
+            model_registry=options.model_registry,
+            directory=options.directory,
+        )
+        try:
+            return await stack.enter_async_context(opened)
+        except FailedPreconditionError as error:
+            lock = error.__cause__
+            if not (isinstance(lock, LockedError) and lock.holder == os.getpid()):
+                raise
+            text = f"{error}: use make_vec for several environments, or platform= with the view that has it open"
+            raise FailedPreconditionError(text) from error
 
     async def _connect(self, stack: AsyncExitStack) -> _Opened:
         options = self.options
