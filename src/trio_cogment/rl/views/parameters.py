@@ -36,7 +36,7 @@ class RemoteEnvironment:
 
 
 def driven_agents(
-    environment: str, agents: Sequence[str], seats: Mapping[str, Seat], mine: Collection[str] | None
+    environment: str, agents: Sequence[str], seats: Mapping[str, object], mine: Collection[str] | None
 ) -> tuple[str, ...]:
     """Return the agents whom the view drives, in the environment's order.
 
