@@ -3,6 +3,7 @@
 `python benchmarks/cartpole.py` runs, in alternated rounds:
 
 * `AsyncVectorEnv(8)`: what the field uses when environments are to run apart; all its processes count;
+* the environment itself, as `gymnasium.make` gives it (`bare`);
 * a view of a trial, `trio_cogment.rl.make("CartPole-v1")`, and the same recorded in `memory:`;
 * an embedded trial whose environment and policy are functions that handle their events where they arrive, with a reward
   in each tick, and the same recorded: what a view can come down to;
@@ -102,15 +103,16 @@ class Views:
     """One view, one that records, and one of several trials."""
 
     def __init__(self, stack: ExitStack) -> None:
+        self.bare = make_bare()
         self.plain = rl.make(ENVIRONMENT)
         self.recorded = rl.make(ENVIRONMENT, store="memory:")
         self.several = rl.make_vec(ENVIRONMENT, VIEWS)
-        for env in (self.plain, self.recorded, self.several):
+        for env in (self.bare, self.plain, self.recorded, self.several):
             stack.callback(env.close)
-        for env in (self.plain, self.recorded):
+        for env in (self.bare, self.plain, self.recorded):
             play(env, WARM_STEPS)
 
-    def step(self, env: rl.TrialEnv, steps: int) -> float:
+    def step(self, env: gymnasium.Env[Any, Any], steps: int) -> float:
         """Processor seconds of a step."""
         before = cpu_seconds()
         play(env, steps)
@@ -155,6 +157,7 @@ def measurements(stack: ExitStack, steps: int) -> Iterator[tuple[str, Callable[[
     views = Views(stack)
     trials = _cartpole_trials
     yield "async", lambda: async_step(steps)
+    yield "bare", lambda: views.step(views.bare, steps)
     yield "view", lambda: views.step(views.plain, steps)
     yield "recorded view", lambda: views.step(views.recorded, steps)
     yield "embedded", lambda: trials.inline_step(steps)
