@@ -71,6 +71,28 @@ class _Opened:
     join: Callable[..., Any] | None = None
 
 
+@asynccontextmanager
+async def _open_own(participants: Participants, options: PlatformOptions, host: Host) -> AsyncIterator[Platform]:
+    async with AsyncExitStack() as stack:
+        opened = open_platform(
+            participants,
+            config=options.config,
+            host=host,
+            store=None if is_address(options.store) else options.store,
+            model_registry=options.model_registry,
+            directory=options.directory,
+        )
+        try:
+            platform = await stack.enter_async_context(opened)
+        except FailedPreconditionError as error:
+            lock = error.__cause__
+            if not (isinstance(lock, LockedError) and lock.holder == os.getpid()):
+                raise
+            text = f"{error}: use make_vec for several environments, or platform= with the view that has it open"
+            raise FailedPreconditionError(text) from error
+        yield platform
+
+
 class ViewPlatform:
     """Runs trials for the views that share it; `release` of the last one closes it.
 
@@ -110,7 +132,7 @@ class ViewPlatform:
             if options.orchestrator:
                 opened = await self._connect(stack)
             else:
-                platform = await self._open_own(stack)
+                platform = await stack.enter_async_context(_open_own(self._participants, options, self._host))
                 await stack.enter_async_context(serve_clients(platform, self._seats))
                 nursery = await stack.enter_async_context(OwnNursery())
                 opened = _Opened(platform.controller, nursery, platform)
@@ -119,25 +141,6 @@ class ViewPlatform:
                 # While clients are served still: those of the last trial may not have heard of its end.
                 await opened.platform.orchestrator.stop()
             opened.nursery.cancel_scope.cancel()
-
-    async def _open_own(self, stack: AsyncExitStack) -> Platform:
-        options = self.options
-        opened = open_platform(
-            self._participants,
-            config=options.config,
-            host=self._host,
-            store=None if is_address(options.store) else options.store,
-            model_registry=options.model_registry,
-            directory=options.directory,
-        )
-        try:
-            return await stack.enter_async_context(opened)
-        except FailedPreconditionError as error:
-            lock = error.__cause__
-            if not (isinstance(lock, LockedError) and lock.holder == os.getpid()):
-                raise
-            text = f"{error}: use make_vec for several environments, or platform= with the view that has it open"
-            raise FailedPreconditionError(text) from error
 
     async def _connect(self, stack: AsyncExitStack) -> _Opened:
         options = self.options
