@@ -44,11 +44,16 @@ async def page_of_bytes(visit: Visit) -> Reply:
 
 
 def side() -> WebSide:
-    routes = [SocketRoute("/socket", socket_of_bytes, right=None), Route("GET", "/page", page_of_bytes, right=None)]
-    return WebSide(config=PATIENT, routes=lambda: routes)
+    return WebSide(
+        config=PATIENT,
+        routes=lambda: (
+            SocketRoute("/socket", socket_of_bytes, right=None),
+            Route("GET", "/page", page_of_bytes, right=None),
+        ),
+    )
 
 
-async def ask(stream: trio.abc.Stream, method: str, path: str, body: bytes = b"", **fields: str) -> h11.Connection:
+async def ask(stream: trio.abc.Stream, method: str, path: str, body: bytes = b"", /, **fields: str) -> h11.Connection:
     client = h11.Connection(h11.CLIENT)
     pairs = [("host", HOST), ("origin", OWN), *((name.replace("_", "-"), value) for name, value in fields.items())]
     if body:
@@ -130,7 +135,7 @@ async def test_a_crowd_that_does_not_read(asking: Asking, autojump_clock: trio.t
             await read_all(reader.stream, BYTES)
             assert not reader.ended.is_set()
             with trio.fail_after(60):
-                while pool.short:  # noqa: ASYNC110  virtual time is free
+                while memory_of_run().messages.short:  # noqa: ASYNC110  virtual time is free
                     await trio.sleep(1)
             ended = sum(one.ended.is_set() for one in crowd)
             assert 0 < ended < CROWD - 1  # as many as make room for the others
