@@ -87,7 +87,7 @@ async def as_actor(
     spec: Spec = SPEC,
 ) -> RpcError | None:
     participants = Participants(spec)
-    participants.register_actor(run, "player", ["number"])
+    participants.register_actor(run, "player", ["number"] if spec is SPEC else [])
     return await conversation(
         participants, ServiceKind.ACTOR, ActorRunTrialInput(state=NORMAL, init_input=init), *messages
     )
@@ -127,7 +127,7 @@ def in_user_code(
 
 
 async def test_unknown_implementation_of_an_actor() -> None:
-    participants = Participants(SPEC)
+    participants = Participants()
     participants.register_actor(never, "player", ["number"])
     participants.register_actor(never, "other", ["raw", "number"])
     init = ActorInitialInput(actor_name="nora", actor_class="number", impl_name="plyer")

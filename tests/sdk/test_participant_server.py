@@ -38,8 +38,14 @@ def actor(actor_class: str, implementation: str, **properties: str) -> Offer:
     return of(ServiceKind.ACTOR, __actor_class=actor_class, __implementation=implementation, **properties)
 
 
+async def test_an_address_is_no_host() -> None:
+    address: Any = "127.0.0.1"
+    with pytest.raises(TypeError, match=r"host: expected a Host, got a text; the address is `address='127\.0\.0\.1'`"):
+        await serve_participants(Participants(), host=address)
+
+
 def test_what_is_offered() -> None:
-    participants = Participants(Spec.of(ActorClass("x"), ActorClass("y")))
+    participants = Participants(Spec.of(ActorClass("a"), ActorClass("b")))
     assert participants.offers(7) == []
     participants.register_actor(never, "two", ["b", "a"], properties={"speed": "high"})
     participants.register_actor(never, "any")
@@ -51,8 +57,8 @@ def test_what_is_offered() -> None:
     assert participants.offers(7) == [
         actor("a", "two", speed="high"),
         actor("b", "two", speed="high"),
-        actor("x", "any"),
-        actor("y", "any"),
+        actor("a", "any"),
+        actor("b", "any"),
         of(ServiceKind.ENVIRONMENT, __implementation="renamed"),
         of(ServiceKind.ENVIRONMENT, __implementation="other"),
         of(ServiceKind.PRE_TRIAL_HOOK),

@@ -54,8 +54,11 @@ async def serve_participants(
 
     Raises:
         OSError: the port is in use.
+        TypeError: `host` is an address.
         InvalidArgumentError: `COGMENT_LOG_LEVEL` has an invalid value.
     """
+    if isinstance(host, str):  # as other libraries call it
+        raise TypeError(f"host: expected a Host, got a text; the address is `address={host!r}`")
     apply_log_level()
     listeners = await open_listeners(address, port, tls=tls, host=host)
     services = participants.services()

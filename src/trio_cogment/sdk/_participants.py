@@ -37,6 +37,8 @@ from trio_cogment.sdk._datalog import DatalogImplementation, DatalogSession
 from trio_cogment.sdk._environment import EnvironmentImplementation, run_environment
 from trio_cogment.sdk._failures import failure_of
 from trio_cogment.sdk._hook import PreTrialHook, PreTrialSession
+from trio_cogment.sdk._implementations import check_implementation
+from trio_cogment.sdk._spec_checks import list_of_classes
 from trio_cogment.sdk._stream import receive_init
 from trio_cogment.services import ACTOR_CLASS, IMPLEMENTATION, SERVICES, USER_ID, ServiceKind
 from trio_cogment.spec import Spec
@@ -92,6 +94,7 @@ class Participants:
 
         Raises:
             AlreadyExistsError: the name is taken.
+            InvalidArgumentError: it is no async function.
         """
         self._register(ServiceKind.ENVIRONMENT, name, implementation, (), properties)
 
@@ -116,7 +119,9 @@ class Participants:
 
         Raises:
             AlreadyExistsError: the name is taken.
+            InvalidArgumentError: it is no async function; or the spec declares other classes only.
         """
+        actor_classes = list_of_classes(self.spec, actor_classes, f"actor {name!r}")
         self._register(ServiceKind.ACTOR, name, implementation, actor_classes, properties)
 
     def register_pre_trial_hook(
@@ -129,6 +134,7 @@ class Participants:
 
         Raises:
             AlreadyExistsError: the name is taken.
+            InvalidArgumentError: it is no async function.
         """
         self._register(ServiceKind.PRE_TRIAL_HOOK, name, hook, (), properties)
 
@@ -142,6 +148,7 @@ class Participants:
 
         Raises:
             AlreadyExistsError: the name is taken.
+            InvalidArgumentError: it is no async function.
         """
         self._register(ServiceKind.DATALOG, name, implementation, (), properties)
 
@@ -153,11 +160,13 @@ class Participants:
         actor_classes: Iterable[str],
         properties: Mapping[str, str],
     ) -> None:
-        if isinstance(actor_classes, str):
-            raise InvalidArgumentError("actor_classes: expected several names, got one text")
+        check_implementation(f"{kind.value} {name!r}", implementation)
         by_name = self._registered.setdefault(kind, {})
         if name in by_name:
-            raise AlreadyExistsError(f"{kind.value} {name!r} is registered already")
+            raise AlreadyExistsError(
+                f"{kind.value} {name!r} is registered already in this Participants object; platforms that were opened "
+                "with it share it"
+            )
         by_name[name] = _Registered(name, implementation, frozenset(actor_classes), properties)
 
     def choose(self, kind: ServiceKind, properties: Mapping[str, str]) -> str | None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import difflib
 import logging
+from collections.abc import Iterable
 from typing import Any
 
 from google.protobuf.message import Message
@@ -37,6 +39,23 @@ def declared_class(spec: Spec, name: str, who: str, *, of: str = "") -> ActorCla
             f"{', '.join(map(repr, known))}; add it to the spec, or correct the trial's parameters"
         )
     return spec.actor_class(name)
+
+
+def list_of_classes(spec: Spec, names: Iterable[str], who: str) -> list[str]:
+    """Return the actor classes that somebody named; a spec without any class knows all of them.
+
+    Raises:
+        InvalidArgumentError: it is one text, or the spec declares other classes only; `who` is to serve them.
+    """
+    if isinstance(names, str):
+        raise InvalidArgumentError("actor_classes: expected several names, got one text")
+    found, known = list(names), list(spec.names())
+    for name in found if known else ():
+        if name not in known:
+            close = difflib.get_close_matches(name, known, n=1)
+            advice = f"did you mean {close[0]!r}?" if close else f"expected {', '.join(map(repr, known))}"
+            raise InvalidArgumentError(f"{who}: the spec declares no actor class {name!r}; {advice}")
+    return found
 
 
 def given_config(config: object, kind: type[Message] | None, who: str, hint: str) -> Any:
