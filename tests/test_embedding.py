@@ -36,6 +36,11 @@ def test_in_a_trio_program() -> None:
     assert output_of("-c", program).splitlines() == [f"ann reads {text}" for text in ("0", "1", "2", "the end")]
 
 
+def test_others_may_connect() -> None:
+    (program,) = programs("Others may connect")
+    assert output_of("-c", program).splitlines() == ["ann reads hello", "ann reads goodbye"]
+
+
 def test_two_platforms() -> None:
     """One is cancelled, which its log may mention; the other has all of its ticks, and nothing to mention."""
     (program,) = programs("Two platforms")
@@ -64,7 +69,7 @@ def test_in_an_asyncio_program() -> None:
 @pytest.mark.parametrize("module", ["trio_cogment", "game"])
 async def test_a_program_that_serves_participants(module: str, tmp_path: Path) -> None:
     """As a command and as a program; a trial with both participants."""
-    (program,) = programs("A program that serves participants")
+    (program, _) = programs("A program that serves participants")
     await trio.Path(tmp_path / "game.py").write_text(program)
     arguments = ["participants", "game"] if module == "trio_cogment" else []
     variables = {"COGMENT_PARTICIPANTS_PORT": "0"}
@@ -79,6 +84,12 @@ async def test_a_program_that_serves_participants(module: str, tmp_path: Path) -
             assert info.tick_id == 1
         assert await process.stop() == 0
         assert process.err.count("Traceback") == 0
+
+
+def test_participants_served_within_a_program() -> None:
+    game, program = programs("A program that serves participants")
+    game = game.partition("if __name__")[0]
+    assert output_of("-c", f"{game}\n{program}") == "ended by the environment\n"
 
 
 class Kernel:
