@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import random
 import re
@@ -167,6 +168,29 @@ def test_livelock_is_told_with_who_it_was() -> None:
     with pytest.raises(LivelockError, match=r"seed 7: 1000 steps were taken by 0 s .* spinner \(\d+\)") as caught:
         simulate(7, goes_round, budget=1000)
     assert "simulated with seed 7" in caught.value.__notes__[0]
+
+
+@pytest.mark.parametrize("told", [False, True])
+def test_timers_that_go_on_while_somebody_waits_are_told_from_a_livelock(told: bool) -> None:
+    async def scenario(world: World) -> None:
+        await trio.sleep(5)
+        if told:
+            world.history.record("ann", "was here")
+        for _ in itertools.count():
+            await trio.sleep(60)
+
+    since = " since 5 s, when the last event was recorded" if told else ""
+    with pytest.raises(LivelockError, match=f"only timers have run{since}: a participant may wait for ever"):
+        simulate(7, scenario, budget=1000)
+
+
+def test_a_task_that_spins_after_hours_is_a_livelock() -> None:
+    async def scenario(world: World) -> None:
+        await trio.sleep(36_000)
+        await goes_round(world)
+
+    with pytest.raises(LivelockError, match=r"36000 s .* never waits for time to pass\?"):
+        simulate(7, scenario, budget=1000)
 
 
 def test_livelock_is_told_though_the_scenario_fails_on_its_way_out() -> None:

@@ -29,6 +29,8 @@ T = TypeVar("T")
 DEFAULT_BUDGET = 2_000_000
 _SHOWN_EVENTS = 200
 _SHOWN_MISTAKES = 5
+#: Virtual time after which a budget was rather used up by timers than by a task that lets no time pass.
+_LONG_SECONDS = 3600
 
 
 class SimulationError(Exception):
@@ -36,7 +38,10 @@ class SimulationError(Exception):
 
 
 class LivelockError(SimulationError):
-    """A run used up its budget of steps: usually a task loops without ever waiting for time to pass."""
+    """A run used up its budget of steps.
+
+    Either a task loops without ever waiting for time to pass, or somebody waits for ever while timers go on.
+    """
 
 
 class DeadlockError(SimulationError):
@@ -225,7 +230,7 @@ def _aborted_error(world: World, recorder: StepRecorder) -> SimulationError:
     if recorder.exhausted:
         error = LivelockError(
             f"seed {world.seed}: {recorder.budget} steps were taken by {recorder.seconds:g} s of virtual time, the "
-            f"last ones by {recorder.busiest()}; is there a task that never waits for time to pass?"
+            f"last ones by {recorder.busiest()}; {_advice(world, recorder)}"
         )
     elif recorder.threaded:
         error = SimulationError(
@@ -240,6 +245,19 @@ def _aborted_error(world: World, recorder: StepRecorder) -> SimulationError:
         )
     error.add_note(_report(world, recorder))
     return error
+
+
+def _advice(world: World, recorder: StepRecorder) -> str:
+    """Say what may have used up a budget."""
+    steps = recorder.recent
+    if recorder.seconds < _LONG_SECONDS or steps[0].seconds == steps[-1].seconds:
+        return "is there a task that never waits for time to pass?"
+    last = world.history.recent(1)
+    since = f" since {last[0].seconds:g} s, when the last event was recorded" if last else ""
+    return (
+        f"it seems that only timers have run{since}: a participant may wait for ever. `with trio.fail_after(seconds):` "
+        "around the scenario ends it at that virtual time"
+    )
 
 
 def _report(world: World, recorder: StepRecorder) -> str:
