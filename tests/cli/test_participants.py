@@ -301,6 +301,8 @@ def test_what_is_wrong_with_the_command(tmp_path: Path, monkeypatch: pytest.Monk
         "empty": "empty: nothing is registered; use register_environment, register_actor, ...",
         "empty:number": "empty:number: expected Participants or a function that returns them, got int",
         "empty:other": "empty:other: module 'empty' has no attribute 'other'",
+        "empty:numbr": "empty:numbr: module 'empty' has no attribute 'numbr'; did you mean 'number'?",
+        "empty:none.kind": "empty:none.kind: 'Participants' object has no attribute 'kind'; did you mean 'kinds'?",
         "two": "two has several Participants; choose one: two:a, two:b",
         "nothing": "nothing has no Participants; assign them to `participants`, or name a function that returns them",
         "nothing:made": "nothing:made: expected a function that returns Participants, got int",

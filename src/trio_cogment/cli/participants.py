@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import functools
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -100,7 +101,9 @@ def _member(module: Any, attribute: str) -> Any:
         try:
             return functools.reduce(getattr, attribute.split("."), module)
         except AttributeError as error:
-            raise Failure(f"{module.__name__}:{attribute}: {error}") from None
+            close = difflib.get_close_matches(str(error.name), dir(error.obj), n=1)
+            advice = f"; did you mean {close[0]!r}?" if close else ""
+            raise Failure(f"{module.__name__}:{attribute}: {error}{advice}") from None
     if hasattr(module, _ATTRIBUTE):
         return getattr(module, _ATTRIBUTE)
     from trio_cogment.sdk import Participants

@@ -8,13 +8,15 @@ from typing import Any
 
 import pytest
 import trio
+from google.protobuf.wrappers_pb2 import StringValue, UInt32Value
 
 from tests.helpers import bench, params_of
 from trio_cogment import rpc
 from trio_cogment.api.common_pb2 import CommunicationState
 from trio_cogment.config import OrchestratorConfig
 from trio_cogment.errors import RpcError
-from trio_cogment.sdk import Controller
+from trio_cogment.sdk import ActorSession, Controller, EnvironmentSession, actor_params, trial_params
+from trio_cogment.spec import ActorClass, Spec
 from trio_cogment.testing import (
     Behaviour,
     FakeActor,
@@ -333,3 +335,45 @@ def test_what_a_service_cannot_show_fails_the_run(asserting: bool) -> None:
 def test_a_data_log_without_files_kept_nothing() -> None:
     with pytest.raises(RuntimeError, match="without `files` keeps nothing"):
         FakeDatalog(World(1)).note_kept()
+
+
+def test_fakes_send_messages_to_those_with_a_spec() -> None:
+    """A fake actor plays with a real environment, then a real actor with a fake environment."""
+    spec = Spec.of(ActorClass("player", observation=StringValue, action=UInt32Value))
+    acted: list[tuple[str, int]] = []
+    seen: list[str] = []
+
+    async def world_of_two_ticks(session: EnvironmentSession[Any, Any, Any]) -> None:
+        await session.start([("*", StringValue(value="go"))])
+        async for event in session.all_events():
+            if event.actions is not None:
+                acted.extend((session.actors[one.actor_index].name, one.payload.value) for one in event.actions)
+                send = session.end if event.tick_id == 1 else session.produce_observations
+                await send([("*", StringValue(value="go"))])
+
+    async def player(session: ActorSession[Any, Any, Any]) -> None:
+        async for event in session.all_events():
+            if event.observation is not None:
+                seen.append(event.observation.payload.value)
+                await session.do_action(UInt32Value(value=1))
+
+    async def scenario(world: World) -> None:
+        actor = FakeActor(world, action=lambda name, tick: UInt32Value(value=10 * tick + len(name)))
+        stage = FakeEnvironment(world, ticks=1, observation=lambda name, tick: StringValue(value=f"{name} {tick}"))
+        fakes = [actor.service(), stage.service()]
+        async with trio.open_nursery() as nursery, world.open_platform(spec) as platform:
+            await nursery.start(rpc.serve, fakes, [world.network.host("fakes").listen(9001)])
+            platform.participants.register_environment(world_of_two_ticks)
+            platform.participants.register_actor(player, "player", ["player"])
+            there = "grpc://fakes:9001"
+            for params in (
+                trial_params([actor_params("ann", "player", endpoint=there)]),
+                trial_params([actor_params("bob", "player")], environment_endpoint=there),
+            ):
+                await platform.controller.wait_trial(await platform.controller.start_trial(params))
+            nursery.cancel_scope.cancel()
+        check_history(world.history)
+
+    simulate(1, scenario)
+    assert acted == [("ann", 3), ("ann", 13)]
+    assert seen == ["bob 0", "bob 1"]

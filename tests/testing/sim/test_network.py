@@ -171,8 +171,21 @@ def test_a_name_that_no_host_ever_has_fails_the_run(name_it: Callable[[SimNetwor
         await trio.sleep(1)
 
     assert simulate(0, scenario, "there").seconds == 1
-    with pytest.raises(ValueError, match="network: no host ever had the name 'there'"):
+    with pytest.raises(ValueError, match=r"network: no host ever had the name 'there'; did you mean 'here'\?"):
         simulate(0, scenario, "their")
+
+
+@pytest.mark.parametrize(
+    ("hosts", "advice"), [((), "there are no hosts"), (("desk", "lab"), "the hosts are 'desk', 'lab'")]
+)
+def test_a_name_that_is_like_no_host_comes_with_those_there_are(hosts: tuple[str, ...], advice: str) -> None:
+    async def scenario(world: World) -> None:
+        for name in hosts:
+            world.network.host(name)
+        world.network.partition(["there"])
+
+    with pytest.raises(ValueError, match=f"network: no host ever had the name 'there'; {advice}"):
+        simulate(0, scenario)
 
 
 def test_who_sends_into_a_partition_gives_up_and_who_is_idle_does_not() -> None:

@@ -23,6 +23,7 @@ from trio_cogment.api.environment_pb2 import EnvInitialOutput, EnvRunTrialOutput
 from trio_cogment.errors import RpcError
 from trio_cogment.rpc import Call, CallOpener, ServerCall, bind, methods_of
 from trio_cogment.services import SERVICES, TRIAL_ID, ServiceKind
+from trio_cogment.spec import Payload, encode
 from trio_cogment.testing.fakes.behaviour import END as END_STATE
 from trio_cogment.testing.fakes.behaviour import (
     FROM_START,
@@ -62,6 +63,9 @@ def say_nothing(_part: Part, _tick_id: int) -> Iterable[Mapping[str, Any]]:
     return ()
 
 
+#: What an actor does, or is shown, given its name and a tick: a message of the project, or bytes.
+MakePayload: TypeAlias = Callable[[str, int], Payload]
+
 #: How many ticks an environment's trial has, by the trial's id; or for all. None goes on until it is told to end.
 Ticks: TypeAlias = Callable[[str], int | None] | int | None
 
@@ -75,6 +79,7 @@ class FakeActor:
         neighbours: the participants that each sends messages to, by name.
         sees: is given every message that one reads, with the `Part` that reads it.
         chatter: what they send beside: messages and rewards, before each action.
+        action: makes their actions, for an environment with a spec; by default they are texts, which checkers know.
     """
 
     def __init__(
@@ -85,7 +90,9 @@ class FakeActor:
         neighbours: Mapping[str, str] | None = None,
         sees: Sees = see_nothing,
         chatter: Chatter = say_nothing,
+        action: MakePayload = action_content,
     ) -> None:
+        self._action = action
         self._sees = sees
         self._chatter = chatter
         self._world = world
@@ -180,7 +187,8 @@ class FakeActor:
             await call.send(ActorRunTrialOutput(state=NORMAL, message=said))
         for more in self._chatter(part, tick_id):
             await call.send(ActorRunTrialOutput(**more))
-        action = Action(tick_id=tick_id, content=action_content(name, tick_id))
+        content = encode(self._action(name, tick_id), None, f"action of {name!r}")
+        action = Action(tick_id=tick_id, content=content)
         for _ in range(part.copies(tick_id)):
             await call.send(ActorRunTrialOutput(state=NORMAL, action=action))
         part.record("acted", tick=tick_id)
@@ -205,6 +213,7 @@ class FakeEnvironment:
         ticks: how long each trial goes on.
         sees: see `FakeActor`.
         chatter: see `FakeActor`; before each observation set.
+        observation: makes the observation of each actor, for actors with a spec; by default they are texts, as above.
     """
 
     def __init__(
@@ -215,7 +224,9 @@ class FakeEnvironment:
         ticks: Ticks = 10,
         sees: Sees = see_nothing,
         chatter: Chatter = say_nothing,
+        observation: MakePayload | None = None,
     ) -> None:
+        self._observation = observation
         self._sees = sees
         self._chatter = chatter
         self._world = world
@@ -237,7 +248,8 @@ class FakeEnvironment:
         self._sees(part, first)
         ticks = self._ticks(trial_id) if callable(self._ticks) else self._ticks
         with part.session():
-            stage = _Stage(call, part, [actor.name for actor in init.actors_in_trial], ticks, self._chatter)
+            actors = [actor.name for actor in init.actors_in_trial]
+            stage = _Stage(call, part, actors, ticks, self._chatter, self._observation)
             if await part.think(FROM_START):
                 await call.send(EnvRunTrialOutput(state=NORMAL, init_output=EnvInitialOutput()))
                 await stage.show(0)
@@ -252,8 +264,17 @@ class FakeEnvironment:
 class _Stage:
     """What an environment knows of its trial."""
 
-    def __init__(self, call: Call, part: Part, actors: list[str], ticks: int | None, chatter: Chatter) -> None:
+    def __init__(
+        self,
+        call: Call,
+        part: Part,
+        actors: list[str],
+        ticks: int | None,
+        chatter: Chatter,
+        observation: MakePayload | None,
+    ) -> None:
         self._chatter = chatter
+        self._observation = observation
         self._call = call
         self._part = part
         self._actors = actors
@@ -307,13 +328,20 @@ class _Stage:
             await call.send(EnvRunTrialOutput(state=NORMAL, message=said))
         for more in self._chatter(part, tick_id):
             await call.send(EnvRunTrialOutput(**more))
-        contents, indexes = observations_of(self._actors, tick_id)
+        contents, indexes = self._observations(tick_id)
         for _ in range(part.copies(tick_id)):
             await self._observe(tick_id, contents, indexes)
         part.record("showed", tick=tick_id)
         if self._ending and not part.does(Misbehaviour.NEVER_ACK, tick_id):
             await call.send(EnvRunTrialOutput(state=LAST_ACK))
             part.record("acknowledged")
+
+    def _observations(self, tick_id: int) -> tuple[list[bytes], list[int]]:
+        make = self._observation
+        if make is None:
+            return observations_of(self._actors, tick_id)
+        contents = [encode(make(name, tick_id), None, f"observation of {name!r}") for name in self._actors]
+        return contents, list(range(len(contents)))
 
     async def _observe(self, tick_id: int, contents: list[bytes], indexes: list[int]) -> None:
         shown = ObservationSet(tick_id=tick_id, timestamp=1, observations=contents, actors_map=indexes)

@@ -6,6 +6,7 @@ time that a network is gone. Time is Trio's clock; nothing here has a task of it
 
 from __future__ import annotations
 
+import difflib
 import errno
 import random
 import socket
@@ -231,6 +232,13 @@ class SimNetwork:
     def unknown_hosts(self) -> list[str]:
         """Return the names of hosts that somebody has given here and that no host has, or not yet."""
         return [name for name in self._named if name not in self._hosts]
+
+    def advice_for(self, unknown: str) -> str:
+        """Return what a name that no host has may have been meant for."""
+        close = difflib.get_close_matches(unknown, self._hosts, n=1)
+        if close:
+            return f"did you mean {close[0]!r}?"
+        return f"the hosts are {', '.join(map(repr, self._hosts))}" if self._hosts else "there are no hosts"
 
     def set_default_link(self, link: Link) -> None:
         """Say what links are like that have not been used or set yet."""

@@ -206,7 +206,10 @@ def _check_call(budget: object) -> None:
 
 def _mistakes(world: World) -> list[str]:
     """Return what was wrong with the scenario itself, once it is over."""
-    unknown = [f"network: no host ever had the name {name!r}" for name in world.network.unknown_hosts()]
+    network = world.network
+    unknown = [
+        f"network: no host ever had the name {name!r}; {network.advice_for(name)}" for name in network.unknown_hosts()
+    ]
     return world.mistakes + unknown
 
 
