@@ -114,8 +114,13 @@ def test_what_counts_is_told_from_what_does_not(secret: Path, tmp_path: Path) ->
 
 def test_a_token_goes_into_a_file_of_its_own(secret: Path, tmp_path: Path) -> None:
     path = tmp_path / "alice.token"
-    assert make(secret, "alice", f"--file={path}") == ""
+    said = make(secret, "alice", "--role=operator", f"--file={path}")
     assert mode(path) == 0o600
+    found = shown(path.read_text())
+    assert said == f"{path}: alice, operator, id {found['id']}, until {found['expires']}"
+    endless = tmp_path / "endless.token"
+    assert make(secret, "eve", "--expires=never", f"--file={endless}").endswith(", does not expire")
+    assert make(secret, "eve", "--json", f"--file={tmp_path / 'json.token'}").startswith("{")
     assert shown(path.read_text(), f"--auth_secret_file={secret}")["name"] == "alice"
     again = run_main("token", "make", "bob", f"--file={path}", f"--auth_secret_file={secret}")
     assert again.err == f"trio-cogment: --file: {path}: it exists already\n"
@@ -133,9 +138,16 @@ def test_a_token_goes_into_a_file_of_its_own(secret: Path, tmp_path: Path) -> No
         (("make", "alice", "--max_trials=-1"), "--max_trials: -1 is not in the range"),
         (("show", "abc"), "TOKEN: expected a token of the form tc1.KEY.CLAIMS.SIGNATURE"),
         (("revoke",), "--auth_revocation_file: it is needed"),
-        (("revoke", "--auth_revocation_file=x"), "expected a token, its id, or --name"),
-        (("revoke", "a", "--name=b", "--auth_revocation_file=x"), "expected a token, its id, or --name"),
-        (("revoke", "not-an-id", "--auth_revocation_file=x"), "line 1: expected a token's id or name=NAME"),
+        (("show", "abc", "--token_file=x"), "expected a token, or --token_file"),
+        (("show", "--token_file=gone"), "gone: No such file or directory"),
+        (("revoke", "--auth_revocation_file=x"), "expected a token, its id, --token_file or --name"),
+        (("revoke", "a", "--name=b", "--auth_revocation_file=x"), "expected a token, its id, --token_file or --name"),
+        (
+            ("revoke", "bob", "--auth_revocation_file=x"),
+            "'bob' is not a token, a token's id or a file with a token; --name=bob revokes all tokens of bob",
+        ),
+        (("revoke", "a.b", "--auth_revocation_file=x"), "TOKEN: expected a token of the form"),
+        (("revoke", "--token_file=gone", "--auth_revocation_file=x"), "gone: No such file or directory"),
     ],
 )
 def test_what_makes_no_sense_is_refused(secret: Path, arguments: tuple[str, ...], expected: str) -> None:
@@ -147,9 +159,24 @@ def test_what_makes_no_sense_is_refused(secret: Path, arguments: tuple[str, ...]
 
 def test_without_a_secret_nothing_is_made(tmp_path: Path) -> None:
     missing: Output = run_main("token", "make", "alice")
-    assert "--auth_secret_file: it is needed" in missing.err
+    assert missing.code == 1
+    assert missing.err == ("trio-cogment: --auth_secret_file: it is needed; `trio-cogment token init` makes one\n")
     gone = run_main("token", "make", "alice", f"--auth_secret_file={tmp_path / 'x'}")
     assert gone.err == f"trio-cogment: --auth_secret_file: {tmp_path / 'x'}: No such file or directory\n"
     (tmp_path / "y").write_bytes(b"\xff")
     (tmp_path / "y").chmod(0o600)
     assert "expected text" in run_main("token", "make", "alice", f"--auth_secret_file={tmp_path / 'y'}").err
+
+
+@pytest.mark.parametrize("flag", ["", "--token_file="])
+def test_a_token_is_shown_and_revoked_by_its_file(secret: Path, tmp_path: Path, flag: str) -> None:
+    path, revoked = tmp_path / "alice.token", tmp_path / "revoked"
+    make(secret, "alice", f"--file={path}")
+    token_id = shown(path.read_text())["id"]
+    done = run_main("token", "show", f"{flag}{path}")
+    assert done.out.splitlines()[0] == f"id: {token_id}"
+    first = run_main("token", "revoke", f"{flag}{path}", f"--auth_revocation_file={revoked}")
+    assert first.out.startswith(f"{revoked} (new): {token_id}  # alice; ")
+    again = run_main("token", "revoke", f"{flag}{path}", f"--auth_revocation_file={revoked}")
+    assert again.out.startswith(f"{revoked}: {token_id}  # alice; ")
+    assert revoked.read_text() == f"{token_id}  # alice\n" * 2

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -25,6 +26,8 @@ _REVOCATION_VARIABLE = "COGMENT_AUTH_REVOCATION_FILE"
 _NEVER = "never"
 _DAY_SECONDS = 86400.0
 _ID_BYTES = 10
+#: The ids of tokens that this command and servers make.
+_ID = re.compile(r"[0-9a-f]{20,32}")
 
 
 @click.group(cls=Group)
@@ -42,6 +45,10 @@ def _secret_option(*, required: bool) -> Callable[[_Decorated], _Decorated]:
         show_envvar=True,
         help="File with the keys of tokens.",
     )
+
+
+def _token_file_option() -> Callable[[_Decorated], _Decorated]:
+    return click.option("--token_file", type=FilePath(path_type=Path), metavar="PATH", help="File with the token.")
 
 
 @token.command()
@@ -121,7 +128,7 @@ def _roles_help() -> str:
 @click.option("--max_stored_bytes", type=click.IntRange(0), help="How much the holder may store on each server.")
 @click.option("--max_models", type=click.IntRange(0), help="How many models the holder may have.")
 @click.option("--file", type=FilePath(path_type=Path), help="Write the token to a new file that only its owner reads.")
-@_secret_option(required=True)
+@_secret_option(required=False)
 @json_option("Print the token and its id as JSON.")
 def make(
     name: str,
@@ -134,10 +141,10 @@ def make(
     max_stored_bytes: int | None,
     max_models: int | None,
     file: Path | None,
-    auth_secret_file: Path,
+    auth_secret_file: Path | None,
     as_json: bool,
 ) -> None:
-    """Make a token for NAME, and print it.
+    """Make a token for NAME, and print it, or what --file has got.
 
     Tokens for the same name are one account: they share what they own and their quotas. `docs/security.md` says what
     each role may do. A token without a role may ask servers how they are.
@@ -157,10 +164,13 @@ def make(
         )
     except InvalidArgumentError as error:
         raise Failure(str(error)) from None
+    if auth_secret_file is None:
+        raise Failure("--auth_secret_file: it is needed; `trio-cogment token init` makes one")
     _, keys = read_secret(auth_secret_file)
     expires_at = NEVER if expires is None else int(time.time() + expires)
     token_id = os.urandom(_ID_BYTES).hex()
-    text = keys.sign(Token(token_id=token_id, grant=grant, expires_at=expires_at))
+    made = Token(token_id=token_id, grant=grant, expires_at=expires_at)
+    text = keys.sign(made)
     if file is not None:
         try:
             _write_new(file, f"{text}\n")
@@ -168,12 +178,23 @@ def make(
             raise Failure(f"--file: {file}: it exists already") from None
     if as_json:
         print_json({"id": token_id, **({"token": text} if file is None else {"filepath": str(file)})})
-    elif file is None:
-        click.echo(text)
+    else:
+        click.echo(text if file is None else printable(f"{file}: {_summary(made)}"))
+
+
+def _summary(made: Token) -> str:
+    roles = ", ".join(sorted(role.value for role in made.grant.roles)) or "no role"
+    until = f"until {_date(made)}" if made.expires_at else "does not expire"
+    return f"{made.grant.name}, {roles}, id {made.token_id}, {until}"
+
+
+def _date(found: Token) -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(found.expires_at))
 
 
 @token.command()
-@click.argument("given", metavar="TOKEN", default="-")
+@click.argument("given", metavar="[TOKEN-OR-FILE]", required=False)
+@_token_file_option()
 @_secret_option(required=False)
 @click.option(
     "--auth_revocation_file",
@@ -183,12 +204,21 @@ def make(
     help="File with the tokens that do not count.",
 )
 @json_option()
-def show(given: str, auth_secret_file: Path | None, auth_revocation_file: Path | None, as_json: bool) -> None:
+def show(
+    given: str | None,
+    token_file: Path | None,
+    auth_secret_file: Path | None,
+    auth_revocation_file: Path | None,
+    as_json: bool,
+) -> None:
     """Show what a token says.
 
-    TOKEN is the token itself, or `-` for standard input. With the secret it also says whether the token counts.
+    The argument is the token itself, a file with it, or `-`, the default, for standard input. With the secret it also
+    says whether the token counts.
     """
-    text = (sys.stdin.read() if given == "-" else given).strip()
+    if given is not None and token_file is not None:
+        raise Failure("expected a token, or --token_file")
+    text = _token_text(given or "-", token_file)
     found = _unverified(text)
     state = "not checked (--auth_secret_file)"
     if auth_secret_file is not None:
@@ -201,6 +231,23 @@ def show(given: str, auth_secret_file: Path | None, auth_revocation_file: Path |
         if value not in ([], {}):
             shown = ", ".join(value) if isinstance(value, list) else value
             click.echo(printable(f"{name}: {shown}"))
+
+
+def _token_text(given: str, file: Path | None) -> str:
+    """Return the token that is given by itself, in a file, or on standard input."""
+    if file is None and given == "-":
+        return sys.stdin.read().strip()
+    if file is None and os.path.isfile(given):
+        file = Path(given)
+    if file is None:
+        return given.strip()
+    from trio_cogment.errors import CogmentError
+    from trio_cogment.sdk.access_token import read_token
+
+    try:
+        return read_token(file)
+    except CogmentError as error:
+        raise Failure(str(error)) from None
 
 
 def _unverified(text: str) -> Token:
@@ -230,12 +277,11 @@ def _state(text: str, secret: Path, revocations: Path | None) -> str:
 def _described(found: Token) -> dict[str, Any]:
     grant = found.grant
     quotas = {"trials": grant.quotas.trials, "bytes": grant.quotas.stored_bytes, "models": grant.quotas.models}
-    ends = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(found.expires_at)) if found.expires_at else _NEVER
     return {
         "id": found.token_id,
         "name": grant.name,
         "roles": sorted(role.value for role in grant.roles),
-        "expires": ends,
+        "expires": _date(found) if found.expires_at else _NEVER,
         "trials": list(grant.trials),
         "classes": list(grant.classes),
         "actors": list(grant.actors),
@@ -244,7 +290,8 @@ def _described(found: Token) -> dict[str, Any]:
 
 
 @token.command()
-@click.argument("given", metavar="[TOKEN-OR-ID]", required=False)
+@click.argument("given", metavar="[TOKEN-OR-ID-OR-FILE]", required=False)
+@_token_file_option()
 @click.option("--name", help="Revoke all tokens of this holder, also those that are made later.")
 @click.option(
     "--auth_revocation_file",
@@ -255,19 +302,16 @@ def _described(found: Token) -> dict[str, Any]:
     help="File with the tokens that do not count; servers read it at their start and at SIGHUP.",
 )
 @json_option()
-def revoke(given: str | None, name: str | None, auth_revocation_file: Path, as_json: bool) -> None:
+def revoke(
+    given: str | None, token_file: Path | None, name: str | None, auth_revocation_file: Path, as_json: bool
+) -> None:
     """Revoke a token, or all tokens of a holder.
 
     Adds the token's id, or the holder's name, to the revocation file.
     """
-    if (given is None) == (name is None):
-        raise Failure("expected a token, its id, or --name")
-    if name is not None:
-        entry = f"name={name}"
-    else:
-        assert given is not None
-        found = _unverified(given) if "." in given else None
-        entry = given if found is None else f"{found.token_id}  # {found.grant.name}"
+    if sum(one is not None for one in (given, token_file, name)) != 1:
+        raise Failure("expected a token, its id, --token_file or --name")
+    entry = f"name={name}" if name is not None else _revoked_token(given or "", token_file)
     from trio_cogment.access import Revoked
     from trio_cogment.errors import InvalidArgumentError
 
@@ -275,12 +319,30 @@ def revoke(given: str | None, name: str | None, auth_revocation_file: Path, as_j
         Revoked.parse(entry)
     except InvalidArgumentError as error:
         raise Failure(str(error)) from None
+    is_new = not auth_revocation_file.exists()
     descriptor = os.open(auth_revocation_file, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     with os.fdopen(descriptor, "w", encoding="utf-8") as file:
         file.write(f"{entry}\n")
         file.flush()
         os.fsync(file.fileno())
     if as_json:
-        print_json({"filepath": str(auth_revocation_file), "entry": entry})
+        print_json({"filepath": str(auth_revocation_file), "entry": entry, "created": is_new})
     else:
-        click.echo(f"{auth_revocation_file}: {entry}; servers read it at their start and at SIGHUP")
+        where = f"{auth_revocation_file} (new)" if is_new else str(auth_revocation_file)
+        click.echo(printable(f"{where}: {entry}; servers read it at their start and at SIGHUP"))
+
+
+def _revoked_token(given: str, token_file: Path | None) -> str:
+    """Return the line that revokes a token.
+
+    Raises:
+        Failure: it is neither a token, nor the id of one, nor a file with one.
+    """
+    if token_file is None and _ID.fullmatch(given):
+        return given
+    text = _token_text(given, token_file)
+    if token_file is None and text == given and "." not in given:
+        holder = f"; --name={given} revokes all tokens of {given}" if given else ""
+        raise Failure(f"{given!r} is not a token, a token's id or a file with a token{holder}")
+    found = _unverified(text)
+    return f"{found.token_id}  # {found.grant.name}"

@@ -56,10 +56,19 @@ async def test_a_server_with_tokens_and_its_files_read_again(secret: Path) -> No
                 await trio.lowlevel.checkpoint()
             assert await asked(running.port, observer) is StatusCode.UNAUTHENTICATED
             assert await asked(running.port, admin) is StatusCode.OK
+            read = "access: read keys: 2, revoked tokens: 1, revoked names: 0, names of certificates: 0"
+            while read not in running.err:
+                await trio.lowlevel.checkpoint()
             # A file that cannot be read changes nothing.
+            kept = await trio.Path(secret).read_text()
             await trio.Path(secret).write_text("nonsense")
             running.process.send_signal(signal.SIGHUP)
             while "expected a key as hexadecimal digits" not in running.err:
+                await trio.lowlevel.checkpoint()
+            await trio.Path(secret.with_name("revoked")).write_text("# nobody\nalice smith\n")
+            await trio.Path(secret).write_text(kept)
+            running.process.send_signal(signal.SIGHUP)
+            while "revoked: line 2: expected a token's id or name=NAME, got 'alice smith'" not in running.err:
                 await trio.lowlevel.checkpoint()
             assert await asked(running.port, newer) is StatusCode.OK
             assert await running.stop() == 0

@@ -229,8 +229,19 @@ class ServerAccess:
         Raises:
             Failure: one cannot be read. What was read before stays in force.
         """
-        if self._own is not None:
-            self._own.adopt(read_rules(self._settings))
+        if self._own is None:
+            return
+        rules = read_rules(self._settings)
+        self._own.adopt(rules)
+        import logging
+
+        logging.getLogger(__name__).info(
+            "access: read keys: %d, revoked tokens: %d, revoked names: %d, names of certificates: %d",
+            0 if rules.keys is None else len(rules.keys),
+            len(rules.revoked.token_ids),
+            len(rules.revoked.names),
+            len(rules.certificates),
+        )
 
     def token_for(self, *roles: Role, lifetime_seconds: float = OWN_TOKEN_SECONDS) -> str | TokenSource:
         """Return the token to send to other servers: that of the flags, else one of the process's own with these roles.
