@@ -49,12 +49,21 @@ async def test_one_service(tmp_path: Path) -> None:
             "type": "modelregistry",
             "statuses": {"nb_models": "0"},
         }
-        [line] = await lines(where, "--type=datastore", "nb_models")
-        assert line.startswith("datastore ::: UNIMPLEMENTED")
-        assert await lines(where, "--type=other") == ["other ::: a service of type other has no statuses"]
-    [line] = await lines(where, "--timeout=100ms", "nb_models")
-    assert line.startswith(" ::: the service at grpc://127.0.0.1:")
-    assert line.endswith(": Connection refused; waited 0.1 s (--timeout)")
+        without = await status(where, "--type=datastore", "nb_models")
+        assert (without.code, without.out) == (1, "")
+        assert without.err.startswith(f"trio-cogment: datastore at {endpoint}: UNIMPLEMENTED")
+        other = await status(where, "--type=other")
+        assert (other.code, other.err) == (
+            1,
+            f"trio-cogment: other at {endpoint}: a service of type other has no statuses\n",
+        )
+    gone = await status(where, "--timeout=100ms", "nb_models")
+    assert (gone.code, gone.out) == (1, "")
+    assert gone.err.startswith(f"trio-cogment: the service at {endpoint} cannot be reached: ")
+    assert gone.err.endswith(": Connection refused; waited 0.1 s (--timeout)\n")
+    as_json = await status(where, "--timeout=100ms", "--json")
+    assert (as_json.code, as_json.err) == (1, "")
+    assert json.loads(as_json.out)["error"].startswith(f"the service at {endpoint} cannot be reached: ")
 
 
 async def test_all_services_of_one_port(tmp_path: Path) -> None:

@@ -81,17 +81,18 @@ def status(
     endpoint: GrpcEndpoint | DiscoverEndpoint,
     kind: str,
     **_: Any,
-) -> None:
+) -> int:
     """Ask services for their statuses with these names; '*' means all of them, no name means none."""
     settings = client_settings(ctx)
     settings = replace(settings, timeout_seconds=min(settings.timeout_seconds, _MAX_SECONDS))
     where, token = ctx.params["directory_endpoint"], ctx.params["directory_authentication_token"]
     if isinstance(endpoint, GrpcEndpoint):
-        _show_all_of(settings, kind, run_client(_ask_awaited, settings, endpoint, kind_of(kind), names))
-        return
+        answers = run_client(_ask_awaited, settings, endpoint, kind_of(kind), names)
+        return _show_all_of(settings, endpoint, kind, answers)
     if endpoint.kind is None and not endpoint.service_id:
         endpoint = replace(endpoint, kind=kind_of(kind))
     run_client(_show_found, settings, where, token, endpoint, verbose, names)
+    return 0
 
 
 @dataclass(slots=True, kw_only=True)
@@ -102,11 +103,13 @@ class _Answer:
         statuses: by name.
         found_type: the type of the service, if the command found it by trying.
         error: why there are no statuses.
+        names_endpoint: the error says who was asked.
     """
 
     statuses: dict[str, str] = field(default_factory=dict)
     found_type: str = ""
     error: str = ""
+    names_endpoint: bool = False
 
     def __str__(self) -> str:
         if self.error:
@@ -118,11 +121,22 @@ class _Answer:
         return {"error": self.error} if self.error else {"statuses": self.statuses}
 
 
-def _show_all_of(settings: ClientSettings, kind: str, answers: Sequence[_Answer]) -> None:
-    """Show what is at one endpoint; the JSON of the first service is at the top too, as it is for a single one."""
+def _show_all_of(settings: ClientSettings, endpoint: GrpcEndpoint, kind: str, answers: Sequence[_Answer]) -> int:
+    """Show what is at one endpoint; the JSON of the first service is at the top too, as it is for a single one.
+
+    Returns:
+        The exit code: 1 without any status.
+
+    Raises:
+        Failure: there is none, and it is not shown as JSON.
+    """
+    error = answers[0].error
+    if error and settings.output == "text":
+        raise Failure(error if answers[0].names_endpoint else f"{kind or 'the service'} at {endpoint}: {error}")
     found = [{"type": kind or answer.found_type, **answer.as_json()} for answer in answers]
     text = "\n".join(f"{kind}{answer}" for answer in answers)
     show(settings, text, found[0] if len(found) == 1 else {**found[0], "services": found})
+    return int(bool(error))
 
 
 async def _show_found(
@@ -211,7 +225,7 @@ async def _ask_awaited(
         async with reached(settings, kind, [target], bounded=False) as channel:
             return await _ask_kinds(settings, channel, kind, names)
     except Failure as failure:
-        return [_Answer(error=failure.message)]
+        return [_Answer(error=failure.message, names_endpoint=True)]
 
 
 async def _ask_at(settings: ClientSettings, target: GrpcEndpoint, kind: ServiceKind, names: Sequence[str]) -> _Answer:

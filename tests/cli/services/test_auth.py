@@ -84,7 +84,8 @@ async def test_clients_of_the_command_line_and_the_sdk_say_who_they_are(secret: 
             endpoint = f"grpc://127.0.0.1:{running.port}"
             ask = ("status", f"--endpoint={endpoint}", "nb_trials")
             refused = await run_here(*ask)
-            assert "UNAUTHENTICATED" in refused.out + refused.err
+            assert (refused.code, refused.out) == (1, "")
+            assert refused.err.startswith(f"trio-cogment: the service at {endpoint}: UNAUTHENTICATED: ")
             for arguments, variables in (
                 ((f"--token_file={file}",), {}),
                 ((f"--token={text}",), {}),
