@@ -30,6 +30,11 @@ def can_draw() -> bool:
     return all(one is not None and one.isatty() for one in streams) and os.environ.get("TERM") != "dumb"
 
 
+def on_terminal() -> bool:
+    """Tell whether standard output is a terminal: somebody sees it, and nothing keeps it."""
+    return sys.stdout is not None and sys.stdout.isatty()
+
+
 def _is_there() -> bool:
     try:
         os.close(os.open("/dev/tty", os.O_RDWR | os.O_CLOEXEC))

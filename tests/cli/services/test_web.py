@@ -122,3 +122,18 @@ async def test_the_address_for_the_administrator() -> None:
             await running.stop()
             await running.read_rest()
     assert "/enter/" not in running.err
+
+
+async def test_with_tokens_no_address_for_the_administrator_is_kept(secret: Path) -> None:
+    """What is printed goes to a journal: only a terminal gets an address that lets anybody in."""
+    flags = ("--auth=token", f"--auth_secret_file={secret}")
+    told = re.compile(r"^dashboard +http://localhost:\d+/dashboard \(asks for a token\)$", re.MULTILINE)
+    with trio.fail_after(PATIENCE_SECONDS):
+        async with server(*SERVE, *flags) as running:
+            await running.wait_serving()
+            await running.said(told)
+            running.process.send_signal(signal.SIGHUP)
+            await running.said(re.compile(rf"{told.pattern}[\s\S]*{told.pattern}", re.MULTILINE))
+            await running.stop()
+            await running.read_rest()
+    assert "/enter/" not in running.err + running.out

@@ -28,6 +28,7 @@ from trio_cogment.cli.services.process import INITIALIZING, READY, StatusFile, S
 from trio_cogment.cli.services.settings import ServerSettings
 from trio_cogment.cli.services.start import Application, Resources, Running, Start
 from trio_cogment.cli.services.web_flags import entrance, open_side, web_side
+from trio_cogment.cli.terminal import on_terminal
 from trio_cogment.rpc import HealthService, RunningServer, ServerObserver, serve, standard_services
 from trio_cogment.rpc.grpc_only import GrpcOnly
 from trio_cogment.rpc.refusals import refusals
@@ -189,7 +190,10 @@ def _renew_entrance(start: Start, running: Running, access: PageAccess, port: in
     address = entrance(start.settings.web, start.settings.hosts, port, tls=start.tls is not None)
     first = _DASHBOARD not in start.notes
     told = {} if running.links is None else dict(running.links(access, address))
-    told[_DASHBOARD] = f"{address}{ENTER}/{access.new_code()} (once)"
+    if start.access.control is None or on_terminal():
+        told[_DASHBOARD] = f"{address}{ENTER}/{access.new_code()} (once)"
+    else:  # what services print is kept, and others than administrators may read it
+        told[_DASHBOARD] = f"{address}/dashboard (asks for a token)"
     start.notes.update(told)
     if not (start.draws or (first and start.application.welcome is not None)):  # which show it by themselves
         for label, text in told.items():
