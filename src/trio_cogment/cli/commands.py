@@ -19,6 +19,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "dm_env_rpc": ("trio_cogment.cli.dm_env_rpc", "Look at servers of dm_env_rpc."),
     "doctor": ("trio_cogment.cli.doctor", "Check what a server needs, and say what to do."),
     "generate": ("trio_cogment.cli.generate", "Write a project's modules for the SDKs."),
+    "health": ("trio_cogment.cli.health", "Ask whether a server serves."),
     "init": ("trio_cogment.cli.init", "Write a small project that runs and has a test."),
     "launch": ("trio_cogment.cli.launch", "Run the scripts of a launch file together, until one ends."),
     "participants": ("trio_cogment.cli.participants", "Serve the participants that a Python module registers."),
