@@ -53,5 +53,6 @@ async def test_a_server_is_closed_in_three_commands(tmp_path: Path) -> None:
             *ask[:2], *ask[3:], folder=tmp_path, COGMENT_TOKEN_FILE="ann.token", COGMENT_CLIENT_TIMEOUT="2s"
         )
         assert plain.code == 1
+        assert "connection lost; the server may speak TLS: --root_cert" in plain.err
         await running.stop()
     assert "EVERYBODY" not in running.err

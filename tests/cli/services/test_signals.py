@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import pty
 import signal
@@ -87,6 +88,8 @@ async def test_a_log_that_was_moved_away_goes_on_in_a_new_file(tmp_path: Path) -
                 await trio.sleep(0.01)
         assert await running.stop() == 0
     assert "SIGHUP: the files were read again" in log.read_text()
+    *_, stopping, stopped = (json.loads(line)["msg"] for line in log.read_text().splitlines())
+    assert (stopping, stopped) == ("stopping (SIGTERM)", "stopped")
 
 
 def test_a_server_does_not_outlive_its_terminal(tmp_path: Path) -> None:

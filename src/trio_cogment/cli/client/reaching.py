@@ -38,6 +38,8 @@ _NAMES = {
     ServiceKind.MODEL_REGISTRY: "model registry",
 }
 _MAX_SECONDS = 10.0**9
+_CONNECTION_LOST = "connection lost"
+_TLS_HINT = "; the server may speak TLS: --root_cert"
 #: A wait that is longer than this is announced.
 _QUIET_SECONDS = 2.0
 #: The pause before a place is tried again.
@@ -117,7 +119,10 @@ async def reached(
         if search.found is None:
             where = f" at {places[0]}" if len(places) == 1 else ""
             waited = f"; waited {settings.timeout_seconds:g} s (--timeout)" if search.may_come else ""
-            raise Failure(f"the {name}{where} cannot be reached: {search.trouble()}{waited}")
+            trouble = search.trouble()
+            # A server with TLS hangs up when somebody comes without.
+            hint = _TLS_HINT if settings.tls is None and _CONNECTION_LOST in trouble else ""
+            raise Failure(f"the {name}{where} cannot be reached: {trouble}{hint}{waited}")
         with trio.CancelScope() as answering:
             if bounded:
                 answering.deadline = deadline

@@ -33,6 +33,7 @@ class Stop:
 
     Attributes:
         asked: set by the first signal.
+        reason: the name of that signal, if it is known.
         starting: the start runs in it.
         finished: everything runs in it; cancelled when the stop takes too long.
         give_up_seconds: when after the signal the process ends, even if something does not: code of users in a worker
@@ -41,6 +42,7 @@ class Stop:
 
     def __init__(self) -> None:
         self.asked = trio.Event()
+        self.reason = "a signal"
         self.starting = trio.CancelScope()
         self.finished = trio.CancelScope()
         self.give_up_seconds = math.inf
@@ -165,6 +167,7 @@ class _Watch:
             if number == signal.SIGQUIT:
                 nursery.start_soon(_tell, task_lines())
             if self._is_stop(number):
+                self._stop.reason = signal.Signals(number).name
                 return
             nursery.start_soon(self._read_again)
 

@@ -64,6 +64,8 @@ def serve_until_signal(start: Start, early: EarlySignals) -> None:
     failure = trio.run(run_until_signal, partial(_serve, start), early, start.reload)
     if failure is None and (goodbye := start.goodbye()):
         say(goodbye)
+    if failure is None and start.settings.log.file is not None:
+        _log.info("stopped")
     leave()
     if failure is not None:
         raise failure
@@ -167,6 +169,8 @@ async def _serve_application(start: Start, status: StatusFile, stop: Stop) -> No
         nursery.start_soon(register)
         async with _welcomed(start, running):
             await stop.asked.wait()
+            if settings.log.file is not None:
+                _log.info("stopping (%s)", stop.reason)
             registered.cancel()
             for health in healths:
                 health.stop()
