@@ -219,3 +219,21 @@ def test_files_of_tls_and_of_tokens(tmp_path: Path) -> None:
     party.key.write_text("no key")
     _, found = findings("--port=0", *flags)
     assert found["TLS"][0] == "fail"
+
+
+# The flags
+
+
+def test_it_reads_what_serve_reads(tmp_path: Path) -> None:
+    file = tmp_path / "server.yaml"
+    file.write_text(f"port: {free_port()}\nstorage: sqlite:{tmp_path}/there/trials.db\nlog_level: debug\nrpc: {{}}\n")
+    for arguments, variables in (((f"--config={file}",), {}), ((), {"TRIO_COGMENT_CONFIG": str(file)})):
+        done = run_main(
+            "doctor", "--auth=open", "--web=false", *arguments, variables={"TRIO_COGMENT_STORAGE": "", **variables}
+        )
+        assert f"{tmp_path}/there" in done.out, done
+    file.write_text("prot: 9000\n")
+    wrong = run_main("doctor", f"--config={file}")
+    assert wrong.code == 1
+    assert "prot" in wrong.err
+    assert "No such option" in run_main("doctor", "--hots=0.0.0.0").err

@@ -5,6 +5,7 @@ It looks where `serve` with the same flags and variables would, and changes noth
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from trio_cogment.cli.doctor import data, machine
 from trio_cogment.cli.doctor.findings import Finding, Level, fail, lines, worst
 from trio_cogment.cli.errors import Failure
 from trio_cogment.cli.options import FilePath, as_endpoint, json_option, port_option
+from trio_cogment.cli.serve import serve
 from trio_cogment.cli.services.directory_flags import NO_DIRECTORY, own_directory_option
 from trio_cogment.cli.services.model_registry import archive_folder, archive_option
 from trio_cogment.cli.services.orchestrator import DEFAULT_PORT
@@ -66,8 +68,9 @@ def doctor(
     """Check what a server needs, and say what to do.
 
     Looks at versions, ports, files and who may read them, the directory, the clock, disks and descriptors, where
-    `serve` with the same flags would. Nothing is changed. Each line is ok, warn or fail; the exit code is 1 if one
-    is fail.
+    `serve` with the same flags, variables and file of --config would. Nothing is changed. The flags of `serve` that are
+    not listed here are read, and nothing else is done with them. Each line is ok, warn or fail; the exit code is 1 if
+    one is fail.
     """
     storage, archive = storage_settings(ctx), archive_folder(ctx)
     tls = tls_files(ctx, server=True)
@@ -84,6 +87,19 @@ def doctor(
     else:
         click.echo("\n".join(lines(findings)))
     return int(worst(findings) is Level.FAIL)
+
+
+def _unlisted(own: list[click.Parameter]) -> Iterator[click.Parameter]:
+    """Yield the flags of `serve` that are not among a command's own; its help does not show them."""
+    names = {parameter.name for parameter in own}
+    for parameter in serve.params:
+        if isinstance(parameter, click.Option) and parameter.name not in names:
+            unlisted = copy.copy(parameter)
+            unlisted.hidden = parameter.name != "config"
+            yield unlisted
+
+
+doctor.params += list(_unlisted(doctor.params))
 
 
 async def _of_network(host: str, port: int, directory: GrpcEndpoint | None, tls: TlsFiles | None) -> list[Finding]:
