@@ -143,7 +143,7 @@ def test_results_as_json(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     assert printed("token", "show", str(made["token"]))["id"] == made["id"]
     assert printed("token", "make", "ann", "--file=mine", *secret).keys() == {"id", "filepath"}
     entry = printed("token", "revoke", str(made["id"]), "--auth_revocation_file=gone")
-    assert entry == {"filepath": "gone", "entry": made["id"]}
+    assert entry == {"filepath": "gone", "entry": made["id"], "created": True}
 
 
 @pytest.mark.parametrize(
