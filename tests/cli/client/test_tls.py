@@ -83,9 +83,9 @@ async def test_with_certificates_and_without(tmp_path: Path) -> None:
                 assert (output.out, "cannot be reached" in output.err) == ("", True), output
                 assert "waited" not in output.err  # it does not help
             assert "cannot be reached" in (await refused("status", directory)).err
-            output = await run_here("status", endpoint, *those)
-            assert output.code == 0
-            assert output.out.startswith(f" ::: the service at {where} cannot be reached: ")
+            said_why = (await refused("status", endpoint)).err
+            assert said_why.startswith(f"trio-cogment: the service at {where} cannot be reached: ")
+            assert ("the server may speak TLS: --root_cert" in said_why) == (not those)
         assert await asked("status", endpoint, "--type=modelregistry", "nb_models") == ["modelregistry [nb_models:1]"]
 
 
