@@ -21,7 +21,8 @@ from trio_cogment.spec import ActorClass, Spec
 
 #: The name under which `participants` registers it.
 IMPLEMENTATION = "dm_env_rpc"
-CONNECT_TIMEOUT_SECONDS = 30.0
+#: Well below the time after which a trial in which nothing happens is ended (30 s), so that this error comes first.
+CONNECT_TIMEOUT_SECONDS = 10.0
 #: Of the slowest answer to a step: a world may wait for others in it.
 STEP_TIMEOUT_SECONDS = 60.0
 DEFAULT_MAX_IDLE = 16
@@ -76,7 +77,7 @@ def dm_env_rpc_environment(
         on_error: a step that the server refuses ends the trial, or is repeated without actions; then the observation's
             information has the server's text, as `refused`.
         single_use: a world serves one trial.
-        connect_timeout_seconds: how long it may take to join a world.
+        connect_timeout_seconds: how long it may take to connect, and create and join a world, with all actors.
         step_timeout_seconds: how long a step, or a reset, may take.
         max_idle: so many worlds are kept while no trial uses them.
         idle_seconds: so long each of them is kept.

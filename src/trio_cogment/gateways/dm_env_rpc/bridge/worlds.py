@@ -46,6 +46,8 @@ class World:
         self._closing = trio.Event()
         self._shield = trio.CancelScope(shield=True)
         self._joining = trio.CancelScope()
+        #: What the server is asked for while actors join.
+        self._asked = ""
         self._failure: Exception | None = None
         self._idle = True
         #: Of the sequence that is played.
@@ -208,8 +210,8 @@ class World:
                 with self._joining:
                     await self._join(nursery)
                 if self._joining.cancelled_caught and not self._closing.is_set():
-                    seconds = f"{plan.link.connect_timeout_seconds:g} s"
-                    text = f"environment {plan.server_name!r}: expected to have joined a world within {seconds}"
+                    text = _unanswered(plan, self._asked)
+                    _log.warning("%s", text)
                     raise UnavailableError(text)
                 if not self._closing.is_set():
                     self._ready.set()
@@ -234,9 +236,11 @@ class World:
                 self._connections.append(connection)
                 if len(self._connections) == 1:
                     # Servers may know a world only where it was created.
+                    self._asked = f"CreateWorld of actor {actor!r}"
                     self._name = (
                         await self._created(nursery, connection) if plan.world_name is None else plan.world_name
                     )
+                self._asked = f"JoinWorld of actor {actor!r}"
                 specs = await connection.join_world(self._name, plan.join_settings[actor])
             except CogmentError as error:
                 raise named(self._plan, actor, error) from error
@@ -291,3 +295,17 @@ class World:
                 await self._creator.destroy_world(self._name)
         except CogmentError as error:
             _log.info("environment %r: no world was destroyed: %s", self._plan.server_name, error)
+
+
+def _unanswered(plan: Plan, asked: str) -> str:
+    """Return why a world could not be joined in time.
+
+    Args:
+        plan: of the trial.
+        asked: the request that has no answer; empty: there is no connection yet.
+    """
+    seconds = f"within {plan.link.connect_timeout_seconds:g} s"
+    if not asked:
+        return f"{plan.server_name} could not be reached {seconds}"
+    advice = "a Python server needs a thread for each connection (ThreadPoolExecutor(max_workers=...))"
+    return f"{plan.server_name} did not answer {asked} {seconds}; {advice}"
