@@ -16,7 +16,7 @@ from tests.gateways.dm_env_rpc.servers import World as ServedWorld
 from trio_cogment.api import rl_pb2, spaces_pb2
 from trio_cogment.api.dm_env_rpc import dm_env_rpc_pb2 as pb
 from trio_cogment.api.dm_env_rpc_bridge_pb2 import BridgeConfig
-from trio_cogment.errors import InvalidArgumentError, TrialFailedError
+from trio_cogment.errors import EndpointError, InvalidArgumentError, TrialFailedError
 from trio_cogment.gateways.dm_env_rpc import DM_ENV_RPC_SPEC, dm_env_rpc_environment, participants
 from trio_cogment.gateways.dm_env_rpc.bridge.worlds import World
 from trio_cogment.outcome import TrialOutcome
@@ -483,3 +483,18 @@ async def _wait(platform: Platform, trial: str) -> None:
 
 def test_the_game_of_two() -> None:
     assert Duel.lengths == (2, 4)  # what the numbers above stand for
+
+
+async def test_an_address_as_the_published_library_takes_it() -> None:
+    player = Player()
+    async with served() as (url, server, _):
+        short = url.removeprefix("grpc://")
+        async with playing(dm_env_rpc_environment(short), player) as play:
+            await play(config(server=url))
+            await play(config(server=short))
+        assert server.log.count("create_world") == 2
+
+
+def test_an_address_that_is_none() -> None:
+    with pytest.raises(EndpointError, match="server: 'grpc://localhost': expected grpc://host:port"):
+        dm_env_rpc_environment("grpc://localhost")

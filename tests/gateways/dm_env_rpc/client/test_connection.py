@@ -337,7 +337,13 @@ async def test_a_channel_within_the_process() -> None:
         assert (await first).first
 
 
-async def test_endpoints() -> None:
-    with pytest.raises(EndpointError, match="server: 'localhost:1': expected grpc://host:port"):
-        async with open_connection("localhost:1"):
+@pytest.mark.parametrize("text", ["localhost", "http://localhost:1", "localhost:0", ""])
+async def test_endpoints(text: str) -> None:
+    with pytest.raises(EndpointError, match=r"server: '.*': expected grpc://host:port"):
+        async with open_connection(text):
             pass
+
+
+async def test_an_address_as_the_published_library_takes_it() -> None:
+    async with served() as (url, _, _), open_connection(url.removeprefix("grpc://")) as connection:
+        await connection.join_world(await connection.create_world())

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import trio
 
@@ -17,7 +19,14 @@ from tests.gateways.dm_env_rpc.gateway.games import (
 )
 from trio_cogment.config import OrchestratorConfig, PlatformConfig
 from trio_cogment.errors import StatusCode
-from trio_cogment.gateways.dm_env_rpc import Connection, DmEnvRpcError, State, open_connection
+from trio_cogment.gateways.dm_env_rpc import (
+    Connection,
+    DmEnvRpcError,
+    State,
+    dm_env_rpc_environment,
+    open_connection,
+)
+from trio_cogment.rl import InvalidEnvironmentError
 from trio_cogment.sdk import EnvironmentSession, actor_params
 from trio_cogment.spaces import Discrete, Observation, encode_observation
 
@@ -42,6 +51,10 @@ class Fails:
     async def __call__(self, _: EnvironmentSession) -> None:
         if self.failing:
             raise ValueError("the dice were never cast")
+
+
+async def refuses(_: EnvironmentSession) -> None:
+    raise InvalidEnvironmentError("zoo", "ann", "there is no such game")
 
 
 async def test_an_environment_that_fails_at_once() -> None:
@@ -192,3 +205,18 @@ async def test_a_neighbour_whose_first_observation_is_wrong() -> None:
             assert await step(ann) == (INTERRUPTED, 0, 0.0)
         game.content = {}
         assert await together(ann, ben) == [(RUNNING, 0, 0.0)] * 2
+
+
+@pytest.mark.parametrize(
+    ("environment", "code", "text"),
+    [
+        (dm_env_rpc_environment(), StatusCode.INVALID_ARGUMENT, "server: expected grpc://host:port, got none"),
+        (Game(opening=refuses), StatusCode.FAILED_PRECONDITION, "there is no such game"),
+    ],
+)
+async def test_what_would_fail_again_is_not_tried_again(environment: Any, code: StatusCode, text: str) -> None:
+    async with playing(environment) as platform, open_connection(platform.channel) as ann:
+        await ann.create_world({"world_name": "w"})
+        error = await refusal(ann, "join")
+        assert error.code is code
+        assert text in error.message

@@ -46,6 +46,10 @@ def params(**changes: Any) -> TrialParams:
     return trial_params(actors, environment="shop", **changes)
 
 
+def one_player(**changes: Any) -> TrialParams:
+    return trial_params([actor_params("anna", "player", endpoint=CLIENT)], **changes)
+
+
 def profile(**changes: Any) -> Profile:
     return Profile(templates={"default": WorldTemplate(params=params())}, spec=shop(), **changes)
 
@@ -297,7 +301,7 @@ def seeds(chosen: Profile, world: WorldTemplate, kind: Any, count: int) -> list[
     [(RL_SPEC, rl_pb2.EnvironmentConfig), (DM_ENV_RPC_SPEC, dm_env_rpc_bridge_pb2.BridgeConfig)],
 )
 def test_environments_with_a_generator_are_seeded_once(spec: Spec, kind: Any) -> None:
-    chosen = Profile.of(params(), spec=spec)
+    chosen = Profile.of(one_player(), spec=spec)
     world = chosen.create_world(tensors({"seed": -4}))
     assert seeds(chosen, world, kind, 3) == [-4, None, None]
     assert kind.FromString(chosen.trial(world, "w").environment.config.content).instance == "w"
@@ -305,7 +309,7 @@ def test_environments_with_a_generator_are_seeded_once(spec: Spec, kind: Any) ->
 
 def test_a_world_of_named_environment_objects_keeps_the_name() -> None:
     config = rl_pb2.EnvironmentConfig(instance="shared")
-    chosen = Profile.of(params(environment_config=config), spec=RL_SPEC)
+    chosen = Profile.of(one_player(environment_config=config), spec=RL_SPEC)
     found = chosen.trial(chosen.create_world({}), "w")
     assert rl_pb2.EnvironmentConfig.FromString(found.environment.config.content) == config
 
@@ -402,3 +406,22 @@ def test_policies_that_make_no_sense(policies: dict[str, Any], expected: str) ->
 def test_trials_without_clients() -> None:
     with pytest.raises(InvalidArgumentError, match="expected an actor with the endpoint cogment://client, got none"):
         Profile.of(trial_params([actor_params("robot", "buyer", implementation="slow")]))
+
+
+@pytest.mark.parametrize(
+    ("actor_class", "advice"), [("playr", r"did you mean 'player'\?"), ("zebra", "expected one of 'player'")]
+)
+def test_a_slot_of_an_unknown_class(actor_class: str, advice: str) -> None:
+    found = trial_params([actor_params("anna", actor_class, endpoint=CLIENT)])
+    expected = f"template 'default': actor 'anna': unknown actor_class '{actor_class}'; {advice}"
+    with pytest.raises(InvalidArgumentError, match=expected):
+        Profile.of(found, spec=RL_SPEC)
+    with pytest.raises(InvalidArgumentError, match=expected):
+        Profile.of(found).typed(RL_SPEC)
+
+
+def test_an_endpoint_with_a_slip() -> None:
+    found = trial_params([actor_params("anna", "player", endpoint="cogment://cleint")])
+    expected = r"params: actor 'anna': endpoint: 'cogment://cleint': expected .*; did you mean cogment://client\?"
+    with pytest.raises(InvalidArgumentError, match=expected):
+        Profile.of(found)

@@ -91,7 +91,7 @@ def test_types_of_its_own(tmp_path: Path) -> None:
     assert load_profile(written(tmp_path, a=CLIENT + "dm_env_rpc: {spec: dm_env_rpc}")).spec is DM_ENV_RPC_SPEC
     (tmp_path / "types").mkdir()
     written(tmp_path / "types", cogment=SPEC_FILE)
-    found = load_profile(written(tmp_path, a=CLIENT + "dm_env_rpc: {spec: types}"))
+    found = load_profile(written(tmp_path, a=CLIENT.replace("player", "clerk") + "dm_env_rpc: {spec: types}"))
     assert list(found.spec.names()) == ["clerk", "buyer"]
 
 

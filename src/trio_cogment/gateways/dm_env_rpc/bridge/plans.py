@@ -12,6 +12,7 @@ from google.protobuf.message import DecodeError, Message
 from trio_cogment.api.dm_env_rpc_bridge_pb2 import BridgeConfig
 from trio_cogment.api.spaces_pb2 import Value
 from trio_cogment.errors import InvalidArgumentError
+from trio_cogment.gateways.dm_env_rpc.client.addresses import with_scheme
 from trio_cogment.gateways.dm_env_rpc.client.connection import DEFAULT_CONFIG
 from trio_cogment.host import Host
 from trio_cogment.rl.environments.pool import Key
@@ -121,8 +122,8 @@ class Defaults:
         if self.server is None:
             if not config.server:
                 raise _error("server: expected grpc://host:port, got none")
-            return config.server
-        if config.server and config.server != self.server:
+            return with_scheme(config.server)
+        if config.server and with_scheme(config.server) != self.server:
             own = repr(self.server) if isinstance(self.server, str) else "none, because there is one server"
             raise _error(f"server: expected {own}; got {config.server!r}")
         return self.server

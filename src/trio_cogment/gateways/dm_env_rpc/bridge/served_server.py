@@ -10,6 +10,7 @@ from trio_cogment.api import dm_env_rpc_bridge_pb2, spaces_pb2
 from trio_cogment.errors import InvalidArgumentError
 from trio_cogment.gateways.dm_env_rpc.bridge.plans import Defaults, Link, config_of
 from trio_cogment.gateways.dm_env_rpc.bridge.worlds import World
+from trio_cogment.gateways.dm_env_rpc.client.addresses import parse_address, with_scheme
 from trio_cogment.gateways.dm_env_rpc.client.connection import DEFAULT_CONFIG
 from trio_cogment.host import Host
 from trio_cogment.rl.environments.part import Part
@@ -66,7 +67,8 @@ def dm_env_rpc_environment(
     of settings it is added.
 
     Args:
-        server: `grpc://host:port`; a channel that is open; or None: each trial's configuration names one.
+        server: `grpc://host:port` or `host:port`; a channel that is open; or None: the configuration of each trial
+            names one.
         world_name: of the world to join; None: one is created.
         create_settings: of CreateWorld.
         join_settings: of JoinWorld, for every actor.
@@ -87,8 +89,12 @@ def dm_env_rpc_environment(
         host: connects; by default the system.
 
     Raises:
+        EndpointError: `server` is no endpoint of a server.
         InvalidArgumentError: there is no such policy.
     """
+    if isinstance(server, str):
+        parse_address(server)
+        server = with_scheme(server)
     for name, given, known in (("end_when", end_when, ("all", "any")), ("on_error", on_error, ("end_trial", "repeat"))):
         if given not in known:
             raise InvalidArgumentError(f"{name}: expected {' or '.join(map(repr, known))}; got {given!r}")

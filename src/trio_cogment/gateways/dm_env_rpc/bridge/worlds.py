@@ -5,14 +5,15 @@ from __future__ import annotations
 import logging
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 
 import trio
 
-from trio_cogment.endpoints import parse_server_endpoint
 from trio_cogment.errors import CogmentError, UnavailableError
 from trio_cogment.gateways.dm_env_rpc.bridge.agents import Agent, View
 from trio_cogment.gateways.dm_env_rpc.bridge.plans import Plan
 from trio_cogment.gateways.dm_env_rpc.bridge.rounds import Player, Rounds, named, too_late, turn_of
+from trio_cogment.gateways.dm_env_rpc.client.addresses import parse_address
 from trio_cogment.gateways.dm_env_rpc.client.connection import Connection, open_connection
 from trio_cogment.gateways.dm_env_rpc.client.specs import Specs
 from trio_cogment.gateways.dm_env_rpc.client.states import State
@@ -252,8 +253,11 @@ class World:
         if not isinstance(server, str):
             task_status.started(server)
             return
-        endpoint = parse_server_endpoint(server, field_name="environment config: server")
-        async with open_channel(link.host, endpoint.host, endpoint.port, tls=link.tls, config=link.config) as channel:
+        endpoint = parse_address(server, field_name="environment config: server")
+        # Less than for everything: then the error says why the server cannot be reached.
+        seconds = min(link.config.connect_timeout_seconds, 0.8 * link.connect_timeout_seconds)
+        config = replace(link.config, connect_timeout_seconds=seconds)
+        async with open_channel(link.host, endpoint.host, endpoint.port, tls=link.tls, config=config) as channel:
             task_status.started(channel)
             await trio.sleep_forever()
 

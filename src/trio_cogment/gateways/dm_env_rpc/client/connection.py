@@ -13,8 +13,8 @@ from google.protobuf.any_pb2 import Any as AnyMessage
 from trio_cogment.api.dm_env_rpc import dm_env_rpc_pb2 as pb
 from trio_cogment.api.dm_env_rpc import properties_pb2
 from trio_cogment.config import RpcConfig
-from trio_cogment.endpoints import parse_server_endpoint
 from trio_cogment.errors import CogmentError, LocalProtocolError, RpcError, UnavailableError
+from trio_cogment.gateways.dm_env_rpc.client.addresses import parse_address
 from trio_cogment.gateways.dm_env_rpc.client.pipeline import Pipeline
 from trio_cogment.gateways.dm_env_rpc.client.properties import Property, answered, packed, properties_of, value_of
 from trio_cogment.gateways.dm_env_rpc.client.requests import Received, Reply, Step, step_of
@@ -53,8 +53,8 @@ async def open_connection(
     Leaving the block, in whichever way, closes the connection, which for the server is the same as leaving its world.
 
     Args:
-        server: `grpc://host:port`; or a channel that is open, also one within the process, which several connections
-            may share.
+        server: `grpc://host:port` or `host:port`; or a channel that is open, also one within the process,
+            which several connections may share.
         tls: encrypt; see `trio_cogment.rpc.client_tls`.
         metadata: sent when the connection is opened.
         config: limits and timeouts of the channel; by default replies may have 256 MiB.
@@ -67,7 +67,7 @@ async def open_connection(
     """
     async with AsyncExitStack() as stack:
         if isinstance(server, str):
-            endpoint = parse_server_endpoint(server, field_name="server")
+            endpoint = parse_address(server)
             name = name or str(endpoint)
             opened = open_channel(
                 host or Host(), endpoint.host, endpoint.port, tls=tls, config=config or DEFAULT_CONFIG

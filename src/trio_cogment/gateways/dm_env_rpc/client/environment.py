@@ -63,7 +63,7 @@ class DmEnvRpcEnvironment(dm_env.Environment):  # type: ignore[misc]  # dm_env h
         """Connect, and join a world.
 
         Args:
-            server: `grpc://host:port`.
+            server: `grpc://host:port` or `host:port`.
             world_name: the world to join; None: one is created, and destroyed when the environment is closed.
             create_settings: of the world.
             join_settings: of this agent.

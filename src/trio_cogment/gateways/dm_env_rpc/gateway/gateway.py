@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 
@@ -25,6 +26,8 @@ from trio_cogment.host import Host
 from trio_cogment.platform import OpenedExtension, Platform
 from trio_cogment.rpc import CallOpener, OwnNursery, ServerCall, bind
 from trio_cogment.spec import Spec
+
+_log = logging.getLogger(__name__)
 
 _STOPPING = "the gateway is stopping"
 
@@ -76,6 +79,8 @@ class DmEnvRpcGateway:
     @asynccontextmanager
     async def _opened(self, callers: Callers, host: Host | None, spec: Spec | None) -> AsyncIterator[OpenedGateway]:
         profile = self._profile.typed(spec or Spec())
+        if profile.spec == Spec():
+            _log.info("dm_env_rpc: the profile names no spec: observations and actions are tensors of bytes")
         async with OwnNursery() as nursery:
             gateway = OpenedGateway(nursery, callers, profile, self._config, self._host or host or Host())
             yield gateway

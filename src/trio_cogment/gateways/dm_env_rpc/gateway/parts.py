@@ -7,6 +7,7 @@ often has its answer when its action has been sent.
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Callable
 from typing import Any, Protocol
 
@@ -16,7 +17,13 @@ from google.protobuf.message import DecodeError
 from google.protobuf.struct_pb2 import Struct
 
 from trio_cogment.api import common_pb2
-from trio_cogment.errors import CogmentError, FailedPreconditionError, LocalProtocolError, UnavailableError
+from trio_cogment.errors import (
+    CogmentError,
+    FailedPreconditionError,
+    InvalidArgumentError,
+    LocalProtocolError,
+    UnavailableError,
+)
 from trio_cogment.gateways.dm_env_rpc.gateway.gathered_rewards import GatheredRewards
 from trio_cogment.gateways.dm_env_rpc.gateway.mappings.base import SlotMapping, Verdict
 from trio_cogment.gateways.dm_env_rpc.gateway.records import Sending
@@ -30,6 +37,14 @@ from trio_cogment.sdk import ActorSession, Event, EventType, RecvMessage, join_t
 from trio_cogment.sdk.direct_actor import DirectActor, join_trial_nowait
 
 _log = logging.getLogger(__name__)
+
+_FAILED = re.compile(r" failed: (\w+): ")
+#: What a participant says that would fail again: its configuration is wrong, or its environment refuses.
+_NOT_BEGUN: dict[str, type[CogmentError]] = {
+    "INVALID_ARGUMENT": InvalidArgumentError,
+    "FAILED_PRECONDITION": FailedPreconditionError,
+    "InvalidEnvironmentError": FailedPreconditionError,
+}
 
 
 def is_truncation(payload: AnyMessage) -> bool:
@@ -303,7 +318,7 @@ class Part:
             record.last_error = self.details
         if self.playing:
             if self.slot.state is SlotState.WAITING:
-                reason = self._error or UnavailableError(f"the trial ended before it began: {self.details}")
+                reason = self._error or not_begun("the trial ended before it began", self.details)
                 self.slot.feed(SlotInput.FAILURE, Reply(error=reason))
             else:
                 self._tell_end()
@@ -336,3 +351,15 @@ class Part:
             return session.outcome.cause is EndCause.ENVIRONMENT
         # The orchestrator does not say.
         return not self._around.max_steps or session.tick_id < self._around.max_steps
+
+
+def not_begun(what: str, details: str) -> CogmentError:
+    """Return the error for a trial without a first observation: clients try again only where that may help.
+
+    Args:
+        what: has happened.
+        details: the reason, as the orchestrator has it. After `failed: ` it has the status of a participant's error,
+            or the type of its exception.
+    """
+    found = _FAILED.search(details)
+    return _NOT_BEGUN.get(found[1] if found else "", UnavailableError)(f"{what}: {details}")

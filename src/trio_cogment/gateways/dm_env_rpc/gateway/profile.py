@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
@@ -65,6 +66,7 @@ class Profile:
                 check_configs(template.params, self.spec)
                 if self.spec != Spec():
                     check_classes(self.spec, template.classes)
+                    _check_actors(self.spec, template)
             except InvalidArgumentError as error:
                 raise InvalidArgumentError(f"template {name!r}: {error}") from None
         if self.spec != Spec():
@@ -218,6 +220,16 @@ class Profile:
         except InvalidArgumentError:  # it was the highest one that the field can hold
             return replace(template, seed=0)
         return following
+
+
+def _check_actors(spec: Spec, template: WorldTemplate) -> None:
+    """Refuse slots of a class that the types do not have: no client could act as them."""
+    known = list(spec.names())
+    for actor in template.slots.values():
+        if known and actor.actor_class not in known:
+            close = difflib.get_close_matches(actor.actor_class, known, n=1)
+            advice = f"did you mean {close[0]!r}?" if close else f"expected one of {', '.join(map(repr, known))}"
+            raise InvalidArgumentError(f"actor {actor.name!r}: unknown actor_class {actor.actor_class!r}; {advice}")
 
 
 def _world_name(value: NDArray[Any]) -> str:

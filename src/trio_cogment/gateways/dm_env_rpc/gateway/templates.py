@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import difflib
 import math
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias, get_args
 
 from trio_cogment.api.common_pb2 import ActorParams, TrialParams
-from trio_cogment.endpoints import is_client_endpoint
-from trio_cogment.errors import InvalidArgumentError
+from trio_cogment.endpoints import CLIENT, DISCOVER, is_client_endpoint, parse_endpoint
+from trio_cogment.errors import EndpointError, InvalidArgumentError
 from trio_cogment.gateways.dm_env_rpc.gateway.mappings.annotations import ClassMapping
 
 OnLeave: TypeAlias = Literal["end", "autopilot", "vacate"]
@@ -91,6 +92,7 @@ class WorldTemplate:
             if name not in clients:
                 known = ", ".join(map(repr, clients)) or "none"
                 raise InvalidArgumentError(f"other_clients: expected some of {known}; got {name!r}")
+        self._check_endpoints()
         if not self.slots:
             more = " that is not among other_clients" if self.other_clients else ""
             raise InvalidArgumentError(f"params: expected an actor with the endpoint cogment://client{more}, got none")
@@ -98,6 +100,18 @@ class WorldTemplate:
             raise InvalidArgumentError(
                 f"start_when: expected 'all', 'first' or 1 to {len(self.slots)}, got {self.start_when!r}"
             )
+
+    def _check_endpoints(self) -> None:
+        """Refuse an endpoint `cogment://` that means nothing; the orchestrator judges the others."""
+        for actor in self.params.actors:
+            if not actor.endpoint.strip().lower().startswith("cogment://"):
+                continue
+            try:
+                parse_endpoint(actor.endpoint, field_name=f"params: actor {actor.name!r}: endpoint")
+            except EndpointError as error:
+                close = difflib.get_close_matches(actor.endpoint, (CLIENT, DISCOVER), n=1)
+                advice = f"; did you mean {close[0]}?" if close else ""
+                raise InvalidArgumentError(f"{error}{advice}") from None
 
     @property
     def slots(self) -> dict[str, ActorParams]:

@@ -11,7 +11,7 @@ from trio_cogment.api.dm_env_rpc import dm_env_rpc_pb2 as pb
 from trio_cogment.errors import CogmentError, FailedPreconditionError, PermissionDeniedError, UnavailableError
 from trio_cogment.gateways.callers import Caller
 from trio_cogment.gateways.dm_env_rpc.gateway.mappings.choice import needs_first_observation
-from trio_cogment.gateways.dm_env_rpc.gateway.parts import Part
+from trio_cogment.gateways.dm_env_rpc.gateway.parts import Part, not_begun
 from trio_cogment.gateways.dm_env_rpc.gateway.records import SlotRecord
 from trio_cogment.gateways.dm_env_rpc.gateway.sequences import Backstage, Sequence
 from trio_cogment.gateways.dm_env_rpc.gateway.slot_states import BLOCKED, SlotInput, SlotState
@@ -175,7 +175,7 @@ class World:
                 # One that this world itself has ended is followed by another one.
                 if self._sequence is not sequence and not (sequence.end_asked or slot.is_described):
                     why = sequence.parts[slot.name].details
-                    raise UnavailableError(f"{self}: the trial ended before its first observation: {why}")
+                    raise not_begun(f"{self}: the trial ended before its first observation", why)
         if not slot.is_described:
             raise too_long(f"{self}, actor {slot.name!r}", seconds, "the first observation")
 
