@@ -11,8 +11,19 @@ import trio
 from tests.gateways.dm_env_rpc.gateway.worlds import game_params, gateway_over_games
 from tests.gateways.dm_env_rpc.servers import served
 from trio_cogment.errors import StatusCode
-from trio_cogment.gateways.dm_env_rpc import Connection, DmEnvRpcError, State, open_connection
+from trio_cogment.gateways.dm_env_rpc import (
+    Connection,
+    DmEnvRpcError,
+    DmEnvRpcGateway,
+    Profile,
+    State,
+    open_connection,
+)
 from trio_cogment.outcome import EndCause
+from trio_cogment.platform import open_platform
+from trio_cogment.rl.spec import RL_SPEC
+from trio_cogment.sdk import actor_params, trial_params
+from trio_cogment.spec import Spec
 
 
 async def episodes(connection: Connection, count: int) -> list[tuple[str, dict[str, Any]]]:
@@ -72,3 +83,11 @@ async def test_a_reset_cuts_the_sequence() -> None:
             for number in (1, 2, 3):
                 outcome = await platform.controller.wait_trial(f"{world}.{number}", check=False)
                 assert outcome.cause in (EndCause.SOFT_TERMINATION, EndCause.HARD_TERMINATION)
+
+
+@pytest.mark.parametrize(("spec", "told"), [(Spec(), True), (RL_SPEC, False)])
+async def test_a_profile_without_types_is_noted(caplog: pytest.LogCaptureFixture, spec: Spec, told: bool) -> None:
+    caplog.set_level("INFO")
+    profile = Profile.of(trial_params([actor_params("ann", "player", endpoint="cogment://client")]), spec=spec)
+    async with open_platform(extensions=[DmEnvRpcGateway(profile)]):
+        assert ("the profile names no spec" in caplog.text) is told
