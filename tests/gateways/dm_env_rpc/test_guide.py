@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 import re
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
+import trio
 
 from tests.gateways.dm_env_rpc.servers import Catch, served, serving
 from trio_cogment.api.dm_env_rpc_bridge_pb2 import BridgeConfig
@@ -17,6 +19,9 @@ from trio_cogment.gateways.dm_env_rpc import FieldAnnotation, State, load_profil
 from trio_cogment.gateways.dm_env_rpc.gateway.mappings.choice import make_mapping
 from trio_cogment.gateways.dm_env_rpc.gateway.property_table import TABLE
 from trio_cogment.gateways.dm_env_rpc.gateway.templates import POLICIES
+from trio_cogment.platform import open_platform
+from trio_cogment.rpc import open_listeners, serve
+from trio_cogment.sdk import actor_params, trial_params
 
 GUIDE = (Path(__file__).resolve().parents[3] / "docs" / "dm-env-rpc.md").read_text(encoding="utf-8")
 
@@ -25,7 +30,7 @@ GUIDE = (Path(__file__).resolve().parents[3] / "docs" / "dm-env-rpc.md").read_te
 def names() -> dict[str, Any]:
     found: dict[str, Any] = {}
     blocks = re.findall(r"^```python\n(.*?)^```", GUIDE, re.MULTILINE | re.DOTALL)
-    assert len(blocks) == GUIDE.count("```") // 2 - GUIDE.count("```yaml") == 5
+    assert len(blocks) == GUIDE.count("```") // 2 - GUIDE.count("```yaml") == 6
     for block in blocks:
         exec(block, found)
     return found
@@ -116,3 +121,14 @@ def test_every_setting_policy_and_property_is_in_the_guide() -> None:
 
 def test_the_bridge(names: dict[str, Any]) -> None:
     assert names["participants_of"]("grpc://localhost:1").offers
+
+
+async def test_a_client_of_the_trials(names: dict[str, Any]) -> None:
+    params = trial_params([actor_params("player_0", "player", endpoint="cogment://client")])
+    async with served() as (url, server, _), trio.open_nursery() as nursery:
+        async with open_platform(names["participants_of"](url)) as platform:
+            serving = await nursery.start(partial(serve, platform.services, await open_listeners("127.0.0.1")))
+            nursery.start_soon(names["join"], f"grpc://127.0.0.1:{serving.port}")
+            await platform.controller.wait_trial(await platform.controller.start_trial(params))
+            nursery.cancel_scope.cancel()
+        assert server.log.count("step") == Catch.ROWS
