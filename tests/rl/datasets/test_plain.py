@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.spaces.strategies import same
-from trio_cogment.rl.datasets.plain import as_json, restored, types_of
-from trio_cogment.spaces import GraphValue
+from trio_cogment.rl.datasets.plain import array_in, as_json, restored, types_of
+from trio_cogment.spaces import Box, Discrete, GraphValue, SpaceError
 
 
 @pytest.mark.parametrize(("module", "without"), [("minari", "pyarrow"), ("parquet", "minari"), ("plain", "pyarrow")])
@@ -52,3 +52,33 @@ def test_no_types_where_json_has_them() -> None:
     assert types_of({"near": np.zeros((2, 3), np.float32), "turn": (1, np.bool_(True)), "count": 1}) == {
         "dict": {"near": "float32[2, 3]", "turn": {"tuple": {"1": "bool"}}}
     }
+
+
+@pytest.mark.parametrize(
+    ("space", "value"),
+    [
+        (Box(-5, 5, (), np.int8), 3),
+        (Box(-5, 5, (), np.float32), 3),
+        (Box(-5, 5, (), np.float32), 0.5),
+        (Discrete(3), 2),
+    ],
+)
+def test_a_number_is_taken_where_there_are_no_dimensions(space: Any, value: float) -> None:
+    found = array_in(space, value)
+    assert (found.shape, found.dtype, found) == ((), space.dtype, value)
+
+
+@pytest.mark.parametrize(
+    ("space", "value", "expected"),
+    [
+        (Box(-5, 5, (), np.int8), 300, "expected int8, got 300"),
+        (Box(-5, 5, (), np.int64), 2**70, "expected int64, got 1180591620717411303424"),
+        (Box(0, 5, (), np.uint8), -1, "expected uint8, got -1"),
+        (Box(-5, 5, (), np.int8), 0.5, "expected int8, got 0.5"),
+        (Box(-5, 5, (), np.int8), True, "expected int8, got True"),
+        (Box(-5, 5, (1,), np.int8), 1, "expected an array, got int"),
+    ],
+)
+def test_a_number_that_the_type_cannot_hold(space: Any, value: float, expected: str) -> None:
+    with pytest.raises(SpaceError, match=expected):
+        array_in(space, value)

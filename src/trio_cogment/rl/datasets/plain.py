@@ -21,11 +21,14 @@ from trio_cogment.spaces.composite import GraphValue, is_graph
 def array_in(space: ArraySpace, value: Any) -> Any:
     """Return an array or number that has a space's shape, and a type that its type can take.
 
-    Bounds do not matter: what was observed, was observed.
+    Bounds do not matter: what was observed, was observed. Python's numbers are taken where the space has no dimensions,
+    if its type holds them: trials take such actions.
 
     Raises:
         SpaceError: it has another shape or type.
     """
+    if type(value) in (bool, int, float) and not space.shape:
+        return _number_in(space, value)
     if not isinstance(value, np.ndarray | np.generic):
         raise SpaceError(f"expected an array, got {described(value)}")
     if value.shape != space.shape:
@@ -33,6 +36,19 @@ def array_in(space: ArraySpace, value: Any) -> Any:
     if value.dtype != space.dtype and not space.fits(value.dtype):
         raise SpaceError(f"expected {space.row.name}, got {value.dtype}")
     return value
+
+
+def _number_in(space: ArraySpace, value: float) -> Any:
+    kinds = {bool: "b", int: "iuf", float: "f"}[type(value)]
+    if space.dtype.kind in kinds:
+        try:
+            with np.errstate(over="ignore"):
+                found = np.asarray(value).astype(space.dtype)
+            if space.dtype.kind == "f" or int(found) == value:
+                return found
+        except (OverflowError, TypeError):  # no integer of NumPy is that large
+            pass
+    raise SpaceError(f"expected {space.row.name}, got {value!r}")
 
 
 def as_json(value: Any) -> str:
