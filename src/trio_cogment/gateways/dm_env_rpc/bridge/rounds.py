@@ -12,7 +12,7 @@ from typing import Any
 
 import trio
 
-from trio_cogment.errors import CogmentError, RemoteProtocolError, UnavailableError
+from trio_cogment.errors import CogmentError, RemoteProtocolError, StatusCode, UnavailableError
 from trio_cogment.gateways.dm_env_rpc.bridge.agents import Agent, truncated
 from trio_cogment.gateways.dm_env_rpc.bridge.plans import Plan
 from trio_cogment.gateways.dm_env_rpc.client.connection import Connection
@@ -173,11 +173,15 @@ def too_late(plan: Plan, what: str) -> UnavailableError:
     return UnavailableError(f"environment {plan.server_name!r}: {what}: expected answers within {seconds:g} s")
 
 
+#: Refusals of a server that may answer another time.
+_FOR_NOW = (StatusCode.UNAVAILABLE, StatusCode.RESOURCE_EXHAUSTED, StatusCode.DEADLINE_EXCEEDED)
+
+
 def named(plan: Plan, actor: str, error: CogmentError) -> CogmentError:
     """Return an error that names environment and actor."""
     server = plan.server_name
+    if isinstance(error, UnavailableError) or (isinstance(error, DmEnvRpcError) and error.code in _FOR_NOW):
+        return UnavailableError(f"environment {server!r}, actor {actor!r}: {error}")
     if isinstance(error, DmEnvRpcError | RemoteProtocolError | SpaceError):
         return InvalidEnvironmentError(server, actor, error)
-    if isinstance(error, UnavailableError):
-        return UnavailableError(f"environment {server!r}, actor {actor!r}: {error}")
     return error

@@ -141,7 +141,8 @@ class ServedServer:
             InvalidActionError: an actor's action is missing, or not in its space.
             InvalidEnvironmentError: the server refuses a request, breaks the protocol, or has specifications without
                 counterparts.
-            UnavailableError: the server cannot be reached, is lost, or does not answer in time.
+            UnavailableError: the server cannot be reached, is lost, does not answer in time, or says that it cannot
+                serve now.
         """
         plan = self._defaults.plan(config_of(session.config), [actor.name for actor in session.actors])
         await Part(session, plan).play_stepped(self._pool, plan.key, lambda: World.open(plan))
