@@ -13,6 +13,7 @@ from google.protobuf.wrappers_pb2 import StringValue
 
 from trio_cogment import ActorSession, EnvironmentSession, Event, EventType, Participants, actor_params, open_platform
 from trio_cogment import trial_params as make_params
+from trio_cogment.api.common_pb2 import ActorRunTrialOutput
 from trio_cogment.config import RpcConfig
 from trio_cogment.errors import RpcError, StatusCode
 from trio_cogment.host import Host
@@ -20,6 +21,7 @@ from trio_cogment.log_context import bound_trial
 from trio_cogment.outcome import EndCause
 from trio_cogment.platform import Platform
 from trio_cogment.rpc import InProcessChannel, open_channel, open_listeners, serve
+from trio_cogment.sdk._inline import InlineEvents
 from trio_cogment.sdk.direct_actor import DirectActor, join_trial_nowait
 
 TICKS = 3
@@ -244,3 +246,55 @@ async def test_a_channel_that_ends_before_the_trial_does_is_an_error() -> None:
         (error,) = player.errors
         assert isinstance(error, RpcError)
         assert error.code is StatusCode.UNAVAILABLE
+
+
+class Blocked:
+    """A call that takes a message only when it is told to."""
+
+    def __init__(self) -> None:
+        self.room = trio.Event()
+        self.taken: list[Any] = []
+
+    def hand_over_nowait(self, message: Any) -> None:
+        raise trio.WouldBlock
+
+    async def send_together(self, messages: tuple[Any, ...]) -> None:
+        await self.room.wait()
+        self.taken.extend(messages)
+
+
+class Leaving(InlineEvents):
+    """A part whose messages are all forgotten when it is left."""
+
+    def _wake(self) -> None: ...
+
+    def _leave(self) -> None:
+        self._waiting.clear()
+
+    def leave(self) -> None:
+        """Leave the trial."""
+        self._leave()
+
+    async def send(self) -> None:
+        """Send what waits."""
+        await self._send_waiting()
+
+
+async def test_who_leaves_while_a_message_is_sent_sends_no_other(autojump_clock: trio.testing.MockClock) -> None:
+    call, nothing = Blocked(), lambda *_: None
+    part = Leaving(
+        None,  # type: ignore[arg-type]  # sending asks nothing of the session
+        call,  # type: ignore[arg-type]  # nor more of the call
+        take=nothing,
+        on_event=nothing,
+        reply=nothing,
+        who="ann",
+    )
+    part.post(ActorRunTrialOutput(details="1"))
+    part.post(ActorRunTrialOutput(details="2"))
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(part.send)
+        await trio.testing.wait_all_tasks_blocked()
+        part.leave()
+        call.room.set()
+    assert [message.details for message in call.taken] == ["1"]

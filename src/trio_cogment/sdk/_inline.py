@@ -109,7 +109,8 @@ class InlineEvents(abc.ABC):
                     raise  # the message is too large; the call goes on
                 waiting.clear()  # the call is over, and `on_end` says why
                 break
-            waiting.popleft()
+            if waiting:  # leaving, meanwhile, has emptied it
+                waiting.popleft()
 
     def post(self, *messages: Message) -> None:
         """Send messages together, or keep them until the call takes them; a call that is over drops them.
