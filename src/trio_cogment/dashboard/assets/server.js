@@ -67,15 +67,15 @@ export function Model({ name }) {
         ${pairs(data.data)}
         <div class="card scroll" tabindex="0" role="region" aria-label="versions"><table class="stack">
           <caption>${data.versions.length} versions, the newest first</caption>
-          <thead><tr><th scope="col">Version</th><th scope="col">Came of</th><th scope="col">Made</th><th scope="col" class="number">Size</th><th scope="col">Kept</th><th scope="col">Data</th><th scope="col">Hash</th><th scope="col">File</th></tr></thead>
+          <thead><tr><th scope="col">Version</th><th scope="col">Parent</th><th scope="col">Created</th><th scope="col" class="number">Size</th><th scope="col">Storage</th><th scope="col">Data</th><th scope="col">Hash</th><th scope="col">File</th></tr></thead>
           <tbody>
             ${lineage(data.versions).toReversed().map(({ version, parent, said, depth }) => html`
               <tr>
                 <th scope="row"><span aria-hidden="true">${"│ ".repeat(depth)}●</span> ${version.number}</th>
-                <td data-label="Came of"><span>${parent === null ? "–" : html`${parent}${said ? "" : html` <small>(the one before)</small>`}`}</span></td>
-                <td data-label="Made">${time(version.time)}</td>
+                <td data-label="Parent"><span>${parent === null ? "–" : html`${parent}${said ? "" : html` <small>(the previous one)</small>`}`}</span></td>
+                <td data-label="Created">${time(version.time)}</td>
                 <td data-label="Size" class="number">${bytes(version.size)}</td>
-                <td data-label="Kept">${version.archived ? "archived" : html`<span class="warn">in memory</span>`}</td>
+                <td data-label="Storage">${version.archived ? "archived" : html`<span class="warn">in memory</span>`}</td>
                 <td data-label="Data"><div>${pairs(version.data)}</div></td>
                 <td data-label="Hash" class="mono">${version.hash.slice(0, 12)}</td>
                 <td data-label="File"><a href="${ROOT}${path}/${version.number}" download aria-label="download version ${version.number}">Download</a></td>
