@@ -63,9 +63,9 @@ def calls(history: History, trial_id: str) -> list[str]:
     return sorted(str(replace(event, details={**event.details, "number": 0})) for event in noted)
 
 
-def check_others(stormy: History, seed: int, victim: str = VICTIM) -> None:
-    """Event by event, and to the microsecond."""
-    assert seen(calm(seed), victim) != seen(stormy, victim)
+def check_others(stormy: History, seed: int, victim: str = VICTIM, *, happened: bool = False) -> None:
+    """Event by event, and to the microsecond; `happened`: it is known that something happened to the victim."""
+    assert happened or seen(calm(seed), victim) != seen(stormy, victim)
     for trial_id in {VICTIM, *OTHERS} - {victim}:
         assert seen(calm(seed), trial_id) == seen(stormy, trial_id)
         assert len(seen(stormy, trial_id)) > 50
@@ -102,7 +102,11 @@ def check_others(stormy: History, seed: int, victim: str = VICTIM) -> None:
 )
 @seeds
 def test_what_happens_to_one_trial_is_not_seen_by_the_others(seed: int, fault: Fault) -> None:
-    check_others(played(seed, fault), seed, HOOKED if fault.target == f"{HOOKED}/hook" else VICTIM)
+    outcome = simulate(seed, scenario, plan=FaultPlan((fault,)))
+    # What is ignored changes nothing for the victim either, but it is counted.
+    misbehaved = any(str(fault.details.get("misbehaviour")) in name for name in outcome.counters)
+    victim = HOOKED if fault.target == f"{HOOKED}/hook" else VICTIM
+    check_others(outcome.history, seed, victim, happened=misbehaved)
 
 
 @seeds

@@ -41,7 +41,7 @@ from trio_cogment.orchestrator._trial_run import TrialRun
 from trio_cogment.orchestrator._watch import STOPPING, Watchers
 from trio_cogment.outcome import EndCause
 from trio_cogment.rpc import OwnNursery
-from trio_cogment.trial import Begin, validate_params, validate_trial_id, validate_user_id
+from trio_cogment.trial import NOT_STARTED, Begin, validate_params, validate_trial_id, validate_user_id
 
 _ENDED = TrialState.ENDED  # looking it up takes longer than comparing
 #: A new id that is taken is drawn again, this many times.
@@ -247,7 +247,7 @@ class Orchestrator:
         trial = self.trials.reserve(trial_id, partial(self._new_trial, user_id, holding))
         assert trial is not None
         started = False
-        details = "the trial could not start"
+        details = NOT_STARTED
         try:
             trial.feed(Begin())
             await self._start(trial, Given(params, trial_config, reach))

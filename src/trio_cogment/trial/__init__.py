@@ -8,6 +8,7 @@ from trio_cogment.trial._events import ENVIRONMENT as ENVIRONMENT
 from trio_cogment.trial._events import MAX_HELD_BYTES as MAX_HELD_BYTES
 from trio_cogment.trial._events import MAX_HELD_MESSAGES as MAX_HELD_MESSAGES
 from trio_cogment.trial._events import NO_PARTICIPANT as NO_PARTICIPANT
+from trio_cogment.trial._events import NOT_STARTED as NOT_STARTED
 from trio_cogment.trial._events import Announce as Announce
 from trio_cogment.trial._events import ArmTimer as ArmTimer
 from trio_cogment.trial._events import Begin as Begin

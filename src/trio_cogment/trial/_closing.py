@@ -15,7 +15,7 @@ from trio_cogment.api import common_pb2
 from trio_cogment.api.common_pb2 import ActorRunTrialInput, CommunicationState, EndOfTrial, TrialParams
 from trio_cogment.api.environment_pb2 import ObservationSet
 from trio_cogment.outcome import EndCause, TrialOutcome
-from trio_cogment.trial._events import ENVIRONMENT, Send, Timer, TimerKind
+from trio_cogment.trial._events import ENVIRONMENT, NOT_STARTED, Send, Timer, TimerKind
 from trio_cogment.trial._memory import PATIENCE, Breakage, TrialMemory
 from trio_cogment.trial._messages_and_rewards import send_rewards
 from trio_cogment.trial._participant import Participant
@@ -125,7 +125,8 @@ def break_off(trial: TrialMemory, _participant: Participant | None, why: Breakag
     """The trial ends now, whatever is under way: END with the reason."""
     trial.note_event(f"the trial was broken off: {why.reason}")
     # One that has not started is seen nowhere else: nobody can ask about it afterwards.
-    level = "warning" if why.cause is EndCause.NOT_STARTED else "info"
+    failed = why.cause is EndCause.NOT_STARTED and why.reason != NOT_STARTED
+    level = "warning" if failed else "info"
     trial.note(level, f"the trial was broken off: {why.reason}")
     _end(trial, why, why.reason)
 

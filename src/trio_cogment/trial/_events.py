@@ -25,6 +25,8 @@ NO_PARTICIPANT: Final = -2
 MAX_HELD_MESSAGES = 256
 
 #: Their total size; one message of any size is always kept. All of them are sent at once when the participant comes, so
+#: Why a trial ended whose caller went away while it was started: nothing has failed. With ": " and more, something has.
+NOT_STARTED: Final = "the trial could not start"
 #: it must not be more than may wait for one that has not read anything yet.
 MAX_HELD_BYTES = 8 * 1024 * 1024
 
