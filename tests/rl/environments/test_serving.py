@@ -170,6 +170,9 @@ async def test_one_that_goes_wrong_ends_its_trial_alone(hosting: Hosting, kind: 
         await table.platform.controller.wait_trial(other)
         found = await table.play(ONE, first_then())
         assert len(found["player_0"]) == 4
+        with trio.fail_after(30):
+            while not any(made.closed for made in _fragile.MADE):  # noqa: ASYNC110  a thread closes it
+                await trio.sleep(0.01)
         broken = [made for made in _fragile.MADE if made.closed]
         assert len(broken) == 1, "what is broken is closed, and nothing else"
         assert len(_fragile.MADE) == 2 or len(_fragile.MADE) == 3
