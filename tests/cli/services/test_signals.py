@@ -9,7 +9,8 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 
@@ -61,6 +62,72 @@ async def test_sigquit_tells_what_every_task_does(tmp_path: Path) -> None:
         assert "guard of the trials" in said
         assert "wait_readable" in said
     assert "Current thread" in running.err  # of all threads, at once
+
+
+@contextmanager
+def python(code: str) -> Iterator[subprocess.Popen[str]]:
+    """Run code in a process of its own, which ends at the latest when PATIENCE_SECONDS are over."""
+    pipe = subprocess.PIPE
+    command = [sys.executable, "-c", code]
+    with subprocess.Popen(command, stdout=pipe, stderr=pipe, env=environment_variables(), text=True) as child:
+        closer = threading.Timer(PATIENCE_SECONDS, child.kill)
+        closer.start()
+        try:
+            yield child
+        finally:
+            closer.cancel()
+            child.kill()
+
+
+def test_sigquit_tells_what_keeps_trio_from_running() -> None:
+    code = (
+        "import trio\n"
+        "from trio_cogment.cli.services.process import run_until_signal\n"
+        "async def busy_forever(status, stop):\n"
+        "    print('busy', flush=True)\n"
+        "    while True:\n"
+        "        pass\n"
+        "trio.run(run_until_signal, busy_forever)\n"
+    )
+    with python(code) as child:
+        assert child.stdout is not None
+        assert child.stderr is not None
+        assert child.stdout.readline() == "busy\n"
+        child.send_signal(signal.SIGQUIT)
+        assert "Current thread" in child.stderr.readline()
+        assert any("in busy_forever" in line for line in child.stderr)
+
+
+def test_sigquit_does_not_end_a_process_whose_threads_work() -> None:
+    code = (
+        "import signal, sys, threading, time\n"
+        "from trio_cogment.cli.services.process import _stacks_of_threads\n"
+        "def generated(depth):\n"
+        "    yield depth\n"
+        "    if depth:\n"
+        "        yield from generated(depth - 1)\n"
+        "def deep(depth):\n"
+        "    list(generated(5))\n"
+        "    if depth:\n"
+        "        deep(depth - 1)\n"
+        "def work():\n"
+        "    while True:\n"
+        "        deep(300)\n"
+        "sys.stderr = open('/dev/null', 'w')\n"
+        "signal.signal(signal.SIGQUIT, lambda number, frame: print('told', flush=True))\n"
+        "for _ in range(2):\n"
+        "    threading.Thread(target=work, daemon=True).start()\n"
+        "with _stacks_of_threads():\n"
+        "    print('working', flush=True)\n"
+        "    while True:\n"
+        "        time.sleep(0.001)\n"
+    )
+    with python(code) as child:
+        assert child.stdout is not None
+        assert child.stdout.readline() == "working\n"
+        for _ in range(50):
+            child.send_signal(signal.SIGQUIT)
+            assert child.stdout.readline() == "told\n"
 
 
 async def test_sighup_ends_nothing(tmp_path: Path) -> None:

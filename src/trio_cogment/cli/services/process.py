@@ -11,6 +11,7 @@ import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from types import FrameType
 
 import trio
 
@@ -211,13 +212,25 @@ async def _tell(lines: list[str]) -> None:
 
 @contextmanager
 def _stacks_of_threads() -> Iterator[None]:
-    """Let SIGQUIT also show what each thread is doing: at once, even when one of them keeps Trio from running."""
-    try:
-        faulthandler.register(signal.SIGQUIT, file=sys.stderr, chain=True)
-    except (AttributeError, OSError, RuntimeError, ValueError):
-        yield  # there is no stderr
+    """Let SIGQUIT also show what each thread is doing: at once, even when Python code keeps Trio from running.
+
+    `faulthandler.register` would show code that never returns from C, too. But it reads stacks of threads that run, and
+    that ends the process with SIGSEGV now and then.
+    """
+    before = signal.getsignal(signal.SIGQUIT) if hasattr(signal, "SIGQUIT") else None
+    if not callable(before):
+        yield
         return
+
+    def tell(number: int, frame: FrameType | None) -> None:
+        try:
+            faulthandler.dump_traceback(sys.stderr)
+        except (AttributeError, OSError, RuntimeError, ValueError):
+            pass  # there is no stderr
+        before(number, frame)
+
+    signal.signal(signal.SIGQUIT, tell)
     try:
         yield
     finally:
-        faulthandler.unregister(signal.SIGQUIT)
+        signal.signal(signal.SIGQUIT, before)
