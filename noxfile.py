@@ -310,7 +310,12 @@ def browser(session: nox.Session) -> None:
         marks = "javascript"
     # One of them watches for a minute, which would count as a hang elsewhere.
     patient = ["-o", "faulthandler_timeout=180"]
-    run(session, env, "pytest", *patient, "tests/interop", "-m", marks, *session.posargs)
+    if session.posargs:
+        run(session, env, "pytest", *patient, "tests/interop", "-m", marks, *session.posargs)
+        return
+    run(session, env, "pytest", *patient, "tests/interop", "-m", f"{marks} and not alone", *PARALLEL)
+    if "browser" in marks:
+        run(session, env, "pytest", *patient, "tests/interop", "-m", f"{marks} and alone")
 
 
 def untested(session: nox.Session, why: str, where: str) -> None:

@@ -149,6 +149,7 @@ def that_never_reads(person: Person) -> socket.socket:
     return silent
 
 
+@pytest.mark.alone
 def test_eight_tabs_stay_live_and_none_harms_a_trial(browser: Browser) -> None:
     with shown() as server:
         person = Person(browser, server)
