@@ -72,8 +72,11 @@ def ask_a_server(folder: Path) -> None:
             assert json.loads(run("client", "trial", "list", "--json", endpoint, folder=folder)) == {"trials": []}
             assert "nb_trials" in run("status", "*", endpoint, folder=folder)
             run("client", "trial_datastore", "list", endpoint, folder=folder)
-            entrance = next(line.split()[1] for line in server.stdout if line.startswith("pages "))
-            assert load_pages(entrance) > 10
+            said: dict[str, str] = {}
+            while "stop" not in said:  # the last line
+                name, value, *_ = server.stdout.readline().split()
+                said[name] = value
+            assert load_pages(said["dashboard"]) > 10
             server.send_signal(signal.SIGINT)
             assert server.wait(60) == 0
             assert server.stdout.read().splitlines()[-1].startswith("stopped")
