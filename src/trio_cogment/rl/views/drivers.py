@@ -63,6 +63,15 @@ class Driver(Protocol[V_co]):
         """Close what is open, and wait for that; closing again is harmless."""
 
 
+def nothing() -> None:
+    """Do nothing: for an `exchange` that only waits."""
+
+
+def at_once() -> bool:
+    """Say that it is there: for an `exchange` that does not wait."""
+    return True
+
+
 def open_driver(opened: AbstractAsyncContextManager[V], *, thread: bool | None = None) -> Driver[V]:
     """Run Trio with a context manager open.
 

@@ -1,7 +1,7 @@
 """A match: the trials of one view, one after the other, as `reset` and `step` of ordinary functions.
 
 All views are made of this. Each trial is one episode; each step is one tick. While an episode runs, its successor is
-started ahead: it waits, with everybody in place, for the `reset` that gives the environment its seed.
+started ahead (`next_round`): it waits, with everybody in place, for its `reset`.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 import weakref
 from collections.abc import Callable, Collection, Mapping
+from functools import partial
 from typing import Any
 
 from trio_cogment.errors import CogmentError, FailedPreconditionError, InvalidArgumentError
@@ -18,6 +19,8 @@ from trio_cogment.rl.environments.episode import Episode
 from trio_cogment.rl.environments.errors import InvalidActionError
 from trio_cogment.rl.seats.base import Seat
 from trio_cogment.rl.views.codec import NO_ACTION, ActionEncoder, ObservationDecoder
+from trio_cogment.rl.views.drivers import at_once, nothing
+from trio_cogment.rl.views.next_round import NextRound
 from trio_cogment.rl.views.options import PlatformOptions
 from trio_cogment.rl.views.parameters import (
     RemoteEnvironment,
@@ -77,7 +80,6 @@ class Match:
         self.mine = driven_agents(self.name, self.agents, seats, mine)
         self._seats = dict(seats)
         self._round: Round | None = None
-        self._next: Round | None = None
         self._over = True
         self._steps = 0
         self._closed = False
@@ -89,20 +91,24 @@ class Match:
         if self.platform.options.records:
             self._turn_after = _RECORDED_STEPS_PER_TURN
         # A seat or an environment elsewhere would be taken by a trial that may never begin, or a datastore told of it.
-        self._ahead = not remote and not self.platform.remote
+        ahead = not remote and not self.platform.remote
         # Nobody else takes part, and nothing is kept: a reward beside that of the observation would reach nobody.
         self._alone = not seats and not self.platform.options.shows_rewards
         self._finalizer = weakref.finalize(self, self.platform.abandon)
         self._finalizer.atexit = False  # the drivers see to that, in their threads
+        self._next: NextRound | None = None
         try:
             self._seating = Seating(self.name, self._seats, self.platform.registry())
             self._params = params_of(
                 environment, self.name, self._seats, self.platform, instance=self.platform.new_trial_id()
             )
-            self._decoders: dict[str, ObservationDecoder] | None = None
+            self._new_round = self._round_maker(None)
             self._find_spaces()
             self._encoders = {agent: ActionEncoder(self.action_spaces[agent]).encode for agent in self.mine}
-            self._decoders = {agent: ObservationDecoder(self.observation_spaces[agent]) for agent in self.mine}
+            decoders = {agent: ObservationDecoder(self.observation_spaces[agent]) for agent in self.mine}
+            self._new_round = self._round_maker(decoders)
+            if self._remote is None:
+                self._next = NextRound(self.name, self.platform, self._params, self._new_round, ahead=ahead)
         except BaseException:  # nobody else would close it
             self.close()
             raise
@@ -157,24 +163,20 @@ class Match:
             KeyboardInterrupt: Control-C came meanwhile; `reset` again.
         """
         self._check_open()
-        driver = self.platform.driver
-        if self._remote is not None:
+        following = self._next
+        if following is None:
             return self._reset_remote(seed, options)
-        round_ = self._next
-        if round_ is None or not self.platform.is_up_to_date(round_):
-            round_ = self._next = self._launched()
-        if not round_.is_parked():
-            driver.exchange(_nothing, round_.is_parked)
+        round_ = following.prepare(seed, options)
         self._end_running()
         self._reseed(seed)
-        self._round, self._next = round_, None
+        following.take()
+        self._round = round_
         self._over = True
         if not round_.is_broken():
-            driver.exchange(lambda: round_.begin(seed, options), round_.is_ready)
+            self.platform.driver.exchange(lambda: round_.begin(seed, options), round_.is_ready)
         self._raise_failure(round_)
         self._over = round_.ending
-        if self._ahead:
-            self._next = self._launched()
+        following.start_ahead()
         return round_.observations
 
     def _reset_remote(self, seed: int | None, options: dict[str, Any] | None) -> dict[str, Observation]:
@@ -242,14 +244,14 @@ class Match:
         """Begin a step, which `receive` ends: between the two other matches may begin theirs."""
         round_ = self._running()
         self._over = True  # unless all goes well
-        self.platform.driver.exchange(lambda: round_.act(messages), _at_once)
+        self.platform.driver.exchange(lambda: round_.act(messages), at_once)
 
     def receive(self) -> dict[str, Observation]:
         """End a step; see `step`."""
         round_ = self._round
         assert round_ is not None
         if not round_.is_ready():
-            self.platform.driver.exchange(_nothing, round_.is_ready)
+            self.platform.driver.exchange(nothing, round_.is_ready)
         return self._arrived(round_)
 
     def _arrived(self, round_: Round) -> dict[str, Observation]:
@@ -259,8 +261,8 @@ class Match:
             return self._final(round_)
         self._over = False
         self._steps += 1
-        following = self._next
-        if self._steps % self._turn_after == 0 or (following is not None and not following.is_parked()):
+        waiting = None if self._next is None else self._next.waiting
+        if self._steps % self._turn_after == 0 or (waiting is not None and not waiting.is_parked()):
             self.platform.driver.let_run()
         return round_.observations
 
@@ -300,28 +302,26 @@ class Match:
         """Return what a function of the environment returns; it is called in the thread that steps it."""
         self._check_open()
         answers: list[Any] = []
-        self.platform.driver.exchange(lambda: answers.append(function()), _at_once)
+        self.platform.driver.exchange(lambda: answers.append(function()), at_once)
         return answers[0]
 
     # Rounds
 
-    def _new_round(self) -> Round:
-        return Round(
-            self.platform.new_trial_id(),
-            self.mine,
+    def _round_maker(self, decoders: Mapping[str, ObservationDecoder] | None) -> Callable[[], Round]:
+        # What it returns must not hold this object: a view that nobody closes is to be garbage at once.
+        new_trial_id = self.platform.new_trial_id
+        make = partial(
+            Round,
+            mine=self.mine,
             environment=self.name,
             episode=self._episode,
             actors=self.agents,
             seating=self._seating,
             around=self.platform.driver,
-            decoders=self._decoders,
+            decoders=decoders,
             rewards=not self._alone,
         )
-
-    def _launched(self) -> Round:
-        round_ = self._new_round()
-        self.platform.driver.exchange(lambda: self.platform.launch(round_, self._params), _at_once)
-        return round_
+        return lambda: make(new_trial_id())
 
     def _end_running(self) -> None:
         running = self._round
@@ -332,7 +332,7 @@ class Match:
         if running.ending:
             running.discard()
             return
-        platform.driver.exchange(lambda: platform.end_now(running), _at_once)
+        platform.driver.exchange(lambda: platform.end_now(running), at_once)
         if self._seats:
             # What other seats have begun to draw for this trial comes before what they draw for the next.
             platform.driver.call(platform.wait_gone, running)
@@ -376,20 +376,12 @@ class Match:
         try:
             running = self._round
             if running is not None and not running.ending:
-                platform.driver.exchange(lambda: platform.end_now(running), _at_once)
+                platform.driver.exchange(lambda: platform.end_now(running), at_once)
             if self._next is not None:
-                platform.driver.call(platform.withdraw, self._next)
+                self._next.withdraw()
         finally:
             try:
                 platform.release()
             finally:
                 if self.environment is not None:
                     self.environment.close()
-
-
-def _nothing() -> None:
-    pass
-
-
-def _at_once() -> bool:
-    return True

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -15,6 +16,7 @@ from trio_cogment.rl.seats.remote import HumanSeat, RemoteSeat
 from trio_cogment.rl.spec import PLAYER, RL_SPEC
 from trio_cogment.rl.views.platforms import IMPLEMENTATION, ViewPlatform
 from trio_cogment.sdk import actor_params, trial_params
+from trio_cogment.spaces import SpaceError
 from trio_cogment.spaces.values import fill_fields
 
 
@@ -138,14 +140,56 @@ def episode_params(params: TrialParams, seed: int | None, options: dict[str, Any
     """Return parameters with the seed and the options of one episode, for an environment elsewhere.
 
     Raises:
+        InvalidArgumentError: the seed cannot be encoded.
         SpaceError: an option cannot be encoded.
     """
-    found = TrialParams()
-    found.CopyFrom(params)
-    config = rl_pb2.EnvironmentConfig.FromString(found.environment.config.content)
-    if seed is not None:
-        config.seed = seed
+    config = _config_of(params)
+    if seed is not None and not _fill_seed(config, seed):
+        raise InvalidArgumentError(f"seed: expected an integer of 64 bits, or None; got {seed!r}")
     if options:
         fill_fields(config.options, options)
+    return _with_config(params, config)
+
+
+def recorded_params(
+    params: TrialParams, seed: int | None, options: dict[str, Any] | None
+) -> tuple[TrialParams, list[str]]:
+    """Return parameters that say with which seed and options an episode of an environment in this process begins.
+
+    Nothing reads them to play it. So what cannot be encoded, such as an option that is a function, is left out.
+
+    Returns:
+        The parameters; and the fields that are left out, each with the reason.
+    """
+    config, missing = _config_of(params), []
+    if seed is not None and not _fill_seed(config, seed):
+        missing.append("seed: it is no integer of 64 bits")
+    for name, value in (options or {}).items():
+        try:
+            fill_fields(
+                rl_pb2.EnvironmentConfig().options, {name: value}
+            )  # in a message of its own: it may fail half-way
+        except SpaceError as error:
+            missing.append(str(error.of("options")))
+        else:
+            fill_fields(config.options, {name: value})
+    return _with_config(params, config), missing
+
+
+def _config_of(params: TrialParams) -> rl_pb2.EnvironmentConfig:
+    return rl_pb2.EnvironmentConfig.FromString(params.environment.config.content)
+
+
+def _with_config(params: TrialParams, config: rl_pb2.EnvironmentConfig) -> TrialParams:
+    found = TrialParams()
+    found.CopyFrom(params)
     found.environment.config.content = config.SerializeToString()
     return found
+
+
+def _fill_seed(config: rl_pb2.EnvironmentConfig, seed: int) -> bool:
+    try:
+        config.seed = operator.index(seed)
+    except (TypeError, ValueError):
+        return False
+    return True
