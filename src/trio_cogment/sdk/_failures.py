@@ -1,9 +1,9 @@
 """What becomes of an implementation that raises: a record in the log, and a few words for the orchestrator.
 
-The log gets the whole traceback, once. The orchestrator gets the type and the first line of the exception, as a gRPC
-server of the published SDK gives them: whoever started the trial needs them, and so do the other participants. Lines of
-the traceback show the inside of a program, so they are only sent to an orchestrator of the same process, or where
-`Participants` were told to.
+The log gets the whole traceback, once, unless a caller in this process gets the exception itself. The orchestrator gets
+the type and the first line of the exception, as a gRPC server of the published SDK gives them: they are for whoever
+started the trial, and for the other participants. Lines of the traceback show the inside of a program, so they are only
+sent to an orchestrator of the same process, or where `Participants` were told to.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def last_lines(error: Exception) -> str:
     return "\n".join(line[:_LINE_CHARACTERS] for line in lines)
 
 
-def failure_of(error: Exception, trial_id: str, who: str, *, tracebacks: bool) -> RpcError:
+def failure_of(error: Exception, trial_id: str, who: str, *, tracebacks: bool, has_caller: bool = False) -> RpcError:
     """Log what an implementation raised, and return the status that its orchestrator gets.
 
     If it raised because its stream broke, there is nobody to get a status, and nothing to find in a traceback.
@@ -66,12 +66,16 @@ def failure_of(error: Exception, trial_id: str, who: str, *, tracebacks: bool) -
         trial_id: for the log.
         who: for the log.
         tracebacks: send the last lines of the traceback, too.
+        has_caller: a caller in this process gets the exception itself, and the log need not have it.
     """
     cause = _cause_of(error)
     if isinstance(cause, StreamLostError):
         _log.warning("trial %s: %s: the connection to the orchestrator was lost: %s", trial_id, who, cause)
         return RpcError(cause.code, cause.message)
-    _log.error("trial %s: %s failed", trial_id, who, exc_info=error)
+    if has_caller:
+        _log.debug("trial %s: %s failed: %s", trial_id, who, words_for(error))
+    else:
+        _log.error("trial %s: %s failed", trial_id, who, exc_info=error)
     code, text = status_of(cause)
     if code is StatusCode.UNKNOWN or code in _NOT_ITS_OWN:
         code, text = StatusCode.UNKNOWN, words_for(error)

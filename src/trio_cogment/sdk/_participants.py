@@ -71,6 +71,8 @@ class Participants:
         send_tracebacks: when an implementation raises, send the last lines of the traceback to an orchestrator of
             another process, too. By default it gets the type and the first line of the exception; the log of this
             process has it all.
+        has_caller: asked, when an implementation raises, with the trial's id and the exception: whether a caller in
+            this process gets the exception itself. Then it is not logged as an error.
     """
 
     def __init__(
@@ -80,8 +82,10 @@ class Participants:
         host: Host | None = None,
         metrics: ParticipantMetrics | None = None,
         send_tracebacks: bool = False,
+        has_caller: Callable[[str, Exception], bool] = lambda _trial_id, _error: False,
     ) -> None:
         self._send_tracebacks = send_tracebacks
+        self._has_caller = has_caller
         self.spec = spec or Spec()
         self.host = host or Host()
         self.metrics = metrics
@@ -236,7 +240,8 @@ class Participants:
 
         Not a context manager: each trial would keep one for each of its participants, as long as it runs.
         """
-        return failure_of(error, trial_id, who, tracebacks=self._send_tracebacks or call.peer == IN_PROCESS)
+        tracebacks, has_caller = self._send_tracebacks or call.peer == IN_PROCESS, self._has_caller(trial_id, error)
+        return failure_of(error, trial_id, who, tracebacks=tracebacks, has_caller=has_caller)
 
     def kinds(self) -> set[ServiceKind]:
         """Return the kinds of the registered implementations."""

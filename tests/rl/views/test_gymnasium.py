@@ -12,6 +12,7 @@ from typing import Any
 import gymnasium
 import numpy as np
 import pytest
+import trio
 from gymnasium.utils.env_checker import check_env, data_equivalence
 from gymnasium.utils.env_match import check_environments_match
 
@@ -222,12 +223,41 @@ def test_equal_seeds_give_equal_trials_with_seats_that_draw() -> None:
     assert play() == play()
 
 
-def test_a_seat_that_fails_is_named() -> None:
+@pytest.mark.parametrize("thread", [False, True])
+@pytest.mark.parametrize("waits", [False, True])
+def test_a_seat_that_fails_is_named(thread: bool, waits: bool, caplog: pytest.LogCaptureFixture) -> None:
+    """What it raised is the cause of the error, and is told in one line of the log."""
+    raised = ValueError("no idea")
+
+    def fail(observation: Any) -> int:
+        raise raised
+
+    async def fail_later(observation: Any) -> int:
+        await trio.lowlevel.checkpoint()
+        raise raised
+
+    env = tc.make("classic/rps-v2", seats={"player_1": tc.policy(fail_later if waits else fail)}, thread=thread)
+
+    def play() -> None:
+        env.reset()
+        env.step(0)
+
+    with pytest.raises(tc.EpisodeFailedError, match=r"actor 'player_1'.*ValueError: no idea") as caught:
+        play()
+    env.close()
+    assert caught.value.__cause__ is raised
+    told = [record for record in caplog.records if "no idea" in caplog.handler.format(record)]
+    assert [record.exc_info for record in told] == [None]
+    assert told[0].getMessage() == f"trial {env.trial_id}: actor 'player_1' failed: ValueError: no idea"
+
+
+def test_the_log_has_the_traceback_of_a_seat_that_the_trial_can_do_without(caplog: pytest.LogCaptureFixture) -> None:
     def fail(observation: Any) -> int:
         raise ValueError("no idea")
 
-    env = tc.make("classic/rps-v2", seats={"player_1": tc.policy(fail)})
+    env = tc.make("classic/rps-v2", seats={"player_1": tc.policy(fail, optional=True, default=0)})
     env.reset()
-    with pytest.raises(tc.EpisodeFailedError, match=r"actor 'player_1'.*ValueError: no idea"):
-        env.step(0)
+    assert env.step(1)[1] == 1
     env.close()
+    told = [record for record in caplog.records if record.exc_info and record.exc_info[0] is ValueError]
+    assert len(told) == 1

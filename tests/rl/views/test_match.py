@@ -128,7 +128,7 @@ def test_a_wrong_action_changes_nothing(open_match: Callable[[Counter], Match], 
     assert match.step({ME: 2})[ME].value[0] == 1
 
 
-def test_an_environment_that_raises(open_match: Callable[[Counter], Match]) -> None:
+def test_an_environment_that_raises(open_match: Callable[[Counter], Match], caplog: pytest.LogCaptureFixture) -> None:
     def fail(step: int) -> None:
         if step == 2:
             raise ValueError("the sky has fallen")
@@ -140,6 +140,23 @@ def test_an_environment_that_raises(open_match: Callable[[Counter], Match]) -> N
     with pytest.raises(EpisodeFailedError, match=r"environment 'Counter', trial .*: ValueError: the sky") as raised:
         match.step({ME: 0})
     assert isinstance(raised.value.__cause__, ValueError)
+    match.reset()
+    told = [record for record in caplog.records if "the sky" in caplog.handler.format(record)]
+    assert [record.exc_info for record in told] in ([None], [])  # in a thread, the reset may come before it is told
+    env.on_step = lambda _: None
+    match.reset()
+    match.close()
+
+
+def test_no_step_after_an_environment_has_raised(open_match: Callable[[Counter], Match]) -> None:
+    def fail(step: int) -> None:
+        raise ValueError("the sky has fallen")
+
+    env = Counter(fail)
+    match = open_match(env)
+    match.reset()
+    with pytest.raises(EpisodeFailedError, match="the sky has fallen"):
+        match.step({ME: 0})
     with pytest.raises(FailedPreconditionError, match="step: expected a reset first"):
         match.step({ME: 0})
     env.on_step = lambda _: None

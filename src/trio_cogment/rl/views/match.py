@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Mapping
 from functools import partial
 from typing import Any
 
-from trio_cogment.errors import CogmentError, FailedPreconditionError, InvalidArgumentError
+from trio_cogment.errors import CogmentError, FailedPreconditionError, InvalidArgumentError, LocalProtocolError
 from trio_cogment.rl.environments.base import Environment
 from trio_cogment.rl.environments.encoding import CheckedAction
 from trio_cogment.rl.environments.episode import Episode
@@ -218,7 +218,11 @@ class Match:
         messages = self.encoded(actions)
         round_ = self._running()
         self._over = True  # unless all goes well
-        self.platform.driver.exchange(lambda: round_.act(messages), round_.is_ready)
+        try:
+            self.platform.driver.exchange(lambda: round_.act(messages), round_.is_ready)
+        except LocalProtocolError:
+            self._raise_end(round_)
+            raise
         return self._arrived(round_)
 
     def encoded(self, actions: Mapping[str, Any]) -> dict[str, CheckedAction]:
@@ -244,7 +248,11 @@ class Match:
         """Begin a step, which `receive` ends: between the two other matches may begin theirs."""
         round_ = self._running()
         self._over = True  # unless all goes well
-        self.platform.driver.exchange(lambda: round_.act(messages), at_once)
+        try:
+            self.platform.driver.exchange(lambda: round_.act(messages), at_once)
+        except LocalProtocolError:
+            self._raise_end(round_)
+            raise
 
     def receive(self) -> dict[str, Observation]:
         """End a step; see `step`."""
@@ -342,6 +350,11 @@ class Match:
             for seat in self._seats.values():
                 seat.reseed(seed)
 
+    def _raise_end(self, round_: Round) -> None:
+        # The trial has ended since the last step: a seat has failed meanwhile, for example.
+        self.platform.driver.exchange(nothing, round_.is_broken)
+        self._raise_failure(round_)
+
     def _raise_failure(self, round_: Round) -> None:
         failure, lost = round_.failure, round_.lost
         if failure is None and lost is None:
@@ -354,8 +367,8 @@ class Match:
         where = f"environment {self.name!r}, trial {round_.trial_id!r}"
         if failure is not None:
             raise EpisodeFailedError(f"{where}: {type(failure).__name__}: {failure}") from failure
-        outcome = self.platform.driver.call(self.platform.outcome, round_)
-        raise EpisodeFailedError(f"{where}: {outcome}")
+        text, cause = self.platform.driver.call(self.platform.outcome, round_)
+        raise EpisodeFailedError(f"{where}: {text}") from cause
 
     # The end
 

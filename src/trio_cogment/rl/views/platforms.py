@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -93,6 +93,15 @@ async def _open_own(participants: Participants, options: PlatformOptions, host: 
         yield platform
 
 
+async def _playing(round_: Round, part: Awaitable[None], with_caller: dict[int, bool]) -> None:
+    try:
+        await part
+    except Exception as error:
+        if round_.is_raised_by(error):
+            with_caller[id(error)] = True
+        raise
+
+
 class ViewPlatform:
     """Runs trials for the views that share it; `release` of the last one closes it.
 
@@ -114,8 +123,13 @@ class ViewPlatform:
         self._host = Host()
         self._users = 1
         self._rounds: dict[str, Round] = {}
+        #: Exceptions of participants that a view raises as causes of its own, until the participants have ended.
+        with_caller = self._with_caller = dict[int, bool]()
         self._labels = {IMPLEMENTATION}
-        self._participants = Participants(RL_SPEC, host=self._host)
+        # It is asked right after an exception was raised; by then its round may be over and forgotten.
+        self._participants = Participants(
+            RL_SPEC, host=self._host, has_caller=lambda _trial_id, error: with_caller.pop(id(error), False)
+        )
         self._serves_environment = False
         self._participants.register_actor(self._play_actor, IMPLEMENTATION, [PLAYER])
         thread = options.thread
@@ -247,12 +261,12 @@ class ViewPlatform:
     async def _play_environment(self, session: EnvironmentSession[Any, Any, Any]) -> None:
         round_ = self._rounds.get(session.trial_id)
         if round_ is not None:
-            await round_.play_environment(session)
+            await _playing(round_, round_.play_environment(session), self._with_caller)
 
     async def _play_actor(self, session: ActorSession[Any, Any, Any]) -> None:
         round_ = self._rounds.get(session.trial_id)
         if round_ is not None:
-            await round_.implementation(session.name)(session)
+            await _playing(round_, round_.play_part(session), self._with_caller)
 
     def forget(self, round_: Round) -> None:
         """Keep no more of a round that is over, or given up."""
@@ -285,12 +299,18 @@ class ViewPlatform:
         except CogmentError:
             pass  # the orchestrator is away: so is the trial
 
-    async def outcome(self, round_: Round) -> str:
-        """Wait until a trial has ended; return how, and how long was waited if it never began."""
+    async def outcome(self, round_: Round) -> tuple[str, Exception | None]:
+        """Wait until a trial has ended, and return how.
+
+        Returns:
+            A text, which says how long was waited if the trial never began; and what the participant raised because of
+            whom it failed, if that was in this process.
+        """
         outcome = await self.opened.controller.wait_trial(round_.trial_id, check=False)
-        if outcome.ticks:
-            return str(outcome)
-        return f"not begun after {trio.current_time() - round_.launched_at:.1f} s: {outcome}"
+        text = str(outcome)
+        if not outcome.ticks:
+            text = f"not begun after {trio.current_time() - round_.launched_at:.1f} s: {text}"
+        return text, round_.raised.get(outcome.failed_participant)
 
     async def withdraw(self, round_: Round) -> None:
         """End a trial that was started ahead and never began; it is not stored."""

@@ -21,7 +21,7 @@ from trio_cogment.rl.environments.encoding import CheckedAction
 from trio_cogment.rl.environments.episode import Episode, Turn
 from trio_cogment.rl.views.codec import ObservationDecoder, observation_message
 from trio_cogment.rl.views.seating import Seating
-from trio_cogment.sdk import ActorImplementation, ActorSession, EnvironmentSession, Event, EventType, Reward
+from trio_cogment.sdk import ActorSession, EnvironmentSession, Event, EventType, Reward
 from trio_cogment.spaces import Observation, SpaceError, decode_observation
 
 
@@ -64,6 +64,7 @@ class Round:
         observations: of this tick, by actor; those of mine only.
         ending: the observations are the last ones.
         failure: why the trial cannot go on; None if it can.
+        raised: what those raised who took the parts of actors in this process, by actor.
         lost: the trial ended before its last observations; the text is what the orchestrator said.
         interrupted: Control-C came while the environment computed.
         discarded: it was given up.
@@ -90,6 +91,7 @@ class Round:
         self.observations: dict[str, Observation] = {}
         self.ending = False
         self.failure: Exception | None = None
+        self.raised: dict[str, Exception] = {}
         self.lost: str | None = None
         self.interrupted = False
         self.discarded = False
@@ -193,9 +195,24 @@ class Round:
 
     # The parts of the actors
 
-    def implementation(self, actor: str) -> ActorImplementation:
-        """Return what takes the part of an actor: one whom the view drives, or one whose seat is in this process."""
-        return self.seating.actor(actor, self.chosen) or self.play_actor
+    async def play_part(self, session: ActorSession[Any, Any, Any]) -> None:
+        """Take the part of an actor: one whom the view drives, or one whose seat is in this process."""
+        implementation = self.seating.actor(session.name, self.chosen) or self.play_actor
+        try:
+            await implementation(session)
+        except Exception as error:
+            self.raised[session.name] = error
+            raise
+
+    def is_raised_by(self, error: Exception) -> bool:
+        """Whether the view raises an error because of this one, which a participant of this process has raised.
+
+        It does not if the trial goes on without that participant, or was over already.
+        """
+        if self.ending or self.discarded:
+            return False
+        needed = (raised for actor, raised in self.raised.items() if self.seating.is_needed(actor))
+        return error is self.failure or any(error is raised for raised in needed)
 
     async def play_actor(self, session: ActorSession[Any, Any, Any]) -> None:
         """Take the part of an actor whom the view drives, from the trial's start to its end."""

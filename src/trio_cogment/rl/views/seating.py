@@ -49,6 +49,11 @@ class Seating:
         found.properties.update(named)
         return found
 
+    def is_needed(self, agent: str) -> bool:
+        """Whether a trial cannot go on without the one who plays this agent."""
+        seat = self._seats.get(agent)
+        return seat is None or not seat.optional
+
     def actor(self, agent: str, chosen: Mapping[str, str]) -> ActorImplementation | None:
         """Return the implementation of an agent in a trial in which this was chosen; None if it is not one of these."""
         policy = chosen.get(agent)
