@@ -574,7 +574,7 @@ def told_to_install(wheel: Path, pages: list[str]) -> list[str]:
     extras, others = set[str](), set[str]()
     for page in pages:
         for words in re.findall(r"`pip install ([^`]+)`", Path(page).read_text()):
-            for word in shlex.split(words):
+            for word in shlex.split(words.removeprefix("-e ")):
                 own = re.fullmatch(r"(?:\.|trio-cogment)\[([\w,-]+)\]", word)
                 extras |= set(own[1].split(",")) if own else set()
                 others |= set() if own else {word}

@@ -69,7 +69,13 @@ class MissingExtraError(FailedPreconditionError, ImportError):
     @classmethod
     def of(cls, package: str, extra: str) -> MissingExtraError:
         """Return the error about a package that is not installed."""
-        return cls(f"{package} is not installed: pip install 'trio-cogment[{extra}]'")
+        return cls(f"{package} is not installed; the extra {extra!r} brings it: {install_command(extra)}")
+
+
+def install_command(*extras: str) -> str:
+    """Return the command that installs extras of this package, from an index and from a copy of the repository."""
+    names = ",".join(extras)
+    return f"pip install 'trio-cogment[{names}]', or in a copy of the repository pip install -e '.[{names}]'"
 
 
 class UnauthenticatedError(CogmentError):

@@ -12,6 +12,7 @@ import trio
 
 from tests.rl.datasets.recorded import Duel, play, recording
 from trio_cogment.cli.root import run
+from trio_cogment.errors import install_command
 
 
 @pytest.fixture
@@ -72,10 +73,10 @@ def test_missing_extras_are_named_at_once(
     spec.write_text("actor_classes: []")
     line = ["rl", "export", "sqlite:trials.db", "--parquet", str(tmp_path / "data")]
     assert run([*line, "--spec", str(spec)]) == 1
-    install = "pip install 'trio-cogment[export,generate]'\n"
-    assert capsys.readouterr().err == f"trio-cogment: not installed: pyarrow, grpc_tools; {install}"
+    install = install_command("export", "generate")
+    assert capsys.readouterr().err == f"trio-cogment: not installed: pyarrow, grpc_tools; {install}\n"
     assert run([*line[:3], "--minari", "a/b-v0"]) == 1
-    assert capsys.readouterr().err == "trio-cogment: not installed: h5py; pip install 'trio-cogment[minari]'\n"
+    assert capsys.readouterr().err == f"trio-cogment: not installed: h5py; {install_command('minari')}\n"
 
 
 def test_a_project_file_that_is_wrong(address: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

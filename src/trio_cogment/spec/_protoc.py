@@ -15,7 +15,7 @@ from pathlib import Path
 
 from google.protobuf.descriptor_pb2 import FileDescriptorSet
 
-from trio_cogment.errors import FailedPreconditionError, InvalidArgumentError
+from trio_cogment.errors import InvalidArgumentError, MissingExtraError
 from trio_cogment.spec._project_file import similar_protos
 
 #: How long the compiler may take.
@@ -65,9 +65,7 @@ def type_stubs(files: FileDescriptorSet, protos: Sequence[str]) -> Mapping[str, 
 
 def _run(folder: Path, arguments: list[str]) -> None:
     if importlib.util.find_spec("grpc_tools") is None:
-        raise FailedPreconditionError(
-            "compiling protos needs grpcio-tools, which is not installed: pip install 'trio-cogment[generate]'"
-        )
+        raise MissingExtraError(f"compiling protos needs {MissingExtraError.of('grpcio-tools', 'generate')}")
     # -P: a folder `google` or `grpc_tools` of the project is no Python package.
     command = [sys.executable, "-P", "-m", "grpc_tools.protoc", *arguments]
     try:

@@ -107,5 +107,7 @@ def test_what_is_no_environment(target: Any) -> None:
 )
 def test_a_missing_extra(monkeypatch: pytest.MonkeyPatch, package: str, extra: str, target: str) -> None:
     monkeypatch.setitem(sys.modules, package, None)
-    with pytest.raises(MissingExtraError, match=rf"{package} is not installed: pip install 'trio-cogment\[{extra}\]'"):
+    with pytest.raises(
+        MissingExtraError, match=rf"{package} is not installed; .* pip install 'trio-cogment\[{extra}\]'"
+    ):
         make_environment(target)

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from trio_cogment._version import __version__
 from trio_cogment.cli.doctor.findings import Finding, fail, ok, warn
+from trio_cogment.errors import install_command
 
 _DISTRIBUTION = "trio-cogment"
 _REQUIREMENT = re.compile(r"([\w.-]+)(?:\[[^\]]*\])?\s*([^;]*?)\s*(?:;\s*(.*))?$")
@@ -94,8 +95,7 @@ def versions(requires: Iterable[str] | None = None, installed: Callable[[str], s
     for extra in sorted(extras):
         outdated = [text for text in wrong.get(extra, []) if " is missing" not in text]
         if outdated:
-            advice = f"python -m pip install --upgrade '{_DISTRIBUTION}[{extra}]'"
-            yield warn("versions", f"extra {extra}: {'; '.join(outdated)}", advice)
+            yield warn("versions", f"extra {extra}: {'; '.join(outdated)}", install_command(extra))
 
 
 def clock(files: Iterable[Path], now: float | None = None) -> Finding:

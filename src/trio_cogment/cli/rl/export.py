@@ -14,7 +14,7 @@ from trio_cogment.cli.client.transfer import progress
 from trio_cogment.cli.errors import Failure
 from trio_cogment.cli.options import FilePath, as_all_properties, json_option
 from trio_cogment.cli.text import print_json
-from trio_cogment.errors import CogmentError
+from trio_cogment.errors import CogmentError, install_command
 
 if TYPE_CHECKING:
     from trio_cogment.rl import Exported, ExportProgress
@@ -109,7 +109,7 @@ def _check_extras(asked: Mapping[str, object]) -> None:
     if absent:
         packages = (name for extra in absent for name in _PACKAGES[extra] if not importlib.util.find_spec(name))
         names = ", ".join(dict.fromkeys(packages))
-        raise Failure(f"not installed: {names}; pip install 'trio-cogment[{','.join(absent)}]'")
+        raise Failure(f"not installed: {names}; {install_command(*absent)}")
 
 
 def _report(done: Exported, as_json: bool) -> None:
