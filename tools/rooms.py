@@ -33,7 +33,8 @@ LEAVES = (
         "addressing",
         "rewards",
     ),
-    *("log_context", "metrics", "plugins", "api", "outcome", "recount", "compiling", "sqlite_file", "sqlite_hold"),
+    *("log_context", "metrics", "plugins", "api", "outcome", "recount", "suggestions", "compiling"),
+    *("sqlite_file", "sqlite_hold"),
 )
 #: What a room may import of the leaves, where that is not all of them. A leaf without a row imports no other.
 NARROWED = {

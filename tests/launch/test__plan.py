@@ -165,7 +165,7 @@ scripts:
         ),
         (
             "scripts:\n  a:\n    commands: [[x]]\n    depends_on: [zzz]",
-            "line 4: scripts.a.depends_on[0]: there is no script 'zzz'; scripts are a",
+            "line 4: scripts.a.depends_on[0]: there is no script 'zzz'; expected one of a",
         ),
         (
             "scripts:\n  a: {commands: [[x]], depends_on: [a]}",

@@ -18,6 +18,7 @@ from click.core import ParameterSource
 from trio_cogment.cli.help_format import HelpContext
 from trio_cogment.endpoints import GrpcEndpoint, parse_server_endpoint
 from trio_cogment.errors import EndpointError
+from trio_cogment.suggestions import similar
 
 _Decorated = TypeVar("_Decorated", bound=Callable[..., Any])
 
@@ -64,12 +65,10 @@ class Group(click.Group):
         try:
             return super().resolve_command(ctx, args)
         except click.UsageError as error:
-            from difflib import get_close_matches
-
-            for similar in get_close_matches(args[0], self.list_commands(ctx), n=1):
-                text = f"{error.message.rstrip('.')}. (Did you mean {similar!r}?)"
-                raise click.UsageError(text, ctx=error.ctx) from None
-            raise
+            close = similar(args[0], self.list_commands(ctx))
+            if close is None:
+                raise
+            raise click.UsageError(f"{error.message.rstrip('.')}. (Did you mean {close!r}?)", ctx=error.ctx) from None
 
     def add_command(self, cmd: click.Command, name: str | None = None, *, aliases: tuple[str, ...] = ()) -> None:
         """Add a command; its aliases are not in the help."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import functools
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -18,6 +17,7 @@ from trio_cogment.cli.services.settings import ServerSettings, common_settings, 
 from trio_cogment.cli.services.start import Application, Resources, Running
 from trio_cogment.cli.users_code import imported, run_users_code
 from trio_cogment.services import SERVICES
+from trio_cogment.suggestions import with_suggestion
 
 if TYPE_CHECKING:
     from purerpc import Service
@@ -101,9 +101,8 @@ def _member(module: Any, attribute: str) -> Any:
         try:
             return functools.reduce(getattr, attribute.split("."), module)
         except AttributeError as error:
-            close = difflib.get_close_matches(str(error.name), dir(error.obj), n=1)
-            advice = f"; did you mean {close[0]!r}?" if close else ""
-            raise Failure(f"{module.__name__}:{attribute}: {error}{advice}") from None
+            text = f"{module.__name__}:{attribute}: {error}"
+            raise Failure(with_suggestion(text, str(error.name), dir(error.obj))) from None
     if hasattr(module, _ATTRIBUTE):
         return getattr(module, _ATTRIBUTE)
     from trio_cogment.sdk import Participants

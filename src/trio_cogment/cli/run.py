@@ -5,7 +5,6 @@ The names of what a trainer is asked come first; `run -f FILE NAME` is always a 
 
 from __future__ import annotations
 
-import difflib
 import os
 import signal
 import sys
@@ -18,6 +17,7 @@ from trio_cogment.cli.options import FilePath, Group
 from trio_cogment.cli.runs.table import VERBS
 from trio_cogment.cli.search_path import search_path
 from trio_cogment.errors import CogmentError
+from trio_cogment.suggestions import suggestion
 
 
 class RunGroup(Group):
@@ -120,5 +120,4 @@ def _execute_file(script: str, name: str, arguments: tuple[str, ...]) -> None:
 def _advice(commands: dict[str, str], name: str) -> str:
     if not commands:
         return "it has no section 'commands'"
-    close = difflib.get_close_matches(name, commands, n=1)
-    return f"did you mean {close[0]!r}?" if close else f"expected one of {', '.join(commands)}"
+    return suggestion(name, commands)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,6 +12,7 @@ from trio_cogment.errors import InvalidArgumentError
 from trio_cogment.launch._scalars import environment_text, quiet_value
 from trio_cogment.launch.template import Template, TemplateError
 from trio_cogment.spec.yaml_file import YamlFile, described, is_blank, line_of
+from trio_cogment.suggestions import similar, suggestion
 
 #: The launch file of a folder.
 DEFAULT_NAMES = ("launch.yaml", "launch.yml")
@@ -149,7 +149,7 @@ class _Reader:
                     found[key] = value
                 continue
             # Files have parts there that other places refer to (`common: &common`).
-            if not others_are_fine or difflib.get_close_matches(key, known, n=1):
+            if not others_are_fine or similar(key, known):
                 self._file.warnings.append(str(self._yaml.unknown_key(key_node, name, key, known)))
         return found
 
@@ -182,8 +182,7 @@ class _Reader:
         for at, item in [] if node is None else self._yaml.items(node, name):
             other = self._yaml.text(item, at)
             if other not in scripts:
-                close = difflib.get_close_matches(other, list(scripts), n=1)
-                advice = f"did you mean {close[0]!r}?" if close else f"scripts are {', '.join(sorted(scripts))}"
+                advice = suggestion(other, sorted(scripts))
                 raise self._yaml.fault(item, f"{at}: there is no script {other!r}; {advice}")
             found[other] = None
         return tuple(found)

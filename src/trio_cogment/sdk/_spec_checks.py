@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import logging
 from collections.abc import Iterable
 from typing import Any
@@ -12,6 +11,7 @@ from google.protobuf.unknown_fields import UnknownFieldSet
 
 from trio_cogment.errors import FailedPreconditionError, InvalidArgumentError
 from trio_cogment.spec import ActorClass, Payload, Spec, encode
+from trio_cogment.suggestions import suggestion
 
 _log = logging.getLogger(__name__)
 
@@ -52,9 +52,7 @@ def list_of_classes(spec: Spec, names: Iterable[str], who: str) -> list[str]:
     found, known = list(names), list(spec.names())
     for name in found if known else ():
         if name not in known:
-            close = difflib.get_close_matches(name, known, n=1)
-            advice = f"did you mean {close[0]!r}?" if close else f"expected {', '.join(map(repr, known))}"
-            raise InvalidArgumentError(f"{who}: the spec declares no actor class {name!r}; {advice}")
+            raise InvalidArgumentError(f"{who}: the spec declares no actor class {name!r}; {suggestion(name, known)}")
     return found
 
 

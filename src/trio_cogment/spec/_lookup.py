@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Mapping
+
+from trio_cogment.suggestions import suggestion
 
 
 def resolve(names: Mapping[str, object], wanted: str) -> str | None:
@@ -23,10 +24,10 @@ def advice(names: Mapping[str, object], wanted: str) -> str:
     """Return what to try instead of a name that no message has."""
     last = wanted.rpartition(".")[2]
     known = [name for name in names if not name.startswith("google.")]
-    close = [name for name in known if name.rpartition(".")[2] == last] or difflib.get_close_matches(wanted, known, n=1)
-    if close:
-        return f"did you mean {' or '.join(map(repr, close[:3]))}?"
+    same = [name for name in known if name.rpartition(".")[2] == last]
+    if same:
+        return f"did you mean {' or '.join(map(repr, same[:3]))}?"
     if not known:
         return "import.proto names no file with a message"
     listed = ", ".join(known[:5]) + (", ..." if len(known) > 5 else "")
-    return f"expected the full name of a message: {listed}"
+    return suggestion(wanted, known, f"expected the full name of a message: {listed}")

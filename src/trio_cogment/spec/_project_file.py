@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
@@ -11,6 +10,7 @@ import yaml
 
 from trio_cogment.errors import InvalidArgumentError
 from trio_cogment.spec.yaml_file import YamlFile, described, is_blank
+from trio_cogment.suggestions import similar
 
 #: The names that are looked for when no file is named, in this order.
 DEFAULT_NAMES = ("cogment.yaml", "cogment.yml")
@@ -100,7 +100,7 @@ class ProjectFile:
         values = {}
         known = _KEYS[section]
         for key, place, value in self.file.entries(node, name):
-            if key not in known and difflib.get_close_matches(key, known, n=1, cutoff=0.75):
+            if key not in known and similar(key, known, cutoff=0.75):
                 raise self.file.unknown_key(place, name, key, known)
             empty = is_blank(value) or (isinstance(value, yaml.SequenceNode) and not value.value)
             if not (empty or self._reads_legacy) and (gone := _LEGACY.get(f"{section}.{key}")):
@@ -221,4 +221,5 @@ def similar_protos(folder: Path, name: str) -> list[str]:
     """Return the protos below a folder that have this name, or else a similar one; the best first."""
     paths = sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*.proto"))
     same = [path for path in paths if PurePosixPath(path).name == name]
-    return same or difflib.get_close_matches(name, paths, n=1, cutoff=0.8)
+    close = similar(name, paths, cutoff=0.8)
+    return same or ([] if close is None else [close])

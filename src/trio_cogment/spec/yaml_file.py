@@ -5,7 +5,6 @@ Scalars stay text: what `no`, `1e3` or `0x10` mean is decided by the code that r
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -13,6 +12,7 @@ from typing import Any
 import yaml
 
 from trio_cogment.errors import InvalidArgumentError
+from trio_cogment.suggestions import suggestion
 
 _NULLS = frozenset({"", "~", "null", "Null", "NULL"})
 _MERGE = "tag:yaml.org,2002:merge"
@@ -142,9 +142,7 @@ class YamlFile:
     def unknown_key(self, node: yaml.Node, name: str, key: str, known: Iterable[str]) -> InvalidArgumentError:
         """Return the error for a key that means nothing here, with what may have been meant."""
         names = sorted(known)
-        close = difflib.get_close_matches(key, names, n=1)
-        advice = f"did you mean {close[0]!r}?" if close else f"expected one of {', '.join(names)}"
-        return self.fault(node, f"{name}: unknown key {key!r}; {advice}")
+        return self.fault(node, f"{name}: unknown key {key!r}; {suggestion(key, names)}")
 
     def _count(self, node: yaml.Node) -> None:
         self._nodes += 1

@@ -6,7 +6,6 @@ time that a network is gone. Time is Trio's clock; nothing here has a task of it
 
 from __future__ import annotations
 
-import difflib
 import errno
 import random
 import socket
@@ -17,6 +16,7 @@ import trio
 
 from trio_cogment.config import RpcConfig
 from trio_cogment.rpc import Channel
+from trio_cogment.suggestions import suggestion
 from trio_cogment.testing.sim.links import BREAK, Flow, Link, Path
 from trio_cogment.testing.sim.stream import SimStream
 
@@ -235,10 +235,8 @@ class SimNetwork:
 
     def advice_for(self, unknown: str) -> str:
         """Return what a name that no host has may have been meant for."""
-        close = difflib.get_close_matches(unknown, self._hosts, n=1)
-        if close:
-            return f"did you mean {close[0]!r}?"
-        return f"the hosts are {', '.join(map(repr, self._hosts))}" if self._hosts else "there are no hosts"
+        hosts = f"the hosts are {', '.join(map(repr, self._hosts))}" if self._hosts else "there are no hosts"
+        return suggestion(unknown, self._hosts, hosts)
 
     def set_default_link(self, link: Link) -> None:
         """Say what links are like that have not been used or set yet."""

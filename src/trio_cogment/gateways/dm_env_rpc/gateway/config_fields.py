@@ -7,7 +7,6 @@ has within it can be given whole, as an `Any` in a tensor of the type PROTO.
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +17,7 @@ from trio_cogment.gateways.dm_env_rpc.gateway import setting_values as values
 from trio_cogment.gateways.dm_env_rpc.gateway.setting_values import NotThatError
 from trio_cogment.spaces import SpaceError
 from trio_cogment.spaces.values import fill_value
+from trio_cogment.suggestions import suggestion
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -244,6 +244,4 @@ def _no_more(rest: list[str], name: str) -> None:
 
 def _unknown(name: str, descriptor: Descriptor) -> UnknownFieldError:
     known = sorted(field.name for field in descriptor.fields)
-    close = difflib.get_close_matches(name, known, n=1)
-    advice = f"did you mean {close[0]!r}?" if close else f"expected one of {', '.join(known) or 'none'}"
-    return UnknownFieldError(f"{descriptor.full_name} has no field {name!r}; {advice}")
+    return UnknownFieldError(f"{descriptor.full_name} has no field {name!r}; {suggestion(name, known)}")

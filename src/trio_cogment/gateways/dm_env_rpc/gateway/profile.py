@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
@@ -25,6 +24,7 @@ from trio_cogment.gateways.dm_env_rpc.gateway.trial_settings import (
     with_seed,
 )
 from trio_cogment.spec import Spec
+from trio_cogment.suggestions import suggestion
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -227,8 +227,7 @@ def _check_actors(spec: Spec, template: WorldTemplate) -> None:
     known = list(spec.names())
     for actor in template.slots.values():
         if known and actor.actor_class not in known:
-            close = difflib.get_close_matches(actor.actor_class, known, n=1)
-            advice = f"did you mean {close[0]!r}?" if close else f"expected one of {', '.join(map(repr, known))}"
+            advice = suggestion(actor.actor_class, known)
             raise InvalidArgumentError(f"actor {actor.name!r}: unknown actor_class {actor.actor_class!r}; {advice}")
 
 

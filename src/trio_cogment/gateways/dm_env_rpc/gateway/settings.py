@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -11,6 +10,7 @@ from trio_cogment.errors import InvalidArgumentError
 from trio_cogment.gateways.dm_env_rpc.gateway import setting_values as values
 from trio_cogment.gateways.dm_env_rpc.gateway.config_fields import UnknownFieldError, excluded_by, set_field
 from trio_cogment.gateways.dm_env_rpc.gateway.setting_values import NotThatError
+from trio_cogment.suggestions import suggestion
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -127,9 +127,7 @@ class Settings:
             InvalidArgumentError: there is such a setting; the text says which there are.
         """
         for name in sorted(self._left):
-            close = difflib.get_close_matches(name, self._known, n=1)
-            known = ", ".join(sorted(self._known)) or "none"
-            advice = f"did you mean {close[0]!r}?" if close else f"expected one of {known}"
+            advice = suggestion(name, sorted(self._known))
             raise InvalidArgumentError(f"{self._request}: unknown setting {name!r}; {advice}")
 
 

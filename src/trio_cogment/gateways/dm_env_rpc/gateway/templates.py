@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import math
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
@@ -12,6 +11,7 @@ from trio_cogment.api.common_pb2 import ActorParams, TrialParams
 from trio_cogment.endpoints import CLIENT, DISCOVER, is_client_endpoint, parse_endpoint
 from trio_cogment.errors import EndpointError, InvalidArgumentError
 from trio_cogment.gateways.dm_env_rpc.gateway.mappings.annotations import ClassMapping
+from trio_cogment.suggestions import with_suggestion
 
 OnLeave: TypeAlias = Literal["end", "autopilot", "vacate"]
 Reset: TypeAlias = Literal["wait", "world"]
@@ -109,9 +109,8 @@ class WorldTemplate:
             try:
                 parse_endpoint(actor.endpoint, field_name=f"params: actor {actor.name!r}: endpoint")
             except EndpointError as error:
-                close = difflib.get_close_matches(actor.endpoint, (CLIENT, DISCOVER), n=1)
-                advice = f"; did you mean {close[0]}?" if close else ""
-                raise InvalidArgumentError(f"{error}{advice}") from None
+                text = with_suggestion(str(error), actor.endpoint, (CLIENT, DISCOVER))
+                raise InvalidArgumentError(text) from None
 
     @property
     def slots(self) -> dict[str, ActorParams]:
