@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 import os
 import random
 import re
@@ -21,6 +22,7 @@ from trio._core import _run as trio_run
 
 from tests.sim.suite import units_of
 from tests.testing.sim.scenario import everything, fingerprints
+from trio_cogment import actor_params, trial_params
 from trio_cogment.testing import (
     DeadlockError,
     Fault,
@@ -212,8 +214,105 @@ def test_deadlock_is_told_with_who_waits() -> None:
             nursery.start_soon(trio.sleep_forever, name="waiter")
             await trio.Event().wait()
 
-    with pytest.raises(DeadlockError, match=r"at 3 s .* waiter"):
+    with pytest.raises(DeadlockError, match=r"seed 1: at 3 s of virtual time everybody waits") as caught:
         simulate(1, scenario)
+    here = f"{Path(__file__).relative_to(Path.cwd())}:"
+    first, *lines = str(caught.value).splitlines()
+    assert first.endswith("Who waits:")
+    assert lines[0].startswith(f"  the scenario at {here}")
+    assert lines[0].endswith("in scenario: await trio.Event().wait()")
+    assert lines[1:] == ["  others: waiter"]
+
+
+class Stuck:
+    """A game whose actor bob waits for what never comes."""
+
+    def __init__(self) -> None:
+        self.never = trio.Event()
+
+    async def environment(self, session: Any) -> None:
+        await session.start([("*", b"")])
+        async for event in session.all_events():
+            if event.actions:
+                await session.produce_observations([("*", b"")])
+
+    async def ann(self, session: Any) -> None:
+        async for event in session.all_events():
+            if event.observation:
+                await session.do_action(b"")
+
+    async def bob(self, session: Any) -> None:
+        await session.start()
+        await self.think(session)
+
+    async def think(self, session: Any) -> None:
+        await self.never.wait()
+
+    async def play(self, world: World, seconds: float) -> None:
+        with trio.fail_after(seconds):
+            async with world.open_platform() as platform:
+                participants = platform.participants
+                participants.register_environment(self.environment)
+                participants.register_actor(self.ann, "ann")
+                participants.register_actor(self.bob, "bob")
+                actors = [actor_params(name, "player", implementation=name) for name in ("ann", "bob")]
+                trial_id = await platform.controller.start_trial(trial_params(actors), trial_id="t")
+                await platform.controller.wait_trial(trial_id)
+
+
+BOB = "actor 'bob' of trial 't' at tests/testing/sim/test_simulate.py:"
+
+
+@pytest.mark.parametrize(("seconds", "error"), [(500, trio.TooSlowError), (math.inf, LivelockError)])
+def test_a_participant_that_waits_for_ever_is_named_with_its_line(
+    seconds: float, error: type[Exception], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(ROOT)
+    with pytest.raises(error) as caught:
+        simulate(1, Stuck().play, seconds, budget=20_000)
+    lines = caught.value.__notes__[0].splitlines()
+    found = lines[lines.index("who waited then:") :]
+    (bob,) = (line.strip() for line in found if "'bob'" in line)
+    assert bob.startswith(BOB)
+    assert bob.endswith(" in Stuck.think: await self.never.wait()")
+    assert any("actor 'ann' of trial 't' at " in line and " in Stuck.ann: async for event" in line for line in found)
+    assert any("environment 'env' of trial 't' at " in line for line in found)
+    assert any("the scenario at " in line and " in Stuck.play: await platform" in line for line in found)
+
+
+def test_many_tasks_are_not_all_shown() -> None:
+    async def wait() -> None:
+        await trio.Event().wait()
+
+    async def scenario(_world: World) -> None:
+        async with trio.open_nursery() as nursery:
+            for number in range(80):
+                nursery.start_soon(wait, name=f"task {number:02}")
+
+    with pytest.raises(DeadlockError) as caught:
+        simulate(1, scenario)
+    lines = str(caught.value).splitlines()
+    assert len(lines) == 52
+    assert lines[1].startswith("  task 00 at ")
+    assert lines[-1] == "  and 31 more"
+
+
+def test_who_waits_is_not_looked_for_at_every_timeout(monkeypatch: pytest.MonkeyPatch) -> None:
+    looks: list[int] = []
+
+    def look() -> list[str]:
+        looks.append(1)
+        return ["a", "b"]
+
+    monkeypatch.setattr("trio_cogment.testing.sim._step_recorder.who_waits", look)
+
+    async def scenario(_world: World) -> None:
+        for _ in range(1000):
+            with trio.move_on_after(1):
+                await trio.sleep_forever()
+
+    outcome = simulate(1, scenario)
+    assert 0 < len(looks) <= outcome.steps / 40 + 1
 
 
 @pytest.mark.parametrize("shielded", [False, True])
@@ -239,7 +338,7 @@ def test_a_thread_is_no_part_of_a_simulation_though_somebody_has_a_timer(shielde
             nursery.cancel_scope.cancel()
         return "as if nothing had been"
 
-    with pytest.raises(SimulationError, match=r"seed 3: .* threads are not simulated.*ticker") as caught:
+    with pytest.raises(SimulationError, match=r"seed 3: .* threads are not simulated(?s:.*)ticker") as caught:
         simulate(3, scenario)
     assert type(caught.value) is SimulationError
     assert sleeps <= 2

@@ -11,7 +11,8 @@ from typing import NamedTuple
 
 import trio
 
-from trio_cogment.testing.sim.schedule import break_shields, name_of, tasks_below
+from trio_cogment.testing.sim._waiting import who_waits
+from trio_cogment.testing.sim.schedule import break_shields, is_cancelled, name_of, tasks_below
 
 #: Steps that a report shows.
 RECENT_STEPS = 30
@@ -20,6 +21,8 @@ _IDLE_TURNS = 2
 #: Steps that a run which has used up its budget may take to end itself.
 _LAST_STEPS = 10_000
 _BATCH = 512
+#: A look at who waits takes about as long for each as so many steps.
+_STEPS_PER_LINE = 20
 #: Garbage is collected after some ten thousand steps; see `_garbage`.
 _BATCHES_A_COLLECTION = 20
 
@@ -47,7 +50,9 @@ class StepRecorder:
         exhausted: the budget was used up.
         stuck: nothing could run any more, and no deadline was set.
         threaded: virtual time has passed while one of Trio's worker threads was at work.
-        blocked: what waited in either case.
+        blocked: who waited in each of these cases; see `who_waits`.
+        scenario: the task in which the scenario runs.
+        left: who waited when the scenario was last cancelled, by itself or because the time of a scope was over.
         over: the scenario has returned, so nothing has to stop it any more.
         seconds: of virtual time at the last step.
     """
@@ -60,6 +65,8 @@ class StepRecorder:
         self.stuck = False
         self.threaded = False
         self.blocked: list[str] = []
+        self.scenario: trio.lowlevel.Task | None = None
+        self.left: list[str] = []
         self.over = False
         self.seconds = 0.0
         self.budget = budget
@@ -72,6 +79,7 @@ class StepRecorder:
         self._batches = 0
         self._mark = min(_BATCH, budget)
         self._limiter: trio.CapacityLimiter | None = None
+        self._next_look = 0
         self._idle_turns = 0
         self._idle_steps = -1
         self._idle_since = -1.0
@@ -90,6 +98,11 @@ class StepRecorder:
         if now != self.seconds:
             self.seconds = now
             self._check_threads()
+            scenario = self.scenario
+            if scenario is not None and self.steps >= self._next_look and is_cancelled(scenario):
+                self.left = who_waits()
+                # Some scenarios are cancelled again and again: that must not cost more than all the rest.
+                self._next_look = self.steps + _STEPS_PER_LINE * len(self.left)
         for task in reversed(batch):
             self._times.append(now)
             self._names.append(name_of(task))
@@ -105,6 +118,7 @@ class StepRecorder:
                 gc.collect()
         if self.steps == self.budget and not self.over:
             self.exhausted = True
+            self.blocked = who_waits()
             self.scope.cancel()
         elif self.steps == self.budget + _LAST_STEPS:
             self._force()
@@ -128,8 +142,7 @@ class StepRecorder:
             self._force()
         else:
             self.stuck = True
-            if not self.threaded:  # otherwise the remaining tasks wait for the thread
-                self.blocked = blocked_tasks()
+            self.blocked = self.blocked or who_waits()
             self.scope.cancel()
 
     def _check_threads(self) -> None:
@@ -138,7 +151,7 @@ class StepRecorder:
             self._limiter = trio.to_thread.current_default_thread_limiter()
         if self._limiter.borrowed_tokens and not self.threaded:
             self.threaded = True
-            self.blocked = blocked_tasks()
+            self.blocked = who_waits()
             self.scope.cancel()
 
     def _force(self) -> None:
@@ -171,9 +184,3 @@ class StepRecorder:
         """Say who took the last steps, for the report of a run that went nowhere."""
         counts = Counter(step.task for step in self.recent)
         return ", ".join(f"{name} ({count})" for name, count in counts.most_common(5))
-
-
-def blocked_tasks() -> list[str]:
-    """Return the names of all tasks of the run but Trio's own, sorted."""
-    root = trio.lowlevel.current_root_task()
-    return [] if root is None else sorted(task.name for task in tasks_below(root) if not task.name.startswith("<"))

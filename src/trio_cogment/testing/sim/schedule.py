@@ -115,7 +115,7 @@ class _Order(random.Random):
         if state is None:
             nursery = task.parent_nursery
             parent = self._root if nursery is None else self._state_of(nursery.parent_task)
-            name = _without_place(name_of(task))
+            name = short_name(name_of(task))
             number = parent.children.get(name, 0)
             parent.children[name] = number + 1
             forget = partial(self._forget, id(task))
@@ -148,7 +148,7 @@ def _lasting(name: str) -> str:
 
 
 @lru_cache(maxsize=4096)
-def _without_place(name: str) -> str:
+def short_name(name: str) -> str:
     """Return a function's name without its module and class; a name with a space in it was given, and is kept."""
     return name if " " in name else name.rpartition(".")[2]
 
@@ -239,6 +239,12 @@ def shielded_until(task: trio.lowlevel.Task, cancelled: trio.CancelScope) -> flo
             deadline = min(deadline, -math.inf if scope.cancel_called else scope.deadline)
             shielded = scope.shield
     return None
+
+
+def is_cancelled(task: trio.lowlevel.Task) -> bool:
+    """Whether the next checkpoint of a task raises `Cancelled`."""
+    status: Any = task._cancel_status
+    return bool(status.effectively_cancelled)
 
 
 def break_shields(tasks: Iterable[trio.lowlevel.Task]) -> None:

@@ -18,6 +18,7 @@ from trio_cogment.rpc import measure_turns_by
 from trio_cogment.testing.history import History
 from trio_cogment.testing.sim._garbage import own_garbage
 from trio_cogment.testing.sim._step_recorder import Step, StepRecorder
+from trio_cogment.testing.sim._waiting import indented
 from trio_cogment.testing.sim.failures import OnFailure
 from trio_cogment.testing.sim.fault_plan import FaultPlan
 from trio_cogment.testing.sim.schedule import jump_at_once, seeded_schedule
@@ -166,6 +167,7 @@ def run_seeded(
 
     async def main() -> None:  # its name is part of each task's, and so of every schedule
         measure_turns_by(trio.current_time)
+        recorder.scenario = trio.lowlevel.current_task()
         with recorder.scope:
             awaitable: object = async_fn(world, *args)
             if not inspect.isawaitable(awaitable):
@@ -176,7 +178,7 @@ def run_seeded(
     def tell(error: BaseException) -> None:
         if recorder.aborted:
             raise _aborted_error(world, recorder) from error
-        error.add_note(_report(world, recorder))
+        error.add_note(_report(world, recorder, recorder.left if _is_too_slow(error) else ()))
 
     clock = trio.testing.MockClock(autojump_threshold=0)
     jump_at_once(clock)
@@ -238,16 +240,23 @@ def _aborted_error(world: World, recorder: StepRecorder) -> SimulationError:
     elif recorder.threaded:
         error = SimulationError(
             f"seed {world.seed}: virtual time has passed while a thread was at work; threads are not simulated, "
-            f"nor what is done in them, as Trio's files and looking up names. Who waited: {', '.join(recorder.blocked)}"
+            f"nor what is done in them, as Trio's files and looking up names. Who waited:{indented(recorder.blocked)}"
         )
     else:
-        waiting = ", ".join(recorder.blocked) or "nobody"
         error = DeadlockError(
-            f"seed {world.seed}: at {recorder.seconds:g} s of virtual time everybody waits and no deadline is set: "
-            f"{waiting}. (Sockets, threads and subprocesses do not belong into a simulation.)"
+            f"seed {world.seed}: at {recorder.seconds:g} s of virtual time everybody waits and no deadline is set. "
+            "(Sockets, threads and subprocesses do not belong into a simulation.) Who waits:"
+            f"{indented(recorder.blocked or ['nobody'])}"
         )
-    error.add_note(_report(world, recorder))
+    # The others have it in their texts.
+    error.add_note(_report(world, recorder, recorder.blocked if recorder.exhausted else ()))
     return error
+
+
+def _is_too_slow(error: BaseException) -> bool:
+    if isinstance(error, BaseExceptionGroup):
+        return any(map(_is_too_slow, error.exceptions))
+    return isinstance(error, trio.TooSlowError)
 
 
 def _advice(world: World, recorder: StepRecorder) -> str:
@@ -263,7 +272,7 @@ def _advice(world: World, recorder: StepRecorder) -> str:
     )
 
 
-def _report(world: World, recorder: StepRecorder) -> str:
+def _report(world: World, recorder: StepRecorder, waiting: Sequence[str] = ()) -> str:
     events = [str(event) for event in world.history.recent(_SHOWN_EVENTS)]
     steps = [_show(step) for step in recorder.recent]
     return "\n".join(
@@ -272,6 +281,7 @@ def _report(world: World, recorder: StepRecorder) -> str:
             "gives the same run ---",
             f"plan: {world.plan}",
             *(f"mistake in the scenario: {text}" for text in world.mistakes[:_SHOWN_MISTAKES]),
+            *([f"who waited then:{indented(waiting)}"] if waiting else []),
             f"{recorder.steps} steps, {recorder.seconds:g} s of virtual time; the last steps:",
             *(f"  {step}" for step in steps),
             f"the last {len(events)} recorded events:" if events else "no events were recorded",
