@@ -37,6 +37,7 @@ class DatastoreConfig:
         transfer_least_seconds: see `transfer_least_bytes`.
         max_reply_bytes: a larger reply with trials is refused, as the published SDK does not accept it.
         farewell_seconds: how long a datastore that stops may take to write what it has accepted.
+        keep_trials: how many ended trials are kept, those that ended last; older ones are deleted. 0: all.
     """
 
     commit_samples: int = 500
@@ -56,6 +57,7 @@ class DatastoreConfig:
     transfer_least_seconds: float = 1.0
     max_reply_bytes: int = 4 * 1024 * 1024
     farewell_seconds: float = 5.0
+    keep_trials: int = 0
 
     def __post_init__(self) -> None:
         check_ranges(self, dict.fromkeys(self.__slots__, SIZE) | _DATASTORE_RANGES)
@@ -68,6 +70,7 @@ _DATASTORE_RANGES: dict[str, Range] = {
     "abandoned_after_seconds": (0.001, 60.0),
     "abandoned_after_start_seconds": (0.001, 60.0),
     "farewell_seconds": (0.0, 60.0),
+    "keep_trials": (0, SIZE[1]),
 }
 
 

@@ -15,6 +15,7 @@ from trio_cogment.datastore._group_commit import GroupCommit
 from trio_cogment.datastore._intake import Intake
 from trio_cogment.datastore._leases import Leases
 from trio_cogment.datastore._owners import Owners
+from trio_cogment.datastore._retention import Retention
 from trio_cogment.datastore._selection import Selection
 from trio_cogment.datastore.storage import TrialStore
 from trio_cogment.rpc import OwnNursery
@@ -41,6 +42,7 @@ class Datastore:
         self.config = config or DatastoreConfig()
         self.writer = GroupCommit(store, self.config)
         self.owners = Owners(store)
+        self.retention = Retention(store, self.config.keep_trials)
         self._leases = Leases(store, self.writer, self.config)
         self._tasks = OwnNursery()
         self._writing = trio.CancelScope(shield=True)
@@ -84,6 +86,8 @@ class Datastore:
         nursery = await self._tasks.__aenter__()
         nursery.start_soon(self._write)
         nursery.start_soon(self._leases.run)
+        if self.config.keep_trials:
+            nursery.start_soon(self.retention.run)
         self._nursery = nursery
         return self
 

@@ -30,6 +30,7 @@ from trio_cogment.datastore._group_commit import GroupCommit, WriteStream
 from trio_cogment.datastore._owners import Owners, check_reached
 from trio_cogment.datastore._protobuf_wire import tag, varint
 from trio_cogment.datastore._reading_turn import ReadingTurn
+from trio_cogment.datastore._retention import Retention
 from trio_cogment.datastore._selection import Selection
 from trio_cogment.datastore._write_rules import MAX_NUMBER
 from trio_cogment.datastore.storage import (
@@ -65,11 +66,15 @@ class TrialService(About):
         store: read from.
         writer: written through.
         owners: see to it that nobody writes over somebody else's trial.
+        retention: is told of deleted trials.
         config: limits.
     """
 
-    def __init__(self, store: TrialStore, writer: GroupCommit, owners: Owners, config: DatastoreConfig) -> None:
+    def __init__(
+        self, store: TrialStore, writer: GroupCommit, owners: Owners, retention: Retention, config: DatastoreConfig
+    ) -> None:
         self._owners = owners
+        self._retention = retention
         self._store = store
         self._writer = writer
         self._config = config
@@ -198,7 +203,7 @@ class TrialService(About):
             ids = frozenset(request.trial_ids)
             if not call.identity.admin:
                 check_reached(call, await self._store.trials(after=0, limit=len(ids), ids=ids))
-            await self._store.delete(ids)
+            self._retention.forget(await self._store.delete(ids))
         return DeleteTrialsReply()
 
     def _check_named(self, trial_ids: Sequence[str]) -> None:

@@ -7,6 +7,9 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+import click
+import pytest
+
 from tests.cli.client.test_trial_datastore import client
 from tests.cli.process import (
     Server,
@@ -18,6 +21,18 @@ from tests.cli.process import (
 from trio_cogment.api import datalog_pb2
 from trio_cogment.api.common_pb2 import TrialParams, TrialState
 from trio_cogment.api.datalog_pb2 import DatalogSample, RunTrialDatalogInput, SampleInfo
+from trio_cogment.cli.configuration import configuration_of
+from trio_cogment.cli.serve import serve
+from trio_cogment.cli.services.trial_datastore import (
+    StorageSettings,
+    datastore_settings,
+    keeping,
+    opened_storage,
+    storage_settings,
+    trial_datastore,
+)
+from trio_cogment.datastore.storage import SampleWrite, TrialWrite, WriteKind
+from trio_cogment.errors import ResourceExhaustedError
 from trio_cogment.rpc import Channel, methods_of
 from trio_cogment.sdk import DatastoreClient
 
@@ -99,3 +114,31 @@ async def test_the_reference_s_bare_flag_and_variables(tmp_path: Path) -> None:
     output = await run_here(*SERVE, "--memory_storage_max_samples_size=4294967296")
     assert output.code == 1
     assert "--memory_storage_max_samples_size" in output.err
+
+
+@pytest.mark.parametrize("command", [serve, trial_datastore])
+def test_limits_of_what_is_stored(command: click.Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    def settings(*flags: str) -> tuple[int, int]:
+        with command.make_context("one", list(flags)) as ctx:
+            storage = storage_settings(ctx) if command is serve else datastore_settings(ctx).storage
+            assert storage is not None
+            return keeping(ctx, configuration_of(ctx)).datastore.keep_trials, storage.file_bytes
+
+    file = "--storage=sqlite:t.db" if command is serve else "--file_storage=t.db"
+    assert settings(file) == (0, 0)
+    assert settings(file, "--keep_trials=10", "--file_storage_max_size=1000000") == (10, 1_000_000)
+    monkeypatch.setenv("COGMENT_TRIAL_DATASTORE_KEEP_TRIALS", "7")
+    monkeypatch.setenv("COGMENT_TRIAL_DATASTORE_FILE_STORAGE_MAX_SIZE", "5")
+    assert settings(file) == (7, 5)
+    with pytest.raises(click.BadParameter, match="-1 is not in the range"):
+        settings("--keep_trials=-1")
+
+
+async def test_a_file_has_the_size_that_the_flag_allows(tmp_path: Path) -> None:
+    file = StorageSettings(file=tmp_path / "t.db", file_bytes=200_000, memory_bytes=1)
+    async with opened_storage(file) as store:
+        await store.apply([TrialWrite("t", "", TrialParams(), True)])
+        samples = [SampleWrite("t", tick, tick, 3, bytes(10_000), WriteKind.LOGGED) for tick in range(100)]
+        await store.apply(samples[:1])
+        with pytest.raises(ResourceExhaustedError):
+            await store.apply(samples)

@@ -14,7 +14,11 @@ import click
 from trio_cogment.cli.announced import orchestrator_parts
 from trio_cogment.cli.logs import log_options
 from trio_cogment.cli.options import FilePath, applied, as_list, port_option
-from trio_cogment.cli.services.default_params import ParamsSettings, check_hooks, load_default_params
+from trio_cogment.cli.services.default_params import (
+    ParamsSettings,
+    check_hooks,
+    load_default_params,
+)
 from trio_cogment.cli.services.directory_flags import directory_options
 from trio_cogment.cli.services.dm_env_rpc import read_profile
 from trio_cogment.cli.services.extensions import extensions_of
@@ -27,7 +31,12 @@ from trio_cogment.cli.services.pages import opened_pages
 from trio_cogment.cli.services.run import run_server
 from trio_cogment.cli.services.settings import ANYWHERE, ServerSettings, common_settings, server_options
 from trio_cogment.cli.services.start import Application, Resources, Running
-from trio_cogment.cli.services.trial_datastore import StorageSettings, opened_storage, refuse_storage_in_use
+from trio_cogment.cli.services.trial_datastore import (
+    StorageSettings,
+    keeping,
+    opened_storage,
+    refuse_storage_in_use,
+)
 from trio_cogment.cli.services.types_option import load_types
 from trio_cogment.cli.services.web_flags import web_options, web_settings
 from trio_cogment.cli.services.welcome import Welcome
@@ -148,9 +157,10 @@ def orchestrator_settings(
         Failure: the flags contradict each other.
     """
     common = common_settings(ctx)
-    common["configuration"] = with_outgoing(ctx, common["configuration"]).overridden(
-        "orchestrator", gc_frequency=ctx.params["gc_frequency"]
-    )
+    configuration = with_outgoing(ctx, common["configuration"])
+    if storage is not None:
+        configuration = keeping(ctx, configuration)
+    common["configuration"] = configuration.overridden("orchestrator", gc_frequency=ctx.params["gc_frequency"])
     return OrchestratorSettings(
         **common,
         lifecycle_port=lifecycle_port,

@@ -25,6 +25,7 @@ from trio_cogment.cli.services.start import Application, Resources, Running
 from trio_cogment.services import SERVICES, ServiceKind
 
 if TYPE_CHECKING:
+    from trio_cogment.cli.configuration import Configuration
     from trio_cogment.datastore import TrialStore
 
 _Decorated = TypeVar("_Decorated", bound=Callable[..., Any])
@@ -35,6 +36,8 @@ DEFAULT_FILE = Path(".cogment") / "trial_datastore.db"
 #: Of the reference.
 _DEFAULT_MEMORY_BYTES = 1073741824
 _MAX_MEMORY_BYTES = 2**32 - 1
+_MAX_FILE_BYTES = 2**62
+_MAX_TRIALS = 2**31 - 1
 
 
 # Flags
@@ -47,12 +50,14 @@ class StorageSettings:
     Attributes:
         address: as `open_store` takes it, where it is no file.
         file: an SQLite database; None: it is no file.
+        file_bytes: how large it may become; 0: as large as there is room.
         memory_bytes: how much memory they may take there.
         durability: what a confirmed sample in a file survives, `full` or `batch`.
     """
 
     address: str = "memory:"
     file: Path | None = None
+    file_bytes: int = 0
     memory_bytes: int
     durability: str = "full"
 
@@ -63,6 +68,33 @@ class DatastoreSettings(ServerSettings):
 
     port: int
     storage: StorageSettings
+
+
+def _keeping_options(command: _Decorated) -> _Decorated:
+    """Add what holds for stored trials wherever the flags of a command put them."""
+    options = (
+        click.option(
+            "--keep_trials",
+            type=click.IntRange(0, _MAX_TRIALS),
+            default=None,
+            metavar="TRIALS",
+            envvar=f"COGMENT_{_SERVICE}_KEEP_TRIALS",
+            show_envvar=True,
+            help="Keep only so many ended trials, those that ended last, and delete older ones; the default is all.",
+        ),
+        click.option(
+            "--file_storage_max_size",
+            type=click.IntRange(0, _MAX_FILE_BYTES),
+            default=0,
+            metavar="BYTES",
+            envvar=f"COGMENT_{_SERVICE}_FILE_STORAGE_MAX_SIZE",
+            show_envvar=True,
+            help="How large the SQLite database may become; then samples are refused. The default is as large as there "
+            "is room.",
+        ),
+        _durability_option,
+    )
+    return applied(options, command)
 
 
 def _durability_option(command: _Decorated) -> _Decorated:
@@ -83,7 +115,7 @@ def datastore_options(command: _Decorated) -> _Decorated:
     options = (
         directory_options(_SERVICE),
         service_options(_SERVICE, port=SERVICES[ServiceKind.DATASTORE].default_port),
-        _durability_option,
+        _keeping_options,
         click.option(
             "--file_storage",
             type=FilePath(path_type=Path),
@@ -115,15 +147,23 @@ def datastore_settings(ctx: click.Context) -> DatastoreSettings:
     Raises:
         Failure: the flags contradict each other.
     """
+    common = common_settings(ctx)
+    common["configuration"] = keeping(ctx, common["configuration"])
     return DatastoreSettings(
-        **common_settings(ctx),
+        **common,
         port=ctx.params["port"],
         storage=StorageSettings(
             file=ctx.params["file_storage"],
+            file_bytes=ctx.params["file_storage_max_size"],
             memory_bytes=ctx.params["memory_storage_max_samples_size"],
             durability=ctx.params["durability"],
         ),
     )
+
+
+def keeping(ctx: click.Context, configuration: Configuration) -> Configuration:
+    """Return a configuration with what the flags say of how many trials are kept."""
+    return configuration.overridden("datastore", keep_trials=ctx.params["keep_trials"])
 
 
 def storage_options(command: _Decorated) -> _Decorated:
@@ -137,7 +177,7 @@ def storage_options(command: _Decorated) -> _Decorated:
         show_envvar=True,
         help="Where trials are stored: sqlite:PATH, memory:, none, or an address for an installed plugin.",
     )
-    return storage(_durability_option(command))
+    return storage(_keeping_options(command))
 
 
 def storage_settings(ctx: click.Context) -> StorageSettings | None:
@@ -150,12 +190,13 @@ def storage_settings(ctx: click.Context) -> StorageSettings | None:
     scheme, colon, path = address.partition(":")
     if address == "none":
         return None
+    common: dict[str, Any] = {"memory_bytes": _DEFAULT_MEMORY_BYTES, "durability": ctx.params["durability"]}
     if colon and scheme == "memory" and not path:
-        return StorageSettings(memory_bytes=_DEFAULT_MEMORY_BYTES, durability=ctx.params["durability"])
+        return StorageSettings(**common)
     if scheme == "sqlite" and path:
-        return StorageSettings(file=Path(path), memory_bytes=_DEFAULT_MEMORY_BYTES, durability=ctx.params["durability"])
+        return StorageSettings(file=Path(path), file_bytes=ctx.params["file_storage_max_size"], **common)
     if colon and scheme not in ("", "memory", "sqlite"):  # of a plugin, as will be seen when it is opened
-        return StorageSettings(address=address, memory_bytes=_DEFAULT_MEMORY_BYTES, durability=ctx.params["durability"])
+        return StorageSettings(address=address, **common)
     raise Failure(f"--storage: expected sqlite:PATH, memory: or none, got {address!r}")
 
 
@@ -223,5 +264,11 @@ async def opened_storage(settings: StorageSettings) -> AsyncIterator[TrialStore]
                 DEFAULT_FILE.parent.mkdir(mode=0o700, exist_ok=True)
             except OSError as error:
                 raise Failure(f"{DEFAULT_FILE.parent}: {error.strerror or error}") from error
-    async with open_store(address, durability=settings.durability, memory_bytes=settings.memory_bytes) as store:
+    opened = open_store(
+        address,
+        durability=settings.durability,
+        memory_bytes=settings.memory_bytes,
+        file_bytes=settings.file_bytes,
+    )
+    async with opened as store:
         yield store

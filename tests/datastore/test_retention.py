@@ -1,0 +1,136 @@
+"""Which trials are kept where there is a limit."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio
+from trio.testing import MockClock
+
+from tests.datastore.harness import ENDED, Harness, open_harness, params_with, sample_of, send_log, whole
+from tests.datastore.stores import in_sqlite_inline
+from trio_cogment.api.datalog_pb2 import RunTrialDatalogInput
+from trio_cogment.config import DatastoreConfig
+from trio_cogment.datastore._memory import MemoryStore
+from trio_cogment.datastore._retention import Retention
+from trio_cogment.datastore.storage import EndWrite, SampleWrite, TrialEnd, TrialWrite, WriteKind
+from trio_cogment.errors import UnavailableError
+
+
+async def kept(harness: Harness) -> list[str]:
+    """Return the ids of the trials that are left when all has been looked at, in the order of their creation."""
+    await trio.sleep(3)
+    return [info.trial_id for info in (await harness.trials()).trial_infos]
+
+
+async def test_those_that_ended_last(autojump_clock: MockClock) -> None:
+    async with open_harness(keep_trials=3) as harness, harness.data_log("long") as call:
+        await send_log(call, whole(5)[:2])
+        for number in range(6):
+            await harness.log(f"t{number}", whole(2))
+            await trio.sleep(2)
+        assert await kept(harness) == ["long", "t3", "t4", "t5"]
+        for sample in whole(5)[2:]:
+            await call.send(RunTrialDatalogInput(sample=sample))
+        await call.done_sending()
+        assert await kept(harness) == ["long", "t4", "t5"]
+        for number in (6, 7):
+            await harness.log(f"t{number}", whole(2))
+        assert await kept(harness) == ["long", "t6", "t7"]
+
+
+async def test_all_that_end_at_once(autojump_clock: MockClock) -> None:
+    async with open_harness(keep_trials=2) as harness:
+        for number in range(1200):
+            await harness.log(f"t{number}", whole(1))
+        assert await kept(harness) == ["t1198", "t1199"]
+
+
+async def test_all_trials_without_a_limit(autojump_clock: MockClock) -> None:
+    async with open_harness() as harness:
+        for number in range(3):
+            await harness.log(f"t{number}", whole(1))
+        assert len(await kept(harness)) == 3
+
+
+async def test_those_that_were_there_before_are_the_oldest(tmp_path: Path, autojump_clock: MockClock) -> None:
+    open_store = in_sqlite_inline(tmp_path)()
+    async with open_store() as store, open_harness(store) as harness:
+        for number in range(5):
+            await harness.log(f"t{number}", whole(1))
+    async with open_store() as store, open_harness(store, keep_trials=3) as harness:
+        assert await kept(harness) == ["t2", "t3", "t4"]
+        await harness.log("t5", whole(1))
+        assert await kept(harness) == ["t3", "t4", "t5"]
+
+
+async def test_what_is_deleted_by_hand_does_not_count(autojump_clock: MockClock) -> None:
+    async with open_harness(keep_trials=3) as harness:
+        for number in range(3):
+            await harness.log(f"t{number}", whole(1))
+        assert await kept(harness) == ["t0", "t1", "t2"]
+        await harness.delete("t1")
+        await harness.log("t3", whole(1))
+        assert await kept(harness) == ["t0", "t2", "t3"]
+        await harness.delete("t0")
+        await harness.log("t0", whole(1))  # a new one of that id
+        assert await kept(harness) == ["t2", "t3", "t0"]
+        await harness.log("t4", whole(1))
+        assert await kept(harness) == ["t3", "t0", "t4"]
+
+
+def ended(trial_id: str, tick: int = 0) -> list[Any]:
+    """Return the writes of a trial that has ended."""
+    sample = SampleWrite(trial_id, tick, 1000 + tick, ENDED, sample_of(tick).SerializeToString(), WriteKind.LOGGED)
+    return [TrialWrite(trial_id, "", params_with("ann"), True), sample, EndWrite(trial_id, TrialEnd.ENDED)]
+
+
+async def test_a_trial_that_is_run_again_under_its_id_stays() -> None:
+    store = MemoryStore(1 << 20)
+    retention = Retention(store, 1)
+    await store.apply(ended("a"))
+    await retention.look()
+    again = sample_of(0)
+    data = again.SerializeToString()
+    await store.apply([EndWrite("a", TrialEnd.OPEN), SampleWrite("a", 0, 7, 2, data, WriteKind.LOGGED), *ended("b")])
+    await store.apply(ended("c"))
+    await retention.look()
+    assert {trial.trial_id for trial in await store.trials(after=0, limit=9)} == {"a", "c"}
+
+
+async def test_what_somebody_else_has_deleted_and_made_again_is_another_trial() -> None:
+    store = MemoryStore(1 << 20)
+    retention = Retention(store, 2)
+    await store.apply([*ended("a"), *ended("b")])
+    await retention.look()
+    await store.delete(["a"])
+    await store.apply([*ended("c"), *ended("a")])
+    await retention.look()
+    assert [trial.trial_id for trial in await store.trials(after=0, limit=9)] == ["c", "a"]
+
+
+async def test_a_storage_that_fails_is_tried_again(
+    autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    delete, failures = MemoryStore.delete, [UnavailableError("the disk is away")]
+
+    async def failing(self: MemoryStore, trial_ids: Collection[str]) -> list[str]:
+        if failures:
+            raise failures.pop()
+        return await delete(self, trial_ids)
+
+    monkeypatch.setattr(MemoryStore, "delete", failing)
+    async with open_harness(keep_trials=1) as harness:
+        for number in range(3):
+            await harness.log(f"t{number}", whole(1))
+        await trio.sleep(10)
+        assert await kept(harness) == ["t2"]
+    assert "old trials cannot be deleted, which is tried again: the disk is away" in caplog.text
+
+
+def test_the_number_of_trials_has_a_range() -> None:
+    with pytest.raises(ValueError, match="keep_trials: expected 0 to 2147483647, got -1"):
+        DatastoreConfig(keep_trials=-1)
