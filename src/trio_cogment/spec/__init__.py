@@ -15,11 +15,17 @@ from trio_cogment.spec._types import decode as decode
 from trio_cogment.spec._types import encode as encode
 
 if TYPE_CHECKING:
+    from trio_cogment.spec._params_file import declared_classes as declared_classes
     from trio_cogment.spec._params_file import load_params as load_params
     from trio_cogment.spec._params_file import read_params as read_params
     from trio_cogment.spec.project import load_spec as load_spec
 
-_HOMES = {"load_params": "_params_file", "load_spec": "project", "read_params": "_params_file"}
+_HOMES = {
+    "declared_classes": "_params_file",
+    "load_params": "_params_file",
+    "load_spec": "project",
+    "read_params": "_params_file",
+}
 
 
 def __getattr__(name: str) -> Any:

@@ -11,7 +11,7 @@ from google.protobuf.message import DecodeError, EncodeError, Message
 
 from trio_cogment.api.common_pb2 import ActorParams, SerializedMessage, TrialParams
 from trio_cogment.spec._message_fields import FieldReader
-from trio_cogment.spec._project_file import DEFAULT_NAMES
+from trio_cogment.spec._project_file import DEFAULT_NAMES, ProjectFile
 from trio_cogment.spec._types import Spec
 from trio_cogment.spec.yaml_file import YamlFile, is_blank
 
@@ -149,28 +149,59 @@ class _Payloads:
     def _found_spec(self, node: yaml.Node, name: str) -> Spec:
         from trio_cogment.spec.project import load_spec
 
-        own = Path(self._file.path)
-        assert self._file.root is not None
-        root = {key: value for key, _, value in self._file.entries(self._file.root, "the file")}
-        if _SPEC in root and not is_blank(root[_SPEC]):
-            text = self._file.text(root[_SPEC], _SPEC)
-            if text in self._named:
-                return self._named[text]()
-            if not (own.parent / text).exists():
-                known = "".join(f"{each}, " for each in self._named)
-                what = f"{_SPEC}: expected {known}or the path of a project file; there is no file {text!r}"
-                raise self._file.fault(root[_SPEC], what.replace(", or", " or"))
-            return load_spec(own.parent / text)
-        if "import" in root:
-            return load_spec(own)
-        for beside in DEFAULT_NAMES:
-            if (own.parent / beside).is_file():
-                return load_spec(own.parent / beside)
+        source = _source_of_types(self._file, self._named)
+        if isinstance(source, Path):
+            return load_spec(source)
+        if source is not None:
+            return self._named[source]()
         key, place, _ = next(entry for entry in self._file.entries(node, name) if entry[0] != "content")
         text = (
             f"{name}: the type of {key!r} is not known; use {{content: BASE64}}, or have a cogment.yaml in this folder"
         )
         raise self._file.fault(place, text)
+
+
+def declared_classes(path: str | Path, *, named: Mapping[str, Callable[[], Spec]]) -> tuple[str, list[str]] | None:
+    """Return the actor classes that go with a parameter file; protos are not compiled for that.
+
+    Args:
+        path: the file.
+        named: see `load_params`.
+
+    Returns:
+        What declares them, and their names; None if the file says nothing of types, and no project file is beside it.
+
+    Raises:
+        InvalidArgumentError: the file, or the project file, cannot be read, or has an invalid value.
+    """
+    source = _source_of_types(YamlFile(path), named)
+    if isinstance(source, Path):
+        return str(source), [declared.name for declared in ProjectFile(source).actor_classes]
+    return None if source is None else (source, list(named[source]().names()))
+
+
+def _source_of_types(file: YamlFile, named: Mapping[str, object]) -> Path | str | None:
+    """Return where the types of a parameter file are: the path of a project file, or a name; None: nowhere.
+
+    Raises:
+        InvalidArgumentError: the file names what is not there.
+    """
+    own = Path(file.path)
+    root: dict[str, yaml.Node] = {}
+    if file.root is not None and not is_blank(file.root):
+        root = {key: value for key, _, value in file.entries(file.root, "the file")}
+    if _SPEC in root and not is_blank(root[_SPEC]):
+        text = file.text(root[_SPEC], _SPEC)
+        if text in named:
+            return text
+        if not (own.parent / text).exists():
+            known = "".join(f"{each}, " for each in named)
+            what = f"{_SPEC}: expected {known}or the path of a project file; there is no file {text!r}"
+            raise file.fault(root[_SPEC], what.replace(", or", " or"))
+        return own.parent / text
+    if "import" in root:
+        return own
+    return next((own.parent / beside for beside in DEFAULT_NAMES if (own.parent / beside).is_file()), None)
 
 
 def _refuse_legacy(file: YamlFile, key: str, place: yaml.Node, node: yaml.Node) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -11,10 +11,12 @@ from trio_cogment.cli.errors import Failure
 from trio_cogment.cli.services.types_option import NAMED
 from trio_cogment.endpoints import DiscoverEndpoint, Endpoint, LegacyEndpoint, parse_endpoint, parse_server_endpoint
 from trio_cogment.errors import CogmentError
+from trio_cogment.suggestions import suggestion
 
 if TYPE_CHECKING:
     from trio_cogment.api.common_pb2 import TrialParams
     from trio_cogment.gateways.legacy import LegacyProfile
+    from trio_cogment.spec import Spec
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +55,48 @@ def load_default_params(settings: ParamsSettings, legacy: LegacyProfile | None) 
     if legacy is not None and legacy.params is not None:
         return _checked(legacy.params, f"--legacy: {settings.legacy}", settings)
     return None
+
+
+def warn_of_unknown_classes(
+    settings: ParamsSettings, params: TrialParams | None, specs: Mapping[str, Spec | None]
+) -> None:
+    """Warn of actors of `--params` whose class is not among those that the server knows.
+
+    It is no more than a warning: participants have specs of their own, and one without a spec takes any class.
+
+    Args:
+        settings: name the file.
+        params: what it has.
+        specs: the types that other flags name, by flag; None where the flag is not given.
+    """
+    if params is None or settings.params is None:
+        return
+    import logging
+
+    from trio_cogment.spec import declared_classes
+
+    known = [(flag, list(spec.names())) for flag, spec in specs.items() if spec is not None]
+    try:
+        declared = declared_classes(settings.params, named=NAMED)
+    except CogmentError as error:
+        logging.getLogger(__name__).warning(
+            "--params: %s: its actor classes are not checked: %s", settings.params, error
+        )
+    else:
+        known += [] if declared is None else [declared]
+    for place, names in known:
+        for number, actor in enumerate(params.actors):
+            if names and actor.actor_class not in names:
+                logging.getLogger(__name__).warning(
+                    "--params: %s: trial_params.actors[%d].actor_class: actor %r has the class %r, which %s does not "
+                    "declare; %s",
+                    settings.params,
+                    number,
+                    actor.name,
+                    actor.actor_class,
+                    place,
+                    suggestion(actor.actor_class, names),
+                )
 
 
 def _checked(params: TrialParams, where: str, settings: ParamsSettings) -> TrialParams:

@@ -18,6 +18,7 @@ from trio_cogment.cli.services.default_params import (
     ParamsSettings,
     check_hooks,
     load_default_params,
+    warn_of_unknown_classes,
 )
 from trio_cogment.cli.services.directory_flags import directory_options
 from trio_cogment.cli.services.dm_env_rpc import read_profile
@@ -256,10 +257,9 @@ def orchestrator_application(settings: OrchestratorSettings) -> Application:
     page_types = cache(partial(load_types, "--web_spec", "" if settings.web is None else settings.web.types))
 
     def check() -> None:
-        params()
         profile()
-        types()
-        page_types()
+        specs = {"--trainer_spec": types(), "--web_spec": page_types()}
+        warn_of_unknown_classes(of_params, params(), specs)
 
     of_pages = settings.web is not None and settings.web.types
     reads = bool(settings.params or settings.profile or settings.legacy or settings.trainer_spec or of_pages)
