@@ -189,13 +189,18 @@ async def test_a_port_of_a_server_of_ours_and_one_of_somebody_else() -> None:
         output = await run_here("doctor", f"--port={port}")
     assert output.code == 0
     assert f"warn  port {port}" in output.out
-    assert "in use by a server with lifecycle 0." in output.out
+    assert "in use on 127.0.0.1 by a server with lifecycle 0." in output.out
     with socket.create_server(("127.0.0.1", 0)) as other:
         taken = other.getsockname()[1]
         code, found = await trio.to_thread.run_sync(findings, f"--port={taken}")
-        assert (code, found[f"port {taken}"]) == (1, ("fail", "in use by another program"))
+        assert (code, found[f"port {taken}"]) == (1, ("fail", "in use on 127.0.0.1 by another program"))
+        code, found = await trio.to_thread.run_sync(findings, f"--port={taken}", "--host=127.0.0.2,127.0.0.1")
+        assert (code, found[f"port {taken}"]) == (1, ("fail", "in use on 127.0.0.1 by another program"))
+        code, found = await trio.to_thread.run_sync(findings, f"--port={taken}", "--host=127.0.0.2", "--host=127.0.0.3")
+        assert found[f"port {taken}"] == ("ok", "free on 127.0.0.2, 127.0.0.3")
     code, found = await trio.to_thread.run_sync(findings, "--host=192.0.2.1", "--port=1")
     assert (code, found["port 1"][0]) == (1, "fail")
+    assert found["port 1"][1].startswith("192.0.2.1: ")
 
 
 async def test_a_directory_that_answers_and_one_that_does_not() -> None:

@@ -6,7 +6,7 @@ It looks where `serve` with the same flags and variables would, and changes noth
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,7 @@ from trio_cogment.cli.serve import serve
 from trio_cogment.cli.services.directory_flags import NO_DIRECTORY, own_directory_option
 from trio_cogment.cli.services.model_registry import archive_folder, archive_option
 from trio_cogment.cli.services.orchestrator import DEFAULT_PORT
-from trio_cogment.cli.services.settings import THIS_MACHINE
+from trio_cogment.cli.services.settings import THIS_MACHINE, host_option
 from trio_cogment.cli.services.trial_datastore import StorageSettings, storage_options, storage_settings
 from trio_cogment.cli.text import print_json
 from trio_cogment.cli.tls import TlsFiles, load_tls, tls_files, tls_options
@@ -51,13 +51,13 @@ from trio_cogment.endpoints import GrpcEndpoint
 @own_directory_option
 @archive_option
 @storage_options
-@click.option("--host", default=THIS_MACHINE, show_default=True, metavar="HOST", help="Address to listen on.")
+@host_option(THIS_MACHINE)
 @port_option("--port", default=DEFAULT_PORT, text="TCP port of `serve`.")
 @click.pass_context
 def doctor(
     ctx: click.Context,
     /,
-    host: str,
+    host: Sequence[str],
     port: int,
     persistence_file: str,
     directory_endpoint: GrpcEndpoint | None,
@@ -102,16 +102,15 @@ def _unlisted(own: list[click.Parameter]) -> Iterator[click.Parameter]:
 doctor.params += list(_unlisted(doctor.params))
 
 
-async def _of_network(host: str, port: int, directory: GrpcEndpoint | None, tls: TlsFiles | None) -> list[Finding]:
+async def _of_network(
+    hosts: Sequence[str], port: int, directory: GrpcEndpoint | None, tls: TlsFiles | None
+) -> list[Finding]:
     from trio_cogment.cli.doctor import network
 
     settings = ClientSettings()
     if tls is not None and not _of_tls(tls):
         settings = ClientSettings(tls=tls)
-    return [
-        await network.port(settings, host, port, flag="--port"),
-        await network.directory(settings, directory),
-    ]
+    return [*await network.port(settings, hosts, port, flag="--port"), await network.directory(settings, directory)]
 
 
 def _of_files(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from trio_cogment.cli.client.common import ClientSettings, channel_to
@@ -21,10 +22,10 @@ _HERE = "127.0.0.1"
 _ASKED = (ServiceKind.LIFECYCLE, ServiceKind.DATASTORE, ServiceKind.MODEL_REGISTRY, ServiceKind.DIRECTORY)
 
 
-def why_not_bound(host: str, port: int) -> OSError | UnicodeError | None:
-    """Return why nobody can listen on a port; None: it is free."""
+def why_not_bound(hosts: Sequence[str], port: int) -> OSError | UnicodeError | None:
+    """Return why nobody can listen on a port of these addresses; None: it is free."""
     try:
-        sockets = listening_sockets([host], port)
+        sockets = listening_sockets(hosts, port)
     except (OSError, UnicodeError) as error:
         return error
     for one in sockets:
@@ -32,26 +33,40 @@ def why_not_bound(host: str, port: int) -> OSError | UnicodeError | None:
     return None
 
 
-async def port(settings: ClientSettings, host: str, number: int, *, flag: str) -> Finding:
+async def port(settings: ClientSettings, hosts: Sequence[str], number: int, *, flag: str) -> list[Finding]:
     """Check a port on which a server would listen.
 
     Args:
         settings: how to ask who listens there.
-        host: an address or a name.
+        hosts: addresses or names.
         number: of the port.
         flag: that names another port.
+
+    Returns:
+        One finding if the port is free on all of them together, as a server needs it; else one for each that it cannot
+        have.
     """
     what = f"port {number}"
-    why = why_not_bound(host, number)
+    why = why_not_bound(hosts, number)
     if why is None:
-        return ok(what, f"free on {host}")
+        return [ok(what, f"free on {', '.join(hosts)}")]
+    alone = {host: why_not_bound([host], number) for host in hosts}
+    wrong = [await _not_bound(settings, host, number, found, flag) for host, found in alone.items() if found]
+    # Each alone can be had: two of them are the same address, for example.
+    return wrong or [await _not_bound(settings, ", ".join(hosts), number, why, flag)]
+
+
+async def _not_bound(
+    settings: ClientSettings, host: str, number: int, why: OSError | UnicodeError, flag: str
+) -> Finding:
+    what = f"port {number}"
     if getattr(why, "errno", None) != errno.EADDRINUSE:
         text = str(getattr(why, "strerror", None) or why)
-        return fail(what, text, f"name an address of this machine, or another port with {flag}")
+        return fail(what, f"{host}: {text}", f"name an address of this machine, or another port with {flag}")
     found = await who_listens(settings, GrpcEndpoint(_HERE if host in ("0.0.0.0", "::") else host, number))
     if found:
-        return warn(what, f"in use by {found}", f"use that server, stop it, or name another port with {flag}")
-    return fail(what, "in use by another program", f"stop that program, or name another port with {flag}")
+        return warn(what, f"in use on {host} by {found}", f"use that server, stop it, or name another port with {flag}")
+    return fail(what, f"in use on {host} by another program", f"stop that program, or name another port with {flag}")
 
 
 async def who_listens(settings: ClientSettings, place: GrpcEndpoint) -> str:

@@ -73,18 +73,30 @@ def server_options(
             variables=[f"COGMENT_{service}_PROMETHEUS_PORT", *old_names],
             text="Port of http://.../metrics; 0: no metrics.",
         ),
-        click.option(
-            "--host",
-            multiple=True,
-            default=[host],
-            callback=as_list,
-            metavar="HOSTS",
-            show_default=True,
-            help="Addresses or names to listen on, separated by commas; repeatable.",
-        ),
+        host_option(host),
         config_option,
     )
     return lambda command: applied(options, command)
+
+
+def _as_hosts(ctx: click.Context, param: click.Parameter, value: Sequence[str]) -> Sequence[str]:
+    hosts = as_list(ctx, param, value)
+    if not hosts:
+        raise Failure("--host: expected an address or a name at least")
+    return hosts
+
+
+def host_option(default: str) -> Callable[[_Decorated], _Decorated]:
+    """Return a decorator that adds `--host`: where a server listens."""
+    return click.option(
+        "--host",
+        multiple=True,
+        default=[default],
+        callback=_as_hosts,
+        metavar="HOSTS",
+        show_default=True,
+        help="Addresses or names to listen on, separated by commas; repeatable.",
+    )
 
 
 def service_options(service: str, *, port: int, host: str = ANYWHERE) -> Callable[[_Decorated], _Decorated]:
@@ -116,8 +128,6 @@ def common_settings(ctx: click.Context) -> dict[str, Any]:
     Raises:
         Failure: the flags contradict each other.
     """
-    if not ctx.params["host"]:
-        raise Failure("--host: expected an address or a name at least")
     return {
         "hosts": ctx.params["host"],
         "prometheus_port": ctx.params["prometheus_port"],
