@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import logging
+from functools import partial
+
+import pytest
 import trio
 
 from trio_cogment import ActorSession, EnvironmentSession, actor_params, open_platform, trial_params
@@ -53,3 +57,38 @@ async def test_whom_a_trial_waits_for(autojump_clock: object) -> None:
         assert (seen.state, seen.awaited) == (TrialState.ENDED, ())
         assert [one.name for one in seen.participants] == [seen.environment, "ann"]
         assert all(one.silent_seconds == 0 for one in seen.participants)
+
+
+async def test_client_actors_that_have_not_joined(autojump_clock: object, caplog: pytest.LogCaptureFixture) -> None:
+    """The log says so once, and descriptions of the trial who is missing still."""
+    caplog.set_level(logging.INFO, "trio_cogment.orchestrator")
+    async with open_platform() as platform, trio.open_nursery() as nursery:
+        platform.participants.register_environment(environment)
+        platform.participants.register_actor(actor, "thinker")
+        actors = [
+            actor_params("ann", "player", endpoint="cogment://client"),
+            actor_params("ben", "player", implementation="thinker"),
+            actor_params("cem", "player", endpoint="cogment://client"),
+        ]
+        await platform.controller.start_trial(trial_params(actors), trial_id="one")
+        trial = platform.orchestrator.trials.get("one")
+        assert trial is not None
+
+        async def awaited() -> list[str]:
+            (info,) = await platform.controller.trial_infos(["one"], actors=True)
+            return list(info.awaited)
+
+        await trio.sleep(1)
+        assert trial.glance(participants=False).awaited == ("ann", "cem")
+        assert await awaited() == ["ann", "cem"]
+        nursery.start_soon(partial(platform.join_trial, "one", actor, actor_name="ann"))
+        await trio.sleep(1)
+        assert await awaited() == ["cem"]
+        nursery.start_soon(partial(platform.join_trial, "one", actor, actor_name="cem"))
+        await trio.sleep(1)
+        assert set(await awaited()) == {"ann", "ben", "cem"}  # they think
+        await platform.controller.terminate_trial("one", hard=True)
+        await platform.controller.wait_trial_state("one")
+        assert await awaited() == []
+    said = [record.getMessage() for record in caplog.records if "to join" in record.getMessage()]
+    assert said == ["trial one: waiting for client actors 'ann', 'cem' to join"]

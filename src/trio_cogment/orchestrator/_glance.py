@@ -10,6 +10,7 @@ from trio_cogment.api.common_pb2 import ActorParams, EnvironmentParams, TrialSta
 from trio_cogment.orchestrator._participant_stream import ParticipantStream
 from trio_cogment.trial import ENVIRONMENT, TrialMachine
 
+_PENDING = TrialState.PENDING
 _RUNNING = TrialState.RUNNING
 
 
@@ -52,7 +53,7 @@ class Glance(NamedTuple):
         seconds: how long it lasts, or lasted.
         environment: its name.
         actors: how many.
-        awaited: the names of those whom it waits for, if it runs.
+        awaited: the names of those whom it waits for; see `awaited_of`.
         queued_messages, queued_samples: what waits in it.
         participants: each of them, the environment first, if that was asked for and they are known.
     """
@@ -94,11 +95,7 @@ def glance(
         now: the trial's time.
         streams: of the participants; None: these are not looked at.
     """
-    awaited: tuple[str, ...] = ()
-    if machine.state == _RUNNING:
-        # When all actions are there, the environment is to answer them.
-        names = [machine.actors[index].name for index in sorted(machine.awaited)]
-        awaited = tuple(names) if names else (machine.environment_name,)
+    awaited = awaited_of(machine)
     return Glance(
         machine.trial_id,
         owner,
@@ -113,6 +110,19 @@ def glance(
         queued_samples,
         () if streams is None else _participants(machine, streams, awaited, now),
     )
+
+
+def awaited_of(machine: TrialMachine) -> tuple[str, ...]:
+    """Return the names of those whom a trial waits for now: to come, while it is PENDING; to act, while it runs."""
+    if machine.state == _PENDING:
+        missing = machine.unsettled
+    elif machine.state == _RUNNING:
+        missing = machine.awaited
+    else:
+        return ()
+    # When all actors have come, or acted, it is the environment's turn.
+    names = tuple(machine.actors[index].name for index in sorted(missing))
+    return names or (machine.environment_name,)
 
 
 def _participants(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from trio_cogment.api.common_pb2 import EndOfTrial, TrialActor, TrialParams, TrialState
 from trio_cogment.api.orchestrator_pb2 import TrialInfo
 from trio_cogment.errors import InvalidArgumentError
+from trio_cogment.orchestrator._glance import awaited_of
 from trio_cogment.trial import TrialMachine
 
 _NANOSECONDS = 1_000_000_000
@@ -46,4 +47,5 @@ def describe(
         info.actors_in_trial.extend(
             TrialActor(name=actor.name, actor_class=actor.actor_class) for actor in machine.actors
         )
+        info.awaited.extend(awaited_of(machine))
     return info

@@ -280,6 +280,11 @@ class Trial:
 
     def _announce(self, effect: Announce) -> None:
         _log.info("trial %s: %s", self.trial_id, _STATE_NAMES[effect.state])
+        if effect.state == TrialState.PENDING and _log.isEnabledFor(logging.INFO):
+            clients = [repr(actor.name) for actor in self.machine.actors if actor.is_client]
+            if clients:
+                what = "client actor" if len(clients) == 1 else "client actors"
+                _log.info("trial %s: waiting for %s %s to join", self.trial_id, what, ", ".join(clients))
         self._on_state(self, effect.state)
 
     def _note(self, effect: Note) -> None:

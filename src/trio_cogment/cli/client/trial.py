@@ -308,6 +308,7 @@ def _described(info: TrialInfo) -> str:
         "tick": f"{tick} ({rate} a second)",
         "time": time,
         "actors": ", ".join(f"{actor.name} ({actor.actor_class})" for actor in info.actors_in_trial),
+        "waiting for": ", ".join(info.awaited),
         "properties": properties,
         "end": end,
         "reason": outcome.reason,
