@@ -32,12 +32,11 @@ from trio_cogment.errors import (
     CogmentError,
     FailedPreconditionError,
     StatusCode,
-    UnavailableError,
     status_of,
 )
 from trio_cogment.orchestrator._datalog_owner import Owner
 from trio_cogment.orchestrator._sample_bytes import SampleBytes
-from trio_cogment.orchestrator._sink_failures import first_of, refusal_of, text_of
+from trio_cogment.orchestrator._sink_failures import first_of, no_connection, refusal_of, text_of
 from trio_cogment.orchestrator.sinks import SampleSink, SampleStream
 from trio_cogment.recount import Count
 
@@ -207,7 +206,7 @@ class Datalog:
         if self._completed.is_set():
             return FailedPreconditionError("the trial was terminated while it was starting")
         if self._opening.cancelled_caught:
-            return UnavailableError(f"datalog: {endpoint}: no connection in {limit:g} s")
+            return no_connection(endpoint, limit)
         return None
 
     # The task
