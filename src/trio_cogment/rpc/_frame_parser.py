@@ -38,6 +38,7 @@ from trio_cogment.rpc._frames import (
     PADDED,
     PREFACE,
     SETTINGS,
+    WINDOW_UPDATE,
     WINDOW_UPDATE_WORD,
     ConnectionFaultError,
     ErrorCode,
@@ -235,7 +236,7 @@ class FrameParser:
                         continue
                 elif word == WINDOW_UPDATE_WORD and not blocks.unfinished:
                     # The other short way. The increment has been read with the header: its first byte is where a
-                    # message's flag would be. The last bytes of a read, if they are one, go the long way.
+                    # message's flag would be.
                     window_update(stream_id & 0x7FFFFFFF, (flag << 24 | length >> 8) & MAX_WINDOW, events)
                     position += 13
                     continue
@@ -244,6 +245,12 @@ class FrameParser:
             else:
                 high, low, kind, flags, stream_id = unpack(data, position)
                 size = high << 8 | low
+                # The last bytes of most reads from grpcio's C core are one of these.
+                if kind == WINDOW_UPDATE and size == 4 and total - position == 13 and not blocks.unfinished:
+                    increment = int.from_bytes(data[position + 9 :], "big")
+                    window_update(stream_id & 0x7FFFFFFF, increment & MAX_WINDOW, events)
+                    position = total
+                    break
             stream_id &= 0x7FFFFFFF  # the first bit is reserved (RFC 9113, 4.1)
             if kind == DATA:
                 position = self._begin_data(data, position, size, flags, stream_id, events)

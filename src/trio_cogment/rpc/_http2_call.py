@@ -18,7 +18,7 @@ from __future__ import annotations
 import abc
 from collections import deque
 from collections.abc import Callable, Collection, Sequence
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 import trio
 from google.protobuf.message import DecodeError, Message
@@ -34,6 +34,9 @@ from trio_cogment.rpc._shared_message import SharedMessage
 from trio_cogment.rpc._streams import BadMessageError, Stream
 from trio_cogment.rpc._turns import turns_of_run
 from trio_cogment.rpc.calls import UNKNOWN_SIZE, Call, Consumer, Method
+
+#: Messages up to this size may go without asking for room: the output takes no more of them than it may without a loan.
+_SHORT_BYTES: Final = 16 * 1024
 
 
 class CallEngine(Protocol):
@@ -212,8 +215,20 @@ class Http2Call(Call):
         # As `yield_sometimes`, without the cost of a coroutine for every message.
         if self._connection.turn_is_over():
             await trio.lowlevel.checkpoint()
+            if self.over or self._sending_done:
+                self._check_open()
         else:
             await trio.lowlevel.checkpoint_if_cancelled()
+        if (
+            self._stream.headers_sent
+            and self._replay is None
+            and not self._compression
+            and not self._hold
+            and len(payload) <= _SHORT_BYTES
+            and self._engine.send_at_once(self._stream, payload)
+        ):
+            self._announce()  # as `_put`, in the usual case of a stream's message
+            return
         while not self._engine.has_room(self._stream, len(payload)) and not self.over:
             await self._wait_taken()
         if self.over or self._sending_done:
@@ -229,6 +244,7 @@ class Http2Call(Call):
             and not self._compression
             and not self._answering
             and not self._hold
+            and len(payload) <= _SHORT_BYTES
             and self._engine.send_at_once(stream, payload)
         ):
             self._connection.wake()  # as `_put`, in the usual case of a stream's message
@@ -335,8 +351,11 @@ class Http2Call(Call):
                 self._engine.send_compressed(self._stream, payload)
             else:
                 self._engine.send_message(self._stream, payload)
-        if self._hold:
-            return
+        if not self._hold:
+            self._announce()
+
+    def _announce(self) -> None:
+        """Have sent what has been put into the output."""
         if self._answering and not self._inbox.items:
             # A dialogue: nothing will follow before the peer has this message.
             self._answering = False

@@ -48,6 +48,8 @@ _DEFAULT_MAX_FRAME: Final = 16384
 #: How many small WINDOW_UPDATEs a piece of output explains: for the stream and for the connection, twice each. A piece
 #: is a message, at least, and 256 bytes of it.
 _UPDATES_PER_PIECE: Final = 4
+#: A message of this size is not copied to put its prefix before it.
+_LARGE_BYTES: Final = 16 * 1024
 #: What may wait in outboxes without a loan.
 _FREE_BYTES: Final = 64 * 1024
 #: The high-water mark of the output without a loan.
@@ -278,7 +280,11 @@ class SendQueue:
     def send_message(self, stream: Stream, payload: bytes) -> None:
         """Send a message, or queue it on its stream if a window or the high-water mark says so."""
         if not self.send_at_once(stream, payload) and not stream.closed:
-            self._enqueue(stream, b"\0" + len(payload).to_bytes(4, "big") + payload)
+            prefix = b"\0" + len(payload).to_bytes(4, "big")
+            if len(payload) < _LARGE_BYTES:
+                self._enqueue(stream, prefix + payload)
+            else:
+                self._enqueue(stream, prefix, payload)
 
     def send_compressed(self, stream: Stream, payload: bytes) -> None:
         """As `send_message`, for a payload that is compressed."""

@@ -13,7 +13,7 @@ What the socket does not take at once is left to the writer, which waits.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Sized
+from collections.abc import Awaitable, Callable, Sequence, Sized
 from typing import Any, Protocol
 
 import trio
@@ -46,7 +46,7 @@ class Output(Protocol):
     def sent(self) -> None:
         """Learn that what was taken last has been sent."""
 
-    def take_rooms(self) -> Iterable[Any]:
+    def take_rooms(self) -> Sequence[Any]:
         """Return the streams whose calls may send more."""
 
 
@@ -92,7 +92,9 @@ class Writer:
             data, self._leftover = self._leftover, b""
             if not data:
                 data = engine.take_output()  # not before the rest has been sent, which counts as taken still
-            self.tell_rooms()
+            rooms = engine.take_rooms()
+            if rooms:
+                self._tell(rooms)
             if data:
                 if len(data) > _LARGE_BYTES and self._turn is not None:
                     await self._turn(len(data))
@@ -133,8 +135,10 @@ class Writer:
         Calls whose outbox has shrunk are told in any case.
         """
         engine = self._engine
-        if not engine.out_size or self._parked is None or self._leftover:  # a call that is told below may flush again
-            self.tell_rooms()
+        if self._parked is None or self._leftover or not engine.out_size:  # a call that is told below may flush again
+            rooms = engine.take_rooms()
+            if rooms:
+                self._tell(rooms)
             return
         data = engine.take_output()
         try:
@@ -145,12 +149,14 @@ class Writer:
             self._leftover = data[sent:]
         elif self._exact or self._loan.size:
             engine.sent()
-        self.tell_rooms()
+        rooms = engine.take_rooms()
+        if rooms:
+            self._tell(rooms)
         if self._leftover or engine.out_size:
             self.wake()
 
-    def tell_rooms(self) -> None:
+    def _tell(self, rooms: Sequence[Any]) -> None:
         """Tell calls whose outbox has shrunk."""
-        for stream in self._engine.take_rooms():
+        for stream in rooms:
             if stream.call is not None:
                 stream.call.on_room()
