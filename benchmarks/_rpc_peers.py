@@ -1,7 +1,9 @@
 """The programs that `rpc.py` measures or measures with: a server and a client of each gRPC library.
 
-A server prints its port. A client obeys lines ``<port> <workload> <operations>`` and answers each with a line when the
-operations are done; it keeps one connection for every port. All of them speak the same service and messages.
+A server prints its port, and after a slash the token that it wants if it wants one. A client obeys lines
+``<port> <workload> <operations>``, with the port as it was printed, and answers each with a line when the operations
+are done; it keeps one connection for every port. All of them speak the same service and messages; grpc.aio's client
+sends tokens.
 """
 
 from __future__ import annotations
@@ -74,22 +76,36 @@ class OurPushServicer(OurServicer):
         await done.wait()
 
 
-def serve_ours(servicer: object, *, web: bool = False) -> None:
+def serve_ours(servicer: object, *, web: bool = False, tokens: bool = False) -> None:
     import trio
 
     from trio_cogment.rpc import bind, open_listeners, serve
     from trio_cogment.web import WebSide
 
     side = WebSide() if web else None
+    access, token = _token_access() if tokens else (None, "")
 
     async def main() -> None:
         async with trio.open_nursery() as nursery:
             serving = await nursery.start(
-                partial(serve, web=side), [bind(BENCH, servicer)], await open_listeners("127.0.0.1")
+                partial(serve, web=side, access=access), [bind(BENCH, servicer)], await open_listeners("127.0.0.1")
             )
-            print(serving.port, flush=True)
+            print(f"{serving.port}/{token}" if token else serving.port, flush=True)
 
     trio.run(main)
+
+
+def _token_access() -> tuple[Any, str]:
+    """Return what lets in nobody without a token, and a token."""
+    import secrets
+    import time
+    import uuid
+
+    from trio_cogment.access import AccessControl, Grant, Keys, Role, Rules
+
+    rules = Rules(keys=Keys((secrets.token_bytes(32),)))
+    access = AccessControl(rules, wall_clock=time.time_ns, new_id=lambda: str(uuid.uuid4()))
+    return access, access.mint(Grant(name="benchmark", roles=frozenset([Role.ADMIN])), 24 * 3600)
 
 
 class OurClient:
@@ -224,9 +240,10 @@ def serve_grpc_aio() -> None:
 
 
 class GrpcAioClient:
-    def __init__(self, port: int) -> None:
+    def __init__(self, port: int, token: str = "") -> None:
         import grpc.aio
 
+        self._metadata = (("authorization", f"Bearer {token}"),) if token else None
         channel = grpc.aio.insecure_channel(f"127.0.0.1:{port}")
         codec = (Packet.SerializeToString, Packet.FromString)
         self._echo = channel.stream_stream(PREFIX + "Echo", *codec)
@@ -234,7 +251,7 @@ class GrpcAioClient:
         self._down = channel.unary_stream(PREFIX + "Down", *codec)
 
     async def echo(self, count: int, content: bytes) -> None:
-        call = self._echo()
+        call = self._echo(metadata=self._metadata)
         for number in range(count):
             await call.write(Packet(number=number, content=content))
             await call.read()
@@ -243,10 +260,10 @@ class GrpcAioClient:
 
     async def unary(self, count: int) -> None:
         for number in range(count):
-            await self._unary(Packet(number=number, content=SMALL))
+            await self._unary(Packet(number=number, content=SMALL), metadata=self._metadata)
 
     async def down(self, count: int) -> None:
-        async for _ in self._down(Packet(number=count)):
+        async for _ in self._down(Packet(number=count), metadata=self._metadata):
             pass
 
 
@@ -255,12 +272,13 @@ def client_asyncio(client: type[Any]) -> None:
         await asyncio.gather(*(function() for _ in range(times)))
 
     async def main() -> None:
-        clients: dict[int, Any] = {}
+        clients: dict[str, Any] = {}
         while line := await asyncio.to_thread(sys.stdin.readline):
-            port, workload, count = line.split()
-            if int(port) not in clients:
-                clients[int(port)] = client(int(port))
-            await _work(clients[int(port)], workload, int(count), side_by_side)
+            address, workload, count = line.split()
+            if address not in clients:
+                port, _, token = address.partition("/")
+                clients[address] = client(int(port), token) if token else client(int(port))
+            await _work(clients[address], workload, int(count), side_by_side)
             print("done", flush=True)
 
     asyncio.run(main())
@@ -396,6 +414,8 @@ ROLES: dict[str, Callable[[], None]] = {
     "server-push": lambda: serve_ours(OurPushServicer()),
     "server-web": lambda: serve_ours(OurServicer(), web=True),
     "server-web-push": lambda: serve_ours(OurPushServicer(), web=True),
+    "server-tokens": lambda: serve_ours(OurServicer(), tokens=True),
+    "server-tokens-push": lambda: serve_ours(OurPushServicer(), tokens=True),
     "server-grpc.aio": serve_grpc_aio,
     "server-grpclib": serve_grpclib,
     "server-purerpc": serve_purerpc,

@@ -94,12 +94,13 @@ class Peers:
             elif message.state == common_pb2.HEARTBEAT:
                 await context.write(output(state=common_pb2.HEARTBEAT).SerializeToString())
 
-    async def short_trials(self, port: int, lanes: int, trials: int) -> list[float]:
+    async def short_trials(self, port: int, lanes: int, trials: int, token: str = "") -> list[float]:
         """Let each lane start this many short trials, one after the other, at the orchestrator on `port`.
 
         Returns:
             for each trial, the seconds from its start being asked to its first action set.
         """
+        metadata = (("authorization", f"Bearer {token}"),) if token else None
         async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:
             start = channel.unary_unary(
                 LIFECYCLE + "StartTrial",
@@ -116,7 +117,7 @@ class Peers:
                     end = self._ends[trial_id] = asyncio.Event()
                     request = orchestrator_pb2.TrialStartRequest(trial_id_requested=trial_id, params=params)
                     started = time.perf_counter()
-                    starting = asyncio.ensure_future(start(request))
+                    starting = asyncio.ensure_future(start(request, metadata=metadata))
                     await first.wait()
                     found.append(time.perf_counter() - started)
                     await end.wait()
@@ -130,7 +131,7 @@ class Peers:
 
 
 async def serve_peers() -> None:
-    """Answer `ticks`, and `short <port> <lanes> <trials in each>`, on the standard input."""
+    """Answer `ticks`, and `short <port> <lanes> <trials in each> <token, if any>`, on the standard input."""
     peers = Peers()
     server = grpc.aio.server()
     add_stream(server, ENVIRONMENT, peers.environment, environment_pb2.EnvRunTrialInput)
@@ -142,7 +143,9 @@ async def serve_peers() -> None:
     while command := (await commands.readline()).split():
         if command[0] == b"short":
             async with asyncio.timeout(60):
-                print(json.dumps(await peers.short_trials(*map(int, command[1:]))), flush=True)
+                port, lanes, trials = map(int, command[1:4])
+                token = b"".join(command[4:]).decode()
+                print(json.dumps(await peers.short_trials(port, lanes, trials, token)), flush=True)
         else:
             print(peers.ticks, flush=True)
     await server.stop(0)

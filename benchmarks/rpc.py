@@ -15,7 +15,8 @@ line holds ours by these names. "push" is ours with a consumer (`Call.set_consum
 Bare TCP has its own peer (no gRPC client speaks to it), a connection for each stream, and no unary calls but echoes.
 
 With --web, servers that serve browsers on their port are measured beside servers that do not; the last line has the
-ratios by these names with `_web` and `_web_push`.
+ratios by these names with `_web` and `_web_push`. With --tokens, servers that let in nobody without a token, which each
+call brings in its metadata, are measured beside open ones: `_tokens` and `_tokens_push`.
 Linux only: the time comes from /proc.
 """
 
@@ -50,8 +51,9 @@ GATES = {
     "msg1m": 1.6,
     "client_pingpong": 1.0,
 }
-#: A server that serves browsers, too, and one that does not, by what is added to the names of the results.
+#: A server with something more and one without it, by what is added to the names of the results.
 WEB = {"_web": ("web", "ours"), "_web_push": ("web-push", "push")}
+TOKENS = {"_tokens": ("tokens", "ours"), "_tokens_push": ("tokens-push", "push")}
 BASE = "grpc.aio"
 ROWS = ("ours", "push", BASE, "grpclib", "purerpc", "raw")
 ANSWER_SECONDS = 20.0
@@ -184,20 +186,22 @@ def benchmark(rounds: int, workloads: Sequence[str], rows: Sequence[str], scale:
     return {workload: bench.ratio(workload, "ours") for workload in workloads} if "ours" in rows else {}
 
 
-def compare_web(rounds: int, workloads: Sequence[str], scale: float) -> dict[str, float | None]:
-    """Return the CPU of servers with a web side to that of servers without one."""
+def compare(
+    what: str, pairs: dict[str, tuple[str, str]], rounds: int, workloads: Sequence[str], scale: float
+) -> dict[str, float | None]:
+    """Return the CPU of servers with something to that of servers without it."""
     values: dict[str, float | None] = {}
     lines = []
     with ExitStack() as stack:
         bench = Bench(stack, scale)
         for workload in workloads:
-            for name, rows in WEB.items():
+            for name, rows in pairs.items():
                 for number_of_round in range(rounds):
                     for row in rows[:: -1 if number_of_round % 2 else 1]:
                         bench.measure(workload, row)
                 values[workload + name] = bench.ratio(workload, *rows)
-            lines.append([workload, *(number(values[workload + name]) for name in WEB)])
-    print(f"CPU per operation with a web side, ratio to without; medians of {rounds} alternated rounds")
+            lines.append([workload, *(number(values[workload + name]) for name in pairs)])
+    print(f"CPU per operation with {what}, ratio to without; medians of {rounds} alternated rounds")
     print_table(["workload", "pull", "push"], lines)
     return values
 
@@ -209,7 +213,9 @@ def main() -> None:
     parser.add_argument("--scale", type=float, default=1.0, help="times as many operations in each round")
     parser.add_argument("--workloads", default=",".join(OPERATIONS), help="comma-separated (default: all)")
     parser.add_argument("--rows", default=",".join(ROWS), help="comma-separated (default: all)")
-    parser.add_argument("--web", action="store_true", help="compare servers with and without a web side")
+    comparison = parser.add_mutually_exclusive_group()
+    comparison.add_argument("--web", action="store_true", help="compare servers with and without a web side")
+    comparison.add_argument("--tokens", action="store_true", help="compare servers that ask for tokens with open ones")
     parser.add_argument("--role", help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.role:
@@ -220,9 +226,10 @@ def main() -> None:
         ROLES[args.role]()
         return
     workloads = args.workloads.split(",")
-    if args.web:
+    if args.web or args.tokens:
         of_servers = [workload for workload in workloads if not workload.startswith("client_")]
-        values = compare_web(args.rounds, of_servers, args.scale)
+        what, pairs = ("a web side", WEB) if args.web else ("tokens", TOKENS)
+        values = compare(what, pairs, args.rounds, of_servers, args.scale)
         if args.json:
             print_json(values)
         return

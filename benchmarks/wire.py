@@ -13,7 +13,8 @@ Then 8 concurrent clients start trials of 10 ticks, each when the one before has
 being asked to the first action set is compared in the same manner; the relay has a `StartTrial` of its own for this.
 
 With --web, an orchestrator that serves browsers, as it does by default, is compared with one that does not
-(`--web=false`), in the relay's place; the names of the results begin with `web_`.
+(`--web=false`), in the relay's place; the names of the results begin with `web_`. With --tokens, one that asks for
+tokens (`--auth=token`), and sends some with its own calls, is compared with an open one; they begin with `tokens_`.
 
 With `--compiled PYTHON`, the interpreter of an installation of the compiled wheel, an orchestrator of that takes part
 in the rounds, and `compiled_1` and `compiled_32` are its CPU per tick divided by ours.
@@ -51,6 +52,8 @@ TRIALS_IN_A_LANE = 5
 class Relay:
     """The relay's process."""
 
+    token = ""
+
     def __init__(self, peers_port: int) -> None:
         self._child = Child([sys.executable, _wire_peers.__file__, "relay", f"--peers-port={peers_port}"])
         self.pid = self._child.pid
@@ -69,7 +72,11 @@ class Relay:
 class Ours:
     """Our orchestrator's process, driven by its lifecycle service."""
 
-    def __init__(self, peers_port: int, folder: Path, *options: str, python: str = sys.executable) -> None:
+    def __init__(
+        self, peers_port: int, folder: Path, *options: str, python: str = sys.executable, token: str = ""
+    ) -> None:
+        self.token = token
+        self._metadata = [("authorization", f"Bearer {token}")] if token else []
         self._peers_port = peers_port
         self._trials: list[str] = []
         with socket.socket() as probe:
@@ -109,11 +116,12 @@ class Ours:
 
     def start(self, trials: int) -> None:
         request = orchestrator_pb2.TrialStartRequest(user_id="benchmark", params=trial_params(self._peers_port))
-        self._trials = [self._start(request, timeout=30).trial_id for _ in range(trials)]
+        self._trials = [self._start(request, metadata=self._metadata, timeout=30).trial_id for _ in range(trials)]
 
     def stop(self) -> None:
         request = orchestrator_pb2.TerminateTrialRequest(hard_termination=True)
-        self._terminate(request, metadata=[("trial-id", trial) for trial in self._trials], timeout=30)
+        trials = [("trial-id", trial) for trial in self._trials]
+        self._terminate(request, metadata=[*trials, *self._metadata], timeout=30)
 
     def close(self) -> None:
         self._process.send_signal(signal.SIGTERM)
@@ -188,7 +196,7 @@ def compare_starts(ours: Ours | None, relay: Relay | Ours, peers: Child, rounds:
     relays: list[float] = []
     our_rounds: list[float] = []
     for side in alternated([ours, relay], rounds):
-        seconds = json.loads(peers.ask(f"short {side.port} {LANES} {TRIALS_IN_A_LANE}"))
+        seconds = json.loads(peers.ask(f"short {side.port} {LANES} {TRIALS_IN_A_LANE} {side.token}"))
         (relays if side is relay else our_rounds).append(1000 * statistics.median(seconds))
     found: dict[str, float | None] = {"relay_first_tick_ms": statistics.median(relays)}
     if our_rounds:
@@ -242,24 +250,38 @@ def benchmark(
     return values
 
 
-def compare_web(rounds: int, warm_s: float, window_s: float) -> dict[str, float | None]:
-    """Compare an orchestrator that serves browsers with one that does not."""
+def compare_options(tokens: bool, rounds: int, warm_s: float, window_s: float) -> dict[str, float | None]:
+    """Compare an orchestrator that serves browsers, or that asks for tokens, with one that does not."""
+    name, what = ("tokens", "tokens") if tokens else ("web", "a web side")
     values: dict[str, float | None] = {}
     with ExitStack() as stack:
         folders = [Path(stack.enter_context(tempfile.TemporaryDirectory())) for _ in range(2)]
         peers = Child([sys.executable, _wire_peers.__file__, "peers"])
         stack.callback(peers.stop)
         port = int(peers.read())
-        with_web, without = Ours(port, folders[0], "--web=true"), Ours(port, folders[1], "--web=false")
-        stack.callback(with_web.close)
+        if tokens:
+            options, token = ask_for_tokens(folders[0])
+            with_it, without = Ours(port, folders[0], *options, token=token), Ours(port, folders[1])
+        else:
+            with_it, without = Ours(port, folders[0], "--web=true"), Ours(port, folders[1], "--web=false")
+        stack.callback(with_it.close)
         stack.callback(without.close)
         for trials in SIZES:
-            found = compare_ticks(with_web, None, without, peers, trials, rounds, warm_s, window_s)
-            values[f"web_cpu_ratio_{trials}"] = found["cpu_ratio"]
-        values[f"web_first_tick_ratio_{LANES}"] = compare_starts(with_web, without, peers, rounds)["first_tick_ratio"]
-    print(f"with a web side to without, medians of {rounds} alternated rounds of {window_s:g} s")
+            found = compare_ticks(with_it, None, without, peers, trials, rounds, warm_s, window_s)
+            values[f"{name}_cpu_ratio_{trials}"] = found["cpu_ratio"]
+        values[f"{name}_first_tick_ratio_{LANES}"] = compare_starts(with_it, without, peers, rounds)["first_tick_ratio"]
+    print(f"with {what} to without, medians of {rounds} alternated rounds of {window_s:g} s")
     print_table(list(values), [[number(value) for value in values.values()]])
     return values
+
+
+def ask_for_tokens(folder: Path) -> tuple[list[str], str]:
+    """Return options of an orchestrator that lets in nobody without a token, and an operator's token."""
+    secret = f"--auth_secret_file={folder / 'secret'}"
+    subprocess.run([sys.executable, "-m", "trio_cogment", "token", "init", secret], check=True, capture_output=True)
+    make = [sys.executable, "-m", "trio_cogment", "token", "make", "benchmark", "--role=operator", secret]
+    made = subprocess.run(make, check=True, capture_output=True, text=True)
+    return ["--auth=token", secret], made.stdout.strip()
 
 
 def main() -> None:
@@ -268,14 +290,16 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--warm", type=float, default=0.4, metavar="SECONDS")
     parser.add_argument("--window", type=float, default=1.5, metavar="SECONDS")
-    parser.add_argument("--web", action="store_true", help="compare ours with and without a web side")
+    comparison = parser.add_mutually_exclusive_group()
+    comparison.add_argument("--web", action="store_true", help="compare ours with and without a web side")
+    comparison.add_argument("--tokens", action="store_true", help="compare ours with and without tokens")
     parser.add_argument("--relay-only", action="store_true", help="leave our orchestrator out")
     parser.add_argument("--compiled", metavar="PYTHON", help="of an installation of the compiled wheel")
     args = parser.parse_args()
-    if (args.relay_only or args.web) and args.compiled:
+    if (args.relay_only or args.web or args.tokens) and args.compiled:
         parser.error("--compiled: compared with a plain orchestrator beside the relay")
-    if args.web:
-        values = compare_web(args.rounds, args.warm, args.window)
+    if args.web or args.tokens:
+        values = compare_options(args.tokens, args.rounds, args.warm, args.window)
     else:
         values = benchmark(args.rounds, args.warm, args.window, args.relay_only, args.compiled)
     if args.json:
