@@ -105,7 +105,7 @@ class Connection:
         self.identity = anonymous(peer) if visitor is None else visitor.identity
         self._gate = RequestGate(self.engine, routes or {}, self.identity, visitor, account)
         self._on_change = on_change  # client: whether a call can be opened here may have changed
-        self._writer = Writer(self.engine, byte_stream, self._writers_turn)
+        self._writer = Writer(self.engine.output, byte_stream, self._writers_turn)
         self.wake = self._writer.wake
         self.flush_soon = self._writer.flush_soon
         self._deadlines = Deadlines(self.engine.streams)

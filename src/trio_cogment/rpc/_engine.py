@@ -110,6 +110,7 @@ class Engine:
         streams: those that are open, by number.
         table, parser: the parts of these names, for what is read of them with every batch of bytes.
         loan: what is borrowed for what waits to be sent.
+        output: what waits to be sent, for what is asked with every message.
         on_output: called when there is output, or room for messages, though nothing has come from the peer.
         on_queue: called when a message has to wait for a grant, and none has before it.
         on_drained: called when no new streams are accepted (`refuse_new`) and the last stream is over.
@@ -141,6 +142,8 @@ class Engine:
         self._control = control = ControlPlane(client_side=client_side, max_block_bytes=max_block)
         self.loan = memory.messages.loan()
         self._send_queue = queue = SendQueue(config, self.loan, client_side=client_side, on_room=self._output_is_there)
+        self.output = queue
+        queue.streams = self.streams
         self._receive_window = window = ReceiveWindow(
             config,
             self.streams,

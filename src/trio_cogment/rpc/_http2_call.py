@@ -39,12 +39,18 @@ from trio_cogment.rpc.calls import UNKNOWN_SIZE, Call, Consumer, Method
 _SHORT_BYTES: Final = 16 * 1024
 
 
+class CallOutput(Protocol):
+    """What waits to be sent on the connection of a call."""
+
+    out_size: int
+
+
 class CallEngine(Protocol):
     """What both ends of a call use of an engine; a client's call that waits for its second stream has another one."""
 
     @property
-    def out_size(self) -> int:
-        """Bytes of output that wait."""
+    def output(self) -> CallOutput:
+        """What waits to be sent; an attribute, as its size is asked for with every message."""
 
     def has_room(self, stream: Stream, size: int) -> bool:
         """Whether a message may be sent now."""
@@ -110,12 +116,13 @@ class Http2Call(Call):
 
     async def receive(self) -> Any:
         inbox = self._inbox
-        if not inbox.items:
-            self._send_output()  # a request that is held back must go out now, or no answer comes
+        if not inbox.items and self._engine.output.out_size:
+            self._connection.wake()  # a request that is held back must go out now, or no answer comes
         message = await (self._next_in_turns() if self._unpacks_in_turns else inbox.get())
         if message is not None:
             self._answering = True
-            self._send_output()
+            if self._engine.output.out_size:  # as `_send_output`, without its call: this is once per message
+                self._connection.wake()
         return message
 
     def on_payload(self, payload: bytes) -> None:
@@ -152,7 +159,7 @@ class Http2Call(Call):
 
     def _send_output(self) -> None:
         """Send what is held back, and the WINDOW_UPDATEs that taking messages may have brought about."""
-        if self._engine.out_size:
+        if self._engine.output.out_size:
             self._connection.wake()
 
     # --- what the inbox asks for ---

@@ -204,7 +204,7 @@ class Http2ClientCall(Http2Call, ClientCall):
             self._give_up(RpcError(StatusCode.CANCELLED, "cancelled by the caller"))
         elif not self._inbox.is_over():  # the call had ended, but its last messages are not read
             self._drop_unread(RpcError(StatusCode.CANCELLED, "cancelled by the caller"))
-            if self._engine.out_size:
+            if self._engine.output.out_size:
                 self._connection.wake()
 
     def _give_up(self, error: RpcError) -> None:

@@ -78,6 +78,11 @@ class BufferOnlyEngine:
     def __init__(self, buffer: ReplayBuffer) -> None:
         self._buffer = buffer
 
+    @property
+    def output(self) -> BufferOnlyEngine:
+        """Nothing waits in it."""
+        return self
+
     def has_room(self, stream: Stream, size: int) -> bool:
         """Whether the buffer takes one more message."""
         return self._buffer.has_room(size)

@@ -25,7 +25,7 @@ This module is long because output, outboxes, windows and what is borrowed are o
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Sized
 from typing import Final
 
 from trio_cogment.access import Loan
@@ -76,6 +76,8 @@ class SendQueue:
         on_room: called when others have given memory back, and calls may ask for room again.
 
     Attributes:
+        loan: what is borrowed for what waits.
+        streams: those that are open, for the writer.
         out_size: bytes of output that have not been taken.
         window: bytes that the peer allows on the connection.
         initial_window: bytes that the peer allows on a new stream.
@@ -89,6 +91,8 @@ class SendQueue:
     def __init__(
         self, config: RpcConfig, loan: Loan, *, client_side: bool, on_room: Callable[[], None] = _nothing
     ) -> None:
+        self.loan = loan
+        self.streams: Sized = ()
         self.out_size = 0
         self.window = INITIAL_WINDOW
         self.initial_window = INITIAL_WINDOW
@@ -97,7 +101,6 @@ class SendQueue:
         self.on_sent: Callable[[Stream], None] = _ignore
         self._out: list[bytes | memoryview] = []
         self._budget = config.connection_memory_bytes
-        self._loan = loan
         self._on_room = on_room
         self._free_bytes = min(_FREE_BYTES, self._budget)
         self._wake_below = self._budget  # with fewer bytes in all outboxes, those that were refused may ask again
@@ -163,7 +166,7 @@ class SendQueue:
         self._in_flight = len(data)
         if self._ready:
             self._pump()
-        if self._loan.size:
+        if self.loan.size:
             self.settle()
         if self.starved and not self._ready:
             self._wake_starved()  # what the peer's windows admit goes on
@@ -176,7 +179,7 @@ class SendQueue:
         if self._queued >= self._budget:
             self._wake_below = self._budget
             return False
-        loan = self._loan
+        loan = self.loan
         waiting = self._queued + self.out_size + self._in_flight - _FREE_BYTES
         if loan.hold(waiting, size):
             return True
@@ -186,22 +189,22 @@ class SendQueue:
 
     def _raise_mark(self) -> None:
         """Borrow a longer output, where there is enough to fill it."""
-        if self._loan.resize(self._loan.size + self._high_water):
+        if self.loan.resize(self.loan.size + self._high_water):
             self._set_mark(self._high_water)
 
     def _set_mark(self, mark: int) -> None:
         self._mark = mark
         # Where a long output was borrowed, so was each message that it takes: its frames need no other bound.
-        short = self._loan.limited and mark == self._low_mark
+        short = self.loan.limited and mark == self._low_mark
         self._longest = min(self._max_frame, max(mark, _DEFAULT_MAX_FRAME)) if short else self._max_frame
 
     def settle(self) -> None:
         """Give back what was borrowed for what has been sent meanwhile."""
         need = self._queued + self.out_size + self._in_flight - _FREE_BYTES
         if need > 0:
-            self._loan.set(need + (self._high_water if self._mark > self._low_mark else 0))
+            self.loan.set(need + (self._high_water if self._mark > self._low_mark else 0))
         else:
-            self._loan.set(0)
+            self.loan.set(0)
             if self._mark != self._low_mark:
                 self._set_mark(self._low_mark)
 
@@ -209,12 +212,12 @@ class SendQueue:
         """The connection is gone: leave nothing for when the last who know of it are collected."""
         self._out.clear()
         self.out_size = self._in_flight = 0
-        self._loan.close()
+        self.loan.close()
 
     def sent(self) -> None:
         """Say that what was taken last has been sent."""
         self._in_flight = 0
-        if self._loan.size:
+        if self.loan.size:
             self.settle()
 
     def _memory_is_back(self) -> None:
@@ -251,7 +254,7 @@ class SendQueue:
             size + PREFIX_BYTES <= min(stream.send_window, self.window)
             and self.out_size < self._mark
             and not self._ready  # none that was let through before waits behind the output
-            and (size <= _LOW_MARK or self._loan.exceed(size))
+            and (size <= _LOW_MARK or self.loan.exceed(size))
         ):
             return True
         self.starved[stream] = None
