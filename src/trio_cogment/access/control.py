@@ -10,6 +10,7 @@ forgotten, and `valid` tells of running calls whether they may go on.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
@@ -32,6 +33,8 @@ BEARER = "Bearer "
 #: proxy's connection carries those of several.
 _REMEMBERED_TOKENS = 32
 _REVOKED_NAME = "name="
+#: What may be a token in a header.
+_SENDABLE = re.compile("[!-~]+")
 _NANOSECONDS = 1_000_000_000
 _EXPECTED = "expected a token, in the metadata authorization as 'Bearer TOKEN', or a client certificate that is known"
 
@@ -332,6 +335,6 @@ def authorization(token: str) -> tuple[tuple[str, str], ...]:
     """
     if not token:
         return ()
-    if len(token) > MAX_TOKEN_CHARACTERS or not all("!" <= character <= "~" for character in token):
+    if len(token) > MAX_TOKEN_CHARACTERS or not _SENDABLE.fullmatch(token):
         raise InvalidArgumentError("token: expected printable ASCII without blanks")
     return ((AUTHORIZATION, BEARER + token),)

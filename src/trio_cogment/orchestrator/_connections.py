@@ -49,8 +49,11 @@ class PeersEndpoint(GrpcEndpoint):
 
 #: Whose the tokens are that an orchestrator makes for its trials.
 _NAME = "server:orchestrator"
-#: How long such a token counts, and so the longest call that a trial may make to servers that ask for tokens.
+#: How long such a token counts. The calls of a trial begin with the same one for half of that; the other half is the
+#: longest that a call may last, at servers that ask for tokens.
 TRIAL_TOKEN_SECONDS = 30 * 86400.0
+#: Metadata that carries a token; empty where none is asked for.
+Authorization: TypeAlias = tuple[tuple[str, str], ...]
 
 Target: TypeAlias = GrpcEndpoint | CallOpener
 #: Returns what answers calls to a service of some kind in the name of a server of the legacy API.
@@ -201,13 +204,17 @@ class Connections:
         """
         return Turn(self._turns, account)
 
-    def authorization(self, trial_id: str, holding: Holding | None = None) -> tuple[tuple[str, str], ...]:
+    def authorization(self, trial_id: str, holding: Holding | None = None) -> Authorization:
         """Return the metadata that says to a participant, a hook or a data log that this is the trial's orchestrator.
 
         The token is for this trial alone, and says whose that is: where it goes was said by whoever started the trial.
         """
+        return self.authorizations(trial_id, holding)()
+
+    def authorizations(self, trial_id: str, holding: Holding | None = None) -> Callable[[], Authorization]:
+        """Return what gives `authorization` for each of many calls, mostly with the same token."""
         if self._access is None:
-            return ()
+            return tuple
         grant = Grant(
             name=_NAME,
             roles=frozenset([Role.ORCHESTRATOR]),
@@ -215,7 +222,8 @@ class Connections:
             quotas=Quotas() if holding is None else holding.quotas,
             owner="" if holding is None else lasting(holding.account),
         )
-        return authorization(self._access.mint(grant, TRIAL_TOKEN_SECONDS))
+        token = self._access.source(grant, TRIAL_TOKEN_SECONDS)
+        return lambda: authorization(token())
 
     @asynccontextmanager
     async def open(self, target: Target, *, self_paced: bool = False) -> AsyncIterator[CallOpener]:

@@ -62,10 +62,11 @@ class ParticipantStreams(dict[int, ParticipantStream]):
         feed: Feed,
         spawn: Spawn,
     ) -> None:
-        self._trial_id = trial_id
         self._metadata = Metadata(((TRIAL_ID, trial_id),))
         self._targets = targets
         self._connections = connections
+        #: Signing a token costs more than opening a call with it.
+        self._authorization = connections.authorizations(trial_id, holding)
         self._holding = holding
         self._farewell_seconds = config.farewell_seconds
         self._spawn = spawn
@@ -99,7 +100,7 @@ class ParticipantStreams(dict[int, ParticipantStream]):
         """Return what goes out with a stream's headers; to those elsewhere, who may ask for it, also who calls."""
         if not isinstance(target, GrpcEndpoint):
             return self._metadata
-        return Metadata((*self._metadata, *self._connections.authorization(self._trial_id, self._holding)))
+        return Metadata((*self._metadata, *self._authorization()))
 
     def _hold(self, index: int, turn: Turn) -> None:
         stream, target = self[index], self._targets[index]
