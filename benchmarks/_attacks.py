@@ -14,6 +14,8 @@ import resource
 from collections.abc import Awaitable, Callable
 
 import _attacks_services as services
+import _attacks_trials as trials
+import _attacks_web as web
 import _attacks_wire as wire
 import grpc.aio
 from _attack_target import Target
@@ -36,6 +38,10 @@ ATTACKS: dict[str, Callable[[Target], Awaitable[None]]] = {
         services.messages_unread,
         services.buffered_ticks,
         services.large_ticks,
+        trials.actions_under_way,
+        trials.said_to_nobody,
+        trials.samples_under_way,
+        trials.outboxes_of_many,
         services.waiting_uploads,
         services.cached_uploads,
         services.slow_transfers,
@@ -52,6 +58,23 @@ ATTACKS: dict[str, Callable[[Target], Awaitable[None]]] = {
         wire.large_metadata,
         wire.compressed_bombs,
         wire.deep_messages,
+        wire.wide_messages,
+        wire.header_floods,
+        wire.control_floods,
+        wire.reflections_unread,
+        web.half_messages_by_pages,
+        web.half_messages_by_websockets,
+        web.unread_by_page_sockets,
+        web.pings_unread,
+        web.crumbs_by_websockets,
+        web.pieces_by_websockets,
+        web.chunks_by_pages,
+        web.requests_unread,
+        web.requests_by_pages,
+        web.pipelined_behind_a_call,
+        web.small_calls_by_pages,
+        web.slow_heads,
+        web.dashboards,
     )
 }
 #: Those during which the neighbour's transfers must succeed, too.

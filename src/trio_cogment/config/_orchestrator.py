@@ -66,6 +66,7 @@ class OrchestratorConfig:
         max_properties_bytes: the total size of the names and values of one trial's properties; every description of the
             trial contains them, and must fit into a message.
         max_ended_trials: how many ended trials are remembered.
+        max_ended_trials_bytes: about how much memory these may take: properties, participants, how it ended.
         ended_trial_age_seconds: how long ended trials are remembered.
         gc_frequency: also forget all ended trials at every n-th start of a trial (0 or 1: at every start); None: never.
     """
@@ -109,6 +110,7 @@ class OrchestratorConfig:
     max_peer_connecting: int = 128
     max_properties_bytes: int = 64 * 1024
     max_ended_trials: int = 1000
+    max_ended_trials_bytes: int = 24 * 1024 * 1024
     ended_trial_age_seconds: float = 3600.0
     gc_frequency: int | None = None
 

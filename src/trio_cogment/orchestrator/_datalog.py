@@ -45,7 +45,7 @@ _log = logging.getLogger(__name__)
 #: A sample that the sink's own refusal keeps coming back to is dropped after this many streams.
 _TRIES_PER_SAMPLE = 3
 
-#: While only so many wait, nobody looks at their sizes: a log that keeps up costs nothing.
+#: While only so many wait, nobody looks at their sizes, where they are not large: a log that keeps up costs nothing.
 _UNCOUNTED_SAMPLES = 2
 
 #: Failures that say nothing about what was sent.
@@ -77,6 +77,7 @@ class Datalog:
         opened: set once the first stream is open, or `failure` is.
         failure: why the sink did not accept the first stream.
         dropped_samples: those that did not reach the sink.
+        weighs_all: samples are large, so those count, too, that hardly wait.
     """
 
     def __init__(
@@ -126,6 +127,7 @@ class Datalog:
         self.opened = trio.Event()
         self.failure: Exception | None = None
         self.dropped_samples = 0
+        self.weighs_all = False
 
     # Called by the trial
 
@@ -151,10 +153,10 @@ class Datalog:
             return
         if self._write_nowait is not None and not self._queue and not self._untold and self._write_at_once(sample):
             return
-        if len(self._queue) < _UNCOUNTED_SAMPLES:
+        if len(self._queue) < _UNCOUNTED_SAMPLES and not self.weighs_all:
             self._queue.append(_Kept(sample, 0))
         else:
-            for number in range(_UNCOUNTED_SAMPLES):
+            for number in range(min(len(self._queue), _UNCOUNTED_SAMPLES)):
                 if not self._queue[number].size:
                     self._queue[number] = self._counted(self._queue[number].sample)
             self._queue.append(self._counted(sample))

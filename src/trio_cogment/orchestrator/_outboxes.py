@@ -18,7 +18,7 @@ from trio_cogment.rpc import SharedMessage
 from trio_cogment.rpc.memory import memory_of_run
 
 #: What every trial may hold without a loan.
-FREE_BYTES: Final = 256 * 1024
+FREE_BYTES: Final = 32 * 1024
 #: Loans are changed in steps of this size.
 _STEP_BYTES: Final = 64 * 1024
 #: This part of the pool the outboxes may have, though others have borrowed all of it.

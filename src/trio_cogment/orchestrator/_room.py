@@ -21,7 +21,7 @@ from trio_cogment.recount import Count
 #: for which there are a task and a stream to somewhere.
 TRIAL_BYTES = 10 * 1024
 CLIENT_BYTES = 2 * 1024
-SERVICE_BYTES = 4 * 1024
+SERVICE_BYTES = 6 * 1024
 
 
 #: An observation of so many bytes is always kept.

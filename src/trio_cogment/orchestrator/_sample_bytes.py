@@ -8,7 +8,7 @@ from typing import Final
 from trio_cogment.access import Loan
 
 #: What every trial may hold without a loan.
-FREE_BYTES: Final = 256 * 1024
+FREE_BYTES: Final = 32 * 1024
 #: Loans are changed in steps of this size.
 _STEP_BYTES: Final = 64 * 1024
 

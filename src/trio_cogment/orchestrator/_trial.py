@@ -25,6 +25,7 @@ from trio_cogment.orchestrator._info import describe
 from trio_cogment.orchestrator._participant_stream import ParticipantStream
 from trio_cogment.orchestrator._participant_streams import ParticipantStreams
 from trio_cogment.orchestrator._room import Holding
+from trio_cogment.orchestrator._tick_bytes import FREE_BYTES, TickBytes, tick_memory
 from trio_cogment.orchestrator._timers import Timers
 from trio_cogment.outcome import EndCause, TrialOutcome
 from trio_cogment.rpc import ServerCall, SharedMessage
@@ -48,6 +49,10 @@ from trio_cogment.trial import (
 )
 
 _log = logging.getLogger(__name__)
+
+#: What an ended trial takes beside what is measured, and each of those who took part.
+_KEPT_BYTES = 2048
+_KEPT_PARTICIPANT_BYTES = 1024
 
 FAILED = "the orchestrator failed to run this trial; its log has the details"
 _STATE_NAMES = {number: name for name, number in TrialState.items()}
@@ -130,6 +135,8 @@ class Trial:
         self._backlog: list[Event] = []
         self._feeding = False
         self._observed_bytes = 0
+        #: Of a trial whose ticks are large.
+        self._tick_bytes: TickBytes | None = None
 
     def equip(self, streams: ParticipantStreams, datalog: Datalog | None) -> None:
         """Set who takes part, and where samples go, before the machine gets the parameters they follow from."""
@@ -165,6 +172,8 @@ class Trial:
             self._feeding = False
         if self.machine.observed_bytes != self._observed_bytes:
             self._keep_observation()
+        if self.machine.tick_bytes > FREE_BYTES or self._tick_bytes is not None:
+            self._count_tick()
         if self.machine.is_over and not self.over:
             self._end()
 
@@ -206,7 +215,21 @@ class Trial:
         if self.starting is not None:
             self.starting.cancel()
         self.timers.stop()
+        if self._tick_bytes is not None:
+            self._tick_bytes.close()
         self.over = True
+
+    def _count_tick(self) -> None:
+        """Borrow what is held of the tick; there are others when this is too much, see `_tick_bytes`."""
+        if self._tick_bytes is None:
+            self._tick_bytes = TickBytes(tick_memory(), self._give_way)
+            if self._datalog is not None:
+                self._datalog.weighs_all = True
+        self._tick_bytes.hold(self.machine.tick_bytes, self.machine.tick_id, trio.current_time())
+
+    def _give_way(self) -> None:
+        why = "server_memory_bytes: it has held too much of a tick for too long, and others need the memory"
+        self.hard_end(why, EndCause.PARTICIPANT_REFUSED)
 
     def _keep_observation(self) -> None:
         """Keep the latest observation for those who ask, if there is room for it."""
@@ -214,6 +237,15 @@ class Trial:
         if not self.holding.observe(machine.observed_bytes):
             machine.forget_observation()
         self._observed_bytes = machine.observed_bytes
+
+    @property
+    def kept_bytes(self) -> int:
+        """About what it takes once it has ended, as long as it is remembered."""
+        machine = self.machine
+        size = _KEPT_BYTES + _KEPT_PARTICIPANT_BYTES * len(machine.participants)
+        if machine.params is not None:
+            size += machine.params.ByteSize()
+        return size + sum(len(loss.reason) + len(loss.traceback) for loss in machine.losses)
 
     @property
     def owner(self) -> str:

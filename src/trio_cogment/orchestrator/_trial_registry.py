@@ -19,11 +19,12 @@ def _nothing(_seconds: float) -> None:
 class TrialRegistry:
     """Trials by id, in the order of their starts. An id is taken for as long as it is here.
 
-    Ended trials leave at once when there are too many of them, when they are too old (a task of the orchestrator's
-    sees to that), and, if `gc_frequency` is set, all together whenever that many trials have been started.
+    Ended trials leave at once when there are too many of them, when they take too much, when they are too old (a task
+    of the orchestrator's sees to that), and, if `gc_frequency` is set, all together whenever that many trials have been
+    started.
 
     Args:
-        config: how many, how old, how often.
+        config: how many, how large, how old, how often.
 
     Attributes:
         on_collected: told how long it took, whenever ended trials were looked through; for metrics.
@@ -31,11 +32,14 @@ class TrialRegistry:
 
     def __init__(self, config: OrchestratorConfig) -> None:
         self._max_ended = config.max_ended_trials
+        self._max_bytes = config.max_ended_trials_bytes
         self._max_age = config.ended_trial_age_seconds
         self._every = config.gc_frequency
         self._starts = 0
         self._trials: dict[str, Trial] = {}
-        self._ended: OrderedDict[str, float] = OrderedDict()
+        #: When each has ended, and about how much it takes.
+        self._ended: OrderedDict[str, tuple[float, int]] = OrderedDict()
+        self._ended_bytes = 0
         self._sleep = trio.CancelScope()
         self.on_collected: Callable[[float], None] = _nothing
 
@@ -75,15 +79,17 @@ class TrialRegistry:
     def remove(self, trial: Trial) -> None:
         """Free the trial's id."""
         if self._trials.get(trial.trial_id) is trial:
-            self._ended.pop(trial.trial_id, None)
+            self._ended_bytes -= self._ended.pop(trial.trial_id, (0, 0))[1]
             del self._trials[trial.trial_id]
 
     def ended(self, trial: Trial) -> None:
-        """Keep an ended trial by count and age from now on."""
+        """Keep an ended trial by count, size and age from now on."""
         if self._trials.get(trial.trial_id) is not trial:
             return
-        self._ended[trial.trial_id] = trio.current_time()
-        if len(self._ended) > self._max_ended:
+        size = trial.kept_bytes
+        self._ended[trial.trial_id] = trio.current_time(), size
+        self._ended_bytes += size
+        if len(self._ended) > self._max_ended or self._ended_bytes > self._max_bytes:
             self._collect(self._max_ended, self._max_age)
         elif len(self._ended) == 1:
             self._sleep.deadline = self._next()
@@ -98,14 +104,15 @@ class TrialRegistry:
 
     def _next(self) -> float:
         # They are in the order of their ends, and all may grow equally old.
-        return next(iter(self._ended.values())) + self._max_age if self._ended else math.inf
+        return next(iter(self._ended.values()))[0] + self._max_age if self._ended else math.inf
 
     def _collect(self, count: int, age: float) -> None:
         began = trio.current_time()
         while self._ended:
-            trial_id, ended_at = next(iter(self._ended.items()))
-            if len(self._ended) <= count and ended_at + age > began:
+            trial_id, (ended_at, size) = next(iter(self._ended.items()))
+            if len(self._ended) <= count and self._ended_bytes <= self._max_bytes and ended_at + age > began:
                 break
             del self._ended[trial_id]
+            self._ended_bytes -= size
             del self._trials[trial_id]
         self.on_collected(trio.current_time() - began)

@@ -60,6 +60,9 @@ class ByteStream(abc.ABC):
         """
         return 0, 0
 
+    def limit_reads(self, size: int) -> None:  # noqa: B027  only sockets are asked for more than a little
+        """Return no more than so many bytes at once from now on."""
+
     async def linger(self, limit: int) -> None:  # noqa: B027  most streams have nothing to do here
         """Shut this side, then read and discard until the peer's end; cancelled, it can be called again.
 
@@ -89,6 +92,7 @@ class SocketByteStream(ByteStream):
         self._socket = socket.socket(fileno=descriptor)
         self._socket.setblocking(False)
         self._read_size = _MIN_READ
+        self._max_read = _MAX_READ
         self._clock = clock
         self._filled = False  # there may be more to read than was taken
         self._handed_over = 0.0
@@ -122,7 +126,10 @@ class SocketByteStream(ByteStream):
         if seconds > _LONG_TURN_SECONDS:
             self._read_size = _MIN_READ
         elif self._filled and seconds < _LONG_TURN_SECONDS / 4:
-            self._read_size = min(self._read_size * 4, _MAX_READ)
+            self._read_size = min(self._read_size * 4, self._max_read)
+
+    def limit_reads(self, size: int) -> None:
+        self._max_read = max(size, _MIN_READ)
 
     def send_now(self, data: bytes) -> int:
         try:

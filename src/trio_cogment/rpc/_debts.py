@@ -8,24 +8,37 @@ its call, and a peer that reads nothing loses its connection.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Protocol
+from typing import Any, Protocol
 
 from trio_cogment.errors import RpcError, StatusCode
 from trio_cogment.rpc._frames import ErrorCode
-from trio_cogment.rpc._streams import Stream
 
 #: A message must come further by so much while others wait for its memory, or be complete.
 _LEAST_BYTES = 16 * 1024
 
 
+class Unfinished(Protocol):
+    """A message that is not whole, as far as debts are concerned: that of a stream, or of a browser.
+
+    Attributes:
+        call: what it belongs to, if anything does; it has `on_broken`.
+    """
+
+    call: Any
+
+    @property
+    def missing(self) -> int:
+        """How much is still to come, or anything else that shrinks by what comes."""
+
+
 class DebtorsEngine(Protocol):
     """The engine of a connection, as far as debts are concerned."""
 
-    def incomplete(self) -> Iterable[Stream]:
-        """Return the streams whose messages are not whole, where they make this connection borrow."""
+    def incomplete(self) -> Iterable[Unfinished]:
+        """Return the messages that are not whole, as the streams have them, where they make this connection borrow."""
 
-    def reset(self, stream: Stream, code: int) -> None:
-        """End a stream."""
+    def reset(self, stream: Any, code: int) -> None:
+        """End one of these that has no call."""
 
     def send_mark(self) -> object:
         """Return something that changes when what waits to be sent gets any further; None if nothing is borrowed."""
@@ -59,12 +72,12 @@ class Debts:
     def __init__(self, message_seconds: float, reader_seconds: float) -> None:
         self._message_seconds = message_seconds
         self._reader_seconds = reader_seconds
-        self._messages: dict[Stream, tuple[float, int]] = {}
+        self._messages: dict[Unfinished, tuple[float, int]] = {}
         self._readers: dict[Debtor, tuple[float, object]] = {}
 
     def look(self, debtors: Iterable[Debtor], now: float) -> None:
         """End what has not come any further; call it again and again while memory is short, with all connections."""
-        messages: dict[Stream, tuple[float, int]] = {}
+        messages: dict[Unfinished, tuple[float, int]] = {}
         readers: dict[Debtor, tuple[float, object]] = {}
         for debtor in debtors:
             engine = debtor.engine
@@ -96,7 +109,7 @@ class Debts:
         self._messages.clear()
         self._readers.clear()
 
-    def _end(self, debtor: Debtor, stream: Stream) -> None:
+    def _end(self, debtor: Debtor, stream: Unfinished) -> None:
         text = (
             f"server_memory_bytes: a message has come no further for {self._message_seconds:g} s, and others wait for "
             "memory"

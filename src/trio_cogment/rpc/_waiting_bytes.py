@@ -12,7 +12,7 @@ from typing import Final
 from trio_cogment.access import Loan
 from trio_cogment.recount import Count
 
-#: What may wait without a loan.
+#: What may wait without a loan, where nothing else is said.
 FREE_BYTES: Final = 64 * 1024
 #: With so much to be had, messages need not be measured: one that is larger still finds room in the pool.
 _PLENTY_BYTES: Final = 1024 * 1024
@@ -23,15 +23,17 @@ class WaitingBytes:
 
     Args:
         loan: what is borrowed; nothing yet.
+        free_bytes: what may wait without a loan.
 
     Attributes:
         loan: the same.
         queued: the bytes in queues.
     """
 
-    def __init__(self, loan: Loan) -> None:
+    def __init__(self, loan: Loan, free_bytes: int = FREE_BYTES) -> None:
         self.loan = loan
         self.queued = 0
+        self._free_bytes = free_bytes
         self._again: Callable[[], None] | None = None
 
     @property
@@ -41,7 +43,7 @@ class WaitingBytes:
 
     def is_plentiful(self) -> bool:
         """Whether there is so much room that nobody has to ask for any."""
-        return self.held - FREE_BYTES + _PLENTY_BYTES <= self.loan.most()
+        return self.held - self._free_bytes + _PLENTY_BYTES <= self.loan.most()
 
     def admits(self, size: int, again: Callable[[], None]) -> bool:
         """Return whether so many bytes more may wait; they are added before anything else happens.
@@ -50,7 +52,7 @@ class WaitingBytes:
             size: of what is to be added.
             again: called once when there may be room, if there is none now; the last one that was given counts.
         """
-        waiting = self.held - FREE_BYTES
+        waiting = self.held - self._free_bytes
         if waiting + size <= 0 or self.loan.hold(waiting, size):
             return True
         self._again = again
@@ -67,14 +69,14 @@ class WaitingBytes:
 
     def cover(self) -> None:
         """Have a loan for what has been added, whether it was asked for or not."""
-        need = self.held - FREE_BYTES
+        need = self.held - self._free_bytes
         if need > self.loan.size:
             self.loan.set(need)
 
     def settle(self) -> None:
         """Give back what was borrowed for what is not there any more, and let who waits ask again."""
         if self.loan.size:
-            self.loan.set(max(self.held - FREE_BYTES, 0))
+            self.loan.set(max(self.held - self._free_bytes, 0))
         if self._again is not None:
             self.wake()
 
@@ -92,4 +94,4 @@ class WaitingBytes:
     def recount(self) -> Iterator[Count]:
         """See `trio_cogment.recount`."""
         borrowed = self.loan.size
-        yield Count("bytes that are borrowed for what waits", borrowed, max(borrowed, self.held - FREE_BYTES))
+        yield Count("bytes that are borrowed for what waits", borrowed, max(borrowed, self.held - self._free_bytes))

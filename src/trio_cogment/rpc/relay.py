@@ -33,7 +33,8 @@ from trio_cogment.rpc._in_process_call import Exchange
 from trio_cogment.rpc._lingering_close import LingeringClose as LingeringClose
 from trio_cogment.rpc._observer import MethodObserver, ServerObserver
 from trio_cogment.rpc._routes import shape_of
-from trio_cogment.rpc._streams import Stream as Stream
+from trio_cogment.rpc._turn_order import Lane as Lane
+from trio_cogment.rpc._turns import turns_of_run as turns_of_run
 from trio_cogment.rpc._waiting_bytes import WaitingBytes as WaitingBytes
 from trio_cogment.rpc._writer import Output as Output
 from trio_cogment.rpc._writer import Writer as Writer

@@ -153,7 +153,7 @@ def _end(trial: TrialMemory, why: Breakage, details: str) -> None:
     trial.disarm_everything()
     # An ended trial may be kept for its info; what was big about it goes now.
     trial.latest_observation = None
-    trial.observed_bytes = 0
+    trial.observed_bytes = trial.tick_bytes = 0
     trial.engaged, trial.timed = [], []
     trial.contents = [None] * len(trial.actors)
     for actor in trial.actors:

@@ -99,7 +99,7 @@ class TrialMemory:
         "collect_samples", "contents", "end_marked", "engaged", "environment", "final_marked", "last_activity",
         "last_words", "latest_observation", "log", "losses", "max_steps", "now", "observed_bytes", "orderly_cause",
         "out", "outcome", "owing", "params", "participants", "phase", "row",
-        "rules", "said_bytes", "said_tick", "tick_id", "timed", "trial_id", "unsettled", "wall_ns",
+        "rules", "said_bytes", "said_tick", "tick_bytes", "tick_id", "timed", "trial_id", "unsettled", "wall_ns",
     )  # fmt: skip
 
     def __init__(self, trial_id: str, *, rules: TrialRules = DEFAULT_RULES, collect_samples: bool = True) -> None:
@@ -124,6 +124,8 @@ class TrialMemory:
         self.latest_observation: ObservationSet | None = None
         #: Its size, as it came.
         self.observed_bytes = 0
+        #: About what is held of the tick under way: actions, messages and rewards; and for its sample, all of it again.
+        self.tick_bytes = 0
         self.unsettled: set[int] = set()
         self.awaited: set[int] = set()
         self.contents: list[bytes | None] = []

@@ -56,7 +56,8 @@ def _may_speak(trial: TrialMemory, sender: Participant, message: Message | Rewar
     if trial.said_tick != tick_id:
         trial.said_tick, trial.said_bytes = tick_id, 0
     sender.said += 1
-    trial.said_bytes += message.ByteSize()
+    size = message.ByteSize()
+    trial.said_bytes += size
     if sender.said > trial.rules.max_said_per_tick:
         trial.ignore(sender, "too_much_said", "more messages and rewards in one tick than are taken")
         return False
@@ -64,6 +65,7 @@ def _may_speak(trial: TrialMemory, sender: Participant, message: Message | Rewar
         most = trial.rules.max_said_bytes_per_tick
         trial.ignore(sender, "too_much_said", f"messages and rewards of one tick with more than {most} bytes together")
         return False
+    trial.tick_bytes += size
     return True
 
 

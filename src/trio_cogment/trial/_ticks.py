@@ -90,12 +90,15 @@ def begin_tick(trial: TrialMemory, observations: ObservationSet) -> None:
     """Close the tick under way, if there is one, and begin the next."""
     if trial.latest_observation is not None:
         trial.tick_id += 1
+        trial.tick_bytes = 0
     if trial.log is not None:
         # `before` is the phase an input has just left; where it left none, the last tick ended in RUNNING.
         ended_in = Phase.WAIT_FINAL if trial.before is Phase.WAIT_FINAL else Phase.RUNNING
         trial.log.begin_tick(trial.tick_id, trial.wall_ns, observations, PUBLIC_STATE[ended_in])
     trial.latest_observation = observations
-    trial.observed_bytes = observations.ByteSize()
+    trial.observed_bytes = size = observations.ByteSize()
+    if trial.log is not None:
+        trial.tick_bytes += size
     trial.answered = False
     trial.contents = [None] * len(trial.actors)
 
@@ -115,9 +118,11 @@ def take_action(trial: TrialMemory, actor: Actor, received: Any) -> None:
     if trial.answered:
         trial.ignore(actor, "action_late", f"an action for tick {trial.tick_id} after its action set was sent")
         return
-    contents[index] = action.content
+    contents[index] = content = action.content
+    trial.tick_bytes += len(content)
     if trial.log is not None:
         trial.log.take_action(index, action)
+        trial.tick_bytes += len(content)
     if actor.response_timeout > 0:
         trial.disarm(Timer(_RESPONSE, index))
     awaited = trial.awaited

@@ -13,11 +13,12 @@ from trio_cogment.access import Identity, anonymous
 from trio_cogment.config import WebConfig
 from trio_cogment.errors import CogmentError, NotFoundError, PermissionDeniedError, RpcError, StatusCode
 from trio_cogment.rpc.memory import memory_of_run
-from trio_cogment.rpc.relay import Accepted, CallRelay, LingeringClose, RelayRoute, WaitingBytes, Writer
+from trio_cogment.rpc.relay import Accepted, CallRelay, Lane, LingeringClose, RelayRoute, Writer, turns_of_run
 from trio_cogment.web.grpc_web import serve_call
 from trio_cogment.web.grpc_websockets import PROTOCOL, SocketCall
 from trio_cogment.web.hosting import Ending, counted
 from trio_cogment.web.http1 import BadRequestError, Http1, Sign
+from trio_cogment.web.intake import READ_BYTES, Borrowing, Breakable, Intake
 from trio_cogment.web.origins import OriginPolicy
 from trio_cogment.web.output import Pending, Timed
 from trio_cogment.web.page_sockets import PageSocket
@@ -27,12 +28,16 @@ from trio_cogment.web.requests import Request, is_text
 from trio_cogment.web.routing import Visit
 from trio_cogment.web.websockets import BadHandshakeError, WebSocket
 
+#: A request costs so many units; see `rpc._turn_order`.
+_REQUEST_UNITS = 3
+#: A call that has been open for this long is a participant's, or a watcher's.
+_ESTABLISHED_SECONDS = 0.5
 _STOPPING = RpcError(StatusCode.UNAVAILABLE, "the server is stopping")
 
 _log = logging.getLogger(__name__)
 
 
-class WebConnection:
+class WebConnection(Breakable):
     """See the module, and `rpc.relay.Served`.
 
     Args:
@@ -44,9 +49,9 @@ class WebConnection:
         on_end: called when it has been closed.
 
     Attributes:
-        config, limits, peer, visitor, account, http, output, writer, byte_stream, relay, anybody, page_access: see
-            `Hosting`.
-        engine, wake: the output, and what sends it, as a debtor's (see `rpc._debts`).
+        config, limits, peer, visitor, account, http, intake, output, writer, byte_stream, relay, anybody, page_access:
+            see `Hosting`.
+        engine, wake: what is borrowed, and what sends output, as a debtor's (see `rpc._debts`).
     """
 
     def __init__(
@@ -65,15 +70,19 @@ class WebConnection:
         self.visitor = accepted.visitor
         self.account = accepted.account
         self.byte_stream = accepted.byte_stream
+        self.byte_stream.limit_reads(READ_BYTES)
         self.http = Http1(limits.max_head_bytes, secure=accepted.secure)
         self._memory = memory = memory_of_run()
-        self._incoming = WaitingBytes(memory.messages.loan())
-        self.output = self.engine = Pending(memory.messages.loan())
+        self.intake = Intake(memory.messages.loan())
+        self.output = Pending(memory.messages.loan())
+        self.engine = Borrowing(self.intake, self.output)
         timed = Timed(accepted.byte_stream, limits.write_stall_timeout_seconds)
         self.writer = Writer(self.output, timed, exact=True)
         self.wake = self.writer.wake
-        self.relay = CallRelay(accepted.config, self._incoming, self.output)
+        self.relay = CallRelay(accepted.config, self.intake, self.output)
         self.anybody = anonymous(accepted.peer)
+        self._turns = turns_of_run()
+        self._established_at = math.inf
         self._routes = accepted.routes
         self._policy = policy
         self._site = site
@@ -98,6 +107,7 @@ class WebConnection:
         is given a status, and the socket is closed in any case.
         """
         self._memory.watch(self)
+        self.intake.call = self
         try:
             async with self.relay:
                 try:
@@ -120,7 +130,7 @@ class WebConnection:
             _log.exception("connection with %s failed", self.peer)
         finally:
             self._memory.forget(self)
-            self._incoming.discard()
+            self.intake.discard()
             self.output.discard()
             self._on_end()
 
@@ -143,6 +153,14 @@ class WebConnection:
             self._call.abort(reason)
         self._scope.cancel()
         self.output.discard()
+
+    def on_broken(self, code: StatusCode, text: str) -> None:
+        """See `Breakable.on_broken`."""
+        error = RpcError(code, text)
+        if self._call is not None:
+            self._call.abort(error)
+        else:
+            self.close(error)
 
     def drain(self, deadline: float) -> None:
         """See `Served.drain`."""
@@ -183,6 +201,7 @@ class WebConnection:
             room = Room(self)
             while not self._drains:
                 await room.wait()  # who asks and asks and does not read is not listened to
+                await self.turn(_REQUEST_UNITS)
                 request = await self._next_request(first=first)
                 if request is None or not await self._answer(request) or not self.http.next_request():
                     return
@@ -199,7 +218,7 @@ class WebConnection:
             BadRequestError: it is no request, or its head took too long.
         """
         limits = self.limits
-        began = first or self.http.pipelined
+        began = first or self.http.pipelined > 0
         seconds = limits.head_timeout_seconds if began else limits.idle_timeout_seconds
         self._idle = trio.CancelScope(deadline=trio.current_time() + seconds)
         with self._idle:
@@ -210,6 +229,7 @@ class WebConnection:
                 if event is Sign.GONE:
                     return None
                 data = await self.byte_stream.receive_some()
+                await self.turn(1)
                 self.http.receive(data)
                 if not began:
                     began = True
@@ -311,6 +331,11 @@ class WebConnection:
 
     # --- for calls ---
 
+    async def turn(self, units: int) -> None:
+        """See `Hosting.turn`."""
+        lane = Lane.ESTABLISHED if trio.current_time() >= self._established_at else Lane.OTHERS
+        await self._turns.turn(lane, units)
+
     def send_soon(self, data: bytes) -> None:
         """Send bytes, at once if that goes without waiting."""
         if data:
@@ -321,12 +346,15 @@ class WebConnection:
     def serving(self, call: Ending, identity: Identity, *, until_drain: bool = False) -> Iterator[None]:
         """See `Hosting.serving`."""
         self._call, self._identity, self._until_drain = call, identity, until_drain
+        self._established_at = trio.current_time() + _ESTABLISHED_SECONDS
         if until_drain and self._drains:
             call.abort(_STOPPING)
         try:
             yield
         finally:
             self._call = self._identity = None
+            self._established_at = math.inf
+            self.intake.release()
             if self.account is not None:
                 self.account.end_call()
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import base64
 import binascii
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from trio_cogment.errors import RpcError, StatusCode
 
@@ -17,6 +17,8 @@ from trio_cogment.errors import RpcError, StatusCode
 TRAILERS = 0x80
 _COMPRESSED = 0x01
 _PREFIX_BYTES = 5
+#: What has been read of the buffer is dropped from it in pieces of this size, at least.
+_DROPPED_BYTES = 64 * 1024
 _PIECE = re.compile(rb"[^=]*={0,2}")
 _QUANTUM = 4
 
@@ -32,27 +34,47 @@ class FrameReader:
         self._max_message_bytes = max_message_bytes
         self._buffer = bytearray()
 
-    def receive(self, data: bytes) -> list[bytes]:
-        """Return the messages that are complete now.
+    def receive(self, data: bytes) -> Iterator[bytes]:
+        """Return the messages that are complete now, each when it is asked for; more may come when all were taken.
 
         Raises:
             RpcError: what came is no frame of a message, or one that is too long. Nothing can be read after that.
         """
         if not self._buffer and len(data) >= _PREFIX_BYTES and len(data) == _PREFIX_BYTES + self._length(data):
-            return [bytes(data[_PREFIX_BYTES:])]  # the usual case: a frame, and nothing else
+            return iter((bytes(data[_PREFIX_BYTES:]),))  # the usual case: a frame, and nothing else
+        self._buffer += data
+        return self._whole()
+
+    def _whole(self) -> Iterator[bytes]:
         buffer = self._buffer
-        buffer += data
-        messages = []
         start = 0
-        while len(buffer) - start >= _PREFIX_BYTES:
-            length = self._length(buffer, start)
-            end = start + _PREFIX_BYTES + length
-            if end > len(buffer):
-                break
-            messages.append(bytes(buffer[start + _PREFIX_BYTES : end]))
-            start = end
-        del buffer[:start]
-        return messages
+        try:
+            while len(buffer) - start >= _PREFIX_BYTES:
+                begin = start + _PREFIX_BYTES
+                end = begin + self._length(buffer, start)
+                if end > len(buffer):
+                    return
+                with memoryview(buffer) as view:
+                    message = bytes(view[begin:end])
+                if end == len(buffer) or end >= _DROPPED_BYTES:
+                    del buffer[:end]
+                    start = 0
+                else:
+                    start = end
+                yield message
+        finally:
+            del buffer[:start]
+
+    @property
+    def begun(self) -> int:
+        """How many bytes have come of a frame that is not complete."""
+        return len(self._buffer)
+
+    @property
+    def missing(self) -> int:
+        """How many bytes of that frame are still to come, as far as its prefix is there."""
+        have = len(self._buffer) - _PREFIX_BYTES
+        return 0 if have < 0 else self._length(self._buffer) - have
 
     def _length(self, data: bytes | bytearray, start: int = 0) -> int:
         flags = data[start]
@@ -67,6 +89,10 @@ class FrameReader:
             text = f"message of {length} bytes is larger than {self._max_message_bytes}"
             raise RpcError(StatusCode.RESOURCE_EXHAUSTED, text)
         return length
+
+    def discard(self) -> None:
+        """Forget what has come: nobody waits for the rest."""
+        self._buffer.clear()
 
     def end(self) -> None:
         """Learn that nothing more comes.

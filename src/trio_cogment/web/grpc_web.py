@@ -20,6 +20,7 @@ from trio_cogment.web.answering import Answering, relayed
 from trio_cogment.web.frames import FrameReader, TextReader
 from trio_cogment.web.hosting import Hosting, admitted, counted
 from trio_cogment.web.http1 import BadRequestError, Http1, Sign
+from trio_cogment.web.intake import BATCH_UNITS, MOST_AT_ONCE
 from trio_cogment.web.requests import Request, call_head, is_text, reply_type, wants_text
 
 #: Fields of an answer's head that are not the handler's to set.
@@ -81,44 +82,59 @@ class _Body:
             call.abort(RpcError(StatusCode.INTERNAL, "the body of the request is broken"))
         except trio.BrokenResourceError:
             call.abort(RpcError(StatusCode.CANCELLED, "the caller left"))
+        finally:
+            self._frames.discard()  # errors are in cycles with what has raised them, and may live for a while
 
     async def _pass_on(self, call: RelayedCall, patience: trio.CancelScope) -> None:
         connection = self._connection
+        frames, intake = self._frames, connection.intake
+        pieces = 0
         while True:
             event = connection.http.next_event()
             if isinstance(event, bytes):
+                pieces += 1
+                if not pieces % MOST_AT_ONCE:
+                    await connection.turn(BATCH_UNITS)
                 await self._messages(call, event)
             elif event is Sign.END:
                 if self._text is not None:
                     self._text.end()
-                self._frames.end()
+                frames.end()
+                intake.release()
                 call.done_sending_nowait()
                 patience.deadline = math.inf
             elif event is Sign.GONE:
                 raise RpcError(StatusCode.CANCELLED, "the caller left")
-            elif connection.http.pipelined:
+            elif pipelined := connection.http.pipelined:
+                await intake.begin(pipelined, 0)
                 return  # the next request: it waits, and that its client leaves is noticed when it is answered
             else:
+                if frames.begun or intake.begun:
+                    await intake.begin(frames.begun, frames.missing)
                 connection.send_soon(connection.http.go_on())
                 data = await connection.byte_stream.receive_some()
                 if not data:
                     raise RpcError(StatusCode.CANCELLED, "the caller left")
+                await connection.turn(1)
                 connection.http.receive(data)
 
     async def _messages(self, call: RelayedCall, data: bytes) -> None:
         if self._text is not None:
             data = self._text.receive(data)
-        for payload in self._frames.receive(data):
+        for number, payload in enumerate(self._frames.receive(data), 1):
             try:
                 message = self._route.method.request_type.FromString(payload)
             except DecodeError:
                 text = f"{self._route.method.path}: undecodable message"
                 raise RpcError(StatusCode.INVALID_ARGUMENT, text) from None
             self._answering.prompt = True
+            self._connection.intake.missing = 0  # the client is not waited for
             try:
                 await call.pass_on(message, len(payload))
             except LocalProtocolError as error:
                 raise RpcError(StatusCode.INTERNAL, str(error)) from None
+            if not number % MOST_AT_ONCE:
+                await self._connection.turn(BATCH_UNITS)
 
 
 async def serve_call(connection: Hosting, request: Request, route: RelayRoute | None) -> None:

@@ -8,7 +8,8 @@ with the headers has to be a message of its own, or clients do not see what come
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from itertools import islice
 from typing import Any
 
 import trio
@@ -21,9 +22,10 @@ from trio_cogment.rpc.relay import RelayedCall, RelayRoute, encode_metadata
 from trio_cogment.web.answering import Answering, relayed
 from trio_cogment.web.frames import FrameReader, fields_frame
 from trio_cogment.web.hosting import Hosting, admitted, counted
+from trio_cogment.web.intake import BATCH_UNITS, MOST_AT_ONCE, in_batches
 from trio_cogment.web.joining import Farewell
 from trio_cogment.web.requests import CallHead, Request, call_head, lines
-from trio_cogment.web.websockets import Answer, BrokenSocketError, Closed, WebSocket
+from trio_cogment.web.websockets import Alive, Answer, BrokenSocketError, Closed, WebSocket
 
 #: The name of the protocol, in the handshake.
 PROTOCOL = "grpc-websockets"
@@ -90,6 +92,7 @@ class SocketCall:
         self._heard = trio.current_time()
         self._waits_for_room = False
         self._unread: list[bytes] = []  # messages that came together with the first one
+        self._events: Iterator[list[bytes | Answer | Alive | Closed]] = iter(())  # what came behind them
 
     async def serve(self, left_over: bytes) -> None:
         """Serve the call, and close the WebSocket.
@@ -109,6 +112,8 @@ class SocketCall:
             self._break(error)
         else:
             await self._serve(head, identity)
+        finally:
+            self._frames.discard()  # errors are in cycles with what has raised them, and may live for a while
         await self._linger()
 
     async def _serve(self, head: CallHead, identity: Identity) -> None:
@@ -132,28 +137,32 @@ class SocketCall:
         with trio.move_on_after(seconds):
             data = left_over
             while True:
-                messages = self._messages(data) if data else []
-                if messages is None:
-                    return None
-                if messages:
-                    self._unread = messages[1:]
-                    if len(messages[0]) > limit:
-                        raise RpcError(StatusCode.RESOURCE_EXHAUSTED, f"metadata is larger than {limit} bytes")
-                    return call_head(lines(messages[0]), limit)
+                self._events = in_batches(self._socket.receive(data))
+                for events in self._events:
+                    messages = self._messages(events)
+                    if messages is None:
+                        return None
+                    if messages:
+                        self._unread = messages[1:]
+                        if len(messages[0]) > limit:
+                            raise RpcError(StatusCode.RESOURCE_EXHAUSTED, f"metadata is larger than {limit} bytes")
+                        return call_head(lines(messages[0]), limit)
+                    await self._connection.turn(len(events) // 4)
                 self._connection.writer.flush()
+                await self._count()
                 data = await self._connection.byte_stream.receive_some()
                 if not data:
                     return None
         raise RpcError(StatusCode.DEADLINE_EXCEEDED, f"no header fields came within {seconds:g} s")
 
-    def _messages(self, data: bytes) -> list[bytes] | None:
-        """Return the messages in what has been received; None: the client has closed the WebSocket."""
+    def _messages(self, events: Iterable[bytes | Answer | Alive | Closed]) -> list[bytes] | None:
+        """Return the messages among what has been received; None: the client has closed the WebSocket."""
         messages = []
-        for event in self._socket.receive(data):
+        for event in events:
             if type(event) is bytes:
                 messages.append(event)
             elif isinstance(event, Answer):
-                self._connection.output.add(event.data)
+                self._connection.output.answer(event.data)
             elif isinstance(event, Closed):
                 return None
         return messages
@@ -162,15 +171,17 @@ class SocketCall:
         """Pass on what comes, and end the call if the client leaves."""
         connection = self._connection
         receive_some, writer = connection.byte_stream.receive_some, connection.writer
+        socket, frames, intake = self._socket, self._frames, connection.intake
         try:
             await self._pass_on(call, self._unread)
-            while data := await receive_some():
+            left = not await self._handle(call, self._events)
+            while not left and (data := await receive_some()):
                 self._heard = trio.current_time()
-                messages = self._messages(data)
-                if messages is None:
-                    break
-                await self._pass_on(call, messages)
+                await connection.turn(1)
+                left = not await self._handle(call, in_batches(socket.receive(data)))
                 writer.flush()
+                if socket.begun or frames.begun or intake.begun:
+                    await self._count()
             call.abort(_LEFT)
         except RpcError as error:
             call.abort(error)
@@ -180,44 +191,75 @@ class SocketCall:
         except trio.BrokenResourceError:
             call.abort(_LEFT)
 
+    async def _handle(self, call: RelayedCall, batches: Iterator[list[bytes | Answer | Alive | Closed]]) -> bool:
+        """Pass on what one read has brought; False: the client has closed the WebSocket."""
+        for events in batches:
+            messages = self._messages(events)
+            if messages is None:
+                return False
+            await self._pass_on(call, messages)
+            if len(events) == MOST_AT_ONCE:
+                await self._connection.turn(BATCH_UNITS)
+        return True
+
+    async def _count(self) -> None:
+        """Wait until there is room for the message that has begun."""
+        socket, frames = self._socket, self._frames
+        # A message of gRPC may be spread over several of the WebSocket.
+        missing = max(socket.missing, frames.missing - socket.begun)
+        self._waits_for_room = True
+        try:
+            await self._connection.intake.begin(socket.begun + frames.begun, missing)
+        finally:
+            self._waits_for_room = False
+
     async def _pass_on(self, call: RelayedCall, messages: list[bytes]) -> None:
-        """Pass on the messages of one read, in one go as far as there is room for them."""
+        """Pass on messages, in one go as far as there is room for them and they are not very many."""
         writer = self._connection.writer
-        left = iter(messages)
+        self._connection.intake.missing = 0  # the client is not waited for
+        payloads = self._payloads(call, messages)
         while True:
             writer.in_batch = True  # a handler may answer in this task
             try:
-                late = self._pass_on_nowait(call, left)
+                late, done = self._pass_on_nowait(call, islice(payloads, MOST_AT_ONCE))
             except LocalProtocolError as error:
                 raise RpcError(StatusCode.INTERNAL, str(error)) from None
             finally:
                 writer.in_batch = False
-            if not late:
-                return
+            if late is None:
+                if done < MOST_AT_ONCE:
+                    return
+                await self._connection.turn(BATCH_UNITS)
+                continue
             writer.flush()
             self._waits_for_room = True
             try:
-                for message in late:
-                    await call.send_together([message])
+                await call.send_together([late])
             finally:
                 self._waits_for_room = False
 
-    def _pass_on_nowait(self, call: RelayedCall, left: Iterator[bytes]) -> list[Any]:
-        """Pass messages on; return those that have to wait for room, if there are any, before the others."""
-        for data in left:
+    def _payloads(self, call: RelayedCall, messages: list[bytes]) -> Iterator[bytes]:
+        """Return the messages of gRPC that these complete."""
+        for data in messages:
             if data == _HALF_CLOSE:
                 call.done_sending_nowait()
-                continue
-            if not data or data[0] != _DATA:
+            elif not data or data[0] != _DATA:
                 raise RpcError(StatusCode.INTERNAL, "expected a message that begins with 0, or 1 alone")
-            decoded = [(self._decoded(payload), len(payload)) for payload in self._frames.receive(data[1:])]
-            for index, (message, size) in enumerate(decoded):
-                self._answering.prompt = True
-                try:
-                    call.hand_over_nowait(message, size)
-                except trio.WouldBlock:
-                    return [waiting for waiting, _ in decoded[index:]]
-        return []
+            else:
+                yield from self._frames.receive(data[1:])
+
+    def _pass_on_nowait(self, call: RelayedCall, payloads: Iterator[bytes]) -> tuple[Any, int]:
+        """Pass messages on; return one that has to wait for room, if there is one, and how many had not."""
+        done = 0
+        for payload in payloads:
+            message = self._decoded(payload)
+            self._answering.prompt = True
+            try:
+                call.hand_over_nowait(message, len(payload))
+            except trio.WouldBlock:
+                return message, done
+            done += 1
+        return None, done
 
     def _decoded(self, payload: bytes) -> Any:
         try:
@@ -257,6 +299,7 @@ class SocketCall:
         with trio.move_on_after(connection.config.farewell_timeout_seconds):
             try:
                 while not self._socket.peer_closed and (data := await connection.byte_stream.receive_some()):
-                    self._messages(data)
+                    for events in in_batches(self._socket.receive(data)):
+                        await connection.turn(len(events) // 4)
             except (BrokenSocketError, trio.BrokenResourceError):
                 pass  # nothing is expected any more

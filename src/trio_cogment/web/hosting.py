@@ -13,6 +13,7 @@ from trio_cogment.rpc import Metadata
 from trio_cogment.rpc.refusals import note_refused_call
 from trio_cogment.rpc.relay import ByteStream, CallRelay, Writer
 from trio_cogment.web.http1 import Http1
+from trio_cogment.web.intake import Intake
 from trio_cogment.web.output import Pending
 from trio_cogment.web.page_access import PageAccess, check_right, cookie_of
 from trio_cogment.web.requests import Request
@@ -37,6 +38,7 @@ class Hosting(Protocol):
         visitor: decides about calls; None: all are let in.
         account: counts them; None: nobody does.
         http: takes what comes.
+        intake: counts it, until a handler has taken it.
         output: gathers what goes.
         writer: sends it.
         byte_stream: below.
@@ -51,12 +53,16 @@ class Hosting(Protocol):
     visitor: Visitor | None
     account: PeerConnection | None
     http: Http1
+    intake: Intake
     output: Pending
     writer: Writer
     byte_stream: ByteStream
     relay: CallRelay
     anybody: Identity
     page_access: PageAccess
+
+    async def turn(self, units: int) -> None:
+        """Return when so much work may be done: other connections have theirs, too. See `rpc._turn_order`."""
 
     def send_soon(self, data: bytes) -> None:
         """Send bytes, at once if that goes without waiting."""

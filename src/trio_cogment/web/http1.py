@@ -17,6 +17,8 @@ import h11
 from trio_cogment.web.replies import Reply, common_headers, refusal
 from trio_cogment.web.requests import Request, token_in_path
 
+#: Pieces of a body. Each costs as much as a request, and one read may bring thousands.
+_MOST_DISCARDED = 64
 _PHRASES = {status.value: status.phrase.encode() for status in HTTPStatus}
 
 
@@ -99,14 +101,15 @@ class Http1:
         return self._h11.their_state is h11.DONE or self.next_event() is Sign.END
 
     def discard(self) -> None:
-        """Drop what has come of the request's body."""
-        while isinstance(self.next_event(), bytes):
-            pass
+        """Drop what has come of the request's body, if that is not many small pieces; else no request can follow."""
+        for _ in range(_MOST_DISCARDED):
+            if not isinstance(self.next_event(), bytes):
+                return
 
     @property
-    def pipelined(self) -> bool:
-        """Whether bytes have come that are not of this request."""
-        return bool(self._h11.trailing_data[0])
+    def pipelined(self) -> int:
+        """How many bytes have come that are not of this request."""
+        return len(self._h11.trailing_data[0])
 
     def left_over(self) -> bytes:
         """Return what came after the request that has switched protocols."""

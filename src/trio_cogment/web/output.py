@@ -9,7 +9,7 @@ import trio
 
 from trio_cogment.access import Loan
 from trio_cogment.recount import Count
-from trio_cogment.rpc.relay import ByteStream, Stream, WaitingBytes
+from trio_cogment.rpc.relay import ByteStream, WaitingBytes
 
 #: What is handed to the system at once; a client has `write_stall_timeout_seconds` for each.
 _PIECE_BYTES = 256 * 1024
@@ -45,6 +45,8 @@ class Pending(WaitingBytes):
         self.out_size = 0
         self.listener: RoomListener | None = None
         self._pieces: list[bytes] = []
+        self._cut = False  # the first of them is the rest of one that has begun
+        self._answer = b""
         self._in_flight = 0  # what was taken last; it may be on its way still
         self._taken = 0  # bytes, ever
 
@@ -59,6 +61,14 @@ class Pending(WaitingBytes):
             self._pieces.append(data)
             self.out_size += len(data)
             self.cover()
+
+    def answer(self, data: bytes) -> None:
+        """Add the answer to a ping, instead of one that is waiting still.
+
+        Only the last ping need be answered (RFC 6455, 5.5.3), so who sends many and reads nothing gets no more for it.
+        """
+        self.out_size += len(data) - len(self._answer)
+        self._answer = data
 
     async def wait_room(self, size: int) -> None:
         """Return when so many bytes may be added; nobody else may wait for room meanwhile."""
@@ -75,9 +85,13 @@ class Pending(WaitingBytes):
     def take_output(self) -> bytes:
         """Return the next bytes to send."""
         pieces = self._pieces
+        if self._answer:
+            pieces.insert(int(self._cut), self._answer)
+            self._answer = b""
         data = pieces[0] if len(pieces) == 1 else b"".join(pieces)
         self._pieces = []
-        if len(data) > _PIECE_BYTES:
+        self._cut = len(data) > _PIECE_BYTES
+        if self._cut:
             self._pieces.append(data[_PIECE_BYTES:])
             data = data[:_PIECE_BYTES]
         self.out_size -= len(data)
@@ -92,17 +106,11 @@ class Pending(WaitingBytes):
     def discard(self) -> None:
         """See `WaitingBytes.discard`; what waits is dropped."""
         self._pieces.clear()
+        self._cut, self._answer = False, b""
         self.out_size = self._in_flight = 0
         super().discard()
 
     # --- while memory is short ---
-
-    def incomplete(self) -> Sequence[Stream]:
-        """See `DebtorsEngine.incomplete`: nothing comes in here."""
-        return ()
-
-    def reset(self, stream: Stream, code: int) -> None:
-        """See `DebtorsEngine.reset`: there are no streams."""
 
     def send_mark(self) -> object:
         """See `DebtorsEngine.send_mark`."""
@@ -111,7 +119,7 @@ class Pending(WaitingBytes):
     def recount(self) -> Iterator[Count]:
         """See `trio_cogment.recount`."""
         yield from super().recount()
-        yield Count("bytes of output for a browser", self.out_size, sum(map(len, self._pieces)), None)
+        yield Count("bytes of output for a browser", self.out_size, sum(map(len, (*self._pieces, self._answer))), None)
 
 
 class Timed(ByteStream):

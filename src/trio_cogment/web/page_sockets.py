@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Awaitable, Iterable
 
 import trio
 
 from trio_cogment.access import Identity
 from trio_cogment.errors import CogmentError, RpcError, StatusCode, status_of
 from trio_cogment.web.hosting import Hosting
+from trio_cogment.web.intake import BATCH_UNITS, MOST_AT_ONCE, in_batches
 from trio_cogment.web.page_access import PageAccess
 from trio_cogment.web.pages import sending
 from trio_cogment.web.routing import SocketRoute, Visit
-from trio_cogment.web.websockets import Answer, BrokenSocketError, Closed, WebSocket
+from trio_cogment.web.websockets import Alive, Answer, BrokenSocketError, Closed, WebSocket
 
 _log = logging.getLogger(__name__)
 
@@ -50,6 +52,7 @@ class PageSocket:
         self._error: RpcError | None = None
         self._send = sending(connection, socket.message)
         self._sending = trio.Lock()
+        self._waits_for_room = False
         self._put, self._get = trio.open_memory_channel[bytes](_MAX_UNREAD)
 
     # --- for the handler ---
@@ -61,7 +64,9 @@ class PageSocket:
 
     async def receive(self) -> bytes:
         """Return the next message of the page."""
-        return await self._get.receive()
+        message = await self._get.receive()
+        self._connection.intake.queue(-len(message))
+        return message
 
     # --- its life ---
 
@@ -96,19 +101,20 @@ class PageSocket:
         await self._close(code, reason)
 
     async def _read(self, data: bytes) -> None:
-        receive_some = self._connection.byte_stream.receive_some
+        connection = self._connection
+        receive_some, intake = connection.byte_stream.receive_some, connection.intake
         try:
             while True:
-                for event in self._socket.receive(data) if data else ():
-                    if type(event) is bytes:
-                        await self._put.send(event)
-                    elif isinstance(event, Answer):
-                        self._connection.send_soon(event.data)
-                    elif isinstance(event, Closed):
+                for events in in_batches(self._socket.receive(data)) if data else ():
+                    if not await self._handle(events):
                         self._scope.cancel()
                         return
+                connection.writer.flush()
+                if self._socket.begun or intake.begun:
+                    await self._when_there_is_room(intake.begin(self._socket.begun, self._socket.missing))
                 data = await receive_some()
                 self._heard = trio.current_time()
+                await connection.turn(1)
                 if not data:
                     self._scope.cancel()
                     return
@@ -117,6 +123,28 @@ class PageSocket:
             self._scope.cancel()
         except trio.BrokenResourceError:
             self._scope.cancel()
+
+    async def _handle(self, events: Iterable[bytes | Answer | Alive | Closed]) -> bool:
+        """Have what has come wait for the handler; False: the page has closed the WebSocket."""
+        connection = self._connection
+        for number, event in enumerate(events, 1):
+            if type(event) is bytes:
+                await self._when_there_is_room(connection.intake.take(len(event)))
+                await self._put.send(event)
+            elif isinstance(event, Answer):
+                connection.output.answer(event.data)
+            elif isinstance(event, Closed):
+                return False
+            if number == MOST_AT_ONCE:
+                await connection.turn(BATCH_UNITS)
+        return True
+
+    async def _when_there_is_room(self, counted: Awaitable[None]) -> None:
+        self._waits_for_room = True
+        try:
+            await counted
+        finally:
+            self._waits_for_room = False
 
     async def _keep_alive(self) -> None:
         """Send a ping after a silence, and end it if nothing comes then, or if its token does not count any more."""
@@ -131,7 +159,8 @@ class PageSocket:
             self._connection.send_soon(self._socket.ping())
             await trio.sleep(limits.ping_timeout_seconds)
             # While the handler takes no messages, none are read, and the answer may be behind them.
-            if self._heard == before and not self._get.statistics().current_buffer_used:
+            unread = self._waits_for_room or self._get.statistics().current_buffer_used
+            if self._heard == before and not unread:
                 self._connection.lose()
 
     async def _close(self, code: int, reason: str) -> None:
@@ -141,8 +170,8 @@ class PageSocket:
         with trio.move_on_after(connection.config.farewell_timeout_seconds):
             try:
                 while not self._socket.peer_closed and (data := await connection.byte_stream.receive_some()):
-                    for _ in self._socket.receive(data):
-                        pass
+                    for events in in_batches(self._socket.receive(data)):
+                        await connection.turn(len(events) // 4)
             except (BrokenSocketError, trio.BrokenResourceError):
                 pass  # nothing is expected any more
 

@@ -12,6 +12,7 @@ from trio_cogment.access import Identity, anonymous
 from trio_cogment.errors import CogmentError, RpcError, StatusCode, UnauthenticatedError
 from trio_cogment.web.hosting import Hosting, counted
 from trio_cogment.web.http1 import Sign
+from trio_cogment.web.intake import BATCH_UNITS, MOST_AT_ONCE
 from trio_cogment.web.page_access import ENTER, PageAccess, check_right, expect_known, token_of
 from trio_cogment.web.replies import Reply, Streamed, failure, html_page, refusal
 from trio_cogment.web.requests import Request
@@ -143,6 +144,7 @@ async def _watch_client(connection: Hosting) -> None:
         data = b""
     if data:
         connection.http.receive(data)
+        await connection.intake.begin(connection.http.pipelined, 0)
     else:
         connection.lose()
 
@@ -167,21 +169,29 @@ async def _answer(connection: Hosting, route: Route, visit: Visit, seconds: floa
 async def _body(connection: Hosting, route: Route) -> bytes | Reply:
     """Return the body of a request, or why it is refused."""
     seconds = connection.limits.body_timeout_seconds
-    body = b""
+    body = bytearray()
+    pieces = 0
     with trio.move_on_after(seconds):
         while True:
             event = connection.http.next_event()
             if isinstance(event, bytes):
                 body += event
+                pieces += 1
                 if len(body) > route.max_body_bytes:
                     return refusal(413, f"expected a body of {route.max_body_bytes} bytes at most")
+                if not pieces % MOST_AT_ONCE:
+                    await connection.turn(BATCH_UNITS)
             elif event is Sign.END:
-                return body
+                return bytes(body)
             elif event is Sign.GONE:
                 raise trio.BrokenResourceError("the client has left")
             else:
+                if body:
+                    await connection.intake.begin(len(body), 0)
                 connection.send_soon(connection.http.go_on())
-                connection.http.receive(await connection.byte_stream.receive_some())
+                data = await connection.byte_stream.receive_some()
+                await connection.turn(1)
+                connection.http.receive(data)
     return refusal(408, "the body of the request took too long to come")
 
 

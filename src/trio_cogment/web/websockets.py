@@ -42,6 +42,9 @@ _LENGTH = 0x7F
 _TWO_BYTES = 126
 _EIGHT_BYTES = 127
 _LONG = 0x10000
+_NEVER = 1 << 63
+#: A message in pieces that is no larger is not expected to become as large as it may.
+_SMALL = 16 * 1024
 _MASK_BYTES = 4
 _SHORT_HEAD = struct.Struct("!BBH")
 _LONG_HEAD = struct.Struct("!BBQ")
@@ -59,7 +62,7 @@ def _head(data: bytes, at: int) -> tuple[int | None, int]:
             return None, 0
         written = int.from_bytes(data[begin : begin + more], "big")
         begin += more
-        if written < (_TWO_BYTES if more == 2 else _LONG):
+        if written < (_TWO_BYTES if more == 2 else _LONG) or written >= _NEVER:
             raise BrokenSocketError(CloseReason.PROTOCOL_ERROR, "this is not a WebSocket's frame")
         size = written
     if data[at + 1] & _MASKED:
@@ -122,8 +125,9 @@ class WebSocket:
 
     def __init__(self, request: Request, max_message_bytes: int) -> None:
         self._max_message_bytes = max_message_bytes
-        self._pieces: list[bytes] = []
-        self._size = 0
+        self._most_frames = max_message_bytes // 16 + 1024
+        self._gathered = bytearray()  # of a message that is not whole
+        self._frames = 0  # that it has come in
         self._peer_closed = False
         self._closed = False
         self._begun = b""  # the first bytes of a frame, too few to know its length
@@ -172,9 +176,9 @@ class WebSocket:
             end = begin + size
             if data[at] & _CODE == _TEXT:
                 raise BrokenSocketError(CloseReason.UNSUPPORTED_DATA, "expected messages of bytes")
+            if size + len(self._gathered) > self._max_message_bytes and not data[at] & _CONTROL:
+                raise BrokenSocketError(CloseReason.MESSAGE_TOO_BIG, "the message is too large")
             if data[at] == _WHOLE_MESSAGE and data[at + 1] & _MASKED and end <= len(data) and not self._in_pieces:
-                if size > self._max_message_bytes:
-                    raise BrokenSocketError(CloseReason.MESSAGE_TOO_BIG, "the message is too large")
                 yield _unmasked(data, begin, end)
             else:
                 if not data[at] & _CONTROL:
@@ -188,7 +192,7 @@ class WebSocket:
             self._wsproto.receive_data(data)
             for event in self._wsproto.events():
                 if type(event) is BytesMessage:
-                    message = self._gathered(event)
+                    message = self._whole(event)
                     if message is not None:
                         yield message
                 else:
@@ -196,21 +200,21 @@ class WebSocket:
         except (RemoteProtocolError, LocalProtocolError):  # bytes after its end
             raise BrokenSocketError(CloseReason.PROTOCOL_ERROR, "this is not a WebSocket's frame") from None
 
-    def _gathered(self, event: BytesMessage) -> bytes | None:
-        data = event.data
-        if event.message_finished and not self._pieces:
-            if len(data) > self._max_message_bytes:
-                raise BrokenSocketError(CloseReason.MESSAGE_TOO_BIG, "the message is too large")
-            return bytes(data)
-        self._size += len(data)
-        if self._size > self._max_message_bytes or len(self._pieces) > self._max_message_bytes // 16 + 1024:
+    def _whole(self, event: BytesMessage) -> bytes | None:
+        if self._closed:
+            return None  # nobody is interested any more
+        gathered = self._gathered
+        self._frames += 1
+        if len(gathered) + len(event.data) > self._max_message_bytes or self._frames > self._most_frames:
             raise BrokenSocketError(CloseReason.MESSAGE_TOO_BIG, "the message is too large")
-        if data:
-            self._pieces.append(bytes(data))
+        if event.message_finished and not gathered:
+            self._frames = 0
+            return bytes(event.data)
+        gathered += event.data
         if not event.message_finished:
             return None
-        message, self._pieces, self._size = b"".join(self._pieces), [], 0
-        return message
+        self._gathered, self._frames = bytearray(), 0
+        return bytes(gathered)
 
     def _other(self, event: Event) -> Iterator[Answer | Alive | Closed]:
         if isinstance(event, Ping):
@@ -243,7 +247,20 @@ class WebSocket:
         if self._closed:
             return b""
         self._closed = True
+        self._gathered = bytearray()
         return self._wsproto.send(CloseConnection(code=code, reason=reason[:_MAX_REASON_CHARACTERS] or None))
+
+    @property
+    def begun(self) -> int:
+        """How many bytes have come of a message that is not whole."""
+        return len(self._gathered)
+
+    @property
+    def missing(self) -> int:
+        """How many bytes are still to come of that, at most; of a small one in pieces only what is known to come."""
+        if self._in_pieces and self.begun + self._missing > _SMALL:
+            return self._max_message_bytes - self.begun
+        return self._missing
 
     @property
     def peer_closed(self) -> bool:

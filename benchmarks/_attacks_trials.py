@@ -1,0 +1,140 @@
+"""Attacks by participants of trials: what they bring into ticks that never end, and data logs that take nothing."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import Any
+
+import grpc.aio
+from _attack_target import CLIENT, MIB, Participants, Target, starting, trial_params
+from _wire_peers import add_stream
+
+from trio_cogment.api import common_pb2, datalog_pb2
+
+
+def _joining(channel: grpc.aio.Channel, trial_id: str, actor: str = "") -> Any:
+    join = channel.stream_stream(
+        "/cogmentAPI.ClientActorSP/RunTrial",
+        common_pb2.ActorRunTrialOutput.SerializeToString,
+        common_pb2.ActorRunTrialInput.FromString,
+    )
+    return join(metadata=[("trial-id", trial_id)])
+
+
+def _init() -> Any:
+    init = common_pb2.ActorRunTrialOutput(state=common_pb2.NORMAL)
+    init.init_output.actor_class = "p"
+    return init
+
+
+async def actions_under_way(target: Target) -> None:
+    """A trial of 500 client actors, of which all but one act with 4 MiB each."""
+    async with AsyncExitStack() as stack:
+        channel = await stack.enter_async_context(target.channel())
+        environment = await stack.enter_async_context(Participants(ticks=2).serving())
+        count = target.many(500)
+        reply = await target.attempt(starting(channel, trial_params(environment, [CLIENT] * count)))
+        if reply is None:
+            return
+        calls = []
+        for number in range(count):
+            if number % 25 == 0:
+                channel = await stack.enter_async_context(target.channel())
+            calls.append(_joining(channel, reply.trial_id))
+            await target.attempt(calls[-1].write(_init()))
+        for call in calls:
+            await call.read()
+        action = common_pb2.ActorRunTrialOutput(state=common_pb2.NORMAL)
+        action.action.tick_id = -1
+        action.action.content = bytes(4 * MIB - 64)
+
+        async def act(number: int) -> None:
+            await calls[number].read()
+            await calls[number].write(action)
+
+        await target.in_lanes(8, act, count - 1)
+        await asyncio.sleep(target.seconds_left)
+
+
+async def said_to_nobody(target: Target) -> None:
+    """30 trials that wait for a client, whose other actor says 60 MiB to it meanwhile."""
+    said = common_pb2.ActorRunTrialOutput(state=common_pb2.NORMAL)
+    said.message.tick_id = -1
+    said.message.receiver_name = "b"
+    said.message.payload.value = bytes(MIB)
+    async with AsyncExitStack() as stack:
+        channel = await stack.enter_async_context(target.channel())
+        environment = await stack.enter_async_context(Participants().serving())
+
+        async def speak(_: int) -> None:
+            reply = await starting(channel, trial_params(environment, [CLIENT] * 2))
+            call = _joining(await stack.enter_async_context(target.channel()), reply.trial_id)
+            calls.append(call)
+            await call.write(_init())
+            for _ in range(60):
+                await call.write(said)
+
+        calls: list[Any] = []
+        await target.in_lanes(10, speak, target.many(30))
+        await asyncio.sleep(target.seconds_left)
+
+
+class _DeafLog:
+    """A data log that accepts and reads nothing but the parameters."""
+
+    @asynccontextmanager
+    async def serving(self) -> AsyncIterator[str]:
+        server = grpc.aio.server(options=[("grpc.http2.lookahead_bytes", 1024), ("grpc.http2.bdp_probe", 0)])
+        add_stream(server, "/cogmentAPI.DatalogSP/RunTrialDatalog", self._log, datalog_pb2.RunTrialDatalogInput)
+        port = server.add_insecure_port("127.0.0.1:0")
+        await server.start()
+        try:
+            yield f"grpc://127.0.0.1:{port}"
+        finally:
+            await server.stop(0)
+
+    async def _log(self, _: Any, context: Any) -> None:
+        await context.read()
+        await context.write(datalog_pb2.RunTrialDatalogOutput().SerializeToString())
+        await asyncio.sleep(3600)
+
+
+async def samples_under_way(target: Target) -> None:
+    """200 trials with 3.9 MiB in each tick, and a data log that reads nothing."""
+    async with AsyncExitStack() as stack:
+        channel = await stack.enter_async_context(target.channel())
+        log = await stack.enter_async_context(_DeafLog().serving())
+        mine = Participants(observation=bytes(4 * MIB - 1000), ticks=1000)
+        endpoint = await stack.enter_async_context(mine.serving())
+        params = trial_params(endpoint, [endpoint])
+        params.datalog.endpoint = log
+        await target.in_lanes(10, lambda _: starting(channel, params), target.many(200))
+        await asyncio.sleep(target.seconds_left)
+
+
+async def outboxes_of_many(target: Target) -> None:
+    """1,500 trials of a client each, which does not read the 240 KiB that are said to it."""
+    async with AsyncExitStack() as stack:
+        channel = await stack.enter_async_context(target.channel())
+        environment = await stack.enter_async_context(Participants().serving())
+        said = common_pb2.ActorRunTrialOutput(state=common_pb2.NORMAL)
+        said.message.tick_id = -1
+        said.message.receiver_name = "a"
+        said.message.payload.value = bytes(240 * 1024)
+        calls: list[Any] = []
+
+        async def one(number: int) -> None:
+            reply = await starting(channel, trial_params(environment, [CLIENT]))
+            if number % 50 == 0 or not own:
+                options = {"grpc_http2_lookahead_bytes": 1024, "grpc_http2_bdp_probe": 0}
+                own.append(await stack.enter_async_context(target.channel(**options)))
+            call = _joining(own[-1], reply.trial_id)
+            calls.append(call)
+            await call.write(_init())
+            await call.write(said)
+
+        own: list[grpc.aio.Channel] = []
+        await target.in_lanes(16, one, target.many(1500))
+        await asyncio.sleep(target.seconds_left)

@@ -1,0 +1,146 @@
+"""What a connection has received and no handler has taken: borrowed, like all that waits in a server.
+
+HTTP/2 has windows: a message that is large is let through when there is memory for all of it. Here a client sends what
+it likes, so a connection that may not borrow is not read from until it may: the client waits with what it has not sent.
+A message that comes no further while others wait ends its call (see `rpc._debts`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import islice
+from typing import Final, TypeVar
+
+import trio
+
+from trio_cogment.access import Loan
+from trio_cogment.errors import StatusCode
+from trio_cogment.rpc.relay import WaitingBytes
+from trio_cogment.web.output import Pending
+
+T = TypeVar("T")
+
+#: What is read at once. It is in nobody's books until it has been looked at, and that takes a while.
+READ_BYTES: Final = 64 * 1024
+#: What a connection may have without a loan: there may be thousands that never send more.
+_FREE_BYTES: Final = 16 * 1024
+#: More than any message has.
+_FAR: Final = 2**62
+#: Frames, messages and chunks that are handled without looking whether others wait for a turn, and what they cost.
+MOST_AT_ONCE: Final = 32
+BATCH_UNITS: Final = 8
+
+
+class Breakable:
+    """A connection with the call that a message belongs to."""
+
+    def on_broken(self, code: StatusCode, text: str) -> None:
+        """End the call, or the connection where there is none."""
+
+
+class Intake(WaitingBytes):
+    """See the module.
+
+    Args:
+        loan: what is borrowed; nothing yet.
+
+    Attributes:
+        begun: bytes of a message that is not whole, with those that are known to follow; or of one that is, and has not
+            been handed over.
+        missing: shrinks by what comes of it; 0: no message is waited for.
+        call: is told when it comes no further; None: the connection is not served.
+    """
+
+    def __init__(self, loan: Loan) -> None:
+        super().__init__(loan, _FREE_BYTES)
+        self.begun = 0
+        self.missing = 0
+        self.call: Breakable | None = None
+
+    @property
+    def held(self) -> int:
+        """See `WaitingBytes.held`."""
+        return self.queued + self.begun
+
+    async def begin(self, held: int, missing: int) -> None:
+        """Return when there is room for a message that has begun, as far as its size is known.
+
+        Nothing may be read meanwhile, and nothing handed over.
+
+        Args:
+            held: what has come of it; 0: none has begun.
+            missing: what is known to follow.
+        """
+        self.missing = _FAR - held if held else 0
+        changed = trio.Event()
+        while (more := held + missing - self.begun) > 0 and not super().admits(more, changed.set):
+            await changed.wait()
+            changed = trio.Event()
+        self.begun = held + missing
+        self.settle()
+
+    async def take(self, size: int) -> None:
+        """Return when a whole message may wait for its handler, and count it: as it came, or now."""
+        self.missing = 0
+        changed = trio.Event()
+        while not self.admits(size, changed.set):
+            await changed.wait()
+            changed = trio.Event()
+        self.queue(size)
+
+    def release(self) -> None:
+        """What has begun is of no interest any more."""
+        self.begun = self.missing = 0
+        self.settle()
+
+    # --- what is handed over ---
+
+    def admits(self, size: int, again: Callable[[], None]) -> bool:
+        """See `WaitingBytes.admits`; what has been counted since it came is not counted again."""
+        return size <= self.begun or super().admits(size, again)
+
+    def queue(self, change: int) -> None:
+        """See `WaitingBytes.queue`."""
+        if change > 0:
+            self.begun -= min(change, self.begun)
+        super().queue(change)
+
+    def discard(self) -> None:
+        """See `WaitingBytes.discard`."""
+        self.begun = self.missing = 0
+        self.call = None
+        super().discard()
+
+
+class Borrowing:
+    """What one connection has borrowed, in both directions; see `rpc._debts`.
+
+    Args:
+        intake: of the connection.
+        output: of the connection.
+    """
+
+    def __init__(self, intake: Intake, output: Pending) -> None:
+        self._intake = intake
+        self._output = output
+        self.send_mark = output.send_mark
+
+    def settle(self) -> None:
+        """See `DebtorsEngine.settle`."""
+        self._intake.settle()
+        self._output.settle()
+
+    def incomplete(self) -> Sequence[Intake]:
+        """See `DebtorsEngine.incomplete`."""
+        intake = self._intake
+        return (intake,) if intake.missing and intake.loan.size else ()
+
+    def reset(self, message: Intake, code: int) -> None:
+        """See `DebtorsEngine.reset`: the connection is gone already."""
+
+
+def in_batches(items: Iterable[T]) -> Iterator[list[T]]:
+    """Return the items, a few at a time; whoever takes them lets others have their turn in between."""
+    left = iter(items)
+    while batch := [*islice(left, MOST_AT_ONCE)]:
+        yield batch
