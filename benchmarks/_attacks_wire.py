@@ -206,7 +206,7 @@ async def deep_messages(target: Target) -> None:
 
 async def wide_messages(target: Target) -> None:
     """200 starts of 4 MiB that are two million actors of nothing."""
-    actors = bytes((0x22, 0)) * (2 * MIB - 100)
+    actors = bytes((0x22, 0)) * (2 * MIB - 100)  # the field `actors` of the parameters
     size = bytearray()
     rest = len(actors)
     while rest >= 128:
@@ -215,7 +215,7 @@ async def wide_messages(target: Target) -> None:
     size.append(rest)
     async with target.channel() as channel:
         start = channel.unary_unary("/cogmentAPI.TrialLifecycleSP/StartTrial")
-        request = bytes((0x0A,)) + bytes(size) + actors
+        request = bytes((0x22,)) + bytes(size) + actors
         await target.in_lanes(8, lambda _: start(request), target.many(200))
 
 

@@ -36,6 +36,8 @@ _MAX_READ = 1024 * 1024
 _LONG_TURN_SECONDS = 0.02
 #: Where Linux's `struct tcp_info` has `tcpi_bytes_acked`.
 _BYTES_ACKED = slice(120, 128)
+#: The first byte of the same, where the peer has reset the connection.
+_TCP_CLOSE = 7
 
 
 class ByteStream(abc.ABC):
@@ -62,6 +64,10 @@ class ByteStream(abc.ABC):
 
     def limit_reads(self, size: int) -> None:  # noqa: B027  only sockets are asked for more than a little
         """Return no more than so many bytes at once from now on."""
+
+    def is_reset(self) -> bool:
+        """Whether the connection is known to be gone, though there may be something to be read still."""
+        return False
 
     async def linger(self, limit: int) -> None:  # noqa: B027  most streams have nothing to do here
         """Shut this side, then read and discard until the peer's end; cancelled, it can be called again.
@@ -157,6 +163,9 @@ class SocketByteStream(ByteStream):
     def delivered(self) -> tuple[int, int]:
         return _delivered(self._socket)
 
+    def is_reset(self) -> bool:
+        return _is_reset(self._socket)
+
     async def linger(self, limit: int) -> None:
         try:
             self._socket.shutdown(socket.SHUT_WR)
@@ -227,6 +236,9 @@ class TlsByteStream(GenericByteStream):
     def delivered(self) -> tuple[int, int]:
         return _delivered(self._transport.socket)
 
+    def is_reset(self) -> bool:
+        return _is_reset(self._transport.socket)
+
     async def linger(self, limit: int) -> None:
         if self._closing_transport is None:
             self._closing_transport = _ClosingTransport(self._transport)
@@ -255,6 +267,15 @@ def _delivered(sock: socket.socket | trio.socket.SocketType) -> tuple[int, int]:
     except OSError:
         return 0, 0  # not TCP
     return int.from_bytes(info[_BYTES_ACKED], sys.byteorder), int.from_bytes(waiting, sys.byteorder)
+
+
+def _is_reset(sock: socket.socket | trio.socket.SocketType) -> bool:
+    if sys.platform != "linux":
+        return False
+    try:
+        return sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 1)[0] == _TCP_CLOSE
+    except OSError:
+        return False  # not TCP, or closed here
 
 
 def byte_stream_over(stream: trio.abc.Stream) -> ByteStream:

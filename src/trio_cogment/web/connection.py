@@ -75,7 +75,7 @@ class WebConnection(Breakable):
         self._memory = memory = memory_of_run()
         self.intake = Intake(memory.messages.loan())
         self.output = Pending(memory.messages.loan())
-        self.engine = Borrowing(self.intake, self.output)
+        self.engine = Borrowing(self.intake, self.output, accepted.byte_stream.is_reset)
         timed = Timed(accepted.byte_stream, limits.write_stall_timeout_seconds)
         self.writer = Writer(self.output, timed, exact=True)
         self.wake = self.writer.wake

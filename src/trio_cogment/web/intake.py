@@ -1,8 +1,8 @@
 """What a connection has received and no handler has taken: borrowed, like all that waits in a server.
 
 HTTP/2 has windows: a message that is large is let through when there is memory for all of it. Here a client sends what
-it likes, so a connection that may not borrow is not read from until it may: the client waits with what it has not sent.
-A message that comes no further while others wait ends its call (see `rpc._debts`).
+it likes, so a connection that may not borrow is not read from until it may: the client waits with what it has not sent,
+for a while. A message that comes no further while others wait ends its call (see `rpc._debts`).
 """
 
 from __future__ import annotations
@@ -24,6 +24,8 @@ T = TypeVar("T")
 READ_BYTES: Final = 64 * 1024
 #: What a connection may have without a loan: there may be thousands that never send more.
 _FREE_BYTES: Final = 16 * 1024
+#: How long a message waits for memory before its call is refused: its client had better try again than stand in line.
+_PATIENCE_SECONDS: Final = 5.0
 #: More than any message has.
 _FAR: Final = 2**62
 #: Frames, messages and chunks that are handled without looking whether others wait for a turn, and what they cost.
@@ -37,6 +39,9 @@ class Breakable:
     def on_broken(self, code: StatusCode, text: str) -> None:
         """End the call, or the connection where there is none."""
 
+    def lose(self) -> None:
+        """The client is gone."""
+
 
 class Intake(WaitingBytes):
     """See the module.
@@ -49,6 +54,7 @@ class Intake(WaitingBytes):
             been handed over.
         missing: shrinks by what comes of it; 0: no message is waited for.
         call: is told when it comes no further; None: the connection is not served.
+        waits: for memory.
     """
 
     def __init__(self, loan: Loan) -> None:
@@ -56,6 +62,8 @@ class Intake(WaitingBytes):
         self.begun = 0
         self.missing = 0
         self.call: Breakable | None = None
+        self.waits = False
+        self._until = 0.0
 
     @property
     def held(self) -> int:
@@ -65,7 +73,7 @@ class Intake(WaitingBytes):
     async def begin(self, held: int, missing: int) -> None:
         """Return when there is room for a message that has begun, as far as its size is known.
 
-        Nothing may be read meanwhile, and nothing handed over.
+        Nothing may be read meanwhile, and nothing handed over. If there is no room for long, the call ends.
 
         Args:
             held: what has come of it; 0: none has begun.
@@ -74,10 +82,25 @@ class Intake(WaitingBytes):
         self.missing = _FAR - held if held else 0
         changed = trio.Event()
         while (more := held + missing - self.begun) > 0 and not super().admits(more, changed.set):
-            await changed.wait()
+            await self._wait(changed)
             changed = trio.Event()
+        self.waits = False
         self.begun = held + missing
         self.settle()
+
+    async def _wait(self, changed: trio.Event) -> None:
+        if not self.waits:
+            self.waits = True
+            self._until = trio.current_time() + _PATIENCE_SECONDS
+        with trio.move_on_at(self._until) as scope:
+            await changed.wait()
+        call = self.call
+        if scope.cancelled_caught and call is not None:
+            text = (
+                f"server_memory_bytes: there was no memory for a message for {_PATIENCE_SECONDS:g} s; try again later"
+            )
+            call.on_broken(StatusCode.RESOURCE_EXHAUSTED, text)
+            await trio.sleep_forever()
 
     async def take(self, size: int) -> None:
         """Return when a whole message may wait for its handler, and count it: as it came, or now."""
@@ -91,6 +114,7 @@ class Intake(WaitingBytes):
     def release(self) -> None:
         """What has begun is of no interest any more."""
         self.begun = self.missing = 0
+        self.waits = False
         self.settle()
 
     # --- what is handed over ---
@@ -115,19 +139,26 @@ class Intake(WaitingBytes):
 class Borrowing:
     """What one connection has borrowed, in both directions; see `rpc._debts`.
 
+    A connection that waits for memory is not read from, so somebody has to see that its client is gone.
+
     Args:
         intake: of the connection.
         output: of the connection.
+        is_gone: tells whether the client is.
     """
 
-    def __init__(self, intake: Intake, output: Pending) -> None:
+    def __init__(self, intake: Intake, output: Pending, is_gone: Callable[[], bool]) -> None:
         self._intake = intake
         self._output = output
+        self._is_gone = is_gone
         self.send_mark = output.send_mark
 
     def settle(self) -> None:
         """See `DebtorsEngine.settle`."""
-        self._intake.settle()
+        intake = self._intake
+        if intake.waits and intake.call is not None and self._is_gone():
+            intake.call.lose()
+        intake.settle()
         self._output.settle()
 
     def incomplete(self) -> Sequence[Intake]:
