@@ -9,6 +9,7 @@ from functools import partial
 import trio
 import trio.testing
 
+from trio_cogment.api.common_pb2 import TrialParams
 from trio_cogment.rpc._turn_order import Lane
 from trio_cogment.rpc._turns import Turns, measure_turns_by, turns_of_run
 
@@ -79,6 +80,25 @@ async def test_slow_passes_are_noticed() -> None:
         await trio.lowlevel.checkpoint()
         others += 1
     assert others >= 1000 / 16  # between the turns everybody else goes on
+
+
+def test_a_large_message_is_paid_for_by_what_it_takes() -> None:
+    now = 0.0
+
+    def decode(payload: bytes) -> TrialParams:
+        nonlocal now
+        now += 0.14
+        return TrialParams.FromString(payload)
+
+    turns = Turns(lambda: now)
+    message = TrialParams(max_steps=7)
+    assert turns.decode_large(message.SerializeToString(), decode) == message
+    passes = 0
+    while not turns.take(Lane.OTHERS):
+        turns._order.next_pass()
+        passes += 1
+    assert passes == 10  # 1,400 units of at most 128 each, beside the 128 of the first
+    assert turns.take(Lane.ESTABLISHED)  # those who were there are not the ones who pay
 
 
 async def test_a_run_has_one() -> None:

@@ -32,7 +32,7 @@ from trio_cogment.rpc._inbox import Inbox
 from trio_cogment.rpc._retry import ReplayBuffer
 from trio_cogment.rpc._shared_message import SharedMessage
 from trio_cogment.rpc._streams import BadMessageError, Stream
-from trio_cogment.rpc._turns import turns_of_run
+from trio_cogment.rpc._turns import LARGE_BYTES, turns_of_run
 from trio_cogment.rpc.calls import UNKNOWN_SIZE, Call, Consumer, Method
 
 #: Messages up to this size may go without asking for room: the output takes no more of them than it may without a loan.
@@ -132,7 +132,10 @@ class Http2Call(Call):
             self._inbox.put(payload)
             return
         try:
-            message = self._decode(payload)  # as `take`, without its call: this is once per message
+            if len(payload) < LARGE_BYTES:
+                message = self._decode(payload)  # as `take`, without its call: this is once per message
+            else:
+                message = turns_of_run().decode_large(payload, self._decode)
         except (DecodeError, BadMessageError) as bad:
             self._unreadable(bad)
             return
@@ -167,7 +170,10 @@ class Http2Call(Call):
     def take(self, payload: bytes) -> Any:
         """See `InboxOwner.take`: decode the message, and give its part of the stream's window back to the peer."""
         try:
-            message = self._decode(payload)
+            if len(payload) < LARGE_BYTES:
+                message = self._decode(payload)
+            else:
+                message = turns_of_run().decode_large(payload, self._decode)
         except (DecodeError, BadMessageError) as bad:
             raise self._unreadable(bad) from None
         self._engine.consumed(self._stream, len(payload))

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 import trio
 from google.protobuf.message import Message
@@ -25,6 +25,10 @@ T = TypeVar("T", bound=Message)
 _SMALL_COMPRESSED_BYTES = 1024
 #: Decompressing takes a third of the time that is given for it.
 _UNPACKED_BYTES_PER_SECOND = 80 * 1024 * 1024
+#: A message from this size on may take a hundred times as long to decode as another one: two million messages of
+#: nothing are within it.
+LARGE_BYTES: Final = 256 * 1024
+_UNITS_PER_SECOND = 10_000
 
 
 class Turns:
@@ -55,6 +59,14 @@ class Turns:
 
         self.wait(lane, task, lambda: trio.lowlevel.reschedule(task), units)
         await trio.lowlevel.wait_task_rescheduled(abort)
+
+    def decode_large(self, payload: bytes, decode: Callable[[bytes], T]) -> T:
+        """Decode a large message at once; what that takes is charged, so that as much time is left for others."""
+        began = self._clock()
+        try:
+            return decode(payload)
+        finally:
+            self.charge(Lane.OTHERS, int((self._clock() - began) * _UNITS_PER_SECOND))
 
     async def unpack(self, size: int, decode: Callable[[], T]) -> T:
         """Decode a compressed message of so many bytes, which may become a thousand times as many.

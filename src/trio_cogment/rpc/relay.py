@@ -12,11 +12,11 @@ from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import trio
-from google.protobuf.message import Message
+from google.protobuf.message import DecodeError, Message
 
 from trio_cogment.access import Identity, PeerConnection, Visitor
 from trio_cogment.config import RpcConfig
-from trio_cogment.errors import PermissionDeniedError, RpcError
+from trio_cogment.errors import PermissionDeniedError, RpcError, StatusCode
 from trio_cogment.rpc._byte_stream import ByteStream as ByteStream
 from trio_cogment.rpc._byte_stream import byte_stream_over as byte_stream_over
 from trio_cogment.rpc._call_protocols import Route
@@ -34,6 +34,7 @@ from trio_cogment.rpc._lingering_close import LingeringClose as LingeringClose
 from trio_cogment.rpc._observer import MethodObserver, ServerObserver
 from trio_cogment.rpc._routes import shape_of
 from trio_cogment.rpc._turn_order import Lane as Lane
+from trio_cogment.rpc._turns import LARGE_BYTES as LARGE_BYTES
 from trio_cogment.rpc._turns import turns_of_run as turns_of_run
 from trio_cogment.rpc._waiting_bytes import WaitingBytes as WaitingBytes
 from trio_cogment.rpc._writer import Output as Output
@@ -95,6 +96,21 @@ class RelayedCall(InProcessClientCall):
     async def _handler(self, call: ServerCall) -> None:
         call.peer, call.identity = self._caller
         await self._route.function(call, None)
+
+    def decode(self, payload: bytes) -> Any:
+        """Return a message of the caller.
+
+        Raises:
+            RpcError: it is none.
+        """
+        decode = self.method.request_type.FromString
+        try:
+            if len(payload) < LARGE_BYTES:
+                return decode(payload)
+            return turns_of_run().decode_large(payload, decode)
+        except DecodeError:
+            text = f"{self.method.path}: undecodable message"
+            raise RpcError(StatusCode.INVALID_ARGUMENT, text) from None
 
     def abort(self, error: RpcError) -> None:
         """End the call with this error for both of its sides, unless it has ended; the handler is cancelled."""

@@ -18,7 +18,7 @@ from trio_cogment.web.grpc_web import serve_call
 from trio_cogment.web.grpc_websockets import PROTOCOL, SocketCall
 from trio_cogment.web.hosting import Ending, counted
 from trio_cogment.web.http1 import BadRequestError, Http1, Sign
-from trio_cogment.web.intake import READ_BYTES, Borrowing, Breakable, Intake
+from trio_cogment.web.intake import READ_BYTES, Borrowing, Breakable, Intake, units_of
 from trio_cogment.web.origins import OriginPolicy
 from trio_cogment.web.output import Pending, Timed
 from trio_cogment.web.page_sockets import PageSocket
@@ -229,7 +229,7 @@ class WebConnection(Breakable):
                 if event is Sign.GONE:
                     return None
                 data = await self.byte_stream.receive_some()
-                await self.turn(1)
+                await self.turn(units_of(data))
                 self.http.receive(data)
                 if not began:
                     began = True

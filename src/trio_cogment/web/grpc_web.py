@@ -10,7 +10,6 @@ import base64
 import math
 
 import trio
-from google.protobuf.message import DecodeError
 from purerpc import Cardinality
 
 from trio_cogment.errors import LocalProtocolError, RpcError, StatusCode
@@ -20,7 +19,7 @@ from trio_cogment.web.answering import Answering, relayed
 from trio_cogment.web.frames import FrameReader, TextReader
 from trio_cogment.web.hosting import Hosting, admitted, counted
 from trio_cogment.web.http1 import BadRequestError, Http1, Sign
-from trio_cogment.web.intake import BATCH_UNITS, MOST_AT_ONCE
+from trio_cogment.web.intake import BATCH_UNITS, MOST_AT_ONCE, units_of
 from trio_cogment.web.requests import Request, call_head, is_text, reply_type, wants_text
 
 #: Fields of an answer's head that are not the handler's to set.
@@ -115,18 +114,14 @@ class _Body:
                 data = await connection.byte_stream.receive_some()
                 if not data:
                     raise RpcError(StatusCode.CANCELLED, "the caller left")
-                await connection.turn(1)
+                await connection.turn(units_of(data))
                 connection.http.receive(data)
 
     async def _messages(self, call: RelayedCall, data: bytes) -> None:
         if self._text is not None:
             data = self._text.receive(data)
         for number, payload in enumerate(self._frames.receive(data), 1):
-            try:
-                message = self._route.method.request_type.FromString(payload)
-            except DecodeError:
-                text = f"{self._route.method.path}: undecodable message"
-                raise RpcError(StatusCode.INVALID_ARGUMENT, text) from None
+            message = call.decode(payload)
             self._answering.prompt = True
             self._connection.intake.missing = 0  # the client is not waited for
             try:

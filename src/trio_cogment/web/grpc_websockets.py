@@ -13,7 +13,6 @@ from itertools import islice
 from typing import Any
 
 import trio
-from google.protobuf.message import DecodeError
 
 from trio_cogment.access import Identity
 from trio_cogment.errors import LocalProtocolError, RpcError, StatusCode
@@ -22,7 +21,7 @@ from trio_cogment.rpc.relay import RelayedCall, RelayRoute, encode_metadata
 from trio_cogment.web.answering import Answering, relayed
 from trio_cogment.web.frames import FrameReader, fields_frame
 from trio_cogment.web.hosting import Hosting, admitted, counted
-from trio_cogment.web.intake import BATCH_UNITS, MOST_AT_ONCE, in_batches
+from trio_cogment.web.intake import BATCH_UNITS, MOST_AT_ONCE, in_batches, units_of
 from trio_cogment.web.joining import Farewell
 from trio_cogment.web.requests import CallHead, Request, call_head, lines
 from trio_cogment.web.websockets import Alive, Answer, BrokenSocketError, Closed, WebSocket
@@ -83,7 +82,6 @@ class SocketCall:
         self._route = route
         self._request = request
         self._frames = FrameReader(connection.config.max_receive_message_bytes)
-        self._decode = route.method.request_type.FromString
         self._answering = SocketAnswering(
             connection.output, connection.writer, route, connection.limits.write_high_water_bytes
         )
@@ -151,6 +149,7 @@ class SocketCall:
                 self._connection.writer.flush()
                 await self._count()
                 data = await self._connection.byte_stream.receive_some()
+                await self._connection.turn(units_of(data))
                 if not data:
                     return None
         raise RpcError(StatusCode.DEADLINE_EXCEEDED, f"no header fields came within {seconds:g} s")
@@ -177,7 +176,7 @@ class SocketCall:
             left = not await self._handle(call, self._events)
             while not left and (data := await receive_some()):
                 self._heard = trio.current_time()
-                await connection.turn(1)
+                await connection.turn(units_of(data))
                 left = not await self._handle(call, in_batches(socket.receive(data)))
                 writer.flush()
                 if socket.begun or frames.begun or intake.begun:
@@ -250,9 +249,9 @@ class SocketCall:
 
     def _pass_on_nowait(self, call: RelayedCall, payloads: Iterator[bytes]) -> tuple[Any, int]:
         """Pass messages on; return one that has to wait for room, if there is one, and how many had not."""
-        done = 0
+        done, decode = 0, call.decode
         for payload in payloads:
-            message = self._decoded(payload)
+            message = decode(payload)
             self._answering.prompt = True
             try:
                 call.hand_over_nowait(message, len(payload))
@@ -260,13 +259,6 @@ class SocketCall:
                 return message, done
             done += 1
         return None, done
-
-    def _decoded(self, payload: bytes) -> Any:
-        try:
-            return self._decode(payload)
-        except DecodeError:
-            text = f"{self._route.method.path}: undecodable message"
-            raise RpcError(StatusCode.INVALID_ARGUMENT, text) from None
 
     # --- is the client there? ---
 
@@ -299,6 +291,7 @@ class SocketCall:
         with trio.move_on_after(connection.config.farewell_timeout_seconds):
             try:
                 while not self._socket.peer_closed and (data := await connection.byte_stream.receive_some()):
+                    await connection.turn(units_of(data))
                     for events in in_batches(self._socket.receive(data)):
                         await connection.turn(len(events) // 4)
             except (BrokenSocketError, trio.BrokenResourceError):

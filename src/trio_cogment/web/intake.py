@@ -170,6 +170,11 @@ class Borrowing:
         """See `DebtorsEngine.reset`: the connection is gone already."""
 
 
+def units_of(data: bytes) -> int:
+    """Return what it may cost to work through what was read, in units of `rpc._turn_order`: all may be tiny frames."""
+    return 1 + len(data) // 1024
+
+
 def in_batches(items: Iterable[T]) -> Iterator[list[T]]:
     """Return the items, a few at a time; whoever takes them lets others have their turn in between."""
     left = iter(items)

@@ -10,7 +10,7 @@ import trio
 from trio_cogment.access import Identity
 from trio_cogment.errors import CogmentError, RpcError, StatusCode, status_of
 from trio_cogment.web.hosting import Hosting
-from trio_cogment.web.intake import BATCH_UNITS, MOST_AT_ONCE, in_batches
+from trio_cogment.web.intake import BATCH_UNITS, MOST_AT_ONCE, in_batches, units_of
 from trio_cogment.web.page_access import PageAccess
 from trio_cogment.web.pages import sending
 from trio_cogment.web.routing import SocketRoute, Visit
@@ -114,7 +114,7 @@ class PageSocket:
                     await self._when_there_is_room(intake.begin(self._socket.begun, self._socket.missing))
                 data = await receive_some()
                 self._heard = trio.current_time()
-                await connection.turn(1)
+                await connection.turn(units_of(data))
                 if not data:
                     self._scope.cancel()
                     return
@@ -170,6 +170,7 @@ class PageSocket:
         with trio.move_on_after(connection.config.farewell_timeout_seconds):
             try:
                 while not self._socket.peer_closed and (data := await connection.byte_stream.receive_some()):
+                    await connection.turn(units_of(data))
                     for events in in_batches(self._socket.receive(data)):
                         await connection.turn(len(events) // 4)
             except (BrokenSocketError, trio.BrokenResourceError):

@@ -12,7 +12,7 @@ from trio_cogment.access import Identity, anonymous
 from trio_cogment.errors import CogmentError, RpcError, StatusCode, UnauthenticatedError
 from trio_cogment.web.hosting import Hosting, counted
 from trio_cogment.web.http1 import Sign
-from trio_cogment.web.intake import BATCH_UNITS, MOST_AT_ONCE
+from trio_cogment.web.intake import BATCH_UNITS, MOST_AT_ONCE, units_of
 from trio_cogment.web.page_access import ENTER, PageAccess, check_right, expect_known, token_of
 from trio_cogment.web.replies import Reply, Streamed, failure, html_page, refusal
 from trio_cogment.web.requests import Request
@@ -190,7 +190,7 @@ async def _body(connection: Hosting, route: Route) -> bytes | Reply:
                     await connection.intake.begin(len(body), 0)
                 connection.send_soon(connection.http.go_on())
                 data = await connection.byte_stream.receive_some()
-                await connection.turn(1)
+                await connection.turn(units_of(data))
                 connection.http.receive(data)
     return refusal(408, "the body of the request took too long to come")
 
