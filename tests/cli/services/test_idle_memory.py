@@ -98,6 +98,16 @@ def test_it_is_trimmed_when_it_has_grown_or_become_free() -> None:
     assert heap.trims == 2
 
 
+def test_the_heap_is_not_trimmed_in_the_same_breath() -> None:
+    process = Process()
+    process.blocks += 50_000
+    process.heap.now_resident += 9 * MIB
+    process.tidying.tidy()
+    assert (len(process.collected), process.heap.trims) == (1, 0)
+    process.tidying.tidy()
+    assert (len(process.collected), process.heap.trims) == (1, 1)
+
+
 async def test_everything_is_collected_when_many_objects_have_come_or_gone_and_once_more(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
@@ -139,7 +149,7 @@ async def test_it_rests_for_longer_than_it_took(autojump_clock: trio.testing.Moc
         nursery.cancel_scope.cancel()
     pauses = [later - earlier for earlier, later in zip(process.collected, process.collected[1:], strict=False)]
     assert pauses
-    assert min(pauses) >= 2.9
+    assert min(pauses) >= 1.4
 
 
 def test_memory_of_this_library_is_given_back() -> None:
