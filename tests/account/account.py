@@ -166,6 +166,11 @@ class Account:
         return STATES[self.stage]
 
     @property
+    def waiting_for(self) -> frozenset[int]:
+        """Whose actions the tick still waits for."""
+        return frozenset(self._waiting_for)
+
+    @property
     def everybody(self) -> list[Person]:
         """The environment and the actors; nobody before the parameters are there."""
         return [self.environment, *self.actors] if self.stage >= Stage.GATHERING and self.actors else []

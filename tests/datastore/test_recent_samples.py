@@ -126,3 +126,27 @@ async def test_who_is_watched_is_not_asked_for(tmp_path: Path, monkeypatch: pyte
         asked.clear()
         assert await get(store, "b")
         assert asked == ["trial"]
+
+
+async def test_of_a_trial_that_is_deleted_nothing_is_at_hand(tmp_path: Path) -> None:
+    """Whoever watches it has been given its samples without a query; they go with it, and so does what it had."""
+    async with open_store(f"sqlite:{tmp_path}/a.db", durability="batch") as store, store.watch("a"):
+        await store.apply([new_trial("a"), sample("a", 0)])
+        first = await get(store, "a")
+        (begin,) = await store.samples(first.number, after=0, limit=ALL, max_bytes=MUCH)
+        await store.apply([sample("a", tick) for tick in range(1, 5)])
+        assert (await get(store, "a")).samples_count == 5
+        assert len(await store.samples(first.number, after=begin.position, limit=ALL, max_bytes=MUCH)) == 4
+        assert await store.delete(["a"]) == ["a"]
+        assert await store.trial("a") is None
+        with pytest.raises(NotFoundError):
+            await store.samples(first.number, after=begin.position, limit=ALL, max_bytes=MUCH)
+        # Another of the same name begins anew, whatever is known of the first.
+        assert await store.apply([new_trial("a", user_id="another"), sample("a", 2), sample("a", 1)]) == {}
+        second = await get(store, "a")
+        assert second.number != first.number
+        assert (second.user_id, second.samples_count) == ("another", 2)
+        found = await store.samples(second.number, after=0, limit=ALL, max_bytes=MUCH)
+        assert [one.tick_id for one in found] == [2, 1]
+        with pytest.raises(NotFoundError):
+            await store.samples(first.number, after=begin.position, limit=ALL, max_bytes=MUCH)

@@ -29,6 +29,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--package", action="append", choices=PACKAGES, help="only this one; may be repeated")
     parser.add_argument("--count", type=int, default=300, help="mutants of each")
     parser.add_argument("--seed", default=f"{datetime.now(UTC):%Y-%m-%d}", help="of the draw; the day, unless given")
+    parser.add_argument("--within", default="", help="only modules with this in their path, such as _datalog")
     parser.add_argument("--only", action="append", help="the mutants of the draw with this name; may be repeated")
     parser.add_argument("--jobs", type=int, default=len(os.sched_getaffinity(0)), help="processes")
     parser.add_argument("--test-seconds", type=float, default=30.0, help="of tests, for each mutant")
@@ -43,7 +44,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for package in options.package or PACKAGES:
         began = time.perf_counter()
         tests = Chooser(_sound("tests", covering_tests(package, options.jobs)), options.test_seconds)
-        mutants = draw(package, options.count, options.seed)
+        mutants = draw(package, options.count, options.seed, options.within)
         if options.only:
             mutants = [mutant for mutant in mutants if mutant.name in options.only]
         judged[package] = every = []

@@ -55,14 +55,23 @@ class Mutant:
         return "\n".join([f"{self.file} {self.scope or '(module)'}: {self.operator} [{self.name}]", *lines])
 
 
-def draw(package: str, count: int, seed: str) -> list[Mutant]:
-    """Draw mutants of a package, each at a site of its own; fewer only if it has no more."""
+def draw(package: str, count: int, seed: str, within: str = "") -> list[Mutant]:
+    """Draw mutants of a package, each at a site of its own; fewer only if it has no more.
+
+    Args:
+        package: which.
+        count: how many.
+        seed: of the draw.
+        within: only of modules whose path below `trio_cogment` has this in it.
+    """
     rng = random.Random(f"{seed}/{package}")
     modules = {path: _Module(path) for path in sorted((SOURCE / package).rglob("*.py")) if not _generated(path)}
     places = [(module, site) for module in modules.values() for site in module.sites]
     rng.shuffle(places)
     drawn: dict[str, Mutant] = {}
     for module, site in places:
+        if within not in module.file:
+            continue
         if len(drawn) == count:
             break
         mutants = list(module.mutants(site))

@@ -18,6 +18,14 @@ def test_the_same_seed_draws_the_same() -> None:
     assert draw(PACKAGE, 6, "1") == first[:6]
 
 
+def test_a_draw_may_be_of_some_modules_alone() -> None:
+    every = draw(PACKAGE, 10_000, "1")
+    file = every[0].file
+    some = draw(PACKAGE, 10_000, "1", within=file)
+    assert some == [mutant for mutant in every if mutant.file == file]
+    assert len(some) < len(every)
+
+
 def test_a_mutant_is_python_and_another_program() -> None:
     for mutant in draw(PACKAGE, 12, "3"):
         source = (SOURCE / mutant.file).read_text()

@@ -5,6 +5,8 @@ from __future__ import annotations
 from contextlib import ExitStack, suppress
 
 import pytest
+import trio
+import trio.testing
 
 from tests.helpers import bench
 from trio_cogment.api.common_pb2 import TrialState
@@ -146,3 +148,28 @@ async def test_a_watcher_names_so_many_trials(wire: bool) -> None:
             with pytest.raises(RpcError, match="trial_ids: 3; max_watched_trials is 2") as refused:
                 await call.receive()
         assert refused.value.code is StatusCode.RESOURCE_EXHAUSTED
+
+
+async def test_a_stop_ends_every_watch_after_what_is_queued_and_within_a_farewell(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    watchers = Watchers(OrchestratorConfig(farewell_seconds=3))
+    await trio.sleep(10)
+    present = [(f"t{number}", RUNNING, describe) for number in range(100)]
+    with watchers.subscribe([], False, present) as slow, watchers.subscribe([], False, []) as deaf:
+        watchers.publish("late", RUNNING, describe)
+        watchers.stop()
+        watchers.publish("too late", RUNNING, describe)
+        # Of those that were there few more are told; of what has changed since nothing is left out.
+        told = await seen_by(slow)
+        assert told[-1] == ("late", RUNNING)
+        assert told[:-1] == [(f"t{number}", RUNNING) for number in range(100 - 64, 100)]
+        assert slow.has_ended
+        assert deaf.has_ended
+        for watch in (slow, deaf):
+            assert (watch.patience.deadline, watch.stopping) == (13, True)
+        with pytest.raises(UnavailableError, match="the orchestrator is stopping"):
+            await left_behind(deaf)
+    with pytest.raises(UnavailableError, match="the orchestrator is stopping"), watchers.subscribe([], False, []):
+        raise AssertionError("it begins")
+    watchers.stop()  # nobody is left

@@ -240,3 +240,28 @@ async def test_a_trial_goes_on_without_its_observation_being_kept() -> None:
         assert (list(two.latest_observation.observations), two.latest_observation.timestamp > 0) == ([], True)
         await table.orchestrator.stop()
     assert table.orchestrator.room.observed_bytes == 0
+
+
+def test_a_peer_has_its_limit_and_this_process_only_that_of_all() -> None:
+    room = Room(OrchestratorConfig(max_peer_trials_bytes=100, max_trials_bytes=300))
+    peer, other, own, second = room.enter("a"), room.enter("b"), room.enter(""), room.enter("")
+    peer.take(100)
+    with pytest.raises(ResourceExhaustedError) as refused:
+        peer.take(1)
+    assert str(refused.value) == (
+        "the trials that run hold 100 bytes and this would add 1: max_peer_trials_bytes is 100; "
+        "try again when some have ended"
+    )
+    own.take(150)
+    second.take(50)
+    for holding in (own, other):
+        with pytest.raises(
+            ResourceExhaustedError, match="hold 300 bytes and this would add 1: max_trials_bytes is 300"
+        ):
+            holding.take(1)
+    assert (peer.size, other.size, own.size, second.size) == (100, 0, 150, 50)
+    own.leave()
+    other.take(100)
+    for holding in (peer, other, second):
+        holding.leave()
+    assert room.used == NOTHING

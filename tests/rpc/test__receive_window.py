@@ -224,6 +224,22 @@ def test_messages_of_a_stream_that_is_over_count_until_they_are_taken() -> None:
     receiver.window.forget(kept[0])  # it has been taken: nothing happens
 
 
+def test_a_stream_that_is_reset_lets_the_connection_go_on() -> None:
+    """What it held is credited at once: nobody will take it."""
+    receiver = Receiver()
+    for number in range(1, 401, 2):
+        receiver.open(number)
+        receiver.push(number, 995)
+    assert receiver.window.withheld
+    before = len(receiver.updates)
+    for number in range(1, 65, 2):
+        receiver.close(number)
+    assert receiver.updates[before:] == []
+    receiver.close(65)
+    assert receiver.updates[before:] == [(0, 33_001)]
+    assert not receiver.window.withheld
+
+
 SIZES = st.sampled_from([0, 10, 300, 990, 1000, 1100, 5000, 30_000, 70_000])
 STEPS = st.lists(
     st.tuples(st.sampled_from(["push", "push", "arrive", "arrive", "take", "close"]), st.integers(0, 4), SIZES),

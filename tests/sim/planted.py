@@ -550,4 +550,56 @@ TESTED = (
         ),
         ("directory/test_changes.py",),
     ),
+    BugForTests(
+        Mutation(
+            "a credit withheld after a reset",
+            "what a stream held that is over is not credited to its connection",
+            "rpc/_receive_window.py",
+            "            self._release(stream)\n        if self.withheld:\n            self.credit_connection()\n"
+            "        elif self.loan.size:\n            self.settle()\n\n    # --- streams",
+            "            self._release(stream)\n        if self.loan.size:\n            self.settle()\n\n"
+            "    # --- streams",
+        ),
+        ("rpc/test__receive_window.py",),
+    ),
+    BugForTests(
+        Mutation(
+            "END of a slow reader cut off",
+            "a client that has not read everything when its trial ends is not waited for",
+            "orchestrator/_participant_stream.py",
+            "        with trio.move_on_after(farewell_seconds) as patience:\n",
+            "        with trio.move_on_after(0) as patience:\n",
+        ),
+        ("orchestrator/test_participant_stream.py",),
+    ),
+    BugForTests(
+        Mutation(
+            "END of a slow service cut off",
+            "the stream to a service is reset while END is in its outbox",
+            "orchestrator/_participant_stream.py",
+            "            elif self._emptying or not self._ended:\n",
+            "            elif not self._emptying and not self._ended:\n",
+        ),
+        ("orchestrator/test_participant_stream.py",),
+    ),
+    BugForTests(
+        Mutation(
+            "cached samples of a deleted trial",
+            "who watches it reads them still",
+            "datastore/_sqlite.py",
+            "            self._recent.forget(deleted)\n",
+            "",
+        ),
+        ("datastore/test_recent_samples.py",),
+    ),
+    BugForTests(
+        Mutation(
+            "a cached head of a deleted trial",
+            "one that is added again under the same id goes on with the ticks of the first",
+            "datastore/_sqlite_writer.py",
+            "                    self._known.pop(trial_id, None)\n",
+            "",
+        ),
+        ("datastore/test_recent_samples.py",),
+    ),
 )

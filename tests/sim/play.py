@@ -16,6 +16,7 @@ from purerpc import Service
 
 from tests.sim import rare
 from tests.sim.accounts import Accounts
+from tests.sim.descriptions import Descriptions
 from tests.sim.faults import HOOKED, MOST_STEPS, MOST_TICKS, TRIALS, is_crowded
 from trio_cogment.api.common_pb2 import CommunicationState, Message, Reward, RewardSource, TrialParams, TrialState
 from trio_cogment.config import OrchestratorConfig
@@ -95,6 +96,7 @@ class Play:
         self.full: Counter[str] = Counter()
         #: How trials are terminated, in no time.
         self.near: CallOpener
+        self.descriptions: Descriptions
         world.history.listeners.append(self.on_event)
         idle = bool(world.plan.named("idle watcher"))
         crowded = is_crowded(world.plan)
@@ -210,6 +212,7 @@ class Play:
     async def watch(self, orchestrator: Orchestrator, *, task_status: trio.TaskStatus[Controller]) -> None:
         """Watch the trials, from near (in process, in no time) and from afar, and look inside."""
         probe = Probe(orchestrator, self.world.history)
+        self.descriptions = Descriptions(orchestrator, self.world.history)
         near = InProcessChannel(orchestrator_services(orchestrator))
         async with near, trio.open_nursery() as nursery:
             self.near = near

@@ -100,6 +100,7 @@ def judge(play: Play) -> None:
     """Say what has been found, and count what was reached."""
     if play.inside:
         play.world.sometimes("participants in process")
+    play.descriptions.check()
     play.check_disks()
     note_what_happened(play.world)
     check_history(play.world.history)

@@ -145,6 +145,7 @@ class Datalog:
         """See `trio_cogment.recount`."""
         for what, samples in (("wait for the log", self._queue), ("are not confirmed", self._sent)):
             yield Count(f"samples that {what}", len(samples), 0 if self._over else len(samples))
+        yield Count("bytes of samples", self._bytes.size, sum(kept.size for kept in (*self._queue, *self._sent)))
 
     def put(self, sample: DatalogSample) -> None:
         """Queue a sample; where there is no room for it, see the head of this module."""

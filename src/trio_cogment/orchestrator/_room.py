@@ -152,10 +152,10 @@ class Room:
 
     def _check_bytes(self, account: str, size: int) -> None:
         config = self._config
-        for name, used, limit in (
-            ("max_trials_bytes", self._all_bytes, config.max_trials_bytes),
-            ("max_peer_trials_bytes", self._bytes[account] if account else 0, config.max_peer_trials_bytes),
-        ):
+        limits = [("max_trials_bytes", self._all_bytes, config.max_trials_bytes)]
+        if account:
+            limits.append(("max_peer_trials_bytes", self._bytes[account], config.max_peer_trials_bytes))
+        for name, used, limit in limits:
             if used + size > limit:
                 raise ResourceExhaustedError(
                     f"the trials that run hold {used} bytes and this would add {size}: {name} is {limit}; try again "
