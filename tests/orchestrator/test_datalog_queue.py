@@ -73,6 +73,23 @@ class Stream(SampleStream):
         self.scope.cancel()
 
 
+class PlainStream:
+    """A stream that does not say when samples are taken, and has no room for an attribute of anybody else's."""
+
+    __slots__ = ("ticks", "unconfirmed")
+
+    def __init__(self) -> None:
+        self.ticks: list[int] = []
+        self.unconfirmed = 0
+
+    async def write(self, sample: DatalogSample) -> None:
+        self.ticks.append(sample.info.tick_id)
+        self.unconfirmed += 1
+
+    async def complete(self) -> None:
+        self.unconfirmed = 0
+
+
 class PromptStream(Stream):
     def write_nowait(self, sample: DatalogSample) -> bool:
         if not self._desk.prompt:
@@ -445,6 +462,37 @@ async def test_of_what_is_not_confirmed_the_newest_are_kept(limit: int, lost: in
         assert table.counts()["samples that are not confirmed"] == 0
 
 
+async def test_what_a_stream_took_without_a_word_does_not_come_again(
+    autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with desk(confirming=True) as table:
+        streams: list[PlainStream] = []
+
+        @asynccontextmanager
+        async def open_plain(*_: object) -> AsyncIterator[PlainStream]:
+            streams.append(PlainStream())
+            yield streams[-1]
+            if len(streams) == 1:
+                raise AWAY
+
+        monkeypatch.setattr(table, "open", open_plain)
+        table.streams[0].break_off()
+        await trio.sleep(1)
+        assert len(streams) == 1
+        table.put(0, 1, 2)
+        await settle()
+        streams[0].unconfirmed = 1
+        monkeypatch.setattr(PlainStream, "complete", table.fails)
+        table.log.complete()
+        await settle()
+        monkeypatch.undo()
+        monkeypatch.setattr(table, "open", open_plain)
+        await trio.sleep(1)
+        assert [stream.ticks for stream in streams] == [[0, 1, 2], [2]]
+        assert table.ended
+    assert table.lost == []
+
+
 async def test_what_was_forgotten_and_is_confirmed_is_not_lost(autojump_clock: MockClock) -> None:
     async with desk(confirming=True, max_queued_samples=2) as table:
         for tick in range(5):
@@ -573,7 +621,7 @@ async def test_a_grace_begins_with_each_return_and_not_with_each_try(autojump_cl
         assert table.full[0] is True
         # Each of them let the trial wait; what counts is since when there was none that took anything.
         await trio.sleep(1.2)
-        assert table.full[-1] is False
+        assert table.full[-1:] == [False]
         table.put(1)
         assert table.lost == [1]
         table.gate = table._nothing
@@ -586,9 +634,9 @@ async def test_a_grace_begins_with_each_return_and_not_with_each_try(autojump_cl
         table.put(2)
         assert (table.full[-1], table.lost) == (True, [1])
         await trio.sleep(3.9)
-        assert table.full[-1] is True
+        assert table.full[-1:] == [True]
         await trio.sleep(0.2)
-        assert table.full[-1] is False
+        assert table.full[-1:] == [False]
 
 
 async def test_a_stream_that_lived_longer_than_the_grace_was_a_return(autojump_clock: MockClock) -> None:
@@ -622,7 +670,7 @@ async def test_a_stream_that_lived_no_longer_was_none(autojump_clock: MockClock)
 
 
 async def test_pauses_grow_until_a_stream_takes_something(autojump_clock: MockClock) -> None:
-    limits = {"datalog_reconnect_initial_seconds": 1.0, "datalog_reconnect_max_seconds": 50.0}
+    limits: dict[str, Any] = {"datalog_reconnect_initial_seconds": 1.0, "datalog_reconnect_max_seconds": 50.0}
     async with desk(datalog_grace_seconds=1000, **limits) as table:
         table.gate = table.fails
         table.put(0)
@@ -653,6 +701,32 @@ async def test_what_it_refuses_three_times_is_dropped_and_told_of(autojump_clock
         # Three streams for each; the first of them took the sample before.
         assert table.ticks == [[0], [], [], [], [], [], [3]] or table.ticks == [[0], [], [], [], [], [], [], [3]]
         assert (table.lost, table.events) == ([1, 1], [(3, told(2))])
+
+
+async def test_three_refusals_of_the_first_sample_are_three(autojump_clock: MockClock) -> None:
+    async with desk(datalog_grace_seconds=1000, datalog_reconnect_max_seconds=0.5) as table:
+
+        async def picky(sample: DatalogSample) -> None:
+            if not sample.info.tick_id:
+                raise REFUSED
+
+        table.gate = picky
+        table.put(0, 1)
+        await trio.sleep(10)
+        assert table.ticks == [[], [], [], [1]]
+        assert (table.lost, table.events) == ([1], [(1, told(1))])
+
+
+async def test_one_that_refuses_nothing_in_particular_costs_no_sample(autojump_clock: MockClock) -> None:
+    async with desk(datalog_grace_seconds=1000, datalog_reconnect_max_seconds=0.5) as table:
+        for _ in range(5):
+            table.streams[-1].break_off(REFUSED)
+            await trio.sleep(1)
+        assert len(table.streams) == 6
+        table.put(0)
+        await settle()
+        assert table.ticks[-1] == [0]
+    assert table.lost == []
 
 
 @pytest.mark.parametrize("failure", [AWAY, ZeroDivisionError(), OSError("disk")])
@@ -702,7 +776,7 @@ async def test_refusals_are_counted_for_one_sample_alone(autojump_clock: MockClo
 
 
 async def test_at_the_end_the_next_try_is_made_at_once_and_later_ones_after_pauses(autojump_clock: MockClock) -> None:
-    limits = {"datalog_reconnect_initial_seconds": 5.0, "datalog_reconnect_max_seconds": 5.0}
+    limits: dict[str, Any] = {"datalog_reconnect_initial_seconds": 5.0, "datalog_reconnect_max_seconds": 5.0}
     async with desk(datalog_flush_seconds=20, **limits) as table:
         table.put(0)
         await settle()
@@ -818,6 +892,28 @@ async def test_one_that_is_over_does_not_end_again(autojump_clock: MockClock) ->
 
 
 # The start
+
+
+async def test_what_comes_before_the_first_stream_waits_for_it(autojump_clock: MockClock) -> None:
+    async with trio.open_nursery() as nursery:
+        table = Desk(nursery, max_queued_samples=2)
+        table.put(0, 1, 2)
+        assert (table.full, table.lost, table.log.queued_samples) == ([True], [], 3)
+        nursery.start_soon(table.run)
+        await settle()
+        assert (table.full, table.ticks) == ([True, False], [[0, 1, 2]])
+        nursery.cancel_scope.cancel()
+
+
+async def test_the_log_says_when_it_is_away_and_back_and_not_that_it_has_come(
+    autojump_clock: MockClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
+    async with desk() as table:
+        assert not caplog.messages
+        table.streams[0].break_off()
+        await trio.sleep(1)
+        assert caplog.messages == ["trial t: the data log is away: away", "trial t: the data log is back"]
 
 
 async def test_the_first_stream_must_open(autojump_clock: MockClock) -> None:

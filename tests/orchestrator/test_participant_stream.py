@@ -510,9 +510,10 @@ def open_at_once(one: Side, *, opens: bool = True) -> bool:
 async def test_a_call_that_is_open_at_once_ends_when_all_is_sent(autojump_clock: trio.testing.MockClock) -> None:
     async with side() as one:
         assert not open_at_once(one, opens=False)
-        assert not one.stream.is_open
+        opened = [one.stream.is_open]
         assert open_at_once(one)
-        assert one.stream.is_open
+        opened.append(one.stream.is_open)
+        assert opened == [False, True]
         one.post("last", "END")
         await settle()
         one.stream.close(None)

@@ -19,6 +19,7 @@ import logging
 import random
 from collections import deque
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import NamedTuple
 
 import trio
@@ -97,7 +98,6 @@ class Datalog:
         self._config = config
         self._backoff = Backoff(config.datalog_reconnect_initial_seconds, config.datalog_reconnect_max_seconds, rng)
         self._owner = owner
-        self._sink_is_here = False
         self._queue: deque[_Kept] = deque()
         #: Written to the open stream, and not known to be taken.
         self._sent: deque[_Kept] = deque()
@@ -113,8 +113,8 @@ class Datalog:
         self._writing = trio.CancelScope()
         self._flushing = trio.CancelScope()
         self._grace = trio.CancelScope()
-        self._connected_at = 0.0
-        self._stream_seconds = 0.0
+        self._connected_at: float
+        self._stream_seconds: float
         self._away_since: float | None = None
         self._lossy = False
         self._full = False
@@ -302,7 +302,6 @@ class Datalog:
 
     async def _write(self, stream: SampleStream) -> None:
         self._write_nowait = getattr(stream, "write_nowait", None)
-        self._sink_is_here = self._write_nowait is not None
         if hasattr(stream, "on_confirmed"):
             stream.on_confirmed = self._progress
         try:
@@ -312,6 +311,7 @@ class Datalog:
         await stream.complete()
 
     async def _empty_queue(self, stream: SampleStream) -> None:
+        sink_is_here = self._write_nowait is not None
         while True:
             while self._queue:
                 # Taken off only once it is written: the queue's length is the back-pressure.
@@ -320,7 +320,7 @@ class Datalog:
                     self._tell_loss(sample)
                 await stream.write(sample)
                 kept = self._queue.popleft()
-                if self._sink_is_here:
+                if sink_is_here:
                     self._bytes.size -= kept.size
                     kept = _Kept(sample, 0)
                 self._sent.append(kept)
@@ -384,8 +384,7 @@ class Datalog:
         else:
             self._grace.cancel()
             self._grace = trio.CancelScope()
-            self._grace.deadline = now + grace
-            self._owner.spawn(self._wait_grace, "grace of the data log")
+            self._owner.spawn(partial(self._wait_grace, self._grace, now + grace), "grace of the data log")
         self._make_room()
 
     def _refused(self, failure: CogmentError) -> None:
@@ -396,14 +395,12 @@ class Datalog:
             _log.warning("trial %s: a sample is dropped, the data log refuses it: %s", self._trial_id, failure)
             self._drop_oldest(1)
 
-    async def _wait_grace(self) -> None:
-        grace = self._grace
+    async def _wait_grace(self, grace: trio.CancelScope, end: float) -> None:
         with grace:
-            await trio.sleep_forever()
-        # Cancelled by hand it was not its deadline that came.
-        if grace is self._grace and not self._over and self._stream is None and trio.current_time() >= grace.deadline:
-            self._lossy = True
-            self._make_room()
+            await trio.sleep_until(end)
+            if not grace.cancel_called:  # it may be back, or over, in this very moment
+                self._lossy = True
+                self._make_room()
 
     def _make_room(self) -> None:
         """Do what a full queue asks for: pause the trial, or drop what is oldest."""
@@ -419,7 +416,7 @@ class Datalog:
             self._set_full(True)
 
     def _memory_is_back(self) -> None:
-        if self._full and len(self._queue) < self._config.max_queued_samples and self._bytes.fit:
+        if len(self._queue) < self._config.max_queued_samples and self._bytes.fit:
             self._set_full(False)
 
     def _set_full(self, full: bool) -> None:
@@ -436,7 +433,6 @@ class Datalog:
             if self._telling is not None and self._telling[0] is kept.sample:
                 # What it had to tell is told by another.
                 self._untold += self._telling[1]
-                self._telling = None
         self._untold += count
         self._count_lost(count)
 

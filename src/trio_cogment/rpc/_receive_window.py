@@ -31,7 +31,8 @@ held then, it waits for memory that others give back, and so do large messages.
 Invariants:
 
 * `granted` is the sum of `Stream.granted` over the open streams;
-* whoever waits for a grant is behind a stream that has one: with `granted` at 0 nobody waits;
+* whoever waits for a grant is behind a stream that has one, or waits for memory: where that is not limited, nobody
+  waits with `granted` at 0;
 * no window is ever made larger than what its bound leaves free, apart from the small steps above.
 """
 
@@ -234,7 +235,8 @@ class ReceiveWindow:
         granted = sum(stream.granted for stream in self._streams.values())
         yield Count("bytes that are granted", self.granted, granted, None)
         waiting = len(self._applicants)
-        yield Count("streams that wait for a grant", waiting, waiting if granted else 0, None)
+        for_memory = self.loan.limited
+        yield Count("streams that wait for a grant", waiting, waiting if granted or for_memory else 0, None)
         held = sum(stream.held for stream in (*self._streams.values(), *self._unread))
         most = self._budget + (self.granted if self.granted > self._budget else 0)
         grow = min(self._full, most - held) - self.size
