@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import itertools
 import random
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
 from typing import Any
 
 import trio
@@ -220,6 +220,27 @@ def params_of(*names: str, actor_class: str = "player", **options: Any) -> Trial
     from trio_cogment.sdk import actor_params, trial_params
 
     return trial_params([actor_params(name, actor_class) for name in names], **options)
+
+
+class Rounds(trio.abc.Instrument):
+    """Counts the rounds of Trio's scheduler."""
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def before_io_wait(self, _timeout: float) -> None:
+        self.count += 1
+
+
+@contextmanager
+def counted_rounds() -> Iterator[Rounds]:
+    """Count the rounds in which other tasks have had a turn."""
+    rounds = Rounds()
+    trio.lowlevel.add_instrument(rounds)
+    try:
+        yield rounds
+    finally:
+        trio.lowlevel.remove_instrument(rounds)
 
 
 async def wait_ended(orchestrator: Orchestrator, trial_id: str) -> None:

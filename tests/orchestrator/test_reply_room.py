@@ -10,7 +10,7 @@ import pytest
 import trio
 import trio.testing
 
-from tests.helpers import bench, params_of
+from tests.helpers import bench, counted_rounds, params_of
 from trio_cogment.api.orchestrator_pb2 import TrialInfoReply, TrialInfoRequest
 from trio_cogment.config import OrchestratorConfig
 from trio_cogment.errors import ResourceExhaustedError
@@ -85,20 +85,8 @@ async def test_over_a_socket_it_is_refused_by_name_and_in_process_it_is_sent() -
         nursery.cancel_scope.cancel()
 
 
-class Rounds(trio.abc.Instrument):
-    """Counts the rounds of Trio's scheduler."""
-
-    def __init__(self) -> None:
-        self.count = 0
-
-    def before_io_wait(self, _timeout: float) -> None:
-        self.count += 1
-
-
 async def test_a_crowd_of_trials_is_described_in_turns() -> None:
     """Others have a turn after every fiftieth, so that one who asks for thousands holds nobody up."""
-    rounds = Rounds()
-    trio.lowlevel.add_instrument(rounds)
     async with bench() as table:
         params = params_of("a")
         params.actors[0].endpoint = "cogment://client"
@@ -106,12 +94,11 @@ async def test_a_crowd_of_trials_is_described_in_turns() -> None:
             await table.controller.start_trial(params, trial_id=f"t{number}")
 
         async def rounds_for(count: int) -> int:
-            before = rounds.count
-            infos = await table.controller.trial_infos([f"t{number}" for number in range(count)])
+            with counted_rounds() as rounds:
+                infos = await table.controller.trial_infos([f"t{number}" for number in range(count)])
             assert [info.trial_id for info in infos] == [f"t{number}" for number in range(count)]
-            return rounds.count - before
+            return rounds.count
 
         none = await rounds_for(1)
         assert [await rounds_for(count) - none for count in (49, 50, 99, 100, 149, 150)] == [0, 1, 1, 2, 2, 3]
         await table.orchestrator.stop()
-    trio.lowlevel.remove_instrument(rounds)
