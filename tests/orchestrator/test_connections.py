@@ -8,9 +8,9 @@ import pytest
 import trio
 
 from trio_cogment.config import RpcConfig
-from trio_cogment.endpoints import GrpcEndpoint
+from trio_cogment.endpoints import GrpcEndpoint, LegacyEndpoint
 from trio_cogment.errors import CogmentError, EndpointError, FailedPreconditionError
-from trio_cogment.orchestrator._connections import Connections
+from trio_cogment.orchestrator._connections import Connections, PeersEndpoint
 from trio_cogment.rpc import IDLE_CHANNEL_SECONDS, CallOpener, InProcessChannel
 from trio_cogment.services import ServiceKind
 
@@ -106,4 +106,38 @@ async def test_what_leads_nowhere_is_refused_by_field(text: str, kind: type[Cogm
         connections = Connections(nursery, Local(None), RpcConfig())
         with pytest.raises(kind, match=r"^environment\.endpoint: "):
             await connections.resolve(text, ServiceKind.ENVIRONMENT, "environment.endpoint")
+        nursery.cancel_scope.cancel()
+
+
+async def test_a_server_of_the_legacy_api_is_for_whoever_answers_for_it() -> None:
+    async with InProcessChannel() as channel, trio.open_nursery() as nursery:
+        connections = Connections(nursery, None, RpcConfig())
+        asked: list[tuple[str, ServiceKind]] = []
+
+        def find(endpoint: LegacyEndpoint, kind: ServiceKind) -> CallOpener:
+            asked.append((str(endpoint), kind))
+            return channel
+
+        async def resolve(reach: str | None = None) -> object:
+            return await connections.resolve("legacy://old:9000", ServiceKind.ACTOR, "actors[0].endpoint", reach=reach)
+
+        with pytest.raises(FailedPreconditionError, match=r"^actors\[0\]\.endpoint: legacy://old:9000: nothing"):
+            await resolve()
+        connections.find_legacy = find
+        assert await resolve() is channel
+        assert asked == [("legacy://old:9000", ServiceKind.ACTOR)]
+        with pytest.raises(FailedPreconditionError, match="only callers on the orchestrator's machine"):
+            await resolve(reach="public")
+        assert len(asked) == 1
+        nursery.cancel_scope.cancel()
+
+
+async def test_where_a_peer_leads_is_marked_with_its_reach() -> None:
+    async with trio.open_nursery() as nursery:
+        connections = Connections(nursery, None, RpcConfig())
+        plain = await connections.resolve("grpc://h:1", ServiceKind.ACTOR, "f")
+        assert plain == GrpcEndpoint("h", 1)
+        marked = await connections.resolve("grpc://h:1", ServiceKind.ACTOR, "f", reach="public")
+        assert marked == PeersEndpoint("h", 1, "public")
+        assert str(marked) == str(plain) == "grpc://h:1"
         nursery.cancel_scope.cancel()

@@ -80,3 +80,28 @@ async def test_whatever_is_cancelled_when_every_turn_comes_back(
             nursery.start_soon(work, rng.choice(["", "a", "b", "c"]))
             await trio.sleep(rng.uniform(0, 0.1))
     assert (turns.taken, turns.waiting) == (0, 0)
+
+
+async def test_who_is_cancelled_in_the_moment_of_its_turn_passes_it_on() -> None:
+    turns = FairTurns(1, 1)
+    assert turns.acquire_nowait("a")
+    reached: list[str] = []
+
+    async def wait(account: str, scope: trio.CancelScope) -> None:
+        with scope:
+            await turns.acquire(account)
+            reached.append(account)
+
+    async with trio.open_nursery() as nursery:
+        first = trio.CancelScope()
+        nursery.start_soon(wait, "a", first)
+        await trio.testing.wait_all_tasks_blocked()
+        nursery.start_soon(wait, "b", trio.CancelScope())
+        await trio.testing.wait_all_tasks_blocked()
+        first.cancel()
+        turns.release("a")  # it is its turn, and it has not heard of either
+        assert (turns.taken, turns.waiting) == (1, 1)
+        await trio.testing.wait_all_tasks_blocked()
+        assert (reached, turns.taken, turns.waiting) == (["b"], 1, 0)
+    turns.release("b")
+    assert turns.taken == 0

@@ -577,3 +577,33 @@ async def test_a_call_that_was_served_at_once_gets_its_status(before: bool) -> N
         assert told.startswith("finished with ")
         assert "not that" in told
         assert not one.stream.is_open
+
+
+# Memory
+
+
+async def test_without_memory_the_one_for_whom_most_waits_is_given_up() -> None:
+    async with side(max_bytes=1 << 24) as one, side(max_bytes=1 << 24) as other:
+        pool = outbox_memory().pool
+        before, pool.total = pool.total, 2 << 20
+        try:
+            one.attach()
+            other.attach()
+            one.post("x" * 500_000)
+            one.post("x" * 300_000)
+            other.post("y" * 100_000)
+            assert one.fed == []
+            taken = pool.loan()
+            taken.set(2 << 20)
+            other.post("y" * 300_000)
+            text = "server_memory_bytes: it does not read, and others need the memory"
+            assert one.fed == [Lost(7, text, EndCause.PARTICIPANT_REFUSED)]
+            assert one.counts() == (0, 0, 0)
+            taken.set(8 << 20)
+            other.post("y" * 700_000)
+            assert other.fed == [Lost(7, text, EndCause.PARTICIPANT_REFUSED)]
+            assert other.counts() == (0, 0, 0)
+            assert len(one.fed) == 1
+            taken.close()
+        finally:
+            pool.total = before
