@@ -173,3 +173,42 @@ async def test_a_stop_ends_every_watch_after_what_is_queued_and_within_a_farewel
     with pytest.raises(UnavailableError, match="the orchestrator is stopping"), watchers.subscribe([], False, []):
         raise AssertionError("it begins")
     watchers.stop()  # nobody is left
+
+
+def pending(*, tracebacks: bool = False) -> TrialInfo:
+    info = TrialInfo()
+    info.end.samples_pending = True
+    return info
+
+
+async def test_an_end_waits_for_its_samples_where_that_is_asked_for() -> None:
+    watchers = Watchers(OrchestratorConfig())
+    with (
+        watchers.subscribe([], False, [], when_settled=True) as patient,
+        watchers.subscribe([], False, [("old", ENDED, pending)], when_settled=True, trial_ids=["old"]) as one,
+        watchers.subscribe([], False, []) as hasty,
+    ):
+        for trial_id, info in (("a", pending), ("b", pending), ("c", describe)):
+            watchers.publish(trial_id, RUNNING, info)
+            watchers.publish(trial_id, ENDED, info)
+        assert [watch.queued_entries for watch in (patient, one, hasty)] == [4, 0, 6]
+        watchers.publish_settled("b", describe)
+        watchers.publish_settled("b", describe)  # once is enough
+        watchers.publish_settled("old", describe)
+        assert [watch.queued_entries for watch in (patient, one, hasty)] == [5, 1, 6]
+        watchers.stop()
+        # Who is told nothing more is told of the end that there was.
+        seen = await seen_by(patient)
+        assert seen == [("a", RUNNING), ("b", RUNNING), ("c", RUNNING), ("c", ENDED), ("b", ENDED), ("a", ENDED)]
+        assert await seen_by(one) == [("old", ENDED)]
+    assert watchers.queued_bytes == 0
+
+
+async def test_who_may_know_of_some_trials_is_told_of_those() -> None:
+    watchers = Watchers(OrchestratorConfig())
+    present = [(name, RUNNING, describe) for name in ("mine", "yours")]
+    with watchers.subscribe([], False, present, sees=lambda trial_id: trial_id.startswith("mine")) as watch:
+        for name in ("yours2", "mine2"):
+            watchers.publish(name, RUNNING, describe)
+        watchers.stop()
+        assert await seen_by(watch) == [("mine", RUNNING), ("mine2", RUNNING)]

@@ -233,3 +233,21 @@ async def test_an_ended_trial_that_is_remembered_has_nobody_any_more(autojump_cl
         await wait_ended(table.orchestrator, "t")
         await trio.testing.wait_all_tasks_blocked()
         assert not trial.equipped
+
+
+async def test_a_trial_that_cannot_be_ended_ends_once(
+    autojump_clock: trio.testing.MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(_machine: TrialMachine, _event: Any) -> None:
+        raise ZeroDivisionError
+
+    services = Script(environment_of(None, seconds_per_tick=1)).environment(), Script(actor_that_acts()).actor()
+    async with bench(*services) as table:
+        await table.controller.start_trial(params_of("a"), trial_id="t")
+        await trio.sleep(2.5)
+        (trial,) = table.orchestrator.trials
+        monkeypatch.setitem(_HANDLERS, HardEnd, fails)
+        for _ in range(2):
+            trial.hard_end("enough")
+            await trio.sleep(4)
+        assert (trial.ended_at, trial.seconds, trial.over) == (2.5, 2.5, True)
