@@ -11,7 +11,7 @@ import trio
 
 from tests.account.account import Account, Stage
 from tests.account.beside import AccountedMachine, DiffersError, same_detail
-from tests.account.people import TAKING_PART
+from tests.account.people import TAKING_PART, TO_COME
 from trio_cogment.api.common_pb2 import EndOfTrial, TrialActor, TrialState
 from trio_cogment.orchestrator import Orchestrator
 from trio_cogment.orchestrator._trial import Trial
@@ -76,6 +76,7 @@ def _info(trial: Trial, account: Account) -> list[tuple[str, Any, Any]]:
         ("its actors", actors, list(info.actors_in_trial)),
         ("its properties", dict(account.params.properties), dict(info.properties)),
         ("its end", end, info.end),
+        ("whom it says that it waits for", list(_awaited(account)), list(info.awaited)),
     ]
     shown = account.book.current.observations if account.book is not None else None
     if account.stage is not Stage.OVER:
@@ -87,6 +88,16 @@ def _info(trial: Trial, account: Account) -> list[tuple[str, Any, Any]]:
     return told
 
 
+def _awaited(account: Account) -> tuple[str, ...]:
+    if account.state == TrialState.PENDING:
+        missing = [person.name for person in account.actors if person.where in TO_COME]
+    elif account.state == TrialState.RUNNING:
+        missing = [person.name for person in account.actors if person.number in account.waiting_for]
+    else:
+        return ()
+    return tuple(missing) or (account.environment.name,)
+
+
 def _glance(trial: Trial, account: Account) -> list[tuple[str, Any, Any]]:
     """Return what it shows those who look at it all the time, as it should be and as it is."""
     glance = trial.glance(participants=True)
@@ -96,11 +107,7 @@ def _glance(trial: Trial, account: Account) -> list[tuple[str, Any, Any]]:
         ("how many actors it has at a glance", len(account.actors), glance.actors),
         ("who waits at a glance", (trial.queues.messages, trial.queues.samples), glance[-3:-1]),
     ]
-    if account.state == TrialState.RUNNING:
-        names = [person.name for person in account.actors if person.number in account.waiting_for]
-        told.append(("whom it waits for", tuple(names) or (account.environment.name,), glance.awaited))
-    else:
-        told.append(("whom it waits for", (), glance.awaited))
+    told.append(("whom it waits for", _awaited(account), glance.awaited))
     if account.stage is not Stage.OVER:
         people = account.everybody
         told += [

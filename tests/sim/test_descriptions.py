@@ -39,6 +39,10 @@ def nothing(info: Any) -> None:
     info.ClearField("latest_observation")
 
 
+def of_nobody(info: Any) -> None:
+    del info.awaited[:]
+
+
 def shown_first(was: Any) -> Any:
     return lambda *arguments, **named: was(*arguments, **named)._replace(awaited=())
 
@@ -58,6 +62,7 @@ def no_end(was: Any) -> Any:
         (_trial, "describe", told_wrongly(one_later), "its tick\nexpected: 2\nseen:     3"),
         (_trial, "describe", told_wrongly(nobody), "its actors"),
         (_trial, "describe", told_wrongly(nothing), "its observation"),
+        (_trial, "describe", told_wrongly(of_nobody), "whom it says that it waits for"),
         (_trial, "glance", shown_first, "whom it waits for"),
         (Trial, "info", no_end, "its end"),
         (Trial, "seconds", lambda was: property(lambda trial: was.fget(trial) + 0.1), "says that it has lasted for"),
