@@ -12,10 +12,12 @@ from trio_cogment.errors import (
     CogmentError,
     EndpointError,
     InvalidArgumentError,
+    MissingExtraError,
     ProtocolError,
     RpcError,
     StatusCode,
     TrialFailedError,
+    needing,
     status_of,
 )
 from trio_cogment.outcome import EndCause, Loss, TrialOutcome
@@ -51,6 +53,16 @@ def test_nearest_listed_ancestor_decides() -> None:
 
     assert status_of(NarrowerError("x"))[0] is StatusCode.INVALID_ARGUMENT
     assert issubclass(NarrowerError, InvalidArgumentError)
+
+
+def test_a_package_that_several_extras_bring_is_of_the_one_that_is_needed() -> None:
+    with pytest.raises(MissingExtraError, match=r"numpy .*; the extra 'gym' brings it: ") as caught, needing("gym"):
+        raise MissingExtraError.of("numpy", "arrays")
+    assert caught.value.name == "numpy"
+    with pytest.raises(MissingExtraError, match="the extra 'gym' brings it"), needing("gym"):
+        raise ModuleNotFoundError("No module named 'numpy'", name="numpy")
+    with pytest.raises(MissingExtraError, match="pyarrow is not installed; the extra 'export'"), needing("gym"):
+        raise MissingExtraError.of("pyarrow", "export")
 
 
 def test_what_nobody_expected_leaks_nothing() -> None:

@@ -10,7 +10,8 @@ This module depends neither on Trio nor on the wire format, so that pure modules
 from __future__ import annotations
 
 import enum
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -69,7 +70,24 @@ class MissingExtraError(FailedPreconditionError, ImportError):
     @classmethod
     def of(cls, package: str, extra: str) -> MissingExtraError:
         """Return the error about a package that is not installed."""
-        return cls(f"{package} is not installed; the extra {extra!r} brings it: {install_command(extra)}")
+        error = cls(f"{package} is not installed; the extra {extra!r} brings it: {install_command(extra)}")
+        error.name = package
+        return error
+
+
+@contextmanager
+def needing(extra: str) -> Iterator[None]:
+    """Let the block's error name an extra if NumPy is missing: several bring it, and this one is what is wanted.
+
+    Raises:
+        MissingExtraError: NumPy is not installed.
+    """
+    try:
+        yield
+    except ImportError as error:
+        if error.name != "numpy":
+            raise
+        raise MissingExtraError.of("numpy", extra) from error
 
 
 def install_command(*extras: str) -> str:

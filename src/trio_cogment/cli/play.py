@@ -22,7 +22,7 @@ from trio_cogment.cli.services.settings import THIS_MACHINE, ServerSettings, com
 from trio_cogment.cli.services.start import Application, Resources, Running
 from trio_cogment.cli.services.types_option import load_types, types_option
 from trio_cogment.cli.services.web_flags import web_options, web_settings
-from trio_cogment.errors import CogmentError
+from trio_cogment.errors import CogmentError, needing
 
 if TYPE_CHECKING:
     from trio_cogment.api.common_pb2 import TrialParams
@@ -158,7 +158,8 @@ def _prepared(options: dict[str, Any]) -> Prepared:
     """
     try:
         if options["params"] is None:
-            return _of_environment(options)
+            with needing("gym"):
+                return _of_environment(options)
         return _of_module(options)
     except CogmentError as error:
         raise Failure(f"play: {error}") from error

@@ -63,6 +63,12 @@ def _exit_code(run: Callable[[], Any]) -> int:
         return 1
     except OSError as error:
         return _fail(f"{error.strerror or error}")
+    except ImportError as error:
+        from trio_cogment.errors import MissingExtraError
+
+        if not isinstance(error, MissingExtraError):
+            raise
+        return _fail(str(error))
     return code if isinstance(code, int) else 0
 
 

@@ -8,6 +8,8 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from trio_cogment.errors import needing
+
 if TYPE_CHECKING:
     from trio_cogment.rl.datasets.exporting import Exported as Exported
     from trio_cogment.rl.datasets.exporting import ExportProgress as ExportProgress
@@ -111,12 +113,20 @@ _HOMES = {
     "serve_openenv": "openenv.server",
     "text": "seats.text",
 }
+#: The extra that a name needs, where that is not `arrays`.
+_EXTRAS = {
+    **dict.fromkeys(("make", "make_vec", "register", "TrialEnv", "TrialVectorEnv"), "gym"),
+    **dict.fromkeys(("make_parallel", "make_aec", "TrialParallelEnv", "TrialAECEnv"), "pettingzoo"),
+    **dict.fromkeys(("export", "export_async", "replay_actor", "replay_environment"), "export"),
+    **dict.fromkeys(("openenv_environment", "serve_openenv", "OpenEnvServer"), "openenv"),
+}
 
 
 def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(importlib.import_module(f"{__name__}.{_HOMES[name]}"), name)
+    with needing(_EXTRAS.get(name, "arrays")):
+        value = getattr(importlib.import_module(f"{__name__}.{_HOMES[name]}"), name)
     globals()[name] = value
     return value
 

@@ -80,9 +80,9 @@ def openenv(
     configuration = configuration_of(ctx).overridden("openenv", max_sockets=max_sockets)
     import trio
 
-    from trio_cogment.rl import serve_openenv
-
     with failures(_COMMAND):
+        from trio_cogment.rl import serve_openenv
+
         run = functools.partial(
             serve_openenv,
             target_of(environment, _COMMAND),

@@ -15,6 +15,7 @@ from trio_cogment.cli.services.directory_flags import directory_options
 from trio_cogment.cli.services.run import run_server
 from trio_cogment.cli.services.settings import ServerSettings, common_settings, service_options
 from trio_cogment.cli.services.start import Application, Resources, Running
+from trio_cogment.errors import needing
 from trio_cogment.service_names import ENVIRONMENT
 
 _COMMAND = "rl serve"
@@ -66,9 +67,9 @@ def _check(name: str | None, arguments: dict[str, Any]) -> None:
     """Make the environment once, so that what is wrong with it is said before the server is announced."""
     if name is None:
         return
-    from trio_cogment.rl.environments.making import Recipe
+    with failures(_COMMAND), needing("gym"):
+        from trio_cogment.rl.environments.making import Recipe
 
-    with failures(_COMMAND):
         Recipe(target_of(name, _COMMAND), arguments).make().close()
 
 

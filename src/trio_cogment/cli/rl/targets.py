@@ -12,7 +12,7 @@ import click
 from trio_cogment.cli.errors import Failure
 from trio_cogment.cli.options import PairType
 from trio_cogment.cli.users_code import imported, print_traceback
-from trio_cogment.errors import CogmentError
+from trio_cogment.errors import CogmentError, MissingExtraError
 
 _Decorated = TypeVar("_Decorated", bound=Callable[..., Any])
 
@@ -90,6 +90,8 @@ def failures(command: str) -> Iterator[None]:
     try:
         yield
     except CogmentError as error:
+        if isinstance(error, MissingExtraError):  # the next import could not be made
+            raise Failure(f"{command}: {error}") from error
         from trio_cogment.rl.environments.errors import EnvironmentFailedError
 
         if isinstance(error, EnvironmentFailedError):

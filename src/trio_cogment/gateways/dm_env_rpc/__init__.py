@@ -8,6 +8,8 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from trio_cogment.errors import needing
+
 if TYPE_CHECKING:
     from trio_cogment.gateways.dm_env_rpc.bridge.served_server import DM_ENV_RPC_SPEC as DM_ENV_RPC_SPEC
     from trio_cogment.gateways.dm_env_rpc.bridge.served_server import dm_env_rpc_environment as dm_env_rpc_environment
@@ -54,7 +56,8 @@ _HOMES = {
 def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(importlib.import_module(f"{__name__}.{_HOMES[name]}"), name)
+    with needing("dm-env" if name == "DmEnvRpcEnvironment" else "arrays"):
+        value = getattr(importlib.import_module(f"{__name__}.{_HOMES[name]}"), name)
     globals()[name] = value
     return value
 
