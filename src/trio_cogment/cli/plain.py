@@ -283,7 +283,11 @@ _OUTGOING = {
 }
 _PERSISTENCE = {"persistence_file": Flag(_is_text, ".cogment-directory-data", "COGMENT_DIRECTORY_PERSISTENCE_FILE")}
 _ARCHIVE = {"archive_dir": Flag(_is_archive, ".cogment/model_registry", "COGMENT_MODEL_REGISTRY_ARCHIVE_DIR")}
-_DURABILITY = {"durability": Flag(_is_durability, "full", "COGMENT_TRIAL_DATASTORE_DURABILITY")}
+_KEEPING = {
+    "keep_trials": Flag(_is_count, None, "COGMENT_TRIAL_DATASTORE_KEEP_TRIALS"),
+    "file_storage_max_size": Flag(_is_count, "0", "COGMENT_TRIAL_DATASTORE_FILE_STORAGE_MAX_SIZE"),
+    "durability": Flag(_is_durability, "full", "COGMENT_TRIAL_DATASTORE_DURABILITY"),
+}
 
 
 def _serve(values: Values) -> Plan:
@@ -317,7 +321,7 @@ COMMANDS: dict[tuple[str, ...], Command] = {
         _orchestrator_flags(),
         _PERSISTENCE,
         _ARCHIVE,
-        _DURABILITY,
+        _KEEPING,
         {
             "host": Flag(_is_hosts, _THIS_MACHINE),
             "port": Flag(_is_port, "9000"),
@@ -351,7 +355,7 @@ COMMANDS: dict[tuple[str, ...], Command] = {
         _datastore,
         _service_flags("TRIAL_DATASTORE", "9003"),
         _directory_flags("TRIAL_DATASTORE"),
-        _DURABILITY,
+        _KEEPING,
         {
             "file_storage": Flag(_is_path, None, "COGMENT_TRIAL_DATASTORE_FILE_STORAGE_PATH"),
             "memory_storage_max_samples_size": Flag(

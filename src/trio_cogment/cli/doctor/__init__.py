@@ -21,7 +21,7 @@ from trio_cogment.cli.serve import serve
 from trio_cogment.cli.services.directory_flags import NO_DIRECTORY, own_directory_option
 from trio_cogment.cli.services.model_registry import archive_folder, archive_option
 from trio_cogment.cli.services.orchestrator import DEFAULT_PORT
-from trio_cogment.cli.services.settings import THIS_MACHINE, host_option
+from trio_cogment.cli.services.settings import THIS_MACHINE, given_hosts, host_option
 from trio_cogment.cli.services.trial_datastore import StorageSettings, storage_options, storage_settings
 from trio_cogment.cli.text import print_json
 from trio_cogment.cli.tls import TlsFiles, load_tls, tls_files, tls_options
@@ -57,7 +57,6 @@ from trio_cogment.endpoints import GrpcEndpoint
 def doctor(
     ctx: click.Context,
     /,
-    host: Sequence[str],
     port: int,
     persistence_file: str,
     directory_endpoint: GrpcEndpoint | None,
@@ -72,6 +71,7 @@ def doctor(
     not listed here are read, and nothing else is done with them. Each line is ok, warn or fail; the exit code is 1 if
     one is fail.
     """
+    hosts = given_hosts(ctx)
     storage, archive = storage_settings(ctx), archive_folder(ctx)
     tls = tls_files(ctx, server=True)
     registrations = None
@@ -79,7 +79,7 @@ def doctor(
         registrations = Path(persistence_file)
     places = [place for place in (storage.file if storage else None, archive, registrations) if place is not None]
     findings = [machine.python(), *machine.versions()]
-    findings += run_client(_of_network, host, port, directory_endpoint, tls)
+    findings += run_client(_of_network, hosts, port, directory_endpoint, tls)
     findings += _of_files(storage, archive, registrations, auth_secret_file, tls)
     findings += [machine.clock(places), *data.disk(places or [Path()]), machine.descriptors()]
     if as_json:

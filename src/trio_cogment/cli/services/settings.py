@@ -79,24 +79,29 @@ def server_options(
     return lambda command: applied(options, command)
 
 
-def _as_hosts(ctx: click.Context, param: click.Parameter, value: Sequence[str]) -> Sequence[str]:
-    hosts = as_list(ctx, param, value)
-    if not hosts:
-        raise Failure("--host: expected an address or a name at least")
-    return hosts
-
-
 def host_option(default: str) -> Callable[[_Decorated], _Decorated]:
     """Return a decorator that adds `--host`: where a server listens."""
     return click.option(
         "--host",
         multiple=True,
         default=[default],
-        callback=_as_hosts,
+        callback=as_list,
         metavar="HOSTS",
         show_default=True,
         help="Addresses or names to listen on, separated by commas; repeatable.",
     )
+
+
+def given_hosts(ctx: click.Context) -> Sequence[str]:
+    """Return the value of `--host`.
+
+    Raises:
+        Failure: it is empty.
+    """
+    hosts: Sequence[str] = ctx.params["host"]
+    if not hosts:
+        raise Failure("--host: expected an address or a name at least")
+    return hosts
 
 
 def service_options(service: str, *, port: int, host: str = ANYWHERE) -> Callable[[_Decorated], _Decorated]:
@@ -129,7 +134,7 @@ def common_settings(ctx: click.Context) -> dict[str, Any]:
         Failure: the flags contradict each other.
     """
     return {
-        "hosts": ctx.params["host"],
+        "hosts": given_hosts(ctx),
         "prometheus_port": ctx.params["prometheus_port"],
         "grpc_reflection": ctx.params.get("grpc_reflection", True),
         "tls": tls_files(ctx, server=True),
