@@ -7,10 +7,12 @@ from collections.abc import Mapping
 import pytest
 import trio
 
+from tests.access.keys import KEYS, Clock
+from trio_cogment.access import AccessControl, Rules, bearer_token
 from trio_cogment.config import RpcConfig
 from trio_cogment.endpoints import GrpcEndpoint, LegacyEndpoint
 from trio_cogment.errors import CogmentError, EndpointError, FailedPreconditionError
-from trio_cogment.orchestrator._connections import Connections, PeersEndpoint
+from trio_cogment.orchestrator._connections import TRIAL_TOKEN_SECONDS, Connections, PeersEndpoint
 from trio_cogment.rpc import IDLE_CHANNEL_SECONDS, CallOpener, InProcessChannel
 from trio_cogment.services import ServiceKind
 
@@ -141,3 +143,28 @@ async def test_where_a_peer_leads_is_marked_with_its_reach() -> None:
         assert marked == PeersEndpoint("h", 1, "public")
         assert str(marked) == str(plain) == "grpc://h:1"
         nursery.cancel_scope.cancel()
+
+
+async def test_the_calls_of_a_trial_share_a_token_while_it_is_young() -> None:
+    clock, numbers = Clock(), iter("abcdef")
+    access = AccessControl(Rules(keys=KEYS), wall_clock=clock, new_id=numbers.__next__)
+    async with trio.open_nursery() as nursery:
+        connections = Connections(nursery, None, RpcConfig(), access=access)
+        of_one, of_other = connections.authorizations("one"), connections.authorizations("other")
+        first = of_one()
+        assert of_one() == first
+        assert of_other() != first
+        token = bearer_token(first)
+        assert token is not None
+        assert access.verified(token, local=False).grant.trials == ("=one",)
+        clock.seconds += TRIAL_TOKEN_SECONDS / 2
+        second = of_one()
+        assert second != first
+        access.adopt(Rules(keys=KEYS))
+        assert of_one() != second  # the keys may have changed
+
+
+async def test_without_tokens_calls_have_none() -> None:
+    async with trio.open_nursery() as nursery:
+        connections = Connections(nursery, None, RpcConfig())
+        assert connections.authorizations("one")() == connections.authorization("one") == ()

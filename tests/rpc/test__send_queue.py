@@ -142,6 +142,20 @@ def test_room_is_bounded_for_all_streams_together() -> None:
     assert queue.has_room(late, 96)
 
 
+def test_a_large_message_waits_as_it_is() -> None:
+    queue, stream = make_queue(), make_stream(1, 0)
+    large = bytes(20_000)
+    queue.send_message(stream, large)
+    assert stream.outbox[-1] is large
+    assert stream.outbox_bytes == queue.waiting_bytes == 20_005
+    stream.send_window = 30_000
+    queue.schedule(stream)
+    queue.resume()
+    sent = data_frames(queue.take_output())
+    sent += data_frames(queue.take_output())
+    assert b"".join(payload for _, payload in sent) == message(large)
+
+
 def test_who_waits_for_room_is_told_once() -> None:
     queue, stream = make_queue(), make_stream(1, 0)
     queue.send_message(stream, bytes(10))

@@ -43,6 +43,7 @@ from trio_cogment.rpc._frames import (
 )
 from trio_cogment.rpc._header_blocks import HeaderBlocks
 from trio_cogment.rpc._receive_window import ReceiveWindow
+from trio_cogment.rpc._request_heads import RequestHeads
 from trio_cogment.rpc._send_queue import SendQueue
 from trio_cogment.rpc._stream_table import StreamTable
 from trio_cogment.rpc._streams import BadMessageError, Stream
@@ -88,6 +89,7 @@ class FrameHandler:
         self._window = window
         self._blocks = blocks
         self._floods = floods
+        self._heads = RequestHeads(config.max_header_list_bytes)
 
     def control_frame(self, frame: bytes, kind: int, flags: int, stream_id: int, events: list[Event]) -> None:
         """Handle a whole frame that is not DATA.
@@ -167,19 +169,19 @@ class FrameHandler:
             if not table.draining:  # else it may not have heard of that yet
                 self._floods.count_reset()
             return
-        if _grpc_headers.is_malformed(headers):
-            stream.refused = True
-            self.stream_fault(stream, ErrorCode.PROTOCOL_ERROR, "malformed request", events)
-            return
-        # HTTP/2 is satisfied. What gRPC does not accept gets a status, so that its caller learns why.
         try:
-            head = _grpc_headers.parse_request(headers, self._max_header_list_bytes)
+            head = self._heads.read(headers)
         except _grpc_headers.RefusedRequest as refusal:
+            # HTTP/2 is satisfied. What gRPC does not accept gets a status, so that its caller learns why.
             stream.refused = True
             status = _grpc_headers.trailer_headers(refusal.code, refusal.message, (), alone=refusal.http_status)
             table.finish_now(stream, [*status, *refusal.headers])
             if refusal.code is StatusCode.INTERNAL:  # malformed; others an honest caller may meet again and again
                 self._floods.count_reset()
+            return
+        if head is None:
+            stream.refused = True
+            self.stream_fault(stream, ErrorCode.PROTOCOL_ERROR, "malformed request", events)
             return
         stream.encoding = head.encoding
         events.append((Kind.REQUEST, stream, head))

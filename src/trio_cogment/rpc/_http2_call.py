@@ -11,6 +11,8 @@ When output leaves is decided per message, because a system call costs as much a
 * An answer, a message that is sent after one was received, goes out at once (`flush_soon`): in a dialogue, nothing
   follows before the peer has it.
 * Other messages only wake the writer, and share a system call with what follows.
+
+This module is long because both directions share a call's end, and the usual way of a message has few calls.
 """
 
 from __future__ import annotations
