@@ -98,7 +98,7 @@ def test_it_is_trimmed_when_it_has_grown_or_become_free() -> None:
     assert heap.trims == 2
 
 
-def test_the_heap_is_not_trimmed_in_the_same_breath() -> None:
+async def test_the_heap_is_not_trimmed_in_the_same_breath() -> None:
     process = Process()
     process.blocks += 50_000
     process.heap.now_resident += 9 * MIB
