@@ -10,7 +10,7 @@ import logging
 import os
 import sqlite3
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -238,11 +238,14 @@ class WritingConnection:
             connection.close()
 
     @contextmanager
-    def transaction(self, before: Callable[[sqlite3.Connection], None] | None = None) -> Iterator[sqlite3.Connection]:
+    def transaction(
+        self, before: Callable[[sqlite3.Connection], None] | None = None, *, large: bool = False
+    ) -> Iterator[sqlite3.Connection]:
         """Do what the block does in one transaction.
 
         Args:
             before: is called with the connection before the transaction begins.
+            large: most of what it writes will not be needed soon, so its pages are not kept in memory.
 
         Raises:
             CogmentError: see `file_errors`; nothing was written.
@@ -266,6 +269,9 @@ class WritingConnection:
                 if self._missing():
                     self._save_what_is_there(connection)
             done = True
+            if large:
+                with suppress(sqlite3.Error):  # it is stored already
+                    connection.execute("PRAGMA shrink_memory")
         finally:
             if not done:
                 self._drop()

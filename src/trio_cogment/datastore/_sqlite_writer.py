@@ -29,6 +29,8 @@ from trio_cogment.sqlite_file import WritingConnection
 
 #: Trials whose state is cached between batches; that of others is read again.
 _MAX_KNOWN = 4096
+#: A batch from this size on leaves nothing in the database's cache, which is for what is written to again.
+_LARGE_BYTES = 1024 * 1024
 #: What one step of cleaning up after deleted trials removes at most.
 _SWEEP_ROWS = 500
 _SWEEP_BYTES = 4 * 1024 * 1024
@@ -153,7 +155,8 @@ class SqliteWriter:
 
         done = False
         try:
-            with self._writing.transaction(before) as connection:
+            large = size is not None and size >= _LARGE_BYTES
+            with self._writing.transaction(before, large=large) as connection:
                 self._notice_other_writers(connection)
                 yield connection
             done = True
