@@ -7,12 +7,13 @@ from collections.abc import Mapping
 import pytest
 import trio
 
-from tests.access.keys import KEYS, Clock
-from trio_cogment.access import AccessControl, Rules, bearer_token
-from trio_cogment.config import RpcConfig
+from tests.access.keys import KEYS, NOW, Clock, control
+from trio_cogment.access import AccessControl, Grant, Quotas, Role, Rules, bearer_token, unverified
+from trio_cogment.config import OrchestratorConfig, RpcConfig
 from trio_cogment.endpoints import GrpcEndpoint, LegacyEndpoint
 from trio_cogment.errors import CogmentError, EndpointError, FailedPreconditionError
 from trio_cogment.orchestrator._connections import TRIAL_TOKEN_SECONDS, Connections, PeersEndpoint
+from trio_cogment.orchestrator._room import Room
 from trio_cogment.rpc import IDLE_CHANNEL_SECONDS, CallOpener, InProcessChannel
 from trio_cogment.services import ServiceKind
 
@@ -168,3 +169,24 @@ async def test_without_tokens_calls_have_none() -> None:
     async with trio.open_nursery() as nursery:
         connections = Connections(nursery, None, RpcConfig())
         assert connections.authorizations("one")() == connections.authorization("one") == ()
+
+
+@pytest.mark.parametrize(("account", "owner"), [("token:alice", "token:alice"), ("1.2.3.4", ""), ("", ""), (None, "")])
+async def test_others_are_shown_for_which_trial_and_for_whom_they_are_called(account: str | None, owner: str) -> None:
+    quotas = Quotas(trials=3)
+    holding = None if account is None else Room(OrchestratorConfig()).enter(account, quotas)
+    async with trio.open_nursery() as nursery:
+        connections = Connections(nursery, None, RpcConfig(), access=control())
+        ((name, value),) = connections.authorization("t", holding)
+        token = unverified(value.removeprefix("Bearer "))
+        assert (name, token.token_id) == ("authorization", "1122")
+        assert token.grant == Grant(
+            name="server:orchestrator",
+            roles=frozenset([Role.ORCHESTRATOR]),
+            trials=("=t",),
+            quotas=Quotas() if account is None else quotas,
+            owner=owner,
+        )
+        assert token.expires_at == NOW + 30 * 86400
+        assert Connections(nursery, None, RpcConfig()).authorization("t", holding) == ()
+        nursery.cancel_scope.cancel()

@@ -38,16 +38,24 @@ async def test_whom_a_trial_waits_for(autojump_clock: object) -> None:
         def look(*, participants: bool = False) -> Glance:
             trial = platform.orchestrator.trials.get("one")
             assert trial is not None
-            return trial.glance(participants=participants)
+            return trial.glance(participants=True) if participants else trial.glance()
 
         await platform.controller.start_trial(trial_params(actors), trial_id="one")
         await trio.sleep(2)
         seen = look(participants=True)
         assert (seen.state, seen.tick, seen.awaited) == (TrialState.RUNNING, 0, ("ann",))
+        assert (seen.trial_id, seen.seconds, seen.actors) == ("one", 2, 1)
+        assert (seen.owner, seen.user_id) == ("", "trio-cogment")
+        assert (seen.queued_messages, seen.queued_samples) == (0, 0)
         env, ann = seen.participants
         assert (env.name, env.actor_class, env.awaited) == (seen.environment, "", False)
         assert (ann.actor_class, ann.implementation, ann.present, ann.awaited) == ("player", "thinker", True, True)
         assert env.silent_seconds == 2
+        assert [one.stream for one in seen.participants] == ["ACTIVE", "ACTIVE"]
+        assert [one.gone for one in seen.participants] == [False, False]
+        assert [one.unanswered_heartbeats for one in seen.participants] == [0, 0]
+        assert [one.queued_messages for one in seen.participants] == [0, 0]
+        assert [one.endpoint for one in seen.participants] == ["cogment://discover", "cogment://discover"]
         await trio.sleep(1.5)
         assert look().awaited == (seen.environment,)
         assert look().participants == ()
