@@ -81,3 +81,20 @@ def test_outboxes_have_something_though_others_have_borrowed_everything() -> Non
     assert outboxes.add("ann", said(1_000_000))
     assert not boxes(memory).add("ben", said(1_000_000))
     assert outboxes.hog() == "ann"
+
+
+def test_what_waits_for_each_is_the_sum_of_its_messages() -> None:
+    memory = OutboxMemory(BytePool(TOTAL))
+    outboxes = boxes(memory)
+    first, second, other = said(500_000), said(400_000), said(450_000)
+    assert outboxes.add("ann", first)
+    assert outboxes.add("ann", second)
+    assert outboxes.add("bob", other)
+    assert outboxes.hog() == "ann"
+    outboxes.remove("ann", first)
+    assert outboxes.hog() == "bob"
+    outboxes.remove("bob", other)
+    assert outboxes.hog() == "ann"
+    outboxes.remove("ann", second)
+    assert (outboxes.hog(), outboxes.size, memory.pool.used) == (None, 0, 0)
+    assert [count.counted for count in outboxes.recount()] == [0, 0]
