@@ -212,3 +212,17 @@ async def test_who_may_know_of_some_trials_is_told_of_those() -> None:
             watchers.publish(name, RUNNING, describe)
         watchers.stop()
         assert await seen_by(watch) == [("mine", RUNNING), ("mine2", RUNNING)]
+
+
+async def test_a_long_snapshot_and_a_long_queue_are_told_whole() -> None:
+    """Only what was there, and only when it stops, is passed over."""
+    present = [(f"old{number}", RUNNING, describe) for number in range(100)]
+    watchers = Watchers(OrchestratorConfig())
+    with watchers.subscribe([], False, present) as watch:
+        told = [(await anext(watch)).trial_id for _ in range(100)]
+        assert told == [f"old{number}" for number in range(100)]
+        for number in range(100):
+            watchers.publish(f"new{number}", RUNNING, describe)
+        watchers.stop()
+        assert [trial_id for trial_id, _ in await seen_by(watch)] == [f"new{number}" for number in range(100)]
+    assert watchers.queued_bytes == 0

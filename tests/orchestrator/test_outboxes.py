@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from trio_cogment.access import BytePool
 from trio_cogment.api.common_pb2 import ActorRunTrialInput
-from trio_cogment.orchestrator._outboxes import FREE_BYTES, Outboxes, OutboxMemory
+from trio_cogment.orchestrator._outboxes import FREE_BYTES, Outboxes, OutboxMemory, outbox_memory
 from trio_cogment.rpc import SharedMessage
+from trio_cogment.rpc.memory import memory_of_run
 
 TOTAL = 9 * 2**20
 STEP = 64 * 1024
@@ -98,3 +99,9 @@ def test_what_waits_for_each_is_the_sum_of_its_messages() -> None:
     outboxes.remove("ann", second)
     assert (outboxes.hog(), outboxes.size, memory.pool.used) == (None, 0, 0)
     assert [count.counted for count in outboxes.recount()] == [0, 0]
+
+
+async def test_all_trials_of_a_run_share_one_memory() -> None:
+    memory = outbox_memory()
+    assert outbox_memory() is memory
+    assert memory.pool is memory_of_run().messages

@@ -1,0 +1,97 @@
+"""The stream of a data log elsewhere: what is confirmed, and what its end means at which time."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+import pytest
+import trio
+import trio.testing
+
+from trio_cogment.api.datalog_pb2 import DatalogSample, RunTrialDatalogInput
+from trio_cogment.errors import RpcError, StatusCode
+from trio_cogment.orchestrator._remote_sink import RemoteSink, _RemoteStream
+from trio_cogment.rpc import ClientCall
+
+GONE = RpcError(StatusCode.UNAVAILABLE, "gone")
+
+
+class Call:
+    """The client's end of a call."""
+
+    def __init__(self) -> None:
+        self.sent: list[RunTrialDatalogInput] = []
+        self.done = 0
+
+    async def send(self, message: RunTrialDatalogInput) -> None:
+        self.sent.append(message)
+
+    async def done_sending(self) -> None:
+        self.done += 1
+
+
+class Side:
+    def __init__(self) -> None:
+        self.sink = RemoteSink(cast(Any, None), cast(Any, None), cast(Any, None))
+        self.call = Call()
+        self.scope = trio.CancelScope()
+        self.stream = self.another()
+
+    def another(self) -> _RemoteStream:
+        return _RemoteStream(self.sink, cast(ClientCall, self.call), self.scope)
+
+
+async def test_who_has_answered_once_confirms_from_then_on() -> None:
+    side = Side()
+    told: list[int] = []
+    for _ in range(3):
+        await side.stream.write(DatalogSample())
+    assert side.stream.unconfirmed == 0
+    side.stream.on_message(None)  # that is for the parameters
+    assert side.stream.unconfirmed == 3
+    side.stream.on_confirmed = lambda: told.append(side.stream.unconfirmed)
+    side.stream.on_message(None)
+    side.stream.on_message(None)
+    assert told == [2, 1]
+    assert len(side.call.sent) == 3
+    again = side.another()
+    await again.write(DatalogSample())
+    assert again.unconfirmed == 1  # of a new stream the parameters are not answered yet
+    again.on_message(None)
+    assert again.unconfirmed == 1
+
+
+@pytest.mark.parametrize("error", [None, GONE])
+async def test_an_end_before_the_trials_breaks_the_stream(error: RpcError | None) -> None:
+    side = Side()
+    side.stream.on_end(error)
+    assert side.scope.cancel_called
+    assert side.stream.error is error
+    if error is None:
+        await side.stream.complete()
+    else:
+        with pytest.raises(RpcError, match="gone"):
+            await side.stream.complete()
+    assert side.call.done == 0
+
+
+@pytest.mark.parametrize("error", [None, GONE])
+async def test_an_end_that_was_asked_for_says_whether_everything_is_safe(error: RpcError | None) -> None:
+    side = Side()
+    outcome: list[object] = []
+
+    async def complete() -> None:
+        try:
+            await side.stream.complete()
+        except RpcError as failure:
+            outcome.append(failure)
+        else:
+            outcome.append(None)
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(complete)
+        await trio.testing.wait_all_tasks_blocked()
+        assert (side.call.done, outcome) == (1, [])
+        side.stream.on_end(error)
+    assert outcome == [error]
+    assert not side.scope.cancel_called
