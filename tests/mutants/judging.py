@@ -12,6 +12,7 @@ from queue import SimpleQueue
 from tests.mutants.covering import Cost, Covering
 from tests.mutants.drawing import Mutant
 from tests.mutants.forks import Job, Verdict
+from tests.mutants.running import KEPT
 from tests.mutants.server import Server
 
 
@@ -41,13 +42,17 @@ class Chooser:
     def choose(self, mutant: Mutant) -> dict[str, Cost]:
         """Return what is tried, in order.
 
-        Which it is depends on the mutant alone: tests named after the module, then cheap ones, while there is time.
-        What has noticed other mutants of the function, or of the module, comes first among them.
+        Which it is depends on the mutant alone: tests named after the module, then cheap ones, while there is time. Of
+        runs not the cheap ones, in which little happens: those that are kept, most of them because of what they reach,
+        then the seeds in their order. What has noticed other mutants of the function, or of the module, comes first.
         """
         module = Path(mutant.file).stem.strip("_")
         costs = self.covering.costs
 
         def unlikely(name: str) -> tuple[bool, float, str]:
+            suite, _, seed = name.rpartition("/")
+            if seed.isdecimal():
+                return suite != KEPT, float(seed), suite
             return f"/test_{module}.py" not in name.replace("test__", "test_"), costs[name].processor_seconds, name
 
         chosen: list[str] = []

@@ -57,3 +57,10 @@ def test_what_has_noticed_others_comes_first() -> None:
     assert list(chooser.choose(mutant(5, 6))) == [NAMED, OTHER, SLOW]
     chooser.learn(mutant(5, 6), Verdict("noticed", SLOW))
     assert list(chooser.choose(mutant(5, 6))) == [SLOW, NAMED, OTHER]
+
+
+def test_of_runs_those_that_are_kept_come_first_and_then_the_seeds_in_their_order() -> None:
+    costs = {"safety/10": 0.1, "kept/3": 9.0, "liveness/9": 5.0, "registry/0": 0.1, "kept/11": 1.0}
+    items = {name: [cost, cost, False] for name, cost in costs.items()}
+    chooser = Chooser(Covering([part(items=items, lines={FILE: {"5": [0, 1, 2, 3, 4]}})]), most_seconds=60)
+    assert list(chooser.choose(mutant(5, 6))) == ["kept/3", "kept/11", "registry/0", "liveness/9", "safety/10"]
