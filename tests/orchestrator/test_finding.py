@@ -49,9 +49,10 @@ def three() -> TrialParams:
 async def test_log_environment_and_actors_are_asked_for_in_this_order(log: str, reach: str | None) -> None:
     params, asked = three(), Asked()
     params.datalog.endpoint = log
-    targets, datalog = await find_everybody(cast(Connections, asked), params, reach)
+    found: Any = await find_everybody(cast(Connections, asked), params, reach)
+    targets, datalog = found
     player = {ACTOR_CLASS: "player"}
-    of_log = [(log, ServiceKind.DATALOG, "datalog.endpoint", {}, reach)] if log.strip() else []
+    of_log: list[Any] = [(log, ServiceKind.DATALOG, "datalog.endpoint", {}, reach)] if log.strip() else []
     assert asked.for_ == [
         *of_log,
         ("grpc://env:1", ServiceKind.ENVIRONMENT, "environment.endpoint", {IMPLEMENTATION: "maze"}, reach),

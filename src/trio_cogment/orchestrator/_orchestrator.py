@@ -245,7 +245,6 @@ class Orchestrator:
             return ""
         holding = self.room.enter(account, quotas)
         trial = self.trials.reserve(trial_id, partial(self._new_trial, user_id, holding))
-        assert trial is not None
         started = False
         details = NOT_STARTED
         try:
@@ -357,7 +356,7 @@ class Orchestrator:
         try:
             await run.run()
         finally:
-            self._runs.pop(run, None)
+            del self._runs[run]
             self._running.value = len(self._runs)
 
     async def _guard(self) -> None:

@@ -56,13 +56,11 @@ class TrialRegistry:
         """Return a trial, None for an unknown id."""
         return self._trials.get(trial_id)
 
-    def reserve(self, trial_id: str, make: Callable[[str], Trial]) -> Trial | None:
-        """Take an id for the new trial that `make` makes of it, and return the trial; None if the id is taken.
+    def reserve(self, trial_id: str, make: Callable[[str], Trial]) -> Trial:
+        """Take a free id for the new trial that `make` makes of it, and return the trial.
 
-        The check and the taking are one step. An accepted start may be one that collects.
+        Nothing may be waited for between looking whether the id is free and this. A start may be one that collects.
         """
-        if trial_id in self._trials:
-            return None
         self._count_start()
         trial = make(trial_id)
         self._trials[trial_id] = trial
@@ -84,8 +82,6 @@ class TrialRegistry:
 
     def ended(self, trial: Trial) -> None:
         """Keep an ended trial by count, size and age from now on."""
-        if self._trials.get(trial.trial_id) is not trial:
-            return
         size = trial.kept_bytes
         self._ended[trial.trial_id] = trio.current_time(), size
         self._ended_bytes += size

@@ -222,12 +222,8 @@ class Watch:
             if limit == TOTAL:
                 self.drop()
             return
-        try:
-            self._send.send_nowait(entry)
-        except trio.BrokenResourceError:
-            entry.leave()  # the watcher has left; its subscription ends with its task
-        else:
-            self._bytes += entry.size
+        self._send.send_nowait(entry)
+        self._bytes += entry.size
 
     def _reached(self, entry: _Entry | _Present) -> str:
         """Return the name of the limit that leaves no room for an entry; empty if there is room."""
