@@ -595,7 +595,7 @@ async def test_without_memory_the_one_for_whom_most_waits_is_given_up() -> None:
             assert one.fed == []
             taken = pool.loan()
             taken.set(2 << 20)
-            other.post("y" * 300_000)
+            other.post("y" * 150_000)
             text = "server_memory_bytes: it does not read, and others need the memory"
             assert one.fed == [Lost(7, text, EndCause.PARTICIPANT_REFUSED)]
             assert one.counts() == (0, 0, 0)
