@@ -14,13 +14,22 @@ from _wire_peers import add_stream
 from trio_cogment.api import common_pb2, datalog_pb2
 
 
-def _joining(channel: grpc.aio.Channel, trial_id: str, actor: str = "") -> Any:
+def _joining(channel: grpc.aio.Channel, trial_id: str) -> Any:
     join = channel.stream_stream(
         "/cogmentAPI.ClientActorSP/RunTrial",
         common_pb2.ActorRunTrialOutput.SerializeToString,
         common_pb2.ActorRunTrialInput.FromString,
     )
     return join(metadata=[("trial-id", trial_id)])
+
+
+async def _say(call: Any, message: Any) -> bool:
+    """Send a message; False if the trial has been ended."""
+    try:
+        await call.write(message)
+    except (grpc.aio.AioRpcError, asyncio.InvalidStateError):
+        return False
+    return True
 
 
 def _init() -> Any:
@@ -52,7 +61,7 @@ async def actions_under_way(target: Target) -> None:
 
         async def act(number: int) -> None:
             await calls[number].read()
-            await calls[number].write(action)
+            await _say(calls[number], action)
 
         await target.in_lanes(8, act, count - 1)
         await asyncio.sleep(target.seconds_left)
@@ -74,7 +83,8 @@ async def said_to_nobody(target: Target) -> None:
             calls.append(call)
             await call.write(_init())
             for _ in range(60):
-                await call.write(said)
+                if not await _say(call, said):
+                    break
 
         calls: list[Any] = []
         await target.in_lanes(10, speak, target.many(30))
@@ -133,7 +143,7 @@ async def outboxes_of_many(target: Target) -> None:
             call = _joining(own[-1], reply.trial_id)
             calls.append(call)
             await call.write(_init())
-            await call.write(said)
+            await _say(call, said)
 
         own: list[grpc.aio.Channel] = []
         await target.in_lanes(16, one, target.many(1500))

@@ -15,13 +15,13 @@ ANSWERS = ("OK", "INVALID_ARGUMENT", "RESOURCE_EXHAUSTED")
 
 def attack(*options: str) -> Any:
     command = [sys.executable, str(ATTACK), "--after=0.3", *options]
-    output = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True, timeout=120).stdout
+    output = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True, timeout=110).stdout
     return json.loads(output.splitlines()[-1])
 
 
 def test_every_attack_is_answered_and_the_neighbours_trial_ticks_afterwards() -> None:
     outcomes = attack("--smoke", "--scale=0.001", "--seconds=0.3")
-    assert len(outcomes) >= 28
+    assert len(outcomes) >= 50
     strange = {
         name: answers
         for name, answers in outcomes.items()
