@@ -98,7 +98,7 @@ def test_what_waits_for_each_is_the_sum_of_its_messages() -> None:
     assert outboxes.hog() == "ann"
     outboxes.remove("ann", second)
     assert (outboxes.hog(), outboxes.size, memory.pool.used) == (None, 0, 0)
-    assert [count.counted for count in outboxes.recount()] == [0, 0]
+    assert [(count.kept, count.counted) for count in outboxes.recount()] == [(0, 0)] * 3
 
 
 async def test_all_trials_of_a_run_share_one_memory() -> None:

@@ -150,6 +150,8 @@ class Outboxes:
         yield Count("bytes that are borrowed for outboxes", self.borrowed, max(self.borrowed, least))
         if not self._waiting:
             yield Count("bytes of all outboxes of a trial", self.size, 0)
+        if not self.size:
+            yield Count("bytes that wait for participants", sum(self._waiting.values()), 0)
 
 
 def _in_steps(size: int) -> int:
