@@ -315,3 +315,18 @@ async def test_a_message_that_nothing_follows_leaves_at_once(monkeypatch: pytest
                 assert len(sent) == 1
             assert [(await call.receive()).tick_id for _ in range(2)] == [2, 3]
         nursery.cancel_scope.cancel()
+
+
+def test_a_token_is_shown_whatever_the_channel_leads_to() -> None:
+    async def nowhere() -> trio.abc.Stream:
+        raise OSError("nowhere")
+
+    channels = (
+        Channel("127.0.0.1", 9, token="abc"),
+        Channel.unix("/nowhere", token="abc"),
+        Channel.over(nowhere, token="abc"),
+    )
+    for channel in channels:
+        assert list(channel._authorization()) == [("authorization", "Bearer abc")]
+    for channel in (Channel("127.0.0.1", 9), Channel.unix("/nowhere"), Channel.over(nowhere)):
+        assert list(channel._authorization()) == []

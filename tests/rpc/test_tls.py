@@ -29,6 +29,7 @@ from trio_cogment.rpc import (
     serve_stream,
     server_tls,
 )
+from trio_cogment.rpc.tls import certificate_names
 from trio_cogment.testing.conformance.channel import ECHO_ONE, WAIT, CheckService
 
 
@@ -371,3 +372,22 @@ async def test_an_encrypted_key_without_password_does_not_ask_the_terminal(serve
     context = server_tls(server.chain, locked, password="sesame")
     async with tls_server(context) as port, Channel("127.0.0.1", port, tls=client_tls(server.roots)) as channel:
         await check(channel)
+
+
+@pytest.mark.parametrize(
+    ("certificate", "names"),
+    [
+        (None, ()),
+        ({}, ()),
+        ({"subject": ((("countryName", "FR"),), (("commonName", "ann"),))}, ("ann",)),
+        ({"subjectAltName": (("DNS", "a"), ("email", "x@y"), ("URI", "b"), ("DNS", "a"))}, ("a", "b")),
+        ({"subject": ((("commonName", "b"),),), "subjectAltName": (("URI", "a"), ("DNS", "b"))}, ("b", "a")),
+    ],
+)
+def test_whose_certificate_it_is(
+    certificate: dict[str, Any] | None, names: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stream = trio.SSLStream(trio.testing.memory_stream_pair()[0], ssl.create_default_context(), server_hostname="x")
+    monkeypatch.setattr(trio.SSLStream, "getpeercert", lambda _: certificate, raising=False)
+    assert certificate_names(stream) == names
+    assert certificate_names(trio.testing.memory_stream_pair()[0]) == ()
