@@ -76,6 +76,11 @@ class EndCause(enum.IntEnum):
         return cls(number) if number in cls._value2member_map_ else cls.UNKNOWN
 
 
+def ticks_text(ticks: int) -> str:
+    """Return a number of ticks as people read it: `1 tick`, `5 ticks`."""
+    return "1 tick" if ticks == 1 else f"{ticks} ticks"
+
+
 @dataclass(frozen=True, slots=True)
 class Loss:
     """A participant that the trial went on without, or ended because of.
@@ -187,8 +192,7 @@ class TrialOutcome:
         culprit = self.culprit
         if culprit is not None and not self.cause.is_failure:
             text += f"; {culprit.reason}"
-        ticks = "1 tick" if self.ticks == 1 else f"{self.ticks} ticks"
-        return f"trial {self.trial_id} ended after {ticks} ({self.cause.label}): {text}"
+        return f"trial {self.trial_id} ended after {ticks_text(self.ticks)} ({self.cause.label}): {text}"
 
     def message(self, *, tracebacks: bool = False) -> EndOfTrial:
         """Return it as a message of the API.

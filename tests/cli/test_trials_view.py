@@ -16,6 +16,7 @@ def info(
     if state == TrialState.ENDED:
         found.end.cause = EndCause.END_CAUSE_STEP_LIMIT
         found.end.participant = by
+        found.end.ticks = tick + 1
     return found
 
 
@@ -42,7 +43,8 @@ def test_a_table_is_of_whole_lives() -> None:
 
 def test_a_line_tells_a_change() -> None:
     assert line_of(info("a\x1b")) == "RUNNING  a\\x1b"
-    assert line_of(info("a", 7, state=TrialState.ENDED)) == "ENDED  a  after 7 ticks  step_limit"
+    assert line_of(info("a", 7, state=TrialState.ENDED)) == "ENDED  a  after 8 ticks  step_limit"
+    assert line_of(info("a", 0, state=TrialState.ENDED)) == "ENDED  a  after 1 tick  step_limit"
 
 
 def test_the_rate_is_that_of_the_last_measurements() -> None:

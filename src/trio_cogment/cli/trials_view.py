@@ -67,7 +67,9 @@ def line_of(info: TrialInfo) -> str:
     """Return a trial's new state as a line."""
     parts = [state_text(info.state), info.trial_id]
     if info.HasField("end"):
-        parts += [f"after {info.tick_id} ticks", end_text(info.trial_id, info.end)]
+        from trio_cogment.outcome import ticks_text
+
+        parts += [f"after {ticks_text(info.end.ticks)}", end_text(info.trial_id, info.end)]
     return printable("  ".join(filter(None, parts)))
 
 

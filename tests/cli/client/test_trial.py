@@ -105,7 +105,7 @@ async def test_a_trial_that_fails_is_an_error(tmp_path: Path) -> None:
     async with scene(tmp_path) as found:
         output = await found.ask("start", found.params(implementation="broken"), "--trial_id=one", "--wait")
         assert output.code == 1
-        assert output.out == "one\nended after 1 ticks: participant_failed\n"
+        assert output.out == "one\nended after 1 tick: participant_failed\n"
         assert output.err.count("\n") == 1
         assert "ann" in output.err
         described = (await found.said("info", "one")).splitlines()
@@ -149,6 +149,8 @@ async def test_trials_are_listed_and_described(tmp_path: Path) -> None:
         output = await found.ask("info", "over", "nobody", "--json")
         assert (output.code, [one["trialId"] for one in json.loads(output.out)["trials"]]) == (1, ["over"])
         assert output.err.startswith("trio-cogment: no such trial: nobody; ")
+        assert (await found.ask("info", "nobody")).out == ""
+        assert json.loads((await found.ask("info", "nobody", "--json")).out) == {"trials": []}
 
 
 @pytest.mark.parametrize("hard", [True, False])

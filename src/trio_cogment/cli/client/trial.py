@@ -108,9 +108,11 @@ def start(ctx: click.Context, /, params: Path | None, trial_id: str, user_id: st
         return
     if settings.output == "text":
         click.echo(started)  # at once: somebody may want to end it
+    from trio_cogment.outcome import ticks_text
+
     outcome = run_client(end, started)
     data = {"trialId": started, "ticks": outcome.ticks, "cause": outcome.cause.label, "failed": outcome.failed}
-    show(settings, printable(f"ended after {outcome.ticks} ticks: {outcome.cause.label}"), data)
+    show(settings, printable(f"ended after {ticks_text(outcome.ticks)}: {outcome.cause.label}"), data)
     if outcome.failed or not outcome.stored:
         raise Failure(printable(str(outcome)))
 
@@ -164,7 +166,8 @@ def info(ctx: click.Context, /, trial_ids: tuple[str, ...], **_options: Any) -> 
     """
     settings = client_settings(ctx)
     infos = _asked(ctx, settings, trial_ids)
-    show(settings, "\n\n".join(map(_described, infos)), {"trials": list(map(_as_json, infos))})
+    if infos or settings.output == "json":
+        show(settings, "\n\n".join(map(_described, infos)), {"trials": list(map(_as_json, infos))})
     _refuse_unknown(trial_ids, infos)
 
 
