@@ -136,7 +136,7 @@ async def test_everybody_in_a_directory(tmp_path: Path) -> None:
                 {
                     "endpoint": {"protocol": "GRPC", "host": "127.0.0.1", "port": ports[0]},
                     "serviceId": str(kept),
-                    "details": {"type": "MODEL_REGISTRY_SERVICE"},
+                    "details": {"type": "MODEL_REGISTRY_SERVICE", "properties": {}},
                     "permanent": True,
                     "statuses": {"nb_models": "0"},
                 }

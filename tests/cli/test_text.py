@@ -10,7 +10,8 @@ from tests.cli.client.test_directory import directory
 from tests.cli.client.test_model_registry import asked, client, registry
 from tests.cli.process import run_here
 from trio_cogment.api.directory_pb2 import ServiceEndpoint, ServiceType
-from trio_cogment.cli.text import columns, printable
+from trio_cogment.api.orchestrator_pb2 import TrialInfo
+from trio_cogment.cli.text import columns, fields_of, printable
 from trio_cogment.directory import Service
 
 EVIL = "a\nb\x1b]0;title\x07\t\x9b2J\u2028\u202e"
@@ -22,6 +23,11 @@ ESCAPED = r"a\nb\x1b]0;title\x07\t\x9b2J\u2028\u202e"
 )
 def test_printable(text: str, shown: str) -> None:
     assert printable(text) == shown
+
+
+def test_zeros_and_empty_lists_are_fields_too() -> None:
+    fields = fields_of(TrialInfo(trial_id="one"))
+    assert (fields["trialId"], fields["tickId"], fields["actorsInTrial"]) == ("one", "0", [])
 
 
 def test_a_row_is_a_line() -> None:

@@ -17,7 +17,6 @@ from trio_cogment.cli.client.common import (
     show,
 )
 from trio_cogment.cli.client.directory import (
-    as_json,
     directory_client,
     directory_options,
     endpoint_text,
@@ -27,7 +26,7 @@ from trio_cogment.cli.client.directory import (
 )
 from trio_cogment.cli.client.reaching import Places, reached
 from trio_cogment.cli.errors import Failure
-from trio_cogment.cli.text import printable
+from trio_cogment.cli.text import fields_of, printable
 from trio_cogment.config import RpcConfig
 from trio_cogment.endpoints import DISCOVER, DiscoverEndpoint, GrpcEndpoint, parse_endpoint, parse_server_endpoint
 from trio_cogment.errors import EndpointError, RpcError
@@ -162,7 +161,7 @@ async def _show_found(
         for service, answer in zip(services, answers, strict=True):
             click.echo(f"[{_described(service, verbose)}]{answer}")
         return
-    found = [{**as_json(service), **answer.as_json()} for service, answer in zip(services, answers, strict=True)]
+    found = [{**fields_of(service), **answer.as_json()} for service, answer in zip(services, answers, strict=True)]
     show(settings, "", {"directory": directory.as_json(), "services": found})
 
 

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
+
+if TYPE_CHECKING:
+    from google.protobuf.message import Message
 
 
 def printable(text: str) -> str:
@@ -19,6 +22,13 @@ def printable(text: str) -> str:
 def print_json(data: Any) -> None:
     """Print a result for programs, on one line."""
     click.echo(json.dumps(data, ensure_ascii=False))
+
+
+def fields_of(message: Message) -> dict[str, Any]:
+    """Return a message as protobuf's JSON. Zeros and empty lists are there, too: programs need not know defaults."""
+    from google.protobuf.json_format import MessageToDict
+
+    return dict(MessageToDict(message, always_print_fields_with_no_presence=True))
 
 
 def shortened(text: str, characters: int) -> str:

@@ -73,8 +73,9 @@ async def test_register_inquire_and_deregister() -> None:
         assert json.loads(out) == {
             "services": [
                 {
-                    "endpoint": {"protocol": "COGMENT", "host": "client"},
+                    "endpoint": {"protocol": "COGMENT", "host": "client", "port": 0},
                     "serviceId": other,
+                    "permanent": False,
                     "details": {
                         "type": "ACTOR_SERVICE",
                         "properties": {

@@ -67,6 +67,7 @@ async def test_what_is_there_to_do_with_models(tmp_path: Path) -> None:
     file = tmp_path / "weights"
     file.write_bytes(DATA)
     async with registry(tmp_path) as endpoint:
+        assert json.loads(await asked("list", endpoint, "--json"))["modelInfos"] == []
         user_data = ("--user_data=step=1,000", "--user_data=note=a=b")
         out = await asked("put", endpoint, "walker", f"--file={file}", *user_data, "--console_output=json")
         info = {
@@ -85,10 +86,11 @@ async def test_what_is_there_to_do_with_models(tmp_path: Path) -> None:
 
         assert (await asked("list", endpoint)).splitlines() == ["MODEL   USER DATA", "walker"]
         assert json.loads(await asked("list", endpoint, "--console_output=json")) == {
-            "modelInfos": [{"modelId": "walker"}]
+            "modelInfos": [{"modelId": "walker", "userData": {}}],
+            "nextModelHandle": "",
         }
         shown = json.loads(await asked("show", endpoint, "walker", "--console_output=json"))
-        assert shown["modelInfo"] == {"modelId": "walker"}
+        assert shown["modelInfo"] == {"modelId": "walker", "userData": {}}
         assert shown["versionInfos"][0] == info
         lines = (await asked("show", endpoint, "walker")).splitlines()
         assert lines[0] == "walker"

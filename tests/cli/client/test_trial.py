@@ -138,6 +138,7 @@ async def test_trials_are_listed_and_described(tmp_path: Path) -> None:
         assert "going" not in await found.said("list", "--properties=kind=small")
         trials = json.loads(await found.said("list", "--json"))["trials"]
         assert [(one["trialId"], one["state"]) for one in trials] == [("going", "RUNNING"), ("over", "ENDED")]
+        assert trials[1]["awaited"] == []
         described = (await found.said("info", "over")).splitlines()
         expected = [
             "environment  world",

@@ -57,18 +57,16 @@ async def test_what_is_there_to_do_with_trials(tmp_path: Path) -> None:
         assert await asked("import", endpoint, f"--file={file}") == f"{message}\n"
 
         listed = json.loads(await asked("list", endpoint, "--count=1", "--console_output=json"))
-        assert listed == {
-            "trialInfos": [
-                {
-                    "trialId": "x-one",
-                    "lastState": "ENDED",
-                    "userId": "me",
-                    "samplesCount": 2,
-                    "params": {"maxSteps": 3},
-                }
-            ],
-            "nextTrialHandle": listed["nextTrialHandle"],
+        [one] = listed["trialInfos"]
+        params = one.pop("params")
+        assert one == {
+            "trialId": "x-one",
+            "lastState": "ENDED",
+            "userId": "me",
+            "samplesCount": 2,
+            "endedAbnormally": False,
         }
+        assert (params["maxSteps"], params["maxInactivity"], params["actors"]) == (3, 0, [])
         more = await asked("list_trials", endpoint, f"--from={listed['nextTrialHandle']}")
         assert [line.split()[0] for line in more.splitlines()] == ["TRIAL", "x-two", "one", "two"]
 
@@ -106,6 +104,8 @@ async def test_what_is_there_to_do_with_trials(tmp_path: Path) -> None:
         assert (output.code, output.out, output.err) == (1, "", "trio-cogment: no such trial: nobody\n")
         left = json.loads(await asked("list", endpoint, "--console_output=json"))
         assert [info["trialId"] for info in left["trialInfos"]] == ["x-two", "two"]
+        await asked("delete", endpoint, "x-two", "two")
+        assert json.loads(await asked("list", endpoint, "--json"))["trialInfos"] == []
 
 
 async def test_through_a_pipe_from_one_datastore_to_another(tmp_path: Path) -> None:

@@ -29,7 +29,7 @@ from trio_cogment.cli.options import (
     port_option,
     token_option,
 )
-from trio_cogment.cli.text import printable
+from trio_cogment.cli.text import fields_of, printable
 from trio_cogment.config import DirectoryConfig
 from trio_cogment.endpoints import CLIENT_HOST, ClientEndpoint, GrpcEndpoint
 from trio_cogment.services import REGISTRATION_SOURCE, VERSION, ServiceKind, kind_of_type
@@ -239,7 +239,7 @@ def inquire(ctx: click.Context, /, service_id: int, kind: str, properties: dict[
     lines = [f"[{len(services)}] Services found"]
     for service in services:
         lines += _lines(service)
-    show(settings, "\n".join(lines), {"services": [as_json(service) for service in services]})
+    show(settings, "\n".join(lines), {"services": [fields_of(service) for service in services]})
 
 
 @directory.command("WaitForReady")
@@ -295,13 +295,6 @@ def endpoint_text(endpoint: ServiceEndpoint) -> tuple[str, bool]:
         return str(GrpcEndpoint(endpoint.host, endpoint.port)), ssl
     scheme = "cogment" if endpoint.protocol == ServiceEndpoint.COGMENT else "<unknown>"
     return f"{scheme}://{endpoint.host}" + (f":{endpoint.port}" if endpoint.port else ""), ssl
-
-
-def as_json(service: FullServiceData) -> dict[str, Any]:
-    """Return a service as protobuf's JSON."""
-    from google.protobuf.json_format import MessageToDict
-
-    return dict(MessageToDict(service))
 
 
 def _truth(value: bool) -> str:

@@ -22,7 +22,7 @@ from trio_cogment.cli.client.common import (
 from trio_cogment.cli.client.reaching import places_option, reached
 from trio_cogment.cli.errors import Failure
 from trio_cogment.cli.options import Group, nearest
-from trio_cogment.cli.text import columns, printable
+from trio_cogment.cli.text import columns, fields_of, printable
 from trio_cogment.config import RpcConfig
 from trio_cogment.services import ServiceKind
 
@@ -77,8 +77,6 @@ def model_registry(**_options: Any) -> None:
 @click.pass_context
 def list_models(ctx: click.Context, /, **_options: Any) -> None:
     """List the models by name."""
-    from google.protobuf.json_format import MessageToDict
-
     from trio_cogment.api.model_registry_pb2 import RetrieveModelsReply
     from trio_cogment.sdk import ModelRegistryClient
 
@@ -90,7 +88,7 @@ def list_models(ctx: click.Context, /, **_options: Any) -> None:
 
     infos = run_client(ask)
     rows = [("MODEL", "USER DATA"), *((info.model_id, _text(info.user_data)) for info in infos)]
-    show(settings, columns(rows), MessageToDict(RetrieveModelsReply(model_infos=infos)))
+    show(settings, columns(rows), fields_of(RetrieveModelsReply(model_infos=infos)))
 
 
 @model_registry.command("show")
@@ -99,8 +97,6 @@ def list_models(ctx: click.Context, /, **_options: Any) -> None:
 @click.pass_context
 def show_model(ctx: click.Context, /, model: str, **_options: Any) -> None:
     """Show a model and its versions."""
-    from google.protobuf.json_format import MessageToDict
-
     from trio_cogment.sdk import ModelRegistryClient
 
     settings = client_settings(ctx)
@@ -113,7 +109,7 @@ def show_model(ctx: click.Context, /, model: str, **_options: Any) -> None:
     info, versions = run_client(ask)
     rows = [("VERSION", "KEPT", "BYTES", "CREATED", "SHA-256", "USER DATA"), *map(_row, versions)]
     text = printable(f"{info.model_id}  {_text(info.user_data)}".rstrip()) + f"\n{columns(rows)}"
-    data = {"modelInfo": MessageToDict(info), "versionInfos": [MessageToDict(version) for version in versions]}
+    data = {"modelInfo": fields_of(info), "versionInfos": [fields_of(version) for version in versions]}
     show(settings, text, data)
 
 
@@ -162,8 +158,6 @@ def put(ctx: click.Context, /, model: str, file: Path, archive: bool, user_data:
 
     The model is created if it does not exist.
     """
-    from google.protobuf.json_format import MessageToDict
-
     from trio_cogment.cli.client.transfer import open_sized_source, progress, progress_deadline
     from trio_cogment.sdk import ModelRegistryClient
 
@@ -188,7 +182,7 @@ def put(ctx: click.Context, /, model: str, file: Path, archive: bool, user_data:
     info = run_client(send)
     kept = "archived" if info.archived else "transient"
     message = f"version {info.version_number} of {printable(model)}: {info.data_size} bytes, {kept}"
-    show(settings, message, {"message": message, "versionInfo": MessageToDict(info)})
+    show(settings, message, {"message": message, "versionInfo": fields_of(info)})
 
 
 async def _pieces(read: Read, on_progress: Callable[[int], None]) -> AsyncGenerator[bytes]:
@@ -214,8 +208,6 @@ async def _pieces(read: Read, on_progress: Callable[[int], None]) -> AsyncGenera
 @click.pass_context
 def get(ctx: click.Context, /, model: str, file: Path, version: int, **_options: Any) -> None:
     """Write a version of a model to a file."""
-    from google.protobuf.json_format import MessageToDict
-
     from trio_cogment.cli.client.transfer import open_target, progress, progress_deadline, report
     from trio_cogment.sdk import ModelRegistryClient
 
@@ -238,7 +230,7 @@ def get(ctx: click.Context, /, model: str, file: Path, version: int, **_options:
     message = f"version {info.version_number} of {printable(model)}: {info.data_size} bytes"
     data = {
         "message": message,
-        "versionInfo": MessageToDict(info),
+        "versionInfo": fields_of(info),
         "filepath": "" if path is None else str(path),
     }
     report(settings, message, data, to_stderr=path is None)

@@ -14,7 +14,7 @@ from trio_cogment.cli.client.reaching import places_option, reached
 from trio_cogment.cli.errors import Failure
 from trio_cogment.cli.options import FilePath, Group, as_all_properties, nearest
 from trio_cogment.cli.terminal import can_draw
-from trio_cogment.cli.text import printable
+from trio_cogment.cli.text import fields_of, printable
 from trio_cogment.cli.trials_view import line_of, row_of, table
 from trio_cogment.errors import CogmentError
 from trio_cogment.services import ServiceKind
@@ -152,7 +152,7 @@ def list_trials(ctx: click.Context, /, states: Sequence[str], properties: dict[s
         return (not wanted or info.state in wanted) and properties.items() <= dict(info.properties).items()
 
     infos = list(filter(is_wanted, _asked(ctx, settings, ())))
-    show(settings, table(infos), {"trials": list(map(_as_json, infos))})
+    show(settings, table(infos), {"trials": list(map(fields_of, infos))})
 
 
 @trial.command()
@@ -167,7 +167,7 @@ def info(ctx: click.Context, /, trial_ids: tuple[str, ...], **_options: Any) -> 
     settings = client_settings(ctx)
     infos = _asked(ctx, settings, trial_ids)
     if infos or settings.output == "json":
-        show(settings, "\n\n".join(map(_described, infos)), {"trials": list(map(_as_json, infos))})
+        show(settings, "\n\n".join(map(_described, infos)), {"trials": list(map(fields_of, infos))})
     _refuse_unknown(trial_ids, infos)
 
 
@@ -263,7 +263,7 @@ async def _print_changes(
             if trial_ids and one.trial_id not in trial_ids:
                 continue
             if not shown or one.state in shown:
-                show(settings, line_of(one), _as_json(one))
+                show(settings, line_of(one), fields_of(one))
             if one.state == TrialState.ENDED:
                 waiting.discard(one.trial_id)
             if trial_ids and not waiting:
@@ -290,12 +290,6 @@ def _numbers(states: Iterable[str]) -> set[int]:
     from trio_cogment.api.common_pb2 import TrialState
 
     return {TrialState.Value(name) for name in states}
-
-
-def _as_json(info: TrialInfo) -> dict[str, Any]:
-    from google.protobuf.json_format import MessageToDict
-
-    return dict(MessageToDict(info))
 
 
 def _described(info: TrialInfo) -> str:

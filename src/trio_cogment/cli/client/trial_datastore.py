@@ -23,7 +23,7 @@ from trio_cogment.cli.client.common import (
 from trio_cogment.cli.client.reaching import places_option, reached
 from trio_cogment.cli.errors import Failure
 from trio_cogment.cli.options import Group, as_all_properties, nearest
-from trio_cogment.cli.text import columns
+from trio_cogment.cli.text import columns, fields_of
 from trio_cogment.cli.trials_view import end_text, state_text
 from trio_cogment.config import RpcConfig
 from trio_cogment.services import ServiceKind
@@ -88,8 +88,6 @@ def trial_datastore(**_options: Any) -> None:
 @click.pass_context
 def list_trials(ctx: click.Context, /, count: int, properties: dict[str, str], handle: str, **_options: Any) -> None:
     """List stored trials in the order of their creation."""
-    from google.protobuf.json_format import MessageToDict
-
     from trio_cogment.api.trial_datastore_pb2 import RetrieveTrialsReply, RetrieveTrialsRequest
     from trio_cogment.sdk import DatastoreClient
 
@@ -116,7 +114,7 @@ def list_trials(ctx: click.Context, /, count: int, properties: dict[str, str], h
         return whole, follows
 
     reply, follows = run_client(ask)
-    show(settings, _table(reply, follows), MessageToDict(reply))
+    show(settings, _table(reply, follows), fields_of(reply))
 
 
 def _table(reply: RetrieveTrialsReply, follows: bool) -> str:
