@@ -16,9 +16,16 @@ import pytest
 import trio
 
 from tests.cli.process import PATIENCE_SECONDS, Output, environment_variables, listening, run_here, run_main
+from tests.cli.test_configuration import rows
+from tests.ports import free_port
 from tests.trainer.bench import Client, FakeDispatcher, serving, steps
 from tests.trainer.configs import a_config, a_document
 from trio_cogment.api.trainer.trainer_pb2 import RunEpisode
+from trio_cogment.cli.client.common import ClientSettings
+from trio_cogment.cli.client.reaching import reached
+from trio_cogment.cli.runs.common import trainer_question
+from trio_cogment.directory import DirectoryServer, directory_services
+from trio_cogment.endpoints import parse_server_endpoint
 from trio_cogment.rpc import InProcessChannel
 from trio_cogment.trainer import Trainer, trainer_services
 from trio_cogment.trainer.runs import Cause
@@ -335,13 +342,36 @@ async def test_export(tmp_path: Path) -> None:
         (("cancel",), "Missing argument 'RUN...'"),
         (("list", "--status", "gone"), "--status: 'gone' is not one of"),
         (("list", "--trainer=here"), "--trainer: 'here': "),
-        (("list", "--trainer=grpc://127.0.0.1:1", "--timeout=1s"), "127.0.0.1:1: "),
+        (
+            ("list", "--trainer=grpc://127.0.0.1:1", "--timeout=1s"),
+            "the trainer at grpc://127.0.0.1:1 cannot be reached: ",
+        ),
     ],
 )
 def test_values_that_cannot_be(arguments: tuple[str, ...], expected: str) -> None:
     output = run_main("run", *arguments)
     assert (output.code, output.out, output.err.count("\n")) == (1, "", 1)
     assert expected.lower() in output.err.lower()
+
+
+async def test_a_trainer_is_told_from_other_servers() -> None:
+    settings = ClientSettings(timeout_seconds=PATIENCE_SECONDS)
+    async with here() as of, DirectoryServer() as directory, listening(*directory_services(directory)) as other:
+        trainer = of.variables["COGMENT_TRAINER_ENDPOINT"]
+        for endpoints in ((other, trainer), (trainer, other), (f"grpc://127.0.0.1:{free_port()}", trainer)):
+            places = list(map(parse_server_endpoint, endpoints))
+            async with reached(settings, None, places, name="trainer", question=trainer_question) as channel:
+                assert f"grpc://{channel.authority}" == trainer
+        of.variables = {"COGMENT_ENDPOINT": trainer}
+        assert await of.json("list") == []
+
+
+def test_where_trainers_are_looked_for() -> None:
+    help_text = " ".join(run_main("run", "list", "--help").out.split())
+    assert "COGMENT_TRAINER_ENDPOINT, COGMENT_ENDPOINT; default: (grpc://localhost:50055, then" in help_text
+    documented = {name.partition("`")[0]: row for name, row in rows("Where clients look").items()}
+    default = "grpc://localhost:50055, then grpc://localhost:9000"
+    assert documented["run"] == ["`--trainer`", "`COGMENT_TRAINER_ENDPOINT`", default]
 
 
 async def test_the_same_over_any_channel() -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import click
@@ -22,11 +23,15 @@ from trio_cogment.endpoints import GrpcEndpoint, parse_server_endpoint
 from trio_cogment.services import ServiceKind, default_address
 
 if TYPE_CHECKING:
-    from trio_cogment.rpc import Channel
+    from google.protobuf.message import Message
+
+    from trio_cogment.rpc import Channel, Method
 
 _Decorated = TypeVar("_Decorated", bound=Callable[..., Any])
 
 Places: TypeAlias = Sequence[GrpcEndpoint]
+#: Makes a call that changes nothing, of which servers without the service say that they do not know it.
+Question: TypeAlias = "Callable[[], tuple[Method, Message]]"
 
 #: Where all services are, unless a flag or the variable of one says otherwise.
 ENDPOINT_VARIABLE = "COGMENT_ENDPOINT"
@@ -54,9 +59,11 @@ def default_places(kind: ServiceKind) -> Places:
     return [parse_server_endpoint(address) for address in addresses]
 
 
-def places_option(flag: str, kind: ServiceKind, *, variable: str, text: str) -> Callable[[_Decorated], _Decorated]:
-    """Return the flag with the endpoint of a service; its value is the places to look."""
-    places = default_places(kind)
+def places_option(
+    flag: str, kind: ServiceKind | Places, *, variable: str, text: str
+) -> Callable[[_Decorated], _Decorated]:
+    """Return the flag with the endpoint of a service, or its default places; its value is the places to look."""
+    places = default_places(kind) if isinstance(kind, ServiceKind) else kind
 
     def as_places(ctx: click.Context, param: click.Parameter, value: str | None) -> Places:
         endpoint = as_endpoint(ctx, param, value)
@@ -83,6 +90,8 @@ async def reached(
     config: RpcConfig | None = None,
     bounded: bool = True,
     flag: str = "",
+    name: str = "",
+    question: Question | None = None,
 ) -> AsyncIterator[Channel]:
     """Connect to a service, waiting for it up to the time limit if it does not listen yet.
 
@@ -93,13 +102,15 @@ async def reached(
         config: limits and windows of the channel.
         bounded: the time limit holds for the block too; otherwise the block limits its own waits.
         flag: that names another place; a wait that is announced says so.
+        name: of the service in texts, if the kind does not tell it.
+        question: tells a service of no kind from others, if there are several places.
 
     Raises:
         Failure: it cannot be reached, or did not answer in time; the text says what was looked for, and where.
     """
     import trio
 
-    name = _NAMES.get(kind, kind.value) if kind is not None else "service"
+    name = name or (_NAMES.get(kind, kind.value) if kind is not None else "service")
     deadline = trio.current_time() + settings.timeout_seconds
     # With one place the channel itself waits, and in any case until the deadline.
     wait = min(settings.timeout_seconds + 1, _MAX_SECONDS) if len(places) == 1 else 0.0
@@ -113,9 +124,10 @@ async def reached(
         channels = {
             place: await stack.enter_async_context(channel_to(settings, place, config=config)) for place in places
         }
-        search = _Search(name, channels, flag)
+        advice = f"; {flag}, or {ENDPOINT_VARIABLE}, names another place" if flag else ""
+        search = _Search(name, channels, advice)
         with trio.move_on_at(deadline):
-            await search.run(kind)
+            await search.run(partial(_version_of, kind) if kind is not None else question)
         if search.found is None:
             where = f" at {places[0]}" if len(places) == 1 else ""
             waited = f"; waited {settings.timeout_seconds:g} s (--timeout)" if search.may_come else ""
@@ -132,6 +144,14 @@ async def reached(
             raise Failure(f"the {name} at {search.found} did not answer within {limit}")
 
 
+def _version_of(kind: ServiceKind) -> tuple[Method, Message]:
+    from trio_cogment.api.common_pb2 import VersionRequest
+    from trio_cogment.rpc import methods_of
+    from trio_cogment.services import SERVICES
+
+    return methods_of(SERVICES[kind].descriptor())["Version"], VersionRequest()
+
+
 class _Search:
     """A search for a service in several places at the same time.
 
@@ -140,12 +160,12 @@ class _Search:
         may_come: nothing speaks against it that it is somewhere later.
     """
 
-    def __init__(self, name: str, channels: dict[GrpcEndpoint, Channel], flag: str) -> None:
+    def __init__(self, name: str, channels: dict[GrpcEndpoint, Channel], advice: str) -> None:
         self.found: GrpcEndpoint | None = None
         self.may_come = True
         self._name = name
         self._channels = channels
-        self._advice = f"; {flag}, or {ENDPOINT_VARIABLE}, names another place" if flag else ""
+        self._advice = advice
         self._troubles: dict[GrpcEndpoint, str] = {}
 
     def trouble(self) -> str:
@@ -153,7 +173,7 @@ class _Search:
         troubles = [self._troubles.get(place) or channel.trouble for place, channel in self._channels.items()]
         return "; ".join(filter(None, troubles)) or "no answer"
 
-    async def run(self, kind: ServiceKind | None) -> None:
+    async def run(self, question: Question | None) -> None:
         """Search until it is found, or cannot be found any more."""
         import trio
 
@@ -162,8 +182,8 @@ class _Search:
             if len(self._channels) == 1:
                 await self._connect()
             else:
-                assert kind is not None
-                await self._look_everywhere(kind)
+                assert question is not None
+                await self._look_everywhere(question)
             nursery.cancel_scope.cancel()
 
     async def _announce(self) -> None:
@@ -185,7 +205,7 @@ class _Search:
         else:
             self.found = place
 
-    async def _look_everywhere(self, kind: ServiceKind) -> None:
+    async def _look_everywhere(self, question: Question) -> None:
         import trio
 
         own, *others = self._channels
@@ -193,7 +213,7 @@ class _Search:
         async with trio.open_nursery() as nursery:
 
             async def look(place: GrpcEndpoint) -> None:
-                while not await self._has(place, kind):
+                while not await self._has(place, question):
                     if place == own:
                         tried.set()
                     await trio.sleep(_PAUSE_SECONDS)
@@ -206,16 +226,12 @@ class _Search:
             for place in (own, *others):
                 nursery.start_soon(look, place)
 
-    async def _has(self, place: GrpcEndpoint, kind: ServiceKind) -> bool:
+    async def _has(self, place: GrpcEndpoint, question: Question) -> bool:
         """Tell whether the server at a place has the service; any answer but that it has not will do."""
-        from trio_cogment.api.common_pb2 import VersionRequest
         from trio_cogment.errors import RpcError, StatusCode
-        from trio_cogment.rpc import methods_of
-        from trio_cogment.services import SERVICES
 
-        method = methods_of(SERVICES[kind].descriptor())["Version"]
         try:
-            await self._channels[place].unary(method, VersionRequest())
+            await self._channels[place].unary(*question())
         except RpcError as error:
             if error.code is StatusCode.UNIMPLEMENTED:
                 self._troubles[place] = f"{place} has no {self._name}"

@@ -11,16 +11,19 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from trio_cogment.cli.access_token import access_token, access_token_options
-from trio_cogment.cli.client.common import ClientSettings, channel_to, run_client
-from trio_cogment.cli.options import applied, as_endpoint, json_option, timeout_option
+from trio_cogment.cli.client.common import ClientSettings, run_client
+from trio_cogment.cli.client.reaching import Places, default_places, places_option, reached
+from trio_cogment.cli.options import applied, json_option, timeout_option
 from trio_cogment.cli.services.trainer import DEFAULT_PORT
 from trio_cogment.cli.tls import tls_files, tls_options
 from trio_cogment.config import RpcConfig
 from trio_cogment.endpoints import GrpcEndpoint
+from trio_cogment.services import ServiceKind
 
 if TYPE_CHECKING:
     from google.protobuf.message import Message
 
+    from trio_cogment.rpc import Method
     from trio_cogment.trainer.client import TrainerClient
 
 _Decorated = TypeVar("_Decorated", bound=Callable[..., Any])
@@ -28,6 +31,8 @@ _Result = TypeVar("_Result")
 
 #: A list of all runs is one message; the published client takes as much.
 _RPC = RpcConfig(max_receive_message_bytes=64 * 1024 * 1024)
+#: Its own port, and that of `serve --trainer`.
+_PLACES = [GrpcEndpoint("localhost", DEFAULT_PORT), *default_places(ServiceKind.LIFECYCLE)]
 
 
 def run_options(command: _Decorated) -> _Decorated:
@@ -43,16 +48,7 @@ def run_options(command: _Decorated) -> _Decorated:
             show_envvar=True,
             help="What a trainer asks of those who pause, resume and throttle runs.",
         ),
-        click.option(
-            "--trainer",
-            callback=as_endpoint,
-            default=f"grpc://127.0.0.1:{DEFAULT_PORT}",
-            metavar="ENDPOINT",
-            envvar="COGMENT_TRAINER_ENDPOINT",
-            show_default=True,
-            show_envvar=True,
-            help="Where the trainer is.",
-        ),
+        places_option("--trainer", _PLACES, variable="COGMENT_TRAINER_ENDPOINT", text="Where the trainer is."),
         json_option("Print results as JSON, one on each line."),
     )
     return applied(options, command)
@@ -65,20 +61,32 @@ def with_client(ctx: click.Context, function: Callable[[TrainerClient], Any]) ->
         Failure: it ended with an expected error.
     """
     settings = ClientSettings(timeout_seconds=ctx.params["timeout"], tls=tls_files(ctx), token=access_token(ctx))
-    endpoint: GrpcEndpoint = ctx.params["trainer"]
+    places: Places = ctx.params["trainer"]
 
     async def run() -> Any:
-        async with _opened(settings, endpoint, ctx.params["secret"]) as client:
+        async with _opened(settings, places, ctx.params["secret"]) as client:
             return await function(client)
 
     return run_client(run)
 
 
+def trainer_question() -> tuple[Method, Message]:
+    """Return a call that only trainers know, and that changes nothing."""
+    from trio_cogment.api.trainer import trainer_pb2
+    from trio_cogment.rpc import methods_of
+
+    service = trainer_pb2.DESCRIPTOR.services_by_name["TrainerService"]
+    return methods_of(service)["GetHealth"], trainer_pb2.HealthCheckRequest()
+
+
 @asynccontextmanager
-async def _opened(settings: ClientSettings, endpoint: GrpcEndpoint, secret: str) -> AsyncIterator[TrainerClient]:
+async def _opened(settings: ClientSettings, places: Places, secret: str) -> AsyncIterator[TrainerClient]:
     from trio_cogment.trainer.client import TrainerClient
 
-    async with channel_to(settings, endpoint, config=_RPC) as channel:
+    found = reached(
+        settings, None, places, config=_RPC, bounded=False, flag="--trainer", name="trainer", question=trainer_question
+    )
+    async with found as channel:
         yield TrainerClient(channel, secret=secret, timeout_seconds=settings.timeout_seconds)
 
 
