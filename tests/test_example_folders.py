@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.docs.blocks import blocks_of, ports_of, steps_of, variables_for, with_ports
+from tests.docs.running import Runner
 from tests.example_folders import EXAMPLES, example
 from tests.ports import free_port
 
@@ -43,6 +45,14 @@ def test_tests_of_an_actor(tmp_path: Path) -> None:
     found = example("testing_an_actor", tmp_path)
     (expected,) = found.printed
     assert any(line.startswith(f"{expected} in ") for line in found.run("-p", "no:cacheprovider"))
+
+
+async def test_a_run_of_the_trainer_with_servers(tmp_path: Path) -> None:
+    folder = example("trainer_run", tmp_path).folder
+    blocks = blocks_of("README.md", (folder / "README.md").read_text(encoding="utf-8"))
+    steps = steps_of([block for block in blocks if block.language == "console"])
+    ports = {number: str(free_port()) for number in ports_of(steps)}
+    await Runner(folder, variables=variables_for(steps, ports)).run(with_ports(steps, ports))
 
 
 def test_every_folder_is_in_the_list_and_in_a_test() -> None:
