@@ -112,6 +112,20 @@ def typed(shell: str, folder: Path, keys: Sequence[str], until: str) -> str:
 
 
 @pytest.mark.shells
+def test_descriptions_with_commas_are_whole_in_fish() -> None:
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    done = subprocess.run(
+        ["fish", "--no-config", "-c", f"{START['fish'][1]}; complete -C 'trio-cogment client trial sta'"],
+        capture_output=True,
+        text=True,
+        check=True,
+        env=environment_variables(PATH=path),
+        timeout=PATIENCE_SECONDS,
+    )
+    assert done.stdout == "start\tStart a trial, and print its id.\n"
+
+
+@pytest.mark.shells
 @pytest.mark.parametrize("shell", SHELLS)
 def test_commands_and_flags_in_a_shell(shell: str, tmp_path: Path) -> None:
     typed(shell, tmp_path, ["trio-cogment vers", TAB, "--js", TAB, "\n"], f'{{"version": "{__version__}"}}')

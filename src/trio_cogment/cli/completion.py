@@ -38,4 +38,6 @@ def completion(ctx: click.Context, shell: str) -> None:
     assert kind is not None
     script = kind(ctx.find_root().command, {}, PROGRAM, COMPLETION)
     # Not `source`, which for bash runs whichever bash is on PATH to look at its version.
-    click.echo(script.source_template % script.source_vars())
+    text = script.source_template % script.source_vars()
+    # click's own for fish drops what follows a comma in a description.
+    click.echo(text.replace('string split ","', 'string split --max 1 ","'))
