@@ -69,11 +69,18 @@ def test_ended_trials_follow_those_that_run_if_there_is_room() -> None:
     assert names == ["t5", "t4", "t3", "t2", "t1", "t0"]
     assert trials.lines(9)[0] == "3 running, 3 ended"
     assert [line.split()[0] for line in trials.lines(4)] == ["3", "TRIAL", "t5", "t4"]
-    assert trials.lines(4)[0] == "3 running, 3 ended; 1 are not shown"
+    assert trials.lines(4)[0] == "3 running, 3 ended; 1 not shown"
     assert trials.to_measure(2) == ["t4", "t5"]
     assert trials.to_measure(0) == trials.lines(0) == []
     for height in range(12):
         assert len(trials.lines(height)) <= height
+
+
+def test_trials_that_wait_for_participants_do_not_run_yet() -> None:
+    trials = Trials()
+    for state in (TrialState.INITIALIZING, TrialState.PENDING, TrialState.RUNNING, TrialState.TERMINATING):
+        trials.changed(info(f"t{state}", state=state))
+    assert trials.lines(9)[0] == "2 running, 2 starting, 0 ended"
 
 
 def test_only_so_many_ended_trials_are_kept() -> None:

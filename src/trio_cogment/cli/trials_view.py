@@ -17,6 +17,8 @@ HEADINGS = ("TRIAL", "STATE", "TICK", "TICKS/S", "TIME", "END")
 _MEASUREMENTS = 5
 #: Ended trials that are shown, if there is room.
 _MOST_ENDED = 100
+#: States of trials that participants have not all joined yet.
+_STARTING = ("INITIALIZING", "PENDING")
 _NANOSECONDS = 1e9
 _MINUTE = 60
 _HOUR = 3600
@@ -120,9 +122,11 @@ class Trials:
         ended = list(reversed(self._ended.values()))[: max(0, room - len(shown))]
         rows = [row_of(info, self._rate(info.trial_id)) for info in reversed(shown)]
         rows += [row_of(info) for info in ended]
-        counts = f"{len(running)} running, {self.ended} ended"
+        starting = sum(state_text(info.state) in _STARTING for info in running)
+        counts = f"{len(running) - starting} running, " + (f"{starting} starting, " if starting else "")
+        counts += f"{self.ended} ended"
         hidden = len(running) - len(shown)
-        counts += f"; {hidden} are not shown" if hidden and shown else ""
+        counts += f"; {hidden} not shown" if hidden and shown else ""
         return [counts, *(columns([HEADINGS, *rows]).splitlines() if rows else [])][: max(0, height)]
 
     def _rate(self, trial_id: str) -> float:
