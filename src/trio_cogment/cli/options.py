@@ -9,7 +9,7 @@ from __future__ import annotations
 import builtins
 import importlib
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -61,14 +61,25 @@ class Group(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Return the command that arguments begin with; if there is none, the error names the most similar one."""
+        """Return the command that arguments begin with; if there is none, the error names what was probably meant."""
         try:
             return super().resolve_command(ctx, args)
         except click.UsageError as error:
             close = similar(args[0], self.list_commands(ctx))
-            if close is None:
+            meant = list(self._below(ctx, args[0])) or ([close] if close is not None else [])
+            if not meant:
                 raise
-            raise click.UsageError(f"{error.message.rstrip('.')}. (Did you mean {close!r}?)", ctx=error.ctx) from None
+            names = " or ".join(map(repr, meant))
+            raise click.UsageError(f"{error.message.rstrip('.')}. (Did you mean {names}?)", ctx=error.ctx) from None
+
+    def _below(self, ctx: click.Context, name: str) -> Iterator[str]:
+        """Yield the commands of this name in groups of this group: `client trial` for `trial`."""
+        for group in self.list_commands(ctx):
+            found = self.get_command(ctx, group)
+            if isinstance(found, Group):
+                if name in found.list_commands(ctx):
+                    yield f"{group} {name}"
+                yield from (f"{group} {below}" for below in found._below(ctx, name))
 
     def add_command(self, cmd: click.Command, name: str | None = None, *, aliases: tuple[str, ...] = ()) -> None:
         """Add a command; its aliases are not in the help."""
