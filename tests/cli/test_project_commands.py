@@ -283,7 +283,7 @@ def test_names_of_what_a_trainer_is_asked_come_first(folder: Path, monkeypatch: 
     done = command("run", "-f", ".", "list", folder=folder)
     assert (done.returncode, done.stdout, done.stderr) == (0, "mine\n", "")
     monkeypatch.chdir(folder)
-    assert "127.0.0.1:1" in refusal("run", "list", "--trainer=grpc://127.0.0.1:1")
+    assert "127.0.0.1:1" in refusal("run", "list", "--trainer=grpc://127.0.0.1:1", "--timeout=1s")
 
 
 # --- copy ---
