@@ -31,6 +31,7 @@ class ImportTimeError(Exception):
 def living_functions() -> Living:
     """Return all function objects that there are of the package, by file."""
     found: dict[str, dict[tuple[str, int], list[FunctionType]]] = defaultdict(lambda: defaultdict(list))
+    gc.unfreeze()  # a server of an earlier test has left out of all collections what there was
     for one in gc.get_objects():
         if isinstance(one, FunctionType):
             path = Path(one.__code__.co_filename)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import gc
 import importlib
 from dataclasses import replace
 
@@ -46,6 +47,14 @@ def test_whoever_holds_a_function_has_the_mutant() -> None:
 
     assert in_a_fork(work, {}).said == "it is there"
     assert held is backoff.Backoff.reset
+
+
+def test_what_collections_leave_out_is_found() -> None:
+    expected = living_functions()[FILE]
+    gc.freeze()
+    found = living_functions()[FILE]
+    assert found.keys() == expected.keys()
+    assert found
 
 
 def test_what_has_run_already_is_not_changed_any_more() -> None:

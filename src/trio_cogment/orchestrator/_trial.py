@@ -312,7 +312,7 @@ class Trial:
 
     def _announce(self, effect: Announce) -> None:
         _log.info("trial %s: %s", self.trial_id, _STATE_NAMES[effect.state])
-        if effect.state == TrialState.PENDING and _log.isEnabledFor(logging.INFO):
+        if effect.state == TrialState.PENDING:
             clients = [repr(actor.name) for actor in self.machine.actors if actor.is_client]
             if clients:
                 what = "client actor" if len(clients) == 1 else "client actors"
