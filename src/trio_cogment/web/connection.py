@@ -229,8 +229,8 @@ class WebConnection(Breakable):
                 if event is Sign.GONE:
                     return None
                 data = await self.byte_stream.receive_some()
-                await self.turn(units_of(data))
                 self.http.receive(data)
+                await self.turn(units_of(data))
                 if not began:
                     began = True
                     self._idle.deadline = trio.current_time() + limits.head_timeout_seconds

@@ -114,8 +114,8 @@ class _Body:
                 data = await connection.byte_stream.receive_some()
                 if not data:
                     raise RpcError(StatusCode.CANCELLED, "the caller left")
+                connection.http.receive(data)  # before the turn: it may be the next request, and the call may end now
                 await connection.turn(units_of(data))
-                connection.http.receive(data)
 
     async def _messages(self, call: RelayedCall, data: bytes) -> None:
         if self._text is not None:

@@ -190,8 +190,8 @@ async def _body(connection: Hosting, route: Route) -> bytes | Reply:
                     await connection.intake.begin(len(body), 0)
                 connection.send_soon(connection.http.go_on())
                 data = await connection.byte_stream.receive_some()
-                await connection.turn(units_of(data))
                 connection.http.receive(data)
+                await connection.turn(units_of(data))
     return refusal(408, "the body of the request took too long to come")
 
 
