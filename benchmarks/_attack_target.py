@@ -149,6 +149,17 @@ def short_names() -> Iterator[str]:
         yield from map("".join, itertools.product(letters, repeat=length))
 
 
+def long_field(number: int, content: bytes) -> bytes:
+    """Return a field of a message as it is written, with content that its type may know nothing of."""
+    size = bytearray()
+    rest = len(content)
+    while rest >= 128:
+        size.append(rest & 127 | 128)
+        rest >>= 7
+    size.append(rest)
+    return bytes((number << 3 | 2,)) + bytes(size) + content
+
+
 class Participants:
     """An environment and actors in the attacker's hands.
 

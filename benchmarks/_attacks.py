@@ -42,6 +42,8 @@ ATTACKS: dict[str, Callable[[Target], Awaitable[None]]] = {
         trials.said_to_nobody,
         trials.samples_under_way,
         trials.outboxes_of_many,
+        trials.wide_rewards,
+        trials.wide_samples,
         services.waiting_uploads,
         services.cached_uploads,
         services.slow_transfers,

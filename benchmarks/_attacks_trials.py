@@ -8,10 +8,11 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 
 import grpc.aio
-from _attack_target import CLIENT, MIB, Participants, Target, starting, trial_params
+from _attack_target import CLIENT, MIB, Participants, Target, long_field, method, starting, trial_params
 from _wire_peers import add_stream
 
 from trio_cogment.api import common_pb2, datalog_pb2
+from trio_cogment.api import trial_datastore_pb2 as datastore_pb2
 
 
 def _joining(channel: grpc.aio.Channel, trial_id: str) -> Any:
@@ -148,3 +149,54 @@ async def outboxes_of_many(target: Target) -> None:
         own: list[grpc.aio.Channel] = []
         await target.in_lanes(16, one, target.many(1500))
         await asyncio.sleep(target.seconds_left)
+
+
+async def wide_rewards(target: Target) -> None:
+    """16 clients, half of them compressing, that give 25 rewards each of two million sources of nothing."""
+    reward = long_field(4, bytes((0x22, 0)) * (2 * MIB - 100))  # the field `sources` of the reward
+    said = bytes((0x08, common_pb2.NORMAL)) + reward
+    async with AsyncExitStack() as stack:
+        channel = await stack.enter_async_context(target.channel())
+        endpoint = await stack.enter_async_context(Participants(ticks=1000).serving())
+
+        async def reward_often(number: int) -> None:
+            reply = await starting(channel, trial_params(endpoint, [CLIENT]))
+            options = {"grpc_default_compression_algorithm": 2} if number % 2 else {}
+            own = await stack.enter_async_context(target.channel(**options))
+            join = own.stream_stream("/cogmentAPI.ClientActorSP/RunTrial")
+            call = join(metadata=[("trial-id", reply.trial_id)])
+            await call.write(_init().SerializeToString())
+            for _ in range(25):
+                if not await _say(call, said):
+                    break
+            await asyncio.sleep(target.seconds_left)
+
+        await target.in_lanes(16, reward_often, target.many(16))
+
+
+async def wide_samples(target: Target) -> None:
+    """200 samples of 4 MiB that are two million rewards of nothing, for a trial of its own."""
+    sample = long_field(2, bytes((0x22, 0)) * (2 * MIB - 100))  # the field `rewards` of the sample
+    metadata = [("trial-id", "attacked")]
+    params = trial_params(CLIENT, [CLIENT])
+    first = datalog_pb2.RunTrialDatalogInput(trial_params=params).SerializeToString()
+    async with target.channel() as channel:
+
+        async def log(number: int) -> None:
+            call = channel.stream_stream("/cogmentAPI.DatalogSP/RunTrialDatalog")(
+                metadata=[("trial-id", f"attacked{number}"), ("user-id", "a")]
+            )
+            await call.write(first)
+            for _ in range(target.many(25)):
+                if not await _say(call, sample):
+                    break
+            await call.done_writing()
+            async for _ in call:  # raises what the server says
+                pass
+
+        await target.in_lanes(8, log, 8)
+        add = method(channel, "TrialDatastoreSP/AddTrial")
+        await target.attempt(add(datastore_pb2.AddTrialRequest(user_id="a", trial_params=params), metadata=metadata))
+        one = long_field(1, bytes((0x32, 0)) * (2 * MIB - 100))  # the field `actor_samples`
+        store = channel.stream_unary("/cogmentAPI.TrialDatastoreSP/AddSample")
+        await target.in_lanes(8, lambda _: store(iter([one] * 3), metadata=metadata), target.many(24))

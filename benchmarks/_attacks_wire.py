@@ -6,7 +6,7 @@ import asyncio
 import struct
 from collections.abc import Sequence
 
-from _attack_target import MIB, Target, method
+from _attack_target import MIB, Target, long_field, method
 
 from trio_cogment.api import common_pb2, orchestrator_pb2
 
@@ -206,16 +206,9 @@ async def deep_messages(target: Target) -> None:
 
 async def wide_messages(target: Target) -> None:
     """200 starts of 4 MiB that are two million actors of nothing."""
-    actors = bytes((0x22, 0)) * (2 * MIB - 100)  # the field `actors` of the parameters
-    size = bytearray()
-    rest = len(actors)
-    while rest >= 128:
-        size.append(rest & 127 | 128)
-        rest >>= 7
-    size.append(rest)
+    request = long_field(4, bytes((0x22, 0)) * (2 * MIB - 100))  # the field `actors` of the parameters
     async with target.channel() as channel:
         start = channel.unary_unary("/cogmentAPI.TrialLifecycleSP/StartTrial")
-        request = bytes((0x22,)) + bytes(size) + actors
         await target.in_lanes(8, lambda _: start(request), target.many(200))
 
 

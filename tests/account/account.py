@@ -359,7 +359,8 @@ class Account:
             self._tell(person, state=HEARTBEAT)
 
     def _may_speak(self, sender: Person, what: Message | Reward) -> bool:
-        sender.said[self.tick] = sender.said.get(self.tick, 0) + 1
+        entries = max(1, len(what.sources)) if isinstance(what, Reward) else 1
+        sender.said[self.tick] = sender.said.get(self.tick, 0) + entries
         self._bytes_said[self.tick] += what.ByteSize()
         few = sender.said[self.tick] <= self._patience.max_said_per_tick
         return few and self._bytes_said[self.tick] <= self._patience.max_said_bytes_per_tick

@@ -25,7 +25,7 @@ from trio_cogment.api.trial_datastore_pb2 import StoredTrialSample
 from trio_cogment.datastore._conversion import MAX_DELIVERIES, TrialConverter
 from trio_cogment.datastore._conversion_templates import Templates
 from trio_cogment.datastore._protobuf_wire import number_of
-from trio_cogment.datastore._trial_service import check_sample
+from trio_cogment.datastore._trial_service import check_sample, checking
 from trio_cogment.datastore.storage import WriteKind
 from trio_cogment.errors import InvalidArgumentError
 
@@ -216,7 +216,41 @@ BAD: dict[str, tuple[DatalogSample, str]] = {
         sample_of(0, actors=3, messages=[Message(receiver_name="*")] * (MAX_DELIVERIES // 3 + 1)),
         "sample.messages",
     ),
+    "rewards to nobody": (sample_of(0, rewards=[Reward()] * (MAX_DELIVERIES + 1)), "sample.rewards"),
+    "messages to nobody": (sample_of(0, messages=[Message()] * (MAX_DELIVERIES + 1)), "sample.messages"),
+    "many observations": (
+        sample_of(0, observations=ObservationSet(observations=[b""] * (MAX_DELIVERIES + 1))),
+        "sample.observations.observations",
+    ),
+    "a long map": (
+        sample_of(0, observations=ObservationSet(observations=[b""], actors_map=[0] * (MAX_DELIVERIES + 1))),
+        "sample.observations.actors_map",
+    ),
+    "many default actors": (sample_of(0, default_actors=[0] * (MAX_DELIVERIES + 1)), "sample.default_actors"),
+    "many unavailable actors": (
+        sample_of(0, unavailable_actors=[0] * (MAX_DELIVERIES + 1)),
+        "sample.unavailable_actors",
+    ),
 }
+
+
+def test_large_samples_are_checked_in_steps() -> None:
+    def steps(sample: StoredTrialSample) -> int:
+        return sum(1 for _ in checking(sample, 2))
+
+    small = StoredTrialSample(actor_samples=[{"actor": 1}] * 999)
+    assert steps(small) == 0
+    small.actor_samples.add(actor=0)
+    assert steps(small) == 1
+    for field in ("received_rewards", "sent_rewards", "received_messages", "sent_messages"):
+        wide = StoredTrialSample(actor_samples=[{"actor": 1}], payloads=[b""])
+        for _ in range(4000):
+            getattr(wide.actor_samples[0], field).add()
+        assert steps(wide) == 4
+        getattr(wide.actor_samples[0], field).add(sender=2)
+        with pytest.raises(InvalidArgumentError, match="sender"):
+            steps(wide)
+    assert steps(StoredTrialSample(default_actors=[1] * 2000, unavailable_actors=[0] * 1000)) == 3
 
 
 @pytest.mark.parametrize("what", BAD)

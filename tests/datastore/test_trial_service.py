@@ -22,7 +22,7 @@ from tests.datastore.harness import (
     send_log,
     whole,
 )
-from trio_cogment.api.common_pb2 import StatusRequest, TrialParams, VersionRequest
+from trio_cogment.api.common_pb2 import ActorParams, StatusRequest, TrialParams, VersionRequest
 from trio_cogment.api.datalog_pb2 import RunTrialDatalogInput
 from trio_cogment.api.trial_datastore_pb2 import (
     AddSampleRequest,
@@ -119,6 +119,21 @@ async def test_a_request_names_so_many_trials() -> None:
                 await request()
             assert caught.value.code is StatusCode.RESOURCE_EXHAUSTED
         assert names(await harness.trials()) == ["a"]
+
+
+async def test_a_trial_has_so_many_actors() -> None:
+    few, many = (TrialParams(actors=[ActorParams(name=f"a{n}") for n in range(count)]) for count in (2, 3))
+    storing: list[Callable[[], Awaitable[None]]]
+    text = "trial_params.actors: expected at most 2, got 3; max_trial_actors is 2"
+    async with open_harness(max_trial_actors=2) as harness:
+        await harness.add_trial("a", few)
+        await harness.log("b", [], few)
+        storing = [partial(harness.add_trial, "c", many), partial(harness.log, "d", [], many)]
+        for store in storing:
+            with pytest.raises(RpcError, match=text) as caught:
+                await store()
+            assert caught.value.code is StatusCode.INVALID_ARGUMENT
+        assert names(await harness.trials()) == ["a", "b"]
 
 
 async def test_a_reply_that_would_be_too_long_is_refused_and_says_what_fits() -> None:

@@ -22,6 +22,11 @@ class Owner:
     def __init__(self) -> None:
         self.inbox = Inbox(self, "/a/call")
         self.failed: list[RpcError] = []
+        self.deferred = 0
+
+    def defers(self, item: Any) -> bool:
+        self.deferred += item == "slow"
+        return bool(item == "slow")
 
     def take(self, item: Any) -> Any:
         if item == "broken":
@@ -314,3 +319,30 @@ def test_a_consumer_that_resumes_each_time_needs_no_depth(owner: Owner) -> None:
     owner.inbox.finish(None)
     owner.inbox.set_consumer(consumer)
     assert consumer.got == [*range(5000), None]
+
+
+def test_what_is_deferred_comes_later_and_what_follows_behind_it() -> None:
+    owner, consumer = Owner(), Collecting()
+    owner.give(1, "slow", 2, "slow")
+    owner.inbox.set_consumer(consumer)
+    assert consumer.got == [1]
+    owner.give(3)
+    owner.inbox.finish()
+    assert (consumer.got, owner.deferred) == ([1], 1)
+    owner.inbox.go_on()
+    assert (consumer.got, owner.deferred) == ([1, "slow", 2], 2)
+    owner.inbox.pause()
+    owner.inbox.go_on()
+    owner.inbox.resume()  # what waited in vain is deferred again
+    assert (consumer.got, owner.deferred) == ([1, "slow", 2], 3)
+    owner.inbox.go_on()
+    assert consumer.got == [1, "slow", 2, "slow", 3, None]
+
+
+def test_what_was_deferred_is_dropped_by_an_abort() -> None:
+    owner, consumer = Owner(), Collecting()
+    owner.give("slow")
+    owner.inbox.set_consumer(consumer)
+    owner.inbox.abort(ABORTED)
+    owner.inbox.go_on()
+    assert consumer.got == [ABORTED]

@@ -9,9 +9,10 @@ from functools import partial
 import trio
 import trio.testing
 
-from trio_cogment.api.common_pb2 import TrialParams
+from trio_cogment.api.common_pb2 import Action, TrialParams
+from trio_cogment.rpc._compressed_message import CompressedMessage
 from trio_cogment.rpc._turn_order import Lane
-from trio_cogment.rpc._turns import Turns, measure_turns_by, turns_of_run
+from trio_cogment.rpc._turns import LARGE_BYTES, Turns, measure_turns_by, turns_of_run
 
 
 @asynccontextmanager
@@ -82,7 +83,7 @@ async def test_slow_passes_are_noticed() -> None:
     assert others >= 1000 / 16  # between the turns everybody else goes on
 
 
-def test_a_large_message_is_paid_for_by_what_it_takes() -> None:
+async def test_a_large_message_is_paid_for_by_what_it_takes() -> None:
     now = 0.0
 
     def decode(payload: bytes) -> TrialParams:
@@ -92,7 +93,7 @@ def test_a_large_message_is_paid_for_by_what_it_takes() -> None:
 
     turns = Turns(lambda: now)
     message = TrialParams(max_steps=7)
-    assert turns.decode_large(message.SerializeToString(), decode) == message
+    assert turns.decode_large(message.SerializeToString(), decode, "10.0.0.1") == message
     passes = 0
     while not turns.take(Lane.OTHERS):
         turns._order.next_pass()
@@ -116,3 +117,59 @@ def test_each_run_has_its_own() -> None:
         return turns_of_run()
 
     assert trio.run(main) is not trio.run(main)
+
+
+class _Slow:
+    """A clock that a decoding moves."""
+
+    def __init__(self, seconds: float) -> None:
+        self.now = 0.0
+        self._seconds = seconds
+
+    def decode(self, payload: bytes) -> Action:
+        self.now += self._seconds
+        return Action(content=payload)
+
+
+LARGE = bytes(LARGE_BYTES)
+
+
+async def test_large_messages_of_slow_accounts_wait(autojump_clock: object) -> None:
+    slow = _Slow(0.14)
+    turns = Turns(lambda: slow.now)
+    assert not turns.waits(LARGE, "slow")
+    turns.decode_large(LARGE, slow.decode, "slow")
+    assert turns.waits(LARGE, "slow")
+    assert turns.waits(CompressedMessage(b"small"), "slow")
+    assert not turns.waits(LARGE[1:], "slow")
+    assert not turns.waits(LARGE, "other")
+    await trio.sleep(9.9)
+    assert turns.waits(LARGE, "slow")
+    await trio.sleep(0.2)
+    assert not turns.waits(LARGE, "slow")
+    turns.decode_large(LARGE, slow.decode, "another")
+    assert list(turns.slow) == ["another"]
+
+
+async def test_who_decodes_quickly_is_not_slow() -> None:
+    quick = _Slow(0.005)
+    turns = Turns(lambda: quick.now)
+    turns.decode_large(LARGE, quick.decode, "quick")
+    assert not turns.slow
+
+
+async def test_slow_messages_come_one_at_a_time_and_rest(autojump_clock: object) -> None:
+    slow = _Slow(0.1)
+    turns = Turns(lambda: slow.now)
+    times = []
+
+    async def one() -> None:
+        await turns.large_turn()
+        turns.decode_large(LARGE, slow.decode, "slow")
+        times.append(trio.current_time())
+
+    began = trio.current_time()
+    async with trio.open_nursery() as nursery:
+        for _ in range(4):
+            nursery.start_soon(one)
+    assert [round(time - began, 6) for time in times] == [0.0, 0.2, 0.4, 0.6]

@@ -186,6 +186,22 @@ def test_all_that_is_said_in_one_tick_is_bounded_in_size() -> None:
     assert [len(m.message.payload.value) for m in play.take(1)] == [600]
 
 
+def test_each_source_of_a_reward_is_something_said() -> None:
+    play = Play(rules=TrialRules(max_said_per_tick=3)).start()
+    play.observe()
+    play.clear()
+    play.reward(0, "b", (1, 1), (2, 1), (3, 1))
+    play.tell(0, "b")
+    assert play.machine.counters["too_much_said"] == 1
+    play.observe()
+    (reward, _) = play.take(1)
+    assert [source.value for source in reward.reward.sources] == [1, 2, 3]
+    play.reward(0, "b", (1, 1), (2, 1), (3, 1), (4, 1))
+    play.observe()
+    assert play.kinds(1) == ["NORMAL/observation"]
+    assert play.machine.counters["too_much_said"] == 2
+
+
 def test_who_says_too_much_in_one_tick_loses_the_rest() -> None:
     play = Play(rules=TrialRules(max_said_per_tick=3)).start()
     play.observe()

@@ -16,7 +16,8 @@ from trio_cogment.api.common_pb2 import Action, Observation
 from trio_cogment.config import RpcConfig, WebConfig
 from trio_cogment.errors import StatusCode, UnauthenticatedError
 from trio_cogment.rpc import Channel, open_listeners, serve, serve_stream
-from trio_cogment.rpc.relay import parse_trailers
+from trio_cogment.rpc._turns import Turns, _turns
+from trio_cogment.rpc.relay import Lane, parse_trailers
 from trio_cogment.testing.conformance.channel import ECHO_ONE as ECHO_ONE_METHOD
 from trio_cogment.testing.conformance.channel import CheckService
 from trio_cogment.web import WebSide
@@ -71,6 +72,48 @@ async def test_several_calls_by_one_connection(autojump_clock: object) -> None:
             answer = await there.ask("POST", COUNT, request(number), content_type=PROTO)
             messages, code, _ = parsed(answer.body)
             assert (len(messages), code) == (number, StatusCode.OK)
+
+
+class _Held(Turns):
+    """Turns that nobody gets for a while."""
+
+    def __init__(self) -> None:
+        super().__init__(trio.current_time)
+        self.held_until = 0.0
+
+    async def turn(self, lane: Lane, units: int = 1) -> None:
+        await trio.sleep_until(max(self.held_until, trio.current_time()))
+        await super().turn(lane, units)
+
+
+async def test_a_request_that_comes_while_the_call_before_ends_is_not_lost(autojump_clock: object) -> None:
+    turns = _Held()
+    _turns.set(turns)
+    async with served() as there:
+        began = trio.current_time()
+        async with trio.open_nursery() as nursery:
+
+            async def ask_again() -> None:
+                await trio.sleep(0.5)
+                turns.held_until = began + 2
+                body = request(7)
+                await there.send(
+                    f"POST {ECHO_ONE} HTTP/1.1\r\nHost: {HOST}\r\nContent-Type: {PROTO}\r\n"
+                    f"Content-Length: {len(body)}\r\n\r\n".encode()
+                    + body
+                )
+
+            nursery.start_soon(ask_again)
+            answer = await there.ask("POST", WAIT, request(), content_type=PROTO, grpc_timeout="1S")
+            assert parsed(answer.body)[1] is StatusCode.DEADLINE_EXCEEDED
+            assert trio.current_time() == pytest.approx(began + 1)
+        client = h11.Connection(h11.CLIENT)
+        client.send(h11.Request(method="POST", target=ECHO_ONE, headers=[("host", HOST)]))
+        client.send(h11.EndOfMessage())
+        messages, code, _ = parsed((await read_answer(client, there.stream)).body)
+        assert [Observation.FromString(one).tick_id for one in messages] == [7]
+        assert code is StatusCode.OK
+        assert trio.current_time() == pytest.approx(began + 2)
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,9 @@ class RpcConfig:
 
     Attributes:
         max_receive_message_bytes: a longer message is refused from its length prefix alone (RESOURCE_EXHAUSTED).
+        max_message_entries: a message with more entries in its repeated fields, at all levels together and not counting
+            numbers, is refused (RESOURCE_EXHAUSTED). Only messages that may have so many are looked at: from 256 KiB
+            on, and compressed ones.
         max_send_message_bytes: a longer message is refused before it is sent; None for no limit.
         max_concurrent_streams: calls one client may have open on one connection; more are refused (REFUSED_STREAM).
         max_header_list_bytes: metadata of one call, counted as HTTP/2 does (32 bytes are added for each entry).
@@ -73,6 +76,7 @@ class RpcConfig:
     """
 
     max_receive_message_bytes: int = 4 * 1024 * 1024
+    max_message_entries: int = 128 * 1024
     max_send_message_bytes: int | None = None
     max_concurrent_streams: int = 1000
     max_header_list_bytes: int = 16 * 1024
@@ -120,6 +124,7 @@ class RpcConfig:
 
 _RANGES: dict[str, Range] = {
     "max_receive_message_bytes": SIZE,
+    "max_message_entries": SIZE,
     "max_send_message_bytes": (0, 2**32 - 1),  # the prefix has four bytes
     "max_concurrent_streams": SIZE,
     "max_header_list_bytes": (256, 128 * 1024),

@@ -28,6 +28,7 @@ class DatastoreConfig:
             may take 30 s to notice that the previous process is gone, and pause before they reconnect.
         page_samples: how many samples a reader's call reads from the storage at a time.
         page_bytes: their total size; one sample of any size is always read.
+        max_trial_actors: how many actors a trial may have; one with more is not stored.
         max_request_trials: how many trials one request may name; more are refused. Without names all are meant.
         max_reading: how many calls may have read samples at a time that they have not sent; others wait their turn.
         max_peer_transfers: how many of them may be of one peer while others are free: a token, a certificate or an
@@ -50,6 +51,7 @@ class DatastoreConfig:
     abandoned_after_start_seconds: float = 45.0
     page_samples: int = 500
     page_bytes: int = 512 * 1024
+    max_trial_actors: int = 2000
     max_request_trials: int = 20_000
     max_reading: int = 16
     max_peer_transfers: int = 8

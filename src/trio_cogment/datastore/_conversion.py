@@ -145,6 +145,7 @@ class TrialConverter:
         return _last(self._converting(sample))
 
     def _converting(self, sample: DatalogSample) -> Iterator[tuple[StoredTrialSample, WriteKind] | None]:
+        _check_size(sample)
         stored = StoredTrialSample()
         stored.CopyFrom(self._blank)
         kind = self._take_info(sample, stored)
@@ -262,10 +263,9 @@ class TrialConverter:
         for reward in rewards:
             receivers = self._receivers_of(reward.receiver_name)
             if receivers:
-                sources: Sequence[RewardSource] = reward.sources[:]
-                deliveries += len(sources) * len(receivers)
-                given.append((sources, receivers))
-        _check_deliveries("rewards", deliveries)
+                deliveries += len(reward.sources) * len(receivers)
+                _check_deliveries("rewards", deliveries)
+                given.append((reward.sources[:], receivers))
         sums: dict[int, tuple[float, float]] = {}
         delivered = 0
         for sources, receivers in given:
@@ -330,6 +330,20 @@ class TrialConverter:
             if found:
                 self._receivers[pattern] = found
         return found
+
+
+def _check_size(sample: DatalogSample) -> None:
+    # Before anything is made of the entries: what is addressed to nobody is an object, too.
+    for field, entries in (
+        ("rewards", sample.rewards),
+        ("messages", sample.messages),
+        ("observations.observations", sample.observations.observations),
+        ("observations.actors_map", sample.observations.actors_map),
+        ("unavailable_actors", sample.unavailable_actors),
+        ("default_actors", sample.default_actors),
+    ):
+        if len(entries) > MAX_DELIVERIES:
+            raise InvalidArgumentError(f"sample.{field}: expected at most {MAX_DELIVERIES}, got {len(entries)}")
 
 
 def _check_deliveries(field: str, count: int) -> None:

@@ -62,7 +62,8 @@ class Datastore:
             max_unconfirmed: how many samples of a trial may be under way: what the orchestrator keeps of them
                 (`max_queued_samples`).
         """
-        return Intake(self.store, self.writer, self._leases, self.owners, max_unconfirmed)
+        most_actors = self.config.max_trial_actors
+        return Intake(self.store, self.writer, self._leases, self.owners, most_actors, max_unconfirmed)
 
     @asynccontextmanager
     async def reading(self, request: RetrieveSamplesRequest) -> AsyncIterator[SampleReader]:

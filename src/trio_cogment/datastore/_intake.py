@@ -17,11 +17,14 @@ from trio_cogment.datastore._leases import Leases
 from trio_cogment.datastore._owners import Owners
 from trio_cogment.datastore.storage import EndWrite, OutcomeWrite, TrialEnd, TrialStore, TrialWrite, Write
 from trio_cogment.errors import CogmentError, InvalidArgumentError, QuotaError, ResourceExhaustedError, UnavailableError
+from trio_cogment.rpc.relay import Lane, turns_of_run
 
 _log = logging.getLogger(__name__)
 
 _INFO = "info"
 _ENDED = TrialState.ENDED
+#: The full conversion of a sample costs a unit of `rpc._turn_order` for so many actors, whatever they did.
+_ACTORS_PER_UNIT = 128
 #: It is in every description of its trial.
 _MAX_OUTCOME_BYTES = 64 * 1024
 
@@ -40,6 +43,8 @@ class IntakeStream:
         self._trial_id = trial_id
         self._writer = writer
         self._converter = TrialConverter(trial_id, params, next_tick=next_tick)
+        self._turns = turns_of_run()
+        self._units = 1 + len(params.actors) // _ACTORS_PER_UNIT
         self._never_says = any(name.strip().lower() == _INFO for name in params.datalog.exclude_fields)
         self.writes = writes
         #: Not among `writes`: the data log counts those.
@@ -70,6 +75,7 @@ class IntakeStream:
         try:
             write = self._converter.write_by_template(sample)
             if write is None:
+                await self._turns.turn(Lane.OTHERS, self._units)
                 for write in self._converter.writing(sample):
                     if write is None:  # a large sample: other tasks get a turn between its steps
                         await trio.lowlevel.checkpoint()
@@ -163,6 +169,7 @@ class Intake:
         writer: where everything is written.
         leases: learn which trials have a stream.
         owners: see to it that nobody writes over somebody else's trial.
+        most_actors: of a trial.
         max_unconfirmed: how many samples of a stream of `open` may not be durable.
         owner: whose trials are written; empty: nobody's.
         quotas: of the owner.
@@ -174,6 +181,7 @@ class Intake:
         writer: GroupCommit,
         leases: Leases,
         owners: Owners,
+        most_actors: int,
         max_unconfirmed: int | None = None,
         owner: str = "",
         quotas: Quotas | None = None,
@@ -184,14 +192,17 @@ class Intake:
         self._quotas = quotas or Quotas()
         self._writer = writer
         self._leases = leases
+        self._most_actors = most_actors
         self._max_unconfirmed = max_unconfirmed
 
     def owned_by(self, owner: str, quotas: Quotas) -> Intake:
         """Return the intake of the trials of an account, with its quotas."""
-        return Intake(self._store, self._writer, self._leases, self._owners, self._max_unconfirmed, owner, quotas)
+        confirmed = self._most_actors, self._max_unconfirmed
+        return Intake(self._store, self._writer, self._leases, self._owners, *confirmed, owner, quotas)
 
     @asynccontextmanager
     async def _stream(self, trial_id: str, user_id: str, params: TrialParams) -> AsyncIterator[IntakeStream]:
+        check_actors(params, self._most_actors)
         copied = TrialParams()
         copied.CopyFrom(params)
         stream: IntakeStream | None = None
@@ -235,6 +246,17 @@ class Intake:
                 yield stream
             if scope.cancelled_caught and stream.writes.failure is not None:
                 raise _for_data_log(stream.writes.failure)
+
+
+def check_actors(params: TrialParams, most: int) -> None:
+    """Refuse the parameters of a trial with too many actors: each of its samples costs something for all of them.
+
+    Raises:
+        InvalidArgumentError: its text names the limit.
+    """
+    if len(params.actors) > most:
+        text = f"trial_params.actors: expected at most {most}, got {len(params.actors)}; max_trial_actors is {most}"
+        raise InvalidArgumentError(text)
 
 
 def _for_data_log(error: CogmentError) -> CogmentError:

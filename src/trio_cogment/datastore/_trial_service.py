@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import chain
 from typing import cast
 
 import trio
@@ -27,6 +28,7 @@ from trio_cogment.config import DatastoreConfig
 from trio_cogment.datastore._conversion import ENVIRONMENT
 from trio_cogment.datastore._following import Follower, find_trials
 from trio_cogment.datastore._group_commit import GroupCommit, WriteStream
+from trio_cogment.datastore._intake import check_actors
 from trio_cogment.datastore._owners import Owners, check_reached
 from trio_cogment.datastore._protobuf_wire import tag, varint
 from trio_cogment.datastore._reading_turn import ReadingTurn
@@ -49,6 +51,8 @@ from trio_cogment.services import TRIAL_ID
 
 #: Trials that are read from the storage in one step.
 _TRIALS_AT_ONCE = 256
+#: Entries of a sample that are checked in one step.
+_CHECKED_AT_ONCE = 1000
 #: Properties that trials may be asked for by; SQLite takes a statement with not many more.
 _MAX_PROPERTIES = 500
 _INTEGER = re.compile(r"[+-]?[0-9]{1,100}")
@@ -152,6 +156,7 @@ class TrialService(About):
         trial_id = _only_trial_id(call)
         if not request.HasField("trial_params"):
             raise InvalidArgumentError("trial_params: expected the parameters of the trial")
+        check_actors(request.trial_params, self._config.max_trial_actors)
         account = "" if call.identity.by_address else call.identity.account
         async with self._owners.writing(trial_id, "" if call.identity.admin else account):
             write = TrialWrite(trial_id, request.user_id, request.trial_params, logged=False, owner=account)
@@ -179,7 +184,8 @@ class TrialService(About):
                     raise InvalidArgumentError("trial_sample: expected a sample")
                 if sample.trial_id not in ("", trial_id):
                     raise InvalidArgumentError(f"trial_sample.trial_id: expected {trial_id!r}, got {sample.trial_id!r}")
-                check_sample(sample, actors)
+                for _ in checking(sample, actors):
+                    await trio.lowlevel.checkpoint()
             except InvalidArgumentError:
                 await stream.flush()
                 raise
@@ -242,10 +248,23 @@ def check_sample(sample: StoredTrialSample, actors: int) -> None:
     Raises:
         InvalidArgumentError: naming the field.
     """
+    for _ in checking(sample, actors):
+        pass
+
+
+def checking(sample: StoredTrialSample, actors: int) -> Iterator[None]:
+    """Do what `check_sample` does in steps of some milliseconds, and yield between them."""
     if sample.tick_id > MAX_NUMBER or sample.timestamp > MAX_NUMBER:
         raise InvalidArgumentError("trial_sample: expected tick_id and timestamp to be less than 2**63")
     if sample.state not in _STATES:
         raise InvalidArgumentError(f"trial_sample.state: {sample.state} is no trial state")
+    for number, _ in enumerate(_checking_entries(sample, actors), 1):
+        if not number % _CHECKED_AT_ONCE:
+            yield
+
+
+def _checking_entries(sample: StoredTrialSample, actors: int) -> Iterator[None]:
+    """Yield after each entry."""
     payloads = len(sample.payloads)
     for number, actor in enumerate(sample.actor_samples):
         where = f"trial_sample.actor_samples[{number}]"
@@ -254,21 +273,25 @@ def check_sample(sample: StoredTrialSample, actors: int) -> None:
             _check(f"{where}.observation", actor.observation, 0, payloads)
         if actor.HasField("action"):
             _check(f"{where}.action", actor.action, 0, payloads)
-        for reward in (*actor.received_rewards, *actor.sent_rewards):
+        yield
+        for reward in chain(actor.received_rewards, actor.sent_rewards):
             _check(f"{where}: sender of a reward", reward.sender, ENVIRONMENT, actors)
             _check(f"{where}: receiver of a reward", reward.receiver, ENVIRONMENT, actors)
             if reward.HasField("user_data"):
                 _check(f"{where}: user_data of a reward", reward.user_data, 0, payloads)
-        for message in (*actor.received_messages, *actor.sent_messages):
+            yield
+        for message in chain(actor.received_messages, actor.sent_messages):
             _check(f"{where}: sender of a message", message.sender, ENVIRONMENT, actors)
             _check(f"{where}: receiver of a message", message.receiver, ENVIRONMENT, actors)
             _check(f"{where}: payload of a message", message.payload, 0, payloads)
+            yield
     for name, indexes in (
         ("default_actors", sample.default_actors),
         ("unavailable_actors", sample.unavailable_actors),
     ):
         for index in indexes:
             _check(f"trial_sample.{name}", index, 0, actors)
+            yield
 
 
 def _check(field: str, value: int, least: int, end: int) -> None:

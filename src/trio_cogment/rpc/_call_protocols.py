@@ -35,6 +35,10 @@ class Transport(Protocol):
     def peer(self) -> str:
         """The other end, for logs."""
 
+    @property
+    def identity(self) -> Identity:
+        """Who the peer is as far as the connection says."""
+
     def wake(self) -> None:
         """Send the engine's output soon, together with what other calls add until then."""
 
@@ -70,10 +74,6 @@ class ServerTransport(Transport, Protocol):
     """
 
     batch: int
-
-    @property
-    def identity(self) -> Identity:
-        """Who the peer is as far as the connection says."""
 
     def handler_leaves(self) -> None:
         """Learn that a handler is about to end, in this very turn."""

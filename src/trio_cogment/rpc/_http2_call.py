@@ -30,6 +30,7 @@ from trio_cogment.rpc import _grpc_headers
 from trio_cogment.rpc._call_protocols import Transport
 from trio_cogment.rpc._compressed_message import CompressedMessage
 from trio_cogment.rpc._compression import compress
+from trio_cogment.rpc._entries import check_entries
 from trio_cogment.rpc._inbox import Inbox
 from trio_cogment.rpc._retry import ReplayBuffer
 from trio_cogment.rpc._shared_message import SharedMessage
@@ -90,6 +91,7 @@ class Http2Call(Call):
 
     Attributes:
         over: the call has its status; nothing can be sent any more.
+        account: of the other end, under which it is remembered that its messages take long to decode.
     """
 
     _connection: Transport
@@ -97,7 +99,9 @@ class Http2Call(Call):
     _stream: Stream
     _undecodable: StatusCode
     _hold: bool  # this side sends a single message
-    _unpacks_in_turns = False  # compressed messages are
+    _may_wait = True  # a task receives, so that what takes long to decode can wait for its turn
+    _packs = False  # messages that come may be compressed
+    _unpacks_in_turns = False  # those that are always wait for their turn, if they may
     _packed: CompressedMessage | None = None  # was taken from the inbox, and waits for its turn
     _compression = ""  # the encoding of the messages that are sent
     _replay: ReplayBuffer | None = None  # of a client's call that can still be made again
@@ -114,13 +118,20 @@ class Http2Call(Call):
         self._answering = False  # a message has been received since the last one was sent
         self._senders: deque[trio.lowlevel.Task] = deque()
 
+    @property
+    @abc.abstractmethod
+    def account(self) -> str:
+        """See the attribute."""
+
     # --- receiving ---
 
     async def receive(self) -> Any:
         inbox = self._inbox
         if not inbox.items and self._engine.output.out_size:
             self._connection.wake()  # a request that is held back must go out now, or no answer comes
-        message = await (self._next_in_turns() if self._unpacks_in_turns else inbox.get())
+        message = await inbox.get() if self._packed is None else self._packed
+        if isinstance(message, bytes):
+            message = await self._decoded_in_turn(message)
         if message is not None:
             self._answering = True
             if self._engine.output.out_size:  # as `_send_output`, without its call: this is once per message
@@ -133,11 +144,12 @@ class Http2Call(Call):
         if consumer is None:
             self._inbox.put(payload)
             return
+        if self._packs or len(payload) >= LARGE_BYTES:
+            self._inbox.put(payload)
+            self._inbox.drain()
+            return
         try:
-            if len(payload) < LARGE_BYTES:
-                message = self._decode(payload)  # as `take`, without its call: this is once per message
-            else:
-                message = turns_of_run().decode_large(payload, self._decode)
+            message = self._decode(payload)  # as `take`, without its call: this is once per message
         except (DecodeError, BadMessageError) as bad:
             self._unreadable(bad)
             return
@@ -151,7 +163,7 @@ class Http2Call(Call):
         self._answering = True
 
     def set_consumer(self, consumer: Consumer) -> None:
-        self._unpacks_in_turns = False
+        self._may_wait = False
         self._inbox.set_consumer(consumer)
         self._send_output()
 
@@ -170,35 +182,55 @@ class Http2Call(Call):
     # --- what the inbox asks for ---
 
     def take(self, payload: bytes) -> Any:
-        """See `InboxOwner.take`: decode the message, and give its part of the stream's window back to the peer."""
+        """See `InboxOwner.take`: decode the message, and give its part of the stream's window back to the peer.
+
+        A large one that has to wait for its turn stays in the inbox, and is returned as it is.
+        """
+        if len(payload) >= LARGE_BYTES and self._may_wait and turns_of_run().waits(payload, self.account):
+            self._inbox.items.appendleft(payload)
+            return payload
+        return self._decoded(payload)
+
+    def _decoded(self, payload: bytes) -> Any:
         try:
             if len(payload) < LARGE_BYTES:
                 message = self._decode(payload)
             else:
-                message = turns_of_run().decode_large(payload, self._decode)
+                message = turns_of_run().decode_large(payload, self._decode_large, self.account)
         except (DecodeError, BadMessageError) as bad:
             raise self._unreadable(bad) from None
         self._engine.consumed(self._stream, len(payload))
         return message
 
-    async def _next_in_turns(self) -> Any:
-        """Return the next message; a compressed one is decoded in its turn. After `Cancelled` it is not lost."""
-        if self._packed is None:
-            message = await self._inbox.get()
-            if type(message) is not CompressedMessage:
-                return message
-            self._packed = message
-        payload = self._packed
+    async def _decoded_in_turn(self, payload: bytes) -> Any:
+        """Return a message, decoded in its turn. After `Cancelled` it is not lost."""
+        turns = turns_of_run()
+        if type(payload) is not CompressedMessage:
+            await turns.large_turn()
+            items = self._inbox.items
+            if not items or items[0] is not payload:
+                return await self.receive()  # the call has ended meanwhile
+            return self._decoded(items.popleft())
+        self._packed = payload
         try:
-            message = await turns_of_run().unpack(len(payload), lambda: self._plain_decode(payload))
+            message = await turns.unpack(len(payload), lambda: self._decode_large(payload))
             self._packed = None
             return message
         except (DecodeError, BadMessageError) as bad:
             raise self._unreadable(bad) from None
 
-    def _decode_later(self, payload: bytes) -> Any:
-        """Decode a message, or return it as it is, to be unpacked in a turn."""
-        return payload if self._unpacks_in_turns and type(payload) is CompressedMessage else self._plain_decode(payload)
+    def _decode_any(self, payload: bytes) -> Any:
+        """Decode a message of a call with compression, or return it as it is, to be unpacked in a turn."""
+        if type(payload) is not CompressedMessage:
+            return self._plain_decode(payload)
+        if self._may_wait and self._unpacks_in_turns:
+            return payload
+        return turns_of_run().decode_large(payload, self._decode_large, self.account)
+
+    def _decode_large(self, payload: bytes) -> Any:
+        message = self._plain_decode(payload)
+        check_entries(message, self._connection.config.max_message_entries)
+        return message
 
     def _unreadable(self, bad: Exception) -> RpcError:
         """End the call because of a message."""
@@ -209,6 +241,18 @@ class Http2Call(Call):
         self._drop_unread(error)  # the peer may have ended the call already; what waits is not delivered either
         self._connection.wake()
         return error
+
+    def defers(self, payload: bytes) -> bool:
+        """See `InboxOwner.defers`."""
+        turns = turns_of_run()
+        if not turns.waits(payload, self.account):
+            return False
+        turns.after_rest(self._go_on)
+        return True
+
+    def _go_on(self) -> None:
+        self._inbox.go_on()
+        self._send_output()
 
     def turn_is_over(self) -> bool:
         """See `InboxOwner.turn_is_over`."""

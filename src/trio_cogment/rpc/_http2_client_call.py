@@ -61,6 +61,10 @@ class Http2ClientCall(Http2Call, ClientCall):
         self._trailing: Metadata | None = None
         self._waiters = trio.lowlevel.ParkingLot()
 
+    @property
+    def account(self) -> str:
+        return self._connection.identity.account
+
     async def __aenter__(self) -> Http2ClientCall:
         """Connect if need be and send the request's headers; after `Cancelled` nothing of the call is left.
 
@@ -235,7 +239,10 @@ class Http2ClientCall(Http2Call, ClientCall):
         self._keep_nothing()
         encoding = self._stream.encoding
         if encoding != b"identity":
-            self._decode = decoder(self._decode, encoding, self._connection.config.max_receive_message_bytes)
+            limit = self._connection.config.max_receive_message_bytes
+            self._plain_decode = decoder(self._plain_decode, encoding, limit)
+            self._decode = self._decode_any
+            self._packs = True
         self._initial = metadata
         if self._waiters:
             self._waiters.unpark_all()

@@ -43,8 +43,8 @@ class Http2ServerCall(Http2Call, ServerCall):
         super().__init__(method, method.request_type, method.response_type)
         if head.encoding != b"identity":
             self._plain_decode = decoder(self._decode, head.encoding, connection.config.max_receive_message_bytes)
-            self._decode = self._decode_later
-            self._unpacks_in_turns = True
+            self._decode = self._decode_any
+            self._packs = self._unpacks_in_turns = True
         self._accept_encoding = head.accept_encoding
         self._connection = connection
         self._engine = connection.engine
@@ -58,6 +58,10 @@ class Http2ServerCall(Http2Call, ServerCall):
         self.identity = connection.identity
         self.deadline = math.inf if head.timeout is None else trio.current_time() + head.timeout
         self._scope = trio.CancelScope(deadline=self.deadline)
+
+    @property
+    def account(self) -> str:
+        return self.identity.account
 
     # --- metadata ---
 

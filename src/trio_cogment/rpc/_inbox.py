@@ -49,6 +49,9 @@ class InboxOwner(Protocol):
             RpcError: the item is no message. The call has been ended for that.
         """
 
+    def defers(self, item: Any) -> bool:
+        """Whether a consumer gets an item, and what comes behind it, only later: when `Inbox.go_on` is called."""
+
     def turn_is_over(self) -> bool:
         """Whether a receiver that need not wait has to let others run; see `_fairness`."""
 
@@ -87,6 +90,7 @@ class Inbox:
 
     __slots__ = (
         "_consumer",
+        "_deferred",
         "_draining",
         "_name",
         "_owner",
@@ -108,6 +112,7 @@ class Inbox:
         self._name = name
         self._consumer: Consumer | None = None
         self._paused = False
+        self._deferred = False  # the owner calls `go_on`
         self._draining = False
         self._told = False  # the consumer has been told the end
         self._receiver: trio.lowlevel.Task | None = None
@@ -206,7 +211,7 @@ class Inbox:
         if self._consumer is not None or self._receiver is not None:
             self._refuse("set_consumer")
         self._consumer = consumer
-        self._drain()
+        self.drain()
 
     def pause(self) -> None:
         """See `calls.Call.pause`."""
@@ -216,21 +221,35 @@ class Inbox:
     def resume(self) -> None:
         """See `calls.Call.resume`."""
         self._paused = False
-        self._drain()
+        self.drain()
 
-    def _drain(self) -> None:
+    def defers(self, item: Any) -> bool:
+        """See `InboxOwner.defers`, for a subclass."""
+        return False
+
+    def go_on(self) -> None:
+        """Give the consumer what was deferred."""
+        self._deferred = False
+        self.drain(deferred=True)
+
+    def drain(self, *, deferred: bool = False) -> None:
         """Give the consumer what waits, and then the end if it has come.
 
         A consumer may pause, resume, or end the call while it is given a message. The loop that runs notices all of
         that; a nested one would reorder messages, and need a deeper stack with each.
         """
         consumer = self._consumer
-        if consumer is None or self._draining:
+        if consumer is None or self._draining or self._deferred:
             return
         self._draining = True
         owner: Any = self._owner or self
         try:
             while self.items and not self._paused:
+                if not deferred and owner.defers(self.items[0]):
+                    self._deferred = True
+                    self.direct = None
+                    return
+                deferred = False
                 try:
                     message = owner.take(self.items.popleft())
                 except RpcError:

@@ -20,6 +20,7 @@ from trio_cogment.errors import PermissionDeniedError, RpcError, StatusCode
 from trio_cogment.rpc._byte_stream import ByteStream as ByteStream
 from trio_cogment.rpc._byte_stream import byte_stream_over as byte_stream_over
 from trio_cogment.rpc._call_protocols import Route
+from trio_cogment.rpc._entries import check_entries
 from trio_cogment.rpc._grpc_headers import BadMetadataError as BadMetadataError
 from trio_cogment.rpc._grpc_headers import RawHeaders as RawHeaders
 from trio_cogment.rpc._grpc_headers import RefusedRequest as RefusedRequest
@@ -33,6 +34,7 @@ from trio_cogment.rpc._in_process_call import Exchange
 from trio_cogment.rpc._lingering_close import LingeringClose as LingeringClose
 from trio_cogment.rpc._observer import MethodObserver, ServerObserver
 from trio_cogment.rpc._routes import shape_of
+from trio_cogment.rpc._streams import BadMessageError
 from trio_cogment.rpc._turn_order import Lane as Lane
 from trio_cogment.rpc._turns import LARGE_BYTES as LARGE_BYTES
 from trio_cogment.rpc._turns import turns_of_run as turns_of_run
@@ -85,6 +87,7 @@ class RelayedCall(InProcessClientCall):
         self._waiting = relay.waiting
         self._route = route
         self._caller = peer, identity
+        self._most_entries = relay.most_entries
 
     def _begin(self, handler: Handler | None, deadline: float) -> Exchange:
         exchange = super()._begin(self._handler, deadline)
@@ -107,10 +110,22 @@ class RelayedCall(InProcessClientCall):
         try:
             if len(payload) < LARGE_BYTES:
                 return decode(payload)
-            return turns_of_run().decode_large(payload, decode)
+            message = turns_of_run().decode_large(payload, decode, self._caller[1].account)
+            check_entries(message, self._most_entries)
+            return message
         except DecodeError:
             text = f"{self.method.path}: undecodable message"
             raise RpcError(StatusCode.INVALID_ARGUMENT, text) from None
+        except BadMessageError as bad:
+            raise RpcError(bad.code, f"{self.method.path}: {bad.message}") from None
+
+    def waits(self, payload: bytes) -> bool:
+        """Whether a message must not be decoded before `large_turn`."""
+        return turns_of_run().waits(payload, self._caller[1].account)
+
+    async def large_turn(self) -> None:
+        """Return when a message may be decoded that `waits`; that must be done before the next checkpoint."""
+        await turns_of_run().large_turn()
 
     def abort(self, error: RpcError) -> None:
         """End the call with this error for both of its sides, unless it has ended; the handler is cancelled."""
@@ -134,12 +149,14 @@ class CallRelay(InProcessChannel):
 
     Attributes:
         waiting: both.
+        most_entries: see `RpcConfig.max_message_entries`.
     """
 
     def __init__(
         self, config: RpcConfig, incoming: WaitingBytes | None = None, outgoing: WaitingBytes | None = None
     ) -> None:
         super().__init__(config=replace(config, max_receive_message_bytes=UNLIMITED_BYTES))
+        self.most_entries = config.max_message_entries
         self.waiting = None if incoming is None or outgoing is None else (incoming, outgoing)
 
     def relay(

@@ -30,8 +30,8 @@ NOT_STARTED: Final = "the trial could not start"
 #: it must not be more than may wait for one that has not read anything yet.
 MAX_HELD_BYTES = 8 * 1024 * 1024
 
-#: Messages and rewards taken from one participant per tick: they are kept until the tick's sample goes, rewards until
-#: the next observation. One that talks more loses the rest, and nobody else does.
+#: Messages and sources of rewards taken from one participant per tick: they are kept until the tick's sample goes,
+#: rewards until the next observation. One that talks more loses the rest, and nobody else does.
 MAX_SAID_PER_TICK = 10_000
 
 #: Their size, of all participants together.
@@ -53,7 +53,7 @@ class TrialRules:
         heartbeat_seconds: a participant that has been silent for so long, and is not expected to write, gets a
             HEARTBEAT, and again as often; 0 never.
         max_held_messages: messages kept for one participant that is not there yet; `max_held_bytes`: their total size.
-        max_said_per_tick: messages and rewards taken from one participant in one tick.
+        max_said_per_tick: messages and sources of rewards taken from one participant in one tick.
         max_said_bytes_per_tick: the size of those of all participants together.
         max_held_back_bytes: the size of the samples that are held back for late rewards, beyond those of two ticks.
     """

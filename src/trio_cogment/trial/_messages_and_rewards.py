@@ -48,18 +48,18 @@ def relay_message(trial: TrialMemory, sender: Participant, received: Any) -> Non
         _deliver(trial, sender, receiver, Relay(receiver.index, receiver.name, said))
 
 
-def _may_speak(trial: TrialMemory, sender: Participant, message: Message | Reward) -> bool:
+def _may_speak(trial: TrialMemory, sender: Participant, message: Message | Reward, entries: int = 1) -> bool:
     # What is said is kept (in samples, in outboxes), so one that says too much would take the memory of all trials.
     tick_id = trial.tick_id
     if sender.said_tick != tick_id:
         sender.said_tick, sender.said = tick_id, 0
     if trial.said_tick != tick_id:
         trial.said_tick, trial.said_bytes = tick_id, 0
-    sender.said += 1
+    sender.said += entries
     size = message.ByteSize()
     trial.said_bytes += size
     if sender.said > trial.rules.max_said_per_tick:
-        trial.ignore(sender, "too_much_said", "more messages and rewards in one tick than are taken")
+        trial.ignore(sender, "too_much_said", "more messages and sources of rewards in one tick than are taken")
         return False
     if trial.said_bytes > trial.rules.max_said_bytes_per_tick:
         most = trial.rules.max_said_bytes_per_tick
@@ -97,7 +97,7 @@ def take_reward(trial: TrialMemory, sender: Participant, received: Any) -> None:
     """Keep a reward for its receivers' next observation, or for the sample of the past tick it names."""
     reward: Reward = received.reward
     tick_id = trial.tick_id
-    if not _may_speak(trial, sender, reward):
+    if not _may_speak(trial, sender, reward, max(1, len(reward.sources))):
         return
     if reward.tick_id not in (CURRENT_TICK, tick_id) and not 0 <= reward.tick_id < tick_id:
         trial.ignore(sender, "reward_of_wrong_tick", f"a reward for tick {reward.tick_id}, not {tick_id}")

@@ -121,6 +121,8 @@ class _Body:
         if self._text is not None:
             data = self._text.receive(data)
         for number, payload in enumerate(self._frames.receive(data), 1):
+            if call.waits(payload):
+                await call.large_turn()
             message = call.decode(payload)
             self._answering.prompt = True
             self._connection.intake.missing = 0  # the client is not waited for

@@ -233,6 +233,10 @@ class SocketCall:
             writer.flush()
             self._waits_for_room = True
             try:
+                if isinstance(late, bytes):
+                    await call.large_turn()
+                    late = call.decode(late)
+                    self._answering.prompt = True
                 await call.send_together([late])
             finally:
                 self._waits_for_room = False
@@ -248,9 +252,11 @@ class SocketCall:
                 yield from self._frames.receive(data[1:])
 
     def _pass_on_nowait(self, call: RelayedCall, payloads: Iterator[bytes]) -> tuple[Any, int]:
-        """Pass messages on; return one that has to wait for room, if there is one, and how many had not."""
+        """Pass messages on; return one that must wait, for room or (as bytes) to be decoded, and how many had not."""
         done, decode = 0, call.decode
         for payload in payloads:
+            if call.waits(payload):
+                return payload, done
             message = decode(payload)
             self._answering.prompt = True
             try:

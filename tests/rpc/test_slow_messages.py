@@ -1,0 +1,165 @@
+"""Messages that take long to decode: they rest, others do not wait for them, and too many entries are refused."""
+
+from __future__ import annotations
+
+import gzip
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+import trio
+import trio.testing
+from purerpc import Cardinality, RPCSignature, Service
+
+from trio_cogment.api.common_pb2 import Action, Reward
+from trio_cogment.config import RpcConfig
+from trio_cogment.errors import RpcError, StatusCode
+from trio_cogment.rpc import Channel, Method, ServerCall, serve_stream
+from trio_cogment.rpc._turns import LARGE_BYTES, measure_turns_by, turns_of_run
+
+SLOW_SECONDS = 0.1
+LARGE = Action(content=bytes(LARGE_BYTES))
+SMALL = Action(tick_id=1)
+TAKEN = Method("/test.Slow/Taken", Cardinality.STREAM_UNARY, Action, Action)
+PUSHED = Method("/test.Slow/Pushed", Cardinality.STREAM_UNARY, Action, Action)
+GIVEN = Method("/test.Slow/Given", Cardinality.STREAM_UNARY, Reward, Action)
+
+
+class Server:
+    """Notes when it gets what."""
+
+    def __init__(self) -> None:
+        self.began = trio.current_time()
+        self.got: list[tuple[float, int]] = []
+
+    def on_message(self, message: Action) -> None:
+        self.got.append((round(trio.current_time() - self.began, 3), len(message.content)))
+
+    def on_end(self, error: RpcError | None) -> None:
+        self.ended.set()
+
+    async def taken(self, call: ServerCall) -> None:
+        async for message in call:
+            self.on_message(message)
+        await call.send(SMALL)
+
+    async def pushed(self, call: ServerCall) -> None:
+        self.ended = trio.Event()
+        call.set_consumer(self)
+        await self.ended.wait()
+        await call.send(SMALL)
+
+    async def given(self, call: ServerCall) -> None:
+        async for _ in call:
+            pass
+        await call.send(SMALL)
+
+    def service(self) -> Service:
+        service = Service("test.Slow")
+        for method, function in ((TAKEN, self.taken), (PUSHED, self.pushed), (GIVEN, self.given)):
+            name = method.path.rpartition("/")[2]
+            signature = RPCSignature(method.cardinality, method.request_type, method.response_type)
+            service.add_method(name, function, signature)
+        return service
+
+
+@asynccontextmanager
+async def slow_server(config: RpcConfig | None = None) -> AsyncIterator[tuple[Server, Channel]]:
+    """A server in memory, where everything that is measured takes long."""
+    measured = 0.0
+
+    def clock() -> float:
+        nonlocal measured
+        measured += SLOW_SECONDS
+        return measured
+
+    measure_turns_by(clock)
+    server = Server()
+    async with trio.open_nursery() as nursery:
+
+        async def connect() -> trio.abc.Stream:
+            ours, theirs = trio.testing.memory_stream_pair()
+            nursery.start_soon(lambda: serve_stream([server.service()], theirs, config=config))
+            return ours
+
+        async with Channel.over(connect) as channel:
+            yield server, channel
+
+
+@pytest.mark.parametrize("method", [TAKEN, PUSHED])
+async def test_they_come_one_at_a_time_with_rests_and_in_order(method: Method, autojump_clock: object) -> None:
+    async with slow_server() as (server, channel), channel.call(method) as call:
+        for message in (LARGE, LARGE, SMALL, LARGE, SMALL):
+            await call.send(message)
+        await call.done_sending()
+        assert await call.receive() == SMALL
+    size, rest = LARGE_BYTES, 2 * SLOW_SECONDS
+    times = [time for time, _ in server.got]
+    assert [got for _, got in server.got] == [size, size, 0, size, 0]
+    assert times == pytest.approx([0, rest, rest, 2 * rest, 2 * rest])
+
+
+async def test_several_calls_share_the_rests(autojump_clock: object) -> None:
+    async with slow_server() as (server, channel):
+
+        async def one() -> None:
+            async with channel.call(TAKEN) as call:
+                await call.send(LARGE)
+                await call.done_sending()
+                await call.receive()
+
+        async with trio.open_nursery() as nursery:
+            for _ in range(4):
+                nursery.start_soon(one)
+    times = [time for time, _ in server.got]
+    assert times == pytest.approx([2 * SLOW_SECONDS * number for number in range(4)])
+
+
+async def test_a_call_that_ends_while_it_waits(autojump_clock: object) -> None:
+    async with slow_server() as (server, channel):
+        async with channel.call(TAKEN) as call:
+            await call.send(LARGE)
+            await trio.testing.wait_all_tasks_blocked()
+        async with channel.call(TAKEN) as call:
+            await call.send(LARGE)
+            await trio.testing.wait_all_tasks_blocked()
+        async with channel.call(TAKEN) as call:
+            await call.send(SMALL)
+            await call.done_sending()
+            assert await call.receive() == SMALL
+        await trio.sleep(1)
+    assert [size for _, size in server.got] == [LARGE_BYTES, 0]
+
+
+@pytest.mark.parametrize("method", [TAKEN, PUSHED])
+async def test_compressed_ones_wait_as_well(method: Method, autojump_clock: object) -> None:
+    async with slow_server() as (server, channel), channel.call(method, compression="gzip") as call:
+        for _ in range(3):
+            await call.send(LARGE)
+        await call.done_sending()
+        assert await call.receive() == SMALL
+    assert [size for _, size in server.got] == [LARGE_BYTES] * 3
+    if method is PUSHED:
+        assert [time for time, _ in server.got] == pytest.approx([0, 2 * SLOW_SECONDS, 4 * SLOW_SECONDS])
+        assert turns_of_run().slow
+    assert len(gzip.compress(LARGE.SerializeToString())) < LARGE_BYTES / 100
+
+
+@pytest.mark.parametrize("compression", ["", "gzip"])
+async def test_too_many_entries_are_refused(compression: str, autojump_clock: object) -> None:
+    reward = Reward()
+    for _ in range(LARGE_BYTES // 2):
+        reward.sources.add()
+    config = RpcConfig(max_message_entries=len(reward.sources) - 1)
+    for allowed in (False, True):
+        if allowed:
+            config = RpcConfig(max_message_entries=len(reward.sources))
+        async with slow_server(config) as (_, channel), channel.call(GIVEN, compression=compression) as call:
+            await call.send(reward)
+            await call.done_sending()
+            if allowed:
+                assert await call.receive() == SMALL
+            else:
+                with pytest.raises(RpcError, match="max_message_entries is") as caught:
+                    await call.receive()
+                assert caught.value.code is StatusCode.RESOURCE_EXHAUSTED
