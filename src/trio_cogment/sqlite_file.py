@@ -34,7 +34,7 @@ _CHECKPOINT_PAGES = 1000
 _LOG_BYTES = 64 * 1024 * 1024
 _CACHE_KIBIBYTES = 16 * 1024
 #: There are several that only read, and the system keeps what they have read, too.
-_READERS_CACHE_KIBIBYTES = 2 * 1024
+_READERS_CACHE_KIBIBYTES = 512
 
 #: What comes behind the name of a database for its write-ahead log.
 LOG = "-wal"

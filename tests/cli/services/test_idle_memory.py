@@ -39,7 +39,8 @@ tidying = Tidying(heap)
 for _ in range(30_000):
     node = Node()
     node.self = node
-for _ in range(5):
+for _ in range(20):
+    tidying.look()
     tidying.tidy()
 assert collected.count(2) == 4, collected  # each has two phases
 collected.clear()
@@ -100,7 +101,7 @@ def test_it_is_trimmed_when_it_has_grown_or_become_free() -> None:
 
 async def test_the_heap_is_not_trimmed_in_the_same_breath() -> None:
     process = Process()
-    process.blocks += 50_000
+    process.blocks -= 50_000
     process.heap.now_resident += 9 * MIB
     process.tidying.tidy()
     assert (len(process.collected), process.heap.trims) == (1, 0)
@@ -108,28 +109,55 @@ async def test_the_heap_is_not_trimmed_in_the_same_breath() -> None:
     assert (len(process.collected), process.heap.trims) == (1, 1)
 
 
-async def test_everything_is_collected_when_many_objects_have_come_or_gone_and_once_more(
+async def test_everything_is_collected_when_many_objects_have_gone_and_once_more(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
     process = Process()
-    process.tidying.tidy()
+    tidying = process.tidying
+    tidying.tidy()
     assert process.collected == []
-    for number, change in enumerate((25_000, -25_000)):
-        process.blocks += change
-        process.tidying.tidy()
-        process.tidying.tidy()
+    for number in range(2):
+        process.blocks += 25_000
+        tidying.look()
+        tidying.tidy()
+        assert len(process.collected) == 2 * number  # a crowd that is there has left nothing
+        process.blocks -= 25_000
+        tidying.look()
+        tidying.tidy()
+        tidying.tidy()
         assert len(process.collected) == 2 * number + 1
         for _ in range(10):  # those who were leaving have left by now
-            process.tidying.tidy()
+            tidying.look()
+            tidying.tidy()
         assert len(process.collected) == 2 * number + 2
+
+
+async def test_what_has_come_and_stays_is_looked_through_later(autojump_clock: trio.testing.MockClock) -> None:
+    process = Process()
+    tidying = process.tidying
+    process.blocks += 25_000
+    for _ in range(14):
+        tidying.look()
+        tidying.tidy()
+    assert process.collected == []
+    process.blocks -= 10_000
+    tidying.look()  # it has not stayed
+    process.blocks += 10_000
+    for _ in range(14):
+        tidying.look()
+        tidying.tidy()
+    assert process.collected == []
+    tidying.look()
+    tidying.tidy()
+    assert len(process.collected) == 1
 
 
 async def test_a_busy_process_is_left_alone(autojump_clock: trio.testing.MockClock) -> None:
     process = Process()
     async with trio.open_nursery() as nursery:
         nursery.start_soon(process.tidying.run)
-        process.blocks += 100_000
         for _ in range(100):
+            process.blocks -= 1000
             await trio.sleep(0.1)
             process.busy += 0.08
         assert process.collected == []
@@ -143,8 +171,9 @@ async def test_it_rests_for_longer_than_it_took(autojump_clock: trio.testing.Moc
     process.collecting_takes = 0.1
     async with trio.open_nursery() as nursery:
         nursery.start_soon(process.tidying.run)
+        process.blocks += 10_000_000
         for _ in range(200):
-            process.blocks += 30_000
+            process.blocks -= 30_000
             await trio.sleep(0.1)
         nursery.cancel_scope.cancel()
     pauses = [later - earlier for earlier, later in zip(process.collected, process.collected[1:], strict=False)]

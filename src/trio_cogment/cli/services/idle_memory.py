@@ -22,10 +22,13 @@ if TYPE_CHECKING:
 _LOOK_SECONDS: Final = 1.0
 #: A process is calm while it uses less than this part of a processor.
 _CALM: Final = 0.5
-#: A full collection is worth it when there are so many blocks of Python's memory more than after the last one, or fewer
-#: (who has left may have left some behind that know each other), and this part of what there was then.
+#: A full collection is worth it when there are so many blocks of Python's memory fewer than at most since the last one
+#: (who has left may have left some behind that know each other), and this part of what there was then. When there are
+#: as many more it can wait for so many looks: it takes the longer the more there are, and a crowd that is still there
+#: has left nothing.
 _BLOCKS: Final = 20_000
 _BLOCKS_PART: Final = 0.1
+_GROWN_LOOKS: Final = 15
 #: After so many further looks everything is collected once more: some were still leaving, and have changed no number.
 _LOOKS_AFTER: Final = 3
 #: The heap is trimmed when it has grown by so much, or so much of it has become free.
@@ -119,8 +122,8 @@ class Tidying:
         self._busy_seconds = busy_seconds
         self._blocks = blocks
         self._collect = collect
-        self._left = blocks()
-        self._looks_left = 0
+        self._left = self._most = blocks()
+        self._looks_grown = self._looks_left = 0
         self._resident = self._used = 0
         if heap is not None:
             self._resident, self._used = heap.resident(), heap.used()
@@ -133,17 +136,26 @@ class Tidying:
             await trio.sleep(seconds)
             before, busy = busy, self._busy_seconds()
             seconds = _LOOK_SECONDS
+            self.look()
             if busy - before < _CALM * (trio.current_time() - since):
                 self.tidy()
                 before, busy = busy, self._busy_seconds()
                 seconds = max(seconds, min(_REST_SECONDS, _REST * (busy - before)))
 
+    def look(self) -> None:
+        """See how much there is now."""
+        blocks = self._blocks()
+        self._most = max(self._most, blocks)
+        self._looks_grown = self._looks_grown + 1 if blocks - self._left >= self._many(self._left) else 0
+
     def tidy(self) -> None:
         """Do one of the two, if it is worth it now."""
-        many = abs(self._blocks() - self._left) >= max(_BLOCKS, _BLOCKS_PART * self._left)
+        gone = self._most - self._blocks() >= self._many(self._most)
+        many = gone or self._looks_grown >= _GROWN_LOOKS
         if many or self._looks_left == 1:
             self._collect()
-            self._left = self._blocks()
+            self._left = self._most = self._blocks()
+            self._looks_grown = 0
             self._looks_left = _LOOKS_AFTER if many else 0
             return
         self._looks_left = max(0, self._looks_left - 1)
@@ -153,3 +165,7 @@ class Tidying:
         ):
             heap.trim()
             self._resident, self._used = heap.resident(), heap.used()
+
+    @staticmethod
+    def _many(blocks: int) -> float:
+        return max(_BLOCKS, _BLOCKS_PART * blocks)
