@@ -6,9 +6,10 @@ import pytest
 from google.protobuf import struct_pb2
 from google.protobuf.message import Message
 
-from trio_cogment.api.common_pb2 import Action, Reward, TrialParams
+from trio_cogment.api.common_pb2 import Action, Reward, TrialParams, TrialState
 from trio_cogment.api.datalog_pb2 import DatalogSample
 from trio_cogment.api.environment_pb2 import ObservationSet
+from trio_cogment.api.orchestrator_pb2 import TrialListRequest
 from trio_cogment.errors import StatusCode
 from trio_cogment.rpc._entries import check_entries, has_entries
 from trio_cogment.rpc._streams import BadMessageError
@@ -31,6 +32,7 @@ THREE = struct_pb2.ListValue(values=[struct_pb2.Value(bool_value=True)] * 3)
     [
         (Action(content=b"x" * 100), 0),
         (TrialParams(max_steps=1), 0),
+        (TrialListRequest(filter=[TrialState.ENDED] * 3), 3),
         (Reward(sources=sample(1, 7).rewards[0].sources), 7),
         (sample(3, 4), 3 + 3 * 4),
         (DatalogSample(observations=ObservationSet(observations=[b""] * 5, actors_map=[0] * 100)), 5),

@@ -1,8 +1,8 @@
 """How many entries the repeated fields of a message have: a few bytes may stand for a million of them.
 
 Each entry that is a message, a text or bytes becomes an object when somebody looks at it, so a message of four
-megabytes can be hundreds of megabytes, and seconds of work for a handler that goes through it. Numbers are packed, and
-do not count.
+megabytes can be hundreds of megabytes, and seconds of work for a handler that goes through it. Names of an enumeration
+count as well, as nobody needs many. Numbers are packed, and do not count: they may be somebody's image.
 """
 
 from __future__ import annotations
@@ -16,8 +16,10 @@ from google.protobuf.message import Message
 from trio_cogment.errors import StatusCode
 from trio_cogment.rpc._streams import BadMessageError
 
-_TEXT: Final = FieldDescriptor.CPPTYPE_STRING  # bytes, too
-_MESSAGE: Final = FieldDescriptor.CPPTYPE_MESSAGE
+#: Texts are bytes, too.
+_COUNTED: Final = frozenset(
+    [FieldDescriptor.CPPTYPE_STRING, FieldDescriptor.CPPTYPE_ENUM, FieldDescriptor.CPPTYPE_MESSAGE]
+)
 #: Whether messages of a type can have entries, at any level.
 _types: dict[Any, bool] = {}
 
@@ -32,7 +34,7 @@ def check_entries(message: Message, most: int) -> None:
     unseen: list[Any] = [message]
     while unseen:
         for field, value in unseen.pop().ListFields():
-            if field.is_repeated and field.cpp_type in (_TEXT, _MESSAGE):
+            if field.is_repeated and field.cpp_type in _COUNTED:
                 left -= len(value)
                 if left < 0:
                     text = f"more than {most} entries in repeated fields; max_message_entries is {most}"
@@ -57,7 +59,7 @@ def has_entries(descriptor: Any) -> bool:
     if found is None:
         _types[descriptor] = False  # it may contain itself
         found = _types[descriptor] = any(
-            (field.is_repeated and field.cpp_type in (_TEXT, _MESSAGE))
+            (field.is_repeated and field.cpp_type in _COUNTED)
             or (field.message_type is not None and has_entries(field.message_type))
             for field in descriptor.fields
         )
