@@ -6,6 +6,8 @@ import trio
 import trio.testing
 
 from trio_cogment.rpc._byte_stream import SocketByteStream
+from trio_cogment.rpc._turn_order import Lane
+from trio_cogment.rpc._turns import Turns, _turns
 
 KIB = 1024
 
@@ -27,5 +29,46 @@ async def test_more_is_read_at_once_while_that_is_quickly_worked_through() -> No
         took = (0, 0.001, 0.03, 0.01, 0.001, 0.1)  # what was read before, to be worked through
         assert [await read_after(seconds) // KIB for seconds in took] == [16, 64, 16, 16, 64, 16]
         nursery.cancel_scope.cancel()
+    await byte_stream.aclose()
+    await peer.aclose()
+
+
+class _Held(Turns):
+    """Turns that nobody gets until they are let go."""
+
+    def __init__(self) -> None:
+        super().__init__(trio.current_time)
+        self.waiting = 0
+        self.let_go = trio.Event()
+
+    async def turn(self, lane: Lane, units: int = 1) -> None:
+        assert lane is Lane.OTHERS
+        self.waiting += 1
+        await self.let_go.wait()
+
+
+async def test_what_is_discarded_takes_turns() -> None:
+    """A thousand connections may end at once, each with megabytes that nobody is interested in any more."""
+    turns = _Held()
+    _turns.set(turns)
+    ours, theirs = trio.socket.socketpair()
+    byte_stream, peer = SocketByteStream(trio.SocketStream(ours)), trio.SocketStream(theirs)
+    lingered = trio.Event()
+
+    async def linger() -> None:
+        await byte_stream.linger(KIB * KIB)
+        lingered.set()
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(linger)
+        await peer.send_all(bytes(40 * KIB))
+        await trio.testing.wait_all_tasks_blocked()
+        assert turns.waiting == 1
+        turns.let_go.set()
+        await peer.send_all(bytes(40 * KIB))
+        await peer.send_eof()
+        with trio.fail_after(30):
+            await lingered.wait()
+    assert turns.waiting >= 2
     await byte_stream.aclose()
     await peer.aclose()

@@ -24,6 +24,8 @@ from typing import Any
 import trio
 
 from trio_cogment.host.binding import format_address
+from trio_cogment.rpc._turn_order import Lane
+from trio_cogment.rpc._turns import turns_of_run
 
 if sys.platform == "linux":
     # Not when they are needed first: a process that has run out of descriptors cannot import anything.
@@ -169,8 +171,10 @@ class SocketByteStream(ByteStream):
     async def linger(self, limit: int) -> None:
         try:
             self._socket.shutdown(socket.SHUT_WR)
+            turn = turns_of_run().turn  # a thousand connections may end at once
             while limit > 0 and (data := await self.receive_some()):
                 limit -= len(data)
+                await turn(Lane.OTHERS)
         except (OSError, trio.BrokenResourceError):
             pass  # the peer is gone
 
@@ -247,9 +251,11 @@ class TlsByteStream(GenericByteStream):
             await self._tls.unwrap()  # sends close_notify, and fails if anything but the peer's comes after it
         except (trio.BrokenResourceError, trio.ClosedResourceError):
             pass
+        turn = turns_of_run().turn
         try:
             while limit > 0 and (data := await self._closing_transport.receive_some()):
                 limit -= len(data)
+                await turn(Lane.OTHERS)
         except (trio.BrokenResourceError, trio.ClosedResourceError):
             pass  # the peer is gone
 
