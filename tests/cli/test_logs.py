@@ -109,6 +109,20 @@ def test_a_file_is_appended_to(tmp_path: Path) -> None:
     assert logged(path, "text")[0] == "before"
 
 
+def test_a_file_that_cannot_be_opened_again_ends_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = tmp_path / "logs"
+    folder.mkdir()
+    set_up_logging(LogSettings(level="info", form="text", file=folder / "log"))
+    (handler,) = logging.getLogger().handlers
+    folder.rename(tmp_path / "moved")
+    handler.close()  # as at SIGHUP
+    logging.getLogger("somebody").info("nowhere to go")
+    assert "FileNotFoundError" in capsys.readouterr().err
+    folder.mkdir()
+    logging.getLogger("somebody").info("again")
+    assert (folder / "log").read_text().endswith("again\n")
+
+
 def test_without_a_file_it_goes_to_stderr() -> None:
     set_up_logging(LogSettings())
     (handler,) = logging.getLogger().handlers

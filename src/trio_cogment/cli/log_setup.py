@@ -68,6 +68,16 @@ class _Json(logging.Formatter):
         return "".join(one if one.isprintable() else json.dumps(one)[1:-1] for one in text)
 
 
+class _File(logging.FileHandler):
+    """A log file that may be opened again, when its folder has gone or no descriptors are left: that ends no server."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        try:
+            super().emit(record)
+        except OSError:  # of opening it; what writing raises is handled above
+            self.handleError(record)  # on stderr; the next record tries again
+
+
 def _json_level(number: int) -> str:
     least = "info" if number >= logging.INFO else "debug"
     return next((name for level, name in _JSON_LEVELS if number >= level), least)
@@ -95,7 +105,7 @@ def set_up_logging(settings: LogSettings) -> None:
         handler = logging.StreamHandler(sys.stderr)
     else:
         try:
-            handler = logging.FileHandler(settings.file, encoding="utf-8")
+            handler = _File(settings.file, encoding="utf-8")
         except OSError as error:
             raise Failure(f"--log_file: {settings.file}: {error.strerror or error}") from error
     handler.addFilter(TrialFilter())
