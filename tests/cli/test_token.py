@@ -94,6 +94,18 @@ def test_a_token_is_shown_as_text(secret: Path) -> None:
     assert lines[0].startswith("id: ")
 
 
+@pytest.mark.parametrize("last_line", ["0a1b2c3d", "0a1b2c3d  # whose, is not known"])
+def test_a_revocation_has_a_line_of_its_own(secret: Path, tmp_path: Path, last_line: str) -> None:
+    revoked = tmp_path / "revoked"
+    revoked.write_text(last_line)  # by an editor that does not end it
+    alice = make(secret, "alice")
+    here = f"--auth_revocation_file={revoked}"
+    assert run_main("token", "revoke", str(shown(alice)["id"]), here).code == 0
+    assert run_main("token", "revoke", "--name=bob", here).code == 0
+    assert revoked.read_text() == f"{last_line}\n{shown(alice)['id']}\nname=bob\n"
+    assert shown(alice, here, f"--auth_secret_file={secret}")["state"] == "the token has been revoked"
+
+
 def test_what_counts_is_told_from_what_does_not(secret: Path, tmp_path: Path) -> None:
     revoked = tmp_path / "revoked"
     here = (f"--auth_secret_file={secret}", f"--auth_revocation_file={revoked}")

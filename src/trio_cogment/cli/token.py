@@ -320,16 +320,23 @@ def revoke(
     except InvalidArgumentError as error:
         raise Failure(str(error)) from None
     is_new = not auth_revocation_file.exists()
-    descriptor = os.open(auth_revocation_file, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
-    with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-        file.write(f"{entry}\n")
-        file.flush()
-        os.fsync(file.fileno())
+    _append_line(auth_revocation_file, entry)
     if as_json:
         print_json({"filepath": str(auth_revocation_file), "entry": entry, "created": is_new})
     else:
         where = f"{auth_revocation_file} (new)" if is_new else str(auth_revocation_file)
         click.echo(printable(f"{where}: {entry}; servers read it at their start and at SIGHUP"))
+
+
+def _append_line(path: Path, line: str) -> None:
+    """Add a line to a file, durably, and not to the last line of an editor that has not ended it."""
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600)
+    with os.fdopen(descriptor, "r+b", buffering=0) as file:
+        size = file.seek(0, os.SEEK_END)
+        file.seek(max(0, size - 1))
+        ended = file.read(1) in (b"", b"\n")
+        file.write(("" if ended else "\n").encode() + f"{line}\n".encode())
+        os.fsync(file.fileno())
 
 
 def _revoked_token(given: str, token_file: Path | None) -> str:
