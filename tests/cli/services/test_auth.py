@@ -59,6 +59,15 @@ async def test_a_server_with_tokens_and_its_files_read_again(secret: Path) -> No
             read = "access: read keys: 2, revoked tokens: 1, revoked names: 0, names of certificates: 0"
             while read not in running.err:
                 await trio.lowlevel.checkpoint()
+            # One that has gone does not let those come back whose tokens it revoked.
+            gone = secret.with_name("revoked")
+            await trio.Path(gone).rename(secret.with_name("away"))
+            running.process.send_signal(signal.SIGHUP)
+            while "nothing has changed: --auth_revocation_file" not in running.err:
+                await trio.lowlevel.checkpoint()
+            assert "No such file or directory" in running.err
+            assert await asked(running.port, observer) is StatusCode.UNAUTHENTICATED
+            await trio.Path(secret.with_name("away")).rename(gone)
             # A file that cannot be read changes nothing.
             kept = await trio.Path(secret).read_text()
             await trio.Path(secret).write_text("nonsense")

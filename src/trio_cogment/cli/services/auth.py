@@ -111,8 +111,12 @@ def auth_settings(ctx: click.Context) -> AuthSettings:
     return settings
 
 
-def read_rules(settings: AuthSettings) -> Rules:
+def read_rules(settings: AuthSettings, *, revoked_before: bool = False) -> Rules:
     """Read the files.
+
+    Args:
+        settings: name them.
+        revoked_before: something is revoked already, so the file with it has to be there.
 
     Raises:
         Failure: one cannot be read, or the secret can be read by others.
@@ -121,12 +125,23 @@ def read_rules(settings: AuthSettings) -> Rules:
 
     revoked = None
     keys = None if settings.secret_file is None else read_secret(settings.secret_file)[1]
-    if settings.revocation_file is not None and settings.revocation_file.exists():
+    # A link that leads nowhere is there: it is an error, and does not mean that nothing is revoked.
+    if settings.revocation_file is not None and (revoked_before or _is_there(settings.revocation_file)):
         revoked = _parsed("--auth_revocation_file", settings.revocation_file, Revoked.parse)
     certificates = {}
     if settings.certificates_file is not None:
         certificates = _parsed("--auth_certificates_file", settings.certificates_file, parse_certificates)
     return Rules(keys=keys, revoked=revoked or Revoked(), certificates=certificates)
+
+
+def _is_there(path: Path) -> bool:
+    try:
+        path.lstat()
+    except FileNotFoundError:
+        return False
+    except OSError:
+        pass  # opening it says why
+    return True
 
 
 def read_secret(path: Path) -> tuple[str, Keys]:
@@ -177,13 +192,16 @@ class ServerAccess:
         self._settings = settings
         self._name = f"server:{name}"
         self._own: AccessControl | None = None
+        self._revoked_before = False
         if settings.mode == TOKEN or settings.secret_file is not None:
             # Not before: a server without tokens listens first.
-            from trio_cogment.access import AccessControl
+            from trio_cogment.access import AccessControl, Revoked
             from trio_cogment.host import Host
 
             host = Host()
-            self._own = AccessControl(read_rules(settings), wall_clock=host.wall_clock, new_id=host.new_id)
+            rules = read_rules(settings)
+            self._revoked_before = rules.revoked != Revoked()
+            self._own = AccessControl(rules, wall_clock=host.wall_clock, new_id=host.new_id)
         self.control = self._own if settings.mode == TOKEN else None
 
     @property
@@ -223,16 +241,20 @@ class ServerAccess:
 
         return permits
 
-    def reload(self) -> None:
-        """Read the files again; it blocks.
+    def read_again(self) -> Rules | None:
+        """Read the files again; it blocks. They count when they are adopted; None: there are none.
 
         Raises:
-            Failure: one cannot be read. What was read before stays in force.
+            Failure: one cannot be read, or the revocations have gone.
         """
-        if self._own is None:
+        return None if self._own is None else read_rules(self._settings, revoked_before=self._revoked_before)
+
+    def adopt(self, rules: Rules | None) -> None:
+        """Judge by what `read_again` has returned from now on."""
+        if self._own is None or rules is None:
             return
-        rules = read_rules(self._settings)
         self._own.adopt(rules)
+        self._revoked_before = bool(rules.revoked.token_ids or rules.revoked.names)
         import logging
 
         logging.getLogger(__name__).info(

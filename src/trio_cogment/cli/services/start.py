@@ -176,9 +176,10 @@ class Start:
         """
         if not self._prepared:
             return  # they have just been read, or are about to be
+        rules = self.access.read_again()
         if self.tls is not None:
-            self.tls.reload()
-        self.access.reload()
+            self.tls.reload()  # the last that may fail
+        self.access.adopt(rules)
         self.renew_entrance()
 
     def _open(self) -> None:
