@@ -12,6 +12,7 @@ PUBLIC = ["8.8.8.8", "2606:4700::1111", "::ffff:8.8.8.8", "64:ff9b::808:808"]
 PRIVATE = [
     "127.0.0.1", "127.9.9.9", "0.0.0.0", "10.0.0.1", "172.17.0.3", "192.168.1.5", "169.254.169.254", "100.64.0.1",
     "224.0.0.1", "::1", "::", "fd00::2", "fe80::1%eth0", "::ffff:127.0.0.1", "64:ff9b::7f00:1", "2002:7f00:1::",
+    "::7f00:1", "::ffff:0:7f00:1", "64:ff9b:1::7f00:1", "fec0::1",
 ]  # fmt: skip
 
 
@@ -48,6 +49,13 @@ def test_lists_open_and_close() -> None:
         assert not networks.permits("192.168.66.1", reach)
         assert not networks.permits("::ffff:192.168.66.1", reach)
         assert not networks.permits("8.8.8.8", reach)
+
+
+def test_a_network_is_closed_in_whichever_form_an_address_is_written() -> None:
+    networks = Networks(denied=parse_networks(["64:ff9b::/96", "::ffff:8.8.0.0/112"], "denied_networks"))
+    for address in ("64:ff9b::808:808", "::ffff:8.8.8.8"):
+        assert not networks.permits(address, None)
+    assert networks.permits("8.8.8.8", "")
 
 
 def test_what_is_no_network_is_named_with_its_field() -> None:

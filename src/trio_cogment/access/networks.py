@@ -21,6 +21,9 @@ Address: TypeAlias = ipaddress.IPv4Address | ipaddress.IPv6Address
 _HANDED_OVER = "stream"
 #: IPv6 addresses that stand for IPv4 ones where a gateway translates (RFC 6052).
 _TRANSLATED = ipaddress.IPv6Network("64:ff9b::/96")
+#: What not every version of Python knows to lead into private networks: IPv4 addresses within IPv6 ones (RFC 4291,
+#: 2.5.5.1, RFC 2765, RFC 8215), and addresses of a site (RFC 3879).
+_NOT_PUBLIC = tuple(map(ipaddress.IPv6Network, ("::/96", "::ffff:0:0:0/96", "64:ff9b:1::/48", "fec0::/10")))
 
 
 def parse_networks(texts: Iterable[str], field_name: str) -> tuple[Network, ...]:
@@ -77,11 +80,15 @@ class Networks:
         meant = _address(address)
         if meant is None:
             return True
-        if _within(meant, self.denied):
+        if _within(meant, self.denied) or _within(ipaddress.ip_address(address.partition("%")[0]), self.denied):
             return False
         if reach is None or _within(meant, self.allowed):
             return True
-        return (meant.is_global and not meant.is_multicast) or meant == _address(reach)
+        return _is_public(meant) or meant == _address(reach)
+
+
+def _is_public(address: Address) -> bool:
+    return address.is_global and not address.is_multicast and not _within(address, _NOT_PUBLIC)
 
 
 def _within(address: Address, networks: Iterable[Network]) -> bool:
