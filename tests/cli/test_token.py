@@ -154,6 +154,8 @@ def test_a_token_goes_into_a_file_of_its_own(secret: Path, tmp_path: Path) -> No
         (("show", "--token_file=gone"), "gone: No such file or directory"),
         (("revoke", "--auth_revocation_file=x"), "expected a token, its id, --token_file or --name"),
         (("revoke", "a", "--name=b", "--auth_revocation_file=x"), "expected a token, its id, --token_file or --name"),
+        (("revoke", "--name=", "--auth_revocation_file=x"), "--name: expected the name of a token's holder, got ''"),
+        (("revoke", "--name=bob#2", "--auth_revocation_file=x"), "expected the name of a token's holder, got 'bob#2'"),
         (
             ("revoke", "bob", "--auth_revocation_file=x"),
             "'bob' is not a token, a token's id or a file with a token; --name=bob revokes all tokens of bob",

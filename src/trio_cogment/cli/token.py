@@ -316,9 +316,11 @@ def revoke(
     from trio_cogment.errors import InvalidArgumentError
 
     try:
-        Revoked.parse(entry)
+        revoked = Revoked.parse(entry)
     except InvalidArgumentError as error:
         raise Failure(str(error)) from None
+    if name is not None and (not name or revoked.names != {name}):  # it would be read as somebody else's
+        raise Failure(f"--name: expected the name of a token's holder, got {name!r}")
     is_new = not auth_revocation_file.exists()
     _append_line(auth_revocation_file, entry)
     if as_json:
