@@ -258,6 +258,12 @@ async def test_certificates_have_roles_and_are_read_again(tmp_path: Path, author
             renewed, carol = party(folder, "ours", others), party(folder, "carol", others)
             for old, new in ((ours.key, renewed.key), (ours.chain, renewed.chain), (ours.roots, renewed.roots)):
                 old.write_bytes(new.read_bytes())
+            # All of the files count, or none.
+            roles.write_text("carol.example\n")
+            running.process.send_signal(signal.SIGHUP)
+            while "line 1: expected a certificate's name and its roles" not in running.err:
+                await trio.lowlevel.checkpoint()
+            assert await code_of(alice, running.port) is StatusCode.OK
             roles.write_text("carol.example observer\n")
             running.process.send_signal(signal.SIGHUP)
             while await code_of(carol, running.port) is not StatusCode.OK:
