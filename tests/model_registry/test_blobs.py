@@ -296,3 +296,25 @@ def test_nobody_else_can_read_what_is_stored(tmp_path: Path) -> None:
     for path in (tmp_path / "above").rglob("*"):
         assert stat.S_IMODE(path.stat().st_mode) == (0o700 if path.is_dir() else 0o600), path
     assert stat.S_IMODE((tmp_path / "above").stat().st_mode) == 0o700
+
+
+def test_what_has_taken_the_place_of_the_root_is_left_alone(tmp_path: Path) -> None:
+    root = tmp_path / "archive"
+    blobs = LocalBlobs(root)
+    blobs.open()
+    root.rename(tmp_path / "away")
+    (root / "m").mkdir(parents=True)
+    theirs = root / "m" / "m.yaml"
+    theirs.write_text("somebody else's")
+    try:
+        upload = blobs.upload()
+        upload.write(b"ours")
+        upload.finish()
+        with pytest.raises(FileNotFoundError, match="it was replaced"):
+            upload.commit("m", "m.yaml", replace=True)
+        upload.abort()
+        with pytest.raises(FileNotFoundError, match="it was replaced"):
+            blobs.delete("m", ["m.yaml"])
+    finally:
+        blobs.close()
+    assert theirs.read_text() == "somebody else's"

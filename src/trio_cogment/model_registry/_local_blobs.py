@@ -119,6 +119,7 @@ class LocalBlobs:
         """See `BlobStore.delete`."""
         path = self._path(folder)
         with self._changing:
+            self._check_root()  # what has taken its place is somebody else's
             for name in names:
                 try:
                     self.files.remove(os.path.join(path, name))
@@ -139,6 +140,7 @@ class LocalBlobs:
         path = self._path(folder)
         target = os.path.join(path, name)
         with self._changing:
+            self._check_root()  # before, for what has taken its place; and behind, for what is acknowledged
             if not replace and self._exists(target):
                 raise FileExistsError(f"{folder}/{name} exists")
             if folder in self._known and not self._exists(path):
