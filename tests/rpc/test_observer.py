@@ -8,6 +8,7 @@ import pytest
 import trio
 import trio.testing
 
+from tests.rpc.raw_peer import PREFACE, RawPeer, request_headers, settings
 from tests.rpc.test_liveness import MemoryListener
 from trio_cogment.api.common_pb2 import Action
 from trio_cogment.errors import RpcError, StatusCode
@@ -115,6 +116,44 @@ async def test_calls_that_are_given_up(autojump_clock: trio.testing.MockClock) -
                     await call.receive()
             await seen.wait_ended(3)
     assert seen.outcomes()[1:] == [("Wait", StatusCode.CANCELLED), ("Wait", StatusCode.UNAVAILABLE)]
+
+
+async def test_a_server_that_is_cancelled_ends_a_call_as_its_caller_is_told(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    """Its handlers end before their callers are told anything."""
+    service, seen = CheckService(), Seen()
+    listener = MemoryListener()
+    told: list[RpcError] = []
+
+    async def call_it(channel: Channel) -> None:
+        with pytest.raises(RpcError) as caught:
+            async with channel.call(WAIT) as call:
+                await call.receive()
+        told.append(caught.value)
+
+    async with Channel.over(listener.connect) as channel, trio.open_nursery() as callers:
+        async with trio.open_nursery() as nursery:
+            await nursery.start(partial(serve, [service.service()], [listener], observer=seen))
+            callers.start_soon(call_it, channel)
+            await service.entered.wait()
+            nursery.cancel_scope.cancel()
+    assert [error.code for error in told] == [StatusCode.UNAVAILABLE]
+    assert seen.outcomes() == [("Wait", StatusCode.UNAVAILABLE)]
+
+
+async def test_a_call_whose_connection_is_lost(autojump_clock: trio.testing.MockClock) -> None:
+    service, seen = CheckService(), Seen()
+    listener = MemoryListener()
+    async with trio.open_nursery() as nursery:
+        await nursery.start(partial(serve, [service.service()], [listener], observer=seen))
+        peer = RawPeer(await listener.connect())
+        await peer.send(PREFACE, settings(), peer.headers(1, request_headers(path=WAIT.path.encode())))
+        await service.entered.wait()
+        await trio.aclose_forcefully(peer.stream)
+        await seen.wait_ended(1)
+        nursery.cancel_scope.cancel()
+    assert seen.outcomes() == [("Wait", StatusCode.UNAVAILABLE)]
 
 
 async def test_a_caller_that_leaves_before_it_has_read_the_answer() -> None:

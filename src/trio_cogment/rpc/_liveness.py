@@ -81,8 +81,7 @@ class Liveness:
         self._calls = 0
         self._last_ping = now
         self._data_mark = self._engine.data_mark()
-        self._pinged = False  # and not answered
-        self._expected = math.inf  # when it must be
+        self._expected = math.inf  # when the last PING must be answered
         self._queue = _Queue(connection)
         self._stalled_messages = StalledMessages(
             self._engine, self._config.message_stall_timeout_seconds, connection.wake
@@ -120,24 +119,21 @@ class Liveness:
     # --- keepalive ---
 
     def _look_for_life(self, now: float) -> float:
-        if self._pinged:
-            if self.heard == -math.inf:
-                due = self._expected
-                if now < due:
-                    return due
-                if self._queue.moves():
-                    self._expected = now + self._config.keepalive_timeout_seconds
-                    return self._expected
-                self._give_up("the peer does not answer")
-                return math.inf
-            self._pinged = False
+        if self.heard == -math.inf:
+            due = self._expected
+            if now < due:
+                return due
+            if self._queue.moves():
+                self._expected = now + self._config.keepalive_timeout_seconds
+                return self._expected
+            self._give_up("the peer does not answer")
+            return math.inf
         due = self._next_ping(now)
         if now < due:
             # Data that comes, or a new call, makes the next PING due earlier, but does not wake this task: look again
             # before that. Data that comes from now on makes no PING due before the keepalive interval has passed.
             patience = self._config.keepalive_seconds if self._engine.streams else 0.0
             return min(due, now + max(patience, _LOOK_SECONDS)) if self._engine.client_side else due
-        self._pinged = True
         self._last_ping = now
         self._data_mark = self._engine.data_mark()
         self.heard = -math.inf  # whatever comes next is an answer

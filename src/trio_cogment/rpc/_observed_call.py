@@ -30,7 +30,8 @@ class ObservedServerCall(Http2ServerCall):
     ) -> None:
         super().__init__(connection, stream, method, function, head)
         self._observer = observer
-        self._code = StatusCode.CANCELLED
+        # Of a handler that ends without a status, as its server is cancelled: what the caller is told afterwards.
+        self._code = StatusCode.UNAVAILABLE
 
     async def run(self) -> None:
         """Run the handler, and tell the observer."""
