@@ -132,12 +132,15 @@ async def test_a_server_that_is_cancelled_ends_a_call_as_its_caller_is_told(
                 await call.receive()
         told.append(caught.value)
 
-    async with Channel.over(listener.connect) as channel, trio.open_nursery() as callers:
-        async with trio.open_nursery() as nursery:
-            await nursery.start(partial(serve, [service.service()], [listener], observer=seen))
-            callers.start_soon(call_it, channel)
-            await service.entered.wait()
-            nursery.cancel_scope.cancel()
+    async with (
+        Channel.over(listener.connect) as channel,
+        trio.open_nursery() as callers,
+        trio.open_nursery() as nursery,
+    ):
+        await nursery.start(partial(serve, [service.service()], [listener], observer=seen))
+        callers.start_soon(call_it, channel)
+        await service.entered.wait()
+        nursery.cancel_scope.cancel()
     assert [error.code for error in told] == [StatusCode.UNAVAILABLE]
     assert seen.outcomes() == [("Wait", StatusCode.UNAVAILABLE)]
 

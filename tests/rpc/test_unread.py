@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 
+import pytest
 import trio
 import trio.testing
 
+from tests.rpc.raw_peer import DATA, END_HEADERS, END_STREAM, HEADERS, WINDOW_UPDATE, RawPeer, encode, frame, message
+from tests.rpc.test_channel import OK_HEADERS, RawServer
 from trio_cogment.api.common_pb2 import Action
 from trio_cogment.config import RpcConfig
 from trio_cogment.rpc import Channel, ClientCall, open_listeners, serve
-from trio_cogment.testing.conformance.channel import ECHO_ONE, CheckService
+from trio_cogment.testing.conformance.channel import ECHO, ECHO_ONE, CheckService
 from trio_cogment.testing.conformance.channel_service import SIZED
 
 BYTES = 60_000
@@ -91,3 +94,34 @@ async def test_a_consumer_that_is_paused_holds_its_part() -> None:
             call.resume()
         await trio.testing.wait_all_tasks_blocked(0.2)
         assert consumer.size == CALLS * BYTES
+
+
+@pytest.mark.parametrize("leaves", [False, True])
+async def test_credit_for_what_is_not_read_any_more_leaves_at_once(
+    leaves: bool, autojump_clock: trio.testing.MockClock
+) -> None:
+    """The call has ended, so nothing else is sent that the credit could wait for; and the server waits for it."""
+    config = RpcConfig(connection_memory_bytes=65_536, connection_window_bytes=65_535, stream_window_bytes=65_535)
+    server = RawServer()
+    async with Channel.over(server.connect, config=config) as channel:
+        async with channel.call(ECHO) as call:
+            peer = await server.receive.receive()
+            await peer.until(lambda: 1 in peer.answers)
+            await peer.send(
+                frame(HEADERS, END_HEADERS, 1, encode(OK_HEADERS)),
+                *[frame(DATA, 0, 1, message(bytes(10_000)))] * 6,
+                frame(HEADERS, END_HEADERS | END_STREAM, 1, encode([(b"grpc-status", b"0")])),
+            )
+            await trio.testing.wait_all_tasks_blocked()
+            assert call.trailing_metadata is not None
+            before = len(peer.frames)
+            if not leaves:
+                call.cancel()
+                await credited(peer, before)
+        await credited(peer, before)
+
+
+async def credited(peer: RawPeer, before: int) -> None:
+    """Read until the connection was credited after so many frames."""
+    with trio.fail_after(1):
+        await peer.until(lambda: any(kind == WINDOW_UPDATE and not to for kind, _, to, _ in peer.frames[before:]))

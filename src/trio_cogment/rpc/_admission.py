@@ -97,7 +97,7 @@ def _refusal(reason: str) -> bytes:
     takes the server for one that works, and comes back at once instead of waiting longer each time.
     """
     payload = bytes(4) + int(ErrorCode.ENHANCE_YOUR_CALM).to_bytes(4, "big") + reason.encode()
-    return HEADER.pack(0, len(payload), GOAWAY, 0, 0) + payload
+    return HEADER.pack(len(payload) >> 8, len(payload) & 0xFF, GOAWAY, 0, 0) + payload
 
 
 class ReserveDescriptor:

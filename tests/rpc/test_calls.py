@@ -1,0 +1,223 @@
+"""What holds for a call on every way to a server: a socket, and the own process."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+import trio
+from purerpc import RPCSignature, Service
+
+from tests.rpc.test_liveness import MemoryListener
+from trio_cogment.api.common_pb2 import Action, Observation
+from trio_cogment.errors import LocalProtocolError, RpcError, StatusCode
+from trio_cogment.rpc import CallOpener, Channel, ClientCall, InProcessChannel, Method, ServerCall, serve
+from trio_cogment.rpc.calls import ReplyConsumer
+from trio_cogment.testing.conformance.channel import ECHO, ECHO_ONE, SUM, CheckService
+
+BOTH = pytest.mark.parametrize("way", ["socket", "process"])
+
+
+@asynccontextmanager
+async def channel_to(service: Service, way: str) -> AsyncIterator[CallOpener]:
+    with trio.fail_after(30):
+        if way == "process":
+            async with InProcessChannel([service]) as in_process:
+                yield in_process
+            return
+        listener = MemoryListener()
+        async with trio.open_nursery() as nursery:
+            await nursery.start(serve, [service], [listener])
+            async with Channel.over(listener.connect) as channel:
+                yield channel
+            nursery.cancel_scope.cancel()
+
+
+@BOTH
+async def test_a_call_can_be_entered_once(way: str) -> None:
+    async with channel_to(CheckService().service(), way) as channel:
+        call = channel.call(ECHO)
+        async with call:
+            with pytest.raises(RuntimeError, match="once"):
+                await call.__aenter__()
+            await call.send(Action(tick_id=1))
+            assert (await call.receive()).tick_id == 1
+        with pytest.raises(RuntimeError, match="once"):
+            await call.__aenter__()
+
+
+SENDERS: dict[str, Callable[[ClientCall, Any], Awaitable[None] | None]] = {
+    "send": lambda call, message: call.send(message),
+    "send_nowait": lambda call, message: call.send_nowait(message),
+    "send_together": lambda call, message: call.send_together([message, message]),
+    "send_together_nowait": lambda call, message: call.send_together_nowait([message, message]),
+    "hand_over_nowait": lambda call, message: call.hand_over_nowait(message),
+}
+
+
+async def sent(name: str, call: ClientCall, message: Any) -> None:
+    waiting = SENDERS[name](call, message)
+    if waiting is not None:
+        await waiting
+
+
+@BOTH
+@pytest.mark.parametrize("name", SENDERS)
+async def test_sending_after_the_end_of_sending_is_the_callers_mistake(way: str, name: str) -> None:
+    """And the call goes on: what was sent before is answered."""
+    async with channel_to(CheckService().service(), way) as channel, channel.call(SUM) as call:
+        await call.send(Action(tick_id=3))
+        await call.send(Action(tick_id=4))
+        await call.done_sending()
+        with pytest.raises(LocalProtocolError):
+            await sent(name, call, Action(tick_id=5))
+        await call.done_sending()
+        assert (await call.receive()).tick_id == 7
+        assert await call.receive() is None
+
+
+@BOTH
+@pytest.mark.parametrize("name", SENDERS)
+async def test_a_message_of_another_type_is_the_callers_mistake(way: str, name: str) -> None:
+    async with channel_to(CheckService().service(), way) as channel, channel.call(ECHO) as call:
+        with pytest.raises(LocalProtocolError, match="expected"):
+            await sent(name, call, Observation())
+        await sent(name, call, Action(tick_id=2))
+        assert (await call.receive()).tick_id == 2
+
+
+@BOTH
+@pytest.mark.parametrize("name", SENDERS)
+@pytest.mark.parametrize("ends_with", [None, StatusCode.NOT_FOUND])
+async def test_sending_into_a_call_that_has_ended_says_what_it_ended_with(
+    way: str, name: str, ends_with: StatusCode | None
+) -> None:
+    async def end(call: ServerCall) -> None:
+        if ends_with is not None:
+            raise RpcError(ends_with, "that is how it ends")
+
+    async with channel_to(only(ECHO, end), way) as channel, channel.call(ECHO) as call:
+        if ends_with is None:
+            assert await call.receive() is None
+        else:
+            with pytest.raises(RpcError):
+                await call.receive()
+        with pytest.raises(RpcError) as caught:
+            await sent(name, call, Action())
+        assert caught.value.code is (ends_with or StatusCode.CANCELLED)
+
+
+def only(method: Method, handler: Callable[[ServerCall], Awaitable[None]]) -> Service:
+    """Return a service with one method."""
+    _, service_name, name = method.path.split("/")
+    service = Service(service_name)
+
+    async def function(call: ServerCall) -> None:
+        await handler(call)
+
+    service.add_method(name, function, RPCSignature(method.cardinality, method.request_type, method.response_type))
+    return service
+
+
+class Scripted:
+    """A call that is answered as it is told, whatever is sent; raises those that are exceptions."""
+
+    def __init__(self, sending: Exception | None, replies: list[Any]) -> None:
+        self._sending = sending
+        self._replies = replies
+        self.left = False
+
+    async def __aenter__(self) -> Scripted:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self.left = True
+
+    async def send(self, message: Any) -> None:
+        await trio.lowlevel.checkpoint()
+        if self._sending is not None:
+            raise self._sending
+
+    async def done_sending(self) -> None:
+        await trio.lowlevel.checkpoint()
+
+    async def receive(self) -> Any:
+        await trio.lowlevel.checkpoint()
+        reply = self._replies.pop(0)
+        if isinstance(reply, Exception):
+            raise reply
+        return reply
+
+
+class Opener(CallOpener):
+    """Opens a single call."""
+
+    def __init__(self, scripted: Scripted) -> None:
+        self.scripted = scripted
+
+    def call(self, method: Method, **_: object) -> Any:
+        return self.scripted
+
+
+CANCELLED = RpcError(StatusCode.CANCELLED, "the call has ended")
+TOO_LARGE = RpcError(StatusCode.RESOURCE_EXHAUSTED, "message of 10 bytes is larger than 5 allowed to send")
+REFUSED = RpcError(StatusCode.PERMISSION_DENIED, "refused before the request was read")
+REPLY = Observation(tick_id=1)
+
+
+@pytest.mark.parametrize(
+    ("sending", "replies", "expected"),
+    [
+        (None, [REPLY, None], REPLY),
+        (CANCELLED, [REPLY, None], REPLY),  # it was answered before the request was read
+        (CANCELLED, [REFUSED], REFUSED),
+        (CANCELLED, [CANCELLED], CANCELLED),
+        (TOO_LARGE, [], TOO_LARGE),  # the call is not waited for: nothing was asked
+        (REFUSED, [], REFUSED),
+        (None, [None], StatusCode.INTERNAL),
+        (None, [REPLY, REPLY], StatusCode.INTERNAL),
+        (None, [REPLY, REFUSED], REFUSED),
+    ],
+)
+async def test_what_comes_of_a_unary_call(sending: Exception | None, replies: list[Any], expected: Any) -> None:
+    """The status of the server says more than the send that failed because of it."""
+    opener = Opener(Scripted(sending, [*replies]))
+    if expected is REPLY:
+        assert await opener.unary(ECHO_ONE, Action()) is REPLY
+    else:
+        with pytest.raises(RpcError) as caught:
+            await opener.unary(ECHO_ONE, Action())
+        if isinstance(expected, RpcError):
+            assert caught.value is expected
+        else:
+            assert caught.value.code is expected
+    assert opener.scripted.left
+
+
+@pytest.mark.parametrize(
+    ("messages", "end", "expected"),
+    [
+        ([REPLY], None, REPLY),
+        ([], None, "no response message"),
+        ([REPLY, REPLY], None, "more than one response message"),
+        ([REPLY], REFUSED, REFUSED.message),
+        ([], REFUSED, REFUSED.message),
+    ],
+)
+def test_what_a_reply_consumer_passes_on(messages: list[Any], end: RpcError | None, expected: Any) -> None:
+    told: list[tuple[Any, RpcError | None]] = []
+    consumer = ReplyConsumer(ECHO_ONE, lambda reply, error: told.append((reply, error)))
+    for message in messages:
+        consumer.on_message(message)
+    assert told == []
+    consumer.on_end(end)
+    ((reply, error),) = told
+    if expected is REPLY:
+        assert (reply, error) == (REPLY, None)
+    else:
+        assert reply is None
+        assert error is not None
+        assert expected in error.message
+        assert error.code is (StatusCode.INTERNAL if end is None else end.code)
