@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 import socket
 from pathlib import Path
 
 import pytest
 import trio
 import trio.testing
+from purerpc import RPCSignature, Service
 
 from tests.rpc.raw_peer import (
     DATA,
@@ -23,7 +25,9 @@ from tests.rpc.raw_peer import (
 from trio_cogment.api.common_pb2 import Action
 from trio_cogment.config import RpcConfig
 from trio_cogment.errors import RpcError, StatusCode
-from trio_cogment.rpc import Channel, open_listeners, serve
+from trio_cogment.rpc import Channel, ServerCall, open_listeners, serve, serve_stream
+from trio_cogment.rpc._turn_order import Lane
+from trio_cogment.rpc._turns import measure_turns_by, turns_of_run
 from trio_cogment.testing.conformance.channel import COUNT, ECHO_ONE, FLOOD, WAIT, CheckService
 
 
@@ -161,3 +165,30 @@ async def test_server_goes_away_in_the_middle_of_a_message() -> None:
             with pytest.raises(RpcError) as caught:
                 await channel.unary(ECHO_ONE, Action())
             assert caught.value.code is StatusCode.UNAVAILABLE
+
+
+async def test_no_handler_begins_once_the_connection_is_lost() -> None:
+    """Calls that wait for their turns are dropped first, before those whose handlers run are ended in turns."""
+    ticks = itertools.count()
+    measure_turns_by(lambda: next(ticks))  # each pass seems to take a second: few handlers begin in each
+    begun = 0
+
+    async def wait(call: ServerCall) -> None:
+        nonlocal begun
+        begun += 1
+        await trio.sleep_forever()
+
+    service = Service(WAIT.path.split("/")[1])
+    service.add_method("Wait", wait, RPCSignature(WAIT.cardinality, WAIT.request_type, WAIT.response_type))
+    with trio.fail_after(30):
+        async with trio.open_nursery() as nursery:
+            ours, theirs = trio.testing.memory_stream_pair()
+            nursery.start_soon(serve_stream, [service], theirs)
+            peer = RawPeer(ours)
+            await peer.send(PREFACE, settings())
+            await trio.testing.wait_all_tasks_blocked()
+            turns_of_run().charge(Lane.OTHERS, 10_000)
+            path = WAIT.path.encode()
+            await peer.send(*[peer.headers(stream, request_headers(path=path)) for stream in range(1, 33, 2)])
+            await peer.stream.aclose()
+    assert begun < 12  # of 16: those whose turn came before the end did
