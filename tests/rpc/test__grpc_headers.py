@@ -85,3 +85,10 @@ def test_any_headers_are_judged(headers: list[tuple[bytes, bytes]]) -> None:
     _grpc_headers.parse_response(headers)
     with contextlib.suppress(_grpc_headers.RefusedRequest):
         _grpc_headers.parse_request(headers, 10_000)
+
+
+def test_a_refusal_is_read_as_what_is_told() -> None:
+    refusal = _grpc_headers.RefusedRequest(StatusCode.UNIMPLEMENTED, "no such method", b"404", [(b"allow", b"POST")])
+    assert str(refusal) == refusal.message == "no such method"
+    assert (refusal.code, refusal.http_status) == (StatusCode.UNIMPLEMENTED, b"404")
+    assert refusal.headers == [(b"allow", b"POST")]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import time
+from typing import Any
 
 import hpack
 import hypothesis
@@ -180,3 +181,22 @@ def test_large_header_lists_are_cut_into_frames() -> None:
     assert [flags for _, flags, _ in frames] == [1, *[0] * (len(frames) - 2), 4]
     assert all(len(payload) <= 16384 for _, _, payload in frames)
     assert decoded(hpack.Decoder(), b"".join(payload for _, _, payload in frames)) == headers
+
+
+def test_a_field_that_comes_again_is_not_encoded_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that may not be indexed is, and is not kept."""
+    encoded: list[Any] = []
+    encode = hpack.Encoder.encode
+
+    def noting(self: hpack.Encoder, headers: list[Any], huffman: bool = True) -> bytes:
+        encoded.extend(headers)
+        code: bytes = encode(self, headers, huffman)
+        return code
+
+    monkeypatch.setattr(hpack.Encoder, "encode", noting)
+    encoder, decoder = Encoder(), hpack.Decoder()
+    plain, secret = [(b":status", b"200"), (b"x", b"1")], hpack.NeverIndexedHeaderTuple(b"authorization", b"me")
+    for _ in range(4):
+        assert decoder.decode(encoder.encode([*plain, secret]), raw=True) == [*plain, secret]
+    # The first time changes the table, which the second time finds changed.
+    assert encoded == [*plain, secret, *plain, secret, secret, secret]

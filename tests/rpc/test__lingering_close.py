@@ -6,6 +6,7 @@ import socket
 import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any
 
 import pytest
@@ -26,6 +27,8 @@ from tests.rpc.raw_peer import (
     request_headers,
     settings,
 )
+from tests.rpc.test_limits import Stuck
+from tests.rpc.test_liveness import MemoryListener
 from tests.rpc.tls_files import make_party
 from trio_cogment.api.common_pb2 import Action, Observation
 from trio_cogment.config import RpcConfig
@@ -311,3 +314,30 @@ async def test_last_words_of_cancelled_handlers_are_heard(
             assert caught.value.code is StatusCode.UNAVAILABLE
             assert trio.current_time() - began <= RpcConfig().farewell_timeout_seconds
     assert heard == ([b"farewell"] if speaks else [])
+
+
+@pytest.mark.parametrize(("grace", "expected"), [(0.0, 2.0), (1.5, 2.0), (5.0, 5.0), (1000.0, 100.0)])
+async def test_a_drain_shortens_the_patience_of_a_close_to_its_grace(
+    grace: float, expected: float, autojump_clock: trio.testing.MockClock
+) -> None:
+    """But not below what any peer gets; and it does not lengthen it."""
+    config = RpcConfig(idle_timeout_seconds=10, drain_grace_seconds=100, farewell_timeout_seconds=2)
+    stuck = Stuck()
+    listener = MemoryListener()
+    async with trio.open_nursery() as nursery:
+        serving = await nursery.start(partial(serve, [CheckService().service()], [listener], config=config))
+        await listener.hand_over(stuck)
+        peer = RawPeer(stuck.other)
+        await peer.send(PREFACE, settings())
+        await peer.until(lambda: any(kind == GOAWAY for kind, _, _, _ in peer.frames))  # it has been idle
+        stuck.opened = trio.Event()  # from now on it reads nothing
+        (ping,) = [payload for kind, flags, _, payload in peer.frames if kind == PING and not flags]
+        await peer.send(frame(PING, 1, 0, ping))
+        await trio.testing.wait_all_tasks_blocked()
+        (connection,) = serving._group._connections
+        assert connection.closed
+        began = trio.current_time()
+        nursery.start_soon(serving.drain, grace)
+        await serving._group.done.wait()
+        assert trio.current_time() - began == pytest.approx(expected, abs=0.1)
+        nursery.cancel_scope.cancel()

@@ -253,6 +253,48 @@ def test_settings_bound_the_size_of_frames() -> None:
     assert [len(payload) for _, payload in data_frames(queue.take_output())] == [20_000, 10_005]
 
 
+def test_each_piece_of_output_explains_some_small_updates() -> None:
+    """A piece is a message, and 256 bytes of it; what was explained before stays explained."""
+    queue, stream = make_queue(), make_stream(1)
+    queue.take_output()
+    assert queue.updates_due == 0
+    for expected in (4, 8):
+        queue.send_message(stream, b"small")
+        queue.take_output()
+        assert queue.updates_due == expected
+    queue.updates_due -= 3  # they have come
+    queue.send_message(stream, bytes(512))
+    queue.send_message(stream, bytes(10))
+    queue.take_output()
+    assert queue.updates_due == 8 - 3 + 4 * (2 + 2)
+
+
+def test_without_memory_short_messages_go_out_as_far_as_windows_and_the_output_allow() -> None:
+    """32 KiB are as much as the output takes without a loan; more is taken only if the pool has it for a while."""
+    pool = BytePool(2**20)
+    hoard = pool.loan()
+
+    def room(size: int, *, left: int = 0, window: int = 2**30, out: int = 0) -> bool:
+        hoard.set(0)
+        queue = SendQueue(RpcConfig(), pool.loan(), client_side=False)
+        queue.window = 2**30
+        blocker = make_stream(1, 0)
+        assert queue.has_room(blocker, 64 * 1024)
+        queue.send_message(blocker, bytes(64 * 1024 - 5))  # what needs no loan is used up
+        queue.write(bytes(out))
+        hoard.set(2**20 - pool.used - left)
+        return queue.has_room(make_stream(3, window), size)
+
+    assert room(32 * 1024)
+    assert not room(32 * 1024 + 1)
+    assert not room(40 * 1024, left=40 * 1024 - 1)
+    assert room(40 * 1024, left=40 * 1024)
+    assert room(1000, window=1005)
+    assert not room(1000, window=1004)
+    assert room(1000, out=32 * 1024 - 1)
+    assert not room(1000, out=32 * 1024)
+
+
 STEPS = st.lists(
     st.one_of(
         st.tuples(st.just("send"), st.integers(0, 3), st.integers(0, 3000)),

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
+
 import pytest
 import trio
 import trio.testing
@@ -220,3 +223,39 @@ async def test_a_first_message_that_nobody_serves_is_answered_with_an_error() ->
         with pytest.raises(RpcError) as caught:
             await call.receive()
         assert caught.value.code is StatusCode.UNIMPLEMENTED
+
+
+async def test_a_call_that_was_taken_without_a_task_and_has_ended_is_kept_by_nobody() -> None:
+    service = AtOnce()
+    async with InProcessChannel([service.service()]) as channel:
+        for _ in range(3):
+            assert channel.call_nowait(ECHO, first=Action()) is not None
+        kept = [weakref.ref(served) for served in service.taken]
+        service.taken[0].finish()
+        service.taken[2].finish(RpcError(StatusCode.NOT_FOUND, "nothing here"))
+        service.taken.clear()
+        gc.collect()
+        assert [served() is not None for served in kept] == [False, True, False]
+
+
+@pytest.mark.parametrize("timeout", [3, 60])
+async def test_a_caller_has_its_answer_in_time_whatever_the_handler_does(
+    timeout: float, autojump_clock: trio.testing.MockClock
+) -> None:
+    """Also one that shields itself from its end."""
+    ended = trio.Event()
+
+    async def stubborn(call: ServerCall) -> None:
+        with trio.CancelScope(shield=True):
+            await trio.sleep(1000)
+        ended.set()
+
+    service = Service(ECHO.path.split("/")[1])
+    service.add_method("Echo", stubborn, RPCSignature(ECHO.cardinality, ECHO.request_type, ECHO.response_type))
+    async with InProcessChannel([service]) as channel:
+        with pytest.raises(RpcError) as caught:
+            async with channel.call(ECHO, timeout=timeout) as call:
+                await call.receive()
+        assert caught.value.code is StatusCode.DEADLINE_EXCEEDED
+        assert trio.current_time() == pytest.approx(timeout)
+        assert not ended.is_set()

@@ -320,6 +320,16 @@ def test_response_header_bytes_are_enforced() -> None:
     assert "larger than 1000 bytes" in error.message
 
 
+def test_response_headers_may_be_as_large_as_the_limit() -> None:
+    large = [(b":status", b"200"), (b"content-type", b"application/grpc"), (b"x", b"a" * 1000)]
+    size = sum(len(name) + len(value) + 32 for name, value in large)  # RFC 9113, 10.5.1
+    for limit, expected in ((size - 1, Kind.BROKEN), (size, Kind.RESPONSE), (size + 1, Kind.RESPONSE)):
+        engine = Engine(client_side=True, config=RpcConfig(max_header_list_bytes=limit))
+        stream = engine.open_request(request_headers())
+        events = engine.receive_data(settings() + frame(HEADERS, END_HEADERS, stream.id, encode(large)))
+        assert events[-1][:2] == (expected, stream)
+
+
 RANGES = [
     ("max_frame_bytes", 1000),
     ("max_frame_bytes", 2**24),

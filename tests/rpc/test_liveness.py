@@ -59,8 +59,12 @@ class MemoryListener(trio.abc.Listener[Any]):
         if self.closed:
             raise OSError("refused")
         ours, theirs = trio.testing.memory_stream_pair()
-        await self._send.send(theirs)
+        await self.hand_over(theirs)
         return ours
+
+    async def hand_over(self, stream: trio.abc.Stream) -> None:
+        """Have the server accept a stream."""
+        await self._send.send(stream)
 
 
 class Served:

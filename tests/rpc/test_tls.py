@@ -29,7 +29,7 @@ from trio_cogment.rpc import (
     serve_stream,
     server_tls,
 )
-from trio_cogment.rpc.tls import certificate_names
+from trio_cogment.rpc.tls import _reason, certificate_names
 from trio_cogment.testing.conformance.channel import ECHO_ONE, WAIT, CheckService
 
 
@@ -391,3 +391,28 @@ def test_whose_certificate_it_is(
     monkeypatch.setattr(trio.SSLStream, "getpeercert", lambda _: certificate, raising=False)
     assert certificate_names(stream) == names
     assert certificate_names(trio.testing.memory_stream_pair()[0]) == ()
+
+
+def failed(kind: type[ssl.SSLError], **attributes: str) -> ssl.SSLError:
+    error = kind(1, "[SSL: INTERNALS] of the library")
+    for name, value in attributes.items():
+        setattr(error, name, value)
+    return error
+
+
+@pytest.mark.parametrize(
+    ("error", "reason"),
+    [
+        (failed(ssl.SSLError, reason="WRONG_VERSION_NUMBER"), "wrong version number"),
+        (failed(ssl.SSLError, reason="HTTP_REQUEST"), "http request"),
+        (
+            failed(ssl.SSLCertVerificationError, reason="X", verify_message="self-signed certificate"),
+            "self-signed certificate",
+        ),
+        (failed(ssl.SSLError, reason=""), "connection lost"),
+        (ConnectionResetError(), "connection lost"),
+        (None, "connection lost"),
+    ],
+)
+def test_why_a_handshake_failed_is_told_in_words(error: BaseException | None, reason: str) -> None:
+    assert _reason(error) == reason

@@ -107,7 +107,8 @@ class FrameParser:
         self.opened = False
         self.paused = False
         self._max_requests = sys.maxsize
-        self._unread: tuple[bytes, int] = (b"", 0)  # while paused: what came, and where to go on
+        self._unread = b""  # while paused: what came, and where to go on
+        self._unread_at = 0
         self._max_frame = config.max_frame_bytes
         self._max_control_frame = min(MAX_CONTROL_FRAME, config.max_frame_bytes)
         self._streams = streams
@@ -140,7 +141,7 @@ class FrameParser:
         if self.paused:
             assert not data
             self.paused = False
-            (data, position), self._unread = self._unread, (b"", 0)
+            data, self._unread, position = self._unread, b"", self._unread_at
         elif self._tail:
             self._tail += data
             # A large control frame that comes byte by byte would otherwise be copied for each byte.
@@ -154,7 +155,7 @@ class FrameParser:
         if self.opened:
             position = self._parse_frames(data, position, events)
         if self.paused:
-            self._unread = data, position
+            self._unread, self._unread_at = data, position
         elif position < len(data):
             self._tail += data[position:] if position else data
 

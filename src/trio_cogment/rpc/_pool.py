@@ -84,14 +84,14 @@ class Pool:
         connection = self._usable()
         if connection is None:
             connection = await self._wait(wait_for_ready)
-        if self._unused and self._unused.pop(connection, None) is not None:
+        if self._unused.pop(connection, None) is not None:
             self._backoff.reset()
         return connection
 
     def acquire_nowait(self) -> Connection | None:
         """As `acquire`; None: it would have to wait."""
         connection = self._usable()
-        if connection is not None and self._unused and self._unused.pop(connection, None) is not None:
+        if connection is not None and self._unused.pop(connection, None) is not None:
             self._backoff.reset()
         return connection
 

@@ -1,0 +1,75 @@
+"""When the messages of a call over HTTP/2 leave."""
+
+from __future__ import annotations
+
+import pytest
+import trio
+import trio.testing
+from purerpc import RPCSignature, Service
+
+from tests.rpc.raw_peer import DATA, END_STREAM, RawPeer, frame, message, raw_client, request_headers
+from tests.rpc.test_channel import RawServer
+from trio_cogment.api.common_pb2 import Action, Observation
+from trio_cogment.rpc import Channel, Method, ServerCall
+from trio_cogment.testing.conformance.channel import COUNT, ECHO, ECHO_ONE, SUM
+
+REPLY = Observation(tick_id=4)
+
+
+async def read(peer: RawPeer) -> None:
+    """Read what is sent until nothing more happens by itself."""
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(peer.until, lambda: False)
+        await trio.testing.wait_all_tasks_blocked()
+        nursery.cancel_scope.cancel()
+
+
+@pytest.mark.parametrize(("method", "held"), [(ECHO_ONE, True), (SUM, True), (COUNT, False), (ECHO, False)])
+async def test_the_only_message_of_an_answer_leaves_with_its_status(method: Method, held: bool) -> None:
+    """Others leave when they are sent."""
+    opened, goes_on = trio.Event(), trio.Event()
+
+    async def answer(call: ServerCall) -> None:
+        await call.send_initial_metadata()
+        await opened.wait()
+        await call.send(REPLY)
+        await goes_on.wait()
+
+    service = Service("trio_cogment.testing.Check")
+    _, _, name = method.path.split("/")
+    service.add_method(name, answer, RPCSignature(method.cardinality, method.request_type, method.response_type))
+    async with raw_client([service]) as peer:
+        await peer.send(peer.headers(1, request_headers(method.path.encode())))
+        await peer.send(frame(DATA, END_STREAM, 1, message(b"")))
+        with trio.fail_after(10):
+            await peer.until(lambda: bool(peer.answer(1).headers))
+            opened.set()
+            await read(peer)
+            assert bool(peer.answer(1).data) is not held
+            goes_on.set()
+            over = await peer.until_over(1)
+        assert over.status == 0
+        assert over.data == message(REPLY.SerializeToString())
+
+
+@pytest.mark.parametrize(("method", "held"), [(ECHO_ONE, True), (COUNT, True), (SUM, False), (ECHO, False)])
+@pytest.mark.parametrize("ends", [False, True])
+async def test_the_only_request_leaves_when_the_call_is_waited_for(method: Method, held: bool, ends: bool) -> None:
+    """Or when no more follows; then the end of the stream leaves with it."""
+    server = RawServer()
+    with trio.fail_after(10):
+        async with Channel.over(server.connect) as channel, channel.call(method) as call:
+            peer = await server.receive.receive()
+            await read(peer)
+            await call.send(Action(tick_id=4))
+            await read(peer)
+            assert bool(peer.answer(1).data) is not held
+            async with trio.open_nursery() as nursery:
+                if ends:
+                    await call.done_sending()
+                else:
+                    nursery.start_soon(call.receive)
+                await read(peer)
+                assert peer.answer(1).data == message(Action(tick_id=4).SerializeToString())
+                assert peer.answer(1).ended is ends
+                nursery.cancel_scope.cancel()
