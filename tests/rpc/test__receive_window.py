@@ -12,6 +12,7 @@ from tests.rpc.raw_peer import message
 from tests.rpc.receive_windows import receive_window
 from trio_cogment.config import RpcConfig
 from trio_cogment.rpc._streams import Stream
+from trio_cogment.rpc.memory import ConnectionMemory
 
 CONFIG = RpcConfig(
     stream_window_bytes=1000,
@@ -238,6 +239,53 @@ def test_a_stream_that_is_reset_lets_the_connection_go_on() -> None:
     receiver.close(65)
     assert receiver.updates[before:] == [(0, 33_001)]
     assert not receiver.window.withheld
+
+
+class Borrower(Receiver):
+    """A receiver whose memory is limited.
+
+    Attributes:
+        memory: what it borrows.
+    """
+
+    def __init__(self, total: int) -> None:
+        super().__init__()
+        self.memory = ConnectionMemory()
+        self.memory.messages.total = self.memory.windows.total = total
+        config = dataclasses.replace(CONFIG, stream_window_bytes=65_535, connection_memory_bytes=2**20)
+        self.window = receive_window(config, self.streams, self._note_update, self._note_wait, memory=self.memory)
+
+    def begin(self, number: int, size: int, came: int) -> None:
+        """Open a stream, on which so much of a message comes."""
+        self.open(number)
+        self.unsent[number] += message(bytes(size))
+        self.arrive(number, came)
+
+
+def test_what_was_granted_is_borrowed_once_whether_it_has_come_or_not() -> None:
+    """And what else is held, beyond 64 KiB, beside it."""
+    borrower = Borrower(9_000_000)
+    borrower.begin(1, 150_000, 1000)
+    granted = borrower.streams[1].granted
+    assert granted == 150_005 - 1000
+    assert borrower.memory.messages.used == granted
+    for came in (20_000, 60_000):
+        borrower.arrive(1, came)
+        borrower.window.credit_connection()
+        # Of the message nothing more is borrowed as it comes: what is held of it was granted, but for its beginning.
+        assert borrower.memory.messages.used == granted
+    for number in range(3, 23, 2):
+        borrower.begin(number, 40_000, 30_000)
+    borrower.window.credit_connection()
+    others = 10 * 30_000
+    assert all(not stream.granted for number, stream in borrower.streams.items() if number > 1)
+    assert borrower.memory.messages.used == granted + others - 65_535
+    borrower.close(1)
+    assert borrower.memory.messages.used == others - 65_535
+    for number in range(3, 23, 2):
+        borrower.close(number)
+    borrower.window.settle()
+    assert borrower.memory.messages.used == 0
 
 
 SIZES = st.sampled_from([0, 10, 300, 990, 1000, 1100, 5000, 30_000, 70_000])
