@@ -7,6 +7,7 @@ import random
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import pytest
@@ -30,6 +31,7 @@ class Server:
 
     Attributes:
         attempts: the times at which somebody tried to connect.
+        tried: set by an attempt.
         live: connections that are there.
     """
 
@@ -37,12 +39,14 @@ class Server:
         self.service = CheckService()
         self.down = False
         self.attempts: list[float] = []
+        self.tried = trio.Event()
         self.live: list[trio.CancelScope] = []
         self._nursery = nursery
         self._config = RpcConfig(max_concurrent_streams=streams)
 
     async def connect(self) -> trio.abc.Stream:
         self.attempts.append(trio.current_time())
+        self.tried.set()
         await trio.sleep(0.001)
         if self.down:
             raise ConnectionRefusedError("nobody is there")
@@ -129,6 +133,35 @@ async def test_connect_backoff_seconds_are_the_configurations(
                 await channel.unary(ECHO_ONE, Action(), wait_for_ready=True, timeout=1.2 * initial + 0.1)
             first, second, *_ = server.attempts
             assert 0.8 * initial <= second - first <= 1.2 * initial + 0.01
+
+
+async def test_a_call_that_no_task_waits_for_makes_the_next_failure_the_first_one_again(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    async with server_and_channel(config=AT_ONCE) as (server, channel):
+        server.down = True
+        with pytest.raises(RpcError):
+            await channel.unary(ECHO_ONE, Action(), wait_for_ready=True, timeout=300)
+        assert server.attempts[-1] - server.attempts[-2] > 20
+        server.down = False
+        server.tried = trio.Event()
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(partial(channel.unary, ECHO_ONE, Action(), wait_for_ready=True))
+            await server.tried.wait()
+            nursery.cancel_scope.cancel()  # so that no call uses the connection
+        await trio.sleep(1)
+        replies: list[Any] = []
+        assert channel.unary_nowait(ECHO_ONE, Action(), lambda reply, error: replies.append((reply, error))) is not None
+        await trio.testing.wait_all_tasks_blocked()
+        assert [error for _, error in replies] == [None]
+        server.down = True
+        server.live[0].cancel()
+        await trio.testing.wait_all_tasks_blocked()
+        server.attempts.clear()
+        with pytest.raises(RpcError):
+            await channel.unary(ECHO_ONE, Action(), wait_for_ready=True, timeout=2)
+        first, second, *_ = server.attempts
+        assert 0.8 <= second - first <= 1.21
 
 
 async def test_fast_calls_fail_at_once_with_the_last_error(autojump_clock: trio.testing.MockClock) -> None:

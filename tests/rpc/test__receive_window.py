@@ -278,7 +278,7 @@ def test_what_was_granted_is_borrowed_once_whether_it_has_come_or_not() -> None:
         borrower.begin(number, 40_000, 30_000)
     borrower.window.credit_connection()
     others = 10 * 30_000
-    assert all(not stream.granted for number, stream in borrower.streams.items() if number > 1)
+    assert not any(stream.granted for number, stream in borrower.streams.items() if number > 1)
     assert borrower.memory.messages.used == granted + others - 65_535
     borrower.close(1)
     assert borrower.memory.messages.used == others - 65_535

@@ -17,6 +17,7 @@ from trio_cogment.config import RpcConfig
 from trio_cogment.errors import LocalProtocolError, RpcError, StatusCode
 from trio_cogment.rpc import CallOpener, InProcessChannel, Method, ServerCall
 from trio_cogment.rpc._routes import routes_of
+from trio_cogment.rpc.inprocess import UNLIMITED_BYTES
 from trio_cogment.rpc.metadata import Metadata
 from trio_cogment.rpc.relay import LARGE_BYTES, CallRelay, OnBehalf, RelayedCall, RelayRoute, WaitingBytes, relay_routes
 from trio_cogment.testing.conformance.channel import ECHO, ECHO_ONE, NOWHERE, CheckService
@@ -227,6 +228,46 @@ async def test_a_message_waits_until_the_connection_has_memory(direction: str) -
             hoard.set(0)
         receiver = served if direction == "in" else call
         assert len((await receiver.receive()).content) == KIB
+
+
+class Kept:
+    """Takes messages."""
+
+    def __init__(self) -> None:
+        self.messages: list[Any] = []
+        self.ends: list[RpcError | None] = []
+
+    def on_message(self, message: Any) -> None:
+        self.messages.append(message)
+
+    def on_end(self, error: RpcError | None) -> None:
+        self.ends.append(error)
+
+
+@pytest.mark.parametrize("direction", ["in", "out"])
+async def test_a_consumer_gets_nothing_for_which_the_connection_has_no_memory(direction: str) -> None:
+    """Though nothing waits before it: what it makes of the message is the connection's."""
+    handler = Handler()
+    handler.waits = True
+    pool = BytePool(900 * KIB)
+    hoard = pool.loan()
+    waiting = WaitingBytes(pool.loan(), 0), WaitingBytes(pool.loan(), 0)
+    # Without a limit a message in process is not even measured.
+    async with relayed(handler, RpcConfig(max_receive_message_bytes=UNLIMITED_BYTES), waiting) as call:
+        await trio.testing.wait_all_tasks_blocked()
+        (served,) = handler.calls
+        await served.send_initial_metadata()
+        sender, receiver = (call, served) if direction == "in" else (served, call)
+        message = Action if direction == "in" else Observation
+        consumer = Kept()
+        receiver.set_consumer(consumer)
+        sender.hand_over_nowait(message(tick_id=1))
+        hoard.set(900 * KIB)
+        with pytest.raises(trio.WouldBlock):
+            sender.hand_over_nowait(message(tick_id=2, content=bytes(KIB)))
+        hoard.set(0)
+        sender.hand_over_nowait(message(tick_id=3))
+        assert [one.tick_id for one in consumer.messages] == [1, 3]
 
 
 async def test_without_a_place_to_count_in_only_one_direction_nothing_is_counted() -> None:

@@ -9,10 +9,11 @@ import pytest
 import trio
 import trio.testing
 
-from tests.rpc.raw_peer import DATA, END_HEADERS, END_STREAM, HEADERS, WINDOW_UPDATE, RawPeer, encode, frame, message
+from tests.rpc.raw_peer import DATA, END_HEADERS, END_STREAM, HEADERS, WINDOW_UPDATE, encode, frame, message
 from tests.rpc.test_channel import OK_HEADERS, RawServer
 from trio_cogment.api.common_pb2 import Action
 from trio_cogment.config import RpcConfig
+from trio_cogment.errors import RpcError, StatusCode
 from trio_cogment.rpc import Channel, ClientCall, open_listeners, serve
 from trio_cogment.testing.conformance.channel import ECHO, ECHO_ONE, CheckService
 from trio_cogment.testing.conformance.channel_service import SIZED
@@ -103,25 +104,30 @@ async def test_credit_for_what_is_not_read_any_more_leaves_at_once(
     """The call has ended, so nothing else is sent that the credit could wait for; and the server waits for it."""
     config = RpcConfig(connection_memory_bytes=65_536, connection_window_bytes=65_535, stream_window_bytes=65_535)
     server = RawServer()
-    async with Channel.over(server.connect, config=config) as channel:
-        async with channel.call(ECHO) as call:
-            peer = await server.receive.receive()
-            await peer.until(lambda: 1 in peer.answers)
-            await peer.send(
-                frame(HEADERS, END_HEADERS, 1, encode(OK_HEADERS)),
-                *[frame(DATA, 0, 1, message(bytes(10_000)))] * 6,
-                frame(HEADERS, END_HEADERS | END_STREAM, 1, encode([(b"grpc-status", b"0")])),
-            )
-            await trio.testing.wait_all_tasks_blocked()
-            assert call.trailing_metadata is not None
-            before = len(peer.frames)
-            if not leaves:
-                call.cancel()
-                await credited(peer, before)
-        await credited(peer, before)
-
-
-async def credited(peer: RawPeer, before: int) -> None:
-    """Read until the connection was credited after so many frames."""
-    with trio.fail_after(1):
-        await peer.until(lambda: any(kind == WINDOW_UPDATE and not to for kind, _, to, _ in peer.frames[before:]))
+    async with (
+        Channel.over(server.connect, config=config) as channel,
+        AsyncExitStack() as stack,
+        channel.call(ECHO) as goes_on,
+    ):
+        ended = await stack.enter_async_context(channel.call(ECHO))
+        peer = await server.receive.receive()
+        await peer.until(lambda: {1, 3} <= peer.answers.keys())
+        # Half of the window for the call that has ended; with the other half, all of it is used up.
+        await peer.send(
+            *[frame(HEADERS, END_HEADERS, stream, encode(OK_HEADERS)) for stream in (1, 3)],
+            *[frame(DATA, 0, 3, message(bytes(size))) for size in (16_384 - 5, 16_383 - 5)],
+            frame(HEADERS, END_HEADERS | END_STREAM, 3, encode([(b"grpc-status", b"0")])),
+            *[frame(DATA, 0, 1, message(bytes(16_000)))] * 2,
+        )
+        await trio.testing.wait_all_tasks_blocked()
+        assert ended.trailing_metadata is not None
+        assert goes_on.trailing_metadata is None
+        if leaves:
+            await stack.aclose()
+        else:
+            ended.cancel()
+        with trio.fail_after(1):
+            await peer.until(lambda: any(kind == WINDOW_UPDATE and not to for kind, _, to, _ in peer.frames))
+        with pytest.raises(RpcError) as caught:
+            await ended.receive()
+        assert caught.value.code is StatusCode.CANCELLED

@@ -92,7 +92,6 @@ class RelayedCall(InProcessClientCall):
     def _begin(self, handler: Handler | None, deadline: float) -> Exchange:
         exchange = super()._begin(self._handler, deadline)
         # What it sends was limited where it came in, and a server's limit on what it sends is not meant for this.
-        self._max_bytes = UNLIMITED_BYTES
         self._measured, self._plain = False, not exchange.borrows
         return exchange
 
