@@ -72,3 +72,30 @@ async def test_what_is_discarded_takes_turns() -> None:
     assert turns.waiting >= 2
     await byte_stream.aclose()
     await peer.aclose()
+
+
+async def test_after_small_reads_less_is_read_at_once() -> None:
+    """Half as much each time, but never less than at the beginning; and what is large is not made larger by them."""
+    ours, theirs = trio.socket.socketpair()
+    byte_stream, peer = SocketByteStream(trio.SocketStream(ours), lambda: 0.0), trio.SocketStream(theirs)
+
+    async def read(size: int) -> int:
+        await peer.send_all(bytes(size))
+        assert len(await byte_stream.receive_some()) == size
+        return byte_stream._read_size // KIB
+
+    assert await read(1) == 16
+    assert await read(16 * KIB) == 16
+    assert await read(64 * KIB) == 64  # it had filled the buffer, so four times as much is asked for
+    for size, expected in (
+        (256 * KIB // 4, 256),
+        (64 * KIB - 1, 128),
+        (1, 64),
+        (16 * KIB, 64),
+        (100, 32),
+        (1, 16),
+        (1, 16),
+    ):
+        assert await read(size) == expected
+    await byte_stream.aclose()
+    await peer.aclose()

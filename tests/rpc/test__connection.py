@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import socket
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -14,11 +15,13 @@ from purerpc import RPCSignature, Service
 from tests.rpc.raw_peer import (
     DATA,
     END_STREAM,
+    PING,
     PREFACE,
     WINDOW_UPDATE,
     RawPeer,
     frame,
     message,
+    raw_client,
     request_headers,
     settings,
 )
@@ -28,7 +31,9 @@ from trio_cogment.errors import RpcError, StatusCode
 from trio_cogment.rpc import Channel, ServerCall, open_listeners, serve, serve_stream
 from trio_cogment.rpc._turn_order import Lane
 from trio_cogment.rpc._turns import measure_turns_by, turns_of_run
+from trio_cogment.rpc.memory import memory_of_run
 from trio_cogment.testing.conformance.channel import COUNT, ECHO_ONE, FLOOD, WAIT, CheckService
+from trio_cogment.testing.conformance.channel_service import SIZED
 
 
 async def test_unix_sockets(tmp_path: Path) -> None:
@@ -192,3 +197,57 @@ async def test_no_handler_begins_once_the_connection_is_lost() -> None:
             await peer.send(*[peer.headers(stream, request_headers(path=path)) for stream in range(1, 33, 2)])
             await peer.stream.aclose()
     assert begun < 12  # of 16: those whose turn came before the end did
+
+
+async def test_a_lost_connection_gives_back_what_it_has_borrowed() -> None:
+    """For messages that have not come whole, and for answers that nobody has read."""
+    config = RpcConfig(server_memory_bytes=9 * 2**20, max_receive_message_bytes=2**19)
+    with memory_of_run().lent_by(config), trio.fail_after(30):
+        async with trio.open_nursery() as nursery:
+            ours, theirs = trio.testing.memory_stream_pair()
+            nursery.start_soon(partial(serve_stream, [CheckService().service()], theirs, config=config))
+            peer = RawPeer(ours)
+            await peer.send(PREFACE, settings({4: 0}), peer.headers(1, request_headers()))
+            await peer.send(frame(DATA, 0, 1, message(bytes(2**18))[:16_000]))
+            await peer.send(peer.headers(3, request_headers(path=SIZED.path.encode())))
+            await peer.send(frame(DATA, END_STREAM, 3, message(Action(tick_id=2**18).SerializeToString())))
+            await trio.testing.wait_all_tasks_blocked()
+            assert memory_of_run().messages.used > 2**18 + 2**17
+            await peer.stream.aclose()
+        assert memory_of_run().messages.used == 0
+        assert memory_of_run().windows.used == 0
+
+
+async def test_what_is_received_costs_units_by_its_bytes_and_by_its_calls() -> None:
+    """What the last input has cost is what the next is expected to cost, and is corrected afterwards."""
+    turns = turns_of_run()
+    take, charge = turns.take, turns.charge
+    costs: list[tuple[str, int]] = []
+
+    def noting_take(lane: Lane, units: int = 1) -> bool:
+        costs.append(("taken", units))
+        return take(lane, units)
+
+    def noting_charge(lane: Lane, units: int) -> None:
+        costs.append(("charged", units))
+        charge(lane, units)
+
+    turns.take, turns.charge = noting_take, noting_charge
+    async with raw_client([CheckService().service()]) as peer:
+        await trio.testing.wait_all_tasks_blocked()
+        path = WAIT.path.encode()
+        for data, expected, cost in (
+            (peer.headers(1, request_headers(path=path)), None, 1),
+            (b"".join(peer.headers(stream, request_headers(path=path)) for stream in range(3, 23, 2)), 1, 1 + 10),
+            (frame(PING, 0, 0, bytes(8)), 11, 1),
+            (frame(DATA, 0, 1, message(bytes(10_000))), 1, 1 + 2),
+            (frame(PING, 0, 0, bytes(8)), 3, 1),
+        ):
+            costs.clear()
+            await peer.send(data)
+            await trio.testing.wait_all_tasks_blocked()
+            taken = [units for what, units in costs if what == "taken"]
+            charged = [units for what, units in costs if what == "charged"]
+            if expected is not None:
+                assert taken[0] == expected
+            assert taken[0] + sum(charged) == cost

@@ -256,14 +256,16 @@ def test_a_header_block_is_not_interrupted() -> None:
 
 def test_a_large_frame_of_an_unknown_type_passes_unseen() -> None:
     size = CONFIG.max_frame_bytes
-    unknown = size.to_bytes(3, "big") + b"\x63" + bytes(5) + bytes(size)
-    for pieces in ([unknown], [unknown[:5], unknown[5:50], unknown[50:]]):
-        recorder = Recorder()
-        recorder.open_up()
-        recorder.feed(*pieces, frame(PING, 0, 0, bytes(8)))
-        seen = [("frame", PING, 0, 0, bytes(8))]
-        assert recorder.told[-1:] == seen
-        assert len(recorder.told) == (1 if size > recorder.parser._max_control_frame else 2)
+    assert size > Recorder().parser._max_control_frame
+    unknown = size.to_bytes(3, "big") + b"\x63" + bytes(5) + b"\xff" * size
+    ping = frame(PING, 0, 0, bytes(8))
+    for before in (b"", ping, ping * 2):
+        for cuts in ((), (5, 50), (len(before) + len(unknown),), (len(before) + len(unknown) - 20,)):
+            recorder = Recorder()
+            recorder.open_up()
+            data = before + unknown + ping
+            recorder.feed(*[data[a:b] for a, b in itertools.pairwise([0, *cuts, len(data)])])
+            assert recorder.told == [("frame", PING, 0, 0, bytes(8))] * (len(before) // len(ping) + 1)
 
 
 def test_the_connection_is_credited_once_for_what_one_read_brought() -> None:
@@ -286,7 +288,7 @@ def test_a_window_update_is_read_without_its_reserved_bits() -> None:
         assert recorder.told == [("frame", WINDOW_UPDATE, 3, 0x01020304)]
 
 
-@pytest.mark.parametrize("size", [0, 3, 5])
+@pytest.mark.parametrize("size", [0, 1, 2, 3, 5, 8, 1024])
 def test_a_window_update_of_another_size_is_left_to_the_handler(size: int) -> None:
     recorder = Recorder()
     recorder.open_up()

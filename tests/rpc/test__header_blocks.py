@@ -71,3 +71,12 @@ def test_a_block_without_end_is_refused() -> None:
 def test_a_continuation_needs_a_beginning() -> None:
     with pytest.raises(ConnectionFaultError):
         go_on(HeaderBlocks(1000), END_HEADERS, b"x")
+
+
+def test_nothing_is_kept_of_a_block_that_is_whole() -> None:
+    blocks = HeaderBlocks(1000)
+    begin(blocks, 0, b"a")
+    go_on(blocks, 0, b"b")
+    assert blocks._pieces
+    go_on(blocks, END_HEADERS, b"c")
+    assert not blocks._pieces

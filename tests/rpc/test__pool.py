@@ -649,3 +649,19 @@ async def test_a_call_in_a_shield_while_the_channel_is_cancelled(
         assert caught.value.message == "the channel is not open"
         assert len(server.attempts) == 1
         nursery.cancel_scope.cancel()
+
+
+async def test_the_task_of_a_connection_is_named_after_where_it_leads(autojump_clock: trio.testing.MockClock) -> None:
+    """As a list of all tasks shows it."""
+    async with server_and_channel() as (_, channel):
+        await check(channel)
+        assert "connection to localhost" in [task.name for task in all_tasks()]
+
+
+def all_tasks() -> list[trio.lowlevel.Task]:
+    root = trio.lowlevel.current_root_task()
+    assert root is not None
+    found = [root]
+    for task in found:
+        found += [child for nursery in task.child_nurseries for child in nursery.child_tasks]
+    return found

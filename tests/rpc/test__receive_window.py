@@ -154,6 +154,19 @@ def test_grants_are_given_in_order_while_they_fit() -> None:
     assert receiver.window.holders() == []
 
 
+def test_nobody_holds_others_up_while_the_connections_own_window_is_shut() -> None:
+    """Its messages cannot come any further then."""
+    receiver = Receiver()
+    for number in (1, 3):
+        receiver.open(number)
+        receiver.unsent[number] += message(bytes(40_000))
+        receiver.arrive(number, 500)
+    assert receiver.window.holders() == [receiver.streams[1]]
+    for size, holders in ((1, [receiver.streams[1]]), (0, []), (-1, [])):
+        receiver.window.size = size
+        assert receiver.window.holders() == holders
+
+
 def test_a_small_grant_does_not_overtake_a_large_one_that_waits() -> None:
     receiver = Receiver()
     for number, size in ((1, 30_000), (3, 60_000), (5, 2000)):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import hypothesis
 import hypothesis.strategies as st
 import pytest
@@ -142,6 +144,42 @@ def test_room_is_bounded_for_all_streams_together() -> None:
     assert queue.has_room(late, 96)
 
 
+def test_who_was_refused_because_of_the_output_asks_again_when_it_is_taken() -> None:
+    """Its windows admit the message; only the output was as long as it may be. Unless others are before it."""
+    for others_wait in (False, True):
+        queue = make_queue()
+        queue.window = 2**30
+        hog, refused, other = make_stream(1, 0), make_stream(3, 2**20), make_stream(5, 2**20)
+        queue.send_message(hog, bytes(70_000))  # all outboxes are full
+        queue.send_message(refused, bytes(990))
+        assert not queue.has_room(refused, 100)
+        if others_wait:
+            queue.send_message(other, bytes(100_000))
+        assert queue.take_rooms() == []
+        queue.take_output()
+        assert queue.take_rooms() == ([] if others_wait else [refused])
+        assert queue.has_room(refused, 100) is not others_wait
+
+
+def test_what_was_borrowed_is_given_back_as_output_is_taken() -> None:
+    pool = BytePool(90_000_000)
+    queue = SendQueue(RpcConfig(), pool.loan(), client_side=False)
+    queue.window = 2**30
+    stream = make_stream(1, 2**30)
+    assert queue.has_room(stream, 3_000_000)
+    queue.send_message(stream, bytes(3_000_000))
+    used = []
+    while queue.out_size:
+        used.append(pool.used)
+        queue.take_output()
+    assert len(used) > 5
+    for before, after in itertools.pairwise(used):
+        assert after < before + 1000  # the headers of frames
+    assert used[-1] < used[0] / 3
+    queue.sent()
+    assert pool.used == 0
+
+
 def test_a_large_message_waits_as_it_is() -> None:
     queue, stream = make_queue(), make_stream(1, 0)
     large = bytes(20_000)
@@ -241,9 +279,23 @@ def test_settings_change_the_windows_of_open_streams() -> None:
 
 def test_settings_that_make_a_window_too_large_are_refused() -> None:
     queue, stream = make_queue(), make_stream(1, MAX_WINDOW - 10)
+    queue.apply_settings(INITIAL_WINDOW + 10, 16384, [stream])
+    assert stream.send_window == MAX_WINDOW
     with pytest.raises(ConnectionFaultError) as raised:
         queue.apply_settings(INITIAL_WINDOW + 11, 16384, [stream])
     assert raised.value.code == ErrorCode.FLOW_CONTROL_ERROR
+
+
+def test_updates_that_make_a_window_too_large_are_refused() -> None:
+    queue, stream = make_queue(), make_stream(1, MAX_WINDOW - 10)
+    assert queue.credit_stream(stream, 10)
+    assert not queue.credit_stream(stream, 1)
+    queue.credit(MAX_WINDOW - INITIAL_WINDOW)
+    assert queue.window == MAX_WINDOW
+    for increment, code in ((1, ErrorCode.FLOW_CONTROL_ERROR), (0, ErrorCode.PROTOCOL_ERROR)):
+        with pytest.raises(ConnectionFaultError) as raised:
+            queue.credit(increment)
+        assert raised.value.code == code
 
 
 def test_settings_bound_the_size_of_frames() -> None:

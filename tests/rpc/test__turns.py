@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from functools import partial
 
+import pytest
 import trio
 import trio.testing
 
@@ -173,3 +174,28 @@ async def test_slow_messages_come_one_at_a_time_and_rest(autojump_clock: object)
         for _ in range(4):
             nursery.start_soon(one)
     assert [round(time - began, 6) for time in times] == [0.0, 0.2, 0.4, 0.6]
+
+
+@pytest.mark.parametrize("size", [1, 1024, 1025, 100_000])
+async def test_compressed_messages_of_any_size_have_their_turns(size: int) -> None:
+    """A unit for 64 bytes, which may become 64 KiB."""
+    turns = Turns(trio.current_time)
+    unpacked: list[int] = []
+
+    def decode() -> TrialParams:
+        unpacked.append(size)
+        return TrialParams()
+
+    turns.charge(Lane.OTHERS, 1000)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(turns.unpack, size, decode)
+        for _ in range(3):
+            await trio.lowlevel.checkpoint()
+        assert unpacked == []
+        await trio.testing.wait_all_tasks_blocked()
+        assert unpacked == [size]
+    before = turns._order._credits[Lane.OTHERS]
+    turns = Turns(trio.current_time)
+    before = turns._order._credits[Lane.OTHERS]
+    await turns.unpack(size, decode)
+    assert before - turns._order._credits[Lane.OTHERS] == 1 + size // 64

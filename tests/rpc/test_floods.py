@@ -294,6 +294,19 @@ async def test_refusals_while_draining_are_no_flood() -> None:
         await trio.aclose_forcefully(peer.stream)
 
 
+@pytest.mark.parametrize("to", [0, 1])
+@pytest.mark.parametrize(("increment", "is_flood"), [(1, True), (1023, True), (1024, False), (5000, False)])
+async def test_credits_below_a_kibibyte_are_counted(to: int, increment: int, is_flood: bool) -> None:
+    """Larger ones get a peer to its largest window before they become many."""
+    async with served(CheckService(), LIMITED) as serving, connected(serving) as peer:
+        await peer.send(peer.headers(1, request_headers()))
+        assert await peer.echo(1, GOOD) == ANSWER
+        one = frame(WINDOW_UPDATE, 0, to, increment.to_bytes(4, "big"))
+        await peer.send(*[one] * (LIMITED.max_empty_frames + 500), frame(PING, 0, 0, bytes(8)))
+        await peer.until(lambda: any(kind in (PING, GOAWAY) for kind, _, _, _ in peer.frames))
+        assert any(kind == GOAWAY for kind, _, _, _ in peer.frames) is is_flood
+
+
 async def test_small_credits_for_what_was_sent_are_no_flood() -> None:
     """A peer may credit every small message on its own, twice, however many they are."""
     count = 20_000

@@ -19,8 +19,10 @@ from trio_cogment.rpc import (
     Channel,
     HealthService,
     InProcessChannel,
+    Method,
     RunningServer,
     ServingStatus,
+    ask_health,
     methods_of,
     open_listeners,
     serve,
@@ -29,6 +31,7 @@ from trio_cogment.rpc import (
 from trio_cogment.rpc._protos.health_pb2 import (
     DESCRIPTOR,
     HealthCheckRequest,
+    HealthCheckResponse,
     HealthListRequest,
 )
 from trio_cogment.testing.conformance.channel import CheckService
@@ -174,3 +177,34 @@ async def test_grpcio_stub() -> None:
     async with served([health.service()], health) as (serving, _), trio.open_nursery() as nursery:
         nursery.start_soon(change)
         assert await trio.to_thread.run_sync(run, serving.port) == [1, 2]
+
+
+async def test_a_server_is_asked_how_it_is() -> None:
+    health = HealthService([NAME, "other.Service"])
+    async with InProcessChannel([health.service()]) as channel:
+        health.set_status("other.Service", ServingStatus.NOT_SERVING)
+        assert await ask_health(channel) is ServingStatus.SERVING
+        assert await ask_health(channel, NAME) is ServingStatus.SERVING
+        assert await ask_health(channel, "other.Service") is ServingStatus.NOT_SERVING
+        with pytest.raises(RpcError) as caught:
+            await ask_health(channel, "nobody.Knows")
+        assert caught.value.code is StatusCode.NOT_FOUND
+    async with InProcessChannel() as channel:
+        with pytest.raises(RpcError) as caught:
+            await ask_health(channel)
+        assert caught.value.code is StatusCode.UNIMPLEMENTED
+
+
+@pytest.mark.parametrize("status", [4, 1000])
+async def test_a_status_that_nobody_knows_is_unknown(status: int) -> None:
+    """Of a server that is newer than this."""
+
+    class Newer(CallOpener):
+        def call(self, method: Method, **_: object) -> Any:
+            raise NotImplementedError
+
+        async def unary(self, method: Method, request: Any, **_: object) -> Any:
+            assert method.path == "/grpc.health.v1.Health/Check"
+            return HealthCheckResponse(status=status)  # type: ignore[arg-type]  # that is the point
+
+    assert await ask_health(Newer()) is ServingStatus.UNKNOWN

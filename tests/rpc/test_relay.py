@@ -19,7 +19,16 @@ from trio_cogment.rpc import CallOpener, InProcessChannel, Method, ServerCall
 from trio_cogment.rpc._routes import routes_of
 from trio_cogment.rpc.inprocess import UNLIMITED_BYTES
 from trio_cogment.rpc.metadata import Metadata
-from trio_cogment.rpc.relay import LARGE_BYTES, CallRelay, OnBehalf, RelayedCall, RelayRoute, WaitingBytes, relay_routes
+from trio_cogment.rpc.relay import (
+    LARGE_BYTES,
+    CallRelay,
+    OnBehalf,
+    RelayedCall,
+    RelayRoute,
+    WaitingBytes,
+    relay_routes,
+    turns_of_run,
+)
 from trio_cogment.testing.conformance.channel import ECHO, ECHO_ONE, NOWHERE, CheckService
 
 WHO = Identity(account="token:ann", local=False, grant=EVERYTHING)
@@ -133,11 +142,19 @@ async def test_aborting_a_call_that_has_ended_changes_nothing() -> None:
         assert await call.receive() is None
 
 
-@pytest.mark.parametrize("size", [0, 1000, LARGE_BYTES])
-async def test_messages_of_any_size_are_decoded(size: int) -> None:
+@pytest.mark.parametrize("size", [0, 1000, 256 * KIB - 1, 256 * KIB, 10**6])
+async def test_messages_of_any_size_are_decoded_and_large_ones_are_paid_for(size: int) -> None:
+    """From 256 KiB on, one may take a hundred times as long as another."""
+    charged: list[int] = []
+    turns_of_run().charge = lambda lane, units: charged.append(units)
     async with relayed(Handler()) as call:
-        message = Action(tick_id=3, content=bytes(size))
+        message = Action(tick_id=3)
+        message.content = bytes(max(0, size - message.ByteSize() - 5))
+        while message.ByteSize() < size:
+            message.content += b"x"
+        charged.clear()
         assert call.decode(message.SerializeToString()) == message
+        assert len(charged) == (size >= 256 * KIB)
 
 
 @pytest.mark.parametrize("size", [2, LARGE_BYTES])

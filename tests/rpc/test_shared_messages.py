@@ -23,6 +23,12 @@ def shared(text: str, tail: bytes) -> SharedMessage:
     return SharedMessage(ActorRunTrialInput, ActorRunTrialInput(details=text).SerializeToString(), tail)
 
 
+@pytest.mark.parametrize("tail", [b"", ActorRunTrialInput(state=CommunicationState.NORMAL).SerializeToString()])
+def test_it_is_as_large_as_a_message_of_its_own(tail: bytes) -> None:
+    message = shared("some text", tail)
+    assert message.ByteSize() == message.whole().ByteSize() == len(message.whole().SerializeToString())
+
+
 class Collecting:
     """Keeps what actors are sent."""
 

@@ -228,10 +228,9 @@ class FrameHandler:
 
     # --- other frames ---
 
-    def _whole_window_update(self, frame: bytes, _: int, stream_id: int, events: list[Event]) -> None:
-        if len(frame) != 13:
-            raise ConnectionFaultError(ErrorCode.FRAME_SIZE_ERROR, "malformed WINDOW_UPDATE")
-        self.window_update(stream_id, int.from_bytes(frame[9:], "big") & MAX_WINDOW, events)
+    def _malformed_window_update(self, _frame: bytes, _flags: int, _stream_id: int, _events: list[Event]) -> None:
+        # Those of the right size, the parser has read in passing: see its short ways.
+        raise ConnectionFaultError(ErrorCode.FRAME_SIZE_ERROR, "malformed WINDOW_UPDATE")
 
     def window_update(self, stream_id: int, increment: int, events: list[Event]) -> None:
         """Handle a WINDOW_UPDATE of the right size, which the parser has read in passing: see its short ways.
@@ -395,6 +394,6 @@ _HANDLERS: dict[int, Callable[[FrameHandler, bytes, int, int, list[Event]], None
     PUSH: FrameHandler._push_promise,
     PING: FrameHandler._ping,
     GOAWAY: FrameHandler._goaway,
-    WINDOW_UPDATE: FrameHandler._whole_window_update,
+    WINDOW_UPDATE: FrameHandler._malformed_window_update,
     CONTINUATION: FrameHandler._continuation,
 }

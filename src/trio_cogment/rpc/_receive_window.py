@@ -254,8 +254,9 @@ class ReceiveWindow:
         most = self._budget + (self.granted if self.granted > self._budget else 0)
         grow = min(full, most - held) - self.size
         if grow < _STEP and self.size < _STEP and self._only_pieces():
-            grow = _STEP if room else 0
-            if not room:
+            if room:
+                grow = _STEP
+            else:
                 self.loan.wait(self._memory_is_back)
                 self._on_wait()
         self.low = max(full >> 1, _STEP)
