@@ -25,14 +25,14 @@ from tests.rpc.raw_peer import (
     request_headers,
     settings,
 )
-from trio_cogment.api.common_pb2 import Action
+from trio_cogment.api.common_pb2 import Action, Observation
 from trio_cogment.config import RpcConfig
-from trio_cogment.errors import RpcError, StatusCode
+from trio_cogment.errors import LocalProtocolError, RpcError, StatusCode
 from trio_cogment.rpc import Channel, ServerCall, open_listeners, serve, serve_stream
 from trio_cogment.rpc._turn_order import Lane
 from trio_cogment.rpc._turns import measure_turns_by, turns_of_run
 from trio_cogment.rpc.memory import memory_of_run
-from trio_cogment.testing.conformance.channel import COUNT, ECHO_ONE, FLOOD, WAIT, CheckService
+from trio_cogment.testing.conformance.channel import COUNT, ECHO, ECHO_ONE, FLOOD, WAIT, CheckService
 from trio_cogment.testing.conformance.channel_service import SIZED
 
 
@@ -251,3 +251,39 @@ async def test_what_is_received_costs_units_by_its_bytes_and_by_its_calls() -> N
             if expected is not None:
                 assert taken[0] == expected
             assert taken[0] + sum(charged) == cost
+
+
+async def test_a_handler_sees_what_came_together_and_what_is_under_way() -> None:
+    seen: list[tuple[int, tuple[int, int]]] = []
+    read = trio.Event()
+
+    async def note(call: ServerCall) -> None:
+        await call.send_initial_metadata()
+        with pytest.raises(LocalProtocolError):
+            call.set_initial_metadata({"too": "late"})
+        with pytest.raises(LocalProtocolError):
+            call.set_compression("gzip")
+        while (received := await call.receive()) is not None:
+            seen.append((call.batch, call.under_way()))
+            if received.tick_id:
+                await call.send(Observation(content=bytes(93)))
+        await read.wait()
+
+    service = Service(ECHO.path.split("/")[1])
+    service.add_method("Echo", note, RPCSignature(ECHO.cardinality, ECHO.request_type, ECHO.response_type))
+    async with raw_client([service], settings_values={4: 50}) as peer:
+        one, last = (message(Action(content=bytes(43), tick_id=tick).SerializeToString()) for tick in (0, 1))
+        await peer.send(peer.headers(1, request_headers()))
+        await trio.testing.wait_all_tasks_blocked()
+        await peer.send(frame(DATA, 0, 1, one) * 3)
+        await trio.testing.wait_all_tasks_blocked()
+        await peer.send(frame(DATA, 0, 1, last))
+        await peer.until(lambda: len(peer.answer(1).data) >= 50)
+        await peer.send(frame(DATA, 0, 1, one))
+        await trio.testing.wait_all_tasks_blocked()
+        await peer.send(frame(DATA, END_STREAM, 1))
+        read.set()
+    batches = [batch for batch, _ in seen]
+    assert batches[0] == batches[1] == batches[2] < batches[3] < batches[4]
+    assert [arrived for _, (arrived, _) in seen] == [2 * len(one), len(one), 0, 0, 0]
+    assert [unsent for _, (_, unsent) in seen] == [0, 0, 0, 0, 100 - 50]

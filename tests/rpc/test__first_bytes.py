@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import socket
+import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 
 import pytest
 import trio
 import trio.testing
 
 from tests.rpc.raw_peer import PREFACE
-from trio_cogment.rpc._first_bytes import _PROBE_SECONDS, _peek, _probe
+from tests.rpc.tls_files import make_party
+from trio_cogment.errors import RemoteProtocolError
+from trio_cogment.rpc import server_tls
+from trio_cogment.rpc._first_bytes import _PROBE_SECONDS, _peek, _probe, look
 
 
 async def test_tcp_looks_whether_the_peer_is_there() -> None:
@@ -114,3 +119,87 @@ async def test_a_look_that_is_given_up_leaves_the_socket_as_it_was() -> None:
                 nursery.cancel_scope.cancel()
             assert server.socket.getsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT) == 1
             assert await server.receive_some() == b"PR"
+
+
+@pytest.mark.parametrize(
+    ("pieces", "speaks_http2"),
+    [
+        ([PREFACE], True),
+        ([b"P", b"R", b"I * HTTP"], True),
+        ([b"GET / HTTP/1.1"], False),
+        ([b"P", b"OST /"], False),
+        ([b""], True),
+        ([b"PR", b""], False),
+    ],
+    ids=repr,
+)
+async def test_of_any_other_stream_what_was_read_is_put_back(pieces: list[bytes], speaks_http2: bool) -> None:
+    ours, theirs = trio.testing.memory_stream_pair()
+
+    async def speak() -> None:
+        for piece in pieces:
+            await (theirs.send_all(piece) if piece else theirs.send_eof())
+            await trio.testing.wait_all_tasks_blocked()
+
+    with trio.fail_after(20):
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(speak)
+            stream, found = await look(ours, 10)
+            assert found is speaks_http2
+            if pieces[-1]:
+                await theirs.send_eof()
+            data = b""
+            while piece := await stream.receive_some():
+                data += piece
+        assert data == b"".join(pieces)
+
+
+async def test_who_says_nothing_is_given_up_in_time(autojump_clock: trio.testing.MockClock) -> None:
+    ours, theirs = trio.testing.memory_stream_pair()
+    await theirs.send_all(b"PR")
+    with pytest.raises(RemoteProtocolError, match="nothing came within 7 s"):
+        await look(ours, 7)
+    assert trio.current_time() == 7
+
+
+async def test_who_is_gone_is_no_peer() -> None:
+    with pytest.raises(RemoteProtocolError, match="the connection is lost"):
+        await look(Broken(), 7)
+
+
+class Broken(trio.abc.Stream):
+    """A stream whose peer is gone."""
+
+    async def receive_some(self, max_bytes: int | None = None) -> bytes:
+        await trio.lowlevel.checkpoint()
+        raise trio.BrokenResourceError
+
+    async def send_all(self, data: bytes | bytearray | memoryview) -> None:
+        await trio.lowlevel.checkpoint()
+
+    async def wait_send_all_might_not_block(self) -> None:
+        await trio.lowlevel.checkpoint()
+
+    async def aclose(self) -> None:
+        await trio.lowlevel.checkpoint()
+
+
+@pytest.mark.parametrize(("protocol", "speaks_http2"), [("h2", True), ("http/1.1", False), (None, False)])
+async def test_with_tls_the_handshake_has_said_it(protocol: str | None, speaks_http2: bool, tmp_path: Path) -> None:
+    party = make_party(tmp_path, "server", "127.0.0.1")
+    context = server_tls(party.chain, party.key)
+    context.set_alpn_protocols(["h2", "http/1.1"])
+    theirs_context = ssl.create_default_context(cafile=party.roots)
+    if protocol is not None:
+        theirs_context.set_alpn_protocols([protocol])
+    with trio.fail_after(20):
+        async with connected() as (server, peer):
+            ours = trio.SSLStream(server, context, server_side=True)
+            theirs = trio.SSLStream(peer, theirs_context, server_hostname="127.0.0.1")
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(theirs.do_handshake)
+                await ours.do_handshake()
+            _, found = await look(ours, 10)
+            assert found is speaks_http2
+            # Only HTTP/2 has a PING of its own.
+            assert server.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) == (not speaks_http2)

@@ -5,14 +5,16 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+import trio
+import trio.testing
 
 from tests.helpers import wire_channel
 from trio_cogment.access import BytePool
 from trio_cogment.api.common_pb2 import ActorRunTrialInput, CommunicationState
 from trio_cogment.config import RpcConfig
-from trio_cogment.errors import RpcError
+from trio_cogment.errors import LocalProtocolError, RpcError
 from trio_cogment.orchestrator._participant_streams import RUN_ACTOR
-from trio_cogment.rpc import InProcessChannel, ServerCall, SharedMessage, bind
+from trio_cogment.rpc import ClientCall, InProcessChannel, ServerCall, SharedMessage, bind
 from trio_cogment.rpc._send_queue import SendQueue
 from trio_cogment.rpc._streams import Stream
 from trio_cogment.services import SERVICES, ServiceKind
@@ -68,6 +70,56 @@ async def test_what_is_over_or_of_the_wrong_type_is_refused() -> None:
         call.cancel()
         with pytest.raises(RpcError):
             call.send_shared_nowait(shared("late", b""))
+
+
+class Silent:
+    """Answers with headers, and reads when it is told to."""
+
+    def __init__(self) -> None:
+        self.reads = trio.Event()
+        self.seen: list[Any] = []
+
+    async def RunTrial(self, call: ServerCall) -> None:
+        await call.send_initial_metadata()
+        await self.reads.wait()
+        async for message in call:
+            self.seen.append(message)
+
+
+def fits(call: ClientCall, message: SharedMessage) -> bool:
+    """Send a message if there is room, and return whether there was."""
+    try:
+        call.send_shared_nowait(message)
+    except trio.WouldBlock:
+        return False
+    return True
+
+
+async def test_they_wait_for_room_as_others_do() -> None:
+    """Without a copy, once the call cannot be made again."""
+    actor = Silent()
+    services = [bind(SERVICES[ServiceKind.ACTOR].descriptor(), actor)]
+    tail = ActorRunTrialInput(state=CommunicationState.NORMAL).SerializeToString()
+    with trio.fail_after(30):
+        async with wire_channel(services) as channel, channel.call(RUN_ACTOR) as call:
+            await call.wait_initial_metadata()
+            sent = 0
+            for _ in range(10):  # until nothing more is taken either
+                while fits(call, shared(f"{sent} " + "x" * 300_000, tail)):
+                    sent += 1
+                await trio.testing.wait_all_tasks_blocked()
+            assert sent > 2
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(call.send_shared, shared(f"{sent} " + "x" * 300_000, tail))
+                await trio.testing.wait_all_tasks_blocked()
+                assert nursery.child_tasks
+                actor.reads.set()
+            await call.done_sending()
+            with pytest.raises(LocalProtocolError):
+                call.send_shared_nowait(shared("late", tail))
+            assert await call.receive() is None
+        assert [message.details.split()[0] for message in actor.seen] == [str(number) for number in range(sent + 1)]
+        assert {message.state for message in actor.seen} == {CommunicationState.NORMAL}
 
 
 def test_while_it_waits_the_tail_is_not_copied() -> None:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from functools import partial
+from typing import Any
 
 import pytest
 import trio
 import trio.testing
 
+from trio_cogment.access import EVERYTHING, Identity
 from trio_cogment.config import ModelRegistryConfig
 from trio_cogment.errors import ResourceExhaustedError
-from trio_cogment.rpc.transfer_slots import Transfer, TransferSlots
+from trio_cogment.rpc.transfer_slots import Transfer, TransferSlots, transfer_of
 
 CONFIG = ModelRegistryConfig(transfer_least_bytes=100, transfer_least_seconds=1.0, max_peer_transfers=2)
 
@@ -116,3 +118,26 @@ async def test_who_leaves_the_queue_takes_nothing_along(autojump_clock: trio.tes
         await next_one.run(seconds=0.1)
     assert gone.began is None
     assert slots.crowd == 0
+
+
+class Under:
+    """A call, as far as its bytes and its caller are concerned."""
+
+    def __init__(self, identity: Identity, arrived: int, unsent: int) -> None:
+        self.identity = identity
+        self.peer = "ipv4:192.0.2.1:4711"
+        self._under_way = arrived, unsent
+
+    def under_way(self) -> tuple[int, int]:
+        return self._under_way
+
+
+def test_the_transfer_of_a_call_counts_what_has_passed_on_the_wire() -> None:
+    """What has arrived and was not taken has passed; what waits to be sent has not."""
+    account = Identity(account="token:ann", local=True, grant=EVERYTHING)
+    call: Any = Under(account, 100, 30)
+    transfer = transfer_of(call, lambda: 1000)
+    assert (transfer.client, transfer.counted, transfer.passed()) == ("token:ann", True, 1070)
+    nearby: Any = Under(Identity(account="127.0.0.1", local=True, grant=EVERYTHING), 0, 0)
+    transfer = transfer_of(nearby, lambda: 5)
+    assert (transfer.client, transfer.counted, transfer.passed()) == (nearby.peer, False, 5)
