@@ -83,3 +83,12 @@ def test_nothing_is_borrowed_after_the_end_and_nobody_waits() -> None:
     waiting.discard()
     assert told == [1]
     assert (pool.used, pool.short) == (0, False)
+
+
+def test_an_empty_message_that_leaves_gives_back_what_nobody_needs() -> None:
+    pool = BytePool(9_000 * KIB)
+    waiting = WaitingBytes(pool.loan())
+    assert waiting.admits(FREE_BYTES + 500 * KIB, lambda: None)
+    assert pool.used == 500 * KIB
+    waiting.queue(0)
+    assert pool.used == 0

@@ -9,11 +9,14 @@ import trio
 from trio.testing import MockClock
 
 from tests.cli.process import PATIENCE_SECONDS
+from tests.rpc.test_limits import Stuck
 from trio_cogment.about import About
 from trio_cogment.api import datalog_pb2
 from trio_cogment.api.common_pb2 import VersionRequest
+from trio_cogment.config import RpcConfig
 from trio_cogment.rpc import Channel, bind, methods_of, open_listeners, serve, serve_stream
 from trio_cogment.rpc.grpc_only import GrpcOnly
+from trio_cogment.rpc.relay import Accepted, byte_stream_over
 
 LOG = datalog_pb2.DESCRIPTOR.services_by_name["DatalogSP"]
 
@@ -53,3 +56,33 @@ async def test_any_stream_will_do(autojump_clock: MockClock) -> None:
         nursery.start_soon(partial(serve_stream, [bind(LOG, About())], ours, web=GrpcOnly()))
         await theirs.send_all(b"GET / HTTP/1.1\r\n\r\n")
         assert b"".join([piece async for piece in theirs]).startswith(b"HTTP/1.1 505 ")
+
+
+@pytest.mark.parametrize(("grace", "expected"), [(0.5, 0.5), (100.0, 2.0)])
+async def test_a_client_that_does_not_read_holds_nobody_up(
+    grace: float, expected: float, autojump_clock: MockClock
+) -> None:
+    """It has two seconds, and less when the server is drained."""
+    stuck = Stuck()
+    stuck.opened = trio.Event()
+    side = GrpcOnly().connection(accepted(stuck))
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(side.run)
+        await stuck.other.send_all(b"GET / HTTP/1.1\r\n\r\n")
+        await trio.testing.wait_all_tasks_blocked()
+        side.end_calls_of_others(lambda _: False)  # it makes none
+        side.drain(trio.current_time() + grace)
+        side.drain(trio.current_time() + 1000)
+    assert trio.current_time() == pytest.approx(expected)
+    assert stuck.closed
+
+
+async def test_a_client_that_is_gone_is_no_error() -> None:
+    ours, theirs = trio.testing.memory_stream_pair()
+    await theirs.aclose()
+    side = GrpcOnly().connection(accepted(ours))
+    await side.run()
+
+
+def accepted(stream: trio.abc.Stream) -> Accepted:
+    return Accepted(byte_stream_over(stream), "here", False, {}, RpcConfig(), None)

@@ -259,3 +259,52 @@ async def test_a_caller_has_its_answer_in_time_whatever_the_handler_does(
         assert caught.value.code is StatusCode.DEADLINE_EXCEEDED
         assert trio.current_time() == pytest.approx(timeout)
         assert not ended.is_set()
+
+
+class Choosy:
+    """A consumer that cannot stand a tick of 3."""
+
+    def __init__(self) -> None:
+        self.seen: list[int] = []
+        self.ends: list[RpcError | None] = []
+
+    def on_message(self, message: Observation) -> None:
+        if message.tick_id == 3:
+            raise ValueError("three")
+        self.seen.append(message.tick_id)
+
+    def on_end(self, error: RpcError | None) -> None:
+        self.ends.append(error)
+
+
+@pytest.mark.parametrize("limit", [1000, UNLIMITED_BYTES])
+@pytest.mark.parametrize("together", [False, True])
+async def test_a_consumer_that_fails_ends_its_call_and_not_the_sender(limit: int, together: bool) -> None:
+    """However the messages are handed to it."""
+    sent: list[int] = []
+
+    async def count(call: ServerCall) -> None:
+        await call.send_initial_metadata()
+        for tick in range(6):
+            messages = [Observation(tick_id=tick), Observation(tick_id=10 + tick)]
+            if together:
+                call.send_together_nowait(messages)
+            else:
+                call.hand_over_nowait(messages[0])
+                call.hand_over_nowait(messages[1])
+            sent.append(tick)
+            await trio.lowlevel.checkpoint()
+
+    service = Service(ECHO.path.split("/")[1])
+    service.add_method("Echo", count, RPCSignature(ECHO.cardinality, ECHO.request_type, ECHO.response_type))
+    config = RpcConfig(max_receive_message_bytes=limit)
+    consumer = Choosy()
+    async with InProcessChannel([service], config=config) as channel, channel.call(ECHO) as call:
+        call.set_consumer(consumer)
+        await trio.testing.wait_all_tasks_blocked()
+    assert consumer.seen == [0, 10, 1, 11, 2, 12]
+    (error,) = consumer.ends
+    assert error is not None
+    assert error.code is StatusCode.INTERNAL
+    assert sent[:3] == [0, 1, 2]
+    assert 5 not in sent  # the handler's scope is cancelled

@@ -29,7 +29,7 @@ from trio_cogment.rpc import (
     serve_stream,
     server_tls,
 )
-from trio_cogment.rpc.tls import _reason, certificate_names
+from trio_cogment.rpc.tls import RenewableListener, _reason, certificate_names
 from trio_cogment.testing.conformance.channel import ECHO_ONE, WAIT, CheckService
 
 
@@ -416,3 +416,32 @@ def failed(kind: type[ssl.SSLError], **attributes: str) -> ssl.SSLError:
 )
 def test_why_a_handshake_failed_is_told_in_words(error: BaseException | None, reason: str) -> None:
     assert _reason(error) == reason
+
+
+@pytest.mark.parametrize("http1", [False, True])
+async def test_a_certificate_is_renewed_while_a_server_listens(http1: bool, tmp_path: Path) -> None:
+    """Each connection is encrypted with what there is when it comes."""
+    first, second = (make_party(tmp_path, name, "127.0.0.1") for name in ("first", "second"))
+    contexts = [server_tls(party.chain, party.key) for party in (first, second)]
+    (plain,) = await open_listeners("127.0.0.1")
+    listener = RenewableListener(plain, lambda: contexts[0], http1=http1)
+    assert listener.transport_listener is plain
+    with trio.fail_after(30):
+        async with trio.open_nursery() as nursery:
+            serving: Any = await nursery.start(serve, [CheckService().service()], [listener])
+            for renewed, party in enumerate((first, second)):
+                if renewed:
+                    contexts.pop(0)
+                async with Channel("127.0.0.1", serving.port, tls=client_tls(party.roots)) as channel:
+                    assert (await channel.unary(ECHO_ONE, Action(tick_id=5))).tick_id == 5
+            # Who wants HTTP/1.1 is offered it where browsers are served.
+            context = ssl.create_default_context(cafile=second.roots)
+            context.set_alpn_protocols(["http/1.1"])
+            raw = await trio.open_tcp_stream("127.0.0.1", serving.port)
+            stream = trio.SSLStream(raw, context, server_hostname="127.0.0.1")
+            await stream.do_handshake()
+            assert stream.selected_alpn_protocol() == ("http/1.1" if http1 else None)
+            await trio.aclose_forcefully(raw)
+            nursery.cancel_scope.cancel()
+    with pytest.raises(trio.ClosedResourceError):
+        await plain.accept()

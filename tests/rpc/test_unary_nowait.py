@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
+import pytest
 import trio
+import trio.testing
 
-from trio_cogment.api.common_pb2 import VersionInfo, VersionRequest
+from tests.rpc.test_liveness import MemoryListener
+from trio_cogment.api.common_pb2 import Action, VersionInfo, VersionRequest
 from trio_cogment.config import RpcConfig
 from trio_cogment.errors import NotFoundError, RpcError, StatusCode
 from trio_cogment.host import Host
 from trio_cogment.rpc import (
     CallOpener,
+    Channel,
     InProcessChannel,
+    Method,
     ServerCall,
     WithMetadata,
     bind,
@@ -24,6 +30,7 @@ from trio_cogment.rpc import (
     serve,
 )
 from trio_cogment.services import SERVICES, ServiceKind
+from trio_cogment.testing.conformance.channel import ECHO_ONE, WAIT, CheckService
 
 SERVICE = SERVICES[ServiceKind.LIFECYCLE].descriptor()
 VERSION = methods_of(SERVICE)["Version"]
@@ -166,3 +173,49 @@ async def test_within_the_process_a_timeout_or_a_full_house_would_wait() -> None
         assert channel.unary_nowait(VERSION, VersionRequest(), Reply().take, timeout=1) is None
         assert channel.unary_nowait(VERSION, VersionRequest(), Reply().take) is not None
         assert channel.unary_nowait(VERSION, VersionRequest(), Reply().take) is None
+
+
+async def test_what_would_have_to_wait_leaves_nothing(autojump_clock: trio.testing.MockClock) -> None:
+    """A request for which no room is left is not sent: the server hears of no call."""
+    service = CheckService()
+    config = RpcConfig(connection_memory_bytes=65_536)
+    async with trio.open_nursery() as nursery:
+        listener = MemoryListener()
+        await nursery.start(serve, [service.service()], [listener])
+        async with Channel.over(listener.connect, config=config) as channel:
+            async with channel.call(WAIT) as full:
+                await service.entered.wait()
+                for _ in range(100):
+                    with contextlib.suppress(trio.WouldBlock):
+                        full.send_nowait(Action(content=bytes(30_000)))
+                    await trio.testing.wait_all_tasks_blocked()
+                assert channel.unary_nowait(ECHO_ONE, Action(content=bytes(70_000)), print) is None
+            reply = Reply()
+            assert channel.unary_nowait(ECHO_ONE, Action(tick_id=3), reply.take) is not None
+            found, error = await reply.wait()
+            assert (found.tick_id, error) == (3, None)
+        nursery.cancel_scope.cancel()
+
+
+async def test_a_request_that_may_not_be_sent_is_refused_at_once(autojump_clock: trio.testing.MockClock) -> None:
+    async with trio.open_nursery() as nursery:
+        listener = MemoryListener()
+        await nursery.start(serve, [CheckService().service()], [listener])
+        async with Channel.over(listener.connect, config=RpcConfig(max_send_message_bytes=100)) as channel:
+            await channel.unary(ECHO_ONE, Action())
+            told = Reply()
+            with pytest.raises(RpcError, match="larger than 100 allowed to send"):
+                channel.unary_nowait(ECHO_ONE, Action(content=bytes(200)), told.take)
+            await channel.unary(ECHO_ONE, Action())
+            assert told.found == []
+        nursery.cancel_scope.cancel()
+
+
+def test_what_opens_calls_need_not_be_able_to_open_them_without_waiting() -> None:
+    class Plain(CallOpener):
+        def call(self, method: Method, **_: object) -> Any:
+            raise NotImplementedError
+
+    plain: Any = Plain()
+    assert plain.unary_nowait(ECHO_ONE, Action(), print) is None
+    assert plain.call_nowait(ECHO_ONE) is None
