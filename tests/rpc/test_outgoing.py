@@ -121,3 +121,9 @@ async def test_without_a_rule_nothing_is_in_the_way() -> None:
 async def test_the_program_s_own_streams_have_the_name_that_access_knows() -> None:
     one, other = trio.testing.memory_stream_pair()
     assert peer_name(one) == peer_name(other) == "stream"
+
+
+def test_what_cannot_be_reached_is_one_error_of_the_system() -> None:
+    error = UnreachableError()
+    assert isinstance(error, OSError)
+    assert (error.errno, error.strerror) == (errno.EHOSTUNREACH, "it cannot be reached")

@@ -24,6 +24,7 @@ from tests.rpc.raw_peer import (
     message,
     settings,
 )
+from tests.rpc.test_calls import SENDERS, sent
 from tests.rpc.test_liveness import Served
 from trio_cogment.api.common_pb2 import Action, Observation
 from trio_cogment.config import RpcConfig
@@ -170,6 +171,19 @@ async def test_a_stream_goes_on_with_all_it_has_sent(how: str, autojump_clock: t
         await call.done_sending()
         assert [reply.tick_id async for reply in call] == [1, 2, 3]
         assert len(server.streams) == 2
+
+
+@pytest.mark.parametrize("how", ["refuse", "goaway"])
+@pytest.mark.parametrize("way", SENDERS)
+async def test_it_is_sent_again_however_it_was_sent(how: str, way: str, autojump_clock: trio.testing.MockClock) -> None:
+    async with scripted(how) as (server, channel), channel.call(ECHO) as call:
+        for tick in range(3):
+            await sent(way, call, Action(tick_id=tick))
+        await call.done_sending()
+        times = 2 if "together" in way else 1
+        assert [reply.tick_id async for reply in call] == [tick for tick in range(3) for _ in range(times)]
+        (_, first), (_, second) = server.requests
+        assert first == second
 
 
 async def test_what_is_sent_in_between_is_bounded_and_not_lost(autojump_clock: trio.testing.MockClock) -> None:

@@ -251,7 +251,6 @@ class Pool:
         await trio.sleep(self._config.surplus_idle_seconds)
         self._retiring.discard(connection)
         if not connection.engine.streams and connection in self._connections[1:]:
-            self._connections.remove(connection)
             connection.close(RpcError(StatusCode.UNAVAILABLE, "the connection was idle"))
 
 
