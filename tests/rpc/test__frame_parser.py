@@ -254,6 +254,20 @@ def test_a_header_block_is_not_interrupted() -> None:
 # --- other frames ---
 
 
+@pytest.mark.parametrize("padding", [1, 2, 30])
+@pytest.mark.parametrize("payload", [b"", message(b"text")], ids=["empty", "message"])
+def test_a_frame_ends_with_its_padding(payload: bytes, padding: int) -> None:
+    """The message in it is told as soon as it is whole, the end of the stream when all of the frame has come."""
+    data = frame(DATA, PADDED | END_STREAM, 1, bytes([padding]) + payload + bytes(padding))
+    recorder = Recorder()
+    recorder.open_up()
+    told = [("MESSAGE", 1, b"text")] if payload else []
+    recorder.feed(*bytewise(data[:-1]))
+    assert recorder.told == told
+    recorder.feed(*bytewise(data[-1:] + frame(PING, 0, 0, bytes(8))))
+    assert recorder.told == [*told, ("end", 1), ("frame", PING, 0, 0, bytes(8))]
+
+
 def test_a_large_frame_of_an_unknown_type_passes_unseen() -> None:
     size = CONFIG.max_frame_bytes
     assert size > Recorder().parser._max_control_frame

@@ -100,6 +100,7 @@ async def test_calls_that_are_given_up(autojump_clock: trio.testing.MockClock) -
     async with trio.open_nursery() as nursery:
         listener = MemoryListener()
         serving = await nursery.start(partial(serve, [service.service()], [listener], observer=seen))
+        await trio.sleep(1000)
         async with Channel.over(listener.connect) as channel:
             with pytest.raises(RpcError):
                 async with channel.call(WAIT, timeout=7) as call:
