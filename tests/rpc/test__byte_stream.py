@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import socket
+import struct
+import sys
+
+import pytest
 import trio
 import trio.testing
 
@@ -99,3 +104,55 @@ async def test_after_small_reads_less_is_read_at_once() -> None:
         assert await read(size) == expected
     await byte_stream.aclose()
     await peer.aclose()
+
+
+async def tcp_pair() -> tuple[trio.SocketStream, trio.SocketStream]:
+    (listener,) = await trio.open_tcp_listeners(0, host="127.0.0.1")
+    async with listener:
+        peer = await trio.open_tcp_stream("127.0.0.1", listener.socket.getsockname()[1])
+        return await listener.accept(), peer
+
+
+async def test_what_the_peers_system_has_taken_is_known() -> None:
+    with trio.fail_after(20):
+        ours, theirs = await tcp_pair()
+        byte_stream = SocketByteStream(ours)
+        assert not byte_stream.is_reset()
+        taken, waiting = byte_stream.delivered()
+        assert waiting == 0
+        await byte_stream.send_all(bytes(1000))
+        while byte_stream.delivered() != (taken + 1000, 0):
+            await trio.lowlevel.checkpoint()
+        while byte_stream.send_now(bytes(100_000)):
+            pass
+        assert byte_stream.delivered()[1] > 10_000
+        theirs.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        await theirs.aclose()  # which resets the connection
+        while not byte_stream.is_reset():
+            await trio.lowlevel.checkpoint()
+        with pytest.raises(trio.BrokenResourceError):
+            byte_stream.send_now(b"x")
+        await byte_stream.aclose()
+
+
+async def test_of_what_is_not_tcp_nothing_is_known() -> None:
+    ours, theirs = trio.socket.socketpair()
+    byte_stream = SocketByteStream(trio.SocketStream(ours))
+    with theirs:
+        await byte_stream.send_all(bytes(1000))
+        assert byte_stream.delivered() == (0, 0)
+        assert not byte_stream.is_reset()
+        await byte_stream.aclose()
+        assert not byte_stream.is_reset()
+
+
+async def test_elsewhere_nothing_is_known_either(monkeypatch: pytest.MonkeyPatch) -> None:
+    ours, theirs = await tcp_pair()
+    byte_stream = SocketByteStream(ours)
+    await byte_stream.send_all(bytes(1000))
+    monkeypatch.setattr(sys, "platform", "elsewhere")
+    assert byte_stream.delivered() == (0, 0)
+    assert not byte_stream.is_reset()
+    monkeypatch.undo()
+    await byte_stream.aclose()
+    await theirs.aclose()

@@ -287,3 +287,24 @@ async def test_a_handler_sees_what_came_together_and_what_is_under_way() -> None
     assert batches[0] == batches[1] == batches[2] < batches[3] < batches[4]
     assert [arrived for _, (arrived, _) in seen] == [2 * len(one), len(one), 0, 0, 0]
     assert [unsent for _, (_, unsent) in seen] == [0, 0, 0, 0, 100 - 50]
+
+
+@pytest.mark.parametrize(("requests", "turns_beside"), [(16, 0), (17, 1), (40, 2)])
+async def test_of_many_requests_at_once_sixteen_are_handled_in_a_turn(requests: int, turns_beside: int) -> None:
+    turns = turns_of_run()
+    take = turns.take
+    taken: list[int] = []
+
+    def noting_take(lane: Lane, units: int = 1) -> bool:
+        taken.append(units)
+        return take(lane, units)
+
+    turns.take = noting_take
+    service = CheckService()
+    async with raw_client([service.service()]) as peer:
+        await trio.testing.wait_all_tasks_blocked()
+        taken.clear()
+        streams = range(1, 2 * requests, 2)
+        await peer.send(*[peer.headers(stream, request_headers(path=WAIT.path.encode())) for stream in streams])
+        await peer.until(lambda: all(peer.answer(stream).headers for stream in streams))
+        assert taken.count(16) == turns_beside

@@ -295,3 +295,28 @@ def test_settings_are_ours() -> None:
 def test_impossible_settings_are_refused(wrong: dict[str, int]) -> None:
     with pytest.raises(ValueError, match=next(iter(wrong))):
         RpcConfig(**wrong)
+
+
+@pytest.mark.parametrize("client_side", [False, True])
+def test_what_each_side_says_first(client_side: bool) -> None:
+    """A server bounds the calls; a client opens none to it, and wants nothing pushed."""
+    config = RpcConfig(
+        max_concurrent_streams=7,
+        stream_window_bytes=70_000,
+        connection_window_bytes=80_000,
+        max_frame_bytes=20_000,
+        max_header_list_bytes=9_000,
+    )
+    out = Engine(client_side=client_side, config=config).take_output()
+    if client_side:
+        assert out.startswith(PREFACE)
+        out = out[len(PREFACE) :]
+    own = {2: 0} if client_side else {3: 7}
+    values = {4: 70_000, 5: 20_000, 6: 9_000}
+    size = int.from_bytes(out[:3], "big")
+    assert out[3:9] == bytes([4, 0, 0, 0, 0, 0])
+    said = out[9 : 9 + size]
+    pairs = [said[at : at + 6] for at in range(0, size, 6)]
+    assert {int.from_bytes(pair[:2], "big"): int.from_bytes(pair[2:], "big") for pair in pairs} == own | values
+    assert len(pairs) == 4
+    assert out[9 + size :] == frame(WINDOW_UPDATE, 0, 0, (80_000 - 65_535).to_bytes(4, "big"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import socket
 import ssl
 from collections.abc import AsyncIterator
@@ -203,3 +204,20 @@ async def test_with_tls_the_handshake_has_said_it(protocol: str | None, speaks_h
             assert found is speaks_http2
             # Only HTTP/2 has a PING of its own.
             assert server.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) == (not speaks_http2)
+
+
+@pytest.mark.parametrize(("first", "speaks_http2"), [(PREFACE, True), (b"GET / HTTP/1.1", False)])
+async def test_only_who_has_no_ping_is_looked_for_by_the_system(first: bytes, speaks_http2: bool) -> None:
+    with trio.fail_after(20):
+        async with connected() as (server, peer):
+            await peer.send_all(first)
+            watched = server.socket
+            kept_alive = watched.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
+            assert not kept_alive
+            duplicate = socket.socket(fileno=os.dup(watched.fileno()))  # the byte stream takes the other one
+            with duplicate:
+                byte_stream, found = await look(server, 10)
+                assert found is speaks_http2
+                assert duplicate.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) == (not speaks_http2)
+                assert await byte_stream.receive_some() == first
+                await byte_stream.aclose()

@@ -92,3 +92,23 @@ def test_a_refusal_is_read_as_what_is_told() -> None:
     assert str(refusal) == refusal.message == "no such method"
     assert (refusal.code, refusal.http_status) == (StatusCode.UNIMPLEMENTED, b"404")
     assert refusal.headers == [(b"allow", b"POST")]
+
+
+@pytest.mark.parametrize(
+    ("status", "message", "code", "text"),
+    [
+        (b"0", b"", StatusCode.OK, ""),
+        (b"5", b"not%20here", StatusCode.NOT_FOUND, "not here"),
+        (b"5", None, StatusCode.NOT_FOUND, ""),
+        (b"99", b"new", StatusCode.UNKNOWN, "new"),
+        (b"99", None, StatusCode.UNKNOWN, "the peer sent an unknown status"),
+        (b"x", b"", StatusCode.UNKNOWN, "the peer sent an unknown status"),
+    ],
+)
+def test_what_a_call_has_ended_with(status: bytes, message: bytes | None, code: StatusCode, text: str) -> None:
+    fields = [(b"grpc-status", status), (b"x-more", b"1")]
+    if message is not None:
+        fields.append((b"grpc-message", message))
+    trailers = _grpc_headers.parse_trailers(fields)
+    assert (trailers.code, trailers.message) == (code, text)
+    assert trailers.metadata == Metadata({"x-more": "1"})

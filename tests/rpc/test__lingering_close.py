@@ -35,7 +35,7 @@ from trio_cogment.config import RpcConfig
 from trio_cogment.errors import RpcError, StatusCode
 from trio_cogment.rpc import Channel, Method, RunningServer, ServerCall, open_listeners, serve, serve_stream, server_tls
 from trio_cogment.rpc._connection import Connection
-from trio_cogment.testing.conformance.channel import CheckService
+from trio_cogment.testing.conformance.channel import ECHO, CheckService
 
 HUGE = (2**31 - 1 - 65535).to_bytes(4, "big")
 LARGE = Observation(content=bytes(3 * 2**20))
@@ -341,3 +341,47 @@ async def test_a_drain_shortens_the_patience_of_a_close_to_its_grace(
         await serving._group.done.wait()
         assert trio.current_time() - began == pytest.approx(expected, abs=0.1)
         nursery.cancel_scope.cancel()
+
+
+async def test_a_cancelled_server_waits_until_its_peer_has_read_the_end() -> None:
+    """Closed before that, what the peer goes on sending would make the kernel throw the end away."""
+    ours, theirs = trio.socket.socketpair()
+    config = RpcConfig(farewell_timeout_seconds=1000)
+    scope = trio.CancelScope()
+
+    async def run() -> None:
+        with scope:
+            await serve_stream([CheckService().service()], trio.SocketStream(ours), config=config)
+
+    with trio.fail_after(30):
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(run)
+            peer = RawPeer(trio.SocketStream(theirs))
+            await peer.send(PREFACE, settings())
+            await peer.until(lambda: bool(peer.frames))
+            scope.cancel()
+            await peer.until(lambda: peer.goaway is not None)
+            await peer.send(frame(PING, 0, 0, bytes(8)) * 100)
+            await trio.testing.wait_all_tasks_blocked()
+            assert nursery.child_tasks
+            await peer.until(lambda: False)
+            assert nursery.child_tasks
+            await peer.stream.aclose()
+
+
+async def test_a_client_that_leaves_waits_for_nobody(mock_clock: trio.testing.MockClock) -> None:
+    ours, theirs = trio.socket.socketpair()
+
+    async def connect() -> trio.abc.Stream:
+        return trio.SocketStream(ours)
+
+    peer = RawPeer(trio.SocketStream(theirs))
+    async with Channel.over(connect, config=RpcConfig(farewell_timeout_seconds=1000)) as channel:
+        await peer.send(settings())
+        async with channel.call(ECHO):
+            await peer.until(lambda: 1 in peer.answers)
+        mock_clock.autojump_threshold = 0  # from now on waiting would take time
+        began = trio.current_time()
+    assert trio.current_time() - began < 1
+    await peer.until(lambda: False)
+    await peer.stream.aclose()

@@ -308,3 +308,12 @@ async def test_a_consumer_that_fails_ends_its_call_and_not_the_sender(limit: int
     assert error.code is StatusCode.INTERNAL
     assert sent[:3] == [0, 1, 2]
     assert 5 not in sent  # the handler's scope is cancelled
+
+
+async def test_an_answer_that_came_in_time_can_be_read_afterwards(autojump_clock: trio.testing.MockClock) -> None:
+    async with InProcessChannel([CheckService().service()]) as channel, channel.call(ECHO, timeout=5) as call:
+        await call.send(Action(tick_id=1))
+        await call.done_sending()
+        await trio.sleep(60)
+        assert (await call.receive()).tick_id == 1
+        assert await call.receive() is None

@@ -484,3 +484,51 @@ async def test_a_taken_port_fails_loudly_and_can_be_used_again() -> None:
 async def test_one_service_cannot_be_served_twice() -> None:
     with pytest.raises(ValueError, match="served twice"):
         await serve([CheckService().service(), CheckService().service()], [])
+
+
+class Failing(trio.abc.Listener[Any]):
+    """A listener whose `accept` fails, each time with the next of these errors."""
+
+    def __init__(self, *errors: int) -> None:
+        self.errors = list(errors)
+        self.times: list[float] = []
+
+    async def accept(self) -> Any:
+        await trio.lowlevel.checkpoint()
+        self.times.append(trio.current_time())
+        if self.errors:
+            number = self.errors.pop(0)
+            raise OSError(number, "it fails")
+        await trio.sleep_forever()
+
+    async def aclose(self) -> None:
+        await trio.lowlevel.checkpoint()
+
+
+@pytest.mark.parametrize("before", [[], [errno.EMFILE], [errno.EMFILE, errno.ENFILE], [errno.EMFILE] * 4])
+async def test_a_listener_that_is_broken_ends_the_server(
+    before: list[int], autojump_clock: trio.testing.MockClock
+) -> None:
+    """Whether descriptors had been short before or not."""
+    listener = Failing(*before, errno.EINVAL)
+    with pytest.raises(BaseExceptionGroup) as caught:
+        await serve([CheckService().service()], [listener])
+    errors = [error for error in leaves(caught.value) if isinstance(error, OSError)]
+    assert [error.errno for error in errors] == [errno.EINVAL]
+
+
+async def test_while_descriptors_are_short_the_server_pauses(autojump_clock: trio.testing.MockClock) -> None:
+    """After it has failed with the one that it had in reserve, too."""
+    listener = Failing(*[errno.EMFILE] * 6)
+    async with trio.open_nursery() as nursery:
+        await nursery.start(serve, [CheckService().service()], [listener])
+        await trio.sleep(1)
+        nursery.cancel_scope.cancel()
+    assert listener.times[0::2][:4] == pytest.approx([0, 0.1, 0.2, 0.3])
+    assert listener.times[1::2][:3] == pytest.approx([0, 0.1, 0.2])
+
+
+def leaves(error: BaseException) -> list[BaseException]:
+    if isinstance(error, BaseExceptionGroup):
+        return [leaf for one in error.exceptions for leaf in leaves(one)]
+    return [error]

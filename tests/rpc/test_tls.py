@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import ssl
@@ -445,3 +446,16 @@ async def test_a_certificate_is_renewed_while_a_server_listens(http1: bool, tmp_
             nursery.cancel_scope.cancel()
     with pytest.raises(trio.ClosedResourceError):
         await plain.accept()
+
+
+async def test_a_connection_whose_handshake_fails_is_not_counted_any_more(server: Party) -> None:
+    async with tls_server(_tls(server), RpcConfig(max_connections=1)) as port:
+        for _ in range(3):
+            stream = await trio.open_tcp_stream("127.0.0.1", port)
+            await stream.send_all(b"this is no handshake at all")
+            with contextlib.suppress(trio.BrokenResourceError):
+                while await stream.receive_some():
+                    pass
+            await stream.aclose()
+            async with Channel("127.0.0.1", port, tls=client_tls(server.roots)) as channel:
+                await check(channel)
