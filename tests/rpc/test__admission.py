@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import os
+import ssl
 
 import pytest
+import trio
+import trio.testing
 
 from tests.rpc.raw_peer import GOAWAY
-from trio_cogment.rpc._admission import ReserveDescriptor, _refusal
+from trio_cogment.rpc._admission import ReserveDescriptor, _descriptor, _refusal
 
 
 def lowest_free() -> int:
@@ -74,3 +77,15 @@ def test_a_refusal_is_one_goaway_that_says_why() -> None:
     assert told[9:13] == bytes(4)  # no call was looked at
     assert int.from_bytes(told[13:17], "big") == 11  # ENHANCE_YOUR_CALM
     assert told[17:].decode() == reason
+
+
+async def test_the_descriptor_of_a_connection_is_that_of_its_socket() -> None:
+    """Below TLS, and TLS in it, too; any other stream has none."""
+    ours, theirs = trio.socket.socketpair()
+    with ours, theirs:
+        stream: trio.abc.Stream = trio.SocketStream(ours)
+        for _ in range(3):
+            assert _descriptor(stream) == ours.fileno()
+            stream = trio.SSLStream(stream, ssl.create_default_context(), server_hostname="here")
+    memory, _ = trio.testing.memory_stream_pair()
+    assert _descriptor(memory) == -1

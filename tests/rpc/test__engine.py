@@ -320,3 +320,15 @@ def test_what_each_side_says_first(client_side: bool) -> None:
     assert {int.from_bytes(pair[:2], "big"): int.from_bytes(pair[2:], "big") for pair in pairs} == own | values
     assert len(pairs) == 4
     assert out[9 + size :] == frame(WINDOW_UPDATE, 0, 0, (80_000 - 65_535).to_bytes(4, "big"))
+
+
+def test_the_call_that_has_been_open_for_longest() -> None:
+    engine = Engine(client_side=False, config=RpcConfig())
+    engine.receive_data(PREFACE + settings())
+    assert engine.oldest == 0
+    for number in (1, 3, 5):
+        engine.receive_data(frame(HEADERS, END_HEADERS, number, encode(request_headers())))
+        assert engine.oldest == 1
+    for number, oldest in ((3, 1), (1, 5), (5, 0)):
+        engine.receive_data(frame(RST, 0, number, bytes(4)))
+        assert engine.oldest == oldest

@@ -117,9 +117,13 @@ async def test_credit_for_what_is_not_read_any_more_leaves_at_once(
             *[frame(HEADERS, END_HEADERS, stream, encode(OK_HEADERS)) for stream in (1, 3)],
             *[frame(DATA, 0, 3, message(bytes(size))) for size in (16_384 - 5, 16_383 - 5)],
             frame(HEADERS, END_HEADERS | END_STREAM, 3, encode([(b"grpc-status", b"0")])),
-            *[frame(DATA, 0, 1, message(bytes(16_000)))] * 2,
         )
         await trio.testing.wait_all_tasks_blocked()
+        await peer.send(*[frame(DATA, 0, 1, message(bytes(16_000)))] * 2)
+        await trio.testing.wait_all_tasks_blocked()
+        with trio.move_on_after(0.1):
+            await peer.until(lambda: False)
+        assert not any(kind == WINDOW_UPDATE for kind, _, _, _ in peer.frames)
         assert ended.trailing_metadata is not None
         assert goes_on.trailing_metadata is None
         if leaves:
