@@ -5,11 +5,16 @@ from __future__ import annotations
 from contextlib import AbstractAsyncContextManager, nullcontext
 from typing import Any
 
+import pytest
+import trio
+
+from trio_cogment.api.common_pb2 import Action
 from trio_cogment.config import RpcConfig
+from trio_cogment.errors import RpcError
 from trio_cogment.host import Host
 from trio_cogment.rpc import Channel, InProcessChannel
 from trio_cogment.rpc._call_host import CallHost, open_channel, open_in_process
-from trio_cogment.testing.conformance.channel import CheckService
+from trio_cogment.testing.conformance.channel import ECHO_ONE, CheckService
 
 CONFIG = RpcConfig(keepalive_seconds=77)
 
@@ -41,3 +46,17 @@ async def test_otherwise_they_are_the_usual_ones() -> None:
         in_process = open_in_process(host, [CheckService().service()], config=CONFIG)
         assert isinstance(in_process, InProcessChannel)
         assert in_process.config is CONFIG
+
+
+async def test_a_channel_connects_as_its_host_does() -> None:
+    asked: list[tuple[str, int]] = []
+
+    async def connect(address: str, port: int) -> trio.abc.Stream:
+        asked.append((address, port))
+        await trio.lowlevel.checkpoint()
+        raise OSError("nobody is there")
+
+    async with Channel("somewhere", 7, host=Host(connect=connect), config=RpcConfig(await_server_seconds=0)) as channel:
+        with pytest.raises(RpcError, match="nobody is there"):
+            await channel.unary(ECHO_ONE, Action())
+    assert asked == [("somewhere", 7)]

@@ -317,3 +317,16 @@ async def test_an_answer_that_came_in_time_can_be_read_afterwards(autojump_clock
         await trio.sleep(60)
         assert (await call.receive()).tick_id == 1
         assert await call.receive() is None
+
+
+async def test_nobody_watches_the_deadline_of_a_call_that_was_left(autojump_clock: trio.testing.MockClock) -> None:
+    async with InProcessChannel([CheckService().service()]) as channel:
+        await trio.testing.wait_all_tasks_blocked()
+        before = trio.lowlevel.current_statistics().tasks_living
+        async with channel.call(ECHO, timeout=1000) as call:
+            await call.send(Action(tick_id=1))
+            await call.done_sending()
+            assert [reply.tick_id async for reply in call] == [1]
+        await trio.testing.wait_all_tasks_blocked()
+        assert trio.lowlevel.current_statistics().tasks_living == before
+        assert trio.current_time() == 0
