@@ -184,6 +184,24 @@ def test_a_page_has_one_row_at_least_and_none_after_one_that_did_not_fit() -> No
     assert page.wanted == 0
 
 
+def test_a_handle_has_at_most_20_digits_and_a_long_one_is_told_shortened() -> None:
+    assert position_of("9" * 20, "h") == 10**20 - 1
+    for handle in ("9" * 21, "-1", "1 ", "\N{ARABIC-INDIC DIGIT ONE}", "x" * 81):
+        with pytest.raises(InvalidArgumentError) as caught:
+            position_of(handle, "h")
+        assert str(caught.value).endswith(f"got {handle[:80]!r}")
+
+
+def test_a_page_is_filled_to_the_last_byte() -> None:
+    row = ModelInfo(model_id="x")
+    page = Page(0, 2 * row.ByteSize())
+    assert page.wanted > 2**32
+    assert [page.takes(row) for _ in range(3)] == [True, True, False]
+    assert page.rows == 2
+    page = Page(0, 2 * row.ByteSize() - 1)
+    assert [page.takes(row) for _ in range(2)] == [True, False]
+
+
 @given(st.lists(st.integers(0, 700_000), max_size=8), st.integers(1, 600_000))
 def test_a_payload_comes_back_in_chunks(sizes: list[int], chunk: int) -> None:
     payload = Payload()
@@ -224,3 +242,29 @@ def test_the_cache_keeps_what_was_used_last_and_the_newest_of_each_model() -> No
     assert [cache.add(other) for other in others] == [[versions[3]], [versions[4]], [rare], [versions[5]]]
     assert cache.add(transient("large", 1, 999)) == others[:3]
     assert (len(cache), cache.bytes) == (2, 1000)
+
+
+def test_a_version_counts_with_its_description() -> None:
+    version = transient("m", 1, 100)
+    assert version.counted_bytes == 100 + version.info.ByteSize() > 100
+
+
+def test_the_cache_recounts_itself() -> None:
+    cache = TransientCache(2, 1000)
+    first, second = transient("m", 1, 30), transient("n", 1, 12)
+    cache.add(first)
+    cache.add(second)
+    assert [(count.kept, count.counted) for count in cache.recount()] == [(42, 42), (2, 2)]
+    cache.remove(first)
+    cache.remove(first)
+    assert [(count.kept, count.counted) for count in cache.recount()] == [(12, 12), (1, 1)]
+
+
+def test_tiny_pieces_are_joined() -> None:
+    payload = Payload()
+    for _ in range(3000):
+        payload.append(b"x" * 200)
+    payload.finish()
+    payload.finish()  # which changes nothing
+    assert payload.size == 600_000
+    assert len(payload._pieces) == 3  # of 256 KiB and a little, and the rest
