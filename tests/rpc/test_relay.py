@@ -11,7 +11,7 @@ import trio
 import trio.testing
 from purerpc import RPCSignature, Service
 
-from trio_cogment.access import EVERYTHING, NOTHING, BytePool, Identity
+from trio_cogment.access import EVERYTHING, NOTHING, BytePool, Identity, Loan
 from trio_cogment.api.common_pb2 import Action, Observation
 from trio_cogment.config import RpcConfig
 from trio_cogment.errors import LocalProtocolError, RpcError, StatusCode
@@ -35,6 +35,7 @@ WHO = Identity(account="token:ann", local=False, grant=EVERYTHING)
 NOBODY = Identity(account="token:bob", local=False, grant=NOTHING)
 PEER = "ipv4:192.0.2.7:4711"
 KIB = 1024
+ALL_BYTES = 900 * KIB
 Clock = trio.testing.MockClock
 
 
@@ -82,6 +83,20 @@ async def relayed(
 def plenty() -> tuple[WaitingBytes, WaitingBytes]:
     pool = BytePool()
     return WaitingBytes(pool.loan()), WaitingBytes(pool.loan())
+
+
+@asynccontextmanager
+async def of_little_memory(config: RpcConfig | None = None) -> AsyncIterator[tuple[RelayedCall, ServerCall, Loan]]:
+    """Give both sides of a call whose handler does nothing, and a loan that can take all the memory there is."""
+    handler = Handler()
+    handler.waits = True
+    pool = BytePool(ALL_BYTES)
+    hoard = pool.loan()
+    waiting = WaitingBytes(pool.loan(), 0), WaitingBytes(pool.loan(), 0)
+    async with relayed(handler, config, waiting) as call:
+        await trio.testing.wait_all_tasks_blocked()
+        (served,) = handler.calls
+        yield call, served, hoard
 
 
 @pytest.mark.parametrize("waiting", [None, "plenty"])
@@ -226,15 +241,8 @@ async def test_what_waits_is_the_connections_until_it_is_taken() -> None:
 @pytest.mark.parametrize("direction", ["in", "out"])
 async def test_a_message_waits_until_the_connection_has_memory(direction: str) -> None:
     """Also one that a consumer would get at once: it adds it to the output of the connection."""
-    handler = Handler()
-    handler.waits = True
-    pool = BytePool(900 * KIB)
-    hoard = pool.loan()
-    waiting = WaitingBytes(pool.loan(), 0), WaitingBytes(pool.loan(), 0)
-    async with relayed(handler, waiting=waiting) as call:
-        await trio.testing.wait_all_tasks_blocked()
-        (served,) = handler.calls
-        hoard.set(900 * KIB)
+    async with of_little_memory() as (call, served, hoard):
+        hoard.set(ALL_BYTES)
         async with trio.open_nursery() as nursery:
             if direction == "in":
                 nursery.start_soon(call.pass_on, Action(content=bytes(KIB)), KIB)
@@ -264,22 +272,15 @@ class Kept:
 @pytest.mark.parametrize("direction", ["in", "out"])
 async def test_a_consumer_gets_nothing_for_which_the_connection_has_no_memory(direction: str) -> None:
     """Though nothing waits before it: what it makes of the message is the connection's."""
-    handler = Handler()
-    handler.waits = True
-    pool = BytePool(900 * KIB)
-    hoard = pool.loan()
-    waiting = WaitingBytes(pool.loan(), 0), WaitingBytes(pool.loan(), 0)
-    # Without a limit a message in process is not even measured.
-    async with relayed(handler, RpcConfig(max_receive_message_bytes=UNLIMITED_BYTES), waiting) as call:
-        await trio.testing.wait_all_tasks_blocked()
-        (served,) = handler.calls
+    unlimited = RpcConfig(max_receive_message_bytes=UNLIMITED_BYTES)  # a message in process is not even measured then
+    async with of_little_memory(unlimited) as (call, served, hoard):
         await served.send_initial_metadata()
         sender, receiver = (call, served) if direction == "in" else (served, call)
         message = Action if direction == "in" else Observation
         consumer = Kept()
         receiver.set_consumer(consumer)
         sender.hand_over_nowait(message(tick_id=1))
-        hoard.set(900 * KIB)
+        hoard.set(ALL_BYTES)
         with pytest.raises(trio.WouldBlock):
             sender.hand_over_nowait(message(tick_id=2, content=bytes(KIB)))
         hoard.set(0)

@@ -197,8 +197,8 @@ class Intake:
 
     def owned_by(self, owner: str, quotas: Quotas) -> Intake:
         """Return the intake of the trials of an account, with its quotas."""
-        confirmed = self._most_actors, self._max_unconfirmed
-        return Intake(self._store, self._writer, self._leases, self._owners, *confirmed, owner, quotas)
+        limits = self._most_actors, self._max_unconfirmed
+        return Intake(self._store, self._writer, self._leases, self._owners, *limits, owner, quotas)
 
     @asynccontextmanager
     async def _stream(self, trial_id: str, user_id: str, params: TrialParams) -> AsyncIterator[IntakeStream]:

@@ -134,6 +134,10 @@ def read_rules(settings: AuthSettings, *, revoked_before: bool = False) -> Rules
     return Rules(keys=keys, revoked=revoked or Revoked(), certificates=certificates)
 
 
+def _revokes(rules: Rules) -> bool:
+    return bool(rules.revoked.token_ids or rules.revoked.names)
+
+
 def _is_there(path: Path) -> bool:
     try:
         path.lstat()
@@ -195,12 +199,12 @@ class ServerAccess:
         self._revoked_before = False
         if settings.mode == TOKEN or settings.secret_file is not None:
             # Not before: a server without tokens listens first.
-            from trio_cogment.access import AccessControl, Revoked
+            from trio_cogment.access import AccessControl
             from trio_cogment.host import Host
 
             host = Host()
             rules = read_rules(settings)
-            self._revoked_before = rules.revoked != Revoked()
+            self._revoked_before = _revokes(rules)
             self._own = AccessControl(rules, wall_clock=host.wall_clock, new_id=host.new_id)
         self.control = self._own if settings.mode == TOKEN else None
 
@@ -254,7 +258,7 @@ class ServerAccess:
         if self._own is None or rules is None:
             return
         self._own.adopt(rules)
-        self._revoked_before = bool(rules.revoked.token_ids or rules.revoked.names)
+        self._revoked_before = _revokes(rules)
         import logging
 
         logging.getLogger(__name__).info(
