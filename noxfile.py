@@ -210,7 +210,7 @@ def compiled(session: nox.Session) -> None:
     wheel = compiled_wheel(session, env)
     run(session, env, "python", "-m", "pip", "install", "--quiet", "--force-reinstall", "--no-deps", str(wheel))
     env["TRIO_COGMENT_COMPILED"] = "1"  # see tests/test_compiled.py
-    run(session, env, "pytest", "-m", UNIT_TESTS, *PARALLEL, *(session.posargs or ["tests"]))
+    run(session, env, "pytest", "-m", f"{UNIT_TESTS} and not sources", *PARALLEL, *(session.posargs or ["tests"]))
     if not session.posargs:
         run(session, env, "python", "-m", "tests.sim")
 

@@ -5,8 +5,10 @@
 
 from __future__ import annotations
 
+import ast
 import importlib
 import os
+import re
 import tomllib
 from importlib.machinery import EXTENSION_SUFFIXES, SOURCE_SUFFIXES
 from pathlib import Path
@@ -47,3 +49,42 @@ def test_every_compiled_module_has_its_source() -> None:
 
 def test_a_wheel_is_pure_unless_somebody_asks() -> None:
     assert HOOK["enable-by-default"] is False
+
+
+def test_what_is_interpreted_inherits_only_from_what_allows_it() -> None:
+    closed = {
+        (module.replace("/", "."), kind.name)
+        for module in MODULES
+        for kind in classes((ROOT / "src" / f"{module}.py").read_text())
+        if not any("allow_interpreted_subclasses=True" in ast.unparse(one) for one in kind.decorator_list)
+    }
+    assert closed
+    heir = re.compile(rf"^ *class \w+\(.*\b({'|'.join(sorted(name for _, name in closed))})\b", re.MULTILINE)
+    compiled = {ROOT / "src" / f"{module}.py" for module in MODULES}
+    bad = []
+    for path in {*(ROOT / "src").rglob("*.py"), *(ROOT / "tests").rglob("*.py")} - compiled:
+        text = path.read_text()
+        if heir.search(text):
+            origins = imported(text)
+            bad += [
+                f"{path.relative_to(ROOT)}: {kind.name}"
+                for kind in classes(text)
+                for base in kind.bases
+                if origins.get(ast.unparse(base)) in closed
+            ]
+    assert bad == []
+
+
+def classes(text: str) -> list[ast.ClassDef]:
+    return [node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.ClassDef)]
+
+
+def imported(text: str) -> dict[str, tuple[str, str]]:
+    """Return what classes of the project a file imports, by the names there: the module that defines it, its name."""
+    found = {}
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.ImportFrom) and str(node.module).startswith("trio_cogment"):
+            for name in node.names:
+                value = getattr(importlib.import_module(str(node.module)), name.name, None)
+                found[name.asname or name.name] = (getattr(value, "__module__", ""), name.name)
+    return found

@@ -50,7 +50,7 @@ NARROWED = {
     "trial": {"addressing", "api", "compiling", "errors", "endpoints", "outcome", "recount", "rewards"},
     "spaces": {"api", "errors"},
     "access": {"errors", "config", "recount", "service_names"},
-    "rpc": {"errors", "config", "host", "backoff", "recount"},
+    "rpc": {"errors", "config", "host", "backoff", "recount", "compiling"},
 }
 #: What a room may import besides the leaves.
 TABLE: dict[str, set[str]] = {

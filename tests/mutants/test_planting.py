@@ -34,6 +34,7 @@ def of_a_method() -> Mutant:
     return changed(f"{head}{docstring}\n", f"{head}{docstring}\n        raise KeyError('mutant')\n")
 
 
+@pytest.mark.sources
 def test_whoever_holds_a_function_has_the_mutant() -> None:
     mutant = of_a_method()
     held = backoff.Backoff.reset
@@ -49,6 +50,7 @@ def test_whoever_holds_a_function_has_the_mutant() -> None:
     assert held is backoff.Backoff.reset
 
 
+@pytest.mark.sources
 def test_what_collections_leave_out_is_found() -> None:
     expected = living_functions()[FILE]
     gc.freeze()

@@ -43,6 +43,7 @@ NEVER_OK = mutant("_OK = ", "_OK = 1 + ")
 BROKEN = mutant("_OK = ", "_OK = nothing = 1 / 0; ")
 
 
+@pytest.mark.sources
 def test_a_warm_server_exchanges_functions(warm: Server) -> None:
     assert warm.attempt(Job(None, "tests", {TEST: PLENTY})).outcome == "survived"
     verdict = warm.attempt(Job(NOTHING_FOUND, "tests", {TEST: PLENTY}))

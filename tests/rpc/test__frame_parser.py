@@ -28,7 +28,7 @@ from tests.rpc.receive_windows import receive_window
 from trio_cogment.config import RpcConfig
 from trio_cogment.errors import StatusCode
 from trio_cogment.rpc._floods import Floods
-from trio_cogment.rpc._frame_parser import FrameParser
+from trio_cogment.rpc._frame_parser import FrameParser, Handler
 from trio_cogment.rpc._frames import ConnectionFaultError, ErrorCode, Event, Kind
 from trio_cogment.rpc._header_blocks import HeaderBlocks
 from trio_cogment.rpc._streams import BadMessageError, Stream
@@ -36,7 +36,7 @@ from trio_cogment.rpc._streams import BadMessageError, Stream
 CONFIG = RpcConfig(max_receive_message_bytes=50_000, max_empty_frames=5)
 
 
-class Recorder:
+class Recorder(Handler):
     """A parser, streams 1 and 3, and a handler that notes what it is told."""
 
     def __init__(self, *, client_side: bool = True) -> None:

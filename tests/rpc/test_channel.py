@@ -24,8 +24,8 @@ from tests.rpc.raw_peer import (
 from trio_cogment.api.common_pb2 import Action, Observation
 from trio_cogment.config import RpcConfig
 from trio_cogment.errors import RpcError, StatusCode
-from trio_cogment.rpc import Channel, open_listeners, serve
-from trio_cogment.rpc._byte_stream import SocketByteStream
+from trio_cogment.rpc import Channel, _byte_stream_over, open_listeners, serve
+from trio_cogment.rpc._byte_stream import ByteStream, SocketByteStream
 from trio_cogment.testing.conformance.channel import ECHO, ECHO_ONE, WAIT, CheckService
 
 OK_HEADERS = [(b":status", b"200"), (b"content-type", b"application/grpc")]
@@ -294,25 +294,37 @@ async def test_limit_on_sending() -> None:
 
 async def test_a_message_that_nothing_follows_leaves_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     sent: list[int] = []
-    usual = SocketByteStream.send_now
 
-    def send_now(stream: SocketByteStream, data: bytes) -> int:
-        sent.append(len(data))
-        return usual(stream, data)
+    class Noting(ByteStream):
+        def __init__(self, stream: trio.SocketStream) -> None:
+            self._below = SocketByteStream(stream)
+
+        async def receive_some(self) -> bytes:
+            return await self._below.receive_some()
+
+        async def send_all(self, data: bytes) -> None:
+            await self._below.send_all(data)
+
+        def send_now(self, data: bytes) -> int:
+            sent.append(len(data))
+            return self._below.send_now(data)
+
+        async def aclose(self) -> None:
+            await self._below.aclose()
 
     async with trio.open_nursery() as nursery:
         server = await nursery.start(serve, [CheckService().service()], await open_listeners("127.0.0.1"))
+        monkeypatch.setattr(_byte_stream_over, "SocketByteStream", Noting)
         async with Channel("127.0.0.1", server.port) as channel, channel.call(ECHO) as call:
             await call.send(Action(tick_id=1))
             assert (await call.receive()).tick_id == 1
             await trio.testing.wait_all_tasks_blocked()
-            with monkeypatch.context() as patch:
-                patch.setattr(SocketByteStream, "send_now", send_now)
-                call.flush_next()
-                call.send_nowait(Action(tick_id=2))
-                assert len(sent) == 1  # and no task had a turn
-                call.send_nowait(Action(tick_id=3))
-                assert len(sent) == 1
+            sent.clear()
+            call.flush_next()
+            call.send_nowait(Action(tick_id=2))
+            assert len(sent) == 1  # and no task had a turn
+            call.send_nowait(Action(tick_id=3))
+            assert len(sent) == 1
             assert [(await call.receive()).tick_id for _ in range(2)] == [2, 3]
         nursery.cancel_scope.cancel()
 

@@ -11,7 +11,7 @@ import trio
 
 from trio_cogment.config import OutgoingConfig
 from trio_cogment.host import Host
-from trio_cogment.rpc._byte_stream import peer_name
+from trio_cogment.rpc._byte_stream_over import peer_name
 from trio_cogment.rpc.outgoing import Outgoing, UnreachableError
 
 Clock = trio.testing.MockClock

@@ -49,6 +49,7 @@ def test_what_is_lost_or_changed_on_the_way_is_noticed(
         run_unit(CALM)
 
 
+@pytest.mark.sources
 def test_the_report_of_a_seed_fits_on_a_screen(monkeypatch: pytest.MonkeyPatch) -> None:
     replaced(monkeypatch, ParticipantStream, "post_shared", a_relay_is_lost)
     _, [(_, text)], _ = run_chunk([CALM])

@@ -99,6 +99,7 @@ def test_an_event_is_of_a_kind_whoever_it_is_of() -> None:
     assert kind_of_event(event) == ("event", "actor", "closed", "outcome=CANCELLED")
 
 
+@pytest.mark.sources
 def test_a_run_is_looked_at_and_a_find_made_smaller() -> None:
     late = Fault(rare.LATE, target="trial-1", details={"seconds": 1.0})
     half = Fault(rare.HALF, target="trial-2", details={"sent": 1})

@@ -6,7 +6,7 @@ import logging
 import math
 from collections import deque
 from collections.abc import Callable, Iterator
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import trio
 
@@ -30,7 +30,7 @@ Spawn: TypeAlias = Callable[..., None]
 
 
 #: One turn of everybody may bring a participant this many messages of each of the others, before its own turn comes.
-OUTBOX_MESSAGES_PER_PARTICIPANT = 16
+OUTBOX_MESSAGES_PER_PARTICIPANT: Final = 16
 
 
 class ParticipantStream:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import trio
 
@@ -51,12 +51,12 @@ from trio_cogment.trial import (
 _log = logging.getLogger(__name__)
 
 #: What an ended trial takes beside what is measured, and each of those who took part.
-_KEPT_BYTES = 2048
-_KEPT_PARTICIPANT_BYTES = 1024
+_KEPT_BYTES: Final = 2048
+_KEPT_PARTICIPANT_BYTES: Final = 1024
 
-FAILED = "the orchestrator failed to run this trial; its log has the details"
-_STATE_NAMES = {number: name for name, number in TrialState.items()}
-_LEVELS = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR}
+FAILED: Final = "the orchestrator failed to run this trial; its log has the details"
+_STATE_NAMES: Final = {number: name for name, number in TrialState.items()}
+_LEVELS: Final = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR}
 
 
 class Queues(NamedTuple):
@@ -387,7 +387,7 @@ class Trial:
         return describe(self.machine, self.seconds, latest_observation=latest_observation, actors=actors, end=end)
 
 
-_PERFORM: dict[type, Callable[[Trial, Any], None]] = {
+_PERFORM: Final[dict[type, Callable[[Trial, Any], None]]] = {
     Send: Trial._send,
     Relay: Trial._relay,
     Connect: Trial._connect,

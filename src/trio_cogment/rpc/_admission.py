@@ -28,7 +28,7 @@ import trio
 from trio_cogment.access import Identity, PeerConnection, PeerLimits
 from trio_cogment.config import RpcConfig
 from trio_cogment.errors import ResourceExhaustedError
-from trio_cogment.rpc._byte_stream import byte_stream_over
+from trio_cogment.rpc._byte_stream_over import byte_stream_over
 from trio_cogment.rpc._frames import GOAWAY, HEADER, ErrorCode
 from trio_cogment.rpc.refusals import refusals
 

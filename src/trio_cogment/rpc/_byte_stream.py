@@ -1,4 +1,4 @@
-"""The bytes below a connection: a socket by the short way, any other `trio.abc.Stream` by the general one.
+"""The bytes below a connection: what it needs of them, and a socket by the short way.
 
 Sockets are read and written without `trio.SocketStream`, for three reasons:
 
@@ -19,11 +19,11 @@ import socket
 import sys
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import Final
 
 import trio
 
-from trio_cogment.host.binding import format_address
+from trio_cogment.compiling import mypyc_attr
 from trio_cogment.rpc._turn_order import Lane
 from trio_cogment.rpc._turns import turns_of_run
 
@@ -32,16 +32,17 @@ if sys.platform == "linux":
     import fcntl
     import termios
 
-_MIN_READ = 16 * 1024
-_MAX_READ = 1024 * 1024
+_MIN_READ: Final = 16 * 1024
+_MAX_READ: Final = 1024 * 1024
 #: What is read at once should not take longer than this to work through.
-_LONG_TURN_SECONDS = 0.02
+_LONG_TURN_SECONDS: Final = 0.02
 #: Where Linux's `struct tcp_info` has `tcpi_bytes_acked`.
-_BYTES_ACKED = slice(120, 128)
+_BYTES_ACKED: Final = slice(120, 128)
 #: The first byte of the same, where the peer has reset the connection.
-_TCP_CLOSE = 7
+_TCP_CLOSE: Final = 7
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)
 class ByteStream(abc.ABC):
     """What a connection needs of a byte stream. Failures are `trio.BrokenResourceError`."""
 
@@ -163,10 +164,10 @@ class SocketByteStream(ByteStream):
                     raise trio.BrokenResourceError("connection lost") from error
 
     def delivered(self) -> tuple[int, int]:
-        return _delivered(self._socket)
+        return bytes_delivered(self._socket)
 
     def is_reset(self) -> bool:
-        return _is_reset(self._socket)
+        return was_reset(self._socket)
 
     async def linger(self, limit: int) -> None:
         try:
@@ -186,85 +187,8 @@ class SocketByteStream(ByteStream):
         await trio.lowlevel.checkpoint()
 
 
-class GenericByteStream(ByteStream):
-    """Any other stream: memory streams, a test's own. What they do with unread data when they are closed is theirs."""
-
-    def __init__(self, stream: trio.abc.Stream) -> None:
-        self._stream = stream
-
-    async def receive_some(self) -> bytes:
-        return bytes(await self._stream.receive_some())
-
-    def send_now(self, data: bytes) -> int:
-        return 0
-
-    async def send_all(self, data: bytes) -> None:
-        await self._stream.send_all(data)
-
-    async def aclose(self) -> None:
-        await trio.aclose_forcefully(self._stream)
-
-
-class _ClosingTransport(trio.abc.Stream):
-    """What lies below TLS while it is closed: after TLS's close_notify, the sending side is shut before reading on."""
-
-    def __init__(self, transport: trio.SocketStream) -> None:
-        self._transport = transport
-        self._eof_sent = False
-
-    async def receive_some(self, max_bytes: int | None = None) -> bytes | bytearray:
-        if not self._eof_sent:
-            self._eof_sent = True
-            await self._transport.send_eof()
-        return await self._transport.receive_some(max_bytes)
-
-    async def send_all(self, data: bytes | bytearray | memoryview) -> None:
-        await self._transport.send_all(data)
-
-    async def wait_send_all_might_not_block(self) -> None:
-        await self._transport.wait_send_all_might_not_block()
-
-    async def aclose(self) -> None:
-        await self._transport.aclose()
-
-
-class TlsByteStream(GenericByteStream):
-    """TLS over a socket."""
-
-    def __init__(self, stream: trio.SSLStream[trio.SocketStream]) -> None:
-        super().__init__(stream)
-        self._tls: trio.SSLStream[Any] = stream
-        self._transport = stream.transport_stream
-        self._closing_transport: _ClosingTransport | None = None
-
-    def delivered(self) -> tuple[int, int]:
-        return _delivered(self._transport.socket)
-
-    def is_reset(self) -> bool:
-        return _is_reset(self._transport.socket)
-
-    async def linger(self, limit: int) -> None:
-        if self._closing_transport is None:
-            self._closing_transport = _ClosingTransport(self._transport)
-            self._tls.transport_stream = self._closing_transport
-        try:
-            await self._tls.unwrap()  # sends close_notify, and fails if anything but the peer's comes after it
-        except (trio.BrokenResourceError, trio.ClosedResourceError):
-            pass
-        turn = turns_of_run().turn
-        try:
-            while limit > 0 and (data := await self._closing_transport.receive_some()):
-                limit -= len(data)
-                await turn(Lane.OTHERS)
-        except (trio.BrokenResourceError, trio.ClosedResourceError):
-            pass  # the peer is gone
-
-    async def aclose(self) -> None:
-        await super().aclose()
-        await trio.aclose_forcefully(self._transport)  # `linger` has put another one below the stream
-
-
-def _delivered(sock: socket.socket | trio.socket.SocketType) -> tuple[int, int]:
+def bytes_delivered(sock: socket.socket | trio.socket.SocketType) -> tuple[int, int]:
+    """Return `ByteStream.delivered` of a socket."""
     if sys.platform != "linux":
         return 0, 0
     try:
@@ -275,32 +199,11 @@ def _delivered(sock: socket.socket | trio.socket.SocketType) -> tuple[int, int]:
     return int.from_bytes(info[_BYTES_ACKED], sys.byteorder), int.from_bytes(waiting, sys.byteorder)
 
 
-def _is_reset(sock: socket.socket | trio.socket.SocketType) -> bool:
+def was_reset(sock: socket.socket | trio.socket.SocketType) -> bool:
+    """Return `ByteStream.is_reset` of a socket."""
     if sys.platform != "linux":
         return False
     try:
         return sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 1)[0] == _TCP_CLOSE
     except OSError:
         return False  # not TCP, or closed here
-
-
-def byte_stream_over(stream: trio.abc.Stream) -> ByteStream:
-    """Return the best byte stream for a stream; the stream belongs to the byte stream from now on."""
-    if type(stream) is trio.SocketStream:
-        return SocketByteStream(stream)
-    if isinstance(stream, trio.SSLStream) and type(stream.transport_stream) is trio.SocketStream:
-        return TlsByteStream(stream)
-    return GenericByteStream(stream)
-
-
-def peer_name(stream: trio.abc.Stream) -> str:
-    """Return the other end's address in gRPC's notation, for logs."""
-    while isinstance(stream, trio.SSLStream):
-        stream = stream.transport_stream
-    if not isinstance(stream, trio.SocketStream):
-        return "stream"
-    try:
-        address = stream.socket.getpeername()
-    except OSError:
-        return "unknown"
-    return format_address(stream.socket.family, address)

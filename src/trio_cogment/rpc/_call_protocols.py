@@ -67,13 +67,11 @@ class ClientTransport(Transport, Protocol):
 
 
 class ServerTransport(Transport, Protocol):
-    """A server's connection.
+    """A server's connection."""
 
-    Attributes:
-        batch: see `ServerCall.batch`.
-    """
-
-    batch: int
+    @property
+    def batch(self) -> int:
+        """See `ServerCall.batch`."""
 
     def handler_leaves(self) -> None:
         """Learn that a handler is about to end, in this very turn."""

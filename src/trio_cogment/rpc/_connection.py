@@ -1,8 +1,8 @@
 """The Trio shell around one engine: a reader, a writer, and a task per server call.
 
-The reader hands everything one `recv` brought to the calls, and then sends whatever they produced meanwhile in one
-piece (see `_writer`). Other tasks only put bytes into the engine and wake the writer. Client calls have no task of
-their own: the reader's task runs their callbacks, and one task watches their deadlines (`_deadlines`). Another task
+The reader (`_reader`) hands everything one `recv` brought to the calls, and then sends whatever they produced meanwhile
+in one piece (see `_writer`). Other tasks only put bytes into the engine and wake the writer. Client calls have no task
+of their own: the reader's task runs their callbacks, and one task watches their deadlines (`_deadlines`). Another task
 looks for what has become overdue (`_liveness`). How connections end is in `_drain` (in order) and `_lingering_close`
 (the last bytes).
 
@@ -30,7 +30,6 @@ from trio_cogment.rpc import _grpc_headers
 from trio_cogment.rpc._byte_stream import ByteStream
 from trio_cogment.rpc._call_protocols import Route
 from trio_cogment.rpc._call_starts import CallStarts
-from trio_cogment.rpc._connection_lane import ConnectionLane
 from trio_cogment.rpc._deadlines import Deadlines
 from trio_cogment.rpc._drain import Drain
 from trio_cogment.rpc._engine import Engine
@@ -38,6 +37,7 @@ from trio_cogment.rpc._fairness import OPERATIONS_PER_CHECKPOINT
 from trio_cogment.rpc._frames import ErrorCode, Kind
 from trio_cogment.rpc._lingering_close import LingeringClose
 from trio_cogment.rpc._liveness import Liveness
+from trio_cogment.rpc._reader import Reader
 from trio_cogment.rpc._request_gate import RequestGate
 from trio_cogment.rpc._streams import Stream
 from trio_cogment.rpc._turn_order import Lane
@@ -48,15 +48,8 @@ from trio_cogment.rpc.refusals import refusals
 
 logger = logging.getLogger(__name__)
 
-_MESSAGE = Kind.MESSAGE
-#: Requests are what costs most to receive; a client that sends many at once waits for its turn in between.
-_REQUESTS_PER_TURN = 16
-#: What is received costs a unit, and one more for so many bytes and for each request.
-_BYTES_PER_UNIT = 4096
 #: What is sent costs less: the system does it.
 _SENT_BYTES_PER_UNIT = 32 * 1024
-#: What the first bytes of a client cost, before anything is known of it.
-_FIRST_UNITS = 8
 
 
 class Connection:
@@ -74,7 +67,6 @@ class Connection:
         closed: no call can be made or answered any more.
         ready: the peer's first SETTINGS have come, or the connection has ended without them.
         number: which one of its channel it is, from 1 on.
-        batch: how many times something has been received.
     """
 
     def __init__(
@@ -96,12 +88,8 @@ class Connection:
         self.byte_stream = byte_stream
         self.closed = False
         self.number = 0
-        self.batch = 0
         self.ready = trio.Event()
         self._turns = turns_of_run()
-        self._lane = ConnectionLane(self.engine)
-        if not client_side:
-            self.engine.limit_requests(_REQUESTS_PER_TURN)
         self.identity = anonymous(peer) if visitor is None else visitor.identity
         self._gate = RequestGate(self.engine, routes or {}, self.identity, visitor, account)
         self._on_change = on_change  # client: whether a call can be opened here may have changed
@@ -125,7 +113,7 @@ class Connection:
         self._closing = False
         self._free = OPERATIONS_PER_CHECKPOINT
         self._reason = RpcError(StatusCode.UNAVAILABLE, "connection lost")
-        self._dispatch: dict[Kind, Callable[[Any, Any], None]] = {
+        dispatch: dict[Kind, Callable[[Any, Any], None]] = {
             Kind.REQUEST: self._on_request,
             Kind.RESPONSE: lambda stream, value: stream.call.on_response(value),
             Kind.HALF_CLOSED: lambda stream, value: stream.call.on_half_closed(),
@@ -136,8 +124,14 @@ class Connection:
             Kind.SETTINGS: lambda stream, value: self._on_settings(),
             Kind.PONG: lambda stream, value: self._drain.on_pong(value),
         }
+        self._reader = Reader(self.engine, byte_stream, self._writer, self._turns, self._liveness, dispatch)
 
     # --- life ---
+
+    @property
+    def batch(self) -> int:
+        """How many times something has been received."""
+        return self._reader.batch
 
     @property
     def reason(self) -> RpcError:
@@ -196,7 +190,7 @@ class Connection:
     async def _read_until_over(self) -> None:
         with self._io_scope:
             try:
-                await self._read_loop()
+                await self._reader.run()
             except RemoteProtocolError as error:
                 self._reason = RpcError(StatusCode.UNAVAILABLE, f"connection lost: {error}")
                 refusals().add("protocol errors", logger, "connection with %s: %s", self.peer, error)
@@ -216,66 +210,8 @@ class Connection:
     def _close_deadline(self) -> float:
         return trio.current_time() + self.config.farewell_timeout_seconds
 
-    async def _read_loop(self) -> None:
-        receive_some = self.byte_stream.receive_some
-        current_time = trio.lowlevel.current_clock().current_time  # as `trio.current_time`, without its two other calls
-        liveness, turns, connection_lane = self._liveness, self._turns, self._lane
-        engine, writer, handle = self.engine, self._writer, self._handle
-        table, parser = engine.table, engine.parser
-        units = 1 if engine.client_side else _FIRST_UNITS
-        while True:
-            data = await receive_some()
-            liveness.heard = now = current_time()
-            if now >= connection_lane.until:
-                connection_lane.look(now)
-            lane = connection_lane.lane
-            if not turns.take(lane, units):
-                await turns.turn(lane, units)
-            if not data:
-                return
-            expected, calls = units, table.newest
-            self.batch += 1
-            writer.in_batch = True
-            try:
-                handle(data)
-            finally:
-                writer.in_batch = False
-            writer.flush()
-            if engine.fault is not None:
-                raise engine.fault
-            # What it has cost is what the next is expected to cost.
-            units = 1 + len(data) // _BYTES_PER_UNIT + (table.newest - calls >> 1)
-            if units != expected:
-                turns.charge(lane, units - expected)
-            if parser.paused:
-                await self._handle_rest()
-
-    async def _handle_rest(self) -> None:
-        """Handle the requests of a batch beyond those that are handled at once."""
-        engine, writer = self.engine, self._writer
-        while engine.parser.paused:
-            self._lane.crowd()
-            await self._turns.turn(Lane.OTHERS, _REQUESTS_PER_TURN)
-            writer.in_batch = True
-            try:
-                self._handle(b"")
-            finally:
-                writer.in_batch = False
-            writer.flush()
-            if engine.fault is not None:
-                raise engine.fault
-
-    def _handle(self, data: bytes) -> None:
-        engine = self.engine
-        for kind, stream, value in engine.receive_data(data):
-            if kind is _MESSAGE:
-                if stream.call is not None:
-                    stream.call.on_payload(value)
-            elif stream is None or stream.call is not None or kind is Kind.REQUEST:
-                self._dispatch[kind](stream, value)
-
     async def _writers_turn(self, size: int) -> None:
-        await self._turns.turn(self._lane.lane, 1 + size // _SENT_BYTES_PER_UNIT)
+        await self._turns.turn(self._reader.lane, 1 + size // _SENT_BYTES_PER_UNIT)
 
     async def _write(self) -> None:
         with self._lingering_close.scope:

@@ -7,14 +7,14 @@ and open few others on the same connection. Who makes thousands of calls does no
 from __future__ import annotations
 
 import math
-from typing import Protocol
+from typing import Final, Protocol
 
 from trio_cogment.rpc._turn_order import Lane
 
 #: A server's connection is an established one when it has had the same call open for this long, and has begun no more
 #: than so many others meanwhile.
-_ESTABLISHED_SECONDS = 0.5
-_QUIET_CALLS = 16
+_ESTABLISHED_SECONDS: Final = 0.5
+_QUIET_CALLS: Final = 16
 
 
 class WatchedEngine(Protocol):

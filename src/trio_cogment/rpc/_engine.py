@@ -51,6 +51,7 @@ Invariants that the tests hold on to
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from typing import Final
 
 from trio_cogment.config import RpcConfig
 from trio_cogment.errors import RemoteProtocolError
@@ -79,7 +80,7 @@ from trio_cogment.rpc._streams import Stream
 from trio_cogment.rpc.memory import ConnectionMemory
 
 #: Tells the PING that goes with a drain from those that look for life.
-DRAIN_PING = b"draining"
+DRAIN_PING: Final = b"draining"
 
 
 def _nothing() -> None:

@@ -13,7 +13,8 @@ from collections.abc import Awaitable, Callable
 import trio
 
 from trio_cogment.errors import RemoteProtocolError
-from trio_cogment.rpc._byte_stream import ByteStream, GenericByteStream, byte_stream_over
+from trio_cogment.rpc._byte_stream import ByteStream
+from trio_cogment.rpc._byte_stream_over import GenericByteStream, byte_stream_over
 
 #: The first bytes of HTTP/2's preface, `PRI * HTTP/2.0`; the first that differ from any method of HTTP/1.1.
 _PREFACE = b"PRI"

@@ -9,6 +9,8 @@ Three rules hold throughout:
 * Frames for a stream that is over are an ordinary race (RFC 9113, 5.1): the peer may not know yet. They are dropped.
   Frames for a stream that has never been are an error of the connection; the stream table tells the two apart.
 * Whatever costs this end more than the peer is counted, before the work is done; see `_floods` for the rules.
+
+This module is long because it has a function for each type of frame, and they share the books of one connection.
 """
 
 from __future__ import annotations
@@ -21,6 +23,7 @@ from trio_cogment.errors import StatusCode
 from trio_cogment.rpc import _grpc_headers
 from trio_cogment.rpc._control import ControlPlane
 from trio_cogment.rpc._floods import Floods
+from trio_cogment.rpc._frame_parser import Handler
 from trio_cogment.rpc._frames import (
     ACK,
     CONTINUATION,
@@ -57,7 +60,7 @@ def _entries(frame: bytes) -> bytes:
     return frame[9 : len(frame) - (len(frame) - 9) % SETTING.size]
 
 
-class FrameHandler:
+class FrameHandler(Handler):
     """Gives the frames of one connection their meaning; see `_frame_parser.Handler`.
 
     Attributes:
@@ -77,7 +80,6 @@ class FrameHandler:
         floods: Floods,
     ) -> None:
         self.goaway_received = False
-        self.is_idle = table.is_idle
         self._client_side = client_side
         self._max_streams = config.max_concurrent_streams
         self._max_header_list_bytes = config.max_header_list_bytes
@@ -103,6 +105,10 @@ class FrameHandler:
             _HANDLERS[kind](self, frame, flags, stream_id, events)
         else:
             self._floods.empty.count()  # unknown types are ignored (RFC 9113, 5.5)
+
+    def is_idle(self, stream_id: int) -> bool:
+        """See `Handler.is_idle`."""
+        return self._table.is_idle(stream_id)
 
     def _refuse_to_answer(self) -> NoReturn:
         # The peer sends frames that call for an answer, and reads none (PING, RST_STREAM and SETTINGS floods,
@@ -386,7 +392,7 @@ class FrameHandler:
 
 
 #: By frame type (RFC 9113, 6); DATA is the frame parser's.
-_HANDLERS: dict[int, Callable[[FrameHandler, bytes, int, int, list[Event]], None]] = {
+_HANDLERS: Final[dict[int, Callable[[FrameHandler, bytes, int, int, list[Event]], None]]] = {
     HEADERS: FrameHandler._headers,
     PRIORITY: FrameHandler._priority,
     RST_STREAM: FrameHandler._rst_stream,

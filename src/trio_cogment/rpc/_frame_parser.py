@@ -18,10 +18,11 @@ A request costs a hundred times what its bytes cost to send. So the parser can b
 
 from __future__ import annotations
 
+import abc
 import sys
-from collections.abc import Mapping
-from typing import Protocol
+from typing import Final
 
+from trio_cogment.compiling import mypyc_attr
 from trio_cogment.config import RpcConfig
 from trio_cogment.rpc._floods import Floods
 from trio_cogment.rpc._frames import (
@@ -49,28 +50,35 @@ from trio_cogment.rpc._header_blocks import HeaderBlocks
 from trio_cogment.rpc._receive_window import ReceiveWindow
 from trio_cogment.rpc._streams import PREFIX_BYTES, BadMessageError, Stream
 
-_MESSAGE = Kind.MESSAGE
-_MAX_REASON = 200
+_MESSAGE: Final = Kind.MESSAGE
+_MAX_REASON: Final = 200
 
 
-class Handler(Protocol):
+@mypyc_attr(allow_interpreted_subclasses=True)
+class Handler(abc.ABC):
     """What a frame parser needs to hear from, and tell, the rest of the engine."""
 
+    @abc.abstractmethod
     def control_frame(self, frame: bytes, kind: int, flags: int, stream_id: int, events: list[Event]) -> None:
         """Handle a whole frame that is not DATA."""
 
+    @abc.abstractmethod
     def window_update(self, stream_id: int, increment: int, events: list[Event]) -> None:
         """Handle a WINDOW_UPDATE; the same as `control_frame` with one of the right size."""
 
+    @abc.abstractmethod
     def is_idle(self, stream_id: int) -> bool:
         """Whether no stream has had this number."""
 
+    @abc.abstractmethod
     def end_of_stream(self, stream: Stream, events: list[Event]) -> None:
         """Handle END_STREAM on DATA."""
 
+    @abc.abstractmethod
     def bad_message(self, stream: Stream, error: BadMessageError, events: list[Event]) -> None:
         """Handle a message that cannot be accepted; the parser drops the rest of the stream once it is refused."""
 
+    @abc.abstractmethod
     def stream_fault(self, stream: Stream, code: ErrorCode, text: str, events: list[Event]) -> None:
         """Handle an error that concerns one stream only (RFC 9113, 5.4.2)."""
 
@@ -98,7 +106,7 @@ class FrameParser:
         *,
         client_side: bool,
         config: RpcConfig,
-        streams: Mapping[int, Stream],
+        streams: dict[int, Stream],
         window: ReceiveWindow,
         blocks: HeaderBlocks,
         floods: Floods,
@@ -199,8 +207,17 @@ class FrameParser:
         streams = self._streams
         window = self._window
         blocks = self._blocks
-        window_update = self._handler.window_update
+        handler = self._handler
         requests = self._max_requests
+        # `unpack` returns whatever it is asked for; said once, compiled code counts with these as numbers.
+        word: int
+        flags: int
+        stream_id: int
+        flag: int
+        length: int
+        high: int
+        low: int
+        kind: int
         while total - position >= 9:
             # One `unpack` reads the frame's header and the message's prefix that most likely follows it.
             if total - position >= 14:
@@ -238,7 +255,7 @@ class FrameParser:
                 elif word == WINDOW_UPDATE_WORD and not blocks.unfinished:
                     # The other short way. The increment has been read with the header: its first byte is where a
                     # message's flag would be.
-                    window_update(stream_id & 0x7FFFFFFF, (flag << 24 | length >> 8) & MAX_WINDOW, events)
+                    handler.window_update(stream_id & 0x7FFFFFFF, (flag << 24 | length >> 8) & MAX_WINDOW, events)
                     position += 13
                     continue
                 size = word >> 8
@@ -249,7 +266,7 @@ class FrameParser:
                 # The last bytes of most reads from grpcio's C core are one of these.
                 if kind == WINDOW_UPDATE and size == 4 and total - position == 13 and not blocks.unfinished:
                     increment = int.from_bytes(data[position + 9 :], "big")
-                    window_update(stream_id & 0x7FFFFFFF, increment & MAX_WINDOW, events)
+                    handler.window_update(stream_id & 0x7FFFFFFF, increment & MAX_WINDOW, events)
                     position = total
                     break
             stream_id &= 0x7FFFFFFF  # the first bit is reserved (RFC 9113, 4.1)
@@ -273,7 +290,7 @@ class FrameParser:
                     self.paused = True
                     break
                 requests -= 1
-            self._handler.control_frame(data[position : position + 9 + size], kind, flags, stream_id, events)
+            handler.control_frame(data[position : position + 9 + size], kind, flags, stream_id, events)
             position += 9 + size
         # Once for all that one read brought, and only below half: see `_receive_window`.
         if window.size < window.low:

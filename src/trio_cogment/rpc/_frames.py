@@ -6,7 +6,7 @@ import enum
 from struct import Struct
 from typing import Any, Final, TypeAlias
 
-PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
+PREFACE: Final = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 # What is `Final` is a constant in compiled modules, too, and not a look-up.
 DATA: Final = 0
 HEADERS: Final = 1
@@ -30,13 +30,13 @@ INITIAL_WINDOW: Final = 65535
 #: of frame the settings allow for DATA; no such frame of use is near this size.
 MAX_CONTROL_FRAME: Final = 64 * 1024
 
-HEADER = Struct(">HBBBI")  # length (2 + 1), type, flags, stream
+HEADER: Final = Struct(">HBBBI")  # length (2 + 1), type, flags, stream
 #: The same with length and type as one number, then a message's flag and length. DATA is type 0, so of a DATA frame of
 #: `size` bytes the number is ``size << 8``: one field less to pack and to compare for each message.
-MESSAGE_HEADER = Struct(">IBIBI")
+MESSAGE_HEADER: Final = Struct(">IBIBI")
 #: Of a WINDOW_UPDATE of the right size it is this.
 WINDOW_UPDATE_WORD: Final = 4 << 8 | WINDOW_UPDATE
-SETTING = Struct(">HI")
+SETTING: Final = Struct(">HI")
 
 
 class ErrorCode(enum.IntEnum):

@@ -29,7 +29,7 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 import trio
 
@@ -69,7 +69,7 @@ class _Told:
         """Nor does another end."""
 
 
-_TOLD = _Told()
+_TOLD: Final = _Told()
 
 
 class Inbox:

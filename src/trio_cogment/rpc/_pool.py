@@ -13,7 +13,7 @@ import trio
 from trio_cogment.backoff import Backoff
 from trio_cogment.config import RpcConfig
 from trio_cogment.errors import RemoteProtocolError, RpcError, StatusCode
-from trio_cogment.rpc._byte_stream import byte_stream_over, peer_name
+from trio_cogment.rpc._byte_stream_over import byte_stream_over, peer_name
 from trio_cogment.rpc._connection import Connection
 
 logger = logging.getLogger(__name__)

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
+from typing import Final
 
 from trio_cogment.config import RpcConfig
 from trio_cogment.rpc._control import ControlPlane
@@ -22,7 +23,7 @@ from trio_cogment.rpc._receive_window import ReceiveWindow
 from trio_cogment.rpc._send_queue import SendQueue
 from trio_cogment.rpc._streams import Stream
 
-_MAX_STREAM = 2**31 - 1
+_MAX_STREAM: Final = 2**31 - 1
 
 
 class StreamTable:

@@ -27,13 +27,14 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable
+from typing import Final
 
 #: A pass should take no longer than this while somebody waits for a turn. A tick of a trial takes several passes.
-PASS_SECONDS = 0.002
+PASS_SECONDS: Final = 0.002
 #: The most and the fewest units of a pass in each lane. A process that does heavy work of its own has long passes
 #: whatever happens here, so the fewest must still be worth having.
-_MOST = (256, 128)
-_FEWEST = (32, 8)
+_MOST: Final = (256, 128)
+_FEWEST: Final = (32, 8)
 
 
 class Lane(enum.IntEnum):

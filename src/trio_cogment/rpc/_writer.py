@@ -14,7 +14,7 @@ What the socket does not take at once is left to the writer, which waits.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence, Sized
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 import trio
 
@@ -22,7 +22,7 @@ from trio_cogment.access import Loan
 from trio_cogment.rpc._byte_stream import ByteStream
 
 #: Larger output takes turns with that of other connections, where a thousand of them have been sent the same.
-_LARGE_BYTES = 16 * 1024
+_LARGE_BYTES: Final = 16 * 1024
 
 
 class Output(Protocol):

@@ -18,7 +18,7 @@ from trio_cogment.access import Identity, PeerConnection, Visitor
 from trio_cogment.config import RpcConfig
 from trio_cogment.errors import PermissionDeniedError, RpcError, StatusCode
 from trio_cogment.rpc._byte_stream import ByteStream as ByteStream
-from trio_cogment.rpc._byte_stream import byte_stream_over as byte_stream_over
+from trio_cogment.rpc._byte_stream_over import byte_stream_over as byte_stream_over
 from trio_cogment.rpc._call_protocols import Route
 from trio_cogment.rpc._entries import check_entries
 from trio_cogment.rpc._grpc_headers import BadMetadataError as BadMetadataError

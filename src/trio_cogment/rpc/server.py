@@ -29,7 +29,8 @@ from trio_cogment.config import RpcConfig
 from trio_cogment.errors import RemoteProtocolError, ResourceExhaustedError
 from trio_cogment.host.binding import format_address
 from trio_cogment.rpc._admission import Admission, ReserveDescriptor
-from trio_cogment.rpc._byte_stream import ByteStream, byte_stream_over, peer_name
+from trio_cogment.rpc._byte_stream import ByteStream
+from trio_cogment.rpc._byte_stream_over import byte_stream_over, peer_name
 from trio_cogment.rpc._call_protocols import Route
 from trio_cogment.rpc._connection import Connection
 from trio_cogment.rpc._first_bytes import look

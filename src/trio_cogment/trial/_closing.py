@@ -9,7 +9,7 @@ side by side.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from typing import Any, Final
 
 from trio_cogment.api import common_pb2
 from trio_cogment.api.common_pb2 import ActorRunTrialInput, CommunicationState, EndOfTrial, TrialParams
@@ -24,10 +24,10 @@ from trio_cogment.trial._stream_table import StreamInput, StreamState
 from trio_cogment.trial._ticks import begin_tick, fill_absences
 from trio_cogment.trial._trial_table import Input
 
-_NORMAL = CommunicationState.NORMAL
-_LAST = CommunicationState.LAST
+_NORMAL: Final = CommunicationState.NORMAL
+_LAST: Final = CommunicationState.LAST
 
-ENVIRONMENT_ACK_MISSING = "the environment did not acknowledge the end of the trial"
+ENVIRONMENT_ACK_MISSING: Final = "the environment did not acknowledge the end of the trial"
 
 
 def mark_end(trial: TrialMemory, _participant: object, _payload: object) -> None:

@@ -1,7 +1,8 @@
 """What goes into the trial machine and what comes out of it: plain data, no behaviour.
 
 Events and effects are mutable slotted dataclasses only because frozen ones cost twice as much to make, several times
-per tick. Nobody changes one after it was made.
+per tick. Nobody changes one after it was made. Those that there are of every message say themselves how they are made:
+otherwise it is the interpreter that makes them in a compiled wheel, too.
 """
 
 from __future__ import annotations
@@ -22,23 +23,23 @@ ENVIRONMENT: Final = -1
 NO_PARTICIPANT: Final = -2
 
 #: Messages kept for one participant that is not there yet; a sender that talks more than this loses the rest.
-MAX_HELD_MESSAGES = 256
+MAX_HELD_MESSAGES: Final = 256
 
 #: Their total size; one message of any size is always kept. All of them are sent at once when the participant comes, so
 #: Why a trial ended whose caller went away while it was started: nothing has failed. With ": " and more, something has.
 NOT_STARTED: Final = "the trial could not start"
 #: it must not be more than may wait for one that has not read anything yet.
-MAX_HELD_BYTES = 8 * 1024 * 1024
+MAX_HELD_BYTES: Final = 8 * 1024 * 1024
 
 #: Messages and sources of rewards taken from one participant per tick: they are kept until the tick's sample goes,
 #: rewards until the next observation. One that talks more loses the rest, and nobody else does.
-MAX_SAID_PER_TICK = 10_000
+MAX_SAID_PER_TICK: Final = 10_000
 
 #: Their size, of all participants together.
-MAX_SAID_BYTES_PER_TICK = 64 * 1024 * 1024
+MAX_SAID_BYTES_PER_TICK: Final = 64 * 1024 * 1024
 
 #: Samples are held back for late rewards: so many bytes of them, beyond those of the two ticks that always are.
-MAX_HELD_BACK_BYTES = 16 * 1024 * 1024
+MAX_HELD_BACK_BYTES: Final = 16 * 1024 * 1024
 
 
 @dataclass(slots=True, frozen=True)
@@ -70,7 +71,7 @@ class TrialRules:
     max_held_back_bytes: int = MAX_HELD_BACK_BYTES
 
 
-DEFAULT_RULES = TrialRules()
+DEFAULT_RULES: Final = TrialRules()
 
 
 class TimerKind(enum.IntEnum):
@@ -89,6 +90,18 @@ class Timer(NamedTuple):
 
     kind: TimerKind
     participant: int
+
+
+@dataclass(slots=True, init=False)
+class _Addressed:
+    """A message, and the participant that it is from or for."""
+
+    participant: int
+    message: Any
+
+    def __init__(self, participant: int, message: Any) -> None:
+        self.participant = participant
+        self.message = message
 
 
 # Events
@@ -117,12 +130,10 @@ class Joined:
     participant: int
 
 
-@dataclass(slots=True)
-class Received:
+class Received(_Addressed):
     """A participant sent a message; the machine owns it from now on."""
 
-    participant: int
-    message: Any
+    __slots__ = ()
 
 
 @dataclass(slots=True)
@@ -178,12 +189,10 @@ class Connect:
     participant: int
 
 
-@dataclass(slots=True)
-class Send:
+class Send(_Addressed):
     """Send a message (ActorRunTrialInput or EnvRunTrialInput); whoever performs this owns it."""
 
-    participant: int
-    message: Any
+    __slots__ = ()
 
 
 @dataclass(slots=True)

@@ -6,7 +6,7 @@ costs no environment. The wait for each actor is its own and runs from the begin
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 from trio_cogment.addressing import ActorAddresses
 from trio_cogment.api.common_pb2 import ActorRunTrialInput, CommunicationState, TrialActor
@@ -20,7 +20,7 @@ from trio_cogment.trial._samples import SampleLog
 from trio_cogment.trial._stream_table import StreamInput
 from trio_cogment.trial._trial_table import Input
 
-_NORMAL = CommunicationState.NORMAL
+_NORMAL: Final = CommunicationState.NORMAL
 
 
 def open_to_actors(trial: TrialMemory, _participant: object, complete: ParametersComplete) -> None:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from trio_cogment.api.common_pb2 import TrialState
 from trio_cogment.api.environment_pb2 import ObservationSet
@@ -52,7 +52,7 @@ def _nothing(_trial: TrialMemory, _participant: Any, _payload: Any) -> None:
     """Legal, and without effect."""
 
 
-_FUNCTIONS: dict[Action, ActionFunction] = {
+_FUNCTIONS: Final[dict[Action, ActionFunction]] = {
     Action.NOTHING: _nothing,
     Action.OPEN_TO_ACTORS: _joining.open_to_actors,
     Action.WELCOME: _joining.welcome,
@@ -87,7 +87,7 @@ def _make_rows() -> Rows:
 
 
 #: The trial's input for what a participant's stream delivers; an observation set has two and is looked at first.
-_DELIVERED: dict[StreamInput, Input] = {
+_DELIVERED: Final[dict[StreamInput, Input]] = {
     StreamInput.ACTION: Input.ACTION,
     StreamInput.REWARD: Input.REWARD,
     StreamInput.MESSAGE: Input.MESSAGE,
@@ -96,19 +96,19 @@ _DELIVERED: dict[StreamInput, Input] = {
     StreamInput.HALF_CLOSED: Input.LAST_ACK,
 }
 
-_DELIVER = Verdict.DELIVER
-_OBSERVATION_SET = StreamInput.OBSERVATION_SET
-_END = StreamInput.END
+_DELIVER: Final = Verdict.DELIVER
+_OBSERVATION_SET: Final = StreamInput.OBSERVATION_SET
+_END: Final = StreamInput.END
 
-_FAILED = EndCause.PARTICIPANT_FAILED
+_FAILED: Final = EndCause.PARTICIPANT_FAILED
 #: What a loss is called.
-_LOST = {
+_LOST: Final = {
     _FAILED: "failed",
     EndCause.PARTICIPANT_LEFT: "left the trial",
 }
 
 #: What a participant did in vain, in more words than the name of the input.
-_FAULTS: dict[StreamInput, str] = {
+_FAULTS: Final[dict[StreamInput, str]] = {
     StreamInput.BAD_STATE: "a message without a known communication state",
     StreamInput.BAD_DATA: "data with a communication state other than NORMAL",
     StreamInput.INIT: "a second init_output",
@@ -356,7 +356,7 @@ class TrialMachine(TrialMemory):
 
 
 _Handler: TypeAlias = Callable[[TrialMachine, Any], None]
-_HANDLERS: dict[type[Any], _Handler] = {
+_HANDLERS: Final[dict[type[Any], _Handler]] = {
     Received: TrialMachine._received,
     HalfClosed: TrialMachine._stream_over,
     Lost: TrialMachine._stream_over,

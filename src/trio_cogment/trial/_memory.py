@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from types import MappingProxyType
-from typing import Any, ClassVar, NamedTuple, TypeAlias
+from typing import Any, ClassVar, Final, NamedTuple, TypeAlias
 
 from trio_cogment.addressing import ActorAddresses
 from trio_cogment.api.common_pb2 import ActorRunTrialInput, CommunicationState, EndOfTrial, TrialParams, TrialState
@@ -45,13 +45,13 @@ from trio_cogment.trial._stream_table import StreamInput, StreamState, Verdict
 from trio_cogment.trial._trial_table import PUBLIC_STATE, Input, Phase
 
 #: One for all trials: few participants say why they go.
-_NO_WORDS: Mapping[int, str] = MappingProxyType({})
-PATIENCE = Timer(TimerKind.PATIENCE, NO_PARTICIPANT)
-INACTIVITY = Timer(TimerKind.INACTIVITY, NO_PARTICIPANT)
+_NO_WORDS: Final[Mapping[int, str]] = MappingProxyType({})
+PATIENCE: Final = Timer(TimerKind.PATIENCE, NO_PARTICIPANT)
+INACTIVITY: Final = Timer(TimerKind.INACTIVITY, NO_PARTICIPANT)
 
-_END = CommunicationState.END
-_ENDED = TrialState.ENDED
-_NOBODY = ActorAddresses(())
+_END: Final = CommunicationState.END
+_ENDED: Final = TrialState.ENDED
+_NOBODY: Final = ActorAddresses(())
 
 
 class Breakage(NamedTuple):

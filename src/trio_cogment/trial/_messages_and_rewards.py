@@ -18,8 +18,8 @@ from trio_cogment.trial._participant import Actor, Participant
 from trio_cogment.trial._relayed import Relay, Said
 from trio_cogment.trial._stream_table import StreamState
 
-_NORMAL = CommunicationState.NORMAL
-_TO_COME = (StreamState.IDLE, StreamState.CONNECTING)
+_NORMAL: Final = CommunicationState.NORMAL
+_TO_COME: Final = (StreamState.IDLE, StreamState.CONNECTING)
 
 #: What a participant writes for "the current tick".
 CURRENT_TICK: Final = -1

@@ -14,7 +14,7 @@ observation set.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from trio_cogment.api.common_pb2 import CommunicationState, RewardSource, TrialParams
 from trio_cogment.endpoints import is_client_endpoint
@@ -34,17 +34,17 @@ def _rows(table: dict[tuple[StreamState, StreamInput], tuple[StreamState, Verdic
     return rows
 
 
-_ACTOR_ROWS = _rows(ACTOR_STREAM)
-_ENVIRONMENT_ROWS = _rows(ENVIRONMENT_STREAM)
+_ACTOR_ROWS: Final = _rows(ACTOR_STREAM)
+_ENVIRONMENT_ROWS: Final = _rows(ENVIRONMENT_STREAM)
 
-_NORMAL = CommunicationState.NORMAL
-_OTHER_STATES = {
+_NORMAL: Final = CommunicationState.NORMAL
+_OTHER_STATES: Final = {
     CommunicationState.HEARTBEAT: StreamInput.HEARTBEAT,
     CommunicationState.LAST: StreamInput.LAST,
     CommunicationState.LAST_ACK: StreamInput.LAST_ACK,
     CommunicationState.END: StreamInput.END,
 }
-_DATA = {
+_DATA: Final = {
     None: StreamInput.EMPTY,
     "details": StreamInput.EMPTY,
     "init_output": StreamInput.INIT,
@@ -53,8 +53,8 @@ _DATA = {
     "reward": StreamInput.REWARD,
     "message": StreamInput.MESSAGE,
 }
-_ACTION = StreamInput.ACTION
-_OBSERVATION_SET = StreamInput.OBSERVATION_SET
+_ACTION: Final = StreamInput.ACTION
+_OBSERVATION_SET: Final = StreamInput.OBSERVATION_SET
 
 
 class Participant(ABC):

@@ -7,7 +7,7 @@ that all have in common. Put together they are the message on the wire; the orde
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 from google.protobuf.message import Message as AnyMessage
 
@@ -15,9 +15,9 @@ from trio_cogment.api.common_pb2 import ActorRunTrialInput, CommunicationState, 
 from trio_cogment.api.environment_pb2 import EnvRunTrialInput
 from trio_cogment.trial._events import ENVIRONMENT, Send
 
-_LENGTH_DELIMITED = 2
-_PAYLOAD = Message.DESCRIPTOR.fields_by_name["payload"].number
-_NORMAL = CommunicationState.NORMAL
+_LENGTH_DELIMITED: Final = 2
+_PAYLOAD: Final = Message.DESCRIPTOR.fields_by_name["payload"].number
+_NORMAL: Final = CommunicationState.NORMAL
 
 
 def _tag(number: int) -> bytes:
@@ -39,7 +39,7 @@ def _start(kind: type[Any]) -> bytes:
     return beginning + _tag(kind.DESCRIPTOR.fields_by_name["message"].number)
 
 
-_STARTS: dict[type[AnyMessage], bytes] = {kind: _start(kind) for kind in (ActorRunTrialInput, EnvRunTrialInput)}
+_STARTS: Final[dict[type[AnyMessage], bytes]] = {kind: _start(kind) for kind in (ActorRunTrialInput, EnvRunTrialInput)}
 
 
 class Said:

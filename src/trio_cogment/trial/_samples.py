@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator, Sequence
+from typing import Final
 
 from trio_cogment.api.common_pb2 import Action, EndOfTrial, Message, Reward, TrialParams, TrialState
 from trio_cogment.api.datalog_pb2 import DatalogSample, SampleInfo
@@ -21,14 +22,14 @@ from trio_cogment.trial._events import MAX_HELD_BACK_BYTES
 from trio_cogment.trial._params import DEFAULT_BUFFERED_TICKS, buffered_ticks
 
 #: The tick id of an action that never came.
-NO_ACTION_TICK = -2
+NO_ACTION_TICK: Final = -2
 
-_FIELDS = frozenset(DatalogSample.DESCRIPTOR.fields_by_name)
+_FIELDS: Final = frozenset(DatalogSample.DESCRIPTOR.fields_by_name)
 
-END_ASKED = "the end of the trial was asked for"
-FINAL_OBSERVATION = "the environment ended the trial"
-STEPS_USED_UP = "the maximum number of steps was reached"
-OUT_OF_SYNC = "a reward came for a tick whose sample was already sent"
+END_ASKED: Final = "the end of the trial was asked for"
+FINAL_OBSERVATION: Final = "the environment ended the trial"
+STEPS_USED_UP: Final = "the maximum number of steps was reached"
+OUT_OF_SYNC: Final = "a reward came for a tick whose sample was already sent"
 
 
 class SampleLog:

@@ -35,6 +35,7 @@ Where it falls short:
 from __future__ import annotations
 
 import enum
+from typing import Final
 
 
 class StreamState(enum.IntEnum):
@@ -112,7 +113,7 @@ _S, _I, _V = StreamState, StreamInput, Verdict
 _Table = dict[tuple[StreamState, StreamInput], tuple[StreamState, Verdict]]
 
 #: What holds for every participant.
-_EVERYBODY: _Table = {
+_EVERYBODY: Final[_Table] = {
     # IDLE: not contacted, or a client's slot before somebody joined.
     (_S.IDLE, _I.CONNECT): (_S.CONNECTING, _V.PROCEED),
     (_S.IDLE, _I.SEND_END): (_S.ENDED, _V.DROP),
@@ -224,7 +225,7 @@ _EVERYBODY: _Table = {
     (_S.ENDED, _I.SEND_END): (_S.ENDED, _V.DROP),
 }
 
-ACTOR_STREAM: _Table = _EVERYBODY | {
+ACTOR_STREAM: Final[_Table] = _EVERYBODY | {
     # A client's slot: nobody is behind it, so giving it up leaves nothing that could come late.
     (_S.IDLE, _I.JOIN): (_S.ACTIVE, _V.PROCEED),
     (_S.IDLE, _I.GIVE_UP): (_S.LOST, _V.ABANDON),
@@ -244,7 +245,7 @@ ACTOR_STREAM: _Table = _EVERYBODY | {
     (_S.ACKED, _I.HALF_CLOSED): (_S.ACKED, _V.DROP),
 }
 
-ENVIRONMENT_STREAM: _Table = _EVERYBODY | {
+ENVIRONMENT_STREAM: Final[_Table] = _EVERYBODY | {
     # What only the environment sends.
     (_S.CONNECTING, _I.OBSERVATION_SET): (_S.LOST, _V.REFUSE),
     (_S.ACTIVE, _I.OBSERVATION_SET): (_S.ACTIVE, _V.DELIVER),

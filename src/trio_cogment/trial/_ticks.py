@@ -26,9 +26,9 @@ from trio_cogment.trial._trial_table import PUBLIC_STATE, Input, Phase
 #: What an environment writes for "the next tick".
 NEXT_TICK: Final = -1
 
-_NORMAL = CommunicationState.NORMAL
-_LAST = CommunicationState.LAST
-_RESPONSE = TimerKind.RESPONSE
+_NORMAL: Final = CommunicationState.NORMAL
+_LAST: Final = CommunicationState.LAST
+_RESPONSE: Final = TimerKind.RESPONSE
 
 
 def observation_input(trial: TrialMemory, observations: ObservationSet) -> Input | None:

@@ -40,6 +40,7 @@ Where the table falls short:
 from __future__ import annotations
 
 import enum
+from typing import Final
 
 from trio_cogment.api.common_pb2 import TrialState
 
@@ -122,7 +123,7 @@ class Action(enum.IntEnum):
 
 _P, _I, _A = Phase, Input, Action
 
-TRANSITIONS: dict[tuple[Phase, Input], tuple[Phase, Action]] = {
+TRANSITIONS: Final[dict[tuple[Phase, Input], tuple[Phase, Action]]] = {
     # CREATED: nobody has heard of it. A start that fails before it is announced ends here.
     (_P.CREATED, _I.BEGIN): (_P.INITIALIZING, _A.NOTHING),
     (_P.CREATED, _I.HARD_END): (_P.ENDED, _A.BREAK_OFF),
@@ -243,7 +244,7 @@ TRANSITIONS: dict[tuple[Phase, Input], tuple[Phase, Action]] = {
 _T = TrialState
 
 #: The public state of each phase.
-PUBLIC_STATE: dict[Phase, TrialState] = {
+PUBLIC_STATE: Final[dict[Phase, TrialState]] = {
     _P.CREATED: _T.UNKNOWN,
     _P.INITIALIZING: _T.INITIALIZING,
     _P.PENDING: _T.PENDING,
@@ -254,7 +255,7 @@ PUBLIC_STATE: dict[Phase, TrialState] = {
 }
 
 #: What the world is told at each change of phase, in order. ENDED comes after the action, the others before it.
-ANNOUNCED: dict[tuple[Phase, Phase], tuple[TrialState, ...]] = {
+ANNOUNCED: Final[dict[tuple[Phase, Phase], tuple[TrialState, ...]]] = {
     (_P.CREATED, _P.INITIALIZING): (_T.INITIALIZING,),
     (_P.CREATED, _P.ENDED): (_T.ENDED,),
     (_P.INITIALIZING, _P.PENDING): (_T.PENDING,),
