@@ -222,6 +222,12 @@ class FrameParser:
             # One `unpack` reads the frame's header and the message's prefix that most likely follows it.
             if total - position >= 14:
                 word, flags, stream_id, flag, length = unpack_message(data, position)
+                if word == WINDOW_UPDATE_WORD and not blocks.unfinished:
+                    # The shorter way. The increment has been read with the header: its first byte is where a message's
+                    # flag would be.
+                    handler.window_update(stream_id & 0x7FFFFFFF, (flag << 24 | length >> 8) & MAX_WINDOW, events)
+                    position += 13
+                    continue
                 size = length + PREFIX_BYTES
                 # The fast path: a whole frame with exactly one whole message on an open stream. The first test is about
                 # the frame alone and lets most others fail early. A compressed message takes the long way, and so does
@@ -252,12 +258,6 @@ class FrameParser:
                         position += 9 + size
                         events.append((_MESSAGE, stream, data[start:position]))
                         continue
-                elif word == WINDOW_UPDATE_WORD and not blocks.unfinished:
-                    # The other short way. The increment has been read with the header: its first byte is where a
-                    # message's flag would be.
-                    handler.window_update(stream_id & 0x7FFFFFFF, (flag << 24 | length >> 8) & MAX_WINDOW, events)
-                    position += 13
-                    continue
                 size = word >> 8
                 kind = word & 0xFF
             else:

@@ -29,6 +29,7 @@ from trio_cogment.cli.services.settings import ServerSettings
 from trio_cogment.cli.services.start import Application, Resources, Running, Start
 from trio_cogment.cli.services.web_flags import entrance, open_side, web_side
 from trio_cogment.cli.terminal import on_terminal
+from trio_cogment.host.clock import PerformanceCounter
 from trio_cogment.rpc import HealthService, RunningServer, ServerObserver, serve, standard_services
 from trio_cogment.rpc.grpc_only import GrpcOnly
 from trio_cogment.rpc.refusals import refusals
@@ -61,7 +62,7 @@ def serve_until_signal(start: Start, early: EarlySignals) -> None:
     Raises:
         Failure: it cannot start.
     """
-    failure = trio.run(run_until_signal, partial(_serve, start), early, start.reload)
+    failure = trio.run(run_until_signal, partial(_serve, start), early, start.reload, clock=PerformanceCounter())
     if failure is None and (goodbye := start.goodbye()):
         say(goodbye)
     if failure is None and start.settings.log.file is not None:
