@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections import Counter
 from typing import Any
 
 import hypothesis
@@ -25,12 +26,14 @@ from tests.rpc.raw_peer import (
     settings,
 )
 from tests.rpc.receive_windows import receive_window
+from trio_cogment.access import BytePool
 from trio_cogment.config import RpcConfig
 from trio_cogment.errors import StatusCode
 from trio_cogment.rpc._floods import Floods
-from trio_cogment.rpc._frame_parser import FrameParser, Handler
-from trio_cogment.rpc._frames import ConnectionFaultError, ErrorCode, Event, Kind
+from trio_cogment.rpc._frame_parser import SMALL_INCREMENT, FrameParser, Handler
+from trio_cogment.rpc._frames import INITIAL_WINDOW, MAX_WINDOW, ConnectionFaultError, ErrorCode, Event, Kind
 from trio_cogment.rpc._header_blocks import HeaderBlocks
+from trio_cogment.rpc._send_queue import SendQueue
 from trio_cogment.rpc._streams import BadMessageError, Stream
 
 CONFIG = RpcConfig(max_receive_message_bytes=50_000, max_empty_frames=5)
@@ -45,6 +48,9 @@ class Recorder(Handler):
         self.updates: list[tuple[int, int]] = []
         self.window = receive_window(CONFIG, self.streams, lambda *update: self.updates.append(update))
         self.blocks = HeaderBlocks(1000)
+        self.queue = SendQueue(CONFIG, BytePool().loan(), client_side=client_side)
+        self.credited = 0
+        self.tells_all = False
         self.parser = FrameParser(
             client_side=client_side,
             config=CONFIG,
@@ -52,6 +58,7 @@ class Recorder(Handler):
             window=self.window,
             blocks=self.blocks,
             floods=Floods(CONFIG, float, lambda: True),
+            queue=self.queue,
             handler=self,
         )
 
@@ -80,7 +87,19 @@ class Recorder(Handler):
             self.told.append(("frame", kind, flags, stream_id, frame[9:]))
 
     def window_update(self, stream_id: int, increment: int, events: list[Event]) -> None:
-        self.told.append(("frame", WINDOW_UPDATE, stream_id, increment))
+        if (
+            is_small(stream_id, increment) and not self.tells_all
+        ):  # the last of a read: the parser may leave it to the handler
+            self.credited += 1
+            if stream_id:
+                self.streams[stream_id].send_window += increment
+            else:
+                self.queue.credit(increment)
+        else:
+            self.told.append(("frame", WINDOW_UPDATE, stream_id, increment))
+
+    def count_updates(self, number: int) -> None:
+        self.credited += number
 
     def is_idle(self, stream_id: int) -> bool:
         return stream_id > 5
@@ -101,6 +120,10 @@ class Recorder(Handler):
         with pytest.raises(ConnectionFaultError) as raised:
             self.feed(data)
         assert raised.value.code == code
+
+
+def is_small(stream_id: int, increment: int) -> bool:
+    return stream_id in (0, 1, 3) and 0 < increment < SMALL_INCREMENT
 
 
 def bytewise(data: bytes) -> list[bytes]:
@@ -302,6 +325,58 @@ def test_a_window_update_is_read_without_its_reserved_bits() -> None:
         assert recorder.told == [("frame", WINDOW_UPDATE, 3, 0x01020304)]
 
 
+def test_small_window_updates_are_credited_in_passing_and_all_others_are_told() -> None:
+    ping = frame(PING, 0, 0, bytes(8))
+
+    def update(number: int, increment: int) -> bytes:
+        return frame(WINDOW_UPDATE, 0, number, increment.to_bytes(4, "big"))
+
+    def told(recorder: Recorder, number: int, increment: int) -> bool:
+        recorder.told.clear()
+        recorder.credited = 0
+        recorder.feed(update(number, increment) + ping)
+        assert recorder.credited == (len(recorder.told) == 1)
+        return len(recorder.told) == 2
+
+    recorder = Recorder()
+    recorder.open_up()
+    recorder.tells_all = True
+    for number in (0, 1, 3):
+        assert [told(recorder, number, increment) for increment in (0, 1, 1023, 1024)] == [True, False, False, True]
+    assert told(recorder, 5, 1)  # there is no such stream
+    stream = recorder.streams[1]
+    assert (recorder.queue.window, stream.send_window) == (INITIAL_WINDOW + 1024, 1024)
+    stream.send_window = MAX_WINDOW - 1
+    assert [told(recorder, 1, increment) for increment in (2, 1, 1)] == [True, False, True]
+    assert stream.send_window == MAX_WINDOW
+    # What somebody waits for is more than credit, and so is what comes from one that reads no answers.
+    recorder.streams[3].outbox.append(b"waiting")
+    assert told(recorder, 3, 1)
+    assert not told(recorder, 0, 1)
+    recorder.queue.starved[stream] = None
+    assert told(recorder, 0, 1)
+    recorder.queue.starved.clear()
+    recorder.queue.answer_bytes = CONFIG.max_control_output_bytes
+    assert not told(recorder, 0, 1)
+    recorder.queue.answer_bytes += 1
+    assert told(recorder, 0, 1)
+
+
+def test_what_the_handler_does_decides_about_the_next_small_window_update() -> None:
+    class Answering(Recorder):
+        def control_frame(self, frame: bytes, kind: int, flags: int, stream_id: int, events: list[Event]) -> None:
+            super().control_frame(frame, kind, flags, stream_id, events)
+            self.queue.answer_bytes = CONFIG.max_control_output_bytes + 1
+
+    recorder = Answering()
+    recorder.open_up()
+    recorder.queue.answer_bytes = 0
+    recorder.tells_all = True
+    recorder.feed((frame(WINDOW_UPDATE, 0, 0, b"\0\0\0\1") + frame(PING, 0, 0, bytes(8))) * 2)
+    assert recorder.credited == 1
+    assert [kind for _, kind, *_ in recorder.told] == [PING, WINDOW_UPDATE, PING]
+
+
 @pytest.mark.parametrize("size", [0, 1, 2, 3, 5, 8, 1024])
 def test_a_window_update_of_another_size_is_left_to_the_handler(size: int) -> None:
     recorder = Recorder()
@@ -316,7 +391,7 @@ FRAMES = st.lists(
         st.builds(
             lambda number, increment: ("update", number, increment),
             st.sampled_from([0, 1, 3, 9]),
-            st.integers(0, 0x7FFFFFFF),
+            st.one_of(st.integers(0, SMALL_INCREMENT), st.integers(0, 0x7FFFFFFF)),
         ),
         st.builds(
             lambda number, payloads, cuts: ("data", number, payloads, cuts),
@@ -334,6 +409,8 @@ FRAMES = st.lists(
 def test_frames_in_any_split_give_the_same_messages_and_the_same_accounts(plan: list[Any], cuts: list[int]) -> None:
     data = b""
     expected: list[tuple[Any, ...]] = []
+    credit = Counter({0: INITIAL_WINDOW})
+    small = 0
     for step in plan:
         if step[0] == "frame":
             data += frame(*step[1:])
@@ -342,7 +419,11 @@ def test_frames_in_any_split_give_the_same_messages_and_the_same_accounts(plan: 
         if step[0] == "update":
             _, number, increment = step
             data += frame(WINDOW_UPDATE, 0, number, increment.to_bytes(4, "big"))
-            expected.append(("frame", WINDOW_UPDATE, number, increment))
+            if is_small(number, increment):
+                credit[number] += increment
+                small += 1
+            else:
+                expected.append(("frame", WINDOW_UPDATE, number, increment))
             continue
         _, number, payloads, frames = step
         body = b"".join(message(payload) for payload in payloads)
@@ -366,6 +447,8 @@ def test_frames_in_any_split_give_the_same_messages_and_the_same_accounts(plan: 
         streams = recorder.streams.values()
         accounts.append((recorder.window.size, [(stream.held, stream.recv_window) for stream in streams]))
         assert not any(stream.inside_message for stream in streams)
+        assert [recorder.queue.window, *(stream.send_window for stream in streams)] == [credit[0], credit[1], credit[3]]
+        assert recorder.credited == small
     assert accounts[0] == accounts[1] == accounts[2]
 
 

@@ -34,6 +34,7 @@ def a_sample_has_another_time(was: Any) -> Any:
     return put
 
 
+@pytest.mark.sources
 @pytest.mark.parametrize(
     ("kind", "name", "make", "told"),
     [

@@ -56,6 +56,7 @@ def no_end(was: Any) -> Any:
     return info
 
 
+@pytest.mark.sources
 @pytest.mark.parametrize(
     ("owner", "name", "make", "told"),
     [

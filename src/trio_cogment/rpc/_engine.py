@@ -181,6 +181,7 @@ class Engine:
             window=window,
             blocks=blocks,
             floods=floods,
+            queue=queue,
             handler=self._handler,
         )
         self.open_request = table.open_request

@@ -23,7 +23,7 @@ from trio_cogment.errors import StatusCode
 from trio_cogment.rpc import _grpc_headers
 from trio_cogment.rpc._control import ControlPlane
 from trio_cogment.rpc._floods import Floods
-from trio_cogment.rpc._frame_parser import Handler
+from trio_cogment.rpc._frame_parser import SMALL_INCREMENT, Handler
 from trio_cogment.rpc._frames import (
     ACK,
     CONTINUATION,
@@ -50,9 +50,6 @@ from trio_cogment.rpc._request_heads import RequestHeads
 from trio_cogment.rpc._send_queue import SendQueue
 from trio_cogment.rpc._stream_table import StreamTable
 from trio_cogment.rpc._streams import BadMessageError, Stream
-
-#: A WINDOW_UPDATE below this grants little.
-_SMALL_INCREMENT: Final = 1024
 
 
 def _entries(frame: bytes) -> bytes:
@@ -247,12 +244,8 @@ class FrameHandler(Handler):
         queue = self._queue
         if queue.answer_bytes > self._max_answer_bytes:
             self._refuse_to_answer()
-        if 0 < increment < _SMALL_INCREMENT:
-            # Peers that read small messages send several for each, so only what exceeds the output so far is counted.
-            if queue.updates_due > 0:
-                queue.updates_due -= 1
-            else:
-                self._floods.empty.count()
+        if 0 < increment < SMALL_INCREMENT:
+            self.count_updates(1)
         if not stream_id:
             queue.credit(increment)
             return
@@ -260,17 +253,23 @@ class FrameHandler(Handler):
         if stream is None:
             if self._table.is_idle(stream_id):
                 raise ConnectionFaultError(ErrorCode.PROTOCOL_ERROR, "WINDOW_UPDATE on an idle stream")
-            if increment >= _SMALL_INCREMENT:  # a smaller one has been counted
-                if queue.updates_due > 0:
-                    queue.updates_due -= 1
-                else:
-                    self._floods.empty.count()
-        elif increment and not stream.outbox and not queue.starved and stream.send_window + increment <= MAX_WINDOW:
-            stream.send_window += increment  # as `credit_stream`, where nothing waits for it
+            if increment >= SMALL_INCREMENT:  # a smaller one has been counted
+                self.count_updates(1)
         elif not increment or not queue.credit_stream(stream, increment):
             code = ErrorCode.FLOW_CONTROL_ERROR if increment else ErrorCode.PROTOCOL_ERROR
             self.stream_fault(stream, code, "bad WINDOW_UPDATE", events)  # for one stream only (RFC 9113, 6.9.1)
             queue.resume()
+
+    def count_updates(self, number: int) -> None:
+        """Count WINDOW_UPDATEs that grant little, or grant it to nobody.
+
+        Peers that read small messages send several for each, so only what exceeds the output so far is counted.
+        """
+        queue = self._queue
+        excess = number - queue.updates_due
+        queue.updates_due = max(-excess, 0)
+        for _ in range(excess):
+            self._floods.empty.count()
 
     def _settings(self, frame: bytes, flags: int, _: int, events: list[Event]) -> None:
         if not flags & ACK:

@@ -6,8 +6,9 @@ what has arrived and not what is whole. Every other frame is small; it is collec
 The fast path of `FrameParser._parse_frames` is where a busy connection spends its time: a DATA frame that holds exactly
 one whole message, for an open stream, within both windows. All that it needs is read in one `unpack` and tested in
 two `if`; whatever is unusual takes the long way, which has every check of the RFC. WINDOW_UPDATEs have a short way as
-well: of grpcio's C core two or three come for each message, and the same `unpack` has read them. All ways do the same
-accounting, and tests hold the parser to it: the same bytes in any split come to the same events.
+well: of grpcio's C core two or three come for each message, and the same `unpack` has read them. Small ones for which
+nothing waits, nearly all, are credited here. All ways do the same accounting, and tests hold the parser to it: the same
+bytes in any split come to the same events.
 
 The order of the bytes is the order of everything: a handler may close a stream that the next frame is for. So frames
 are handled one by one, in the middle of parsing, and not first collected in a list.
@@ -48,10 +49,13 @@ from trio_cogment.rpc._frames import (
 )
 from trio_cogment.rpc._header_blocks import HeaderBlocks
 from trio_cogment.rpc._receive_window import ReceiveWindow
+from trio_cogment.rpc._send_queue import SendQueue
 from trio_cogment.rpc._streams import PREFIX_BYTES, BadMessageError, Stream
 
 _MESSAGE: Final = Kind.MESSAGE
 _MAX_REASON: Final = 200
+#: A WINDOW_UPDATE below this grants little.
+SMALL_INCREMENT: Final = 1024
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
@@ -65,6 +69,10 @@ class Handler(abc.ABC):
     @abc.abstractmethod
     def window_update(self, stream_id: int, increment: int, events: list[Event]) -> None:
         """Handle a WINDOW_UPDATE; the same as `control_frame` with one of the right size."""
+
+    @abc.abstractmethod
+    def count_updates(self, number: int) -> None:
+        """Count small WINDOW_UPDATEs that have been credited."""
 
     @abc.abstractmethod
     def is_idle(self, stream_id: int) -> bool:
@@ -93,6 +101,7 @@ class FrameParser:
         window: what may arrive; the parser subtracts what does.
         blocks: whether a header block is unfinished.
         floods: rates of frames without content.
+        queue: what is credited by WINDOW_UPDATEs.
         handler: of everything but messages.
 
     Attributes:
@@ -110,6 +119,7 @@ class FrameParser:
         window: ReceiveWindow,
         blocks: HeaderBlocks,
         floods: Floods,
+        queue: SendQueue,
         handler: Handler,
     ) -> None:
         self.opened = False
@@ -123,6 +133,8 @@ class FrameParser:
         self._window = window
         self._blocks = blocks
         self._floods = floods
+        self._queue = queue
+        self._max_answer_bytes = config.max_control_output_bytes
         self._handler = handler
         self._client_side = client_side
         self._preface_done = client_side
@@ -208,6 +220,7 @@ class FrameParser:
         window = self._window
         blocks = self._blocks
         handler = self._handler
+        queue = self._queue
         requests = self._max_requests
         # `unpack` returns whatever it is asked for; said once, compiled code counts with these as numbers.
         word: int
@@ -218,15 +231,35 @@ class FrameParser:
         high: int
         low: int
         kind: int
-        while total - position >= 9:
+        last, last_message = total - 9, total - 14
+        updates = 0  # small WINDOW_UPDATEs that were credited here
+        usual = self._is_usual()
+        while position <= last:
             # One `unpack` reads the frame's header and the message's prefix that most likely follows it.
-            if total - position >= 14:
+            if position <= last_message:
                 word, flags, stream_id, flag, length = unpack_message(data, position)
                 if word == WINDOW_UPDATE_WORD and not blocks.unfinished:
                     # The shorter way. The increment has been read with the header: its first byte is where a message's
                     # flag would be.
-                    handler.window_update(stream_id & 0x7FFFFFFF, (flag << 24 | length >> 8) & MAX_WINDOW, events)
+                    increment = flag << 24 | length >> 8
+                    if usual and 0 < increment < SMALL_INCREMENT:
+                        if not stream_id:
+                            queue.credit(increment)
+                            updates += 1
+                            position += 13
+                            continue
+                        stream = streams.get(stream_id)
+                        if stream is not None and not stream.outbox:
+                            # As `SendQueue.credit_stream`, where nothing waits for it.
+                            stream.send_window = credit = stream.send_window + increment
+                            if credit <= MAX_WINDOW:
+                                updates += 1
+                                position += 13
+                                continue
+                            stream.send_window = credit - increment
+                    handler.window_update(stream_id & 0x7FFFFFFF, increment & MAX_WINDOW, events)
                     position += 13
+                    usual = self._is_usual()
                     continue
                 size = length + PREFIX_BYTES
                 # The fast path: a whole frame with exactly one whole message on an open stream. The first test is about
@@ -275,6 +308,7 @@ class FrameParser:
                 if position < 0:  # the padding length has not arrived
                     position = -position - 1
                     break
+                usual = self._is_usual()
                 continue
             if size > self._max_control_frame:  # too large to be collected
                 position = self._skip_unknown(position, size, kind)
@@ -292,10 +326,18 @@ class FrameParser:
                 requests -= 1
             handler.control_frame(data[position : position + 9 + size], kind, flags, stream_id, events)
             position += 9 + size
+            usual = self._is_usual()
+        if updates:
+            handler.count_updates(updates)
         # Once for all that one read brought, and only below half: see `_receive_window`.
         if window.size < window.low:
             window.credit_connection()
         return position
+
+    def _is_usual(self) -> bool:
+        """Whether a small WINDOW_UPDATE is no more than credit: the handler has nothing else to do for it."""
+        queue = self._queue
+        return not queue.starved and queue.answer_bytes <= self._max_answer_bytes
 
     def _skip_unknown(self, position: int, size: int, kind: int) -> int:
         """Let a large frame pass by unseen if its type is unknown (RFC 9113, 5.5); else it is too large (4.2)."""
