@@ -362,6 +362,15 @@ def test_small_window_updates_are_credited_in_passing_and_all_others_are_told() 
     assert told(recorder, 0, 1)
 
 
+@pytest.mark.parametrize("rest", [b"", frame(PING, 0, 0, bytes(8))], ids=["last", "not last"])
+@pytest.mark.parametrize("number", [0, 1, 9])
+def test_a_window_update_inside_a_header_block_is_an_error(number: int, rest: bytes) -> None:
+    recorder = Recorder()
+    recorder.open_up()
+    assert recorder.blocks.begin(frame(HEADERS, 0, 1), 0, 1) is None
+    recorder.fails(frame(WINDOW_UPDATE, 0, number, b"\0\0\0\1") + rest, ErrorCode.PROTOCOL_ERROR)
+
+
 def test_what_the_handler_does_decides_about_the_next_small_window_update() -> None:
     class Answering(Recorder):
         def control_frame(self, frame: bytes, kind: int, flags: int, stream_id: int, events: list[Event]) -> None:

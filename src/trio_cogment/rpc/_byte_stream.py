@@ -37,7 +37,8 @@ _MAX_READ: Final = 1024 * 1024
 #: What is read at once should not take longer than this to work through.
 _LONG_TURN_SECONDS: Final = 0.02
 #: Where Linux's `struct tcp_info` has `tcpi_bytes_acked`.
-_BYTES_ACKED: Final = slice(120, 128)
+_BYTES_ACKED_AT: Final = 120
+_BYTES_ACKED_END: Final = 128
 #: The first byte of the same, where the peer has reset the connection.
 _TCP_CLOSE: Final = 7
 
@@ -192,11 +193,11 @@ def bytes_delivered(sock: socket.socket | trio.socket.SocketType) -> tuple[int, 
     if sys.platform != "linux":
         return 0, 0
     try:
-        info = sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _BYTES_ACKED.stop)
+        info = sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _BYTES_ACKED_END)
         waiting = fcntl.ioctl(sock.fileno(), termios.TIOCOUTQ, bytes(4))
     except OSError:
         return 0, 0  # not TCP
-    return int.from_bytes(info[_BYTES_ACKED], sys.byteorder), int.from_bytes(waiting, sys.byteorder)
+    return int.from_bytes(info[_BYTES_ACKED_AT:_BYTES_ACKED_END], sys.byteorder), int.from_bytes(waiting, sys.byteorder)
 
 
 def was_reset(sock: socket.socket | trio.socket.SocketType) -> bool:

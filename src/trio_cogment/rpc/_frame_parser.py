@@ -238,7 +238,7 @@ class FrameParser:
             # One `unpack` reads the frame's header and the message's prefix that most likely follows it.
             if position <= last_message:
                 word, flags, stream_id, flag, length = unpack_message(data, position)
-                if word == WINDOW_UPDATE_WORD and not blocks.unfinished:
+                if word == WINDOW_UPDATE_WORD:
                     # The shorter way. The increment has been read with the header: its first byte is where a message's
                     # flag would be.
                     increment = flag << 24 | length >> 8
@@ -257,10 +257,11 @@ class FrameParser:
                                 position += 13
                                 continue
                             stream.send_window = credit - increment
-                    handler.window_update(stream_id & 0x7FFFFFFF, increment & MAX_WINDOW, events)
-                    position += 13
-                    usual = self._is_usual()
-                    continue
+                    if not blocks.unfinished:
+                        handler.window_update(stream_id & 0x7FFFFFFF, increment & MAX_WINDOW, events)
+                        position += 13
+                        usual = self._is_usual()
+                        continue
                 size = length + PREFIX_BYTES
                 # The fast path: a whole frame with exactly one whole message on an open stream. The first test is about
                 # the frame alone and lets most others fail early. A compressed message takes the long way, and so does
@@ -337,7 +338,7 @@ class FrameParser:
     def _is_usual(self) -> bool:
         """Whether a small WINDOW_UPDATE is no more than credit: the handler has nothing else to do for it."""
         queue = self._queue
-        return not queue.starved and queue.answer_bytes <= self._max_answer_bytes
+        return not queue.starved and not self._blocks.unfinished and queue.answer_bytes <= self._max_answer_bytes
 
     def _skip_unknown(self, position: int, size: int, kind: int) -> int:
         """Let a large frame pass by unseen if its type is unknown (RFC 9113, 5.5); else it is too large (4.2)."""
