@@ -369,6 +369,7 @@ def test_a_window_update_inside_a_header_block_is_an_error(number: int, rest: by
     recorder.open_up()
     assert recorder.blocks.begin(frame(HEADERS, 0, 1), 0, 1) is None
     recorder.fails(frame(WINDOW_UPDATE, 0, number, b"\0\0\0\1") + rest, ErrorCode.PROTOCOL_ERROR)
+    assert (recorder.queue.window, recorder.streams[1].send_window) == (INITIAL_WINDOW, 0)
 
 
 def test_what_the_handler_does_decides_about_the_next_small_window_update() -> None:
