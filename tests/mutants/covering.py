@@ -27,6 +27,7 @@ import coverage
 import pytest
 
 from tests.mutants.drawing import ROOT, SOURCE, Mutant
+from tests.mutants.uses import uses_in
 
 KEPT = ROOT / ".nox" / "mutants"
 #: Of what is kept; another one makes all of it stale.
@@ -80,10 +81,23 @@ class Covering:
         for place in (mutant.lines, mutant.statement):
             if imported.intersection(place):
                 return set().union(*lines.values()) & self.costs.keys() or set(self.costs)
-            found = {name for line in place for name in lines.get(line, ())} & self.costs.keys()
+            found = self._reaching((mutant.file, line) for line in place)
             if found:
                 return found
         return set()
+
+    def closest(self, mutant: Mutant) -> set[str]:
+        """Return of these what reaches the mutant's own lines, or lines that use what is made of it at import.
+
+        Empty where that is not known.
+        """
+        used = uses_in(mutant.file.partition("/")[0]).of(mutant.file, mutant.lines)
+        own = {(mutant.file, line) for line in mutant.lines}
+        return self._reaching(own | used)
+
+    def _reaching(self, places: Iterable[tuple[str, int]]) -> set[str]:
+        found = {name for file, line in places if file in self._lines for name in self._lines[file].get(line, ())}
+        return found & self.costs.keys()
 
 
 def covering_tests(package: str, jobs: int) -> Covering:

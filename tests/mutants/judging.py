@@ -42,18 +42,22 @@ class Chooser:
     def choose(self, mutant: Mutant) -> dict[str, Cost]:
         """Return what is tried, in order.
 
-        Which it is depends on the mutant alone: tests named after the module, then cheap ones, while there is time. Of
-        runs not the cheap ones, in which little happens: those that are kept, most of them because of what they reach,
-        then the seeds in their order. What has noticed other mutants of the function, or of the module, comes first.
+        Which it is depends on the mutant alone: what reaches its own lines, or uses a constant, before what only
+        imports it; of that tests named after the module, then cheap ones, while there is time. Of runs not the cheap
+        ones, in which little happens: those that are kept, most of them because of what they reach, then the seeds in
+        their order. What has noticed other mutants of the function, or of the module, comes first.
         """
         module = Path(mutant.file).stem.strip("_")
         costs = self.covering.costs
+        closest = self.covering.closest(mutant)
 
-        def unlikely(name: str) -> tuple[bool, float, str]:
+        def unlikely(name: str) -> tuple[bool, bool, float, str]:
+            is_far = name not in closest
             suite, _, seed = name.rpartition("/")
             if seed.isdecimal():
-                return suite != KEPT, float(seed), suite
-            return f"/test_{module}.py" not in name.replace("test__", "test_"), costs[name].processor_seconds, name
+                return is_far, suite != KEPT, float(seed), suite
+            is_other = f"/test_{module}.py" not in name.replace("test__", "test_")
+            return is_far, is_other, costs[name].processor_seconds, name
 
         chosen: list[str] = []
         left = self._most_seconds

@@ -5,11 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from tests.mutants.covering import Cost, Covering
-from tests.mutants.drawing import Mutant
+from tests.mutants.drawing import SOURCE, Mutant
 from tests.mutants.forks import Verdict
 from tests.mutants.judging import Chooser
 
 FILE = "trial/_ticks.py"
+#: The first line that has it makes it, the others use it.
+CONSTANT_FILE, CONSTANT = "rpc/_call_starts.py", "_CALL_UNITS"
 NAMED, OTHER, SLOW = "tests/trial/test_ticks.py::a", "tests/trial/test_other.py::b", "tests/trial/test_other.py::c"
 
 
@@ -49,6 +51,20 @@ def test_tests_named_after_the_module_come_first_and_then_what_is_cheap() -> Non
     assert list(chooser.choose(mutant(5, 6))) == [NAMED, OTHER]
     assert list(Chooser(Covering([part()]), most_seconds=0.5).choose(mutant(5, 6))) == [NAMED]
     assert list(Chooser(Covering([part()]), most_seconds=60).choose(mutant(7, 8))) == []
+
+
+def test_what_reaches_the_line_itself_comes_before_what_only_imports_it() -> None:
+    """The line has run at import, and so may have done its work for everybody."""
+    chooser = Chooser(Covering([part(lines={FILE: {"5": [0, 1], "9": [2]}})]), most_seconds=60)
+    assert list(chooser.choose(mutant(9, 10))) == [SLOW, NAMED, OTHER]
+
+
+def test_what_uses_a_constant_comes_before_what_only_imports_it() -> None:
+    source = (SOURCE / CONSTANT_FILE).read_text().splitlines()
+    bound, used, *_ = (number for number, line in enumerate(source, 1) if CONSTANT in line)
+    lines = {CONSTANT_FILE: {str(used): [2], "1": [0, 1]}}
+    chooser = Chooser(Covering([part(lines=lines, imported={CONSTANT_FILE: [bound]})]), most_seconds=60)
+    assert list(chooser.choose(mutant(bound, bound + 1, file=CONSTANT_FILE))) == [SLOW, OTHER, NAMED]
 
 
 def test_what_has_noticed_others_comes_first() -> None:

@@ -9,7 +9,10 @@ import pytest
 from trio_cogment.errors import InvalidArgumentError
 from trio_cogment.rpc.metadata import Metadata, basic_auth
 
-PAIRS = Metadata([("A", "1"), ("b", "2"), ("a", "3"), ("c-bin", b"\0"), ("c-bin", b"\1")])
+
+@pytest.fixture
+def pairs() -> Metadata:
+    return Metadata([("A", "1"), ("b", "2"), ("a", "3"), ("c-bin", b"\0"), ("c-bin", b"\1")])
 
 
 @pytest.mark.parametrize(
@@ -39,20 +42,20 @@ def test_values_that_may_not_travel_are_refused(name: str, value: Any) -> None:
         Metadata({name: value})
 
 
-def test_what_is_read_of_it() -> None:
-    assert list(PAIRS) == [("a", "1"), ("b", "2"), ("a", "3"), ("c-bin", b"\0"), ("c-bin", b"\1")]
-    assert PAIRS.first("a") == "1"
-    assert PAIRS.first("c-bin") == b"\0"
-    assert PAIRS.first("d") is None
-    assert PAIRS.all("a") == ["1", "3"]
-    assert PAIRS.all("c-bin") == [b"\0", b"\1"]
-    assert PAIRS.all("d") == []
-    assert PAIRS.texts("a") == ["1", "3"]
-    assert PAIRS.texts("c-bin") == []
+def test_what_is_read_of_it(pairs: Metadata) -> None:
+    assert list(pairs) == [("a", "1"), ("b", "2"), ("a", "3"), ("c-bin", b"\0"), ("c-bin", b"\1")]
+    assert pairs.first("a") == "1"
+    assert pairs.first("c-bin") == b"\0"
+    assert pairs.first("d") is None
+    assert pairs.all("a") == ["1", "3"]
+    assert pairs.all("c-bin") == [b"\0", b"\1"]
+    assert pairs.all("d") == []
+    assert pairs.texts("a") == ["1", "3"]
+    assert pairs.texts("c-bin") == []
 
 
-def test_it_is_made_of_pairs_of_mappings_and_of_itself() -> None:
-    assert Metadata(PAIRS) is PAIRS
+def test_it_is_made_of_pairs_of_mappings_and_of_itself(pairs: Metadata) -> None:
+    assert Metadata(pairs) is pairs
     assert Metadata(()) == Metadata({}) == ()
     assert Metadata(iter([("a", " padded "), ("a", "")])) == (("a", "padded"), ("a", ""))
 
