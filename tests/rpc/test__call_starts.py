@@ -104,3 +104,18 @@ async def test_one_connection_with_many_calls_delays_another_by_one() -> None:
             await trio.lowlevel.checkpoint()
         assert sum(call.began for call in crowd) < 100
         nursery.cancel_scope.cancel()
+
+
+async def test_a_call_that_comes_later_does_not_overtake_those_that_wait() -> None:
+    """There is a unit again when it comes, and somebody waits for it."""
+    async with starts(crowded=True) as (found, turns, _):
+        calls = [Call() for _ in range(3)]
+        for call in calls[:2]:
+            found.start(call, "call")
+        turns.charge(Lane.OTHERS, -2000)
+        found.start(calls[2], "call")
+        order: list[Call] = []
+        while len(order) < 3:
+            await trio.lowlevel.checkpoint()
+            order += [call for call in calls if call.began and call not in order]
+        assert order == calls

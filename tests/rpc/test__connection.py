@@ -6,6 +6,7 @@ import itertools
 import socket
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 import trio
@@ -28,7 +29,7 @@ from tests.rpc.raw_peer import (
 from trio_cogment.api.common_pb2 import Action, Observation
 from trio_cogment.config import RpcConfig
 from trio_cogment.errors import LocalProtocolError, RpcError, StatusCode
-from trio_cogment.rpc import Channel, ServerCall, open_listeners, serve, serve_stream
+from trio_cogment.rpc import Channel, ClientCall, ServerCall, open_listeners, serve, serve_stream
 from trio_cogment.rpc._turn_order import Lane
 from trio_cogment.rpc._turns import measure_turns_by, turns_of_run
 from trio_cogment.rpc.memory import memory_of_run
@@ -308,3 +309,70 @@ async def test_of_many_requests_at_once_sixteen_are_handled_in_a_turn(requests: 
         await peer.send(*[peer.headers(stream, request_headers(path=WAIT.path.encode())) for stream in streams])
         await peer.until(lambda: all(peer.answer(stream).headers for stream in streams))
         assert taken.count(16) == turns_beside
+
+
+async def _broken(*_: object) -> None:
+    raise trio.BrokenResourceError("this side is shut")
+
+
+async def test_a_server_that_cannot_write_any_more_ends_the_connection(autojump_clock: trio.testing.MockClock) -> None:
+    """Though nothing says so where it reads."""
+    began = trio.current_time()
+    service = CheckService()
+    async with trio.open_nursery() as nursery:
+        ours, theirs = trio.testing.memory_stream_pair()
+        nursery.start_soon(serve_stream, [service.service()], theirs)
+        peer = RawPeer(ours)
+        await peer.send(PREFACE, settings(), peer.headers(1, request_headers(path=WAIT.path.encode())))
+        await service.entered.wait()
+        assert isinstance(theirs.send_stream, trio.testing.MemorySendStream)
+        theirs.send_stream.send_all_hook = _broken
+        await peer.send(frame(PING, 0, 0, bytes(8)))
+        await service.cancelled.wait()
+    assert trio.current_time() == began
+
+
+async def drained(call: ClientCall) -> None:
+    async for _ in call:
+        pass
+
+
+async def test_a_client_that_cannot_write_any_more_connects_anew(autojump_clock: trio.testing.MockClock) -> None:
+    began = trio.current_time()
+    connected: list[Any] = []
+
+    async with trio.open_nursery() as nursery:
+
+        async def connect() -> trio.abc.Stream:
+            ours, theirs = trio.testing.memory_stream_pair()
+            nursery.start_soon(serve_stream, [CheckService().service()], theirs)
+            connected.append(ours)
+            return ours
+
+        async with Channel.over(connect) as channel:
+            async with channel.call(ECHO) as call:
+                await call.send(Action(tick_id=1))
+                assert (await call.receive()).tick_id == 1
+                connected[0].send_stream.send_all_hook = _broken
+                await call.send(Action(tick_id=2))
+                await trio.testing.wait_all_tasks_blocked()
+                connected[0].send_stream.send_all_hook = None
+                with pytest.raises(RpcError, match="connection lost"):
+                    await drained(call)
+            assert (await channel.unary(ECHO_ONE, Action(tick_id=5))).tick_id == 5
+            assert len(connected) == 2
+        nursery.cancel_scope.cancel()
+    assert trio.current_time() == began
+
+
+async def test_one_connection_is_started_as_a_task_and_ends_when_its_peer_leaves() -> None:
+    with trio.fail_after(30):
+        async with trio.open_nursery() as nursery:
+            ours, theirs = trio.testing.memory_stream_pair()
+            await nursery.start(serve_stream, [CheckService().service()], theirs)
+            peer = RawPeer(ours)
+            await peer.send(PREFACE, settings(), peer.headers(1, request_headers()))
+            assert (
+                await peer.echo(1, Action(tick_id=4).SerializeToString()) == Observation(tick_id=4).SerializeToString()
+            )
+            await ours.aclose()

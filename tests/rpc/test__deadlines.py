@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import trio
 import trio.testing
 
@@ -45,3 +47,33 @@ async def test_calls_that_have_ended_are_forgotten_when_they_are_the_most() -> N
         running.append(Call())
         deadlines.arm(trio.current_time() + 1000, running[-1])
     assert len(deadlines._entries) >= 1000
+
+
+async def test_looking_for_ended_calls_costs_each_call_little() -> None:
+    """However many are open, and however often the last of them ends, a look is shared by as many as it looks at."""
+    looked = 0
+
+    class Watched(Call):
+        @property
+        def over(self) -> bool:
+            nonlocal looked
+            looked += 1
+            return self.ended
+
+        @over.setter
+        def over(self, value: bool) -> None:
+            self.ended = value
+
+    for lasting in (0, 50, 2000):
+        running: list[Watched] = [Watched() for _ in range(lasting)]
+        deadlines = Deadlines(running)
+        looked = 0
+        for call in running:
+            deadlines.arm(math.inf, call)
+        assert looked == 0
+        for _ in range(10_000):
+            call = Watched()
+            deadlines.arm(math.inf, call)
+            call.over = True
+        assert looked < 15_000
+        assert len(deadlines._entries) <= max(65, 4 * lasting + 1)

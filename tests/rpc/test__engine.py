@@ -31,6 +31,7 @@ from trio_cogment.errors import StatusCode
 from trio_cogment.rpc import _grpc_headers
 from trio_cogment.rpc._engine import Engine
 from trio_cogment.rpc._frames import Kind
+from trio_cogment.rpc.memory import ConnectionMemory
 from trio_cogment.rpc.metadata import Metadata
 
 SMALL = RpcConfig(
@@ -332,3 +333,34 @@ def test_the_call_that_has_been_open_for_longest() -> None:
     for number, oldest in ((3, 1), (1, 5), (5, 0)):
         engine.receive_data(frame(RST, 0, number, bytes(4)))
         assert engine.oldest == oldest
+
+
+def test_what_is_borrowed_is_settled_in_both_directions() -> None:
+    """Taking small messages gives nothing back by itself: that is done when somebody waits for memory."""
+    memory = ConnectionMemory()
+    memory.messages.total = memory.windows.total = 2**24
+    engine = Engine(client_side=False, config=RpcConfig(), memory=memory)
+    engine.receive_data(PREFACE + settings({4: 0}))
+    events: list[Any] = []
+    for number in range(1, 1001, 2):
+        events += engine.receive_data(frame(HEADERS, END_HEADERS, number, encode(request_headers())))
+        events += engine.receive_data(frame(DATA, 0, number, message(bytes(2000))))
+    streams = list(engine.streams.values())
+    assert engine.loan.size == 0
+    received = memory.messages.used
+    assert received > 0
+    for stream in streams:
+        assert engine.has_room(stream, 2000)
+        engine.send_message(stream, bytes(2000))
+    for kind, stream, value in events:
+        if kind is Kind.MESSAGE:
+            engine.consumed(stream, len(value))
+    assert memory.messages.used == received + engine.loan.size
+    engine.settle()
+    assert memory.messages.used == engine.loan.size > 0
+    for stream in streams:
+        engine.reset(stream, 8)
+    engine.take_output()
+    engine.sent()
+    engine.settle()
+    assert memory.messages.used == 0

@@ -117,6 +117,7 @@ pieces = st.lists(
         (b"\xff" + b"\x80" * 8000 + b"\x01", ErrorCode.COMPRESSION_ERROR),  # a number too long even to be printed
         (b"\xfe", ErrorCode.COMPRESSION_ERROR),  # no such entry
         (b"\x3f\xe1\xff\x03", ErrorCode.COMPRESSION_ERROR),  # a table larger than allowed
+        (b"\x3f\xe2\x1f", ErrorCode.COMPRESSION_ERROR),  # larger by one
         (b"\x00\x05ab", ErrorCode.COMPRESSION_ERROR),  # a name cut off
         (b"\x40\x01a\x7f\xa1\x1e" + bytes(4000) + b"\xbe" * 500, ErrorCode.ENHANCE_YOUR_CALM),  # a bomb
     ],
@@ -200,3 +201,16 @@ def test_a_field_that_comes_again_is_not_encoded_again(monkeypatch: pytest.Monke
         assert decoder.decode(encoder.encode([*plain, secret]), raw=True) == [*plain, secret]
     # The first time changes the table, which the second time finds changed.
     assert encoded == [*plain, secret, *plain, secret, secret, secret]
+
+
+def test_a_table_that_the_peer_makes_smaller_has_less_in_it() -> None:
+    """Each entry takes 34 bytes: of two, a table of so many keeps the second."""
+    decoder = Decoder(2000)
+    first, second = (b"a", b"b"), (b"c", b"d")
+    assert decoder.decode(b"\x40\1a\1b\x40\1c\1d") == [first, second]
+    assert decoder.decode(b"\xbe\xbf") == [second, first]
+    assert decoder.decode(b"\x3f\x03\xbe") == [second]  # 34
+    assert by(decoder, b"\xbf") is None
+    assert decoder.decode(b"\x3f\xe1\x1f\x40\1a\1b") == [first]  # 4096 again
+    assert decoder.decode(b"\xbe\xbf") == [first, second]
+    assert by(decoder, b"\x20\xbe") is None

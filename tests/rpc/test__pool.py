@@ -665,3 +665,40 @@ def all_tasks() -> list[trio.lowlevel.Task]:
     for task in found:
         found += [child for nursery in task.child_nurseries for child in nursery.child_tasks]
     return found
+
+
+async def test_a_call_that_waits_for_room_does_not_wait_for_a_dead_peers_farewell(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    """The writer may still be trying: the room is free as soon as the connection is given up."""
+    config = RpcConfig(max_channel_connections=1, client_keepalive_seconds=60, farewell_timeout_seconds=7)
+    connected: list[float] = []
+
+    async def stuck(*_: object) -> None:
+        await trio.sleep_forever()
+
+    async with trio.open_nursery() as nursery:
+
+        async def connect() -> trio.abc.Stream:
+            connected.append(trio.current_time())
+            ours, theirs = trio.testing.memory_stream_pair()
+            if len(connected) == 1:
+                await RawPeer(theirs).send(settings({3: 1}))
+                first.append(ours)
+            else:
+                nursery.start_soon(serve_stream, [CheckService().service()], theirs)
+            return ours
+
+        first: list[Any] = []
+        async with Channel.over(connect, config=config) as channel:
+            async with channel.call(ECHO) as call:
+                await trio.testing.wait_all_tasks_blocked()
+                first[0].send_stream.send_all_hook = stuck
+                nursery.start_soon(check, channel)
+                with pytest.raises(RpcError, match="does not answer"):
+                    await call.receive()
+                given_up = trio.current_time()
+                await trio.testing.wait_all_tasks_blocked()
+            await trio.sleep(20)
+        nursery.cancel_scope.cancel()
+    assert connected[1:] == [given_up]

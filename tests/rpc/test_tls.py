@@ -19,7 +19,7 @@ from tests.rpc.raw_peer import HEADERS, RawPeer, settings
 from tests.rpc.tls_files import Party, make_party
 from trio_cogment.api.common_pb2 import Action
 from trio_cogment.config import RpcConfig
-from trio_cogment.errors import RpcError, StatusCode
+from trio_cogment.errors import RemoteProtocolError, RpcError, StatusCode
 from trio_cogment.rpc import (
     CallOpener,
     Channel,
@@ -30,7 +30,7 @@ from trio_cogment.rpc import (
     serve_stream,
     server_tls,
 )
-from trio_cogment.rpc.tls import RenewableListener, _reason, certificate_names
+from trio_cogment.rpc.tls import RenewableListener, _reason, certificate_names, client_stream, shake_hands
 from trio_cogment.testing.conformance.channel import ECHO_ONE, WAIT, CheckService
 
 
@@ -225,6 +225,24 @@ async def test_old_tls_is_refused(server: Party) -> None:
         with pytest.raises(trio.BrokenResourceError):
             await stream.do_handshake()
         await trio.aclose_forcefully(stream)
+
+
+async def test_old_tls_that_a_context_allows_is_refused_by_both_sides(server: Party) -> None:
+    theirs, ours = server_tls(server.chain, server.key), client_tls(server.roots)
+    for context in (theirs, ours):
+        context.set_ciphers("ALL:@SECLEVEL=0")
+        with pytest.warns(DeprecationWarning, match="TLSv1_1 is deprecated"):
+            context.minimum_version = context.maximum_version = ssl.TLSVersion.TLSv1_1
+    near, far = trio.testing.memory_stream_pair()
+    with trio.fail_after(30):
+        async with trio.open_nursery() as nursery:
+            for stream in (client_stream(near, ours, "localhost"), trio.SSLStream(far, theirs, server_side=True)):
+
+                async def shake(stream: trio.abc.Stream = stream) -> None:
+                    with pytest.raises(RemoteProtocolError, match=r"needs TLS 1.2 or later, not TLSv1.1"):
+                        await shake_hands(stream, 10)
+
+                nursery.start_soon(shake)
 
 
 @pytest.mark.parametrize(

@@ -52,12 +52,11 @@ class CallStarts:
     def start(self, call: Startable, name: str) -> None:
         """Begin a call's handler, now or when it is its turn."""
         turns = self._turns
-        if not self._calls and turns.take(Lane.OTHERS, _CALL_UNITS):
+        if turns.take(Lane.OTHERS, _CALL_UNITS):  # not while others wait, nor therefore while calls do so here
             self._nursery.start_soon(call.run, name=name)
             return
         self._calls.append((call, name))
-        if len(self._calls) == 1:
-            turns.wait(Lane.OTHERS, self, self._start_next, _CALL_UNITS)
+        turns.wait(Lane.OTHERS, self, self._start_next, _CALL_UNITS)
 
     def _start_next(self) -> None:
         calls = self._calls

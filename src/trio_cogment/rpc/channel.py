@@ -93,9 +93,7 @@ class Channel(CallOpener, AbstractAsyncContextManager["Channel"]):
         connect = partial(host.connect, address, port)
         rng = host.random(f"channel to {target}")
         self._setup(connect, target, server_name or target, config, rng, tls, server_name or address)
-        self.compression = checked_encoding(compression)
-        if token:
-            self._authorize(token)
+        self._describe_calls(compression, token)
 
     @classmethod
     def unix(
@@ -123,9 +121,7 @@ class Channel(CallOpener, AbstractAsyncContextManager["Channel"]):
         target = f"unix:{path}"
         rng = (host or Host()).random(f"channel to {target}")
         channel._setup(connect, target, name, config, rng, tls, name)
-        channel.compression = checked_encoding(compression)
-        if token:
-            channel._authorize(token)
+        channel._describe_calls(compression, token)
         return channel
 
     @classmethod
@@ -148,9 +144,7 @@ class Channel(CallOpener, AbstractAsyncContextManager["Channel"]):
         channel = cls.__new__(cls)
         rng = rng or Host().random(f"channel to {authority}")
         channel._setup(connect, authority, authority, config, rng, tls, server_name or authority)
-        channel.compression = checked_encoding(compression)
-        if token:
-            channel._authorize(token)
+        channel._describe_calls(compression, token)
         return channel
 
     def _setup(
@@ -185,19 +179,20 @@ class Channel(CallOpener, AbstractAsyncContextManager["Channel"]):
         self.scheme = "http" if tls is None else "https"
         self.sent_budget = Budget(config.connection_memory_bytes)
         self._pool = Pool(connect_securely, target, config, rng)
-        self._token: TokenSource | None = None
-        self._sent_token = ""
-        self._sent_authorization = Metadata()
         self._manager: AbstractAsyncContextManager[trio.Nursery] | None = None
         self._nursery: trio.Nursery | None = None
 
-    def _authorize(self, token: str | TokenSource) -> None:
-        self._token = (lambda: token) if isinstance(token, str) else token
+    def _describe_calls(self, compression: str | None, token: str | TokenSource) -> None:
+        """Take what goes with every call, unless the call says otherwise."""
+        self.compression = checked_encoding(compression)
+        self._token: TokenSource = (lambda: token) if isinstance(token, str) else token
+        self._sent_token = ""
+        self._sent_authorization = Metadata()
         self._authorization()  # a text that cannot be sent is seen here
 
     def _authorization(self) -> Metadata:
-        """Return what says to the server who calls."""
-        text = "" if self._token is None else self._token()
+        """Return what says to the server who calls; nothing without a token."""
+        text = self._token()
         if text != self._sent_token:
             self._sent_token, self._sent_authorization = text, Metadata(authorization(text))
         return self._sent_authorization
@@ -234,9 +229,9 @@ class Channel(CallOpener, AbstractAsyncContextManager["Channel"]):
         return Http2ClientCall(self, method, metadata, timeout, wait_for_ready, compression or self.compression)
 
     def _authorized(self, metadata: MetadataLike) -> MetadataLike:
-        if self._token is None:
-            return metadata
         who = self._authorization()
+        if not who:
+            return metadata
         given = Metadata(metadata)
         # Whoever calls in somebody's name has said so.
         return who if not given else given if given.texts(AUTHORIZATION) else Metadata.from_wire((*given, *who))
