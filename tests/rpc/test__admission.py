@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import os
+import resource
 import ssl
 
 import pytest
@@ -10,7 +12,18 @@ import trio
 import trio.testing
 
 from tests.rpc.raw_peer import GOAWAY
-from trio_cogment.rpc._admission import ReserveDescriptor, _descriptor, _refusal
+from trio_cogment.access import anonymous
+from trio_cogment.config import RpcConfig
+from trio_cogment.errors import ResourceExhaustedError
+from trio_cogment.rpc import _admission
+from trio_cogment.rpc._admission import (
+    _TOLD_AT_ONCE,
+    Admission,
+    ReserveDescriptor,
+    _descriptor,
+    _most_descriptors,
+    _refusal,
+)
 
 
 def lowest_free() -> int:
@@ -89,3 +102,60 @@ async def test_the_descriptor_of_a_connection_is_that_of_its_socket() -> None:
             stream = trio.SSLStream(stream, ssl.create_default_context(), server_hostname="here")
     memory, _ = trio.testing.memory_stream_pair()
     assert _descriptor(memory) == -1
+
+
+async def test_the_last_descriptors_are_not_for_connections(monkeypatch: pytest.MonkeyPatch) -> None:
+    ours, theirs = trio.socket.socketpair()
+    number = ours.fileno()
+    with ours, theirs:
+        for most, admitted in ((number + 11, True), (number + 10, False), (number + 9, False)):
+            monkeypatch.setattr(_admission, "_most_descriptors", lambda most=most: most)
+            admission = Admission(RpcConfig(reserved_descriptors=10))
+            if admitted:
+                admission.admit(trio.SocketStream(ours), anonymous("ipv4:192.0.2.1:4711")).close()
+            else:
+                with pytest.raises(ResourceExhaustedError, match="the last 10 are not for connections"):
+                    admission.admit(trio.SocketStream(ours), anonymous("ipv4:192.0.2.1:4711"))
+        memory, _ = trio.testing.memory_stream_pair()
+        admission.admit(memory, anonymous("stream")).close()  # which has none
+
+
+def test_how_many_descriptors_there_are_is_what_the_system_says_now(monkeypatch: pytest.MonkeyPatch) -> None:
+    for limits, most in (((100, 200), 100), ((resource.RLIM_INFINITY, resource.RLIM_INFINITY), math.inf)):
+        monkeypatch.setattr(resource, "getrlimit", lambda _, limits=limits: limits)
+        assert _most_descriptors() == most
+
+
+async def test_refused_clients_are_told_a_few_at_a_time(autojump_clock: trio.testing.MockClock) -> None:
+    """They have half a second to read it; who comes meanwhile is only closed."""
+    admission = Admission(RpcConfig())
+    began = trio.current_time()
+    reason = ResourceExhaustedError("max_connections: there are enough")
+
+    async def refuse(far: trio.abc.Stream) -> None:
+        await admission.refuse(far, reason)
+
+    pairs = [trio.testing.lockstep_stream_pair() for _ in range(_TOLD_AT_ONCE + 3)]
+    async with trio.open_nursery() as nursery:
+        for _, far in pairs:
+            nursery.start_soon(refuse, far)
+            await trio.testing.wait_all_tasks_blocked()
+        assert trio.current_time() == began
+        assert len(nursery.child_tasks) == _TOLD_AT_ONCE
+        for near, _ in pairs[_TOLD_AT_ONCE:]:
+            assert await near.receive_some() == b""
+        assert b"max_connections" in await pairs[0][0].receive_some()
+    assert trio.current_time() == began + 0.5
+    async with trio.open_nursery() as nursery:  # all of them may be told again
+        near, far = trio.testing.lockstep_stream_pair()
+        nursery.start_soon(refuse, far)
+        assert b"max_connections" in await near.receive_some()
+        assert await near.receive_some() == b""
+
+
+async def test_a_refused_client_that_has_gone_is_no_trouble() -> None:
+    near, far = trio.testing.memory_stream_pair()
+    await near.aclose()
+    await Admission(RpcConfig()).refuse(far, ResourceExhaustedError("max_connections: there are enough"))
+    with pytest.raises(trio.ClosedResourceError):
+        await far.receive_some()

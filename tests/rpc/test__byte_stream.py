@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import socket
+import ssl
 import struct
 import sys
+from functools import partial
+from typing import Any, cast
 
 import pytest
 import trio
 import trio.testing
 
-from trio_cogment.rpc._byte_stream import SocketByteStream
+from trio_cogment.rpc._byte_stream import SocketByteStream, TlsByteStream, byte_stream_over
 from trio_cogment.rpc._turn_order import Lane
 from trio_cogment.rpc._turns import Turns, _turns
 
@@ -156,3 +159,105 @@ async def test_elsewhere_nothing_is_known_either(monkeypatch: pytest.MonkeyPatch
     monkeypatch.undo()
     await byte_stream.aclose()
     await theirs.aclose()
+
+
+async def test_reads_can_be_limited() -> None:
+    """To no less than is read at first."""
+    ours, theirs = trio.socket.socketpair()
+    byte_stream, peer = SocketByteStream(trio.SocketStream(ours), lambda: 0.0), trio.SocketStream(theirs)
+
+    async def sizes() -> list[int]:
+        found = []
+        for _ in range(4):
+            await trio.testing.wait_all_tasks_blocked()
+            found.append(len(await byte_stream.receive_some()) // KIB)
+        return found
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(peer.send_all, bytes(4096 * KIB))
+        byte_stream.limit_reads(40 * KIB)
+        assert await sizes() == [16, 40, 40, 40]
+        byte_stream.limit_reads(1)
+        assert (await sizes())[1:] == [16, 16, 16]
+        nursery.cancel_scope.cancel()
+    await byte_stream.aclose()
+    await peer.aclose()
+
+
+class _Interrupted:
+    """A socket that the system says is ready, and that is not when it is used: each other time."""
+
+    def __init__(self, sock: socket.socket) -> None:
+        self._sock = sock
+        self.failures: list[type[OSError]] = []
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._sock, name)
+
+    def _fail(self) -> None:
+        if self.failures:
+            raise self.failures.pop()
+
+    def recv(self, size: int) -> bytes:
+        self._fail()
+        return self._sock.recv(size)
+
+    def send(self, data: bytes | memoryview) -> int:
+        self._fail()
+        return self._sock.send(data[:2])
+
+
+async def test_a_socket_that_is_not_ready_after_all_is_tried_again() -> None:
+    ours, theirs = trio.socket.socketpair()
+    byte_stream, peer = SocketByteStream(trio.SocketStream(ours)), trio.SocketStream(theirs)
+    flaky = _Interrupted(byte_stream._socket)
+    byte_stream._socket = cast(socket.socket, flaky)
+    with trio.fail_after(20):
+        await peer.send_all(b"abc")
+        flaky.failures = [BlockingIOError, InterruptedError]
+        assert await byte_stream.receive_some() == b"abc"
+        flaky.failures = [BlockingIOError, InterruptedError, BlockingIOError]
+        assert byte_stream.send_now(b"x") == 0
+        await byte_stream.send_all(b"defghi")
+        assert flaky.failures == []
+        received = b""
+        while len(received) < 6:
+            received += await peer.receive_some()
+        assert received == b"defghi"
+        for use in (byte_stream.receive_some, partial(byte_stream.send_all, b"x" * 3)):
+            flaky.failures = [ConnectionResetError, BlockingIOError]
+            await peer.send_all(b"abc")
+            with pytest.raises(trio.BrokenResourceError):
+                await use()
+    await byte_stream.aclose()
+    await peer.aclose()
+
+
+async def test_memory_streams_are_never_known_to_be_gone() -> None:
+    ours, theirs = trio.testing.memory_stream_pair()
+    byte_stream = byte_stream_over(ours)
+    byte_stream.limit_reads(1)
+    await theirs.send_all(b"abc")
+    assert await byte_stream.receive_some() == b"abc"
+    await theirs.aclose()
+    assert (byte_stream.is_reset(), byte_stream.delivered(), byte_stream.send_now(b"x")) == (False, (0, 0), 0)
+    await byte_stream.linger(100)
+    await byte_stream.aclose()
+
+
+async def test_below_tls_it_is_known_what_has_been_taken_and_whether_the_peer_has_gone() -> None:
+    with trio.fail_after(20):
+        ours, theirs = await tcp_pair()
+        byte_stream = byte_stream_over(trio.SSLStream(ours, ssl.create_default_context(), server_hostname="here"))
+        assert isinstance(byte_stream, TlsByteStream)
+        assert not byte_stream.is_reset()
+        taken, _ = byte_stream.delivered()
+        await ours.send_all(bytes(1000))
+        while byte_stream.delivered() != (taken + 1000, 0):
+            await trio.lowlevel.checkpoint()
+        theirs.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        await theirs.aclose()
+        while not byte_stream.is_reset():
+            await trio.lowlevel.checkpoint()
+        await byte_stream.aclose()
+        assert not byte_stream.is_reset()

@@ -7,6 +7,7 @@ import pytest
 from tests.rpc.raw_peer import (
     END_HEADERS,
     HEADERS,
+    PING,
     PREFACE,
     RST,
     WINDOW_UPDATE,
@@ -71,3 +72,21 @@ def test_without_more_output_so_many_credits_are_let_through_as_are_configured()
     once, again = (credits_until_it_is_a_flood(0, one) for one in (SMALL_FOR_CONNECTION, LARGE_FOR_CLOSED))
     assert once == again
     assert (once - 10) % 4 == 0
+
+
+@pytest.mark.parametrize("after", [frame(PING, 0, 0, bytes(8)), SMALL_FOR_CONNECTION, LARGE_FOR_CLOSED], ids=repr)
+def test_whatever_comes_is_refused_while_too_many_answers_are_unread(after: bytes) -> None:
+    """An answer to a PING has 17 bytes; as many as the limit says may wait."""
+
+    def fault(limit: int) -> str:
+        engine = Engine(client_side=False, config=RpcConfig(max_control_output_bytes=limit, max_pings=1000))
+        engine.receive_data(PREFACE + settings())
+        engine.take_output()
+        calls = [frame(HEADERS, END_HEADERS, 3, encode(request_headers())), frame(RST, 0, 3, bytes(4))]
+        engine.receive_data(b"".join([*calls, *[frame(PING, 0, 0, bytes(8))] * 100]))
+        assert engine.fault is None
+        engine.receive_data(after)
+        return str(engine.fault)
+
+    assert fault(100 * 17) == "None"
+    assert "answers to control frames are not read" in fault(100 * 17 - 1)

@@ -14,6 +14,7 @@ from tests.rpc.raw_peer import (
     CONTINUATION,
     DATA,
     END_STREAM,
+    GOAWAY,
     HEADERS,
     PADDED,
     PING,
@@ -153,6 +154,23 @@ def test_another_protocol_is_told_by_its_first_byte() -> None:
 @pytest.mark.parametrize("first", [frame(PING, 0, 0, bytes(8)), frame(SETTINGS, 1, 0)], ids=["PING", "SETTINGS ACK"])
 def test_anything_else_first_is_an_error(first: bytes) -> None:
     Recorder().fails(first, ErrorCode.PROTOCOL_ERROR)
+
+
+@pytest.mark.parametrize("split", [lambda data: [data], bytewise])
+@pytest.mark.parametrize("reason", [b"", b"max_connections: there are enough", b"\xff\n"])
+def test_a_client_learns_why_a_server_refuses_it_before_any_settings(split: Any, reason: bytes) -> None:
+    recorder = Recorder(client_side=True)
+    data = frame(GOAWAY, 0, 0, bytes(4) + (11).to_bytes(4, "big") + reason)
+    recorder.feed(*split(data[:-1]))
+    with pytest.raises(ConnectionFaultError) as raised:
+        recorder.feed(data[-1:])
+    told = reason.decode("ascii", "backslashreplace")
+    assert str(raised.value) == f"the server refuses the connection: {told!r}"
+    assert recorder.told == []
+
+
+def test_a_server_takes_no_goaway_first() -> None:
+    Recorder(client_side=False).fails(PREFACE + frame(GOAWAY, 0, 0, bytes(8)), ErrorCode.PROTOCOL_ERROR)
 
 
 # --- messages ---

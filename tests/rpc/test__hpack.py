@@ -10,6 +10,7 @@ import hpack
 import hypothesis
 import hypothesis.strategies as st
 import pytest
+from hpack.exceptions import InvalidTableSizeError
 
 from trio_cogment.rpc._control import ControlPlane
 from trio_cogment.rpc._frames import ConnectionFaultError, ErrorCode
@@ -214,3 +215,14 @@ def test_a_table_that_the_peer_makes_smaller_has_less_in_it() -> None:
     assert decoder.decode(b"\x3f\xe1\x1f\x40\1a\1b") == [first]  # 4096 again
     assert decoder.decode(b"\xbe\xbf") == [first, second]
     assert by(decoder, b"\x20\xbe") is None
+
+
+def test_a_table_that_has_to_become_smaller_is_made_so_by_the_next_block() -> None:
+    for update, allowed in ((b"", False), (b"\x3f\x46", False), (b"\x3f\x45", True), (b"\x20", True)):
+        decoder = Decoder(2000)
+        decoder.max_allowed_table_size = 100
+        if allowed:
+            assert decoder.decode(update + b"\x82") == [(b":method", b"GET")]
+        else:
+            with pytest.raises(InvalidTableSizeError):
+                decoder.decode(update + b"\x82")

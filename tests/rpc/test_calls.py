@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import trio
+import trio.testing
 from purerpc import RPCSignature, Service
 
 from tests.rpc.test_liveness import MemoryListener
@@ -107,6 +108,121 @@ async def test_sending_into_a_call_that_has_ended_says_what_it_ended_with(
         with pytest.raises(RpcError) as caught:
             await sent(name, call, Action())
         assert caught.value.code is (ends_with or StatusCode.CANCELLED)
+
+
+WAITING_SENDERS = {"send": 1, "send_together": 2}
+
+
+async def send_until_it_fails(name: str, call: ClientCall, size: int) -> None:
+    while True:
+        await sent(name, call, Action(content=bytes(size)))
+
+
+@BOTH
+@pytest.mark.parametrize("name", WAITING_SENDERS)
+@pytest.mark.parametrize("ends_with", [StatusCode.NOT_FOUND, StatusCode.CANCELLED, StatusCode.DEADLINE_EXCEEDED])
+async def test_who_waits_for_room_learns_what_the_call_has_ended_with(
+    way: str, name: str, ends_with: StatusCode, autojump_clock: trio.testing.MockClock
+) -> None:
+    """By its handler, its caller or its timeout."""
+    ends = trio.Event()
+
+    async def end(call: ServerCall) -> None:
+        await call.send_initial_metadata()
+        await ends.wait()
+        raise RpcError(ends_with, "that is how it ends")
+
+    async with channel_to(only(ECHO, end), way) as channel, channel.call(ECHO, timeout=20) as call:
+        async with trio.open_nursery() as nursery:
+
+            async def fill() -> None:
+                with pytest.raises(RpcError) as caught:
+                    await send_until_it_fails(name, call, 100_000)
+                assert caught.value.code is ends_with
+
+            for _ in range(3):
+                nursery.start_soon(fill)
+            await trio.testing.wait_all_tasks_blocked()
+            assert len(nursery.child_tasks) == 3
+            if ends_with is StatusCode.NOT_FOUND:
+                ends.set()
+            elif ends_with is StatusCode.CANCELLED:
+                call.cancel()
+        with pytest.raises(RpcError) as caught:
+            await call.receive()
+        assert caught.value.code is ends_with
+
+
+@BOTH
+@pytest.mark.parametrize("name", WAITING_SENDERS)
+@pytest.mark.parametrize("size", [10, 100_000])
+async def test_after_the_end_of_sending_nothing_is_sent_by_those_who_had_begun(way: str, name: str, size: int) -> None:
+    """Whether they waited for room, or only let others run."""
+    ends = trio.Event()
+    received = 0
+
+    async def count(call: ServerCall) -> None:
+        nonlocal received
+        await call.send_initial_metadata()
+        await ends.wait()
+        async for message in call:
+            assert isinstance(message, Action)
+            received += 1
+
+    async with channel_to(only(ECHO, count), way) as channel, channel.call(ECHO) as call:
+        await call.wait_initial_metadata()
+        async with trio.open_nursery() as nursery:
+
+            async def fill() -> None:
+                with pytest.raises((LocalProtocolError, RpcError)):
+                    await send_until_it_fails(name, call, size)
+
+            nursery.start_soon(fill)
+            if size > 1000:
+                await trio.testing.wait_all_tasks_blocked()
+            else:
+                for _ in range(3):
+                    await trio.lowlevel.checkpoint()
+            assert nursery.child_tasks
+            await call.done_sending()
+            ends.set()
+            assert await call.receive() is None
+        assert received
+
+
+@BOTH
+@pytest.mark.parametrize("ends_with", [StatusCode.NOT_FOUND, StatusCode.CANCELLED, StatusCode.DEADLINE_EXCEEDED])
+async def test_who_waits_for_the_first_metadata_learns_that_none_come(
+    way: str, ends_with: StatusCode, autojump_clock: trio.testing.MockClock
+) -> None:
+    """What the handler says with an error is there, though nothing went before it."""
+    ends = trio.Event()
+
+    async def end(call: ServerCall) -> None:
+        await ends.wait()
+        raise RpcError(ends_with, "that is how it ends")
+
+    async with channel_to(only(ECHO, end), way) as channel, channel.call(ECHO, timeout=20) as call:
+        async with trio.open_nursery() as nursery:
+
+            async def wait() -> None:
+                if ends_with is StatusCode.NOT_FOUND:
+                    assert await call.wait_initial_metadata() == ()
+                    return
+                with pytest.raises(RpcError) as caught:
+                    await call.wait_initial_metadata()
+                assert caught.value.code is ends_with
+
+            for _ in range(3):
+                nursery.start_soon(wait)
+            await trio.testing.wait_all_tasks_blocked()
+            assert len(nursery.child_tasks) == 3
+            if ends_with is StatusCode.NOT_FOUND:
+                ends.set()
+            elif ends_with is StatusCode.CANCELLED:
+                call.cancel()
+        await wait()  # and who asks later, as well
+        assert call.initial_metadata == (() if ends_with is StatusCode.NOT_FOUND else None)
 
 
 def only(method: Method, handler: Callable[[ServerCall], Awaitable[None]]) -> Service:
@@ -221,3 +337,35 @@ def test_what_a_reply_consumer_passes_on(messages: list[Any], end: RpcError | No
         assert error is not None
         assert expected in error.message
         assert error.code is (StatusCode.INTERNAL if end is None else end.code)
+
+
+@BOTH
+@pytest.mark.parametrize("by_message", [False, True])
+async def test_what_goes_with_the_headers_is_refused_once_they_have_gone(way: str, by_message: bool) -> None:
+    seen: list[tuple[int, tuple[int, int]]] = []
+
+    async def answer(call: ServerCall) -> None:
+        call.set_initial_metadata({"a": "not this"})
+        call.set_initial_metadata({"a": "1"})
+        call.set_compression("gzip")
+        if by_message:
+            await call.send(Observation(tick_id=1))
+        else:
+            await call.send_initial_metadata()
+            await call.send_initial_metadata()
+        with pytest.raises(LocalProtocolError, match="headers have"):
+            call.set_initial_metadata({"a": "2"})
+        with pytest.raises(LocalProtocolError, match="headers have"):
+            call.set_compression("gzip")
+        call.set_trailing_metadata({"b": "3"})
+        seen.append((call.batch, call.under_way()))
+
+    async with channel_to(only(ECHO, answer), way) as channel, channel.call(ECHO) as call:
+        assert await call.wait_initial_metadata() == (("a", "1"),)
+        messages = [message async for message in call]
+        assert messages == [Observation(tick_id=1)] * by_message
+        assert call.trailing_metadata == (("b", "3"),)
+    if way == "process":
+        assert seen == [(0, (0, 0))]
+    else:
+        assert seen[0][0] > 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -12,11 +13,12 @@ import trio.testing
 from purerpc import RPCSignature, Service
 
 from trio_cogment.access import EVERYTHING, NOTHING, BytePool, Identity, Loan
-from trio_cogment.api.common_pb2 import Action, Observation
+from trio_cogment.api.common_pb2 import Action, Observation, Reward
 from trio_cogment.config import RpcConfig
 from trio_cogment.errors import LocalProtocolError, RpcError, StatusCode
 from trio_cogment.rpc import CallOpener, InProcessChannel, Method, ServerCall
 from trio_cogment.rpc._routes import routes_of
+from trio_cogment.rpc._turns import measure_turns_by
 from trio_cogment.rpc.inprocess import UNLIMITED_BYTES
 from trio_cogment.rpc.metadata import Metadata
 from trio_cogment.rpc.relay import (
@@ -375,3 +377,36 @@ async def test_it_has_its_own_metadata_and_deadline(autojump_clock: Clock) -> No
             assert (await call.receive()).tick_id == 1
             assert call.initial_metadata == Metadata({"x-a": "b"})
         assert service.deadline == 9
+
+
+async def test_a_message_with_too_many_entries_is_refused() -> None:
+    reward = Reward()
+    while len(reward.sources) * 2 < LARGE_BYTES:
+        reward.sources.add()
+    method = Method(ECHO.path, ECHO.cardinality, Reward, Observation)
+    for most in (len(reward.sources) - 1, len(reward.sources)):
+        relay = CallRelay(RpcConfig(max_message_entries=most))
+        route = Handler().route(method)
+        call = relay.relay(route, Metadata(), None, PEER, WHO)
+        async with relay, call:
+            if most == len(reward.sources):
+                assert call.decode(reward.SerializeToString()) == reward
+            else:
+                with pytest.raises(RpcError, match=f"{ECHO.path}: .*max_message_entries is {most}") as caught:
+                    call.decode(reward.SerializeToString())
+                assert caught.value.code is StatusCode.RESOURCE_EXHAUSTED
+
+
+async def test_who_has_sent_what_takes_long_waits_before_the_next_one_is_decoded(autojump_clock: Clock) -> None:
+    measured = itertools.count(step=0.1)
+    measure_turns_by(lambda: next(measured))  # everything that is measured seems to take long
+    large = Action(content=bytes(LARGE_BYTES)).SerializeToString()
+    async with relayed(Handler()) as call:
+        assert not call.waits(large)
+        began = trio.current_time()
+        await call.large_turn()
+        assert trio.current_time() == began
+        call.decode(large)
+        assert (call.waits(large), call.waits(large[:-1000])) == (True, False)
+        await call.large_turn()
+        assert trio.current_time() == pytest.approx(began + 0.2)

@@ -490,7 +490,7 @@ class Failing(trio.abc.Listener[Any]):
     """A listener whose `accept` fails, each time with the next of these errors."""
 
     def __init__(self, *errors: int) -> None:
-        self.errors = list(errors)
+        self.errors: list[Any] = list(errors)
         self.times: list[float] = []
 
     async def accept(self) -> Any:
@@ -532,3 +532,35 @@ def leaves(error: BaseException) -> list[BaseException]:
     if isinstance(error, BaseExceptionGroup):
         return [leaf for one in error.exceptions for leaf in leaves(one)]
     return [error]
+
+
+class Scripted(Failing):
+    """A listener whose `accept` fails, or returns a stream, as it is told."""
+
+    def __init__(self, *outcomes: int | trio.abc.Stream) -> None:
+        super().__init__()
+        self.outcomes = list(outcomes)
+
+    async def accept(self) -> Any:
+        if self.outcomes and not isinstance(self.outcomes[0], int):
+            return self.outcomes.pop(0)
+        self.errors = self.outcomes[:1]
+        del self.outcomes[:1]
+        return await super().accept()
+
+
+async def test_a_connection_for_which_there_is_no_descriptor_is_closed_and_the_next_one_is_served(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    """The one that is in reserve is enough for that: nobody pauses."""
+    pairs = [trio.testing.memory_stream_pair() for _ in range(4)]
+    refused = [outcome for _, far in pairs[:3] for outcome in (errno.EMFILE, far)]
+    async with trio.open_nursery() as nursery:
+        await nursery.start(serve, [CheckService().service()], [Scripted(*refused, pairs[-1][1])])
+        for near, _ in pairs[:3]:
+            assert await near.receive_some() == b""
+        peer = RawPeer(pairs[-1][0])
+        await peer.send(PREFACE, settings(), peer.headers(1, request_headers()))
+        assert await peer.echo(1, GOOD) == ANSWER
+        assert trio.current_time() == 0
+        nursery.cancel_scope.cancel()

@@ -141,3 +141,57 @@ def test_the_transfer_of_a_call_counts_what_has_passed_on_the_wire() -> None:
     nearby: Any = Under(Identity(account="127.0.0.1", local=True, grant=EVERYTHING), 0, 0)
     transfer = transfer_of(nearby, lambda: 5)
     assert (transfer.client, transfer.counted, transfer.passed()) == (nearby.peer, False, 5)
+
+
+async def test_of_all_who_are_slow_the_slowest_gives_way(autojump_clock: trio.testing.MockClock) -> None:
+    """Wherever it stands among those who have a slot; and one for each who waits."""
+    slots = TransferSlots(4, CONFIG)
+    async with trio.open_nursery() as nursery:
+        holders = [Client(slots, str(rate), bytes_per_second=rate) for rate in (5000, 60, 20, 40)]
+        for one in holders:
+            nursery.start_soon(one.run)
+        await trio.testing.wait_all_tasks_blocked()
+        for lost in ([False, False, True, False], [False, False, True, True], [False, True, True, True]):
+            nursery.start_soon(Client(slots, "late", bytes_per_second=9000).run)
+            await trio.sleep(5)
+            assert [one.lost for one in holders] == lost
+        nursery.cancel_scope.cancel()
+
+
+@pytest.mark.parametrize("hurries", [False, True])
+async def test_time_in_which_nobody_waited_does_not_count(
+    hurries: bool, autojump_clock: trio.testing.MockClock
+) -> None:
+    """Whoever has moved next to nothing until then has the whole interval from then on."""
+    slots = TransferSlots(1, CONFIG)
+    async with trio.open_nursery() as nursery:
+        idle = Client(slots, "idle", bytes_per_second=0.5)
+        nursery.start_soon(idle.run)
+        await trio.sleep(100)
+        late = Client(slots, "late")
+        nursery.start_soon(late.run)
+        await trio.sleep(0.95)
+        assert (idle.lost, late.began) == (False, None)
+        if hurries:
+            idle.moved += 100
+        await trio.sleep(1)
+        assert idle.lost is not hurries
+        nursery.cancel_scope.cancel()
+
+
+@pytest.mark.parametrize(("bytes_in_a_second", "stays"), [(99, False), (100, True)])
+async def test_as_many_bytes_as_are_configured_are_enough(
+    bytes_in_a_second: int, stays: bool, autojump_clock: trio.testing.MockClock
+) -> None:
+    slots = TransferSlots(1, CONFIG)
+    async with trio.open_nursery() as nursery:
+        holder = Client(slots, "holder")
+        nursery.start_soon(holder.run)
+        await trio.testing.wait_all_tasks_blocked()
+        nursery.start_soon(Client(slots, "late").run)
+        for _ in range(20):
+            await trio.sleep(0.8)
+            holder.moved += bytes_in_a_second
+            await trio.sleep(0.2)
+        assert holder.lost is not stays
+        nursery.cancel_scope.cancel()

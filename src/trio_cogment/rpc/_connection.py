@@ -232,7 +232,6 @@ class Connection:
 
     async def _lose_calls_in_turns(self) -> None:
         """End a server's calls one by one: a thousand handlers that end in one pass would delay everybody."""
-        self.closed = True
         if self._starts is not None:
             self._starts.drop()
         if self.engine.client_side:

@@ -348,20 +348,18 @@ class FrameHandler(Handler):
     # --- ends ---
 
     def end_of_stream(self, stream: Stream, events: list[Event]) -> None:
-        """Handle END_STREAM on DATA or on request trailers."""
-        if stream.remote_closed:
-            return
+        """Handle the first END_STREAM of a stream, on DATA or on request trailers."""
         stream.remote_closed = True
         if self._client_side:
             # A response ends with trailers; without them there is no status.
             events.append((Kind.STATUS, stream, _grpc_headers.parse_trailers([])))
             self._close_after_response(stream)
-        elif stream.local_closed:
-            self._table.close(stream)
-        elif stream.inside_message and not stream.refused:
+        elif stream.refused:
+            pass  # its call has been ended already, and its status closes this stream
+        elif stream.inside_message:
             error = BadMessageError(StatusCode.INTERNAL, "the stream ended inside a message")
             self.bad_message(stream, error, events)
-        elif not stream.refused:
+        else:
             events.append((Kind.HALF_CLOSED, stream, None))
 
     def _close_after_response(self, stream: Stream) -> None:

@@ -249,12 +249,11 @@ class End:
         kind = self._outgoing_type
         if type(message) is not kind:
             raise LocalProtocolError(f"{self.method.path}: expected {kind.__name__}, got {type(message).__name__}")
-        if self._exchange.responses.ended:  # as `over`, without its call: this is nearly once per message
-            raise self._cannot_send()
+        responses = self._exchange.responses
+        if responses.ended:  # as `over`, without its call: this is nearly once per message
+            raise responses.end or RpcError(StatusCode.CANCELLED, _OVER)
         if self._done_sending:
             raise LocalProtocolError(f"{self.method.path}: sending after done_sending")
-        if self._outgoing.ended:
-            raise self._cannot_send()
         if self._measured:
             if size == UNKNOWN_SIZE:
                 size = message.ByteSize()
@@ -272,9 +271,6 @@ class End:
         text = f"message of {size} bytes is larger than {config.max_receive_message_bytes}"
         self._exchange.cancel(RpcError(StatusCode.RESOURCE_EXHAUSTED, text))
         raise RpcError(StatusCode.RESOURCE_EXHAUSTED, text)
-
-    def _cannot_send(self) -> Exception:
-        return self._exchange.responses.end or RpcError(StatusCode.CANCELLED, _OVER)
 
     def set_consumer(self, consumer: Consumer) -> None:
         self._incoming.set_consumer(consumer)
