@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import itertools
+import logging
 import socket
 from functools import partial
 from pathlib import Path
@@ -30,9 +32,12 @@ from trio_cogment.api.common_pb2 import Action, Observation
 from trio_cogment.config import RpcConfig
 from trio_cogment.errors import LocalProtocolError, RpcError, StatusCode
 from trio_cogment.rpc import Channel, ClientCall, ServerCall, open_listeners, serve, serve_stream
+from trio_cogment.rpc._byte_stream import byte_stream_over
+from trio_cogment.rpc._connection import Connection
 from trio_cogment.rpc._turn_order import Lane
 from trio_cogment.rpc._turns import measure_turns_by, turns_of_run
 from trio_cogment.rpc.memory import memory_of_run
+from trio_cogment.rpc.relay import Accepted, Served
 from trio_cogment.testing.conformance.channel import COUNT, ECHO, ECHO_ONE, FLOOD, WAIT, CheckService
 from trio_cogment.testing.conformance.channel_service import SIZED
 
@@ -238,11 +243,12 @@ async def test_what_is_received_costs_units_by_its_bytes_and_by_its_calls() -> N
         await trio.testing.wait_all_tasks_blocked()
         path = WAIT.path.encode()
         for data, expected, cost in (
-            (peer.headers(1, request_headers(path=path)), None, 1),
-            (b"".join(peer.headers(stream, request_headers(path=path)) for stream in range(3, 23, 2)), 1, 1 + 10),
+            (peer.headers(1, request_headers(path=path)), None, 1 + 1),
+            (b"".join(peer.headers(stream, request_headers(path=path)) for stream in range(3, 23, 2)), 2, 1 + 10),
             (frame(PING, 0, 0, bytes(8)), 11, 1),
             (frame(DATA, 0, 1, message(bytes(10_000))), 1, 1 + 2),
             (frame(PING, 0, 0, bytes(8)), 3, 1),
+            (peer.headers(2**31 - 1, request_headers(path=path)), 1, 1 + 1),  # those between have not been used
         ):
             costs.clear()
             await peer.send(data)
@@ -376,3 +382,68 @@ async def test_one_connection_is_started_as_a_task_and_ends_when_its_peer_leaves
                 await peer.echo(1, Action(tick_id=4).SerializeToString()) == Observation(tick_id=4).SerializeToString()
             )
             await ours.aclose()
+
+
+async def _unexpected(*_: object) -> None:
+    raise ZeroDivisionError
+
+
+@pytest.mark.parametrize("client_side", [False, True])
+async def test_what_goes_wrong_on_a_connection_stays_with_it_and_is_logged(
+    client_side: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    told: list[bool] = []
+    ours, theirs = trio.testing.memory_stream_pair()
+    assert isinstance(theirs.receive_stream, trio.testing.MemoryReceiveStream)
+    theirs.receive_stream.receive_some_hook = _unexpected
+    connection = Connection(
+        byte_stream_over(theirs),
+        client_side=client_side,
+        config=RpcConfig(),
+        peer="somebody",
+        on_change=lambda one: told.append(one.closed),
+    )
+    with trio.fail_after(30):
+        await connection.run()
+    assert [(record.levelname, record.getMessage()) for record in caplog.records] == [
+        ("ERROR", "connection with somebody failed")
+    ]
+    assert connection.closed
+    assert connection.ready.is_set()
+    assert told[-1]
+    assert memory_of_run()._debtors == {}
+
+
+async def test_a_connection_that_is_drained_before_it_runs_is_drained_at_once(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    ours, theirs = trio.testing.memory_stream_pair()
+    connection = Connection(byte_stream_over(theirs), client_side=False, config=RpcConfig(), peer="somebody")
+    connection.drain(trio.current_time() + 50)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(connection.run)
+        peer = RawPeer(ours)
+        await peer.send(PREFACE, settings())
+        await peer.until(lambda: peer.goaway is not None)
+        assert peer.goaway == 0
+        ping = next(payload for kind, _, _, payload in peer.frames if kind == PING)
+        await peer.send(frame(PING, 1, 0, ping))
+        await peer.until(lambda: False)
+    assert trio.current_time() == 0
+
+
+async def test_a_side_for_browsers_that_cannot_take_a_connection_closes_it(caplog: pytest.LogCaptureFixture) -> None:
+    """What it needs could not be imported: no descriptor was left."""
+
+    class Short:
+        def connection(self, accepted: Accepted) -> Served:
+            raise OSError(errno.EMFILE, "Too many open files")
+
+    caplog.set_level(logging.INFO)
+    with trio.fail_after(30):
+        async with trio.open_nursery() as nursery:
+            ours, theirs = trio.testing.memory_stream_pair()
+            await ours.send_all(b"GET / HTTP/1.1\r\n\r\n")
+            await nursery.start(partial(serve_stream, [CheckService().service()], theirs, web=Short()))
+            assert await ours.receive_some() == b""
+    assert ["connections of browsers: Too many open files" in record.getMessage() for record in caplog.records] == [True]

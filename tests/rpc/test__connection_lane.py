@@ -49,9 +49,9 @@ def test_who_makes_many_calls_beside_it_is_not_one_for_a_while() -> None:
     lane = ConnectionLane(engine)
     lane.look(0.0)
     assert lane_at(lane, 1.0) is Lane.ESTABLISHED
-    engine.calls_begun += 32
+    engine.calls_begun += 16
     assert lane_at(lane, 2.0) is Lane.ESTABLISHED
-    engine.calls_begun += 34
+    engine.calls_begun += 17
     assert lane_at(lane, 3.0) is Lane.OTHERS
     assert lane_at(lane, 4.0) is Lane.ESTABLISHED
 

@@ -702,3 +702,19 @@ async def test_a_call_that_waits_for_room_does_not_wait_for_a_dead_peers_farewel
             await trio.sleep(20)
         nursery.cancel_scope.cancel()
     assert connected[1:] == [given_up]
+
+
+async def test_a_connection_that_has_used_up_its_numbers_is_replaced_while_its_calls_go_on(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    """It takes no call any more, and so is none of as many as there may be."""
+    config = RpcConfig(max_channel_connections=1)
+    async with server_and_channel(config=config) as (server, channel), open_calls(channel, 1) as calls:
+        (connection,) = channel._pool._connections
+        connection.engine.table._next = 2**31 - 1  # one is left
+        async with open_calls(channel, 1):
+            assert (channel.connections_made, len(server.live)) == (1, 1)
+            await check(channel)
+            assert (channel.connections_made, len(server.live)) == (2, 2)
+        await calls[0].send(Action(tick_id=3))
+        assert (await calls[0].receive()).tick_id == 3

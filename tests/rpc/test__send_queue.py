@@ -412,3 +412,48 @@ def test_windows_are_kept_and_nothing_is_lost_or_reordered(steps: list[tuple[str
         assert not stream.outbox
         assert wanted[stream.id].startswith(sent[stream.id])
         assert stream.id in dropped or sent[stream.id] == wanted[stream.id]
+
+
+@pytest.mark.parametrize("how", ["connection", "stream", "settings", "sent", "close", "drop"])
+def test_who_was_refused_because_outboxes_are_full_asks_again_when_something_has_changed(how: str) -> None:
+    """Whatever it is: each may have made room, or opened a window for what need not wait."""
+    queue = make_queue()
+    hogs, refused = [make_stream(number, 0) for number in range(1, 67, 2)], make_stream(101, 50)
+    for hog in hogs:
+        queue.send_message(hog, bytes(1995))
+    assert not queue.has_room(refused, 100)
+    assert not queue.has_room(refused, 100)
+    queue.take_output()
+    assert queue.take_rooms() == [refused]  # the output might have been the reason
+    assert not queue.has_room(refused, 100)
+    if how == "connection":
+        queue.credit(1)
+    elif how == "stream":
+        queue.credit_stream(refused, 1)
+    elif how == "settings":
+        queue.apply_settings(INITIAL_WINDOW + 1, 16_384, [])
+    elif how == "sent":
+        queue.credit_stream(hogs[0], 1000)
+    elif how == "close":
+        queue.close(hogs[0])
+    else:
+        queue.drop(hogs[0])
+    assert queue.take_rooms() == [refused]
+    assert queue.take_rooms() == []
+
+
+@pytest.mark.parametrize("what", ["output", "outboxes", "neither"])
+def test_a_longer_output_is_borrowed_when_there_is_enough_to_fill_it(what: str) -> None:
+    """In the output, or in what waits for its turn; a loan for what waits alone is smaller."""
+    pool = BytePool(90_000_000)
+    queue = SendQueue(RpcConfig(), pool.loan(), client_side=False)
+    if what == "output":
+        queue.window = 2**20
+        ready, shut = make_stream(1, 2**20), make_stream(3, 0)
+        queue.send_message(ready, bytes(32 * 1024 - 5 - 2 * 9))  # in two frames
+        assert (queue.out_size, pool.used) == (32 * 1024, 0)
+        queue.send_message(shut, b"small")
+    else:
+        shut = make_stream(1, 0)
+        queue.send_message(shut, bytes(32 * 1024 - 5 - (what == "neither")))
+    assert pool.used == (0 if what == "neither" else RpcConfig().write_high_water_bytes)

@@ -232,3 +232,26 @@ async def test_b10_no_internals_leave_the_process(error: Exception, caplog: pyte
             assert b"Error" not in repr(answer.headers).encode()
             await neighbour(peer)
     assert SECRET in caplog.text
+
+
+@pytest.mark.parametrize("numbers", [(1, 2**31 - 1), (2**31 - 1,)])
+async def test_numbers_that_one_client_passes_over_cost_the_others_no_turns(numbers: tuple[int, ...]) -> None:
+    """A request with the highest number was paid for as if a thousand million had come before it, by everybody."""
+    answered = False
+
+    async def call() -> None:
+        nonlocal answered
+        async with raw_client([CheckService().service()]) as other:
+            await other.send(other.headers(1, request_headers()))
+            await neighbour(other)
+            answered = True
+
+    async with raw_client([CheckService().service()]) as peer, trio.open_nursery() as nursery:
+        for number in numbers:
+            await peer.send(peer.headers(number, request_headers()))
+            assert await peer.echo(number, GOOD) == ANSWER
+        nursery.start_soon(call)
+        for _ in range(200):
+            await trio.lowlevel.checkpoint()
+        assert answered
+        nursery.cancel_scope.cancel()

@@ -517,3 +517,44 @@ async def test_b5_a_killed_server_ends_every_pending_call_and_its_successor_is_f
                     assert successor.stdout is not None
                     assert int(await trio.to_thread.run_sync(successor.stdout.readline)) == port
                     await answered.wait()
+
+
+async def test_a_file_that_cannot_be_removed_keeps_nobody_from_closing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "socket"
+    listener = await open_unix_listener(path)
+    monkeypatch.setattr(os, "unlink", _denied)
+    await listener.aclose()
+    monkeypatch.undo()
+    assert listener.socket.fileno() == -1
+    await (await open_unix_listener(path)).aclose()  # the next server sees that nobody listens
+    assert not path.exists()
+
+
+def _denied(*_: object) -> None:
+    raise PermissionError(errno.EPERM, "not permitted")
+
+
+async def test_where_the_mode_cannot_be_set_before_it_is_set_afterwards(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "socket"
+    monkeypatch.setattr(os, "fchmod", _denied)
+    listener = await open_unix_listener(path, mode=0o640)
+    assert stat.S_IMODE(path.stat().st_mode) == 0o640
+    await listener.aclose()
+
+
+@pytest.mark.parametrize("fails", ["chmod", "bind"])
+async def test_what_cannot_be_listened_on_leaves_no_file_and_no_descriptor(
+    fails: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / ("socket" if fails == "chmod" else "socket" * 40)
+    if fails == "chmod":
+        monkeypatch.setattr(os, "chmod", _denied)
+    before = len(os.listdir("/dev/fd"))
+    with pytest.raises(OSError, match=r"not permitted|too long"):
+        await open_unix_listener(path)
+    assert len(os.listdir("/dev/fd")) == before
+    assert list(tmp_path.iterdir()) == []

@@ -29,6 +29,7 @@ from trio_cogment.api.common_pb2 import Action, Observation
 from trio_cogment.config import RpcConfig
 from trio_cogment.errors import RpcError, StatusCode
 from trio_cogment.rpc import Channel, RunningServer, open_listeners, serve
+from trio_cogment.rpc._connection import Connection
 from trio_cogment.testing.conformance.channel import ECHO, ECHO_ONE, WAIT, CheckService
 
 PATH = b"/trio_cogment.testing.Check/"
@@ -482,4 +483,28 @@ async def test_drain_over_sockets_loses_no_call() -> None:
                 while done < before + 50:
                     await trio.lowlevel.checkpoint()
                 over.set()
+        nursery.cancel_scope.cancel()
+
+
+@pytest.mark.parametrize("looks", [[], [1.0], [0.5, 3.0, 9.9]])
+async def test_looking_again_meanwhile_changes_nothing_for_who_is_silent(
+    looks: list[float], autojump_clock: Clock
+) -> None:
+    """Something else may be due earlier than the answer to a PING."""
+    config = RpcConfig(keepalive_seconds=20, keepalive_timeout_seconds=10)
+    async with trio.open_nursery() as nursery:
+        served = Served(nursery, config)
+        await served.start()
+        peer = await served.peer()
+        with trio.move_on_after(20.1):
+            await peer.until(lambda: bool(pings(peer)))
+        began = trio.current_time()
+        (connection,) = served.serving._group._connections
+        assert isinstance(connection, Connection)
+        for seconds in looks:
+            await trio.sleep_until(began + seconds)
+            connection._liveness.look_soon()
+        await peer.until(lambda: False)
+        assert trio.current_time() == pytest.approx(began + 10)
+        assert len(pings(peer)) == 1
         nursery.cancel_scope.cancel()

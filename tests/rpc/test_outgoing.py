@@ -127,3 +127,20 @@ def test_what_cannot_be_reached_is_one_error_of_the_system() -> None:
     error = UnreachableError()
     assert isinstance(error, OSError)
     assert (error.errno, error.strerror) == (errno.EHOSTUNREACH, "it cannot be reached")
+
+
+async def test_calls_for_somebody_are_connected_by_the_rules_and_are_otherwise_the_host_s() -> None:
+    connected: list[tuple[str, int]] = []
+
+    async def connect(name: str, port: int) -> trio.abc.Stream:
+        connected.append((name, port))
+        return trio.testing.memory_stream_pair()[0]
+
+    host = Host(connect=connect)
+    for config, reach in ((OutgoingConfig(denied_networks=("10.0.0.0/8",)), None), (OutgoingConfig(), "token:ann")):
+        chosen = Outgoing(config, host, 10.0).host_for(reach)
+        assert chosen is not host
+        assert chosen.random == host.random
+        with pytest.raises(OSError, match=r"must not name 10\.0\.0\.1|cannot be reached"):
+            await chosen.connect("10.0.0.1", 9000)
+    assert connected == []

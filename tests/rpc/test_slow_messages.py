@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import itertools
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -11,6 +12,8 @@ import trio
 import trio.testing
 from purerpc import Cardinality, RPCSignature, Service
 
+from tests.rpc.raw_peer import DATA, HEADERS, RST, RawPeer, encode, frame, message
+from tests.rpc.test_channel import OK_HEADERS, RawServer
 from trio_cogment.api.common_pb2 import Action, Reward
 from trio_cogment.config import RpcConfig
 from trio_cogment.errors import RpcError, StatusCode
@@ -163,3 +166,56 @@ async def test_too_many_entries_are_refused(compression: str, autojump_clock: ob
                 with pytest.raises(RpcError, match="max_message_entries is") as caught:
                     await call.receive()
                 assert caught.value.code is StatusCode.RESOURCE_EXHAUSTED
+
+
+@pytest.mark.parametrize("ends", ["cancelled", "reset", "deadline"])
+async def test_a_caller_whose_call_ends_while_it_waits_is_told(ends: str, autojump_clock: object) -> None:
+    """The message that waited is not decoded any more."""
+    measured = itertools.count(step=SLOW_SECONDS)
+    measure_turns_by(lambda: next(measured))
+    server = RawServer()
+    timeout = 0.15 if ends == "deadline" else None
+    async with Channel.over(server.connect) as channel, channel.call(TAKEN, timeout=timeout) as call:
+        peer = await server.receive.receive()
+        await call.send(SMALL)
+        await peer.send(frame(HEADERS, 4, 1, encode(OK_HEADERS)))
+        data = message(LARGE.SerializeToString()) * 2
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(send_as_allowed, peer, data)
+            assert await call.receive() == LARGE
+
+            async def wait() -> None:
+                with pytest.raises(RpcError) as caught:
+                    await call.receive()
+                codes = {"cancelled": StatusCode.CANCELLED, "reset": None, "deadline": StatusCode.DEADLINE_EXCEEDED}
+                assert caught.value.code is codes[ends]
+
+            if ends != "reset":
+                nursery.start_soon(wait)
+            await trio.sleep(0.05)
+            if ends == "cancelled":
+                call.cancel()
+            elif ends == "reset":  # what had come before is delivered
+                await peer.send(frame(RST, 0, 1, (2).to_bytes(4, "big")))
+                assert await call.receive() == LARGE
+                with pytest.raises(RpcError) as caught:
+                    await call.receive()
+                assert caught.value.code is StatusCode.INTERNAL
+            if ends != "reset":
+                await trio.sleep(0.12)
+                assert len(nursery.child_tasks) <= 1
+            nursery.cancel_scope.cancel()
+
+
+async def send_as_allowed(peer: RawPeer, data: bytes) -> None:
+    """Send DATA as the windows of stream 1 and of the connection allow; then read on."""
+    sent = 0
+    while sent < len(data):
+        size = min(16_000, len(data) - sent)
+        for where in (0, 1):
+            granted = 65_535 + sum(int.from_bytes(f[3], "big") for f in peer.frames if f[0] == 8 and f[2] == where)
+            while granted - sent < size:
+                await peer.pump()
+                granted = 65_535 + sum(int.from_bytes(f[3], "big") for f in peer.frames if f[0] == 8 and f[2] == where)
+        await peer.send(frame(DATA, 0, 1, data[sent : sent + size]))
+        sent += size

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from types import SimpleNamespace
@@ -14,7 +15,9 @@ import trio.testing
 from tests.rpc.raw_peer import DATA, PREFACE, WINDOW_UPDATE, RawPeer, frame, message, request_headers, settings
 from trio_cogment.api.common_pb2 import Action, Observation
 from trio_cogment.config import RpcConfig
+from trio_cogment.errors import StatusCode
 from trio_cogment.rpc import serve_stream
+from trio_cogment.rpc._frames import ErrorCode
 from trio_cogment.rpc._stalled_messages import StalledMessages
 from trio_cogment.rpc._streams import Stream
 from trio_cogment.testing.conformance.channel import CheckService
@@ -150,3 +153,38 @@ async def test_who_holds_up_nobody_may_take_any_time(autojump_clock: Clock) -> N
             await peer.until(lambda: False)
         assert not any(peer.answer(stream).headers for stream in HOLDERS)
         assert not peer.eof
+
+
+@pytest.mark.parametrize("has_call", [False, True])
+def test_a_stalled_message_ends_its_call_or_its_stream(has_call: bool) -> None:
+    """To the second, and the peer is told at once."""
+    stream = Stream(1, recv_window=0, send_window=0, max_message=0)
+    stream.missing = 10_000
+    told: list[Any] = []
+    if has_call:
+        stream.call = SimpleNamespace(on_broken=lambda code, text: told.append((code, text)))
+    engine = SimpleNamespace(holders=lambda: [stream], reset=lambda *which: told.append(which))
+    stalls = StalledMessages(cast("Any", engine), 20, lambda: told.append("sent"))
+    assert [stalls.look(now) for now in (0, 5, 19.9)] == [5, 10, 24.9]
+    assert told == []
+    assert stalls.look(20) == math.inf
+    text = "a message has come no further for 20 s while others waited for its room"
+    assert told == [(StatusCode.RESOURCE_EXHAUSTED, text) if has_call else (stream, ErrorCode.CANCEL), "sent"]
+
+
+@pytest.mark.parametrize(("came", "ends"), [(16_383, True), (16_384, False)])
+@pytest.mark.parametrize("others", [0, 16 * 16_384 - 16_384, 16 * 16_384])
+def test_enough_of_a_message_or_of_all_together_keeps_it(came: int, ends: bool, others: int) -> None:
+    """16 KiB of its own, or sixteen times as many of all, within its patience."""
+    waits, goes_on = (Stream(number, recv_window=0, send_window=0, max_message=0) for number in (1, 3))
+    waits.missing, goes_on.missing = 10**6, 10**6
+    ended: list[Stream] = []
+    engine = SimpleNamespace(holders=lambda: [waits, goes_on], reset=lambda stream, _: ended.append(stream))
+    stalls = StalledMessages(cast("Any", engine), 20, lambda: None)
+    stalls.look(0)
+    waits.missing -= came
+    goes_on.missing -= others
+    stalls.look(20)
+    together = came + others >= 16 * 16_384
+    assert (waits in ended) is (ends and not together)
+    assert (goes_on in ended) is (others == 0 and not together)

@@ -477,3 +477,19 @@ async def test_a_connection_whose_handshake_fails_is_not_counted_any_more(server
             await stream.aclose()
             async with Channel("127.0.0.1", port, tls=client_tls(server.roots)) as channel:
                 await check(channel)
+
+
+@pytest.mark.parametrize("offer", [["http/1.1"], ["h2"], []])
+async def test_with_a_side_for_browsers_any_protocol_will_do(server: Party, offer: list[str]) -> None:
+    """Only who has agreed on HTTP/2 has to speak it."""
+    theirs, ours = server_tls(server.chain, server.key), ssl.create_default_context(cafile=server.roots)
+    theirs.set_alpn_protocols(["http/1.1", "h2"])
+    if offer:
+        ours.set_alpn_protocols(offer)
+    near, far = trio.testing.memory_stream_pair()
+    stream = trio.SSLStream(far, theirs, server_side=True)
+    with trio.fail_after(30):
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(trio.SSLStream(near, ours, server_hostname="localhost").do_handshake)
+            await shake_hands(stream, 10, http1=True)
+    assert stream.selected_alpn_protocol() == (offer[0] if offer else None)

@@ -11,7 +11,7 @@ import trio.testing
 
 from tests.rpc.raw_peer import DATA, END_HEADERS, END_STREAM, HEADERS, WINDOW_UPDATE, encode, frame, message
 from tests.rpc.test_channel import OK_HEADERS, RawServer
-from trio_cogment.api.common_pb2 import Action
+from trio_cogment.api.common_pb2 import Action, Observation
 from trio_cogment.config import RpcConfig
 from trio_cogment.errors import RpcError, StatusCode
 from trio_cogment.rpc import Channel, ClientCall, open_listeners, serve
@@ -135,3 +135,25 @@ async def test_credit_for_what_is_not_read_any_more_leaves_at_once(
         with pytest.raises(RpcError) as caught:
             await ended.receive()
         assert caught.value.code is StatusCode.CANCELLED
+
+
+async def test_what_is_taken_after_the_end_is_not_counted_any_more() -> None:
+    """To the byte: what was left would never be forgotten."""
+    server = RawServer()
+    with trio.fail_after(10):
+        async with Channel.over(server.connect) as channel, channel.call(ECHO) as call:
+            peer = await server.receive.receive()
+            await call.send(Action())
+            replies = [Observation(content=bytes(size)) for size in (0, 100, 7000)]
+            data = b"".join(frame(DATA, 0, 1, message(reply.SerializeToString())) for reply in replies)
+            await peer.send(frame(HEADERS, 4, 1, encode(OK_HEADERS)), data)
+            await peer.send(frame(HEADERS, 5, 1, encode([(b"grpc-status", b"0")])))
+            await trio.testing.wait_all_tasks_blocked()
+            connection = channel._pool._connections[0]
+            unread = connection.engine._receive_window._unread
+            assert [stream.held for stream in unread] == [sum(5 + reply.ByteSize() for reply in replies)]
+            for reply in replies:
+                assert unread
+                assert await call.receive() == reply
+            assert not unread
+            assert await call.receive() is None

@@ -28,7 +28,7 @@ class WatchedEngine(Protocol):
 
     @property
     def calls_begun(self) -> int:
-        """A number that grows by two, at least, with every call of the peer."""
+        """How many calls the peer has begun."""
 
 
 class ConnectionLane:
@@ -53,7 +53,7 @@ class ConnectionLane:
         """Decide about the lane from now on."""
         oldest = self._engine.oldest
         begun = self._engine.calls_begun
-        quiet = begun - self._calls_then <= 2 * _QUIET_CALLS
+        quiet = begun - self._calls_then <= _QUIET_CALLS
         self.lane = Lane.ESTABLISHED if oldest and oldest == self._oldest and quiet else Lane.OTHERS
         self._oldest, self._calls_then = oldest, begun
         self.until = now + _ESTABLISHED_SECONDS

@@ -259,8 +259,8 @@ class Engine:
 
     @property
     def calls_begun(self) -> int:
-        """A number that changes with every call of the peer."""
-        return self.table.newest
+        """How many calls the peer has begun."""
+        return self.table.begun
 
     @property
     def oldest(self) -> int:

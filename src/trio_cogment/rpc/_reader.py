@@ -97,7 +97,7 @@ class Reader:
                 await turns.turn(lane, units)
             if not data:
                 return
-            expected, calls = units, table.newest
+            expected, calls = units, table.begun
             self.batch += 1
             writer.in_batch = True
             try:
@@ -107,7 +107,7 @@ class Reader:
             writer.flush()
             if engine.fault is not None:
                 raise engine.fault
-            units = 1 + len(data) // _BYTES_PER_UNIT + (table.newest - calls >> 1)
+            units = 1 + len(data) // _BYTES_PER_UNIT + table.begun - calls
             if units != expected:
                 turns.charge(lane, units - expected)
             if parser.paused:

@@ -35,7 +35,8 @@ class StreamTable:
 
     Attributes:
         open: the open streams by number.
-        newest: the highest number the peer has used; it changes with each of its calls.
+        newest: the highest number the peer has used.
+        begun: how many calls the peer has begun. The numbers do not tell that, as it may pass over any of them.
         draining: new streams of the peer are refused.
     """
 
@@ -52,6 +53,7 @@ class StreamTable:
     ) -> None:
         self.open = streams
         self.newest = 0
+        self.begun = 0
         self.draining = False
         self._client_side = client_side
         self._max_message = config.max_receive_message_bytes
@@ -93,6 +95,7 @@ class StreamTable:
         if stream_id > self.newest + 2:
             self._skipped.append(range(self.newest + 2, stream_id, 2))
         self.newest = stream_id
+        self.begun += 1
         return self._add(stream_id)
 
     def _add(self, stream_id: int) -> Stream:
