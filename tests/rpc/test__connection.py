@@ -446,4 +446,6 @@ async def test_a_side_for_browsers_that_cannot_take_a_connection_closes_it(caplo
             await ours.send_all(b"GET / HTTP/1.1\r\n\r\n")
             await nursery.start(partial(serve_stream, [CheckService().service()], theirs, web=Short()))
             assert await ours.receive_some() == b""
-    assert ["connections of browsers: Too many open files" in record.getMessage() for record in caplog.records] == [True]
+    assert ["connections of browsers: Too many open files" in record.getMessage() for record in caplog.records] == [
+        True
+    ]

@@ -52,9 +52,19 @@ async def test_the_only_message_of_an_answer_leaves_with_its_status(method: Meth
         assert over.data == message(REPLY.SerializeToString())
 
 
+class Ignoring:
+    """A consumer."""
+
+    def on_message(self, _: object) -> None:
+        pass
+
+    def on_end(self, _: object) -> None:
+        pass
+
+
 @pytest.mark.parametrize(("method", "held"), [(ECHO_ONE, True), (COUNT, True), (SUM, False), (ECHO, False)])
-@pytest.mark.parametrize("ends", [False, True])
-async def test_the_only_request_leaves_when_the_call_is_waited_for(method: Method, held: bool, ends: bool) -> None:
+@pytest.mark.parametrize("how", ["receive", "metadata", "consumer", "end"])
+async def test_the_only_request_leaves_when_the_call_is_waited_for(method: Method, held: bool, how: str) -> None:
     """Or when no more follows; then the end of the stream leaves with it."""
     server = RawServer()
     with trio.fail_after(10):
@@ -65,11 +75,13 @@ async def test_the_only_request_leaves_when_the_call_is_waited_for(method: Metho
             await read(peer)
             assert bool(peer.answer(1).data) is not held
             async with trio.open_nursery() as nursery:
-                if ends:
+                if how == "end":
                     await call.done_sending()
+                elif how == "consumer":
+                    call.set_consumer(Ignoring())
                 else:
-                    nursery.start_soon(call.receive)
+                    nursery.start_soon(call.receive if how == "receive" else call.wait_initial_metadata)
                 await read(peer)
                 assert peer.answer(1).data == message(Action(tick_id=4).SerializeToString())
-                assert peer.answer(1).ended is ends
+                assert peer.answer(1).ended is (how == "end")
                 nursery.cancel_scope.cancel()

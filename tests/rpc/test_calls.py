@@ -369,3 +369,57 @@ async def test_what_goes_with_the_headers_is_refused_once_they_have_gone(way: st
         assert seen == [(0, (0, 0))]
     else:
         assert seen[0][0] > 0
+
+
+OPERATIONS: dict[str, Callable[[ClientCall], Awaitable[Any]]] = {
+    "send": lambda call: call.send(Action(tick_id=9)),
+    "send_together": lambda call: call.send_together([Action(tick_id=9)]),
+    "done_sending": lambda call: call.done_sending(),
+    "receive": lambda call: call.receive(),
+    "wait_initial_metadata": lambda call: call.wait_initial_metadata(),
+}
+
+
+@BOTH
+@pytest.mark.parametrize("operation", OPERATIONS)
+async def test_cancelled_before_it_begins_an_operation_does_nothing(way: str, operation: str) -> None:
+    """Each time, though it need not wait: nothing is sent, ended or lost."""
+    async with channel_to(CheckService().service(), way) as channel, channel.call(ECHO) as call:
+        await call.send(Action(tick_id=1))
+        await trio.testing.wait_all_tasks_blocked()
+        for _ in range(40):
+            with trio.CancelScope() as scope:
+                scope.cancel()
+                await OPERATIONS[operation](call)
+                pytest.fail("it is no checkpoint")
+        assert (await call.receive()).tick_id == 1
+        await call.send(Action(tick_id=2))
+        await call.done_sending()
+        assert [reply.tick_id async for reply in call] == [2]
+
+
+@BOTH
+@pytest.mark.parametrize("name", ["send_nowait", "hand_over_nowait", "send_together_nowait"])
+async def test_without_waiting_no_more_is_taken_than_there_is_room_for(way: str, name: str) -> None:
+    """What was refused has not been sent; what was taken arrives."""
+    reads = trio.Event()
+    received: list[int] = []
+
+    async def read(call: ServerCall) -> None:
+        await call.send_initial_metadata()
+        await reads.wait()
+        received.extend([message.tick_id async for message in call])
+
+    async with channel_to(only(ECHO, read), way) as channel, channel.call(ECHO) as call:
+        await call.wait_initial_metadata()
+        taken: list[int] = []
+        with pytest.raises(trio.WouldBlock):
+            while len(taken) < 100_000:
+                await sent(name, call, Action(tick_id=len(taken), content=bytes(1000)))
+                taken += [len(taken)] * (2 if name == "send_together_nowait" else 1)
+        with pytest.raises(trio.WouldBlock):
+            await sent(name, call, Action(content=bytes(1000)))
+        await call.done_sending()
+        reads.set()
+        assert await call.receive() is None
+    assert received == taken

@@ -12,7 +12,7 @@ import trio
 import trio.testing
 from purerpc import Cardinality, RPCSignature, Service
 
-from tests.rpc.raw_peer import DATA, HEADERS, RST, RawPeer, encode, frame, message
+from tests.rpc.raw_peer import DATA, HEADERS, WINDOW_UPDATE, RawPeer, encode, frame, message
 from tests.rpc.test_channel import OK_HEADERS, RawServer
 from trio_cogment.api.common_pb2 import Action, Reward
 from trio_cogment.config import RpcConfig
@@ -168,9 +168,9 @@ async def test_too_many_entries_are_refused(compression: str, autojump_clock: ob
                 assert caught.value.code is StatusCode.RESOURCE_EXHAUSTED
 
 
-@pytest.mark.parametrize("ends", ["cancelled", "reset", "deadline"])
+@pytest.mark.parametrize("ends", ["cancelled", "deadline"])
 async def test_a_caller_whose_call_ends_while_it_waits_is_told(ends: str, autojump_clock: object) -> None:
-    """The message that waited is not decoded any more."""
+    """When the rest is over; the message that waited is not decoded any more."""
     measured = itertools.count(step=SLOW_SECONDS)
     measure_turns_by(lambda: next(measured))
     server = RawServer()
@@ -179,43 +179,50 @@ async def test_a_caller_whose_call_ends_while_it_waits_is_told(ends: str, autoju
         peer = await server.receive.receive()
         await call.send(SMALL)
         await peer.send(frame(HEADERS, 4, 1, encode(OK_HEADERS)))
-        data = message(LARGE.SerializeToString()) * 2
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(send_as_allowed, peer, data)
+            nursery.start_soon(send_twice, peer, message(LARGE.SerializeToString()))
             assert await call.receive() == LARGE
+            began = trio.current_time()
+            if timeout is None:
 
-            async def wait() -> None:
-                with pytest.raises(RpcError) as caught:
-                    await call.receive()
-                codes = {"cancelled": StatusCode.CANCELLED, "reset": None, "deadline": StatusCode.DEADLINE_EXCEEDED}
-                assert caught.value.code is codes[ends]
+                async def cancel() -> None:
+                    await trio.sleep(SLOW_SECONDS)
+                    call.cancel()
 
-            if ends != "reset":
-                nursery.start_soon(wait)
-            await trio.sleep(0.05)
-            if ends == "cancelled":
-                call.cancel()
-            elif ends == "reset":  # what had come before is delivered
-                await peer.send(frame(RST, 0, 1, (2).to_bytes(4, "big")))
-                assert await call.receive() == LARGE
-                with pytest.raises(RpcError) as caught:
-                    await call.receive()
-                assert caught.value.code is StatusCode.INTERNAL
-            if ends != "reset":
-                await trio.sleep(0.12)
-                assert len(nursery.child_tasks) <= 1
+                nursery.start_soon(cancel)
+            with pytest.raises(RpcError) as caught:
+                await call.receive()
             nursery.cancel_scope.cancel()
+        code = StatusCode.CANCELLED if timeout is None else StatusCode.DEADLINE_EXCEEDED
+        assert caught.value.code is code
+        assert trio.current_time() - began == pytest.approx(2 * SLOW_SECONDS)
 
 
-async def send_as_allowed(peer: RawPeer, data: bytes) -> None:
-    """Send DATA as the windows of stream 1 and of the connection allow; then read on."""
+async def send_twice(peer: RawPeer, data: bytes) -> None:
+    """Send a large message two times on stream 1, as the windows allow; then read on."""
     sent = 0
-    while sent < len(data):
-        size = min(16_000, len(data) - sent)
-        for where in (0, 1):
-            granted = 65_535 + sum(int.from_bytes(f[3], "big") for f in peer.frames if f[0] == 8 and f[2] == where)
-            while granted - sent < size:
+
+    def granted(where: int) -> int:
+        updates = (payload for kind, _, stream, payload in peer.frames if (kind, stream) == (WINDOW_UPDATE, where))
+        return (65_536 if where else 65_535) + sum(int.from_bytes(payload, "big") for payload in updates)
+
+    for _ in range(2):
+        for start in range(0, len(data), 16_000):
+            piece = data[start : start + 16_000]
+            while min(granted(0), granted(1)) - sent < len(piece):
                 await peer.pump()
-                granted = 65_535 + sum(int.from_bytes(f[3], "big") for f in peer.frames if f[0] == 8 and f[2] == where)
-        await peer.send(frame(DATA, 0, 1, data[sent : sent + size]))
-        sent += size
+            await peer.send(frame(DATA, 0, 1, piece))
+            sent += len(piece)
+
+
+@pytest.mark.parametrize(("size", "waits"), [(LARGE_BYTES - 1, False), (LARGE_BYTES, True)])
+@pytest.mark.parametrize("method", [TAKEN, PUSHED])
+async def test_messages_are_slow_from_a_size_on(size: int, waits: bool, method: Method, autojump_clock: object) -> None:
+    message = Action(content=bytes(size - 4))
+    assert message.ByteSize() == size
+    async with slow_server() as (server, channel), channel.call(method) as call:
+        await call.send(LARGE)
+        await call.send(message)
+        await call.done_sending()
+        assert await call.receive() == SMALL
+    assert [time for time, _ in server.got] == pytest.approx([0, 2 * SLOW_SECONDS if waits else 0])

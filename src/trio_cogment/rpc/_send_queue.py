@@ -309,7 +309,7 @@ class SendQueue:
         self.schedule(stream)
         if self._mark < self._high_water and (self.out_size >= self._mark or self._queued >= self._mark):
             self._raise_mark()
-        if self._ready and self.window > 0 and self.out_size < self._mark:
+        if self._ready:
             self._pump()
 
     def take_rooms(self) -> list[Stream]:
