@@ -393,7 +393,7 @@ async def test_what_goes_wrong_on_a_connection_stays_with_it_and_is_logged(
     client_side: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
     told: list[bool] = []
-    ours, theirs = trio.testing.memory_stream_pair()
+    _, theirs = trio.testing.memory_stream_pair()
     assert isinstance(theirs.receive_stream, trio.testing.MemoryReceiveStream)
     theirs.receive_stream.receive_some_hook = _unexpected
     connection = Connection(

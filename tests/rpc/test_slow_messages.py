@@ -42,8 +42,8 @@ class Server:
         self.ended.set()
 
     async def taken(self, call: ServerCall) -> None:
-        async for message in call:
-            self.on_message(message)
+        async for one in call:
+            self.on_message(one)
         await call.send(SMALL)
 
     async def pushed(self, call: ServerCall) -> None:
@@ -92,8 +92,8 @@ async def slow_server(config: RpcConfig | None = None) -> AsyncIterator[tuple[Se
 @pytest.mark.parametrize("method", [TAKEN, PUSHED])
 async def test_they_come_one_at_a_time_with_rests_and_in_order(method: Method, autojump_clock: object) -> None:
     async with slow_server() as (server, channel), channel.call(method) as call:
-        for message in (LARGE, LARGE, SMALL, LARGE, SMALL):
-            await call.send(message)
+        for one in (LARGE, LARGE, SMALL, LARGE, SMALL):
+            await call.send(one)
         await call.done_sending()
         assert await call.receive() == SMALL
     size, rest = LARGE_BYTES, 2 * SLOW_SECONDS
@@ -218,11 +218,11 @@ async def send_twice(peer: RawPeer, data: bytes) -> None:
 @pytest.mark.parametrize(("size", "waits"), [(LARGE_BYTES - 1, False), (LARGE_BYTES, True)])
 @pytest.mark.parametrize("method", [TAKEN, PUSHED])
 async def test_messages_are_slow_from_a_size_on(size: int, waits: bool, method: Method, autojump_clock: object) -> None:
-    message = Action(content=bytes(size - 4))
-    assert message.ByteSize() == size
+    other = Action(content=bytes(size - 4))
+    assert other.ByteSize() == size
     async with slow_server() as (server, channel), channel.call(method) as call:
         await call.send(LARGE)
-        await call.send(message)
+        await call.send(other)
         await call.done_sending()
         assert await call.receive() == SMALL
     assert [time for time, _ in server.got] == pytest.approx([0, 2 * SLOW_SECONDS if waits else 0])
