@@ -427,3 +427,24 @@ async def test_without_waiting_no_more_is_taken_than_there_is_room_for(way: str,
         reads.set()
         assert await call.receive() is None
     assert received == taken
+
+
+@BOTH
+async def test_at_the_deadline_the_caller_finds_the_same_whoever_notices_first(
+    way: str, autojump_clock: trio.testing.MockClock
+) -> None:
+    """The handler and the watch of the caller are woken in the same turn, in any order. What is unread is dropped."""
+
+    async def answer(call: ServerCall) -> None:
+        await call.send(Observation(tick_id=1))
+        await call.send(Observation(tick_id=2))
+        await trio.sleep_forever()
+
+    async with channel_to(only(ECHO, answer), way) as channel:
+        for _ in range(20):
+            async with channel.call(ECHO, timeout=0.5) as call:
+                assert (await call.receive()).tick_id == 1
+                await trio.sleep(0.6)
+                with pytest.raises(RpcError) as caught:
+                    await call.receive()
+                assert caught.value.code is StatusCode.DEADLINE_EXCEEDED

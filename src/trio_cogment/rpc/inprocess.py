@@ -326,6 +326,8 @@ async def _run_handler(handler: Handler, exchange: Exchange, room: trio.Semaphor
             late = trio.current_time() >= scope.deadline
             code = StatusCode.DEADLINE_EXCEEDED if late else StatusCode.CANCELLED
             outcome = RpcError(code, f"{exchange.method.path}: no answer in time" if late else "cancelled")
+            if late:
+                exchange.cancel(outcome)  # as `_end_at` in the same turn: the caller finds the same, whoever is first
         stopping = False
     except* Exception as failures:  # noqa: BLE001  the boundary of a call: any failure becomes its status
         # Outside of the scope: user code that is cancelled may fail on its way out, which makes a mixed group.
