@@ -127,7 +127,7 @@ class Http2Call(Call):
 
     async def receive(self) -> Any:
         inbox = self._inbox
-        if not inbox.items and self._engine.output.out_size:
+        if self._engine.output.out_size:
             self._connection.wake()  # a request that is held back must go out now, or no answer comes
         message = await inbox.get() if self._packed is None else self._packed
         if isinstance(message, bytes):
