@@ -23,6 +23,7 @@ from tests.helpers import (
     start_environment,
     wait_ended,
 )
+from tests.orchestrator.puppets import stage
 from trio_cogment.api.common_pb2 import Action, ActorInitialOutput, ActorRunTrialOutput, TrialState
 from trio_cogment.api.environment_pb2 import EnvRunTrialOutput
 from trio_cogment.config import OrchestratorConfig
@@ -250,3 +251,39 @@ async def test_a_start_that_fails_is_no_short_trial(autojump_clock: trio.testing
         await table.controller.start_trial(params_of("a"), trial_id="t")
         await wait_ended(table.orchestrator, "t")
     assert len(metrics.trials) == 1
+
+
+async def test_an_environment_that_acknowledges_last_has_shown_no_further_tick() -> None:
+    metrics = Recorder()
+    async with stage(metrics=metrics) as there:
+        await there.play(params_of("a"))
+        environment, actor = there["env"], there["a"]
+        await environment.observe(indexes=[0])
+        await environment.say(LAST)
+        await environment.observe(indexes=[0])
+        await actor.say(LAST_ACK)
+        await environment.say(LAST_ACK)
+        assert await there.state() == TrialState.ENDED
+    assert metrics.ticks == 2
+
+
+async def test_who_is_too_late_has_not_acted_with_what_it_says_next(autojump_clock: trio.testing.MockClock) -> None:
+    metrics = Recorder()
+    params = trial_params(
+        [actor_params("a", "quick", optional=True, response_timeout_seconds=1), actor_params("b", "slow")]
+    )
+    async with stage(metrics=metrics) as there:
+        await there.play(params)
+        await there["env"].observe(indexes=[0, 0])
+        await trio.sleep(2)
+        await there["a"].say(HEARTBEAT)
+        await there["a"].act(tick_id=0)
+        await there["b"].act()
+        assert metrics.actors == [("slow", 2.0)]
+        # Nor has who speaks when nobody waits for actions any more.
+        await there["env"].observe(indexes=[0, 0])
+        await there["env"].say(LAST)
+        await there["b"].say(HEARTBEAT)
+        await there.hard()
+    assert metrics.actors == [("slow", 2.0)]
+    assert metrics.latencies == [2.0]

@@ -33,7 +33,7 @@ def machine_for(metrics: OrchestratorMetrics | None) -> MakeMachine:
 class MeteredMachine(TrialMachine):
     """A machine whose ticks are timed, on the trial's own time: what waits for a slow data log is nobody's fault."""
 
-    __slots__ = ("_began", "_last_set", "_metrics", "_observation", "_thinking", "_unanswered")
+    __slots__ = ("_began", "_last_set", "_metrics", "_observation", "_unanswered")
 
     def __init__(self, metrics: OrchestratorMetrics, trial_id: str, *, rules: TrialRules) -> None:
         super().__init__(trial_id, rules=rules)
@@ -41,21 +41,20 @@ class MeteredMachine(TrialMachine):
         self._observation: object = None
         self._began = 0.0
         self._last_set: float | None = None
-        #: Indexes of the actors that have been shown this tick and have not acted yet.
-        self._thinking: set[int] = set()
         self._unanswered = False
 
     def handle(self, event: Event, now: float, wall_ns: int) -> list[Effect]:
         """See `TrialMachine.handle`."""
         if type(event) is Lost:
             self._lost(event.participant)
+        # Who has run out of time, or whose action nobody wants any more, has not acted with what it says next.
+        is_awaited = type(event) is Received and event.participant in self.awaited
         effects = _handle(self, event, now, wall_ns)
         if type(event) is Received:
             index = event.participant
-            if index in self._thinking and index not in self.awaited:
-                self._thinking.discard(index)
+            if is_awaited and index not in self.awaited and not self.is_over:
                 self._metrics.actor_acted(self.actors[index].actor_class, now - self._began)
-            elif index == ENVIRONMENT and self.latest_observation is not self._observation:
+            elif index == ENVIRONMENT and self._shows_another():
                 self._tick_began(now)
         if self._unanswered and self.answered:
             self._tick_answered(now)
@@ -70,10 +69,13 @@ class MeteredMachine(TrialMachine):
         TrialMachine.forget_observation(self)
         self._observation = self.latest_observation
 
+    def _shows_another(self) -> bool:
+        # None: there is none any more, for the trial has ended with its environment's acknowledgement.
+        return self.latest_observation is not None and self.latest_observation is not self._observation
+
     def _tick_began(self, now: float) -> None:
         self._observation = self.latest_observation
         self._began = now
-        self._thinking = set(self.awaited)
         self._unanswered = True
         self._metrics.tick_began()
 
