@@ -10,7 +10,7 @@ import trio
 from tests.helpers import Script, actor_that_acts, bench, environment_of, params_of
 from trio_cogment.api.common_pb2 import TrialState
 from trio_cogment.config import OrchestratorConfig
-from trio_cogment.errors import RpcError
+from trio_cogment.errors import FailedPreconditionError, RpcError
 
 
 def players(ticks: int | None = 1) -> tuple[Any, Any]:
@@ -63,6 +63,43 @@ async def test_ended_trials_go_by_size_at_once(autojump_clock: trio.testing.Mock
         await table.controller.wait_trial_state("crowd")
         assert len(table.orchestrator.trials) == 0
         assert table.orchestrator.trials._ended_bytes == 0
+
+
+async def test_a_start_that_fails_takes_no_ended_trials_place(autojump_clock: trio.testing.MockClock) -> None:
+    async with bench(*players(), config=OrchestratorConfig(max_ended_trials=2)) as table:
+        for name in "xy":
+            await run_trial(table, name)
+        for _ in range(3):
+            with pytest.raises(RpcError):
+                await table.controller.start_trial(params_of("a", "a"), trial_id="bad")
+        assert [trial.trial_id for trial in table.orchestrator.trials] == ["x", "y"]
+        # Nor does one that its starter has given up in the very moment in which it was PENDING.
+        with trio.CancelScope() as scope:
+            scope.cancel()
+            await table.orchestrator.start_trial(trial_id="late", params=params_of("a"))
+        assert [trial.trial_id for trial in table.orchestrator.trials] == ["x", "y"]
+
+
+async def test_one_that_is_ended_before_it_is_pending_has_not_started(autojump_clock: trio.testing.MockClock) -> None:
+    async with bench(*players()) as table:
+        with trio.fail_after(5):
+            async with trio.open_nursery() as nursery:
+
+                async def end() -> None:
+                    (trial,) = table.orchestrator.trials
+                    assert trial.state == TrialState.INITIALIZING
+                    trial.hard_end("somebody asked for it")
+
+                @nursery.start_soon
+                async def start() -> None:
+                    with pytest.raises(FailedPreconditionError, match="terminated while it was starting"):
+                        await table.orchestrator.start_trial(trial_id="t", params=params_of("a"))
+
+                while not len(table.orchestrator.trials):
+                    await trio.lowlevel.checkpoint()
+                await end()
+        assert len(table.orchestrator.trials) == 0
+        assert table.orchestrator.room.used == (0, 0, 0)
 
 
 async def test_trial_that_runs_is_never_collected(autojump_clock: trio.testing.MockClock) -> None:

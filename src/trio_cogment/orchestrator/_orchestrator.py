@@ -301,8 +301,8 @@ class Orchestrator:
         else:
             prepared = await self._prepare(trial, given)
         params, targets, datalog = prepared
-        if self._stopping:
-            raise UnavailableError(STOPPING)
+        if self._stopping or trial.over:
+            raise self._why_not_started(trial)
         run = TrialRun(
             trial,
             params,
@@ -319,7 +319,7 @@ class Orchestrator:
         run.begin()
         if not trial.settled.is_set():
             await trial.settled.wait()
-        if trial.refusal is not None:
+        if trial.refusal is not None or trial.machine.params is None:
             raise self._why_not_started(trial)
 
     async def _prepare(self, trial: Trial, given: Given) -> tuple[TrialParams, dict[int, Target | None], Target | None]:
@@ -371,10 +371,10 @@ class Orchestrator:
             self._connections.abandon(farewell)
 
     def _on_state(self, trial: Trial, state: int) -> None:
-        if state == _ENDED:
+        # One that could not start has not been a trial to anybody, and takes no ended one's place.
+        if state == _ENDED and trial.has_started:
             self.trials.ended(trial)
-            # One that could not start has not been a trial to anybody.
-            if self._metrics is not None and trial.machine.params is not None:
+            if self._metrics is not None:
                 self._metrics.trial_ended(trial.seconds)
         self.watchers.publish(trial.trial_id, state, trial.info)
 

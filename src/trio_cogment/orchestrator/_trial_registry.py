@@ -10,6 +10,7 @@ import trio
 
 from trio_cogment.config import OrchestratorConfig
 from trio_cogment.orchestrator._trial import Trial
+from trio_cogment.recount import Count
 
 
 def _nothing(_seconds: float) -> None:
@@ -65,6 +66,12 @@ class TrialRegistry:
         trial = make(trial_id)
         self._trials[trial_id] = trial
         return trial
+
+    def recount(self) -> Iterator[Count]:
+        """See `trio_cogment.recount`."""
+        size = sum(size for _, size in self._ended.values())
+        yield Count("bytes of ended trials", self._ended_bytes, size, None)
+        yield Count("ended trials", len(self._ended), sum(trial_id in self._trials for trial_id in self._ended), None)
 
     def _count_start(self) -> None:
         if self._every is None:
