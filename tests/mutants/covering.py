@@ -121,8 +121,10 @@ def covering_tests(package: str, jobs: int) -> Covering:
 
 def covering_runs(packages: Sequence[str], jobs: int) -> Covering:
     """Return what runs of the simulated suite reach of some packages."""
-    files = [*sorted(SOURCE.rglob("*.py")), *sorted((ROOT / "tests" / "sim").rglob("*.py"))]
-    files += sorted((ROOT / "tests" / "account").rglob("*.py"))
+    files = sorted(SOURCE.rglob("*.py"))
+    for folder in ("sim", "account", "models"):
+        files += sorted((ROOT / "tests" / folder).rglob("*.py"))
+    files += [ROOT / "tests" / "helpers.py", ROOT / "tests" / "orchestrator" / "puppets.py"]
     files += [path for path in sorted((ROOT / "tests").rglob("test_simulated.py")) if path.parent.name in packages]
     from tests.mutants.running import run_names  # which imports the package: not where coverage is to see that
 

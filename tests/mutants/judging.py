@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import Counter, defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from queue import SimpleQueue
@@ -43,19 +43,21 @@ class Chooser:
         """Return what is tried, in order.
 
         Which it is depends on the mutant alone: what reaches its own lines, or uses a constant, before what only
-        imports it; of that tests named after the module, then cheap ones, while there is time. Of runs not the cheap
-        ones, in which little happens: those that are kept, most of them because of what they reach, then the seeds in
-        their order. What has noticed other mutants of the function, or of the module, comes first.
+        imports it; of that tests named after the module, then cheap ones, while there is time. Of runs one of each
+        suite in turn, in the order of their seeds: each suite looks at other things. Those that are kept, most of them
+        because of what they reach, are like a suite of their own, and the first. What has noticed other mutants of the
+        function, or of the module, comes first.
         """
         module = Path(mutant.file).stem.strip("_")
         costs = self.covering.costs
         closest = self.covering.closest(mutant)
+        turns = _turns(self.covering.of(mutant))
 
-        def unlikely(name: str) -> tuple[bool, bool, float, str]:
+        def unlikely(name: str) -> tuple[bool, float, bool | float, str]:
             is_far = name not in closest
-            suite, _, seed = name.rpartition("/")
-            if seed.isdecimal():
-                return is_far, suite != KEPT, float(seed), suite
+            if name in turns:
+                suite = name.rpartition("/")[0]
+                return is_far, turns[name], suite != KEPT, suite
             is_other = f"/test_{module}.py" not in name.replace("test__", "test_")
             return is_far, is_other, costs[name].processor_seconds, name
 
@@ -76,6 +78,16 @@ class Chooser:
             with self._lock:
                 for place in (f"{mutant.file}/{mutant.scope}", mutant.file):
                     self._noticed[place][verdict.by] += 1
+
+
+def _turns(names: Iterable[str]) -> dict[str, int]:
+    """Return when the turn of each run comes: its place among those of its suite."""
+    by_suite: dict[str, list[tuple[int, str]]] = defaultdict(list)
+    for name in names:
+        suite, _, seed = name.rpartition("/")
+        if seed.isdecimal():
+            by_suite[suite].append((int(seed), name))
+    return {name: turn for runs in by_suite.values() for turn, (_, name) in enumerate(sorted(runs))}
 
 
 class Bench:
