@@ -34,6 +34,19 @@ DECLARED: Mapping[str, int] = {
             *(f"registry with a storage that fails: store error {what}" for what in ("after", "before")),
             *(f"datastore in process: store {what}" for what in ("delay", "error after", "error before")),
             *(f"datastore over a network: {what}" for what in ("crash", "partition", "reset", "store")),
+            *(f"orchestrator with little room: {what}" for what in ("started", "taken", "full", "bad")),
+            *(
+                f"orchestrator short of memory: {what}"
+                for what in ("a trial gives way", "who does not read is given up", "an observation is not kept")
+            ),
+            *(
+                f"orchestrator that asks for tokens: join: {what}"
+                for what in ("OK", "PERMISSION_DENIED", "FAILED_PRECONDITION", "NOT_FOUND", "INVALID_ARGUMENT")
+            ),
+            *(
+                f"orchestrator's data logs: {what}"
+                for what in ("a trial waits", "samples are lost", "away for long")
+            ),
             *(
                 f"directory in trouble: {fault} of {name}"
                 for fault in ("crash", "dark", "partition", "power", "reset")

@@ -1,6 +1,6 @@
 """What is played beside the four trials: datastore, model registry and directory, each with its storage, in trouble.
 
-The scenarios are those of the services' own tests, which run some seeds of each.
+The scenarios are those of the services' own tests, which run some seeds of each, and of `tests.sim.orchestrators`.
 """
 
 from __future__ import annotations
@@ -15,6 +15,10 @@ from tests.datastore import test_simulated as datastore
 from tests.directory import test_simulated as directory
 from tests.model_registry import test_simulated as registry
 from tests.models.runs import FAULTY
+from tests.sim.orchestrators.crowded import crowded_trials
+from tests.sim.orchestrators.guarded import guarded_trials
+from tests.sim.orchestrators.logged import logged_trials
+from tests.sim.orchestrators.measured import measured_trials
 from tests.sim.recounting import check_counts, count_now_and_then
 from trio_cogment.testing import Counts, World, check_history
 
@@ -47,6 +51,10 @@ _FINDING_OUT: dict[str, Scenario] = {
     "directory in trouble": directory.anything,
     "directory's disk": directory.acknowledged,
     "directory alone": directory.a_partition_of_the_directory,
+    "orchestrator with little room": measured_trials,
+    "orchestrator short of memory": crowded_trials,
+    "orchestrator that asks for tokens": guarded_trials,
+    "orchestrator's data logs": logged_trials,
     # Judged by the models of the services.
     **{name: run.judged for name, run in FAULTY.items()},
 }
