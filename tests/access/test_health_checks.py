@@ -7,7 +7,7 @@ from functools import partial
 import pytest
 import trio
 
-from tests.access.keys import KEYS, control
+from tests.access.keys import KEYS, NOW, control
 from trio_cogment.access import AccessControl, Grant, Identity, Rules
 from trio_cogment.api.common_pb2 import StatusReply, StatusRequest
 from trio_cogment.api.directory_pb2 import ServiceEndpoint
@@ -50,6 +50,8 @@ async def test_who_asks(access: AccessControl | None) -> None:
                 if access is not None and access.mint(Grant(name="x"), 1):
                     await service.asked.wait()
                     assert service.callers[0].grant == Grant(name="server:directory")
+                    # Long enough that one is seldom made, short enough that nobody keeps it.
+                    assert service.callers[0].expires_at == NOW + 3600
                 else:
                     while not refusals().counts["unauthenticated calls"]:
                         await trio.lowlevel.checkpoint()

@@ -87,6 +87,13 @@ def test_what_was_written_is_read() -> None:
     assert not content.dropped
 
 
+def test_what_older_files_do_not_say_is_nobodys_and_of_this_process() -> None:
+    (one,) = read(entries_of({})).entries
+    assert (one.owner, one.reach) == ("", None)
+    (one,) = read(entries_of({"owner": "token:me", "reach": "203.0.113.7"})).entries
+    assert (one.owner, one.reach) == ("token:me", "203.0.113.7")
+
+
 def test_nothing_secret_is_written() -> None:
     entries = Entries([entry(1, secret="my-secret")])
     assert b"my-secret" not in encode(entries, HASHER)

@@ -701,7 +701,13 @@ async def test_who_stops_with_the_directory_is_still_deregistered(autojump_clock
             at.net.host(name)
             secrets += await at.register(registration(name))
         began = trio.current_time()
-        nursery.start_soon(at.server.farewell)
+        returned: list[float] = []
+
+        async def say_farewell() -> None:
+            await at.server.farewell()
+            returned.append(trio.current_time() - began)
+
+        nursery.start_soon(say_farewell)
         for reply in secrets:
             await trio.sleep(0.9)  # each prolongs the wait for the next
             assert at.server.stopping
@@ -711,6 +717,7 @@ async def test_who_stops_with_the_directory_is_still_deregistered(autojump_clock
             assert await at.hosts() != []  # inquiries are answered
             await at.deregister(DeregisterRequest(service_id=reply.service_id, secret=reply.secret))
     assert trio.current_time() - began == pytest.approx(2.7)
+    assert returned == [pytest.approx(2.7)]
     disk.restart()
     async with directory(disk=disk, path="state") as at:
         assert at.server.count == 0

@@ -359,6 +359,16 @@ async def test_what_is_announced_must_have_room_in_the_storage(wire: bool, autoj
             assert (await one.upload("m", b"x" * 400_000, archived=True)).version_number == 1
         await trio.testing.wait_all_tasks_blocked(0.01)
         assert (await one.upload("m", b"x" * 900_000, archived=True)).version_number == 2
+        # Of one that has come as a whole nothing more is written, though its client has not said that this is all.
+        async with one.channel.call(METHODS["CreateVersion"]) as call:
+            await call.send(header(model_id="m", archived=True, data_size=300_000))
+            await call.send(body(b"x" * 300_000))
+            await trio.testing.wait_all_tasks_blocked(0.01)
+            async with one.channel.call(METHODS["CreateVersion"]) as other:
+                await other.send(header(model_id="m", archived=True, data_size=1_000_000))
+                await trio.testing.wait_all_tasks_blocked(0.01)
+                (count,) = one.registry._announced.recount()
+                assert count.kept == 2
         # What is kept in memory needs no room there.
         assert (await one.upload("m", b"x" * 1_500_000, archived=False)).version_number == 3
 
@@ -373,3 +383,57 @@ async def test_what_was_cached_of_a_deleted_model_takes_no_room(autojump_clock: 
                 await one.delete(model_id)
         infos, _ = await one.infos("new")
         assert [info.version_number for info in infos] == [1, 2, 3]
+
+
+@BOTH_CHANNELS
+async def test_a_download_leaves_no_file_open_however_it_ends(wire: bool, autojump_clock: MockClock) -> None:
+    async with open_harness(wire=wire, sent_version_chunk_bytes=700_000) as one:
+        await one.create("m")
+        await one.upload("m", b"x" * 5_000_000, chunk=500_000)
+        (before,) = one.disk.recount()
+        assert len(await one.data("m")) == 5_000_000
+        async with one.channel.call(METHODS["RetrieveVersionData"]) as call:
+            await call.send(pb.RetrieveVersionDataRequest(model_id="m", version_number=1))
+            await call.done_sending()
+            await call.receive()
+            (during,) = one.disk.recount()
+            assert during.kept == before.kept + 1
+        await trio.testing.wait_all_tasks_blocked(0.01)
+        assert [*one.disk.recount()] == [before]
+
+
+class CountingDisk(SimDisk):
+    """A disk that notes the sizes of writes."""
+
+    sizes: list[int]
+
+    def write(self, node: Any, era: int, data: bytes) -> int:
+        self.sizes.append(len(data))
+        return super().write(node, era, data)
+
+
+async def test_small_chunks_are_written_together(autojump_clock: MockClock) -> None:
+    disk = CountingDisk(random.Random(0))
+    disk.sizes = []
+    async with open_harness(disk) as one:
+        await one.create("m")
+        disk.sizes.clear()
+        await one.upload("m", b"x" * 600 * 1024, chunk=64 * 1024)
+    assert disk.sizes[:3] == [256 * 1024, 256 * 1024, 88 * 1024]
+
+
+async def test_pages_are_read_in_several_steps(monkeypatch: pytest.MonkeyPatch, autojump_clock: MockClock) -> None:
+    monkeypatch.setattr("trio_cogment.model_registry._service._BATCH", 3)
+    async with open_harness() as one:
+        names = [f"m{number}" for number in range(8)]
+        for name in names:
+            await one.create(name)
+        for _ in range(8):
+            await one.publish("m0", b"x")
+        for count in (0, 1, 3, 4, 7, 8, 20):
+            expected = range(count or 8)
+            assert await one.numbers("m0", count=count) == [number + 1 for number in expected if number < 8]
+            assert (await one.models(count=count))[0] == [names[number] for number in expected if number < 8]
+            assert (await one.models(*names, count=count))[0] == [names[number] for number in expected if number < 8]
+        _, handle = await one.infos("m0", count=4)
+        assert await one.numbers("m0", handle=handle) == [5, 6, 7, 8]

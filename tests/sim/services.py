@@ -33,7 +33,7 @@ def judged(scenario: Scenario) -> Scenario:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(count_now_and_then, counts)
             await scenario(world)
-            check_counts(counts)
+            check_counts(counts, at_rest=True)
             nursery.cancel_scope.cancel()
         check_history(world.history)
 

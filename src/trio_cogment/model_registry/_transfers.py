@@ -18,6 +18,7 @@ from trio_cogment.model_registry._model import Model, shown
 from trio_cogment.model_registry._storage_errors import storage_errors
 from trio_cogment.model_registry._version_cache import Payload
 from trio_cogment.model_registry.blobs import Blob, Upload
+from trio_cogment.recount import Count
 
 T = TypeVar("T")
 
@@ -42,6 +43,10 @@ class UploadMemory:
     def __init__(self, limit: int) -> None:
         self.limit = limit
         self.used = 0
+
+    def recount(self) -> Iterator[Count]:
+        """See `trio_cogment.recount`."""
+        yield Count("bytes of uploads to memory", self.used, self.used)
 
     def check(self, size: int) -> None:
         """Raise ResourceExhaustedError if so many bytes can never fit."""
@@ -80,6 +85,10 @@ class AnnouncedUploads:
                 f"for {free}"
             )
 
+    def recount(self) -> Iterator[Count]:
+        """See `trio_cogment.recount`."""
+        yield Count("uploads to the storage", len(self._uploads), len(self._uploads))
+
     @contextmanager
     def coming(self, upload: IncomingVersion) -> Iterator[None]:
         """Count an upload, for the time of the block."""
@@ -117,9 +126,8 @@ class ToMemory:
         self.payload.finish()
 
     async def discard(self, run: Runner) -> None:
-        """Release the reserved memory: the bytes are dropped, or the cache counts them."""
+        """Release the reserved memory: the bytes are dropped, or the cache counts them. Nothing may follow."""
         self._memory.give_back(self._taken)
-        self._taken = 0
 
 
 class ToStore:

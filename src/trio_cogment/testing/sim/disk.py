@@ -5,12 +5,18 @@ from __future__ import annotations
 import errno
 import os
 import random
+from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 from trio_cogment.host.files import FileLock, Identity, LockedError, OpenFile, ReadFile
+from trio_cogment.recount import Count
 
 #: A write reaches the medium in pieces of this size, each whole or not at all.
 SECTOR_BYTES = 512
+
+
+Handle = TypeVar("Handle", "_SimFile", "_SimReadFile")
 
 
 class PowerLossError(OSError):
@@ -62,6 +68,12 @@ class SimDisk:
         self._crash_at: int | None = None
         self._era = 0
         self._down = False
+        #: Handles of this era.
+        self._handles: set[_SimFile | _SimReadFile] = set()
+
+    def recount(self) -> Iterator[Count]:
+        """See `trio_cogment.recount`: at rest nobody has left a file open."""
+        yield Count("open files", len(self._handles), len(self._handles))
 
     # Faults
 
@@ -87,6 +99,7 @@ class SimDisk:
         self._names = dict(self._durable_names)
         self._pending_names.clear()
         self._locks.clear()
+        self._handles.clear()
         self._era += 1
         self._down = True
 
@@ -148,12 +161,20 @@ class SimDisk:
             # Emptying a file is as durable as making one: not at all, without a sync of the folder.
             node = _Node()
             self._change(os.path.dirname(path), {path: node})
-        return _SimFile(self, node, self._era)
+        return self._opened(_SimFile(self, node, self._era))
 
     def open_read(self, path: str) -> ReadFile:
         """See `Files.open_read`."""
         self._operation()
-        return _SimReadFile(self, self._find(path), self._era)
+        return self._opened(_SimReadFile(self, self._find(path), self._era))
+
+    def _opened(self, handle: Handle) -> Handle:
+        self._handles.add(handle)
+        return handle
+
+    def closed(self, handle: _SimFile | _SimReadFile) -> None:
+        """Count an open file less."""
+        self._handles.discard(handle)
 
     def read(self, path: str) -> bytes:
         """See `Files.read`."""
@@ -318,6 +339,7 @@ class _SimFile:
 
     def close(self) -> None:
         self._closed = True
+        self._disk.closed(self)
 
     def _check(self) -> None:
         if self._closed:
@@ -340,6 +362,7 @@ class _SimReadFile:
 
     def close(self) -> None:
         self._era = -1
+        self._disk.closed(self)
 
 
 class _SimLock:
