@@ -52,6 +52,18 @@ async def test_who_waits_for_a_trial_is_told_of_that_trial_alone() -> None:
     assert watchers.max_queued_entries == 0
 
 
+async def test_what_a_watcher_may_not_see_makes_no_room_for_it() -> None:
+    watchers = Watchers(OrchestratorConfig(watch_queue_entries=4))
+    present = [(name, RUNNING, describe) for name in "abc"]
+    with (
+        watchers.subscribe([], False, present, sees=lambda trial_id: trial_id == "b") as one,
+        watchers.subscribe([], False, present, sees=lambda _: False) as blind,
+        watchers.subscribe([], False, present) as every,
+    ):
+        assert [watch.max_queued_entries for watch in (one, blind, every)] == [5, 4, 7]
+        assert [watch.queued_entries for watch in (one, blind, every)] == [1, 0, 3]
+
+
 def large(*, tracebacks: bool = False) -> TrialInfo:
     return TrialInfo(env_name="e" * 1000)
 

@@ -65,6 +65,8 @@ async def test_whom_a_trial_waits_for(autojump_clock: object) -> None:
         assert (seen.state, seen.awaited) == (TrialState.ENDED, ())
         assert [one.name for one in seen.participants] == [seen.environment, "ann"]
         assert all(one.silent_seconds == 0 for one in seen.participants)
+        # Of an ended trial less is remembered.
+        assert (seen.participants[1].endpoint, seen.participants[1].implementation) == ("", "")
 
 
 async def test_client_actors_that_have_not_joined(autojump_clock: object, caplog: pytest.LogCaptureFixture) -> None:

@@ -13,6 +13,7 @@ import trio.testing
 from trio_cogment.api.common_pb2 import TrialParams
 from trio_cogment.api.hooks_pb2 import PreTrialParams
 from trio_cogment.errors import EndpointError, RpcError, StatusCode, UnavailableError
+from trio_cogment.orchestrator import Orchestrator
 from trio_cogment.orchestrator._connections import Connections
 from trio_cogment.orchestrator._hooks import ON_PRE_TRIAL, run_hooks
 from trio_cogment.services import ServiceKind
@@ -127,3 +128,8 @@ async def test_each_has_its_own_time(autojump_clock: trio.testing.MockClock) -> 
 async def test_an_endpoint_that_is_none_is_named() -> None:
     with pytest.raises(EndpointError, match=r"pre_trial_hooks\[1\]"):
         await run(Hooks(), PLACES[0], "nonsense")
+
+
+def test_a_hook_that_no_endpoint_leads_to_is_told_at_the_start() -> None:
+    with pytest.raises(EndpointError, match=r"^pre_trial_hooks\[1\]: "):
+        Orchestrator(pre_trial_hooks=["grpc://here:1", "somewhere"])

@@ -388,6 +388,8 @@ async def test_version_and_status() -> None:
             assert list(status.statuses) == ["overall_load"]
             assert 0 <= int(status.statuses["overall_load"]) <= 254
             assert not (await table.channel.unary(methods["Status"], StatusRequest())).statuses
+            trials = await table.channel.unary(methods["Status"], StatusRequest(names=["nb_trials"]))
+            assert dict(trials.statuses) == ({"nb_trials": "0"} if service == "TrialLifecycleSP" else {})
 
 
 @pytest.mark.parametrize("where", ["hook", "data log"])

@@ -111,6 +111,32 @@ def test_an_estimate_grows_with_what_there_is() -> None:
     assert estimated_bytes(large) > estimated_bytes(clients) + 10_000
 
 
+def test_an_estimate_is_what_the_page_says() -> None:
+    params = at_endpoints("cogment://client", "grpc://h:1", "grpc://h:2")
+    kib = 1024
+    assert estimated_bytes(params) == 10 * kib + 2 * kib + 3 * 6 * kib + 2 * params.ByteSize()
+
+
+def test_who_holds_back_many_ticks_is_promised_a_ninth_of_what_is_left() -> None:
+    kib = 1024
+    room = Room(OrchestratorConfig(max_held_back_bytes=150 * kib, max_all_held_back_bytes=1800 * kib))
+    assert [room.enter("").hold_back(ticks) for ticks in (0, 1, 2)] == [None, None, None]
+    assert room.held_back.used == 0
+    holdings = [room.enter("") for _ in range(20)]
+    promised = [holding.hold_back(3) for holding in holdings]
+    left, expected = 1800 * kib, list[int]()
+    for _ in holdings:
+        expected.append(max(64 * kib, min(150 * kib, left // 9)))
+        left -= expected[-1]
+    assert promised == expected
+    assert expected[0] == 150 * kib
+    assert room.held_back.used == sum(expected)
+    for holding in holdings:
+        holding.leave()
+        assert holding.hold_back(3) is None
+    assert room.held_back.used == 0
+
+
 @pytest.mark.parametrize("wire", [False, True])
 async def test_a_refused_start_leaves_nothing_and_the_next_one_is_welcome(wire: bool) -> None:
     config = OrchestratorConfig(max_trial_actors=2, max_trials=1)

@@ -64,7 +64,23 @@ async def test_a_trial_that_cannot_even_be_ended_is_over(
         assert table.orchestrator.running_trials == 0
         assert trial.over
         assert not trial.equipped
+        # Whoever asks again changes nothing of it.
+        ended_at = trial.ended_at
+        trial.hard_end("again")
+        assert trial.ended_at == ended_at
     assert "trial bad: cannot even be ended" in caplog.text
+
+
+async def test_a_run_that_is_over_starts_no_task(autojump_clock: trio.testing.MockClock) -> None:
+    async with bench(Script(environment_of(1)).environment(), Script(actor_that_acts()).actor()) as table:
+        await table.controller.start_trial(params_of("a"), trial_id="t")
+        (run,) = table.orchestrator.runs
+        await wait_ended(table.orchestrator, "t")
+        await trio.testing.wait_all_tasks_blocked()
+        assert table.orchestrator.runs == []
+        run.spawn(trio.sleep_forever, "too late")
+        run.abandon(trio.current_time())
+        assert run.task_names == []
 
 
 async def test_an_effect_that_fails_keeps_nobody_else_from_learning_of_the_end(

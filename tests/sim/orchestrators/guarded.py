@@ -20,6 +20,7 @@ from tests.helpers import END, HEARTBEAT, LAST, LAST_ACK, NORMAL, Script, actor_
 from trio_cogment.access import AccessControl, Grant, Role, Rules, Token
 from trio_cogment.api.common_pb2 import Action, ActorInitialOutput, ActorRunTrialOutput, TrialState
 from trio_cogment.api.directory_pb2 import ServiceEndpoint, ServiceType
+from trio_cogment.api.orchestrator_pb2 import TrialListRequest
 from trio_cogment.config import OrchestratorConfig
 from trio_cogment.discovery import DirectoryClient
 from trio_cogment.errors import RpcError, StatusCode
@@ -52,6 +53,7 @@ CLIENTS = {"cat": "player", "dog": "pet"}
 WAITS = {"cat": 15.0, "dog": 6.0}
 PLACES = ("one", "two", "three")
 JOIN = methods_of(SERVICES[ServiceKind.CLIENT_ACTOR].descriptor())["RunTrial"]
+WATCH = methods_of(SERVICES[ServiceKind.LIFECYCLE].descriptor())["WatchTrials"]
 DENIED, NOT_FOUND, PRECONDITION = StatusCode.PERMISSION_DENIED, StatusCode.NOT_FOUND, StatusCode.FAILED_PRECONDITION
 
 
@@ -94,6 +96,8 @@ class Play:
         self._channels: dict[str, Channel] = {}
         #: What each watcher was told: states, by trial.
         self._told: dict[str, dict[str, list[int]]] = defaultdict(lambda: defaultdict(list))
+        #: Of which trials each has asked to be told.
+        self._watched: dict[str, list[str]] = {}
         #: Who has started a trial with some id, or has failed to.
         self._starters: dict[str, list[str]] = defaultdict(list)
         #: Where environments were called, by trial.
@@ -107,6 +111,7 @@ class Play:
             await self._nursery.start(self._connect, name)
         for name in STARTERS:
             self._nursery.start_soon(self._watch, name)
+            self._nursery.start_soon(self._watch_some, name, self._rng.sample(IDS, 4))
         near = InProcessChannel(orchestrator_services(self._orchestrator))
         self._nursery.start_soon(self._watch_from, "near", near)
         await trio.sleep(1)
@@ -140,6 +145,16 @@ class Play:
             async for entry in watch:
                 self._told[name][entry.trial_id].append(entry.state)
 
+    async def _watch_some(self, name: str, trial_ids: list[str]) -> None:
+        """Watch some trials only, and only when they run or have ended."""
+        self._watched[name] = trial_ids
+        wanted = TrialListRequest(filter=[TrialState.RUNNING, TrialState.ENDED], trial_ids=trial_ids)
+        async with self._channels[name].call(WATCH) as watch:
+            await watch.send(wanted)
+            await watch.done_sending()
+            async for entry in watch:
+                self._told[f"{name} of some"][entry.trial_id].append(entry.state)
+
     async def _watch_from(self, name: str, near: InProcessChannel) -> None:
         async with near, Controller(near).watch_trials() as watch:
             async for entry in watch:
@@ -157,6 +172,13 @@ class Play:
                     if name in ("root", starter):
                         expected[trial_id].append(state)
             assert self._told[name] == expected, f"{name} was told {self._told[name]}, not {expected}"
+            wanted = {
+                one: [state for state in expected[one] if state in (TrialState.RUNNING, TrialState.ENDED)]
+                for one in self._watched[name]
+            }
+            some = {one: states for one, states in wanted.items() if states}
+            told = self._told[f"{name} of some"]
+            assert told == some, f"{name} was told {told} of some, not {some}"
 
     def _reaches(self, name: str, trial_id: str) -> bool:
         return name == "root" or (trial_id in self._trials and self._trials[trial_id].owner == name)

@@ -144,6 +144,8 @@ class Log:
         self.full = full
         if full:
             self._world.sometimes("a trial waits")
+            waiting = self.datalog.queued_samples
+            assert self.large or waiting >= self._config.max_queued_samples, f"it waits, though only {waiting} wait"
 
     def on_samples_lost(self, count: int) -> None:
         """See `Owner.on_samples_lost`."""

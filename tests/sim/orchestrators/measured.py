@@ -20,6 +20,7 @@ from trio_cogment.config import OrchestratorConfig
 from trio_cogment.errors import InvalidArgumentError, ResourceExhaustedError, RpcError, StatusCode
 from trio_cogment.metrics import OrchestratorGauges
 from trio_cogment.orchestrator import Orchestrator
+from trio_cogment.orchestrator._trial_run import TrialRun
 from trio_cogment.rpc import InProcessChannel, ServerCall
 from trio_cogment.sdk import actor_params, trial_params
 from trio_cogment.services import TRIAL_ID
@@ -29,6 +30,8 @@ ACCOUNTS = ("", "alice", "bob")
 IDS = [f"t{number}" for number in range(8)]
 CLASSES = {"a": "player", "b": "player", "c": "referee"}
 STARTS = 30
+KIB = 1024
+MOST_PROPERTY_BYTES = 2000
 #: How long `b`, who is optional, may take for an action.
 PATIENCE_SECONDS = 1.0
 #: Of two figures that are the same.
@@ -46,6 +49,10 @@ class Played:
         vanishes: who leaves at its second observation; empty: nobody.
         logged: it has a data log.
         bad: its parameters are refused.
+        held_back: for how many ticks its samples are.
+        property_bytes: of its properties.
+        size: about what it takes, as the server counts.
+        fails: it cannot start.
         shown: when each tick's observations came.
         answered: when the newest actions came.
         state: the newest that has been announced.
@@ -61,6 +68,10 @@ class Played:
     vanishes: str
     logged: bool
     bad: bool
+    held_back: int
+    property_bytes: int
+    size: int = 0
+    fails: bool = False
     shown: list[float] = field(default_factory=list)
     answered: float | None = None
     state: int = 0
@@ -167,6 +178,8 @@ class Play:
         self.remembered = Remembered(config)
         self.trials: list[Played] = []
         self.newest: dict[str, Played] = {}
+        self._sizes: dict[TrialRun, int] = {}
+        self._promised: dict[TrialRun, int] = {}
         self.orchestrator: Orchestrator
 
     # Participants
@@ -267,22 +280,41 @@ class Play:
             vanishes=rng.choice(["", "", "", "env", *names]),
             logged=rng.random() < 0.5,
             bad=rng.random() < 0.2,
+            held_back=rng.choice([0, 0, 2, 3, 5]),
+            property_bytes=rng.choice([0, 100, 1000, MOST_PROPERTY_BYTES, MOST_PROPERTY_BYTES + 1]),
         )
+        params = params_of(played)
+        played.size = 10 * KIB + 6 * KIB * (len(params.actors) + 1) + 2 * params.ByteSize()
         expected = self._expected(played)
-        if expected in ("started", "bad"):
+        before = {*self.orchestrator.runs}
+        played.fails = expected != "started"
+        if expected in ("started", "bad", "too large"):
             self.remembered.start()
             self.trials.append(played)
             self.newest[trial_id] = played
-        params = params_of(played)
         try:
             answer = await self.orchestrator.start_trial(trial_id=trial_id, account=account, params=params)
             happened = "started" if answer else "taken"
-        except ResourceExhaustedError:
-            happened = "full"
+        except ResourceExhaustedError as error:
+            happened = "full" if "too many trials" in str(error) else "too large"
         except InvalidArgumentError:
             happened = "bad"
         assert happened == expected, f"the start of {trial_id} for {account!r}: {happened}, expected: {expected}"
         self.world.sometimes(happened)
+        if happened == "started" and self.orchestrator.runs[-1] not in self._sizes:
+            # A ninth of what is left, but 64 KiB at least, for those who hold back more than two ticks.
+            left = self.config.max_all_held_back_bytes - sum(
+                self._promised[run] for run in self._sizes if run in before
+            )
+            promise = max(64 * KIB, min(self.config.max_held_back_bytes, left // 9)) if played.held_back > 2 else 0
+            self._sizes[self.orchestrator.runs[-1]] = played.size
+            self._promised[self.orchestrator.runs[-1]] = promise
+        promised = sum(self._promised[run] for run in self.orchestrator.runs)
+        lent = self.orchestrator.room.held_back.used
+        assert lent == promised, f"{lent} bytes are promised for samples, not {promised}"
+        used = self.orchestrator.room.used
+        sizes = [self._sizes[run] for run in self.orchestrator.runs]
+        assert used == (len(sizes), 0, sum(sizes)), f"{used} are counted, the trials take {sizes}"
 
     def _expected(self, played: Played) -> str:
         running = [run.trial.owner for run in self.orchestrator.runs]
@@ -291,7 +323,13 @@ class Play:
             return "taken"
         if len(running) >= self.config.max_trials or of_account >= self.config.max_peer_trials:
             return "full"
-        return "bad" if played.bad else "started"
+        sizes = [(run.trial.owner, self._sizes[run]) for run in self.orchestrator.runs]
+        of_all, of_own = sum(size for _, size in sizes), sum(size for owner, size in sizes if owner == played.account)
+        if of_all + played.size > self.config.max_trials_bytes or (
+            played.account and of_own + played.size > self.config.max_peer_trials_bytes
+        ):
+            return "too large"
+        return "bad" if played.bad or played.property_bytes > MOST_PROPERTY_BYTES else "started"
 
     async def end_some(self) -> None:
         """End trials that run, one way or the other."""
@@ -309,7 +347,7 @@ class Play:
             async for entry in watch:
                 played, now = self.newest[entry.trial_id], trio.current_time()
                 played.state = entry.state
-                if entry.state == TrialState.ENDED and not played.bad:
+                if entry.state == TrialState.ENDED and not played.fails:
                     self.remembered.end(entry.trial_id, now)
                     self.expected.trials.append(now - played.began)
 
@@ -345,7 +383,14 @@ def params_of(played: Played) -> TrialParams:
         for name in names
     ]
     datalog = "cogment://discover" if played.logged else ""
-    return trial_params(actors, environment_name="env", datalog_endpoint=datalog)
+    properties = {"p": "v" * (played.property_bytes - 1)} if played.property_bytes else {}
+    return trial_params(
+        actors,
+        environment_name="env",
+        datalog_endpoint=datalog,
+        properties=properties,
+        nb_buffered_ticks=played.held_back,
+    )
 
 
 async def measured_trials(world: World) -> None:
@@ -354,6 +399,11 @@ async def measured_trials(world: World) -> None:
     config = OrchestratorConfig(
         max_trials=rng.randint(2, 6),
         max_peer_trials=rng.randint(1, 3),
+        max_trials_bytes=rng.choice([60 * KIB, 120 * KIB, 1000 * KIB]),
+        max_peer_trials_bytes=rng.choice([45 * KIB, 1000 * KIB]),
+        max_held_back_bytes=200 * KIB,
+        max_all_held_back_bytes=2000 * KIB,
+        max_properties_bytes=MOST_PROPERTY_BYTES,
         max_ended_trials=rng.choice([0, 1, 2, 4, 100]),
         ended_trial_age_seconds=rng.choice([1.3, 5.7, 60.0]),
         gc_frequency=rng.choice([None, None, 0, 1, 3]),
