@@ -442,6 +442,14 @@ def test_what_only_looks_like_a_template(known: SampleInfo, longer: SampleInfo) 
     assert converter.templates.convert(other) is None
 
 
+@pytest.mark.parametrize("absent", [0, 1, 2])
+def test_an_action_that_never_came_is_not_taken_for_one_of_an_odd_tick(absent: int) -> None:
+    ticks = [-3, -3, -3]
+    usual = [sample_of(number, actors=3, actions=[Action(tick_id=tick) for tick in ticks]) for number in range(5)]
+    ticks[absent] = -2
+    check_written([*usual, sample_of(5, actors=3, actions=[Action(tick_id=tick) for tick in ticks])])
+
+
 def with_payload(size: int, actors: int = 1) -> DatalogSample:
     return sample_of(1, actors=actors, observations=ObservationSet(observations=[bytes(size)], actors_map=[0]))
 

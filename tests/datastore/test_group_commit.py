@@ -195,6 +195,8 @@ async def test_a_refused_write_fails_its_stream_only(autojump_clock: Clock) -> N
             await bad.flush()
         await good.flush()
         assert (good.durable, bad.durable) == (2, 1)
+        # The one that was refused is none; what came behind it in the same batch is stored.
+        assert writer.stored_samples == 4
 
 
 async def test_who_is_cancelled_while_waiting_has_put_nothing(autojump_clock: Clock) -> None:

@@ -117,6 +117,12 @@ def test_much_room_is_not_looked_at_for_each_transaction(tmp_path: Path, monkeyp
         room.recheck()
         room.check(connection, 1)
         assert looks == 6
+        # One that is too large to go unseen finds that there is little: small ones do not go unseen any more.
+        free = 500_000_000
+        room.check(connection, 8_000_000)
+        before = looks
+        room.check(connection, 1)
+        assert looks > before
         free = 1_000_000
         kept = 0
         with pytest.raises(ResourceExhaustedError):  # noqa: PT012  as often as it takes

@@ -30,6 +30,16 @@ async def test_timers_fire_in_order_and_once(autojump_clock: trio.testing.MockCl
     assert fired == [(A, 1), (B, 2), (C, 4)]
 
 
+async def test_all_that_are_due_fire_in_the_same_turn(autojump_clock: trio.testing.MockClock) -> None:
+    fired: list[Timer] = []
+    timers = Timers(fired.append, Alarms())
+    for timer in (B, A, C):
+        timers.arm(timer, 1 if timer is not C else 3)
+    await trio.sleep(2)
+    timers.wake()
+    assert fired == [B, A]
+
+
 async def test_disarmed_timer_does_not_fire(autojump_clock: trio.testing.MockClock) -> None:
     fired: list[Timer] = []
 
