@@ -6,7 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Mapping
 
 from tests.models.runs import FAULTY
-from tests.sim.services import SERVICE_SUITES
+from tests.sim.services import ORCHESTRATORS, SERVICE_SUITES
 from trio_cogment.api.common_pb2 import TrialState
 from trio_cogment.testing import LEAST_ACK_SECONDS, History, Misbehaviour, World
 
@@ -26,27 +26,14 @@ DECLARED: Mapping[str, int] = {
         ),
         300,
     ),
-    # That clients of the services have their seeds follows from the numbers alone (`test_every_suite_has_its_seeds`).
-    **dict.fromkeys((name for name in SERVICE_SUITES if name not in FAULTY), 300),
+    # That the others have their seeds follows from the numbers alone (`test_every_suite_has_its_seeds`).
+    **dict.fromkeys((name for name in SERVICE_SUITES if name not in FAULTY and name not in ORCHESTRATORS), 300),
     **dict.fromkeys(
         (
             *(f"registry: {what}" for what in ("crash", "interrupted", "power loss")),
             *(f"registry with a storage that fails: store error {what}" for what in ("after", "before")),
             *(f"datastore in process: store {what}" for what in ("delay", "error after", "error before")),
             *(f"datastore over a network: {what}" for what in ("crash", "partition", "reset", "store")),
-            *(f"orchestrator with little room: {what}" for what in ("started", "taken", "full", "bad")),
-            *(
-                f"orchestrator short of memory: {what}"
-                for what in ("a trial gives way", "who does not read is given up", "an observation is not kept")
-            ),
-            *(
-                f"orchestrator that asks for tokens: join: {what}"
-                for what in ("OK", "PERMISSION_DENIED", "FAILED_PRECONDITION", "NOT_FOUND", "INVALID_ARGUMENT")
-            ),
-            *(
-                f"orchestrator's data logs: {what}"
-                for what in ("a trial waits", "samples are lost", "away for long")
-            ),
             *(
                 f"directory in trouble: {fault} of {name}"
                 for fault in ("crash", "dark", "partition", "power", "reset")

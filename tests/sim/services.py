@@ -40,6 +40,13 @@ def judged(scenario: Scenario) -> Scenario:
     return both
 
 
+#: What one trial alone does not show.
+ORCHESTRATORS: dict[str, Scenario] = {
+    "orchestrator with little room": measured_trials,
+    "orchestrator short of memory": crowded_trials,
+    "orchestrator that asks for tokens": guarded_trials,
+    "orchestrator's data logs": logged_trials,
+}
 #: Each of them finds out by itself what is wrong; faults are drawn from the seed as it goes along.
 _FINDING_OUT: dict[str, Scenario] = {
     "datastore in process": datastore.in_one_process,
@@ -51,10 +58,7 @@ _FINDING_OUT: dict[str, Scenario] = {
     "directory in trouble": directory.anything,
     "directory's disk": directory.acknowledged,
     "directory alone": directory.a_partition_of_the_directory,
-    "orchestrator with little room": measured_trials,
-    "orchestrator short of memory": crowded_trials,
-    "orchestrator that asks for tokens": guarded_trials,
-    "orchestrator's data logs": logged_trials,
+    **ORCHESTRATORS,
     # Judged by the models of the services.
     **{name: run.judged for name, run in FAULTY.items()},
 }
