@@ -13,7 +13,8 @@ import pytest
 import trio
 import trio.testing
 
-from trio_cogment.rpc._byte_stream import SocketByteStream, TlsByteStream, byte_stream_over
+from trio_cogment.rpc._byte_stream import SocketByteStream
+from trio_cogment.rpc._byte_stream_over import TlsByteStream, byte_stream_over
 from trio_cogment.rpc._turn_order import Lane
 from trio_cogment.rpc._turns import Turns, _turns
 

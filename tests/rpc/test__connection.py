@@ -32,7 +32,7 @@ from trio_cogment.api.common_pb2 import Action, Observation
 from trio_cogment.config import RpcConfig
 from trio_cogment.errors import LocalProtocolError, RpcError, StatusCode
 from trio_cogment.rpc import Channel, ClientCall, ServerCall, open_listeners, serve, serve_stream
-from trio_cogment.rpc._byte_stream import byte_stream_over
+from trio_cogment.rpc._byte_stream_over import byte_stream_over
 from trio_cogment.rpc._connection import Connection
 from trio_cogment.rpc._turn_order import Lane
 from trio_cogment.rpc._turns import measure_turns_by, turns_of_run

@@ -4,6 +4,8 @@ Whoever brings an input (a participant's message, a timer, a request) feeds the 
 the effects are performed before `feed` returns. None of that waits, so inputs cannot interleave and nothing needs a
 lock; a tick costs no task switch of the orchestrator's. What does wait (opening streams, the data log, farewells) has
 tasks in the nursery of the trial's run, which is in `_trial_run`.
+
+This module is long because an effect has a function here, and so has everything that others may ask of a trial.
 """
 
 from __future__ import annotations
