@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -16,10 +17,21 @@ from tests.datastore.stores import Make, in_memory, in_sqlite_inline
 from tests.datastore.test_conformance import name
 from trio_cogment.api.common_pb2 import TrialState
 from trio_cogment.datastore._merging import begin_waiting, merge_late
-from trio_cogment.datastore.storage import EndWrite, OutcomeWrite, SampleWrite, TrialEnd, TrialWrite, Write, WriteKind
+from trio_cogment.datastore.storage import (
+    EndWrite,
+    OutcomeWrite,
+    SampleWrite,
+    TrialEnd,
+    TrialStore,
+    TrialWrite,
+    Write,
+    WriteKind,
+)
 from trio_cogment.testing.conformance.trial_store import ALL, MUCH, late, new_trial, owned_bytes, sample
 
 TRIALS = ("a", "b")
+#: Values of a property of trials; empty: it has none.
+PROPERTIES = ("", "red", "blue")
 
 
 @dataclass
@@ -27,6 +39,7 @@ class Model:
     """A trial: its samples in the order of arrival, as (tick, timestamp, waiting, state, data)."""
 
     write: TrialWrite
+    owner: str = ""
     rows: list[tuple[int, int, bool, int, bytes]] = field(default_factory=list)
     end: TrialEnd = TrialEnd.OPEN
     outcome: bytes = b""
@@ -75,7 +88,14 @@ states = st.sampled_from([TrialState.RUNNING, TrialState.RUNNING, TrialState.TER
 kinds = st.sampled_from([WriteKind.LOGGED, WriteKind.LOGGED, WriteKind.STORED])
 write_lists: st.SearchStrategy[list[Write]] = st.lists(
     st.one_of(
-        st.builds(new_trial, names, user_id=st.sampled_from(["ann", "bob"]), logged=st.booleans(), owner=owners),
+        st.builds(
+            new_trial,
+            names,
+            user_id=st.sampled_from(["ann", "bob"]),
+            logged=st.booleans(),
+            owner=owners,
+            properties=st.sampled_from([{"p": value} if value else {} for value in PROPERTIES]),
+        ),
         st.builds(sample, names, few_ticks, run=st.integers(0, 1), state=states, kind=kinds),
         st.builds(sample, names, few_ticks, run=st.integers(0, 1), state=states, kind=kinds),
         st.builds(late, names, few_ticks, st.sampled_from([0.5, 1.0, 2.0])),
@@ -88,38 +108,67 @@ write_lists: st.SearchStrategy[list[Write]] = st.lists(
 steps = st.lists(write_lists | write_lists | names, max_size=8)
 
 
-async def run(make: Make, script: list[list[Write] | str]) -> None:
+async def run(make: Make, script: Sequence[list[Write] | str | None]) -> None:
+    """Play a script: batches, names of trials to delete, and None where the storage is closed and opened again."""
     model: dict[str, Model] = {}
     numbers: dict[str, int] = {}
-    # What is watched may be kept at hand.
-    async with make()() as store, store.watch(TRIALS[0]):
+    opened = make()
+    async with AsyncExitStack() as stack:
+
+        async def open_it() -> TrialStore:
+            store = await stack.enter_async_context(opened())
+            # What is watched may be kept at hand.
+            await stack.enter_async_context(store.watch(TRIALS[0]))
+            return store
+
+        store = await open_it()
         for step in script:
-            if isinstance(step, str):
+            if step is None:
+                await stack.aclose()
+                store = await open_it()
+            elif isinstance(step, str):
                 assert await store.delete([step]) == ([step] if model.pop(step, None) else [])
                 numbers.pop(step, None)
             else:
                 refused = await store.apply(step)
                 assert list(refused) == play(model, step)
-            trials = await store.trials(after=0, limit=ALL)
-            assert [trial.trial_id for trial in trials] == list(model)
-            for trial in trials:
-                expected = model[trial.trial_id]
-                assert numbers.setdefault(trial.trial_id, trial.number) == trial.number
-                assert (trial.user_id, trial.logged) == (expected.write.user_id, expected.write.logged)
-                assert (trial.samples_count, trial.end) == (len(expected.rows), expected.end)
-                assert trial.outcome == expected.outcome
-                assert trial.last_state == expected.last_state()
-                found = await store.samples(trial.number, after=0, limit=ALL, max_bytes=MUCH)
-                assert [(one.tick_id, one.data) for one in found] == [(row[0], row[4]) for row in expected.rows]
-                for place, one in enumerate(found, 1):
-                    rest = await store.samples(trial.number, after=one.position, limit=ALL, max_bytes=MUCH)
-                    assert rest == found[place:]
-                for _ in range(2):
-                    assert await store.trial(trial.trial_id) == trial
-            watched = {key for key, one in model.items() if one.write.logged and one.end == TrialEnd.OPEN}
-            assert set(await store.open_logged()) == watched
-            for owner in ("x", "y"):
-                assert await store.stored_bytes(owner) == await owned_bytes(store, owner)
+            await check(store, model, numbers)
+
+
+async def check(store: TrialStore, model: dict[str, Model], numbers: dict[str, int]) -> None:
+    """Compare all that can be asked of a storage with the model; it gets to know the trials' numbers."""
+    trials = await store.trials(after=0, limit=ALL)
+    assert [trial.trial_id for trial in trials] == list(model)
+    for trial in trials:
+        expected = model[trial.trial_id]
+        assert numbers.setdefault(trial.trial_id, trial.number) == trial.number
+        assert (trial.user_id, trial.logged) == (expected.write.user_id, expected.write.logged)
+        assert (trial.params, trial.owner) == (expected.write.params, expected.owner)
+        assert (trial.samples_count, trial.end) == (len(expected.rows), expected.end)
+        assert trial.outcome == expected.outcome
+        assert trial.last_state == expected.last_state()
+        found = await store.samples(trial.number, after=0, limit=ALL, max_bytes=MUCH)
+        assert [(one.tick_id, one.data) for one in found] == [(row[0], row[4]) for row in expected.rows]
+        for place, one in enumerate(found, 1):
+            rest = await store.samples(trial.number, after=one.position, limit=ALL, max_bytes=MUCH)
+            assert rest == found[place:]
+        first = found[0].data if found else b""
+        assert await store.samples(trial.number, after=0, limit=2, max_bytes=MUCH) == found[:2]
+        assert await store.samples(trial.number, after=0, limit=ALL, max_bytes=len(first) or 1) == found[:1]
+        for _ in range(2):
+            assert await store.trial(trial.trial_id) == trial
+    for number, trial in enumerate(trials):
+        assert await store.trials(after=trial.number, limit=1) == trials[number + 1 :][:1]
+    last = [trial for trial in trials if trial.trial_id == TRIALS[-1]]
+    assert await store.trials(after=0, limit=ALL, ids=[TRIALS[-1], "nobody"]) == last
+    for value in PROPERTIES:
+        having = [trial for trial in trials if trial.params.properties.get("p", "") == value]
+        if value:
+            assert await store.trials(after=0, limit=ALL, properties={"p": value}) == having
+    watched = {key for key, one in model.items() if one.write.logged and one.end == TrialEnd.OPEN}
+    assert set(await store.open_logged()) == watched
+    for owner in ("x", "y"):
+        assert await store.stored_bytes(owner) == await owned_bytes(store, owner)
 
 
 def play(model: dict[str, Model], writes: list[Write]) -> list[int]:
@@ -128,7 +177,7 @@ def play(model: dict[str, Model], writes: list[Write]) -> list[int]:
         trial = model.get(write.trial_id)
         if isinstance(write, TrialWrite):
             if trial is None:
-                model[write.trial_id] = Model(write)
+                model[write.trial_id] = Model(write, owner=write.owner)
             else:
                 trial.write = write
         elif trial is None:

@@ -23,7 +23,7 @@ from trio_cogment.api.trial_datastore_pb2 import (
     RetrieveTrialsRequest,
     StoredTrialSample,
 )
-from trio_cogment.datastore import Datastore, datastore_services
+from trio_cogment.datastore import Datastore, TrialStore, datastore_services
 from trio_cogment.datastore._memory import MemoryStore
 from trio_cogment.errors import RpcError, StatusCode
 from trio_cogment.rpc import CallOpener
@@ -279,13 +279,20 @@ async def _a_data_log(world: World, log: CallLog) -> None:
         await DataLog(log, "a", channel, world.stream("data log")).run(4)
 
 
-async def in_one_process(world: World, scripts: Sequence[Sequence[Step]], *, faults: bool) -> CallLog:
-    """Clients that do what they are told, in one process, with a storage that is slow or fails."""
+async def in_one_process(
+    world: World, scripts: Sequence[Sequence[Step]], *, faults: bool, inner: TrialStore | None = None
+) -> CallLog:
+    """Clients that do what they are told, in one process, with a storage that is slow or fails.
+
+    It is in memory; with another one there is a data log, too.
+    """
     log = CallLog()
-    store = faulty_store(world, MemoryStore(1 << 30))
+    store = faulty_store(world, inner or MemoryStore(1 << 30))
     async with Datastore(store.store) as datastore:
         store.faults = FAULTS if faults else SOUND
         async with world.in_process(datastore_services(datastore)) as channel, trio.open_nursery() as nursery:
+            if inner is not None:
+                nursery.start_soon(DataLog(log, "a", channel, world.stream("data log")).run, 3)
             for number, script in enumerate(scripts):
                 nursery.start_soon(
                     _script, Client(log, f"{number}-", channel, nursery), script, name=f"client {number}"

@@ -6,10 +6,11 @@ from collections import Counter, defaultdict
 from collections.abc import Mapping
 
 from tests.models.runs import FAULTY
-from tests.sim.services import ORCHESTRATORS, SERVICE_SUITES
+from tests.sim.services import FILES, ORCHESTRATORS, SERVICE_SUITES
 from trio_cogment.api.common_pb2 import TrialState
 from trio_cogment.testing import LEAST_ACK_SECONDS, History, Misbehaviour, World
 
+_NOT_COUNTED = FAULTY.keys() | ORCHESTRATORS.keys() | FILES.keys()
 #: What must be reached, and within how many seeds: a run over so many or more in which it never is has failed.
 DECLARED: Mapping[str, int] = {
     **dict.fromkeys(
@@ -27,7 +28,7 @@ DECLARED: Mapping[str, int] = {
         300,
     ),
     # That the others have their seeds follows from the numbers alone (`test_every_suite_has_its_seeds`).
-    **dict.fromkeys((name for name in SERVICE_SUITES if name not in FAULTY and name not in ORCHESTRATORS), 300),
+    **dict.fromkeys((name for name in SERVICE_SUITES if name not in _NOT_COUNTED), 300),
     **dict.fromkeys(
         (
             *(f"registry: {what}" for what in ("crash", "interrupted", "power loss")),

@@ -45,6 +45,7 @@ async def safety(world: World) -> None:
         await trio.sleep(3)  # who is left learns of it
         check_leftovers(play, orchestrator)
         nursery.cancel_scope.cancel()
+    play.datalog.close()
     check_counts(counts, at_rest=True)
     play.accounts.check(world.history)
     judge(play)
@@ -89,6 +90,7 @@ async def liveness(world: World) -> None:
         await orchestrator.stop()  # which ends the watches
         await trio.sleep(0.1)
         nursery.cancel_scope.cancel()
+    play.datalog.close()
     check_counts(counts, at_rest=True)
     play.accounts.check(world.history)
     check_optional_actors(world)

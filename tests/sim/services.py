@@ -20,6 +20,7 @@ from tests.sim.orchestrators.guarded import guarded_trials
 from tests.sim.orchestrators.logged import logged_trials
 from tests.sim.orchestrators.measured import measured_trials
 from tests.sim.recounting import check_counts, count_now_and_then
+from tests.sim.stored import clients_on_a_file, on_a_file
 from trio_cogment.testing import Counts, World, check_history
 
 Scenario = Callable[[World], Awaitable[Any]]
@@ -47,6 +48,10 @@ ORCHESTRATORS: dict[str, Scenario] = {
     "orchestrator that asks for tokens": guarded_trials,
     "orchestrator's data logs": logged_trials,
 }
+FILES: dict[str, Scenario] = {
+    "datastore on a file": on_a_file,
+    "datastore's clients on a file": clients_on_a_file,
+}
 #: Each of them finds out by itself what is wrong; faults are drawn from the seed as it goes along.
 _FINDING_OUT: dict[str, Scenario] = {
     "datastore in process": datastore.in_one_process,
@@ -59,6 +64,7 @@ _FINDING_OUT: dict[str, Scenario] = {
     "directory's disk": directory.acknowledged,
     "directory alone": directory.a_partition_of_the_directory,
     **ORCHESTRATORS,
+    **FILES,
     # Judged by the models of the services.
     **{name: run.judged for name, run in FAULTY.items()},
 }

@@ -48,6 +48,10 @@ class SyncedLog:
                 raise
             self.ticks.append(tick_id)
 
+    def close(self) -> None:
+        """Close the file; nothing is added any more."""
+        self._file.close()
+
 
 def read_ticks(files: Files, path: str) -> list[int]:
     """Return the ticks in a file, up to what was torn; none if there is no file. Raises OSError."""

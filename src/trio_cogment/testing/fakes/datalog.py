@@ -111,6 +111,12 @@ class FakeDatalog:
             self._failed.remove(trial_id)
             self._world.sometimes("datalog: stored after its disk had failed")
 
+    def close(self) -> None:
+        """Close the files, which are open from a trial's first sample on; what comes later opens its own again."""
+        for log in self._open_files.values():
+            log.close()
+        self._open_files.clear()
+
     def note_kept(self) -> None:
         """Note what each trial's file has in it now ("kept"), for the checkers.
 

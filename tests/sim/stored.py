@@ -1,0 +1,78 @@
+"""A datastore on a file of SQLite, without threads: what is written, closed, opened again and read, and its clients."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from tests.datastore.stores import in_sqlite_inline
+from tests.datastore.test_model import PROPERTIES, TRIALS, run
+from tests.models import datastore_clients, trial_store
+from tests.models.runs import Run, of_trial_store
+from trio_cogment.api.common_pb2 import TrialState
+from trio_cogment.datastore.storage import EndWrite, OutcomeWrite, TrialEnd, Write, WriteKind
+from trio_cogment.testing import CallLog, World
+from trio_cogment.testing.conformance.trial_store import late, new_trial, sample
+
+BATCHES = 25
+SCRIPTS, STEPS = 3, 12
+_STATES = (TrialState.RUNNING, TrialState.RUNNING, TrialState.TERMINATING, TrialState.ENDED)
+
+
+def draw_write(rng: random.Random) -> Write:
+    """Draw a write of any kind."""
+    trial_id, tick_id, run_number = rng.choice(TRIALS), rng.randrange(7), rng.randrange(2)
+    kind = rng.random()
+    if kind < 0.15:
+        value = rng.choice(PROPERTIES)
+        return new_trial(
+            trial_id,
+            user_id=rng.choice(["ann", "bob"]),
+            logged=rng.random() < 0.5,
+            properties={"p": value} if value else {},
+            owner=rng.choice(["", "x", "y"]),
+        )
+    if kind < 0.75:
+        how = rng.choice([WriteKind.LOGGED, WriteKind.LOGGED, WriteKind.STORED])
+        payload = bytes(rng.choice([0, 30, 3000]))
+        return sample(trial_id, tick_id, run=run_number, state=rng.choice(_STATES), kind=how, payload=payload)
+    if kind < 0.85:
+        return late(trial_id, tick_id, rng.choice([0.5, 1.0, 2.0]))
+    if kind < 0.95:
+        return EndWrite(trial_id, rng.choice(list(TrialEnd)))
+    return OutcomeWrite(trial_id, rng.choice([b"", b"one", b"two"]))
+
+
+def draw_script(rng: random.Random) -> list[list[Write] | str | None]:
+    """Draw batches of writes, of which some come in order, deletions, and when the file is closed and opened again."""
+    script: list[list[Write] | str | None] = [[new_trial(trial_id, owner="x") for trial_id in TRIALS]]
+    for number in range(BATCHES):
+        kind = rng.random()
+        if kind < 0.1:
+            script.append(rng.choice(TRIALS))
+        elif kind < 0.2:
+            script.append(None)
+        elif kind < 0.4:
+            first = 10 * number
+            script.append([sample(TRIALS[0], tick_id) for tick_id in range(first, first + rng.randint(1, 6))])
+        else:
+            script.append([draw_write(rng) for _ in range(rng.randint(1, 12))])
+    return script
+
+
+async def on_a_file(world: World) -> None:
+    """Compare a file with the model that storages are held to."""
+    with TemporaryDirectory() as folder:
+        await run(in_sqlite_inline(Path(folder)), draw_script(world.rng))
+
+
+async def _clients_on_a_file(world: World) -> CallLog:
+    rng = world.stream("scripts")
+    scripts = [[datastore_clients.draw(rng) for _ in range(STEPS)] for _ in range(SCRIPTS)]
+    with TemporaryDirectory() as folder:
+        async with in_sqlite_inline(Path(folder))()() as store:
+            return await datastore_clients.in_one_process(world, scripts, faults=False, inner=store)
+
+
+clients_on_a_file = Run(_clients_on_a_file, trial_store, of_trial_store).judged
