@@ -19,7 +19,7 @@ from trio_cogment.datastore import _sqlite_reader, _sqlite_writer
 from trio_cogment.datastore._sqlite import open_sqlite
 from trio_cogment.datastore._sqlite_file import FORMAT
 from trio_cogment.datastore.opening import open_store
-from trio_cogment.datastore.storage import OutcomeWrite, WriteKind
+from trio_cogment.datastore.storage import OutcomeWrite, TrialEnd, WriteKind
 from trio_cogment.errors import FailedPreconditionError
 from trio_cogment.host import Host, inline_runner, run_inline
 from trio_cogment.sqlite_file import connect
@@ -306,3 +306,22 @@ async def test_batches_of_any_size_go_in_in_order(tmp_path: Path) -> None:
             found = await read(store, trial_id)
             assert [one.tick_id for one in found] == list(range(first, next_tick, 2))
             assert all(StoredTrialSample.FromString(one.data).payloads == [b"%d" % one.tick_id] for one in found)
+
+
+def test_the_numbers_that_files_hold_mean_what_they_meant() -> None:
+    assert {end.name: end.value for end in TrialEnd} == {"OPEN": 0, "ENDED": 1, "ABNORMAL": 2}
+    assert {kind.name: kind.value for kind in WriteKind} == {"LOGGED": 0, "STORED": 1, "LATE": 2}
+
+
+async def test_of_deleted_trials_nothing_is_left(tmp_path: Path) -> None:
+    path = tmp_path / "a.db"
+    async with open_store(f"sqlite:{path}") as store:
+        await store.apply([new_trial("a", properties={"p": "1", "q": "2"}), new_trial("b", properties={"p": "1"})])
+        await store.apply([sample("a", tick_id) for tick_id in range(5)])
+        assert await store.delete(["a"]) == ["a"]
+        await store.apply([sample("b", 0)])
+    async with open_store(f"sqlite:{path}") as store:
+        assert await store.delete(["nobody"]) == []
+    with closing(sqlite3.connect(path)) as connection:
+        (number,) = connection.execute("SELECT number FROM trials").fetchone()
+        assert connection.execute("SELECT * FROM properties").fetchall() == [("p", "1", number)]

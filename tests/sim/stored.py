@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import random
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -11,12 +13,20 @@ from tests.datastore.test_model import PROPERTIES, TRIALS, run
 from tests.models import datastore_clients, trial_store
 from tests.models.runs import Run, of_trial_store
 from trio_cogment.api.common_pb2 import TrialState
-from trio_cogment.datastore.storage import EndWrite, OutcomeWrite, TrialEnd, Write, WriteKind
+from trio_cogment.datastore.storage import ROW_BYTES, EndWrite, OutcomeWrite, TrialEnd, Write, WriteKind
 from trio_cogment.testing import CallLog, World
 from trio_cogment.testing.conformance.trial_store import late, new_trial, sample
 
 BATCHES = 25
 SCRIPTS, STEPS = 3, 12
+_COUNTED_WRONGLY = f"""
+SELECT trial_id, samples_count, counted, bytes, size FROM (
+    SELECT *, (SELECT count(*) FROM samples WHERE trial = number) AS counted,
+        {ROW_BYTES} + length(CAST(trial_id AS BLOB)) + length(CAST(user_id AS BLOB)) + length(params) + length(outcome)
+        + (SELECT coalesce(sum(length(data) + {ROW_BYTES}), 0) FROM samples WHERE trial = number) AS size
+    FROM trials
+) WHERE samples_count != counted OR bytes != size
+"""
 _STATES = (TrialState.RUNNING, TrialState.RUNNING, TrialState.TERMINATING, TrialState.ENDED)
 
 
@@ -62,9 +72,27 @@ def draw_script(rng: random.Random) -> list[list[Write] | str | None]:
 
 
 async def on_a_file(world: World) -> None:
-    """Compare a file with the model that storages are held to."""
+    """Compare a file with the model that storages are held to, and look into it when it is closed."""
     with TemporaryDirectory() as folder:
         await run(in_sqlite_inline(Path(folder)), draw_script(world.rng))
+        check_file(Path(folder))
+
+
+def check_file(folder: Path) -> None:
+    """What the file of a folder counts is what is there, and nothing is left of trials that were deleted."""
+    (path,) = folder.glob("*.db")
+    with closing(sqlite3.connect(path)) as connection:
+        for wrong, what in (
+            (_COUNTED_WRONGLY, "trials count samples and bytes wrongly"),
+            ("SELECT number FROM properties WHERE number NOT IN (SELECT number FROM trials)", "properties of no trial"),
+            (
+                "SELECT trial FROM samples WHERE trial NOT IN (SELECT number FROM trials UNION SELECT number FROM "
+                "deleted)",
+                "samples of no trial",
+            ),
+        ):
+            rows = connection.execute(wrong).fetchall()
+            assert not rows, f"{what}: {rows}"
 
 
 async def _clients_on_a_file(world: World) -> CallLog:
