@@ -12,12 +12,14 @@ from trio.testing import MockClock
 
 from tests.datastore.harness import ENDED, Harness, open_harness, params_with, sample_of, send_log, whole
 from tests.datastore.stores import in_sqlite_inline
+from trio_cogment.api.common_pb2 import TrialState
 from trio_cogment.api.datalog_pb2 import RunTrialDatalogInput
 from trio_cogment.config import DatastoreConfig
 from trio_cogment.datastore._memory import MemoryStore
 from trio_cogment.datastore._retention import Retention
 from trio_cogment.datastore.storage import EndWrite, SampleWrite, TrialEnd, TrialWrite, WriteKind
 from trio_cogment.errors import UnavailableError
+from trio_cogment.testing.conformance.trial_store import new_trial, sample
 
 
 async def kept(harness: Harness) -> list[str]:
@@ -99,6 +101,23 @@ async def test_a_trial_that_is_run_again_under_its_id_stays() -> None:
     await store.apply(ended("c"))
     await retention.look()
     assert {trial.trial_id for trial in await store.trials(after=0, limit=9)} == {"a", "c"}
+
+
+async def test_a_trial_that_is_run_again_does_not_count_until_it_ends() -> None:
+    store = MemoryStore(1 << 20)
+    retention = Retention(store, keep=2)
+
+    async def write(trial_id: str, tick_id: int, state: int) -> list[str]:
+        await store.apply([new_trial(trial_id), sample(trial_id, tick_id, state=state)])
+        await retention.look()
+        return [trial.trial_id for trial in await store.trials(after=0, limit=10)]
+
+    for trial_id in ("old", "again"):
+        await write(trial_id, 1, ENDED)
+    await write("again", 2, TrialState.RUNNING)
+    assert await write("new", 1, ENDED) == ["old", "again", "new"]
+    assert await write("again", 3, ENDED) == ["again", "new"]
+    assert await write("newest", 1, ENDED) == ["again", "newest"]
 
 
 async def test_what_somebody_else_has_deleted_and_made_again_is_another_trial() -> None:

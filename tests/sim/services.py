@@ -20,7 +20,7 @@ from tests.sim.orchestrators.guarded import guarded_trials
 from tests.sim.orchestrators.logged import logged_trials
 from tests.sim.orchestrators.measured import measured_trials
 from tests.sim.recounting import check_counts, count_now_and_then
-from tests.sim.stored import clients_on_a_file, on_a_file
+from tests.sim.stored import clients_on_a_file, few_are_kept, on_a_file
 from trio_cogment.testing import Counts, World, check_history
 
 Scenario = Callable[[World], Awaitable[Any]]
@@ -51,6 +51,7 @@ ORCHESTRATORS: dict[str, Scenario] = {
 FILES: dict[str, Scenario] = {
     "datastore on a file": on_a_file,
     "datastore's clients on a file": clients_on_a_file,
+    "datastore that keeps few": few_are_kept,
 }
 #: Each of them finds out by itself what is wrong; faults are drawn from the seed as it goes along.
 _FINDING_OUT: dict[str, Scenario] = {

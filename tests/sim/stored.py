@@ -1,4 +1,4 @@
-"""A datastore on a file of SQLite, without threads: what is written, closed, opened again and read, and its clients."""
+"""A datastore's storages: what is written, closed, opened again and read, which trials are kept, and its clients."""
 
 from __future__ import annotations
 
@@ -8,11 +8,15 @@ from contextlib import closing
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from tests.datastore.stores import in_sqlite_inline
+import trio
+
+from tests.datastore.stores import in_memory, in_sqlite_inline
 from tests.datastore.test_model import PROPERTIES, TRIALS, run
 from tests.models import datastore_clients, trial_store
 from tests.models.runs import Run, of_trial_store
 from trio_cogment.api.common_pb2 import TrialState
+from trio_cogment.datastore._memory import MemoryStore
+from trio_cogment.datastore._retention import Retention
 from trio_cogment.datastore.storage import ROW_BYTES, EndWrite, OutcomeWrite, TrialEnd, Write, WriteKind
 from trio_cogment.testing import CallLog, World
 from trio_cogment.testing.conformance.trial_store import late, new_trial, sample
@@ -72,10 +76,50 @@ def draw_script(rng: random.Random) -> list[list[Write] | str | None]:
 
 
 async def on_a_file(world: World) -> None:
-    """Compare a file with the model that storages are held to, and look into it when it is closed."""
+    """Compare a file, and what is in memory, with the model that storages are held to; look into the closed file."""
+    script = draw_script(world.rng)
     with TemporaryDirectory() as folder:
-        await run(in_sqlite_inline(Path(folder)), draw_script(world.rng))
+        await run(in_sqlite_inline(Path(folder)), script)
         check_file(Path(folder))
+        await run(in_memory(Path(folder)), [step for step in script if step is not None])
+
+
+async def few_are_kept(world: World) -> None:
+    """Of the trials that have ended so many are kept, those that ended last, whatever else is created and deleted."""
+    rng = world.rng
+    keep = rng.randint(0, 4)
+    store = MemoryStore(1 << 30)
+    retention = Retention(store, keep)
+    ended: dict[str, None] = {}
+    running: set[str] = set()
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(retention.run)
+        for number in range(60):
+            trial_id, kind = f"t{rng.randrange(12)}", rng.random()
+            if kind < 0.5:
+                known = trial_id in ended or trial_id in running
+                state = TrialState.ENDED if rng.random() < 0.6 else TrialState.RUNNING
+                # A later tick that is not its end opens it again.
+                await store.apply([new_trial(trial_id), sample(trial_id, number, state=state)])
+                if state == TrialState.ENDED:
+                    if trial_id not in ended:
+                        ended[trial_id] = None
+                    running.discard(trial_id)
+                else:
+                    ended.pop(trial_id, None)
+                    running.add(trial_id)
+                world.sometimes("again" if known else "new")
+            elif kind < 0.6:
+                await store.delete([trial_id])
+                retention.forget([trial_id])
+                ended.pop(trial_id, None)
+                running.discard(trial_id)
+            await trio.sleep(2.5)  # a pause, and what was deleted
+            while len(ended) > keep:
+                del ended[next(iter(ended))]
+            found = {trial.trial_id for trial in await store.trials(after=0, limit=100)}
+            assert found == running | ended.keys(), f"{sorted(found)} are kept, not {sorted(running | ended.keys())}"
+        nursery.cancel_scope.cancel()
 
 
 def check_file(folder: Path) -> None:

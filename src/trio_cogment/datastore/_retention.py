@@ -66,6 +66,8 @@ class Retention:
         """
         await self._look_for_ends()
         await self._look_for_new()
+        if len(self._ended) > self._keep:
+            await self._look_for_those_that_run_again()
         while len(self._ended) > self._keep:
             oldest = list(self._ended)[: min(_PAGE, len(self._ended) - self._keep)]
             deleted = await self._delete(oldest)
@@ -91,6 +93,13 @@ class Retention:
                     self._open.pop(trial_id, None)  # if there is another one of this id, it is still to come
                 elif trial.end != TrialEnd.OPEN:
                     self._note(trial)
+
+    async def _look_for_those_that_run_again(self) -> None:
+        # Under their ids, by their data logs: nobody is told of that, and they do not count until they end once more.
+        for trial_id in await self._store.open_logged():
+            number = self._ended.pop(trial_id, None)
+            if number is not None:
+                self._open[trial_id] = number
 
     def _note(self, trial: StoredTrial) -> None:
         self.forget([trial.trial_id])
