@@ -15,6 +15,7 @@ from tests.datastore import test_simulated as datastore
 from tests.directory import test_simulated as directory
 from tests.model_registry import test_simulated as registry
 from tests.models.runs import FAULTY
+from tests.sim.asked import asked_and_told
 from tests.sim.orchestrators.crowded import crowded_trials
 from tests.sim.orchestrators.guarded import guarded_trials
 from tests.sim.orchestrators.logged import logged_trials
@@ -52,6 +53,7 @@ FILES: dict[str, Scenario] = {
     "datastore on a file": on_a_file,
     "datastore's clients on a file": clients_on_a_file,
     "datastore that keeps few": few_are_kept,
+    "datastore asked for some": asked_and_told,
 }
 #: Each of them finds out by itself what is wrong; faults are drawn from the seed as it goes along.
 _FINDING_OUT: dict[str, Scenario] = {
