@@ -8,6 +8,7 @@ import pytest
 import trio
 import trio.testing
 
+from tests.rpc.noted_sends import noted_sends
 from tests.rpc.raw_peer import (
     DATA,
     END_HEADERS,
@@ -24,8 +25,7 @@ from tests.rpc.raw_peer import (
 from trio_cogment.api.common_pb2 import Action, Observation
 from trio_cogment.config import RpcConfig
 from trio_cogment.errors import RpcError, StatusCode
-from trio_cogment.rpc import Channel, _byte_stream_over, open_listeners, serve
-from trio_cogment.rpc._byte_stream import ByteStream, SocketByteStream
+from trio_cogment.rpc import Channel, open_listeners, serve
 from trio_cogment.testing.conformance.channel import ECHO, ECHO_ONE, WAIT, CheckService
 
 OK_HEADERS = [(b":status", b"200"), (b"content-type", b"application/grpc")]
@@ -293,28 +293,9 @@ async def test_limit_on_sending() -> None:
 
 
 async def test_a_message_that_nothing_follows_leaves_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    sent: list[int] = []
-
-    class Noting(ByteStream):
-        def __init__(self, stream: trio.SocketStream) -> None:
-            self._below = SocketByteStream(stream)
-
-        async def receive_some(self) -> bytes:
-            return await self._below.receive_some()
-
-        async def send_all(self, data: bytes) -> None:
-            await self._below.send_all(data)
-
-        def send_now(self, data: bytes) -> int:
-            sent.append(len(data))
-            return self._below.send_now(data)
-
-        async def aclose(self) -> None:
-            await self._below.aclose()
-
+    sent = noted_sends(monkeypatch)
     async with trio.open_nursery() as nursery:
         server = await nursery.start(serve, [CheckService().service()], await open_listeners("127.0.0.1"))
-        monkeypatch.setattr(_byte_stream_over, "SocketByteStream", Noting)
         async with Channel("127.0.0.1", server.port) as channel, channel.call(ECHO) as call:
             await call.send(Action(tick_id=1))
             assert (await call.receive()).tick_id == 1

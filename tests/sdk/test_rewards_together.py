@@ -10,6 +10,7 @@ import trio
 from google.protobuf.wrappers_pb2 import StringValue
 
 from tests.cli.process import listening
+from tests.rpc.noted_sends import noted_sends
 from trio_cogment import (
     ActorSession,
     EnvironmentSession,
@@ -22,7 +23,6 @@ from trio_cogment import (
 from trio_cogment.api.common_pb2 import CommunicationState
 from trio_cogment.api.environment_pb2 import EnvInitialInput
 from trio_cogment.platform import Platform
-from trio_cogment.rpc._writer import Writer
 from trio_cogment.sdk import Reward
 
 TICKS = 5
@@ -139,21 +139,16 @@ async def test_after_a_cancellation_all_has_been_sent_or_nothing() -> None:
 
 async def test_they_leave_in_one_piece_over_a_socket(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where each answer goes out at once, rewards do not go ahead of the observations."""
+    sent = noted_sends(monkeypatch)
     pieces: list[int] = []
-    flush = Writer.flush
-
-    def counted(writer: Writer) -> None:
-        if writer._engine.out_size:
-            pieces.append(writer._engine.out_size)
-        flush(writer)
 
     async def environment(session: EnvironmentSession) -> None:
         await session.start([("*", b"0")])
         async for event in session.all_events():
             if event.actions:
-                monkeypatch.setattr(Writer, "flush", counted)
+                before = len(sent)
                 await session.produce_observations([("*", bytes(1000))], [Reward("*", 1)])
-                monkeypatch.setattr(Writer, "flush", flush)
+                pieces.extend(sent[before:])
                 await session.end([("*", b"")])
 
     async def actor(session: ActorSession) -> None:
