@@ -150,6 +150,7 @@ async def test_of_what_is_not_tcp_nothing_is_known() -> None:
         assert not byte_stream.is_reset()
 
 
+@pytest.mark.sources  # what is compiled knows its platform
 async def test_elsewhere_nothing_is_known_either(monkeypatch: pytest.MonkeyPatch) -> None:
     ours, theirs = await tcp_pair()
     byte_stream = SocketByteStream(ours)

@@ -332,8 +332,8 @@ MUTATIONS = (
         "messages kept for the lost",
         "what is said to an actor that was lost waits for it",
         "trial/_messages_and_rewards.py",
-        "_TO_COME = (StreamState.IDLE, StreamState.CONNECTING)",
-        "_TO_COME = (StreamState.IDLE, StreamState.CONNECTING, StreamState.LOST)",
+        "_TO_COME: Final = (StreamState.IDLE, StreamState.CONNECTING)",
+        "_TO_COME: Final = (StreamState.IDLE, StreamState.CONNECTING, StreamState.LOST)",
     ),
     Mutation(
         "a class without its first member",
