@@ -449,3 +449,42 @@ async def test_a_side_for_browsers_that_cannot_take_a_connection_closes_it(caplo
     assert ["connections of browsers: Too many open files" in record.getMessage() for record in caplog.records] == [
         True
     ]
+
+
+@pytest.mark.parametrize("client_side", [False, True])
+async def test_what_is_sent_costs_a_unit_and_one_more_for_each_32_kib(client_side: bool) -> None:
+    """In the lane in which the connection is: what this process has asked for is not somebody else's work."""
+    _, theirs = trio.testing.memory_stream_pair()
+    connection = Connection(byte_stream_over(theirs), client_side=client_side, config=RpcConfig(), peer="somebody")
+    taken: list[tuple[Lane, int]] = []
+    turns = turns_of_run()
+
+    def noting_take(lane: Lane, units: int = 1) -> bool:
+        taken.append((lane, units))
+        return True
+
+    turns.take = noting_take
+    for size in (0, 32 * 1024 - 1, 32 * 1024, 100_000):
+        await connection._writers_turn(size)
+    lane = Lane.ESTABLISHED if client_side else Lane.OTHERS
+    assert taken == [(lane, units) for units in (1, 1, 2, 4)]
+
+
+async def test_a_new_connection_costs_units_before_anything_is_known_of_it() -> None:
+    """Where it is accepted, and for its first bytes, which may be anything. Later ones cost what came before."""
+    turns = turns_of_run()
+    take = turns.take
+    taken: list[tuple[Lane, int]] = []
+
+    def noting_take(lane: Lane, units: int = 1) -> bool:
+        taken.append((lane, units))
+        return take(lane, units)
+
+    turns.take = noting_take
+    async with raw_client([CheckService().service()]) as peer:
+        await trio.testing.wait_all_tasks_blocked()
+        await peer.send(frame(PING, 0, 0, bytes(8)))
+        await trio.testing.wait_all_tasks_blocked()
+        await peer.send(frame(PING, 0, 0, bytes(8)))
+        await trio.testing.wait_all_tasks_blocked()
+    assert taken[:4] == [(Lane.OTHERS, 5), (Lane.OTHERS, 8), (Lane.OTHERS, 1), (Lane.OTHERS, 1)]
