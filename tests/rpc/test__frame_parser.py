@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
+from dataclasses import replace
 from typing import Any
 
 import hypothesis
@@ -43,22 +44,22 @@ CONFIG = RpcConfig(max_receive_message_bytes=50_000, max_empty_frames=5)
 class Recorder(Handler):
     """A parser, streams 1 and 3, and a handler that notes what it is told."""
 
-    def __init__(self, *, client_side: bool = True) -> None:
+    def __init__(self, *, client_side: bool = True, config: RpcConfig = CONFIG) -> None:
         self.told: list[tuple[Any, ...]] = []
         self.streams = {number: self.open(number) for number in (1, 3)}
         self.updates: list[tuple[int, int]] = []
-        self.window = receive_window(CONFIG, self.streams, lambda *update: self.updates.append(update))
+        self.window = receive_window(config, self.streams, lambda *update: self.updates.append(update))
         self.blocks = HeaderBlocks(1000)
-        self.queue = SendQueue(CONFIG, BytePool().loan(), client_side=client_side)
+        self.queue = SendQueue(config, BytePool().loan(), client_side=client_side)
         self.credited = 0
         self.tells_all = False
         self.parser = FrameParser(
             client_side=client_side,
-            config=CONFIG,
+            config=config,
             streams=self.streams,
             window=self.window,
             blocks=self.blocks,
-            floods=Floods(CONFIG, float, lambda: True),
+            floods=Floods(config, float, lambda: True),
             queue=self.queue,
             handler=self,
         )
@@ -307,6 +308,22 @@ def test_a_frame_ends_with_its_padding(payload: bytes, padding: int) -> None:
     assert recorder.told == told
     recorder.feed(*bytewise(data[-1:] + frame(PING, 0, 0, bytes(8))))
     assert recorder.told == [*told, ("end", 1), ("frame", PING, 0, 0, bytes(8))]
+
+
+@pytest.mark.parametrize(("allowed", "most"), [(16_384, 16_384), (65_536, 65_536), (2**20, 65_536)])
+def test_no_more_than_64_kib_of_a_frame_are_collected(allowed: int, most: int) -> None:
+    """However long a frame of DATA may be; the first one, and any other."""
+    config = replace(CONFIG, max_frame_bytes=allowed)
+    for before in (b"", settings()):
+        recorder = Recorder(config=config)
+        recorder.feed(before)
+        recorder.told.clear()
+        recorder.feed(frame(SETTINGS, 0, 0, bytes(most)))
+        assert recorder.told == [("frame", SETTINGS, 0, 0, bytes(most))]
+        recorder = Recorder(config=config)
+        recorder.feed(before)
+        code = ErrorCode.FRAME_SIZE_ERROR if before else ErrorCode.PROTOCOL_ERROR
+        recorder.fails(frame(SETTINGS, 0, 0, bytes(most + 1))[:9], code)
 
 
 def test_a_large_frame_of_an_unknown_type_passes_unseen() -> None:

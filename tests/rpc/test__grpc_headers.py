@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 
+import h2.errors
 import hypothesis
 import hypothesis.strategies as st
 import pytest
@@ -112,3 +113,20 @@ def test_what_a_call_has_ended_with(status: bytes, message: bytes | None, code: 
     trailers = _grpc_headers.parse_trailers(fields)
     assert (trailers.code, trailers.message) == (code, text)
     assert trailers.metadata == Metadata({"x-more": "1"})
+
+
+def test_what_a_reset_means_to_the_caller_is_what_grpc_says() -> None:
+    """By the names of HTTP/2's codes."""
+    others = {
+        "REFUSED_STREAM": StatusCode.UNAVAILABLE,
+        "CANCEL": StatusCode.CANCELLED,
+        "ENHANCE_YOUR_CALM": StatusCode.RESOURCE_EXHAUSTED,
+        "INADEQUATE_SECURITY": StatusCode.PERMISSION_DENIED,
+    }
+    expected = {
+        int(code): others.get(code.name, StatusCode.INTERNAL)
+        for code in h2.errors.ErrorCodes
+        if code.name != "HTTP_1_1_REQUIRED"
+    }
+    assert {code: status for code, (status, _) in _grpc_headers.STATUS_OF_RESET.items()} == expected
+    assert len({text for _, text in _grpc_headers.STATUS_OF_RESET.values()}) == len(expected)

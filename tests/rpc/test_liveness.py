@@ -508,3 +508,27 @@ async def test_looking_again_meanwhile_changes_nothing_for_who_is_silent(
         assert trio.current_time() == pytest.approx(began + 10)
         assert len(pings(peer)) == 1
         nursery.cancel_scope.cancel()
+
+
+@pytest.mark.parametrize("keepalive", [3.0, 15.0])
+async def test_after_data_a_client_pings_when_its_interval_has_passed_or_soon_after(
+    keepalive: float, autojump_clock: Clock
+) -> None:
+    """Data does not wake whoever looks, so that this may be as late as ten seconds, or as another interval."""
+    server = SilentServer()
+    config = RpcConfig(keepalive_seconds=keepalive)
+    async with (
+        trio.open_nursery() as nursery,
+        Channel.over(server.connect, config=config) as channel,
+        channel.call(ECHO) as call,
+    ):
+        nursery.start_soon(server.run)
+        await server.peer.send(frame(HEADERS, 4, 1, OK_HEADERS))
+        for pause in (7.0, 8.5, 9.9):
+            await trio.sleep(pause)
+            await server.peer.send(frame(DATA, 0, 1, message(ANSWER)))
+            assert (await call.receive()).tick_id == 3
+            now = trio.current_time()
+            await trio.sleep(keepalive + max(keepalive, 10) + 0.1)
+            assert keepalive <= next(time for time in server.times if time > now) - now
+        nursery.cancel_scope.cancel()
