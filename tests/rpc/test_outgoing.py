@@ -144,3 +144,28 @@ async def test_calls_for_somebody_are_connected_by_the_rules_and_are_otherwise_t
         with pytest.raises(OSError, match=r"must not name 10\.0\.0\.1|cannot be reached"):
             await chosen.connect("10.0.0.1", 9000)
     assert connected == []
+
+
+@pytest.mark.parametrize(
+    ("silent", "seconds", "reached"), [(0, 0, True), (1, 3, True), (2, 6, True), (3, 9, False), (4, 9, False)]
+)
+async def test_an_address_that_does_not_answer_gives_way_to_the_next_one(
+    silent: int, seconds: float, reached: bool, autojump_clock: Clock
+) -> None:
+    """After three seconds; all of them together have nine tenths of the time, so that the answer comes in time."""
+    addresses = [f"8.8.8.{number}" for number in range(1, 5)]
+    names = Names(addresses)
+
+    async def answer() -> None:
+        if len(names.connected) <= silent:
+            await trio.sleep_forever()
+
+    names.outcome = answer
+    began = trio.current_time()
+    if reached:
+        await names.outgoing().connect_for(PEER)("many.example", 9000)
+        assert names.connected == addresses[: silent + 1]
+    else:
+        with pytest.raises(UnreachableError):
+            await names.outgoing().connect_for(PEER)("many.example", 9000)
+    assert trio.current_time() - began == pytest.approx(seconds)

@@ -30,6 +30,8 @@ from trio_cogment.rpc import (
     serve_stream,
     server_tls,
 )
+from trio_cogment.rpc._turn_order import Lane
+from trio_cogment.rpc._turns import turns_of_run
 from trio_cogment.rpc.tls import RenewableListener, _reason, certificate_names, client_stream, shake_hands
 from trio_cogment.testing.conformance.channel import ECHO_ONE, WAIT, CheckService
 
@@ -493,3 +495,24 @@ async def test_with_a_side_for_browsers_any_protocol_will_do(server: Party, offe
             nursery.start_soon(trio.SSLStream(near, ours, server_hostname="localhost").do_handshake)
             await shake_hands(stream, 10, http1=True)
     assert stream.selected_alpn_protocol() == (offer[0] if offer else None)
+
+
+async def test_a_handshake_waits_for_its_turn_and_costs_as_much_as_two_connections(server: Party) -> None:
+    """It takes a while of the processor, and anybody may ask for it."""
+    turns = turns_of_run()
+    take = turns.take
+    taken: list[tuple[Lane, int]] = []
+
+    def noting_take(lane: Lane, units: int = 1) -> bool:
+        taken.append((lane, units))
+        return take(lane, units)
+
+    turns.take = noting_take
+    near, far = trio.testing.memory_stream_pair()
+    with trio.fail_after(30):
+        async with trio.open_nursery() as nursery:
+            stream = trio.SSLStream(far, _tls(server), server_side=True)
+            nursery.start_soon(serve_stream, [CheckService().service()], stream)
+            await client_stream(near, client_tls(server.roots), "localhost").do_handshake()
+            nursery.cancel_scope.cancel()
+    assert taken[:2] == [(Lane.OTHERS, 5), (Lane.OTHERS, 10)]
