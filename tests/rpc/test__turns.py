@@ -199,3 +199,23 @@ async def test_compressed_messages_of_any_size_have_their_turns(size: int) -> No
     before = turns._order._credits[Lane.OTHERS]
     await turns.unpack(size, decode)
     assert before - turns._order._credits[Lane.OTHERS] == 1 + size // 64
+
+
+@pytest.mark.parametrize(("size", "unpacked", "seconds"), [(1024, 8 * 2**20, 0), (1025, 8 * 2**20, 0.1), (1025, 0, 0)])
+async def test_after_unpacking_as_much_time_is_left_to_others_as_its_size_says(
+    size: int, unpacked: int, seconds: float, autojump_clock: object
+) -> None:
+    """A second for 80 MiB; but of a kibibyte no more can come than is worth a pause."""
+    turns = Turns(trio.current_time)
+    message = Action(content=bytes(unpacked))
+    began = trio.current_time()
+    assert await turns.unpack(size, lambda: message) is message
+    assert trio.current_time() - began == pytest.approx(seconds, abs=1e-5)
+
+
+@pytest.mark.parametrize(("seconds", "is_slow"), [(0.00499, False), (0.00501, True)])
+async def test_slow_is_who_has_sent_what_takes_longer_than_five_milliseconds(seconds: float, is_slow: bool) -> None:
+    clock = _Slow(seconds)
+    turns = Turns(lambda: clock.now)
+    turns.decode_large(LARGE, clock.decode, "somebody")
+    assert bool(turns.slow) is is_slow

@@ -92,3 +92,13 @@ def test_an_empty_message_that_leaves_gives_back_what_nobody_needs() -> None:
     assert pool.used == 500 * KIB
     waiting.queue(0)
     assert pool.used == 0
+
+
+def test_there_is_plenty_while_a_mebibyte_can_be_had_beside_what_waits() -> None:
+    """One borrower may have a ninth of the pool; what is free counts as well."""
+    waiting = WaitingBytes(BytePool(9 * 1024 * KIB).loan())
+    seen = []
+    for change in (0, FREE_BYTES, 1, -1, 2, -2):
+        waiting.queue(change)
+        seen.append(waiting.is_plentiful())
+    assert seen == [True, True, False, True, False, True]
