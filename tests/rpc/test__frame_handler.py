@@ -5,11 +5,16 @@ from __future__ import annotations
 import pytest
 
 from tests.rpc.raw_peer import (
+    CONTINUATION,
+    DATA,
     END_HEADERS,
+    GOAWAY,
     HEADERS,
     PING,
     PREFACE,
+    PUSH,
     RST,
+    SETTINGS,
     WINDOW_UPDATE,
     encode,
     frame,
@@ -19,7 +24,7 @@ from tests.rpc.raw_peer import (
 from trio_cogment.config import RpcConfig
 from trio_cogment.rpc._engine import Engine
 from trio_cogment.rpc._frame_handler import _HANDLERS
-from trio_cogment.rpc._frames import CONTINUATION, DATA
+from trio_cogment.rpc._frames import ErrorCode
 
 
 def test_every_type_of_frame_has_a_handler() -> None:
@@ -90,3 +95,81 @@ def test_whatever_comes_is_refused_while_too_many_answers_are_unread(after: byte
 
     assert fault(100 * 17) == "None"
     assert "answers to control frames are not read" in fault(100 * 17 - 1)
+
+
+FRAME_SIZE, PROTOCOL = ErrorCode.FRAME_SIZE_ERROR, ErrorCode.PROTOCOL_ERROR
+
+
+def fault_code(data: bytes, *, client_side: bool = False) -> int | None:
+    """Return the code of the GOAWAY with which an engine answers; stream 1 is open, or has been opened by it."""
+    engine = Engine(client_side=client_side, config=RpcConfig())
+    if client_side:
+        engine.open_request(request_headers())
+    else:
+        engine.receive_data(PREFACE)
+    engine.receive_data(settings())
+    if not client_side:
+        engine.receive_data(frame(HEADERS, END_HEADERS, 1, encode(request_headers())))
+    engine.take_output()
+    engine.receive_data(data)
+    out = engine.take_output()
+    if engine.fault is None:
+        return None
+    assert out[3] == GOAWAY
+    return int.from_bytes(out[13:17], "big")
+
+
+@pytest.mark.parametrize("client_side", [False, True])
+@pytest.mark.parametrize(
+    ("kind", "flags", "stream", "sizes"),
+    [
+        (SETTINGS, 0, 0, {0, 6, 12}),
+        (SETTINGS, 1, 0, {0}),
+        (GOAWAY, 0, 0, {8, 9, 10, 11, 12, 13}),
+        (PING, 0, 0, {8}),
+        (PING, 1, 0, {8}),
+        (RST, 0, 1, {4}),
+        (WINDOW_UPDATE, 0, 0, {4}),
+        (WINDOW_UPDATE, 0, 1, {4}),
+    ],
+)
+def test_a_frame_of_another_size_than_its_own_ends_the_connection(
+    kind: int, flags: int, stream: int, sizes: set[int], client_side: bool
+) -> None:
+    for size in range(14):
+        payload = bytes(size - 1) + b"\1" if kind == WINDOW_UPDATE and size else bytes(size)
+        if kind == SETTINGS:
+            payload = b"\0\x09\0\0\0\1" * 3  # a setting that nobody knows
+        expected = None if size in sizes else FRAME_SIZE
+        assert fault_code(frame(kind, flags, stream, payload[:size]), client_side=client_side) == expected, size
+
+
+@pytest.mark.parametrize("client_side", [False, True])
+@pytest.mark.parametrize(
+    "data",
+    [
+        frame(PING, 0, 1, bytes(8)),
+        frame(RST, 0, 3, bytes(4)),
+        frame(RST, 0, 2, bytes(4)),
+        frame(WINDOW_UPDATE, 0, 3, b"\0\0\0\1"),
+        frame(WINDOW_UPDATE, 0, 0, bytes(4)),
+        frame(PUSH, END_HEADERS, 1, bytes(4)),
+        frame(GOAWAY, 0, 1, bytes(8)),
+        frame(CONTINUATION, END_HEADERS, 1),
+        frame(HEADERS, END_HEADERS, 2, encode(request_headers())),
+        frame(HEADERS, END_HEADERS, 0, encode(request_headers())),
+        frame(DATA, 0, 3, bytes(8)),
+    ],
+    ids=repr,
+)
+def test_a_frame_where_it_has_no_business_ends_the_connection(data: bytes, client_side: bool) -> None:
+    assert fault_code(data, client_side=client_side) == PROTOCOL
+
+
+def test_a_server_cannot_begin_calls_nor_have_them_pushed() -> None:
+    assert fault_code(frame(HEADERS, END_HEADERS, 3, encode(request_headers())), client_side=True) == PROTOCOL
+    assert fault_code(frame(HEADERS, END_HEADERS, 3, encode(request_headers()))) is None
+    for value, expected in ((0, None), (1, PROTOCOL)):
+        assert fault_code(settings({2: value}), client_side=True) == expected
+        assert fault_code(settings({1: 4096, 2: value}), client_side=True) == expected
+        assert fault_code(settings({2: value})) is None
