@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import itertools
 import math
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 import trio
@@ -30,6 +31,7 @@ from trio_cogment.config import RpcConfig
 from trio_cogment.errors import RpcError, StatusCode
 from trio_cogment.rpc import Channel, RunningServer, open_listeners, serve
 from trio_cogment.rpc._connection import Connection
+from trio_cogment.rpc._liveness import _Queue
 from trio_cogment.testing.conformance.channel import ECHO, ECHO_ONE, WAIT, CheckService
 
 PATH = b"/trio_cogment.testing.Check/"
@@ -532,3 +534,24 @@ async def test_after_data_a_client_pings_when_its_interval_has_passed_or_soon_af
             await trio.sleep(keepalive + max(keepalive, 10) + 0.1)
             assert keepalive <= next(time for time in server.times if time > now) - now
         nursery.cancel_scope.cancel()
+
+
+@pytest.mark.parametrize(
+    ("on_their_way", "waiting", "came", "excuses"),
+    [
+        (16 * 1024, 0, 1024, True),
+        (0, 16 * 1024, 1024, True),
+        (10 * 1024, 6 * 1024, 1024, True),
+        (10 * 1024, 6 * 1024 - 1, 1024, False),  # so little would have arrived
+        (10 * 1024, 6 * 1024, 1023, False),  # and so little may be what the system had taken
+        (10**6, 10**6, 0, False),
+    ],
+)
+def test_what_excuses_a_peer_that_does_not_answer(on_their_way: int, waiting: int, came: int, excuses: bool) -> None:
+    """16 KiB went before the PING, and a KiB of them has arrived since then; the next time more has to."""
+    delivered = [(5000, on_their_way), (5000 + came, 0), (5000 + 2 * came, 0)]
+    byte_stream = SimpleNamespace(delivered=lambda: delivered.pop(0))
+    queue = _Queue(cast("Any", SimpleNamespace(byte_stream=byte_stream, engine=SimpleNamespace(out_size=waiting))))
+    queue.note()
+    assert queue.moves() is excuses
+    assert queue.moves() is (excuses and waiting >= 16 * 1024)
