@@ -364,3 +364,26 @@ def test_what_is_borrowed_is_settled_in_both_directions() -> None:
     engine.sent()
     engine.settle()
     assert memory.messages.used == 0
+
+
+@pytest.mark.parametrize("by_peer", [False, True])
+def test_a_call_that_is_over_sends_nothing_when_its_turn_would_have_come(by_peer: bool) -> None:
+    """Neither what it had queued nor its end, though only the connection's window was in the way."""
+    engine = Engine(client_side=False, config=RpcConfig())
+    calls = [frame(HEADERS, END_HEADERS, number, encode(request_headers())) for number in (1, 3)]
+    engine.receive_data(b"".join([PREFACE, settings({4: 2**20}), *calls]))
+    first, second = engine.streams.values()
+    for stream in (first, second):
+        engine.send_headers(stream, _grpc_headers.RESPONSE_HEADERS)
+        engine.send_message(stream, bytes(65_535 - 5))
+        engine.end(stream, _grpc_headers.trailer_headers(StatusCode.OK, "", Metadata()))
+    while engine.take_output():
+        pass
+    assert second.outbox
+    if by_peer:
+        engine.receive_data(frame(RST, 0, second.id, (8).to_bytes(4, "big")))
+    else:
+        engine.reset(second, 8)
+        engine.take_output()
+    engine.receive_data(frame(WINDOW_UPDATE, 0, 0, (2**20).to_bytes(4, "big")))
+    assert engine.take_output() == b""

@@ -226,3 +226,46 @@ def test_a_table_that_has_to_become_smaller_is_made_so_by_the_next_block() -> No
         else:
             with pytest.raises(InvalidTableSizeError):
                 decoder.decode(update + b"\x82")
+
+
+def test_64_blocks_that_come_in_turn_are_remembered_and_more_are_not() -> None:
+    decoder, plain = Decoder(2000), hpack.Encoder()
+    blocks = [plain.encode([(b"x", b"%d" % number, True)]) for number in range(65)]
+    for number, remembered in ((1, True), (2, True), (64, True), (65, False)):
+        first = [decoder.decode(block) for block in blocks[:number]]
+        again = [decoder.decode(block) for block in blocks[:number]]
+        assert all(one is other for one, other in zip(first, again, strict=True)) is remembered
+        assert len(decoder._known) <= 64
+    decoder.decode(b"\x40\1a\1b")  # the table has changed
+    assert decoder.decode(blocks[0]) == first[0]
+    assert decoder.decode(blocks[0]) is not first[0]
+
+
+@pytest.mark.parametrize(("size", "remembered"), [(512, True), (513, False)])
+def test_only_short_blocks_are_remembered(size: int, remembered: bool) -> None:
+    """What is long is hardly worth it, and a peer chooses what it sends."""
+    decoder = Decoder(2000)
+    value = bytes(size - 7)
+    block = b"\x10\x01x\x7f" + bytes([0x80 | (len(value) - 127) % 128, (len(value) - 127) // 128]) + value
+    assert len(block) == size - 1
+    block += b"\x82"
+    assert decoder.decode(block) == [(b"x", value), (b":method", b"GET")]
+    assert (decoder.decode(block) is decoder.decode(block)) is remembered
+
+
+def test_fields_that_come_in_turn_are_encoded_once_as_long_as_there_are_64_of_them() -> None:
+    for number, remembered in ((1, True), (64, True), (65, False)):
+        encoder, decoder = Encoder(), hpack.Decoder()
+        fields = [(b":path", b"/%d" % index) for index in range(number)]
+        encoder.header_table_size = 0  # nothing is indexed, so that the table does not change
+        for _ in range(3):
+            assert decoded(decoder, encoder.encode(fields)) == fields
+            assert len(encoder._known) <= 64
+        assert (len(encoder._known) == number) is remembered
+
+
+@pytest.mark.parametrize(("size", "is_short"), [(63, True), (64, False)])
+def test_long_values_are_not_coded_bit_by_bit(size: int, is_short: bool) -> None:
+    """Huffman's code would save a fifth of a token, and take longer than all else of a call."""
+    block = Encoder().encode([(b"x-token", b"a" * size)])
+    assert (b"a" * size in block) is not is_short

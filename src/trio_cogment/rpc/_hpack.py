@@ -38,8 +38,10 @@ class _Table(HeaderTable):  # type: ignore[misc]  # hpack ships no types
         self.changes = 0
 
     def add(self, name: bytes, value: bytes) -> None:
-        self.changes += 1
+        had_entries = bool(self.dynamic_entries)
         super().add(bytes(name), bytes(value))  # hpack would keep views, and with them whole frames
+        # A peer that has no room for a table leaves it empty.
+        self.changes += had_entries or bool(self.dynamic_entries)
 
 
 class Encoder(hpack.Encoder):  # type: ignore[misc]  # as above
