@@ -130,3 +130,12 @@ def test_what_a_reset_means_to_the_caller_is_what_grpc_says() -> None:
     }
     assert {code: status for code, (status, _) in _grpc_headers.STATUS_OF_RESET.items()} == expected
     assert len({text for _, text in _grpc_headers.STATUS_OF_RESET.values()}) == len(expected)
+
+
+@pytest.mark.parametrize(("fields", "remembered"), [(2, True), (4, True), (5, False)])
+def test_what_usual_responses_say_is_found_out_once(fields: int, remembered: bool) -> None:
+    """Metadata make them different from each other."""
+    headers = [*_grpc_headers.RESPONSE_HEADERS, (b"a", b"1"), (b"b", b"2")][:fields]
+    first, again = (_grpc_headers.examine_response(list(headers), ended=False) for _ in range(2))
+    assert first == again
+    assert (first is again) is remembered
