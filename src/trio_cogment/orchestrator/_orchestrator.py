@@ -371,11 +371,8 @@ class Orchestrator:
             self._connections.abandon(farewell)
 
     def _on_state(self, trial: Trial, state: int) -> None:
-        # One that could not start has not been a trial to anybody, and takes no ended one's place.
-        if state == _ENDED and trial.has_started:
-            self.trials.ended(trial)
-            if self._metrics is not None:
-                self._metrics.trial_ended(trial.seconds)
+        if state == _ENDED and self.trials.ended(trial) and self._metrics is not None:
+            self._metrics.trial_ended(trial.seconds)
         self.watchers.publish(trial.trial_id, state, trial.info)
 
     def _on_settled(self, trial: Trial) -> None:

@@ -332,13 +332,6 @@ class Trial:
         return self.machine.state
 
     @property
-    def has_started(self) -> bool:
-        """Whether it has been PENDING, and its starter, if it is over, did not give it up before it heard of that."""
-        outcome = self.machine.outcome
-        given_up = outcome is not None and outcome.cause is EndCause.NOT_STARTED
-        return self.machine.params is not None and not given_up
-
-    @property
     def time(self) -> float:
         """The trial's time, in seconds: Trio's clock, but for the pauses while the data log cannot keep up."""
         return self.timers.now()

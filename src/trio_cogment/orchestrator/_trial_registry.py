@@ -10,6 +10,7 @@ import trio
 
 from trio_cogment.config import OrchestratorConfig
 from trio_cogment.orchestrator._trial import Trial
+from trio_cogment.outcome import EndCause
 from trio_cogment.recount import Count
 
 
@@ -87,8 +88,15 @@ class TrialRegistry:
             self._ended_bytes -= self._ended.pop(trial.trial_id, (0, 0))[1]
             del self._trials[trial.trial_id]
 
-    def ended(self, trial: Trial) -> None:
-        """Keep an ended trial by count, size and age from now on."""
+    def ended(self, trial: Trial) -> bool:
+        """Keep an ended trial by count, size and age from now on.
+
+        Returns:
+            False: it has not started, and has not been a trial to anybody. It takes no other one's place.
+        """
+        outcome = trial.machine.outcome
+        if trial.machine.params is None or (outcome is not None and outcome.cause is EndCause.NOT_STARTED):
+            return False
         size = trial.kept_bytes
         self._ended[trial.trial_id] = trio.current_time(), size
         self._ended_bytes += size
@@ -96,6 +104,7 @@ class TrialRegistry:
             self._collect(self._max_ended, self._max_age)
         elif len(self._ended) == 1:
             self._sleep.deadline = self._next()
+        return True
 
     async def collect_by_age(self) -> None:
         """Collect each trial when it is too old, until cancelled."""
