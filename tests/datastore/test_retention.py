@@ -120,6 +120,22 @@ async def test_a_trial_that_is_run_again_does_not_count_until_it_ends() -> None:
     assert await write("newest", 1, ENDED) == ["again", "newest"]
 
 
+async def test_a_trial_that_has_ended_again_is_one_of_the_last() -> None:
+    """Also where there were not too many while it ran again."""
+    store = MemoryStore(1 << 20)
+    retention = Retention(store, keep=2)
+    for trial_id, tick_id, state in (
+        ("again", 1, ENDED),
+        ("other", 1, ENDED),
+        ("again", 2, TrialState.RUNNING),
+        ("again", 3, ENDED),
+        ("last", 1, ENDED),
+    ):
+        await store.apply([new_trial(trial_id), sample(trial_id, tick_id, state=state)])
+        await retention.look()
+    assert {trial.trial_id for trial in await store.trials(after=0, limit=10)} == {"again", "last"}
+
+
 async def test_what_somebody_else_has_deleted_and_made_again_is_another_trial() -> None:
     store = MemoryStore(1 << 20)
     retention = Retention(store, 2)

@@ -66,8 +66,7 @@ class Retention:
         """
         await self._look_for_ends()
         await self._look_for_new()
-        if len(self._ended) > self._keep:
-            await self._look_for_those_that_run_again()
+        await self._look_for_those_that_run_again()
         while len(self._ended) > self._keep:
             oldest = list(self._ended)[: min(_PAGE, len(self._ended) - self._keep)]
             deleted = await self._delete(oldest)

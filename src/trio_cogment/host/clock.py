@@ -11,7 +11,7 @@ class PerformanceCounter(trio.abc.Clock):
     """The time of `time.perf_counter`, in seconds.
 
     Trio's own clock is the same with an offset, which it adds in a function of its own; the loop and the connections
-    ask for the time four times in each of its passes, and a tick of a trial takes two or three.
+    ask for the time about four times in each of its passes.
     """
 
     current_time = staticmethod(time.perf_counter)

@@ -310,7 +310,8 @@ class Engine:
         """Take bytes from the peer; return what they mean.
 
         When the peer has broken the connection, `fault` is set and the GOAWAY that says so is in the output; what came
-        before the fault is returned still, and nothing after it.
+        before the fault is returned still, and nothing after it. (Too many small WINDOW_UPDATEs are a fault at the end
+        of the bytes.)
         """
         events: list[Event] = []
         if self.fault is None:

@@ -7,8 +7,8 @@ The fast path of `FrameParser._parse_frames` is where a busy connection spends i
 one whole message, for an open stream, within both windows. All that it needs is read in one `unpack` and tested in
 two `if`; whatever is unusual takes the long way, which has every check of the RFC. WINDOW_UPDATEs have a short way as
 well: of grpcio's C core two or three come for each message, and the same `unpack` has read them. Small ones for which
-nothing waits, nearly all, are credited here. All ways do the same accounting, and tests hold the parser to it: the same
-bytes in any split come to the same events.
+nothing waits, nearly all, are credited here, and counted when the bytes have been handled. All ways do the same
+accounting, and tests hold the parser to it: the same bytes in any split come to the same events.
 
 The order of the bytes is the order of everything: a handler may close a stream that the next frame is for. So frames
 are handled one by one, in the middle of parsing, and not first collected in a list.

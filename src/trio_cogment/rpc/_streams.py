@@ -50,7 +50,7 @@ class Stream:
         chunks, have, missing, compressed: the message that has begun: its pieces; how much of its prefix is there; how
             many bytes are still to come, 0 between messages; the flag of its prefix (`feed`).
         send_window: what the peer allows; negative after the peer shrank its settings (RFC 9113, 6.9.2), and when
-            the stream is closed (send queue; the frame handler adds what the peer grants).
+            the stream is closed (send queue; the frame parser adds what the peer grants).
         outbox: messages (prefixed) that wait for a window, and their total size (send queue).
         end: what follows the outbox: trailers to send, or an empty list for a bare END_STREAM; None while open.
         watched: the shell wants to hear when the outbox has shrunk.

@@ -22,12 +22,13 @@ ENVIRONMENT: Final = -1
 #: Stands where a timer belongs to the trial as a whole.
 NO_PARTICIPANT: Final = -2
 
+#: Why a trial ended whose caller went away while it was started: nothing has failed. With ": " and more, something has.
+NOT_STARTED: Final = "the trial could not start"
+
 #: Messages kept for one participant that is not there yet; a sender that talks more than this loses the rest.
 MAX_HELD_MESSAGES: Final = 256
 
 #: Their total size; one message of any size is always kept. All of them are sent at once when the participant comes, so
-#: Why a trial ended whose caller went away while it was started: nothing has failed. With ": " and more, something has.
-NOT_STARTED: Final = "the trial could not start"
 #: it must not be more than may wait for one that has not read anything yet.
 MAX_HELD_BYTES: Final = 8 * 1024 * 1024
 
