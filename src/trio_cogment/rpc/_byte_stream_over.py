@@ -51,7 +51,7 @@ class _ClosingTransport(trio.abc.Stream):
         await self._transport.wait_send_all_might_not_block()
 
     async def aclose(self) -> None:
-        await self._transport.aclose()
+        """Leave that to `TlsByteStream.aclose`, which closes what is below in any case."""
 
 
 class TlsByteStream(GenericByteStream):
