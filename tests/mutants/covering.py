@@ -87,9 +87,9 @@ class Covering:
         return set()
 
     def closest(self, mutant: Mutant) -> set[str]:
-        """Return of these what reaches the mutant's own lines, or lines that use what is made of it at import.
+        """Return what reaches the mutant's own lines, or lines of its package that use what it makes at import.
 
-        Empty where that is not known.
+        A constant may be used in other modules alone, by what reaches nothing of its own.
         """
         used = uses_in(mutant.file.partition("/")[0]).of(mutant.file, mutant.lines)
         own = {(mutant.file, line) for line in mutant.lines}

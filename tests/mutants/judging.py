@@ -63,7 +63,7 @@ class Chooser:
 
         chosen: list[str] = []
         left = self._most_seconds
-        for name in sorted(self.covering.of(mutant), key=unlikely):
+        for name in sorted(self.covering.of(mutant) | closest, key=unlikely):
             left -= costs[name].processor_seconds
             if left < 0 and chosen:
                 break

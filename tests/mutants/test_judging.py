@@ -10,8 +10,8 @@ from tests.mutants.forks import Verdict
 from tests.mutants.judging import Chooser
 
 FILE = "trial/_ticks.py"
-#: The first line that has it makes it, the others use it.
-CONSTANT_FILE, CONSTANT = "rpc/_call_starts.py", "_CALL_UNITS"
+#: A constant, the module that has it, and one that uses it.
+CONSTANT, MADE, USED = "LARGE_BYTES", "rpc/_turns.py", "rpc/relay.py"
 NAMED, OTHER, SLOW = "tests/trial/test_ticks.py::a", "tests/trial/test_other.py::b", "tests/trial/test_other.py::c"
 
 
@@ -60,11 +60,18 @@ def test_what_reaches_the_line_itself_comes_before_what_only_imports_it() -> Non
 
 
 def test_what_uses_a_constant_comes_before_what_only_imports_it() -> None:
-    source = (SOURCE / CONSTANT_FILE).read_text().splitlines()
-    bound, used, *_ = (number for number, line in enumerate(source, 1) if CONSTANT in line)
-    lines = {CONSTANT_FILE: {str(used): [2], "1": [0, 1]}}
-    chooser = Chooser(Covering([part(lines=lines, imported={CONSTANT_FILE: [bound]})]), most_seconds=60)
-    assert list(chooser.choose(mutant(bound, bound + 1, file=CONSTANT_FILE))) == [SLOW, OTHER, NAMED]
+    """Wherever that is: it need not reach anything of the module that has the constant."""
+    bound = line_with(f"{CONSTANT}: Final = ", MADE)
+    lines = {USED: {str(line_with(CONSTANT, USED, after="class ")): [2]}, MADE: {"1": [0, 1]}}
+    chooser = Chooser(Covering([part(lines=lines, imported={MADE: [bound], USED: []})]), most_seconds=60)
+    assert list(chooser.choose(mutant(bound, bound + 1, file=MADE))) == [SLOW, OTHER, NAMED]
+
+
+def line_with(text: str, file: str, *, after: str = "") -> int:
+    """Return the number of the first line of a module that has a text, or of the first one after another text."""
+    lines = (SOURCE / file).read_text().splitlines()
+    start = next(number for number, line in enumerate(lines) if after in line)
+    return next(number for number, line in enumerate(lines[start:], start + 1) if text in line)
 
 
 def test_what_has_noticed_others_comes_first() -> None:
