@@ -263,3 +263,21 @@ async def test_below_tls_it_is_known_what_has_been_taken_and_whether_the_peer_ha
             await trio.lowlevel.checkpoint()
         await byte_stream.aclose()
         assert not byte_stream.is_reset()
+
+
+class _Endless(_Interrupted):
+    """A socket that has as much as it is asked for."""
+
+    def recv(self, size: int) -> bytes:
+        return bytes(size)
+
+
+async def test_no_more_than_a_mebibyte_is_read_at_once() -> None:
+    ours, theirs = trio.socket.socketpair()
+    byte_stream, peer = SocketByteStream(trio.SocketStream(ours), lambda: 0.0), trio.SocketStream(theirs)
+    byte_stream._socket = cast("socket.socket", _Endless(byte_stream._socket))
+    await peer.send_all(b"x")  # so that there is something to be read
+    sizes = [len(await byte_stream.receive_some()) // KIB for _ in range(5)]
+    assert sizes == [16, 64, 256, 1024, 1024]
+    await byte_stream.aclose()
+    await peer.aclose()

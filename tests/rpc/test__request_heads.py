@@ -38,3 +38,11 @@ def test_what_is_malformed_or_refused_is_so_each_time() -> None:
 def test_large_ones_are_not_kept() -> None:
     heads, large = RequestHeads(10_000), request_headers(x_large=bytes(b"x" * 2000))
     assert heads.read(large) is not heads.read(large)
+
+
+@pytest.mark.parametrize(("size", "kept"), [(1024, True), (1025, False)])
+def test_a_kibibyte_is_kept(size: int, kept: bool) -> None:
+    """Each connection may keep so much, and there may be very many."""
+    others = sum(len(name) + len(value) for name, value in request_headers(x_large=b""))
+    heads, headers = RequestHeads(10_000), request_headers(x_large=b"x" * (size - others))
+    assert (heads.read(headers) is heads.read(headers)) is kept

@@ -145,3 +145,22 @@ def test_everybody_gets_a_turn_once_for_each_time_they_wait(steps: list[tuple[st
         passes += 1
         assert passes < 10_000
     assert went == waited
+
+
+def test_there_are_never_fewer_units_than_are_worth_having_nor_more_than_a_pass_can_have() -> None:
+    """First the others give way, and only then those who were there before."""
+    order = TurnOrder()
+    seen = []
+    for seconds in (*[0.01] * 20, *[0.0001] * 200):
+        order.adapt(seconds)
+        seen.append((order.units(Lane.ESTABLISHED), order.units(Lane.OTHERS)))
+    assert seen[:8] == [(256, 64), (256, 32), (256, 16), (256, 8), (128, 8), (64, 8), (32, 8), (32, 8)]
+    assert seen[19] == (32, 8)
+    assert seen[-1] == (256, 128)
+
+
+@pytest.mark.parametrize(("seconds", "units"), [(0.00201, 64), (0.002, 128), (0.001, 128)])
+def test_a_pass_may_take_two_milliseconds(seconds: float, units: int) -> None:
+    order = TurnOrder()
+    order.adapt(seconds)
+    assert order.units(Lane.OTHERS) == units

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from trio_cogment.access import BytePool
-from trio_cogment.rpc._waiting_bytes import FREE_BYTES, WaitingBytes
+from trio_cogment.rpc._waiting_bytes import WaitingBytes
 
 KIB = 1024
+FREE_BYTES = 64 * KIB
 
 
 def empty_pool() -> BytePool:

@@ -183,3 +183,20 @@ async def test_a_broken_pipe_ends_it() -> None:
         byte_stream.broken = True
         engine.ping(b"nowhere!")
         writer.flush()  # leaves it to the task, which meets it again
+
+
+@pytest.mark.parametrize(("size", "turns"), [(16 * 1024, []), (16 * 1024 + 1, [16 * 1024 + 1])])
+async def test_large_output_waits_for_its_turn(size: int, turns: list[int]) -> None:
+    engine, byte_stream = Engine(client_side=True, config=RpcConfig()), SlowByteStream()
+    engine.take_output()
+    taken: list[int] = []
+
+    async def turn(size: int) -> None:
+        taken.append(size)
+        await trio.lowlevel.checkpoint()
+
+    writer = Writer(engine, byte_stream, turn)
+    engine._send_queue.write(bytes(size))
+    writer.finish()
+    await writer.run()
+    assert (taken, len(byte_stream.sent)) == (turns, size)
