@@ -56,6 +56,27 @@ async def test_who_came_first_is_not_overtaken_by_one_who_need_not_wait() -> Non
     assert (turns.taken, turns.waiting) == (0, 0)
 
 
+async def test_who_may_not_begin_yet_keeps_nobody_else_from_it() -> None:
+    turns = FairTurns(2, 1)
+    begun: list[str] = []
+
+    async def begin(account: str) -> None:
+        await turns.acquire(account)
+        begun.append(account)
+
+    assert turns.acquire_nowait("a")
+    assert turns.acquire_nowait("b")
+    async with trio.open_nursery() as nursery:
+        for account in ("a", "c"):
+            nursery.start_soon(begin, account)
+            await trio.testing.wait_all_tasks_blocked()
+        turns.release("b")
+        await trio.testing.wait_all_tasks_blocked()
+        assert begun == ["c"]
+        turns.release("a")
+    assert begun == ["c", "a"]
+
+
 @pytest.mark.parametrize("seed", range(5))
 async def test_whatever_is_cancelled_when_every_turn_comes_back(
     seed: int, autojump_clock: trio.testing.MockClock

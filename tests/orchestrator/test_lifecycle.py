@@ -374,6 +374,17 @@ async def test_stop_tells_everybody(autojump_clock: trio.testing.MockClock) -> N
         assert messages[-1].details == STOPPING
 
 
+async def test_a_stop_waits_for_no_call_that_is_over(autojump_clock: trio.testing.MockClock) -> None:
+    async with bench() as table:
+        for _ in range(3):
+            async with table.controller.watch_trials():
+                pass
+        await trio.testing.wait_all_tasks_blocked()
+        began = trio.current_time()
+        await table.orchestrator.stop()
+        assert trio.current_time() == began
+
+
 async def test_version_and_status() -> None:
     from trio_cogment.api import orchestrator_pb2
     from trio_cogment.api.common_pb2 import StatusRequest, VersionRequest

@@ -40,6 +40,7 @@ from trio_cogment.orchestrator._trial_registry import TrialRegistry
 from trio_cogment.orchestrator._trial_run import TrialRun
 from trio_cogment.orchestrator._watch import STOPPING, Watchers
 from trio_cogment.outcome import EndCause
+from trio_cogment.recount import Count
 from trio_cogment.rpc import OwnNursery
 from trio_cogment.trial import NOT_STARTED, Begin, validate_params, validate_trial_id, validate_user_id
 
@@ -197,6 +198,11 @@ class Orchestrator:
             yield
         finally:
             self._open_calls.value -= 1
+
+    def recount(self) -> Iterator[Count]:
+        """See `trio_cogment.recount`."""
+        yield Count("calls that are served", self._open_calls.value, self._open_calls.value)
+        yield Count("trials with tasks", self.running_trials, len(self._runs))
 
     # Starting
 
