@@ -235,7 +235,11 @@ class Play:
         present = {actor.name for actor in info.actors_in_trial}
         assert present >= {"a", "b"}, f"{playing.trial_id}: {present} are left"
         for name in ("a", "b", "env"):
-            assert not playing.puppets[name].over, f"{playing.trial_id}: {name} was given up"
+            puppet = playing.puppets[name]
+            assert not puppet.over, f"{playing.trial_id}: {name} was given up"
+            if name != "env":
+                seen = [got.observation.tick_id for got in puppet.got if got.HasField("observation")]
+                assert seen == [*range(playing.tick_id + 1)], f"{playing.trial_id}: {name} has seen {seen}"
         if DEAF in playing.puppets and trial.machine.actors[playing.actors.index(DEAF)].gone:
             self._world.sometimes("who does not read is given up")
             (loss,) = trial.machine.losses

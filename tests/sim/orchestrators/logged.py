@@ -64,8 +64,10 @@ class Log:
         self.longest_away = 0.0
         self._failures = 0
         self.took_in_stream = 0
-        #: Of those that were written, what is not in `taken` for good.
+        #: Of those that were written, what is not in `taken` for good, and what is.
         self.unconfirmed: list[int] = []
+        self.confirmed: set[int] = set()
+        self.completions = 0
 
     # The sink
 
@@ -162,9 +164,16 @@ class Log:
         most, waiting = self._config.max_queued_samples, self.datalog.queued_samples
         if not self.confirms:
             assert waiting == self.waiting(), f"{waiting} samples wait, not {self.waiting()}"
+        (sent,) = (count.kept for count in self.datalog.recount() if count.what == "samples that are not confirmed")
+        assert sent <= most, f"{sent} samples are kept until they are confirmed, {most} may be"
         assert waiting <= most + (2 * most if self.confirms else 1), f"{waiting} samples wait, {most} may"
-        away = not self.is_open and self.away_since is not None
-        is_lossy = away and trio.current_time() > self.away_since + self._config.datalog_grace_seconds + SLACK  # type: ignore[operator]  # it is not None, as above
+        # How long it has been away for longer than the trial waits for it.
+        beyond = -1.0
+        if not self.is_open and self.away_since is not None:
+            beyond = trio.current_time() - self.away_since - self._config.datalog_grace_seconds
+            if abs(beyond) <= SLACK:
+                return  # it is a matter of this moment
+        is_lossy = beyond > 0
         if is_lossy:
             self._world.sometimes("away for long")
             assert not self.full, f"the trial still waits for a log that has been away since {self.away_since}"
@@ -195,12 +204,15 @@ class Log:
             assert await datalog.wait_opened("grpc://log:1") is None
             await self._play()
             datalog.complete()
-            ended = trio.current_time()
+            ended, breaks, was_open = trio.current_time(), self.breaks, self.is_open
             left = datalog.queued_samples + len(self.unconfirmed) + 1
         took = trio.current_time() - ended
         assert took <= (left + 1) * (config.datalog_flush_seconds + SLACK), (
             f"{took:.2f} s were taken for {left} samples"
         )
+        if was_open and self.breaks == breaks and not self.confirms:
+            assert self.completions == 1, f"{self.completions} times it was told that this is all"
+            assert took <= 0.75 * left + 0.35, f"{took:.2f} s were taken for {left} samples"
         assert datalog.over
         assert not self.full
         assert datalog.dropped_samples == self.lost
@@ -244,13 +256,17 @@ class _Stream(SampleStream):
         log.take(sample)
         if log.confirms:
             log.unconfirmed.append(sample.info.tick_id)
+            assert sample.info.tick_id not in log.confirmed, f"{sample.info.tick_id} is written again"
             if log._rng.random() < 0.4:
-                del log.unconfirmed[: log._rng.randint(1, len(log.unconfirmed))]
+                count = log._rng.randint(1, len(log.unconfirmed))
+                log.confirmed.update(log.unconfirmed[:count])
+                del log.unconfirmed[:count]
                 self.on_confirmed()
 
     async def complete(self) -> None:
         """See `SampleStream.complete`."""
         await trio.sleep(self._log._rng.uniform(0, 0.3))
+        self._log.completions += 1
         self._log.unconfirmed.clear()
         self.on_confirmed()
 

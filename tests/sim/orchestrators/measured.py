@@ -11,11 +11,13 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+import pytest
 import trio
 
 from tests.helpers import END, LAST, LAST_ACK, NORMAL, Everything, Script, observation_set, start_environment
 from trio_cogment.api.common_pb2 import Action, ActorInitialOutput, ActorRunTrialOutput, TrialParams, TrialState
 from trio_cogment.api.environment_pb2 import EnvRunTrialOutput
+from trio_cogment.api.orchestrator_pb2 import TrialListEntry
 from trio_cogment.config import OrchestratorConfig
 from trio_cogment.errors import InvalidArgumentError, ResourceExhaustedError, RpcError, StatusCode
 from trio_cogment.metrics import OrchestratorGauges
@@ -32,6 +34,8 @@ CLASSES = {"a": "player", "b": "player", "c": "referee"}
 STARTS = 30
 KIB = 1024
 MOST_PROPERTY_BYTES = 2000
+#: Of what waits for a watcher.
+MOST_WATCH_BYTES = 150
 #: How long `b`, who is optional, may take for an action.
 PATIENCE_SECONDS = 1.0
 #: Of two figures that are the same.
@@ -178,6 +182,7 @@ class Play:
         self.remembered = Remembered(config)
         self.trials: list[Played] = []
         self.newest: dict[str, Played] = {}
+        self.changes: list[TrialListEntry] = []
         self._sizes: dict[TrialRun, int] = {}
         self._promised: dict[TrialRun, int] = {}
         self.orchestrator: Orchestrator
@@ -294,7 +299,7 @@ class Play:
             self.newest[trial_id] = played
         try:
             answer = await self.orchestrator.start_trial(trial_id=trial_id, account=account, params=params)
-            happened = "started" if answer else "taken"
+            happened = {trial_id: "started", "": "taken"}[answer]
         except ResourceExhaustedError as error:
             happened = "full" if "too many trials" in str(error) else "too large"
         except InvalidArgumentError:
@@ -340,11 +345,31 @@ class Play:
                 trial = self.rng.choice(running)
                 trial.hard_end("somebody asked for it") if self.rng.random() < 0.4 else trial.soft_end()
 
+    async def watch_lazily(self, *, task_status: trio.TaskStatus[None]) -> None:
+        """Read nothing: what waits is bounded, and what there was room for can still be read."""
+        with self.orchestrator.watchers.subscribe([], False, []) as watch:
+            task_status.started()
+            room, kept = MOST_WATCH_BYTES, 0
+            while kept == len(self.changes):
+                await trio.sleep(self.rng.uniform(0.1, 0.4))
+                for change in self.changes[kept:]:
+                    room -= change.ByteSize()
+                    if room < 0:
+                        break
+                    kept += 1
+                assert watch.queued_entries == kept, f"{watch.queued_entries} entries wait, not {kept}"
+                assert watch.has_ended == (kept < len(self.changes)), f"{kept} of {len(self.changes)} entries wait"
+            assert [await anext(watch) for _ in range(kept)] == self.changes[:kept]
+            with pytest.raises(ResourceExhaustedError, match="watch_queue_bytes"):
+                await anext(watch)
+            self.world.sometimes("a watcher gives up")
+
     async def watch(self, *, task_status: trio.TaskStatus[None]) -> None:
         """Follow the states of trials."""
         with self.orchestrator.watchers.subscribe([], False, []) as watch:
             task_status.started()
             async for entry in watch:
+                self.changes.append(entry)
                 played, now = self.newest[entry.trial_id], trio.current_time()
                 played.state = entry.state
                 if entry.state == TrialState.ENDED and not played.fails:
@@ -403,6 +428,7 @@ async def measured_trials(world: World) -> None:
         max_peer_trials_bytes=rng.choice([45 * KIB, 1000 * KIB]),
         max_held_back_bytes=200 * KIB,
         max_all_held_back_bytes=2000 * KIB,
+        watch_queue_bytes=MOST_WATCH_BYTES,
         max_properties_bytes=MOST_PROPERTY_BYTES,
         max_ended_trials=rng.choice([0, 1, 2, 4, 100]),
         ended_trial_age_seconds=rng.choice([1.3, 5.7, 60.0]),
@@ -420,6 +446,7 @@ async def measured_trials(world: World) -> None:
         )
         async with orchestrator, trio.open_nursery() as nursery:
             await nursery.start(play.watch)
+            await nursery.start(play.watch_lazily)
             nursery.start_soon(play.check_now_and_then)
             nursery.start_soon(play.end_some)
             for _ in range(STARTS):
