@@ -180,6 +180,17 @@ def test_samples_without_info_are_numbered_and_late_ones_found_their_tick() -> N
     assert not converter.saw_end
 
 
+def test_a_sample_without_info_is_late_only_if_it_has_nothing_but_rewards() -> None:
+    past = Reward(tick_id=0, receiver_name="ann", sources=[RewardSource(sender_name="env", value=1, confidence=1)])
+    observed = ObservationSet(observations=[b"o"], actors_map=[0, 0, 0], timestamp=9)
+    stored, kind = TrialConverter("t", PARAMS, next_tick=3).convert(
+        DatalogSample(observations=observed, rewards=[past])
+    )
+    assert (stored.tick_id, kind) == (3, WriteKind.LOGGED)
+    stored, kind = TrialConverter("t", PARAMS, next_tick=3).convert(DatalogSample(rewards=[past]))
+    assert (stored.tick_id, kind) == (0, WriteKind.LATE)
+
+
 def test_out_of_sync_samples_are_late_and_end_nothing() -> None:
     converter = TrialConverter("t", PARAMS)
     sample = late_sample(3)

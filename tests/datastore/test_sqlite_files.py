@@ -20,7 +20,7 @@ from trio_cogment.datastore._sqlite import open_sqlite
 from trio_cogment.datastore._sqlite_file import FORMAT
 from trio_cogment.datastore.opening import open_store
 from trio_cogment.datastore.storage import OutcomeWrite, TrialEnd, WriteKind
-from trio_cogment.errors import FailedPreconditionError
+from trio_cogment.errors import FailedPreconditionError, InvalidArgumentError, UnavailableError
 from trio_cogment.host import Host, inline_runner, run_inline
 from trio_cogment.sqlite_file import connect
 from trio_cogment.testing.conformance.trial_store import ALL, MUCH, get, late, new_trial, read, sample, ticks
@@ -325,3 +325,25 @@ async def test_of_deleted_trials_nothing_is_left(tmp_path: Path) -> None:
     with closing(sqlite3.connect(path)) as connection:
         (number,) = connection.execute("SELECT number FROM trials").fetchone()
         assert connection.execute("SELECT * FROM properties").fetchall() == [("p", "1", number)]
+
+
+async def test_who_reads_cannot_write(tmp_path: Path) -> None:
+    path = str(tmp_path / "a.db")
+    async with open_store(f"sqlite:{path}") as store:
+        await store.apply([new_trial("a")])
+        readers = _sqlite_reader.Readers(path)
+        with pytest.raises(UnavailableError):
+            readers.read(lambda connection: connection.execute("DELETE FROM trials"))
+        readers.close()
+        assert (await get(store, "a")).trial_id == "a"
+
+
+@pytest.mark.parametrize(
+    ("address", "hint"),
+    [("trials.db", "'sqlite:trials.db'"), ("a/b", "'sqlite:a/b'"), ("memory", ""), ("sqlite", ""), ("", "")],
+)
+async def test_a_path_alone_is_told_what_it_lacks(address: str, hint: str) -> None:
+    with pytest.raises(InvalidArgumentError) as caught:
+        async with open_store(address):
+            raise AssertionError("opened")
+    assert str(caught.value).rpartition("did you mean ")[2].rstrip("?") == (hint or str(caught.value))
