@@ -718,3 +718,36 @@ async def test_a_connection_that_has_used_up_its_numbers_is_replaced_while_its_c
             assert (channel.connections_made, len(server.live)) == (2, 2)
         await calls[0].send(Action(tick_id=3))
         assert (await calls[0].receive()).tick_id == 3
+
+
+async def test_nor_for_that_of_a_server_which_has_gone_and_never_allowed_a_call(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    connected: list[float] = []
+
+    async def stuck(*_: object) -> None:
+        await trio.sleep_forever()
+
+    async with trio.open_nursery() as nursery:
+        first: list[tuple[Any, Any]] = []
+
+        async def connect() -> trio.abc.Stream:
+            connected.append(trio.current_time())
+            ours, theirs = trio.testing.memory_stream_pair()
+            if len(connected) == 1:
+                await RawPeer(theirs).send(settings({3: 0}))
+                first.append((ours, theirs))
+            else:
+                nursery.start_soon(serve_stream, [CheckService().service()], theirs)
+            return ours
+
+        async with Channel.over(connect, config=RpcConfig(farewell_timeout_seconds=7)) as channel:
+            nursery.start_soon(check, channel)
+            await trio.sleep(5)
+            ours, theirs = first[0]
+            ours.send_stream.send_all_hook = stuck
+            await theirs.send_eof()
+            gone = trio.current_time()
+            await trio.sleep(20)
+        nursery.cancel_scope.cancel()
+    assert connected[1:] == [gone]
