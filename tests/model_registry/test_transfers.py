@@ -437,3 +437,15 @@ async def test_pages_are_read_in_several_steps(monkeypatch: pytest.MonkeyPatch, 
             assert (await one.models(*names, count=count))[0] == [names[number] for number in expected if number < 8]
         _, handle = await one.infos("m0", count=4)
         assert await one.numbers("m0", handle=handle) == [5, 6, 7, 8]
+
+
+async def test_a_stop_ends_the_watches_of_all_models(autojump_clock: MockClock) -> None:
+    async with open_harness() as one:
+        for model_id in ("m", "n", "o"):
+            await one.create(model_id)
+        async with one.following("m") as first, one.following("n") as second, one.following("o") as third:
+            await trio.testing.wait_all_tasks_blocked()
+            one.registry.stop()
+            for call in (first, second, third):
+                with trio.fail_after(1), refused(StatusCode.UNAVAILABLE, "stopping"):
+                    await call.receive()
