@@ -15,6 +15,7 @@ import trio
 import trio.testing
 from purerpc import RPCSignature, Service
 
+from tests.rpc.noted_turns import noted_turns
 from tests.rpc.raw_peer import (
     DATA,
     END_STREAM,
@@ -472,15 +473,7 @@ async def test_what_is_sent_costs_a_unit_and_one_more_for_each_32_kib(client_sid
 
 async def test_a_new_connection_costs_units_before_anything_is_known_of_it() -> None:
     """Where it is accepted, and for its first bytes, which may be anything; later a call costs some for its handler."""
-    turns = turns_of_run()
-    take = turns.take
-    taken: list[tuple[Lane, int]] = []
-
-    def noting_take(lane: Lane, units: int = 1) -> bool:
-        taken.append((lane, units))
-        return take(lane, units)
-
-    turns.take = noting_take
+    taken = noted_turns()
     async with raw_client([CheckService().service()]) as peer:
         await trio.testing.wait_all_tasks_blocked()
         await peer.send(frame(PING, 0, 0, bytes(8)))

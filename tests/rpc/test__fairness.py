@@ -10,8 +10,9 @@ import pytest
 import trio
 import trio.testing
 
+from tests.helpers import wire_channel
 from trio_cogment.api.common_pb2 import Action
-from trio_cogment.rpc import CallOpener, Channel, InProcessChannel, serve_stream
+from trio_cogment.rpc import CallOpener, InProcessChannel
 from trio_cogment.testing.conformance.channel import COUNT, ECHO, CheckService
 
 MESSAGES = 100
@@ -24,16 +25,8 @@ async def opened(kind: str) -> AsyncIterator[CallOpener]:
         async with InProcessChannel(services) as channel:
             yield channel
         return
-    async with trio.open_nursery() as nursery:
-
-        async def connect() -> trio.abc.Stream:
-            ours, theirs = trio.testing.memory_stream_pair()
-            nursery.start_soon(serve_stream, services, theirs)
-            return ours
-
-        async with Channel.over(connect) as remote:
-            yield remote
-        nursery.cancel_scope.cancel()
+    async with wire_channel(services) as remote:
+        yield remote
 
 
 class Steps(trio.abc.Instrument):

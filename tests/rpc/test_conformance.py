@@ -14,6 +14,7 @@ import trio
 import trio.testing
 from purerpc import Service
 
+from tests.helpers import wire_channel
 from tests.rpc.tls_files import make_party
 from trio_cogment.rpc import (
     CallOpener,
@@ -63,20 +64,6 @@ async def over_unix(services: list[Service]) -> AsyncIterator[CallOpener]:
 
 
 @asynccontextmanager
-async def over_memory(services: list[Service]) -> AsyncIterator[CallOpener]:
-    async with trio.open_nursery() as nursery:
-
-        async def connect() -> trio.abc.Stream:
-            ours, theirs = trio.testing.memory_stream_pair()
-            nursery.start_soon(serve_stream, services, theirs)
-            return ours
-
-        async with Channel.over(connect) as channel:
-            yield channel
-        nursery.cancel_scope.cancel()
-
-
-@asynccontextmanager
 async def over_lockstep(services: list[Service]) -> AsyncIterator[CallOpener]:
     async with trio.open_nursery() as nursery:
 
@@ -105,7 +92,7 @@ async def in_process_with_latency(services: list[Service]) -> AsyncIterator[Call
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.__name__)
 @pytest.mark.parametrize(
     "make",
-    [over_tcp, over_tls, over_unix, over_memory, over_lockstep, in_process, in_process_with_latency],
+    [over_tcp, over_tls, over_unix, wire_channel, over_lockstep, in_process, in_process_with_latency],
     ids=lambda make: make.__name__,
 )
 async def test_conformance(

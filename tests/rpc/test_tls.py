@@ -15,6 +15,7 @@ import pytest
 import trio
 import trio.testing
 
+from tests.rpc.noted_turns import noted_turns
 from tests.rpc.raw_peer import HEADERS, RawPeer, settings
 from tests.rpc.tls_files import Party, make_party
 from trio_cogment.api.common_pb2 import Action
@@ -31,7 +32,6 @@ from trio_cogment.rpc import (
     server_tls,
 )
 from trio_cogment.rpc._turn_order import Lane
-from trio_cogment.rpc._turns import turns_of_run
 from trio_cogment.rpc.tls import RenewableListener, _reason, certificate_names, client_stream, shake_hands
 from trio_cogment.testing.conformance.channel import ECHO_ONE, WAIT, CheckService
 
@@ -499,15 +499,7 @@ async def test_with_a_side_for_browsers_any_protocol_will_do(server: Party, offe
 
 async def test_a_handshake_waits_for_its_turn_and_costs_as_much_as_two_connections(server: Party) -> None:
     """It takes a while of the processor, and anybody may ask for it."""
-    turns = turns_of_run()
-    take = turns.take
-    taken: list[tuple[Lane, int]] = []
-
-    def noting_take(lane: Lane, units: int = 1) -> bool:
-        taken.append((lane, units))
-        return take(lane, units)
-
-    turns.take = noting_take
+    taken = noted_turns()
     near, far = trio.testing.memory_stream_pair()
     with trio.fail_after(30):
         async with trio.open_nursery() as nursery:

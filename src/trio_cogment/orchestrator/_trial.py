@@ -5,7 +5,7 @@ the effects are performed before `feed` returns. None of that waits, so inputs c
 lock; a tick costs no task switch of the orchestrator's. What does wait (opening streams, the data log, farewells) has
 tasks in the nursery of the trial's run, which is in `_trial_run`.
 
-This module is long because an effect has a function here, and so has everything that others may ask of a trial.
+This module is long because each effect has a function here, and so has everything that others may ask of a trial.
 """
 
 from __future__ import annotations
