@@ -61,7 +61,9 @@ async def main(orchestrator):
         if info.trial_id == trial_id:
             break
     print("the trial has ended")
-    serving.cancel()
+    # The calls of the trial end a moment after it. The SDK has no method that waits for them and stops its server.
+    await context._grpc_server.stop(grace=5)
+    await serving
 
 
 if __name__ == "__main__":
