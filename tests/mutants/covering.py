@@ -74,13 +74,15 @@ class Covering:
     def of(self, mutant: Mutant) -> set[str]:
         """Return what reaches a mutant.
 
-        What is evaluated at import concerns all that reaches anything of its module, or simply all where a module is
-        nothing but that: a table.
+        What is evaluated at import concerns all that reaches anything of its module, and the tests named after it,
+        which may only read a constant; or simply all where a module is nothing but that: a table.
         """
         lines, imported = self._lines.get(mutant.file, {}), self.imported[mutant.file]
         for place in (mutant.lines, mutant.statement):
             if imported.intersection(place):
-                return set().union(*lines.values()) & self.costs.keys() or set(self.costs)
+                reaching = set().union(*lines.values()) & self.costs.keys()
+                named = {name for name in self.costs if is_named_after(name, mutant.file)}
+                return reaching | named if reaching else set(self.costs)
             found = self._reaching((mutant.file, line) for line in place)
             if found:
                 return found
@@ -98,6 +100,11 @@ class Covering:
     def _reaching(self, places: Iterable[tuple[str, int]]) -> set[str]:
         found = {name for file, line in places if file in self._lines for name in self._lines[file].get(line, ())}
         return found & self.costs.keys()
+
+
+def is_named_after(test: str, file: str) -> bool:
+    """Return whether a test, by its node id, is in the file that is named after a module."""
+    return f"/test_{Path(file).stem.strip('_')}.py" in test.replace("test__", "test_")
 
 
 def covering_tests(package: str, jobs: int) -> Covering:

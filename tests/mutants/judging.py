@@ -6,10 +6,9 @@ import threading
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from queue import SimpleQueue
 
-from tests.mutants.covering import Cost, Covering
+from tests.mutants.covering import Cost, Covering, is_named_after
 from tests.mutants.drawing import Mutant
 from tests.mutants.forks import Job, Verdict
 from tests.mutants.running import KEPT
@@ -48,7 +47,6 @@ class Chooser:
         because of what they reach, are like a suite of their own, and the first. What has noticed other mutants of the
         function, or of the module, comes first.
         """
-        module = Path(mutant.file).stem.strip("_")
         costs = self.covering.costs
         closest = self.covering.closest(mutant)
         turns = _turns(self.covering.of(mutant))
@@ -58,8 +56,7 @@ class Chooser:
             if name in turns:
                 suite = name.rpartition("/")[0]
                 return is_far, turns[name], suite != KEPT, suite
-            is_other = f"/test_{module}.py" not in name.replace("test__", "test_")
-            return is_far, is_other, costs[name].processor_seconds, name
+            return is_far, not is_named_after(name, mutant.file), costs[name].processor_seconds, name
 
         chosen: list[str] = []
         left = self._most_seconds

@@ -46,6 +46,13 @@ def test_what_runs_at_import_concerns_all_that_reach_the_module() -> None:
     assert covering.of(mutant(2, 3)) == {NAMED, OTHER, SLOW}
 
 
+def test_a_test_named_after_the_module_may_only_read_its_constants() -> None:
+    covering = Covering([part(lines={FILE: {"5": [1]}})])
+    assert covering.of(mutant(2, 3)) == {NAMED, OTHER}
+    # It notices nothing in a function that it does not reach.
+    assert covering.of(mutant(5, 6)) == {OTHER}
+
+
 def test_tests_named_after_the_module_come_first_and_then_what_is_cheap() -> None:
     chooser = Chooser(Covering([part()]), most_seconds=3.5)
     assert list(chooser.choose(mutant(5, 6))) == [NAMED, OTHER]
