@@ -10,11 +10,14 @@ import trio
 import trio.testing
 
 from tests.rpc.raw_peer import DATA, PING, RawPeer, frame, message, request_headers, settings
+from trio_cogment.api.common_pb2 import Action
 from trio_cogment.config import RpcConfig
 from trio_cogment.errors import RemoteProtocolError
 from trio_cogment.rpc._byte_stream import ByteStream
 from trio_cogment.rpc._engine import Engine
 from trio_cogment.rpc._frames import PREFACE, Kind
+from trio_cogment.rpc._inbox import Inbox
+from trio_cogment.rpc._message_path import MessagePath
 from trio_cogment.rpc._reader import REQUESTS_PER_TURN, Reader
 from trio_cogment.rpc._turn_order import Lane
 from trio_cogment.rpc._turns import Turns
@@ -106,19 +109,17 @@ async def test_it_reads_to_the_end_and_says_when_it_heard_something(autojump_clo
 
 
 async def test_messages_go_to_their_call_and_what_is_of_no_call_nowhere(autojump_clock: trio.testing.MockClock) -> None:
-    payloads: list[bytes] = []
-
-    class Call:
-        def on_payload(self, payload: bytes) -> None:
-            payloads.append(payload)
+    inbox = Inbox(None, "a call")
 
     def answer(stream: Any) -> None:
         if stream.id == 1:
-            stream.call = Call()
+            path = MessagePath(None, inbox, Action, Action)  # type: ignore[arg-type]  # nothing is unusual here
+            path.connect(stream, read.engine, read.writer.wake)
 
     data = [frame(DATA, 0, number, message(bytes([number]))) for number in (1, 3)]
-    await Read(START, requests(1, 2), *data, on_request=answer).run()
-    assert payloads == [b"\1"]
+    read = Read(START, requests(1, 2), *data, on_request=answer)
+    await read.run()
+    assert list(inbox.items) == [b"\1"]
 
 
 async def test_what_a_batch_has_cost_is_what_the_next_is_expected_to_cost(

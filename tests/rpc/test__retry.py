@@ -64,7 +64,6 @@ def test_a_call_without_a_stream_sends_nothing() -> None:
     engine = BufferOnlyEngine(buffer)
     stream = Stream(1, recv_window=0, send_window=100, max_message=0)
     assert engine.output.out_size == 0
-    assert not engine.send_at_once(stream, b"x")
     engine.send_message(stream, b"x")
     engine.send_compressed(stream, b"x")
     engine.send_shared(stream, b"x", b"y")

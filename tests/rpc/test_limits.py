@@ -453,7 +453,7 @@ def test_a_stream_holds_its_window_or_one_large_message() -> None:
         receiver.take()
         receiver.send()
     assert not receiver.unsent
-    assert receiver.engine._receive_window.granted == 0
+    assert receiver.engine.window.granted == 0
 
 
 def test_large_messages_share_one_budget_in_order() -> None:
@@ -474,7 +474,7 @@ def test_large_messages_share_one_budget_in_order() -> None:
         assert receiver.held() <= 17 * MIB + len(numbers) * 64 * 1024
         receiver.send()
     assert order == list(numbers)
-    assert receiver.engine._receive_window.granted == 0
+    assert receiver.engine.window.granted == 0
 
 
 def test_one_message_larger_than_the_budget_passes_at_a_time() -> None:

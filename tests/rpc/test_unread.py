@@ -150,7 +150,7 @@ async def test_what_is_taken_after_the_end_is_not_counted_any_more() -> None:
             await peer.send(frame(HEADERS, 5, 1, encode([(b"grpc-status", b"0")])))
             await trio.testing.wait_all_tasks_blocked()
             connection = channel._pool._connections[0]
-            unread = connection.engine._receive_window._unread
+            unread = connection.engine.window._unread
             assert [stream.held for stream in unread] == [sum(5 + reply.ByteSize() for reply in replies)]
             for reply in replies:
                 assert unread

@@ -78,14 +78,14 @@ class ServerTransport(Transport, Protocol):
 
 
 class TransportCall(Protocol):
-    """A call as its connection sees it. Nothing here waits: the connection's reader calls most of it."""
+    """A call as its connection sees it. Nothing here waits: the connection's reader calls most of it.
+
+    Its messages go to its `_message_path.MessagePath`.
+    """
 
     @property
     def over(self) -> bool:
         """The call has its status; nothing can be sent any more."""
-
-    def on_payload(self, payload: bytes) -> None:
-        """Take a message, which is not decoded yet."""
 
     def on_room(self) -> None:
         """The outbox has shrunk."""

@@ -111,7 +111,7 @@ class Engine:
         streams: those that are open, by number.
         table, parser: the parts of these names, for what is read of them with every batch of bytes.
         loan: what is borrowed for what waits to be sent.
-        output: what waits to be sent, for what is asked with every message.
+        output, window: the send queue and the receive window, for what is asked with every message.
         on_output: called when there is output, or room for messages, though nothing has come from the peer.
         on_queue: called when a message has to wait for a grant, and none has before it.
         on_drained: called when no new streams are accepted (`refuse_new`) and the last stream is over.
@@ -145,7 +145,7 @@ class Engine:
         self._send_queue = queue = SendQueue(config, self.loan, client_side=client_side, on_room=self._output_is_there)
         self.output = queue
         queue.streams = self.streams
-        self._receive_window = window = ReceiveWindow(
+        self.window = window = ReceiveWindow(
             config,
             self.streams,
             queue.write_window_update,
@@ -219,7 +219,7 @@ class Engine:
         payload = b"".join(SETTING.pack(*item) for item in settings.items())
         self._send_queue.write_frame(SETTINGS, 0, 0, payload)
         # The connection's window is not among the settings; a WINDOW_UPDATE makes it larger (RFC 9113, 6.9.2).
-        more = self._receive_window.size - INITIAL_WINDOW
+        more = self.window.size - INITIAL_WINDOW
         if more > 0:
             self._send_queue.write_window_update(0, more)
 
@@ -276,7 +276,7 @@ class Engine:
 
     def data_mark(self) -> object:
         """Return something that changes when DATA passes in either direction, but for rare coincidences."""
-        return self._receive_window.size, self._send_queue.window
+        return self.window.size, self._send_queue.window
 
     def can_open(self) -> bool:
         """Whether another request may be sent now (the peer's MAX_CONCURRENT_STREAMS)."""
@@ -295,13 +295,13 @@ class Engine:
 
     def settle(self) -> None:
         """Give back the memory for what is not there any more."""
-        self._receive_window.settle()
+        self.window.settle()
         if self.loan.size:
             self._send_queue.settle()
 
     def close(self) -> None:
         """The connection is gone; give back what it has borrowed."""
-        self._receive_window.close()
+        self.window.close()
         self._send_queue.discard()
 
     # --- receiving ---

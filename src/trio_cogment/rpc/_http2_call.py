@@ -12,7 +12,8 @@ When output leaves is decided per message, because a system call costs as much a
   follows before the peer has it.
 * Other messages only wake the writer, and share a system call with what follows.
 
-This module is long because both directions share a call's end, and the usual way of a message has few calls.
+The usual way of a message is a part of its own, see `_message_path`. This module is long because both directions share
+a call's end.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from __future__ import annotations
 import abc
 from collections import deque
 from collections.abc import Callable, Collection, Sequence
-from typing import Any, Final, Protocol
+from typing import Any, Protocol
 
 import trio
 from google.protobuf.message import DecodeError, Message
@@ -32,14 +33,12 @@ from trio_cogment.rpc._compressed_message import CompressedMessage
 from trio_cogment.rpc._compression import compress
 from trio_cogment.rpc._entries import check_entries
 from trio_cogment.rpc._inbox import Inbox
+from trio_cogment.rpc._message_path import MessagePath
 from trio_cogment.rpc._retry import ReplayBuffer
 from trio_cogment.rpc._shared_message import SharedMessage
 from trio_cogment.rpc._streams import BadMessageError, Stream
 from trio_cogment.rpc._turns import LARGE_BYTES, turns_of_run
 from trio_cogment.rpc.calls import UNKNOWN_SIZE, Call, Consumer, Method
-
-#: Messages up to this size may go without asking for room: the output takes no more of them than it may without a loan.
-_SHORT_BYTES: Final = 16 * 1024
 
 
 class CallOutput(Protocol):
@@ -57,9 +56,6 @@ class CallEngine(Protocol):
 
     def has_room(self, stream: Stream, size: int) -> bool:
         """Whether a message may be sent now."""
-
-    def send_at_once(self, stream: Stream, payload: bytes) -> bool:
-        """Send a message if it need not wait, and return whether it was sent."""
 
     def send_message(self, stream: Stream, payload: bytes) -> None:
         """Send a message, or queue it."""
@@ -100,7 +96,6 @@ class Http2Call(Call):
     _undecodable: StatusCode
     _hold: bool  # this side sends a single message
     _may_wait = True  # a task receives, so that what takes long to decode can wait for its turn
-    _packs = False  # messages that come may be compressed
     _unpacks_in_turns = False  # those that are always wait for their turn, if they may
     _packed: CompressedMessage | None = None  # was taken from the inbox, and waits for its turn
     _compression = ""  # the encoding of the messages that are sent
@@ -113,15 +108,24 @@ class Http2Call(Call):
         self._plain_decode: Callable[[bytes], Any] = self._decode
         self._send_type = send_type
         self._inbox = Inbox(self, method.path)
+        self._path = MessagePath(self, self._inbox, receive_type, send_type)
         self._status: RpcError | None = None
         self._sending_done = False
-        self._answering = False  # a message has been received since the last one was sent
         self._senders: deque[trio.lowlevel.Task] = deque()
+
+        # Once per message of a trial: without a function of this class in between.
+        self.hand_over_nowait = self._path.send_nowait  # type: ignore[method-assign]  # of the same signature
 
     @property
     @abc.abstractmethod
     def account(self) -> str:
         """See the attribute."""
+
+    def _choose_path(self) -> None:
+        """Say whether messages are sent the usual way; called when anything has changed of what that depends on."""
+        self._path.is_plain = not (
+            self.over or self._sending_done or self._hold or self._compression or self._replay is not None
+        )
 
     # --- receiving ---
 
@@ -133,34 +137,13 @@ class Http2Call(Call):
         if isinstance(message, bytes):
             message = await self._decoded_in_turn(message)
         if message is not None:
-            self._answering = True
+            self._path.answering = True
             if self._engine.output.out_size:  # as `_send_output`, without its call: this is once per message
                 self._connection.wake()
         return message
 
-    def on_payload(self, payload: bytes) -> None:
-        """Take a message from the reader."""
-        consumer = self._inbox.direct
-        if consumer is None:
-            self._inbox.put(payload)
-            return
-        if self._packs or len(payload) >= LARGE_BYTES:
-            self._inbox.put(payload)
-            self._inbox.drain()
-            return
-        try:
-            message = self._decode(payload)  # as `take`, without its call: this is once per message
-        except (DecodeError, BadMessageError) as bad:
-            self._unreadable(bad)
-            return
-        self._engine.consumed(self._stream, len(payload))
-        try:
-            consumer.on_message(message)
-        except Exception:  # noqa: BLE001  the boundary of the call: the others of its connection go on
-            self._inbox.consumer_failed()
-
     def flush_next(self) -> None:
-        self._answering = True
+        self._path.answering = True
 
     def set_consumer(self, consumer: Consumer) -> None:
         self._may_wait = False
@@ -232,6 +215,10 @@ class Http2Call(Call):
         check_entries(message, self._connection.config.max_message_entries)
         return message
 
+    def on_undecodable(self, bad: Exception) -> None:
+        """See `UnusualMessages.on_undecodable`."""
+        self._unreadable(bad)
+
     def _unreadable(self, bad: Exception) -> RpcError:
         """End the call because of a message."""
         error = RpcError(self._undecodable, f"{self.method.path}: undecodable message")
@@ -278,15 +265,8 @@ class Http2Call(Call):
                 self._check_open()
         else:
             await trio.lowlevel.checkpoint_if_cancelled()
-        if (
-            self._stream.headers_sent
-            and self._replay is None
-            and not self._compression
-            and not self._hold
-            and len(payload) <= _SHORT_BYTES
-            and self._engine.send_at_once(self._stream, payload)
-        ):
-            self._announce()  # as `_put`, in the usual case of a stream's message
+        if self._path.put(payload):
+            self._announce()
             return
         while not self._engine.has_room(self._stream, len(payload)) and not self.over:
             await self._wait_taken()
@@ -295,24 +275,21 @@ class Http2Call(Call):
         self._put(payload)
 
     def send_nowait(self, message: Message, size: int = UNKNOWN_SIZE) -> None:
-        payload = self._encode(message)
-        stream = self._stream
-        if (
-            stream.headers_sent
-            and self._replay is None
-            and not self._compression
-            and not self._answering
-            and not self._hold
-            and len(payload) <= _SHORT_BYTES
-            and self._engine.send_at_once(stream, payload)
-        ):
-            self._connection.wake()  # as `_put`, in the usual case of a stream's message
-            return
-        if not self._engine.has_room(stream, len(payload)):
+        self._path.send_nowait(message, size)
+
+    def send_unusual(self, message: Message) -> None:
+        """See `UnusualMessages.send_unusual`."""
+        self._put_nowait(self._encode(message))
+
+    def send_payload(self, payload: bytes) -> None:
+        """See `UnusualMessages.send_payload`."""
+        self._check_size(payload)
+        self._put_nowait(payload)
+
+    def _put_nowait(self, payload: bytes) -> None:
+        if not self._engine.has_room(self._stream, len(payload)):
             raise trio.WouldBlock
         self._put(payload)
-
-    hand_over_nowait = send_nowait  # a message that is serialised at once is not copied
 
     async def send_together(self, messages: Sequence[Message]) -> None:
         payloads = [self._encode(message) for message in messages]
@@ -388,12 +365,15 @@ class Http2Call(Call):
         if self.over or self._sending_done:
             self._check_open()
         payload: bytes = message.SerializeToString()
+        self._check_size(payload)
+        return compress(self._compression, payload) if self._compression else payload
+
+    def _check_size(self, payload: bytes) -> None:
         limit = self._connection.config.max_send_message_bytes
         if limit is not None and len(payload) > limit:
             raise RpcError(
                 StatusCode.RESOURCE_EXHAUSTED, f"message of {len(payload)} bytes is larger than {limit} allowed to send"
             )
-        return compress(self._compression, payload) if self._compression else payload
 
     def _check_open(self) -> None:
         if self.over:
@@ -415,9 +395,9 @@ class Http2Call(Call):
 
     def _announce(self) -> None:
         """Have sent what has been put into the output."""
-        if self._answering and not self._inbox.items:
+        if self._path.answering and not self._inbox.items:
             # A dialogue: nothing will follow before the peer has this message.
-            self._answering = False
+            self._path.answering = False
             self._connection.flush_soon()
         else:
             self._connection.wake()
@@ -434,6 +414,7 @@ class Http2Call(Call):
         if self._replay is not None:
             self._replay.drop()
             self._replay = None
+            self._choose_path()
 
     def on_room(self) -> None:
         """The outbox has shrunk."""
@@ -450,6 +431,7 @@ class Http2Call(Call):
     def _finish(self, error: RpcError | None, *, drop: bool) -> None:
         """The call has its status; with `drop`, what has not been read is lost."""
         self.over = True
+        self._choose_path()
         self._status = error
         if drop and error is not None:
             self._drop_unread(error)

@@ -2,7 +2,7 @@
 
 Its state is changed by the caller, and by what happens on the connection:
 
-* The connection's reader brings the response (`on_response`), messages (`Http2Call.on_payload`) and the status
+* The connection's reader brings the response (`on_response`), messages (`MessagePath.on_payload`) and the status
   (`on_status`), or tells that the stream or the connection is lost (`on_reset`, `on_lost`).
 * The connection's deadlines end the call when its own timeout has passed (`on_deadline`). The deadlines of the cancel
   scopes around it are Trio's affair; the server is told the nearest of them all.
@@ -110,6 +110,8 @@ class Http2ClientCall(Http2Call, ClientCall):
         )
         self._stream = engine.open_request(headers)
         self._stream.call = self
+        self._path.connect(self._stream, engine, connection.wake)
+        self._choose_path()
         if self._own_deadline is not None:
             connection.arm(self._own_deadline, self)
 
@@ -200,6 +202,7 @@ class Http2ClientCall(Http2Call, ClientCall):
         if self.over:
             self._check_open()
         self._sending_done = True
+        self._choose_path()
         self._engine.end(self._stream, [])
         self._connection.flush_soon()
 
@@ -242,7 +245,7 @@ class Http2ClientCall(Http2Call, ClientCall):
             limit = self._connection.config.max_receive_message_bytes
             self._plain_decode = decoder(self._plain_decode, encoding, limit)
             self._decode = self._decode_any
-            self._packs = True
+            self._path.packs = True
         self._initial = metadata
         if self._waiters:
             self._waiters.unpark_all()

@@ -44,13 +44,15 @@ class Http2ServerCall(Http2Call, ServerCall):
         if head.encoding != b"identity":
             self._plain_decode = decoder(self._decode, head.encoding, connection.config.max_receive_message_bytes)
             self._decode = self._decode_any
-            self._packs = self._unpacks_in_turns = True
+            self._path.packs = self._unpacks_in_turns = True
         self._accept_encoding = head.accept_encoding
         self._connection = connection
         self._engine = connection.engine
         self._stream = stream
         self._function = function
         self._hold = method.cardinality in (Cardinality.UNARY_UNARY, Cardinality.STREAM_UNARY)
+        self._path.connect(stream, self._engine, connection.wake)
+        self._choose_path()
         self._initial: Metadata = Metadata()
         self._trailing: Metadata = Metadata()
         self.metadata = head.metadata
@@ -80,6 +82,7 @@ class Http2ServerCall(Http2Call, ServerCall):
         if compression == IDENTITY or not accepts(self._accept_encoding, compression):
             compression = ""
         self._compression = compression
+        self._choose_path()
 
     async def send_initial_metadata(self) -> None:
         await self._connection.yield_sometimes()
@@ -146,12 +149,14 @@ class Http2ServerCall(Http2Call, ServerCall):
             self._send_headers()  # some clients want headers before trailers even where nothing was sent
         self._engine.end(self._stream, self._trailers(code, message, trailing))
         self._sending_done = True
+        self._choose_path()
         self._connection.flush_soon()
 
     def _complete_now(self, code: StatusCode, message: str, trailing: Metadata) -> None:
         """Send the status at once, and drop the messages that are queued: a failure matters more."""
         self._engine.finish_now(self._stream, self._trailers(code, message, trailing))
         self._sending_done = True
+        self._choose_path()
         self._connection.wake()
 
     def _trailers(self, code: StatusCode, message: str, trailing: Metadata) -> _grpc_headers.RawHeaders:

@@ -15,6 +15,7 @@ from trio_cogment.rpc._byte_stream import ByteStream
 from trio_cogment.rpc._connection_lane import ConnectionLane
 from trio_cogment.rpc._engine import Engine
 from trio_cogment.rpc._frames import Kind
+from trio_cogment.rpc._message_path import MessagePath
 from trio_cogment.rpc._turn_order import Lane
 from trio_cogment.rpc._turns import Turns
 from trio_cogment.rpc._writer import Writer
@@ -131,7 +132,8 @@ class Reader:
     def _handle(self, data: bytes) -> None:
         for kind, stream, value in self._engine.receive_data(data):
             if kind is _MESSAGE:
-                if stream.call is not None:
-                    stream.call.on_payload(value)
+                path: MessagePath | None = stream.path
+                if path is not None:
+                    path.on_payload(value)
             elif stream is None or stream.call is not None or kind is _REQUEST:
                 self._dispatch[kind](stream, value)

@@ -87,10 +87,6 @@ class BufferOnlyEngine:
         """Whether the buffer takes one more message."""
         return self._buffer.has_room(size)
 
-    def send_at_once(self, stream: Stream, payload: bytes) -> bool:
-        """There is no stream."""
-        return False
-
     def send_message(self, stream: Stream, payload: bytes) -> None:
         """It has been kept."""
 

@@ -35,7 +35,8 @@ class Stream:
 
     Attributes:
         id: its number.
-        call: whatever the shell put here; the engine never looks.
+        call, path: whatever the shell put here: what is told of the stream, and what takes its messages; the engine
+            never looks.
         closed: the stream is gone in both directions (stream table).
         local_closed, remote_closed: END_STREAM went out (stream table), or came in (frame handler).
         headers_sent: the headers of this end have gone out (stream table).
@@ -79,6 +80,7 @@ class Stream:
         "missing",
         "outbox",
         "outbox_bytes",
+        "path",
         "recv_window",
         "refused",
         "remote_closed",
@@ -89,6 +91,7 @@ class Stream:
     def __init__(self, stream_id: int, *, recv_window: int, send_window: int, max_message: int) -> None:
         self.id = stream_id
         self.call: Any = None
+        self.path: Any = None
         self.recv_window = recv_window
         self.send_window = send_window
         self.max_message = max_message

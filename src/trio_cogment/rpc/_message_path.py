@@ -1,0 +1,120 @@
+"""The usual way of a call's messages over HTTP/2: from the reader to a consumer, and straight into the output.
+
+What is unusual is left to the call: a message that does not decode, that has to wait or to take its turn, that is
+compressed, held back, or kept for a retry. This is an object of its own because most messages need nothing else of
+their call, and because it can be compiled: the classes of the calls cannot, for they have two bases.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final, Protocol
+
+from google.protobuf.message import DecodeError, Message
+
+from trio_cogment.rpc._engine import Engine
+from trio_cogment.rpc._inbox import Inbox
+from trio_cogment.rpc._streams import Stream
+from trio_cogment.rpc._turns import LARGE_BYTES
+from trio_cogment.rpc.calls import UNKNOWN_SIZE
+
+#: Messages up to this size may go without asking for room: the output takes no more of them than it may without a loan.
+SHORT_BYTES: Final = 16 * 1024
+
+
+class UnusualMessages(Protocol):
+    """What a call does with the other messages."""
+
+    def on_undecodable(self, bad: Exception) -> None:
+        """End the call: this was made of a message that came."""
+
+    def send_unusual(self, message: Message) -> None:
+        """Send a message, or raise what `Call.send_nowait` does."""
+
+    def send_payload(self, payload: bytes) -> None:
+        """As `send_unusual`, for one that is serialised, and neither compressed, held back, nor kept."""
+
+
+class MessagePath:
+    """See the module.
+
+    Args:
+        call: what is unusual is left to it.
+        inbox: of the call.
+        receive_type: of the messages that come.
+        send_type: of those that are sent.
+
+    Attributes:
+        is_plain: messages may be sent, and as they are; the call sets it.
+        packs: messages that come may be compressed; the call sets it.
+        answering: a message has been received since the last one was sent.
+    """
+
+    __slots__ = (
+        "_call", "_decode", "_engine", "_inbox", "_longest", "_send_type", "_stream", "_wake", "answering", "is_plain",
+        "packs",
+    )  # fmt: skip
+
+    def __init__(
+        self, call: UnusualMessages, inbox: Inbox, receive_type: type[Message], send_type: type[Message]
+    ) -> None:
+        self._call = call
+        self._inbox = inbox
+        self._decode: Callable[[bytes], Any] = receive_type.FromString
+        self._send_type = send_type
+        self._longest = 0
+        self.is_plain = False
+        self.packs = False
+        self.answering = False
+
+    def connect(self, stream: Stream, engine: Engine, wake: Callable[[], None]) -> None:
+        """Use this stream from now on, and bring its messages here; `wake` has the engine's output sent soon."""
+        self._stream = stream
+        self._engine = engine
+        self._wake = wake
+        limit = engine.config.max_send_message_bytes
+        self._longest = SHORT_BYTES if limit is None else min(limit, SHORT_BYTES)
+        stream.path = self
+
+    def on_payload(self, payload: bytes) -> None:
+        """Take a message from the reader, which is not decoded yet."""
+        inbox = self._inbox
+        consumer = inbox.direct
+        if consumer is None:
+            inbox.put(payload)
+            return
+        if self.packs or len(payload) >= LARGE_BYTES:
+            inbox.put(payload)
+            inbox.drain()
+            return
+        try:
+            message = self._decode(payload)
+        except DecodeError as bad:
+            self._call.on_undecodable(bad)
+            return
+        self._engine.window.consumed(self._stream, len(payload))
+        try:
+            consumer.on_message(message)
+        except Exception:  # noqa: BLE001  the boundary of the call: the others of its connection go on
+            inbox.consumer_failed()
+
+    def send_nowait(self, message: Message, size: int = UNKNOWN_SIZE) -> None:
+        """See `Call.send_nowait`."""
+        if not self.is_plain or type(message) is not self._send_type:
+            self._call.send_unusual(message)
+            return
+        payload: bytes = message.SerializeToString()
+        if not self.answering and self.put(payload):
+            self._wake()
+        else:
+            self._call.send_payload(payload)
+
+    def put(self, payload: bytes) -> bool:
+        """Put a message into the output if that is all there is to it, and return whether it was."""
+        stream = self._stream
+        return (
+            self.is_plain
+            and stream.headers_sent
+            and len(payload) <= self._longest
+            and self._engine.output.send_at_once(stream, payload)
+        )

@@ -1,0 +1,217 @@
+"""The usual way of messages alone: which go it, and which are left to the call."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from google.protobuf.message import DecodeError, Message
+
+from tests.rpc.raw_peer import settings
+from trio_cogment.api.common_pb2 import Action, Observation
+from trio_cogment.config import RpcConfig
+from trio_cogment.errors import RpcError
+from trio_cogment.rpc._engine import Engine
+from trio_cogment.rpc._inbox import Inbox
+from trio_cogment.rpc._message_path import SHORT_BYTES, MessagePath
+from trio_cogment.rpc._streams import PREFIX_BYTES, Stream
+from trio_cogment.rpc._turns import LARGE_BYTES
+
+WINDOW = 1 << 20
+#: What a message's DATA frame has before it.
+HEADER_BYTES = 9
+#: The peer's setting (RFC 9113, 6.5.2): as it is, a frame has no room for the longest short message.
+MAX_FRAME_SIZE = 5
+
+
+class Call:
+    """Notes what is left to it, and is the inbox's owner."""
+
+    def __init__(self) -> None:
+        self.left: list[object] = []
+        self.failed: list[RpcError] = []
+
+    def on_undecodable(self, bad: Exception) -> None:
+        assert isinstance(bad, DecodeError)
+        self.left.append(bad)
+
+    def send_unusual(self, message: Message) -> None:
+        self.left.append(message)
+
+    def send_payload(self, payload: bytes) -> None:
+        self.left.append(payload)
+
+    def take(self, item: bytes) -> Action:
+        return Action.FromString(item)
+
+    def defers(self, item: bytes) -> bool:
+        return False
+
+    def turn_is_over(self) -> bool:
+        return False
+
+    def on_consumer_failed(self, error: RpcError) -> None:
+        self.failed.append(error)
+
+
+class Noting:
+    """A consumer that notes what it gets."""
+
+    def __init__(self) -> None:
+        self.messages: list[Action] = []
+
+    def on_message(self, message: Action) -> None:
+        if message.content == b"fail":
+            raise KeyError
+        self.messages.append(message)
+
+    def on_end(self, error: RpcError | None) -> None:
+        """It says nothing here."""
+
+
+class Path:
+    """A path on an engine of its own, and what it has brought about."""
+
+    def __init__(self, config: RpcConfig | None = None) -> None:
+        self.call = Call()
+        self.inbox = Inbox(self.call, "a call")
+        self.path = MessagePath(self.call, self.inbox, Action, Action)
+        self.engine = Engine(client_side=True, config=config or RpcConfig())
+        self.engine.take_output()
+        self.stream = Stream(1, recv_window=WINDOW, send_window=WINDOW, max_message=WINDOW)
+        self.stream.headers_sent = True
+        self.wakes = 0
+        self.path.connect(self.stream, self.engine, self._wake)
+        self.path.is_plain = True
+
+    def _wake(self) -> None:
+        self.wakes += 1
+
+    def consume(self) -> Noting:
+        consumer = Noting()
+        self.inbox.set_consumer(consumer)
+        return consumer
+
+
+def action(size: int) -> Action:
+    """Return an action that takes so many bytes: a field's number and length take a few of them."""
+    actions = (Action(content=bytes(size - more)) for more in range(2, 6))
+    return next(action for action in actions if action.ByteSize() == size)
+
+
+def test_the_stream_knows_where_its_messages_go() -> None:
+    one = Path()
+    assert one.stream.path is one.path
+
+
+# --- what comes ---
+
+
+def test_a_message_goes_to_the_consumer_and_its_credit_back() -> None:
+    one = Path()
+    consumer = one.consume()
+    payload = Action(content=b"x").SerializeToString()
+    one.stream.held = 100
+    one.path.on_payload(payload)
+    assert consumer.messages == [Action(content=b"x")]
+    assert one.stream.held == 100 - len(payload) - PREFIX_BYTES
+
+
+def test_a_message_waits_where_nobody_takes_it_at_once() -> None:
+    one = Path()
+    payload = Action(content=b"x").SerializeToString()
+    one.stream.held = 100
+    one.path.on_payload(payload)
+    assert list(one.inbox.items) == [payload]
+    assert one.stream.held == 100  # the credit waits with it
+
+
+@pytest.mark.parametrize("change", ["packed", "large"])
+def test_what_may_need_a_turn_goes_through_the_inbox(change: str) -> None:
+    one = Path()
+    consumer = one.consume()
+    one.path.packs = change == "packed"
+    message = action(LARGE_BYTES if change == "large" else 1000)
+    one.stream.held = WINDOW
+    one.path.on_payload(message.SerializeToString())
+    assert consumer.messages == [message]
+    assert one.stream.held == WINDOW  # giving credit is the affair of the inbox's owner
+
+
+def test_what_does_not_decode_is_left_to_the_call() -> None:
+    one = Path()
+    consumer = one.consume()
+    one.path.on_payload(b"\xff")
+    assert len(one.call.left) == 1
+    assert consumer.messages == []
+
+
+def test_a_consumer_that_fails_ends_the_call(caplog: pytest.LogCaptureFixture) -> None:
+    one = Path()
+    one.consume()
+    one.path.on_payload(Action(content=b"fail").SerializeToString())
+    assert [error.code.name for error in one.call.failed] == ["INTERNAL"]
+    assert "KeyError" in caplog.text
+
+
+# --- what is sent ---
+
+
+def test_a_message_goes_into_the_output() -> None:
+    one = Path()
+    one.path.send_nowait(Action(content=b"x"))
+    assert one.call.left == []
+    assert one.wakes == 1
+    assert Action(content=b"x").SerializeToString() in one.engine.take_output()
+
+
+def no_headers(one: Path) -> None:
+    one.stream.headers_sent = False
+
+
+def answering(one: Path) -> None:
+    one.path.answering = True
+
+
+def no_window(one: Path) -> None:
+    one.stream.send_window = 0
+
+
+@pytest.mark.parametrize("change", [no_headers, answering, no_window])
+def test_what_cannot_go_at_once_is_left_to_the_call_serialised(change: Callable[[Path], None]) -> None:
+    one = Path()
+    change(one)
+    one.path.send_nowait(Action(content=b"x"))
+    assert one.call.left == [Action(content=b"x").SerializeToString()]
+    assert (one.wakes, one.engine.out_size) == (0, 0)
+
+
+def test_a_message_that_is_not_sent_as_it_is_is_left_to_the_call() -> None:
+    one = Path()
+    one.path.is_plain = False
+    one.path.send_nowait(Action(content=b"x"))
+    one.path.is_plain = True
+    one.path.send_nowait(Observation())  # of another type: the call says so
+    assert one.call.left == [Action(content=b"x"), Observation()]
+    assert (one.wakes, one.engine.out_size) == (0, 0)
+
+
+@pytest.mark.parametrize(("limit", "longest"), [(None, SHORT_BYTES), (1000, 1000), (1 << 20, SHORT_BYTES)])
+def test_the_longest_message_that_asks_for_no_room(limit: int | None, longest: int) -> None:
+    one = Path(RpcConfig(max_send_message_bytes=limit))
+    one.engine.receive_data(settings({MAX_FRAME_SIZE: 1 << 20}))
+    one.engine.take_output()
+    one.path.send_nowait(action(longest))
+    assert one.engine.out_size == HEADER_BYTES + PREFIX_BYTES + longest
+    one.path.send_nowait(action(longest + 1))
+    assert one.call.left == [action(longest + 1).SerializeToString()]
+
+
+def test_an_answer_may_be_put_into_the_output_too() -> None:
+    """Whoever puts it there sees to it that it leaves at once."""
+    one = Path()
+    one.path.answering = True
+    assert one.path.put(b"x")
+    one.path.is_plain = False
+    assert not one.path.put(b"x")
+    assert one.engine.out_size == HEADER_BYTES + PREFIX_BYTES + 1
