@@ -400,7 +400,7 @@ def test_windows_are_kept_and_nothing_is_lost_or_reordered(steps: list[tuple[str
         assert all(stream.outbox_bytes == sum(map(len, stream.outbox)) for stream in streams)
         # SETTINGS that shut a window leave its stream among those that take turns, until its next turn.
         settings_came = settings_came or what == "settings"
-        assert settings_came or all(stream.send_window > 0 for stream in queue._ready)
+        assert settings_came or all(stream.send_window > 0 for stream in queue.ready)
     queue.window += 10**6
     for stream in streams:
         stream.send_window += 10**6

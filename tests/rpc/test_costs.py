@@ -80,14 +80,14 @@ def test_who_waits_is_served_when_its_own_window_opens(how: str) -> None:
     data = engine.take_output()
     assert data.count(message(ANSWER)) == len(opened)
     assert [bool(stream.outbox) for stream in streams] == [stream not in opened for stream in streams]
-    assert not engine._send_queue._ready
+    assert not engine._send_queue.ready
 
 
 def test_a_window_that_settings_shut_again_is_not_used() -> None:
     engine, streams = blocked(1)
     engine._send_queue._mark = 0  # the output is full
     engine.receive_data(settings({4: 10_000}))
-    assert engine._send_queue._ready
+    assert engine._send_queue.ready
     engine.receive_data(settings({4: 0}))
     engine._send_queue._mark = 1000
     assert message(ANSWER) not in engine.take_output() + engine.take_output()

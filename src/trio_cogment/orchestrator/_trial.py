@@ -172,11 +172,12 @@ class Trial:
                 self._handle(self._backlog.pop(0))
         finally:
             self._feeding = False
-        if self.machine.observed_bytes != self._observed_bytes:
+        machine = self.machine
+        if machine.observed_bytes != self._observed_bytes:
             self._keep_observation()
-        if self.machine.tick_bytes > FREE_BYTES or self._tick_bytes is not None:
+        if machine.tick_bytes > FREE_BYTES or self._tick_bytes is not None:
             self._count_tick()
-        if self.machine.is_over and not self.over:
+        if machine.is_over and not self.over:
             self._end()
 
     def _handle(self, event: Event) -> None:

@@ -120,6 +120,9 @@ class SocketByteStream(ByteStream):
             except OSError as error:
                 raise trio.BrokenResourceError("connection lost") from error
             size = len(data)
+            if size < _MIN_READ == self._read_size:  # the usual case
+                self._filled = False
+                return data
             self._filled = size == self._read_size
             if self._read_size > _MIN_READ and size < self._read_size >> 2:
                 self._read_size = max(self._read_size >> 1, _MIN_READ)

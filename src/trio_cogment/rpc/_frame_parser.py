@@ -42,7 +42,6 @@ from trio_cogment.rpc._frames import (
     PADDED,
     PREFACE,
     SETTINGS,
-    WINDOW_UPDATE,
     WINDOW_UPDATE_WORD,
     ConnectionFaultError,
     ErrorCode,
@@ -58,6 +57,8 @@ _MESSAGE: Final = Kind.MESSAGE
 _MAX_REASON: Final = 200
 #: A WINDOW_UPDATE below this grants little.
 SMALL_INCREMENT: Final = 1024
+#: Stands for a message's prefix where what was received ends before it.
+_NO_PREFIX: Final = bytes(PREFIX_BYTES)
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
@@ -216,8 +217,7 @@ class FrameParser:
         if self._data_left or self._pad_left or self._data_ends:
             position = self._continue_data(data, position, events)
         # Attributes that do not change are looked up once for each read, not once for each frame.
-        unpack = HEADER.unpack_from
-        unpack_message = MESSAGE_HEADER.unpack_from
+        unpack = MESSAGE_HEADER.unpack_from
         streams = self._streams
         window = self._window
         blocks = self._blocks
@@ -230,81 +230,68 @@ class FrameParser:
         stream_id: int
         flag: int
         length: int
-        high: int
-        low: int
-        kind: int
         last, last_message = total - 9, total - 14
         updates = 0  # small WINDOW_UPDATEs that were credited here
         usual = self._is_usual()
         while position <= last:
             # One `unpack` reads the frame's header and the message's prefix that most likely follows it.
             if position <= last_message:
-                word, flags, stream_id, flag, length = unpack_message(data, position)
-                if word == WINDOW_UPDATE_WORD:
-                    # The shorter way. The increment has been read with the header: its first byte is where a message's
-                    # flag would be.
-                    increment = flag << 24 | length >> 8
-                    if usual and 0 < increment < SMALL_INCREMENT:
-                        if not stream_id:
-                            queue.credit(increment)
+                word, flags, stream_id, flag, length = unpack(data, position)
+            else:
+                word, flags, stream_id, flag, length = unpack(data[position:] + _NO_PREFIX, 0)
+            if word == WINDOW_UPDATE_WORD and position + 13 <= total:
+                # The shorter way. The increment has been read with the header: its first byte is where a message's flag
+                # would be.
+                increment = flag << 24 | length >> 8
+                if usual and 0 < increment < SMALL_INCREMENT:
+                    # As `SendQueue.credit` and `SendQueue.credit_stream`, where nothing waits for it.
+                    if not stream_id:
+                        queue.window = credit = queue.window + increment
+                        if credit <= MAX_WINDOW:
                             updates += 1
                             position += 13
                             continue
+                        queue.window = credit - increment
+                    else:
                         stream = streams.get(stream_id)
                         if stream is not None and not stream.outbox:
-                            # As `SendQueue.credit_stream`, where nothing waits for it.
                             stream.send_window = credit = stream.send_window + increment
                             if credit <= MAX_WINDOW:
                                 updates += 1
                                 position += 13
                                 continue
                             stream.send_window = credit - increment
-                    if not blocks.unfinished:
-                        handler.window_update(stream_id & 0x7FFFFFFF, increment & MAX_WINDOW, events)
-                        position += 13
-                        usual = self._is_usual()
-                        continue
-                size = length + PREFIX_BYTES
-                # The fast path: a whole frame with exactly one whole message on an open stream. The first test is about
-                # the frame alone and lets most others fail early. A compressed message takes the long way, and so does
-                # END_STREAM, which is a flag; a reserved bit in `stream_id` makes the look-up fail.
-                if (
-                    word == size << 8
-                    and flags == 0
-                    and not flag
-                    and position + 9 + size <= total
-                    and not blocks.unfinished
-                ):
-                    stream = streams.get(stream_id)
-                    if (
-                        stream is not None
-                        and not stream.missing
-                        and not stream.have
-                        and size <= stream.recv_window
-                        and size <= window.size
-                        and length <= stream.max_message
-                        and stream.headers_seen
-                        and not stream.refused
-                        and not stream.remote_closed
-                    ):
-                        stream.recv_window -= size
-                        stream.held += size
-                        window.size -= size
-                        start = position + 14
-                        position += 9 + size
-                        events.append((_MESSAGE, stream, data[start:position]))
-                        continue
-                size = word >> 8
-                kind = word & 0xFF
-            else:
-                high, low, kind, flags, stream_id = unpack(data, position)
-                size = high << 8 | low
-                # The last bytes of most reads from grpcio's C core are one of these.
-                if kind == WINDOW_UPDATE and size == 4 and total - position == 13 and not blocks.unfinished:
-                    increment = int.from_bytes(data[position + 9 :], "big")
+                if not blocks.unfinished:
                     handler.window_update(stream_id & 0x7FFFFFFF, increment & MAX_WINDOW, events)
-                    position = total
-                    break
+                    position += 13
+                    usual = self._is_usual()
+                    continue
+            size = length + PREFIX_BYTES
+            # The fast path: a whole frame with exactly one whole message on an open stream. The first test is about the
+            # frame alone and lets most others fail early. A compressed message takes the long way, and so does
+            # END_STREAM, which is a flag; a reserved bit in `stream_id` makes the look-up fail.
+            if word == size << 8 and flags == 0 and not flag and position + 9 + size <= total and not blocks.unfinished:
+                stream = streams.get(stream_id)
+                if (
+                    stream is not None
+                    and not stream.missing
+                    and not stream.have
+                    and size <= stream.recv_window
+                    and size <= window.size
+                    and length <= stream.max_message
+                    and stream.headers_seen
+                    and not stream.refused
+                    and not stream.remote_closed
+                ):
+                    stream.recv_window -= size
+                    stream.held += size
+                    window.size -= size
+                    start = position + 14
+                    position += 9 + size
+                    events.append((_MESSAGE, stream, data[start:position]))
+                    continue
+            size = word >> 8
+            kind = word & 0xFF
             stream_id &= 0x7FFFFFFF  # the first bit is reserved (RFC 9113, 4.1)
             if kind == DATA:
                 position = self._begin_data(data, position, size, flags, stream_id, events)
@@ -331,7 +318,11 @@ class FrameParser:
             position += 9 + size
             usual = self._is_usual()
         if updates:
-            handler.count_updates(updates)
+            # As `FrameHandler.count_updates`, where the output explains them all.
+            if updates <= queue.updates_due:
+                queue.updates_due -= updates
+            else:
+                handler.count_updates(updates)
         # Once for all that one read brought, and only below half: see `_receive_window`.
         if window.size < window.low:
             window.credit_connection()
@@ -340,7 +331,12 @@ class FrameParser:
     def _is_usual(self) -> bool:
         """Whether a small WINDOW_UPDATE is no more than credit: the handler has nothing else to do for it."""
         queue = self._queue
-        return not queue.starved and not self._blocks.unfinished and queue.answer_bytes <= self._max_answer_bytes
+        return (
+            not queue.ready
+            and not queue.starved
+            and not self._blocks.unfinished
+            and queue.answer_bytes <= self._max_answer_bytes
+        )
 
     def _skip_unknown(self, position: int, size: int, kind: int) -> int:
         """Let a large frame pass by unseen if its type is unknown (RFC 9113, 5.5); else it is too large (4.2)."""

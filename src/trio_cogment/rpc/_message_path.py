@@ -51,8 +51,8 @@ class MessagePath:
     """
 
     __slots__ = (
-        "_call", "_decode", "_engine", "_inbox", "_longest", "_send_type", "_stream", "_wake", "answering", "is_plain",
-        "packs",
+        "_call", "_decode", "_inbox", "_longest", "_output", "_send_type", "_stream", "_wake", "_window", "answering",
+        "is_plain", "packs",
     )  # fmt: skip
 
     def __init__(
@@ -70,7 +70,8 @@ class MessagePath:
     def connect(self, stream: Stream, engine: Engine, wake: Callable[[], None]) -> None:
         """Use this stream from now on, and bring its messages here; `wake` has the engine's output sent soon."""
         self._stream = stream
-        self._engine = engine
+        self._output = engine.output
+        self._window = engine.window
         self._wake = wake
         limit = engine.config.max_send_message_bytes
         self._longest = SHORT_BYTES if limit is None else min(limit, SHORT_BYTES)
@@ -92,7 +93,7 @@ class MessagePath:
         except DecodeError as bad:
             self._call.on_undecodable(bad)
             return
-        self._engine.window.consumed(self._stream, len(payload))
+        self._window.consumed(self._stream, len(payload))
         try:
             consumer.on_message(message)
         except Exception:  # noqa: BLE001  the boundary of the call: the others of its connection go on
@@ -104,7 +105,13 @@ class MessagePath:
             self._call.send_unusual(message)
             return
         payload: bytes = message.SerializeToString()
-        if not self.answering and self.put(payload):
+        stream = self._stream
+        if (  # as `put`, without its call
+            not self.answering
+            and stream.headers_sent
+            and len(payload) <= self._longest
+            and self._output.send_at_once(stream, payload)
+        ):
             self._wake()
         else:
             self._call.send_payload(payload)
@@ -116,5 +123,5 @@ class MessagePath:
             self.is_plain
             and stream.headers_sent
             and len(payload) <= self._longest
-            and self._engine.output.send_at_once(stream, payload)
+            and self._output.send_at_once(stream, payload)
         )

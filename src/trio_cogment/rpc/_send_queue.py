@@ -82,9 +82,10 @@ class SendQueue:
         window: bytes that the peer allows on the connection.
         initial_window: bytes that the peer allows on a new stream.
         answer_bytes: bytes of output that the peer has caused.
-        updates_due: how many small WINDOW_UPDATEs the output so far explains that have not come; the frame handler
-            subtracts those that do.
+        updates_due: how many small WINDOW_UPDATEs the output so far explains that have not come; the frame parser
+            and handler subtract those that do.
         on_sent: called when a stream's outbox has become empty and `Stream.end` is set.
+        ready: an ordered set of streams that have something to send, and whose own windows are open.
         starved: an ordered set of streams that `has_room` has refused because all outboxes are full.
     """
 
@@ -118,7 +119,7 @@ class SendQueue:
         # Streams that have something to send and an open window of their own, in the order of their turns (a dict is
         # an ordered set). Streams whose own window is shut are not here: otherwise every WINDOW_UPDATE would cost a
         # look at each of them, and a peer could make 13 bytes cost as much as a thousand calls.
-        self._ready: dict[Stream, None] = {}
+        self.ready: dict[Stream, None] = {}
         self.starved: dict[Stream, None] = {}
         self._rooms: list[Stream] = []  # for `take_rooms`
         self._blocks = 0  # header blocks in the output
@@ -164,11 +165,11 @@ class SendQueue:
         self._out.clear()
         self.out_size = self.answer_bytes = self._blocks = 0
         self._in_flight = len(data)
-        if self._ready:
+        if self.ready:
             self._pump()
         if self.loan.size:
             self.settle()
-        if self.starved and not self._ready:
+        if self.starved and not self.ready:
             self._wake_starved()  # what the peer's windows admit goes on
         return data
 
@@ -253,7 +254,7 @@ class SendQueue:
         if (
             size + PREFIX_BYTES <= min(stream.send_window, self.window)
             and self.out_size < self._mark
-            and not self._ready  # none that was let through before waits behind the output
+            and not self.ready  # none that was let through before waits behind the output
             and (size <= _LOW_MARK or self.loan.exceed(size))
         ):
             return True
@@ -309,7 +310,7 @@ class SendQueue:
         self.schedule(stream)
         if self._mark < self._high_water and (self.out_size >= self._mark or self._queued >= self._mark):
             self._raise_mark()
-        if self._ready:
+        if self.ready:
             self._pump()
 
     def take_rooms(self) -> list[Stream]:
@@ -330,7 +331,7 @@ class SendQueue:
             stream.outbox_bytes = 0
             if self.starved:
                 self._wake_starved()
-        self._ready.pop(stream, None)
+        self.ready.pop(stream, None)
 
     def close(self, stream: Stream) -> None:
         """The stream is over: forget what it has queued, and tell who waits for room."""
@@ -369,7 +370,7 @@ class SendQueue:
         if not increment or self.window > MAX_WINDOW:
             code = ErrorCode.FLOW_CONTROL_ERROR if increment else ErrorCode.PROTOCOL_ERROR
             raise ConnectionFaultError(code, "bad WINDOW_UPDATE")
-        if self._ready:  # as `resume`, without its call: peers send many of these
+        if self.ready:  # as `resume`, without its call: peers send many of these
             self._pump()
         if self.starved:
             self._wake_starved()
@@ -380,8 +381,8 @@ class SendQueue:
         if stream.send_window > MAX_WINDOW:
             return False
         if stream.outbox and stream.send_window > 0:  # as `schedule`, and then as `resume`
-            self._ready[stream] = None
-        if self._ready:
+            self.ready[stream] = None
+        if self.ready:
             self._pump()
         if self.starved:
             self._wake_starved()
@@ -389,7 +390,7 @@ class SendQueue:
 
     def resume(self) -> None:
         """Some window has grown: send what it lets through, and let callers ask for room again."""
-        if self._ready:
+        if self.ready:
             self._pump()
         if self.starved:
             self._wake_starved()
@@ -397,11 +398,11 @@ class SendQueue:
     def schedule(self, stream: Stream) -> None:
         """Let the stream send when its turn comes, if it has something to send and its own window is open."""
         if stream.outbox and stream.send_window > 0:
-            self._ready[stream] = None
+            self.ready[stream] = None
 
     def _pump(self) -> None:
         """Move queued messages to the output, a frame of each stream in turn, as far as windows and the mark allow."""
-        ready = self._ready
+        ready = self.ready
         while ready and self.window > 0 and self.out_size < self._mark:
             stream = next(iter(ready))
             del ready[stream]

@@ -134,11 +134,6 @@ class TrialMachine(TrialMemory):
     # What may be asked
 
     @property
-    def is_over(self) -> bool:
-        """Whether the trial ENDED."""
-        return self.phase is Phase.ENDED
-
-    @property
     def environment_name(self) -> str:
         """The environment's name; empty before the parameters are complete."""
         return self.environment.name

@@ -74,7 +74,7 @@ class Breakage(NamedTuple):
 class TrialMemory:
     """The memory of one trial.
 
-    Actions change it freely, but for `phase`, which only `fire` changes.
+    Actions change it freely, but for `phase` and `is_over`, which only `fire` changes.
 
     Attributes:
         actors: all of them, in parameter order; `engaged`: those that take part now, in the same order.
@@ -88,6 +88,7 @@ class TrialMemory:
         losses: who was lost on the way; `ack_loss`: the environment, if it did not acknowledge the end.
         orderly_cause: why the trial is about to end in good order; UNKNOWN while it is not.
         outcome: how the trial ended; None until then.
+        is_over: the trial ENDED.
         end_marked: a soft end was asked for; `final_marked`: the environment said LAST.
     """
 
@@ -96,9 +97,9 @@ class TrialMemory:
 
     __slots__ = (
         "_armed", "_counters", "_noted", "ack_loss", "actors", "addresses", "answered", "awaited", "before",
-        "collect_samples", "contents", "end_marked", "engaged", "environment", "final_marked", "last_activity",
-        "last_words", "latest_observation", "log", "losses", "max_steps", "now", "observed_bytes", "orderly_cause",
-        "out", "outcome", "owing", "params", "participants", "phase", "row",
+        "collect_samples", "contents", "end_marked", "engaged", "environment", "final_marked", "is_over",
+        "last_activity", "last_words", "latest_observation", "log", "losses", "max_steps", "now", "observed_bytes",
+        "orderly_cause", "out", "outcome", "owing", "params", "participants", "phase", "row",
         "rules", "said_bytes", "said_tick", "tick_bytes", "tick_id", "timed", "trial_id", "unsettled", "wall_ns",
     )  # fmt: skip
 
@@ -108,6 +109,7 @@ class TrialMemory:
         self.collect_samples = collect_samples
         self.phase = self.before = Phase.CREATED
         self.row = self.rows[Phase.CREATED]
+        self.is_over = False
         self.now = 0.0
         self.wall_ns = 0
         self.out: list[Effect] = []
@@ -165,6 +167,7 @@ class TrialMemory:
         self.before = self.phase
         self.phase = phase
         self.row = self.rows[phase]
+        self.is_over = phase is Phase.ENDED
         for state in announced:
             if state != _ENDED:
                 self.out.append(Announce(state))
@@ -266,7 +269,7 @@ class TrialMemory:
         latest = self.latest_observation
         size = 0 if latest is None or not self.observed_bytes else latest.ByteSize()
         yield Count("bytes of the latest observation", self.observed_bytes, size, None)
-        over = self.phase is Phase.ENDED
+        over = self.is_over
         everybody = self.participants.values()
         to_come = [each for each in everybody if each.state <= StreamState.CONNECTING]
         held = sum(len(each.held) for each in everybody)
