@@ -124,7 +124,12 @@ class Http2Call(Call):
     def _choose_path(self) -> None:
         """Say whether messages are sent the usual way; called when anything has changed of what that depends on."""
         self._path.is_plain = not (
-            self.over or self._sending_done or self._hold or self._compression or self._replay is not None
+            self.over
+            or self._sending_done
+            or self._hold
+            or self._compression
+            or self._replay is not None
+            or not self._stream.headers_sent
         )
 
     # --- receiving ---

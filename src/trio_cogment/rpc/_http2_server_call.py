@@ -98,6 +98,7 @@ class Http2ServerCall(Http2Call, ServerCall):
         if self._initial:
             headers = headers + _grpc_headers.encode_metadata(self._initial)
         self._engine.send_headers(self._stream, headers)
+        self._choose_path()
 
     def _put(self, *payloads: bytes) -> None:
         if not self._stream.headers_sent:

@@ -45,7 +45,7 @@ class MessagePath:
         send_type: of those that are sent.
 
     Attributes:
-        is_plain: messages may be sent, and as they are; the call sets it.
+        is_plain: messages may be sent, and as they are: after the headers; the call sets it.
         packs: messages that come may be compressed; the call sets it.
         answering: a message has been received since the last one was sent.
     """
@@ -105,12 +105,8 @@ class MessagePath:
             self._call.send_unusual(message)
             return
         payload: bytes = message.SerializeToString()
-        stream = self._stream
         if (  # as `put`, without its call
-            not self.answering
-            and stream.headers_sent
-            and len(payload) <= self._longest
-            and self._output.send_at_once(stream, payload)
+            not self.answering and len(payload) <= self._longest and self._output.send_at_once(self._stream, payload)
         ):
             self._wake()
         else:
@@ -118,10 +114,4 @@ class MessagePath:
 
     def put(self, payload: bytes) -> bool:
         """Put a message into the output if that is all there is to it, and return whether it was."""
-        stream = self._stream
-        return (
-            self.is_plain
-            and stream.headers_sent
-            and len(payload) <= self._longest
-            and self._output.send_at_once(stream, payload)
-        )
+        return self.is_plain and len(payload) <= self._longest and self._output.send_at_once(self._stream, payload)
