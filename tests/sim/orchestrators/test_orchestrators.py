@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from tests.sim.orchestrators.parting import MANNERS
 from tests.sim.services import ORCHESTRATORS, Scenario
 from trio_cogment.testing import simulate
 
@@ -28,6 +29,11 @@ REACHED = {
         "join: DEADLINE_EXCEEDED",
     },
     "orchestrator's data logs": {"a trial waits", "samples are lost", "away for long"},
+    "orchestrator's farewells": {
+        *(f"{manner}, {who}" for manner in set(MANNERS) - {"refused"} for who in ("client", "served")),
+        "refused, served",
+    },
+    "orchestrator that stops": {"stop"},
 }
 
 
