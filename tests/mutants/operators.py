@@ -73,6 +73,8 @@ _CONFUSED = {
 _OF_DEQUES = frozenset({"appendleft", "popleft"})
 #: Calls that only arrange what they are given.
 _ARRANGING = frozenset({"sorted", "reversed"})
+#: Calls for which it is the same in which order they are given things.
+_SYMMETRICAL = frozenset({"max", "min", "suppress"})
 #: Calls whose last argument is what there is otherwise; by the number of arguments that they have with it.
 _WITH_DEFAULT = {"get": 2, "pop": 2, "next": 2, "getattr": 3}
 
@@ -183,13 +185,13 @@ def confused_calls(call: cst.Call) -> Variants:
 def arguments(call: cst.Call) -> Variants:
     """Two exchanged, or one left out that need not be there."""
     positional = [argument for argument in call.args if argument.keyword is None and not argument.star]
-    if len(positional) >= 2 and list(call.args[:2]) == positional[:2]:
+    function = call.func
+    name = function.attr.value if isinstance(function, cst.Attribute) else getattr(function, "value", None)
+    if name not in _SYMMETRICAL and len(positional) >= 2 and list(call.args[:2]) == positional[:2]:
         first, second, *rest = call.args
         yield call.with_changes(
             args=[first.with_changes(value=second.value), second.with_changes(value=first.value), *rest]
         )
-    function = call.func
-    name = function.attr.value if isinstance(function, cst.Attribute) else getattr(function, "value", None)
     if isinstance(name, str) and len(positional) == len(call.args) == _WITH_DEFAULT.get(name, -1):
         yield call.with_changes(args=_without(call.args, len(call.args) - 1))
     for number, argument in enumerate(call.args):

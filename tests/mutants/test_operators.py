@@ -109,6 +109,10 @@ def test_what_an_error_says_is_left_alone_and_the_error_is_not() -> None:
     assert mutated("start_soon(f, name='x')")["arguments"] == ["start_soon(f)"]
 
 
+def test_arguments_whose_order_says_nothing_stay_in_it() -> None:
+    assert mutated("max(x, y)") == {"confused_calls": ["min(x, y)"], "deletions": ["pass"]}
+
+
 def test_a_site_knows_where_it_is() -> None:
     source = """\
         class A:

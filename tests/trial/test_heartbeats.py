@@ -248,3 +248,10 @@ def test_no_staleness_unless_asked_for() -> None:
     play.observe()
     play.pass_time(1e6)
     assert play.machine.state == S.RUNNING
+
+
+def test_it_is_known_when_the_last_one_was_sent() -> None:
+    play = started()
+    began = play.now
+    play.pass_time(45)
+    assert [play.machine.participants[index].heartbeat_sent_at for index in ACTORS] == [began + 40] * 2

@@ -4,17 +4,22 @@ from typing import Any
 
 import pytest
 
+from trio_cogment.api.common_pb2 import TrialParams
 from trio_cogment.api.environment_pb2 import ObservationSet
 from trio_cogment.errors import LocalProtocolError
 from trio_cogment.trial import (
     ENVIRONMENT,
+    Begin,
+    EmitSample,
     HalfClosed,
+    HardEnd,
     Lost,
     ParametersComplete,
     Received,
     Timer,
     TimerFired,
     TimerKind,
+    TrialMachine,
 )
 
 from .harness import Play, actor, make_params, snapshot
@@ -126,3 +131,32 @@ def test_of_an_observation_that_is_not_kept_tick_and_time_are() -> None:
     assert play.machine.latest_observation == ObservationSet(tick_id=0, timestamp=latest.timestamp)
     assert play.machine.observed_bytes == 0
     play.check_counts()
+
+
+def test_what_crosses_with_a_loss_is_dropped_and_counted() -> None:
+    play = Play(make_params(actor("a", optional=True), actor("b"))).start()
+    play.lose(0)
+    play.act(0)
+    play.tell(0, "b")
+    assert play.machine.counters["dropped"] == 2
+    assert play.kinds(1) == []
+
+
+def test_what_an_ended_trial_is_remembered_by_is_small() -> None:
+    params = make_params(actor("a", default=bytes(1000)), actor("b"), properties={"kind": "test"})
+    play = Play(params).start()
+    play.observe()
+    play.hard()
+    assert play.machine.params == TrialParams(properties={"kind": "test"})
+    assert [one.default_action for one in play.machine.actors] == [None, None]
+    assert (play.machine.latest_observation, play.machine.tick_bytes) == (None, 0)
+
+
+def test_samples_are_made_unless_nobody_wants_them() -> None:
+    machine = TrialMachine("t")
+    effects = [
+        effect
+        for event in (Begin(), ParametersComplete(make_params()), HardEnd("enough"))
+        for effect in machine.handle(event, 1.0, 1)
+    ]
+    assert [type(effect) for effect in effects].count(EmitSample) == 1

@@ -270,3 +270,13 @@ def test_rewards_of_an_actor_that_is_gone_are_not_kept() -> None:
     for _ in range(3):
         play.reward(0, "*", (1.0, 1.0))
     assert [len(one.reward_sources) for one in play.machine.actors] == [3, 0]
+
+
+def test_as_much_as_may_be_said_in_one_tick_is_passed_on() -> None:
+    play = Play().start()
+    play.tell(0, "b", bytes(600))
+    size = play.machine.said_bytes
+    for most, heard in ((size, 1), (size - 1, 0)):
+        play = Play(rules=TrialRules(max_said_bytes_per_tick=most)).start()
+        play.tell(0, "b", bytes(600))
+        assert len(play.take(1)) == heard

@@ -193,3 +193,18 @@ def test_no_actions_for_an_environment_that_said_last() -> None:
     assert play.machine.state == S.RUNNING
     play.observe()
     assert play.machine.state == S.TERMINATING
+
+
+@pytest.mark.parametrize("logged", [False, True])
+def test_a_tick_begins_with_nothing_but_its_observations(logged: bool) -> None:
+    play = Play(collect_samples=logged).start()
+    play.tell(0, "b", bytes(100))  # before the first tick, which it belongs to
+    said = play.machine.tick_bytes
+    assert said > 100
+    for tick in range(3):
+        play.observe()
+        shown = play.machine.observed_bytes if logged else 0
+        assert play.machine.tick_bytes == shown + (0 if tick else said)
+        play.act(0, content=bytes(100))
+        assert play.machine.tick_bytes == shown + (0 if tick else said) + (200 if logged else 100)
+        play.act(1)

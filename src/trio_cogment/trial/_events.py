@@ -78,12 +78,12 @@ DEFAULT_RULES: Final = TrialRules()
 class TimerKind(enum.IntEnum):
     """What a timer waits for."""
 
-    INIT = 0
-    RESPONSE = 1
-    ACK = 2
-    PATIENCE = 3
-    INACTIVITY = 4
-    HEARTBEAT = 5
+    INIT = enum.auto()
+    RESPONSE = enum.auto()
+    ACK = enum.auto()
+    PATIENCE = enum.auto()
+    INACTIVITY = enum.auto()
+    HEARTBEAT = enum.auto()
 
 
 class Timer(NamedTuple):

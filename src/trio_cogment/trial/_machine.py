@@ -219,7 +219,7 @@ class TrialMachine(TrialMemory):
         if symbol is _END:
             self.last_words = {**self.last_words, participant.index: message.details}
         if verdict is not _DELIVER:
-            self._judge(participant, symbol, verdict, "")
+            self._judge(participant, symbol, verdict)
             return
         self.last_activity = self.now
         if symbol is _OBSERVATION_SET:
@@ -230,10 +230,8 @@ class TrialMachine(TrialMemory):
         else:
             self.fire(_DELIVERED[symbol], participant, message)
 
-    def _judge(
-        self, participant: Participant, symbol: StreamInput, verdict: Verdict, reason: str, lost: Lost | None = None
-    ) -> None:
-        """Do what a stream's verdict says; `lost` is there if the stream is gone."""
+    def _judge(self, participant: Participant, symbol: StreamInput, verdict: Verdict, lost: Lost | None = None) -> None:
+        """Do what a stream's verdict says; `lost` is there if the participant is not, and says why."""
         if verdict is Verdict.ANSWER:
             _heartbeats.on_heartbeat(self, participant)
             return
@@ -254,13 +252,11 @@ class TrialMachine(TrialMemory):
             self.count("refused")
             self.out.append(Close(participant.index, RemoteProtocolError(fault)))
             self._lose(participant, fault, EndCause.PARTICIPANT_REFUSED)
-        elif verdict is Verdict.PART:
-            self.say_end(participant, reason)
-            self._lose(participant, reason, EndCause.PARTICIPANT_LEFT)
-        elif lost is None:
-            self._lose(participant, reason, EndCause.PARTICIPANT_MISSING)
         else:
-            self._lose(participant, reason, lost.cause, lost.traceback)
+            assert lost is not None
+            if verdict is Verdict.PART:
+                self.say_end(participant, lost.reason)
+            self._lose(participant, lost.reason, lost.cause, lost.traceback)
 
     def _lose(self, participant: Participant, reason: str, cause: EndCause, traceback: str = "") -> None:
         """A participant takes no part any more."""
@@ -300,12 +296,13 @@ class TrialMachine(TrialMemory):
             raise LocalProtocolError(f"there is no participant {event.participant}")
         if isinstance(event, HalfClosed):
             symbol = StreamInput.HALF_CLOSED
-            self._judge(participant, symbol, participant.step(symbol), "it closed its side of the stream")
+            left = Lost(event.participant, "it closed its side of the stream", EndCause.PARTICIPANT_LEFT)
+            self._judge(participant, symbol, participant.step(symbol), left)
             return
         if participant.state is StreamState.CONNECTING and event.cause is EndCause.PARTICIPANT_LOST:
             event = Lost(event.participant, event.reason, EndCause.PARTICIPANT_MISSING)
         symbol = StreamInput.CLOSED
-        self._judge(participant, symbol, participant.step(symbol), event.reason, event)
+        self._judge(participant, symbol, participant.step(symbol), event)
 
     def _joined(self, event: Joined) -> None:
         actor = self.participants.get(event.participant)
@@ -331,7 +328,8 @@ class TrialMachine(TrialMemory):
             participant = self.participants[timer.participant]
             if kind is TimerKind.INIT:
                 verdict = participant.step(StreamInput.GIVE_UP)
-                self._judge(participant, StreamInput.GIVE_UP, verdict, "it did not come in time")
+                missing = Lost(participant.index, "it did not come in time", EndCause.PARTICIPANT_MISSING)
+                self._judge(participant, StreamInput.GIVE_UP, verdict, missing)
             elif kind is TimerKind.HEARTBEAT:
                 _heartbeats.on_heartbeat_timer(self, participant)
             else:

@@ -44,12 +44,11 @@ _OTHER_STATES: Final = {
     CommunicationState.LAST_ACK: StreamInput.LAST_ACK,
     CommunicationState.END: StreamInput.END,
 }
+#: But for actions and observation sets, which are looked for first.
 _DATA: Final = {
     None: StreamInput.EMPTY,
     "details": StreamInput.EMPTY,
     "init_output": StreamInput.INIT,
-    "action": StreamInput.ACTION,
-    "observation_set": StreamInput.OBSERVATION_SET,
     "reward": StreamInput.REWARD,
     "message": StreamInput.MESSAGE,
 }

@@ -47,7 +47,7 @@ class SampleLog:
         self._bytes = 0
         self._actors = len(params.actors)
         wanted = {name.strip().lower() for name in params.datalog.exclude_fields}
-        self._excluded = sorted(wanted & _FIELDS)
+        self._excluded = wanted & _FIELDS
         self.unknown_fields = sorted(wanted - _FIELDS)
         #: The tick still under way is the last.
         self._buffer: list[DatalogSample] = []

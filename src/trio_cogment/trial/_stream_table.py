@@ -41,72 +41,72 @@ from typing import Final
 class StreamState(enum.IntEnum):
     """Where the session with a participant is."""
 
-    IDLE = 0
-    CONNECTING = 1
-    ACTIVE = 2
+    IDLE = enum.auto()
+    CONNECTING = enum.auto()
+    ACTIVE = enum.auto()
     #: LAST passed: the trial sent it, or the environment did.
-    ENDING = 3
-    ACKED = 4
+    ENDING = enum.auto()
+    ACKED = enum.auto()
     #: It did not come in time; the stream may live but is not part of the trial.
-    LEFT_OUT = 5
-    LOST = 6
-    ENDED = 7
+    LEFT_OUT = enum.auto()
+    LOST = enum.auto()
+    ENDED = enum.auto()
 
 
 class StreamInput(enum.IntEnum):
     """What can happen to the session with a participant."""
 
-    HEARTBEAT = 0
-    INIT = 1
+    HEARTBEAT = enum.auto()
+    INIT = enum.auto()
     #: An actor's.
-    ACTION = 2
+    ACTION = enum.auto()
     #: The environment's.
-    OBSERVATION_SET = 3
-    REWARD = 4
-    MESSAGE = 5
+    OBSERVATION_SET = enum.auto()
+    REWARD = enum.auto()
+    MESSAGE = enum.auto()
     #: NORMAL with nothing in it, or with `details`.
-    EMPTY = 6
-    LAST = 7
-    LAST_ACK = 8
-    END = 9
+    EMPTY = enum.auto()
+    LAST = enum.auto()
+    LAST_ACK = enum.auto()
+    END = enum.auto()
     #: State 0, or one that does not exist, without data.
-    BAD_STATE = 10
+    BAD_STATE = enum.auto()
     #: Data with a state other than NORMAL (`details` may come with any). Not even the state counts then, since which of
     #: the two was meant cannot be told.
-    BAD_DATA = 11
-    HALF_CLOSED = 12
-    CLOSED = 13
-    CONNECT = 14
-    JOIN = 15
-    GIVE_UP = 16
-    SEND_LAST = 17
-    SEND_END = 18
-    SEND_HEARTBEAT = 19
+    BAD_DATA = enum.auto()
+    HALF_CLOSED = enum.auto()
+    CLOSED = enum.auto()
+    CONNECT = enum.auto()
+    JOIN = enum.auto()
+    GIVE_UP = enum.auto()
+    SEND_LAST = enum.auto()
+    SEND_END = enum.auto()
+    SEND_HEARTBEAT = enum.auto()
 
 
 class Verdict(enum.IntEnum):
     """What the machine does about it."""
 
     #: Nothing: it came too late to matter, or there is nobody to tell.
-    DROP = 0
+    DROP = enum.auto()
     #: Hand it to the trial.
-    DELIVER = 1
+    DELIVER = enum.auto()
     #: Count it, note it once.
-    IGNORE = 2
+    IGNORE = enum.auto()
     #: Answer a heartbeat.
-    ANSWER = 3
+    ANSWER = enum.auto()
     #: The participant is ready.
-    READY = 4
+    READY = enum.auto()
     #: End the stream with an error; the participant is lost.
-    REFUSE = 5
+    REFUSE = enum.auto()
     #: The stream is gone; the participant is lost.
-    LOSE = 6
+    LOSE = enum.auto()
     #: It goes, but still reads: tell it END; the participant is lost.
-    PART = 7
+    PART = enum.auto()
     #: Its time to come is over; the participant is lost.
-    ABANDON = 8
+    ABANDON = enum.auto()
     #: The trial may do what it is about to do.
-    PROCEED = 9
+    PROCEED = enum.auto()
 
 
 _S, _I, _V = StreamState, StreamInput, Verdict

@@ -48,77 +48,77 @@ from trio_cogment.api.common_pb2 import TrialState
 class Phase(enum.IntEnum):
     """Where a trial is."""
 
-    CREATED = 0
-    INITIALIZING = 1
-    PENDING = 2
-    RUNNING = 3
+    CREATED = enum.auto()
+    INITIALIZING = enum.auto()
+    PENDING = enum.auto()
+    RUNNING = enum.auto()
     #: LAST went to the environment: its next observation set is the final one.
-    WAIT_FINAL = 4
+    WAIT_FINAL = enum.auto()
     #: The final observation went to the actors: LAST_ACKs are awaited.
-    WAIT_ACKS = 5
-    ENDED = 6
+    WAIT_ACKS = enum.auto()
+    ENDED = enum.auto()
 
 
 class Input(enum.IntEnum):
     """What can happen to a trial."""
 
-    BEGIN = 0
-    PARAMETERS_COMPLETE = 1
-    ACTOR_JOINED = 2
+    BEGIN = enum.auto()
+    PARAMETERS_COMPLETE = enum.auto()
+    ACTOR_JOINED = enum.auto()
     #: Every actor is ready or left out; also when none remains.
-    ACTORS_SETTLED = 3
-    OBSERVATION_SET = 4
+    ACTORS_SETTLED = enum.auto()
+    OBSERVATION_SET = enum.auto()
     #: An observation set after the environment's own LAST.
-    FINAL_OBSERVATION_SET = 5
-    ENVIRONMENT_LAST = 6
-    ACTION = 7
-    ACTIONS_COMPLETE = 8
+    FINAL_OBSERVATION_SET = enum.auto()
+    ENVIRONMENT_LAST = enum.auto()
+    ACTION = enum.auto()
+    ACTIONS_COMPLETE = enum.auto()
     #: The actions are complete and the end was asked for, or the steps are used up.
-    LAST_ACTIONS_COMPLETE = 9
+    LAST_ACTIONS_COMPLETE = enum.auto()
     #: The actions are complete but the environment said LAST: it does not want them.
-    UNWANTED_ACTIONS_COMPLETE = 10
+    UNWANTED_ACTIONS_COMPLETE = enum.auto()
     #: The actions are complete except for a required actor's.
-    REQUIRED_ACTION_MISSING = 11
-    REWARD = 12
-    MESSAGE = 13
-    SOFT_END = 14
-    LAST_ACK = 15
-    ACK_TIMEOUT = 16
-    NOBODY_LEFT_TO_ACK = 17
-    OPTIONAL_ACTOR_LOST = 18
-    REQUIRED_ACTOR_LOST = 19
-    RESPONSE_TIMEOUT = 20
-    ENVIRONMENT_LOST = 21
-    PATIENCE_OVER = 22
+    REQUIRED_ACTION_MISSING = enum.auto()
+    REWARD = enum.auto()
+    MESSAGE = enum.auto()
+    SOFT_END = enum.auto()
+    LAST_ACK = enum.auto()
+    ACK_TIMEOUT = enum.auto()
+    NOBODY_LEFT_TO_ACK = enum.auto()
+    OPTIONAL_ACTOR_LOST = enum.auto()
+    REQUIRED_ACTOR_LOST = enum.auto()
+    RESPONSE_TIMEOUT = enum.auto()
+    ENVIRONMENT_LOST = enum.auto()
+    PATIENCE_OVER = enum.auto()
     #: Asked for, or the trial failed, or it is stale.
-    HARD_END = 23
+    HARD_END = enum.auto()
 
 
 class Action(enum.IntEnum):
     """What the machine does about it; each name is a function, listed in `_machine`."""
 
-    NOTHING = 0
-    OPEN_TO_ACTORS = 1
-    WELCOME = 2
-    START_ENVIRONMENT = 3
-    NEXT_TICK = 4
-    FINAL_TICK = 5
-    MARK_FINAL = 6
-    TAKE_ACTION = 7
-    IGNORE_UNEXPECTED_ACTION = 8
-    SEND_ACTIONS = 9
-    SEND_LAST_AND_ACTIONS = 10
-    TAKE_REWARD = 11
-    RELAY_MESSAGE = 12
-    MARK_END = 13
-    COUNT_ACK = 14
-    COUNT_MISSING_ACK = 15
-    LEAVE_OUT = 16
-    GO_ON_WITHOUT = 17
-    ACT_ABSENT = 18
-    FINISH = 19
-    BREAK_OFF = 20
-    BREAK_OFF_MID_TICK = 21
+    NOTHING = enum.auto()
+    OPEN_TO_ACTORS = enum.auto()
+    WELCOME = enum.auto()
+    START_ENVIRONMENT = enum.auto()
+    NEXT_TICK = enum.auto()
+    FINAL_TICK = enum.auto()
+    MARK_FINAL = enum.auto()
+    TAKE_ACTION = enum.auto()
+    IGNORE_UNEXPECTED_ACTION = enum.auto()
+    SEND_ACTIONS = enum.auto()
+    SEND_LAST_AND_ACTIONS = enum.auto()
+    TAKE_REWARD = enum.auto()
+    RELAY_MESSAGE = enum.auto()
+    MARK_END = enum.auto()
+    COUNT_ACK = enum.auto()
+    COUNT_MISSING_ACK = enum.auto()
+    LEAVE_OUT = enum.auto()
+    GO_ON_WITHOUT = enum.auto()
+    ACT_ABSENT = enum.auto()
+    FINISH = enum.auto()
+    BREAK_OFF = enum.auto()
+    BREAK_OFF_MID_TICK = enum.auto()
 
 
 _P, _I, _A = Phase, Input, Action
