@@ -13,6 +13,7 @@ from tests.helpers import END, Everything, Script, actor_that_acts, environment_
 from trio_cogment.api.common_pb2 import TrialParams, TrialState
 from trio_cogment.api.datalog_pb2 import DatalogSample
 from trio_cogment.config import OrchestratorConfig
+from trio_cogment.errors import UnavailableError
 from trio_cogment.host import Host
 from trio_cogment.orchestrator import Orchestrator, SampleStream, orchestrator_services
 from trio_cogment.rpc import InProcessChannel
@@ -98,3 +99,19 @@ async def test_user_exception_comes_out_of_the_block_as_it_is() -> None:
     with pytest.raises(ZeroDivisionError):
         async with Orchestrator(host=HOST):
             raise ZeroDivisionError
+
+
+async def test_nothing_starts_while_the_host_cancels(autojump_clock: trio.testing.MockClock) -> None:
+    services = Script(environment_of(1)).environment(), Script(actor_that_acts()).actor()
+    with trio.CancelScope() as host:
+        async with (
+            InProcessChannel(services) as local,
+            Orchestrator(host=HOST, local=Everything(local)) as orchestrator,
+        ):
+            with trio.CancelScope(shield=True):
+                assert await orchestrator.start_trial(params=params_of("a")) == "t"
+                host.cancel()
+                await trio.testing.wait_all_tasks_blocked()
+                with pytest.raises(UnavailableError, match="the orchestrator is stopping"):
+                    await orchestrator.start_trial(trial_id="late", params=params_of("a"))
+    assert host.cancelled_caught

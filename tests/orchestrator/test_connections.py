@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import groupby
 
 import pytest
 import trio
 
 from tests.access.keys import KEYS, NOW, Clock, control
+from tests.helpers import wait_ended
 from trio_cogment.access import AccessControl, Grant, Quotas, Role, Rules, bearer_token, unverified
 from trio_cogment.config import OrchestratorConfig, RpcConfig
 from trio_cogment.endpoints import GrpcEndpoint, LegacyEndpoint
 from trio_cogment.errors import CogmentError, EndpointError, FailedPreconditionError
+from trio_cogment.host import Host
+from trio_cogment.orchestrator import Orchestrator
 from trio_cogment.orchestrator._connections import TRIAL_TOKEN_SECONDS, Connections, PeersEndpoint
 from trio_cogment.orchestrator._room import Room
 from trio_cogment.rpc import IDLE_CHANNEL_SECONDS, CallOpener, InProcessChannel
+from trio_cogment.sdk import actor_params, trial_params
 from trio_cogment.services import ServiceKind
 
 
@@ -190,3 +195,32 @@ async def test_others_are_shown_for_which_trial_and_for_whom_they_are_called(acc
         assert token.expires_at == NOW + 30 * 86400
         assert Connections(nursery, None, RpcConfig()).authorization("t", holding) == ()
         nursery.cancel_scope.cancel()
+
+
+async def test_one_account_opens_fewer_streams_at_a_time_than_all_together() -> None:
+    async with Orchestrator(config=OrchestratorConfig(max_connecting=3, max_peer_connecting=2)) as orchestrator:
+        turns = [orchestrator._connections.turn(account) for account in ("a", "a", "a", "b", "c")]
+        assert [turn.begin_nowait() for turn in turns] == [True, True, False, True, False]
+        for turn in turns:
+            turn.end()
+
+
+async def test_streams_elsewhere_are_opened_in_turn_and_none_is_forgotten(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    began: list[str] = []
+
+    async def connect(host: str, _port: int) -> trio.abc.Stream:
+        began.append(host)
+        await trio.sleep(1)
+        raise OSError("there is nobody")
+
+    names = ["127.0.0.1", "127.0.0.2", "127.0.0.3", "127.0.0.4"]
+    actors = [actor_params(name, "player", endpoint=f"grpc://{name}:9000", optional=True) for name in names]
+    params = trial_params(actors, environment_endpoint="grpc://127.0.0.5:9000")
+    config, host = OrchestratorConfig(max_connecting=1), Host(connect=connect)
+    async with Orchestrator(config=config, host=host) as orchestrator:
+        trial_id = await orchestrator.start_trial(params=params)
+        await wait_ended(orchestrator, trial_id)
+    # Each is tried for a while, and the next one only then.
+    assert [name for name, _ in groupby(began)] == [*names, "127.0.0.5"]

@@ -375,12 +375,13 @@ async def test_the_trial_waits_for_memory_and_goes_on_when_there_is_some(autojum
 
 
 async def test_memory_that_is_back_does_not_help_a_queue_that_is_full(autojump_clock: MockClock) -> None:
-    async with desk(max_queued_samples=3) as table:
+    async with desk(max_queued_samples=4) as table:
         table.gate = table.stuck
         table.pool.total = 4 * STEP
         other = table.pool.loan()
         other.set(4 * STEP)
-        table.put(0, 1, 2, size=LARGE)
+        table.put(0, 1, 2, size=LARGE)  # which want memory
+        table.put(3)
         assert table.full == [True]
         table.pool.total = 100 * STEP
         other.close()

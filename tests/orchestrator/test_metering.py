@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -29,7 +30,8 @@ from trio_cogment.api.environment_pb2 import EnvRunTrialOutput
 from trio_cogment.config import OrchestratorConfig
 from trio_cogment.errors import RpcError
 from trio_cogment.metrics import OrchestratorGauges
-from trio_cogment.orchestrator._trial import Trial
+from trio_cogment.orchestrator._metering import gauges
+from trio_cogment.orchestrator._trial import Queues, Trial
 from trio_cogment.rpc import ServerCall
 from trio_cogment.sdk import actor_params, trial_params
 
@@ -287,3 +289,12 @@ async def test_who_is_too_late_has_not_acted_with_what_it_says_next(autojump_clo
         await there.hard()
     assert metrics.actors == [("slow", 2.0)]
     assert metrics.latencies == [2.0]
+
+
+def test_gauges_are_sums_over_the_trials() -> None:
+    def one(state: int, samples: int, messages: int) -> Any:
+        return SimpleNamespace(machine=SimpleNamespace(state=state), queues=Queues(samples, messages, 0, 0))
+
+    found = gauges([one(TrialState.RUNNING, 3, 5), one(TrialState.ENDED, 4, 0), one(TrialState.RUNNING, 1, 7)], 9)
+    assert (found.queued_samples, found.queued_messages, found.lost_samples) == (8, 12, 9)
+    assert {state: count for state, count in found.trials.items() if count} == {"RUNNING": 2, "ENDED": 1}

@@ -251,6 +251,19 @@ async def test_an_ended_trial_that_is_remembered_has_nobody_any_more(autojump_cl
         assert not trial.equipped
 
 
+async def test_how_long_it_lasts_and_what_became_of_its_samples_is_told(autojump_clock: trio.testing.MockClock) -> None:
+    services = Script(environment_of(2, seconds_per_tick=1)).environment(), Script(actor_that_acts()).actor()
+    async with bench(*services) as table:
+        await table.controller.start_trial(params_of("a"), trial_id="t")
+        (trial,) = table.orchestrator.trials
+        assert trial.info().trial_duration == 0
+        await wait_ended(table.orchestrator, "t")
+        assert trial.info().trial_duration == 2_000_000_000
+        trial.samples_settled(3)
+        assert trial.outcome is not None
+        assert (trial.outcome.samples_lost, trial.info().end.samples_lost, trial.outcome.stored) == (3, 3, False)
+
+
 async def test_a_trial_that_cannot_be_ended_ends_once(
     autojump_clock: trio.testing.MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:

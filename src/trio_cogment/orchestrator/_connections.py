@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ssl
+import sys
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, replace
@@ -34,7 +35,7 @@ from trio_cogment.services import TRIAL_KINDS, ServiceKind
 #: with one data log does not try all at once.
 SELF_PACED_BACKOFF_SECONDS = 0.25
 
-_UNLIMITED = 2**31 - 1
+_UNLIMITED = sys.maxsize
 
 
 @dataclass(frozen=True, slots=True)

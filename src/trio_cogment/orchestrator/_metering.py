@@ -39,7 +39,7 @@ class MeteredMachine(TrialMachine):
         super().__init__(trial_id, rules=rules)
         self._metrics = metrics
         self._observation: object = None
-        self._began = 0.0
+        self._began: float  # set when a tick begins
         self._last_set: float | None = None
         self._unanswered = False
 

@@ -339,8 +339,6 @@ class ParticipantStream:
         async with opener.call(method, metadata=metadata) as call:
             turn.end()
             self._opening = None
-            if patience.deadline < math.inf:
-                patience.deadline = math.inf
             self.attach(call)
             await self._closing.wait()
             if self._error is not None:
@@ -374,8 +372,6 @@ class ParticipantStream:
             raise
         if self._error is not None:
             raise self._error
-        if not self._emptying:
-            return
         with trio.move_on_after(farewell_seconds) as patience:
             await self._drained()
         if patience.cancelled_caught and self._sending is not None:

@@ -70,7 +70,7 @@ class ParticipantStreams(dict[int, ParticipantStream]):
         self._holding = holding
         self._farewell_seconds = config.farewell_seconds
         self._spawn = spawn
-        self._paused = False
+        self._paused: bool  # set by the first pause
         #: Those whose streams wait for a turn to be opened, without a task for each.
         self._to_open: deque[int] = deque()
         self._opening: trio.CancelScope | None = None

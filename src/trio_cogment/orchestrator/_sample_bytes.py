@@ -33,8 +33,7 @@ class SampleBytes:
     def fit(self) -> bool:
         """Whether there is memory for all of them; if there is not, `on_room` is called some time."""
         if self.size <= FREE_BYTES:
-            if self._loan.size:
-                self._loan.close()
+            self._loan.close()
             return True
         need = (self.size - FREE_BYTES) // _STEP_BYTES * _STEP_BYTES + _STEP_BYTES
         if self._loan.resize(need):

@@ -75,7 +75,7 @@ class TickBytes:
         self._memory = memory
         self._give_way = give_way
         self._loan = memory.pool.loan()
-        self._tick_id = -1
+        self._tick_id: int  # of the loan, where there is one
 
     @property
     def borrowed(self) -> int:
@@ -91,7 +91,7 @@ class TickBytes:
             now: on Trio's clock.
         """
         need = -(-(size - FREE_BYTES) // _STEP_BYTES) * _STEP_BYTES if size > FREE_BYTES else 0
-        if tick_id != self._tick_id or not self._loan.size:
+        if not self._loan.size or tick_id != self._tick_id:
             self._tick_id, self.since = tick_id, now
         if not need:
             self.close()

@@ -243,11 +243,10 @@ class Trial:
 
     @property
     def kept_bytes(self) -> int:
-        """About what it takes once it has ended, as long as it is remembered."""
+        """About what it takes once it has ended, as long as it is remembered; it has had its parameters."""
         machine = self.machine
-        size = _KEPT_BYTES + _KEPT_PARTICIPANT_BYTES * len(machine.participants)
-        if machine.params is not None:
-            size += machine.params.ByteSize()
+        assert machine.params is not None
+        size = _KEPT_BYTES + _KEPT_PARTICIPANT_BYTES * len(machine.participants) + machine.params.ByteSize()
         return size + sum(len(loss.reason) + len(loss.traceback) for loss in machine.losses)
 
     @property

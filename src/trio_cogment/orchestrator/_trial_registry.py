@@ -80,7 +80,7 @@ class TrialRegistry:
         self._starts += 1
         if self._starts >= self._every:
             self._starts = 0
-            self._collect(0, self._max_age)
+            self._collect(0)
 
     def remove(self, trial: Trial) -> None:
         """Free the trial's id."""
@@ -101,7 +101,7 @@ class TrialRegistry:
         self._ended[trial.trial_id] = trio.current_time(), size
         self._ended_bytes += size
         if len(self._ended) > self._max_ended or self._ended_bytes > self._max_bytes:
-            self._collect(self._max_ended, self._max_age)
+            self._collect(self._max_ended)
         elif len(self._ended) == 1:
             self._sleep.deadline = self._next()
         return True
@@ -111,18 +111,19 @@ class TrialRegistry:
         while True:
             with self._sleep:
                 await trio.sleep_forever()
-            self._collect(self._max_ended, self._max_age)
+            self._collect(self._max_ended)
             self._sleep = trio.CancelScope(deadline=self._next())
 
     def _next(self) -> float:
         # They are in the order of their ends, and all may grow equally old.
         return next(iter(self._ended.values()))[0] + self._max_age if self._ended else math.inf
 
-    def _collect(self, count: int, age: float) -> None:
+    def _collect(self, count: int) -> None:
+        """Forget the oldest, until there are no more than so many, and none that is too large or too old."""
         began = trio.current_time()
         while self._ended:
             trial_id, (ended_at, size) = next(iter(self._ended.items()))
-            if len(self._ended) <= count and self._ended_bytes <= self._max_bytes and ended_at + age > began:
+            if len(self._ended) <= count and self._ended_bytes <= self._max_bytes and ended_at + self._max_age > began:
                 break
             del self._ended[trial_id]
             self._ended_bytes -= size

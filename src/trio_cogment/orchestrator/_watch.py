@@ -151,9 +151,9 @@ class Watch:
         queue_entries: int,
         queue_bytes: int,
         total: _Total,
-        sees: Callable[[str], bool] | None = None,
-        when_settled: bool = False,
-        tracebacks: bool = False,
+        sees: Callable[[str], bool] | None,
+        when_settled: bool,
+        tracebacks: bool,
     ) -> None:
         self._states = states
         self._sees = sees
@@ -225,15 +225,15 @@ class Watch:
         self._send.send_nowait(entry)
         self._bytes += entry.size
 
-    def _reached(self, entry: _Entry | _Present) -> str:
-        """Return the name of the limit that leaves no room for an entry; empty if there is room."""
+    def _reached(self, entry: _Entry | _Present) -> str | None:
+        """Return the name of the limit that leaves no room for an entry; None if there is room."""
         if self.queued_entries >= self.max_queued_entries:
             return "watch_queue_entries"
         if self._bytes and self._bytes + entry.size > self._max_bytes:
             return "watch_queue_bytes"
         if self._bytes and self._total.is_full():
             return TOTAL
-        return ""
+        return None
 
     def _taken(self, entry: _Entry | _Present) -> TrialListEntry:
         self._bytes -= entry.size
