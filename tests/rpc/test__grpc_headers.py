@@ -139,3 +139,34 @@ def test_what_usual_responses_say_is_found_out_once(fields: int, remembered: boo
     first, again = (_grpc_headers.examine_response(list(headers), ended=False) for _ in range(2))
     assert first == again
     assert (first is again) is remembered
+
+
+@pytest.mark.parametrize(
+    ("changes", "http_status", "text"),
+    [
+        ({"method": b"GET"}, b"405", "expected the method POST"),
+        ({"method": None}, b"400", "expected the method POST"),
+        ({"content_type": b"text/plain"}, b"415", "expected the content-type application/grpc"),
+        ({"content_type": None}, b"415", "expected the content-type application/grpc"),
+        ({"scheme": b"ftp"}, b"400", "expected the scheme http or https"),
+        ({"scheme": None}, b"400", "expected the scheme http or https"),
+        ({":protocol": b"websocket"}, b"400", "malformed pseudo-header fields"),
+        ({"te": None}, b"400", "expected 'te: trailers'; is there an incompatible proxy?"),
+        ({"te": b"gzip"}, b"400", "expected 'te: trailers'; is there an incompatible proxy?"),
+    ],
+)
+def test_what_is_no_call_is_refused_with_what_was_expected(
+    changes: dict[str, bytes | None], http_status: bytes, text: str
+) -> None:
+    headers = sorted(request_headers(b"/a.B/C", **changes), key=lambda field: not field[0].startswith(b":"))
+    with pytest.raises(_grpc_headers.RefusedRequest) as raised:
+        _grpc_headers.parse_request(headers, 10_000)
+    assert (raised.value.code, raised.value.http_status) == (StatusCode.INTERNAL, http_status)
+    assert raised.value.message == text
+
+
+@pytest.mark.parametrize("path", [b"", b"x.Y/Z"])
+def test_a_call_to_no_path_is_to_nothing_that_is_served(path: bytes) -> None:
+    with pytest.raises(_grpc_headers.RefusedRequest, match="expected the path /<service>/<method>") as raised:
+        _grpc_headers.parse_request(request_headers(path), 10_000)
+    assert raised.value.code is StatusCode.UNIMPLEMENTED

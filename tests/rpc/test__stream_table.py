@@ -155,3 +155,10 @@ def test_a_drain_ends_with_the_last_stream() -> None:
     assert table.emptied == 0
     table.close(third)
     assert table.emptied == 1
+
+
+def test_numbers_that_were_skipped_are_known_however_many_requests_follow() -> None:
+    table = Table()
+    for number in (1, 5, *range(7, 99, 2)):
+        table.accept(number)
+    assert [number for number in range(1, 99, 2) if table.was_skipped(number)] == [3]
