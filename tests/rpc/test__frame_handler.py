@@ -97,6 +97,22 @@ def test_whatever_comes_is_refused_while_too_many_answers_are_unread(after: byte
     assert "answers to control frames are not read" in fault(100 * 17 - 1)
 
 
+def test_acknowledgements_of_settings_are_answers_too() -> None:
+    """Each has 9 bytes."""
+
+    def fault(limit: int) -> str:
+        engine = Engine(client_side=False, config=RpcConfig(max_control_output_bytes=limit, max_settings=1000))
+        engine.receive_data(PREFACE + settings())
+        engine.take_output()
+        engine.receive_data(settings() * 200)
+        assert engine.fault is None
+        engine.receive_data(SMALL_FOR_CONNECTION)
+        return str(engine.fault)
+
+    assert fault(200 * 9) == "None"
+    assert "answers to control frames are not read" in fault(200 * 9 - 1)
+
+
 FRAME_SIZE, PROTOCOL = ErrorCode.FRAME_SIZE_ERROR, ErrorCode.PROTOCOL_ERROR
 
 
