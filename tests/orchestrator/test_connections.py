@@ -221,6 +221,7 @@ async def test_streams_elsewhere_are_opened_in_turn_and_none_is_forgotten(
     config, host = OrchestratorConfig(max_connecting=1), Host(connect=connect)
     async with Orchestrator(config=config, host=host) as orchestrator:
         trial_id = await orchestrator.start_trial(params=params)
-        await wait_ended(orchestrator, trial_id)
+        with trio.fail_after(300):
+            await wait_ended(orchestrator, trial_id)
     # Each is tried for a while, and the next one only then.
     assert [name for name, _ in groupby(began)] == [*names, "127.0.0.5"]
