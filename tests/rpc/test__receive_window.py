@@ -238,6 +238,19 @@ def test_messages_of_a_stream_that_is_over_count_until_they_are_taken() -> None:
     receiver.window.forget(kept[0])  # it has been taken: nothing happens
 
 
+def test_of_a_stream_that_is_over_only_whole_messages_are_held() -> None:
+    receiver = Receiver()
+    stream = receiver.open(1)
+    stream.held = 100  # two messages, and the beginning of a third that will not come
+    stream.closed = True
+    receiver.window.keep(stream, [10, 20])
+    assert stream.held == 10 + 20 + 2 * 5
+    receiver.window.consumed(stream, 10)
+    assert stream.held == 20 + 5
+    receiver.window.consumed(stream, 20)
+    assert stream.held == 0
+
+
 def test_a_stream_that_is_reset_lets_the_connection_go_on() -> None:
     """What it held is credited at once: nobody will take it."""
     receiver = Receiver()
