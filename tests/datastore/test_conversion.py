@@ -10,6 +10,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tests.datastore.harness import ENDED, RUNNING, late_sample, params_with, sample_of
+from trio_cogment.addressing import ActorAddresses
 from trio_cogment.api.common_pb2 import (
     Action,
     Message,
@@ -26,7 +27,7 @@ from trio_cogment.datastore._conversion import MAX_DELIVERIES, TrialConverter
 from trio_cogment.datastore._conversion_templates import Templates
 from trio_cogment.datastore._protobuf_wire import number_of
 from trio_cogment.datastore._trial_service import check_sample, checking
-from trio_cogment.datastore.storage import WriteKind
+from trio_cogment.datastore.storage import SampleWrite, WriteKind
 from trio_cogment.errors import InvalidArgumentError
 
 PARAMS = params_with("c0.ann", "c1.bob", "c0.ada")
@@ -130,6 +131,20 @@ def test_rewards_of_a_tick_are_one_mean() -> None:
     assert [entry.receiver for entry in bob.received_rewards] == [1, 1]
 
 
+def test_what_nobody_trusts_does_not_count_whatever_its_value() -> None:
+    untrusted = [RewardSource(value=float("nan"), confidence=0), RewardSource(value=float("inf"), confidence=-1)]
+    rewards = [Reward(receiver_name="ann", sources=[*untrusted, RewardSource(value=2, confidence=1)])]
+    sample = sample_of(0, rewards=rewards)
+    assert convert(sample).actor_samples[0].reward == 2
+    check_written([sample] * 3)
+    # By a template, too, where the first one had something to trust.
+    known = sample_of(0, rewards=[Reward(receiver_name="ann", sources=[RewardSource(value=1, confidence=1)] * 2)])
+    other = DatalogSample()
+    other.CopyFrom(known)
+    other.rewards[0].sources[0].MergeFrom(RewardSource(value=float("nan"), confidence=-1))
+    check_written([known, other])
+
+
 def test_values_that_are_no_numbers_survive() -> None:
     source = RewardSource(sender_name="ann", value=float("nan"), confidence=1)
     huge = RewardSource(sender_name="ann", value=3e38, confidence=3e38)
@@ -189,6 +204,9 @@ def test_a_sample_without_info_is_late_only_if_it_has_nothing_but_rewards() -> N
     assert (stored.tick_id, kind) == (3, WriteKind.LOGGED)
     stored, kind = TrialConverter("t", PARAMS, next_tick=3).convert(DatalogSample(rewards=[past]))
     assert (stored.tick_id, kind) == (0, WriteKind.LATE)
+    coming = Reward(tick_id=3, receiver_name="ann")
+    stored, kind = TrialConverter("t", PARAMS, next_tick=3).convert(DatalogSample(rewards=[coming]))
+    assert (stored.tick_id, kind) == (3, WriteKind.LOGGED)
 
 
 def test_out_of_sync_samples_are_late_and_end_nothing() -> None:
@@ -243,6 +261,74 @@ BAD: dict[str, tuple[DatalogSample, str]] = {
         "sample.unavailable_actors",
     ),
 }
+
+
+def steps_of(sample: DatalogSample) -> int:
+    """Return how often others get a turn while a sample is converted."""
+    return sum(1 for write in TrialConverter("t", PARAMS).writing(sample) if write is None)
+
+
+@pytest.mark.parametrize(("receiver", "each"), [("ann", 1), ("*", 3), ("nobody", 0)])
+def test_large_samples_are_converted_in_steps(receiver: str, each: int) -> None:
+    """Of a thousand deliveries; a message counts beside its deliveries, as it is looked at even without any."""
+
+    def rewards(count: int) -> DatalogSample:
+        source = RewardSource(sender_name="bob", value=1, confidence=1)
+        return DatalogSample(rewards=[Reward(receiver_name=receiver, sources=[source] * count)])
+
+    def messages(count: int) -> DatalogSample:
+        return DatalogSample(messages=[Message(sender_name="bob", receiver_name=receiver)] * count)
+
+    for make, one in ((rewards, each), (messages, each + 1)):
+        if not one:
+            assert steps_of(make(5000)) == 0
+            continue
+        most = 1000 // one
+        assert [steps_of(make(count)) for count in (1, most, most + 1)] == [0, 0, 1]
+        assert [steps_of(make(count)) for count in (2 * most + 1, 2 * most + 2)] == [1, 2]
+
+
+def test_a_large_sample_is_not_converted_at_once() -> None:
+    converter = TrialConverter("t", PARAMS)
+    small = sample_of(3, actors=3)
+    assert converter.write_at_once(small) == TrialConverter("t", PARAMS).write(small)
+    source = RewardSource(sender_name="bob", value=1, confidence=1)
+    large = sample_of(7, rewards=[Reward(receiver_name="*", sources=[source] * 1000)])
+    assert converter.write_at_once(large) is None
+    assert converter.next_tick == 4
+    assert converter.write(large).tick_id == 7
+
+
+def test_as_many_deliveries_as_are_documented_are_taken() -> None:
+    """Only begun: the first step comes when all has been counted."""
+    params = params_with("c0.ann", "c1.bob")
+    for receiver, count in (("ann", 100_000), ("*", 50_000)):
+        sources = [RewardSource(value=1)] * count
+        for sample in (
+            sample_of(0, rewards=[Reward(receiver_name=receiver, sources=sources)]),
+            sample_of(0, rewards=[Reward(receiver_name="nobody", sources=sources)] * 2),
+            sample_of(0, messages=[Message(receiver_name=receiver)] * count),
+        ):
+            next(TrialConverter("t", params).writing(sample))
+        more = sample_of(0, rewards=[Reward(receiver_name=receiver, sources=[*sources, sources[0]])])
+        with pytest.raises(InvalidArgumentError, match="at most 100000"):
+            next(TrialConverter("t", params).writing(more))
+
+
+def test_patterns_from_outside_are_kept_only_where_they_mean_somebody(monkeypatch: pytest.MonkeyPatch) -> None:
+    """So that their number is bounded; and those that mean somebody are looked up once."""
+    asked: list[str] = []
+    resolve = ActorAddresses.resolve
+
+    def noted(self: ActorAddresses, pattern: str) -> Any:
+        asked.append(pattern)
+        return resolve(self, pattern)
+
+    monkeypatch.setattr(ActorAddresses, "resolve", noted)
+    converter = TrialConverter("t", PARAMS)
+    for _ in range(3):
+        converter.convert(sample_of(0, messages=[Message(receiver_name="c0.*"), Message(receiver_name="stranger")]))
+    assert sorted(asked) == ["c0.*", *["stranger"] * 3]
 
 
 def test_large_samples_are_checked_in_steps() -> None:
@@ -453,6 +539,63 @@ def test_what_only_looks_like_a_template(known: SampleInfo, longer: SampleInfo) 
     assert converter.templates.convert(other) is None
 
 
+def observed(tick_id: int, *observations: bytes, timestamp: int = 0) -> DatalogSample:
+    seen = ObservationSet(tick_id=tick_id, timestamp=timestamp, observations=observations, actors_map=[0, 0, 0])
+    return DatalogSample(info=SampleInfo(tick_id=1, timestamp=1), observations=seen)
+
+
+def acted(tick_id: int, content: bytes = b"", *, timestamp: int = 0) -> DatalogSample:
+    action = Action(tick_id=tick_id, timestamp=timestamp, content=content)
+    return DatalogSample(info=SampleInfo(tick_id=1, timestamp=1), actions=[action])
+
+
+def test_what_only_looks_like_a_template_in_another_place() -> None:
+    """Where one tick ends another goes on, and what stands for a time there is an observation, or an action's content.
+
+    0x11 is the tag of a time, and as the second byte of the tick -0x441 its end.
+    """
+    for known, longer in (
+        (observed(-1, b"seen", timestamp=8), observed(-0x441, b"extra!", b"seen")),
+        (acted(-1, timestamp=8), acted(-0x441, b"extra!")),
+    ):
+        assert known.ByteSize() == longer.ByteSize()
+        converter = TrialConverter("t", PARAMS)
+        converter.write(known)
+        assert converter.templates.convert(known) is not None
+        assert converter.templates.convert(longer) is None
+        check_written([known, longer])
+
+
+def test_samples_that_differ_in_all_their_numbers_have_one_template() -> None:
+    def made(number: int) -> DatalogSample:
+        source = RewardSource(sender_name="ann", value=number, confidence=1 / number)
+        return DatalogSample(
+            info=SampleInfo(tick_id=number, timestamp=1000 + number, state=RUNNING),
+            observations=ObservationSet(
+                tick_id=number, timestamp=number, observations=[b"%d" % number] * 2, actors_map=[0, 1, 0]
+            ),
+            actions=[Action(tick_id=number + actor, timestamp=number, content=b"%d" % number) for actor in range(3)],
+            rewards=[Reward(tick_id=number, receiver_name="*", value=number, sources=[source])],
+        )
+
+    converter = TrialConverter("t", PARAMS)
+    converter.write(made(1))
+    for number in range(2, 9):
+        write = converter.write_by_template(made(number))
+        assert write is not None
+        stored, _ = TrialConverter("t", PARAMS).convert(made(number))
+        assert same_bytes(write.data) == stored.SerializeToString(deterministic=True)
+    assert converter.templates.credit == 256 - 2 - 32 + 7
+
+
+def test_a_tick_that_is_too_large_is_refused_whatever_came_before() -> None:
+    converter = TrialConverter("t", PARAMS)
+    for tick_id in (2**55, 2**62, 2**63 - 2):
+        converter.write(sample_of(tick_id, actors=3, timestamp=1, observations=None, actions=[]))
+    with pytest.raises(InvalidArgumentError, match=r"sample\.info\.tick_id"):
+        converter.write(sample_of(2**63 - 1, actors=3, timestamp=1, observations=None, actions=[]))
+
+
 @pytest.mark.parametrize("absent", [0, 1, 2])
 def test_an_action_that_never_came_is_not_taken_for_one_of_an_odd_tick(absent: int) -> None:
     ticks = [-3, -3, -3]
@@ -467,19 +610,21 @@ def with_payload(size: int, actors: int = 1) -> DatalogSample:
 
 def test_templates_of_a_trial_are_bounded_by_their_bytes() -> None:
     """Those of samples with many places take more: there are fewer of them."""
-    for actors, least, most in ((2, 100, 100), (64, 1, 16)):
+    for actors, least, most in ((2, 100, 100), (64, 6, 9)):
         converter = TrialConverter("t", params_with(*(f"c.a{number}" for number in range(actors))))
         samples = [with_payload(size, actors) for size in range(1, 101)]
-        for sample in samples:
+        at_once = 0
+        for number, sample in enumerate(samples):
             converter.templates.credit = 256
             converter.write(sample)
-        known = []
-        for sample in samples:
-            converter.templates.credit = 256
-            if converter.templates.convert(sample) is not None:
-                known.append(sample)
-        assert least <= len(known) <= most
-        assert known[-1] is samples[-1]
+            known = []
+            for earlier in samples[: number + 1]:
+                converter.templates.credit = 256
+                if converter.templates.convert(earlier) is not None:
+                    known.append(earlier)
+            assert known[-1] is sample
+            at_once = max(at_once, len(known))
+        assert least <= at_once <= most
 
 
 def test_little_time_is_spent_on_samples_unlike_any_other(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -503,13 +648,77 @@ def test_little_time_is_spent_on_samples_unlike_any_other(monkeypatch: pytest.Mo
     check_written(samples[:300])
 
 
+def test_what_is_spent_on_samples_unlike_any_other() -> None:
+    """A budget that is used up by the first of them, and filled again by pauses, each twice as long as the last."""
+    looked_up: list[int] = []
+    learned: list[int] = []
+    number = 0
+
+    class Noting(Templates):
+        def convert(self, sample: DatalogSample) -> SampleWrite | None:
+            before = self.credit
+            write = super().convert(sample)
+            if self.credit != before:
+                looked_up.append(number)
+            return write
+
+        def learn(self, *args: Any) -> None:
+            learned.append(number)
+            super().learn(*args)
+
+    converter = TrialConverter("t", PARAMS)
+    converter.templates = Noting()
+    for number in range(6000):  # noqa: B007  what is noted is this
+        converter.write(with_payload(number))
+    assert looked_up == [0, 1, 2, 3, 4, 5, 6, 7, 72, 201, 458, 459, 972, 1997, 3022, 4047, 5072]
+    assert learned == [0, 1, 2, 3, 4, 5, 6, 458]
+
+
+def test_of_samples_of_one_length_the_last_four_layouts_are_known() -> None:
+    layouts = [
+        sample_of(0, observations=ObservationSet(observations=[b"o", b"p"], actors_map=[a, b, c]))
+        for a, b, c in ((0, 0, 0), (0, 0, 1), (0, 1, 0), (0, 1, 1), (1, 0, 0))
+    ]
+    converter = TrialConverter("t", PARAMS)
+    for sample in layouts:
+        converter.write(sample)
+    assert [converter.templates.convert(sample) is not None for sample in layouts] == [False, True, True, True, True]
+
+
+def has_template(sample: DatalogSample, params: TrialParams = PARAMS) -> bool:
+    converter = TrialConverter("t", params)
+    write = converter.write(sample)
+    found = converter.templates.convert(sample)
+    assert found is None or found == write
+    return found is not None
+
+
 def test_large_samples_have_no_templates() -> None:
+    """Nor have those of which something large is stored: up to 16 KiB they have."""
     small, large = with_payload(100), with_payload(20_000)
     converter = TrialConverter("t", PARAMS)
     for sample in (small, large) * 2:
         converter.write(sample)
     assert converter.templates.convert(large) is None
     check_written([small, large] * 100)
+
+    def to_nobody(size: int) -> DatalogSample:  # nothing of it is stored
+        return sample_of(1, rewards=[Reward(receiver_name="x" * size)])
+
+    beside = to_nobody(1000).ByteSize() - 1000
+    assert has_template(to_nobody(16 * 1024 - beside))
+    assert not has_template(to_nobody(16 * 1024 - beside + 1))
+    crowd = params_with(*(f"c.a{number}" for number in range(200)))
+
+    def to_everybody(sources: int) -> tuple[DatalogSample, int]:
+        source = RewardSource(sender_name="env", value=1, confidence=1)
+        sample = sample_of(1, rewards=[Reward(receiver_name="*", sources=[source] * sources)])
+        return sample, len(TrialConverter("t", crowd).write(sample).data)
+
+    (fits, size), (does_not, too_much) = to_everybody(2), to_everybody(3)
+    assert 8 * 1024 < size <= 16 * 1024 < too_much < 32 * 1024
+    assert has_template(fits, crowd)
+    assert not has_template(does_not, crowd)
 
 
 USUAL: dict[str, DatalogSample] = {

@@ -1,4 +1,4 @@
-"""The memory store's refusals; and a server's memory while somebody reads slowly, in a process of its own."""
+"""What the memory store keeps and refuses; and a server's memory while somebody reads slowly, in a process of its own."""
 
 from __future__ import annotations
 
@@ -8,15 +8,25 @@ from pathlib import Path
 
 import pytest
 import trio
+from trio.testing import MockClock
 
 from tests.datastore.harness import ENDED, RUNNING, Harness, params_with, sample_of
 from trio_cogment.api.common_pb2 import TrialParams
 from trio_cogment.api.environment_pb2 import ObservationSet
 from trio_cogment.datastore import Datastore, datastore_services, open_store
 from trio_cogment.datastore._memory import MemoryStore
-from trio_cogment.datastore.storage import SampleWrite, TrialWrite, WriteKind
-from trio_cogment.errors import ResourceExhaustedError
+from trio_cogment.datastore.storage import (
+    EndWrite,
+    OutcomeWrite,
+    SampleWrite,
+    TrialEnd,
+    TrialWrite,
+    Write,
+    WriteKind,
+)
+from trio_cogment.errors import DataLossError, ResourceExhaustedError
 from trio_cogment.rpc import Channel, open_listeners, serve
+from trio_cogment.testing.conformance.trial_store import get, late
 
 MIB = 1024 * 1024
 PAYLOAD = 256 * 1024
@@ -94,3 +104,176 @@ async def test_a_batch_without_room_is_taken_back_whole() -> None:
     await store.apply([written(3, 1), written(1, 2)])
     ticks = [sample.tick_id for sample in await store.samples(trial.number, after=0, limit=9, max_bytes=MIB)]
     assert ticks == [0, 1]
+
+
+async def test_a_batch_without_room_creates_nothing() -> None:
+    store = MemoryStore(16 * 1024)
+    await store.apply([TrialWrite("t", "", TrialParams(), logged=True, owner="ann")])
+    before = store.bytes
+    too_much = SampleWrite("u", 0, 1, RUNNING, bytes(32 * 1024), WriteKind.LOGGED)
+    with pytest.raises(ResourceExhaustedError):
+        await store.apply([TrialWrite("u", "", TrialParams(), logged=True, owner="bob"), too_much])
+    assert store.bytes == before
+    assert await store.trial("u") is None
+    assert [trial.trial_id for trial in await store.trials(after=0, limit=9)] == ["t"]
+    assert await store.stored_bytes("bob") == 0
+    await store.apply([TrialWrite("u", "", TrialParams(), logged=True, owner="cid")])
+    assert (await get(store, "u")).owner == "cid"
+
+
+def trial_of(name: str, ticks: int = 3, *, end: bool = True, size: int = 5000) -> list[Write]:
+    """Return the writes of a trial."""
+    writes: list[Write] = [TrialWrite(name, "", TrialParams(), logged=True)]
+    for tick in range(ticks):
+        state = ENDED if end and tick == ticks - 1 else RUNNING
+        writes.append(SampleWrite(name, tick, 1000 + tick, state, bytes(size), WriteKind.LOGGED))
+    return writes
+
+
+async def sizes() -> tuple[int, int]:
+    """Return what the memory store counts for a trial of `trial_of`: with its samples, and without."""
+    store = MemoryStore(MIB)
+    await store.apply(trial_of("a", 0))
+    without = store.bytes
+    await store.apply(trial_of("a"))
+    return store.bytes, without
+
+
+async def test_what_is_stored_is_counted() -> None:
+    store = MemoryStore(MIB)
+    assert store.bytes == 0
+    whole, without = await sizes()
+    assert 3 * 5000 < whole - without < 3 * 6000
+    await store.apply([*trial_of("a"), *trial_of("b")])
+    assert store.bytes == 2 * whole
+    await store.delete(["a"])
+    assert store.bytes == whole
+    await store.delete(["b"])
+    assert store.bytes == 0
+
+
+async def evicted(store: MemoryStore) -> list[str]:
+    """Return the ids of the trials whose samples are gone."""
+    found = {trial.trial_id: trial.evicted for trial in await store.trials(after=0, limit=99)}
+    return [name for name, gone in found.items() if gone]
+
+
+async def test_room_is_made_to_the_last_byte_and_no_further() -> None:
+    whole, without = await sizes()
+    for room, gone in ((2 * whole, []), (2 * whole - 1, ["a"]), (whole + without, ["a"])):
+        store = MemoryStore(room)
+        await store.apply(trial_of("a"))
+        await store.apply(trial_of("b"))
+        assert await evicted(store) == gone
+        assert store.bytes <= room
+        assert {trial.trial_id for trial in await store.trials(after=0, limit=9)} == {"a", "b"}
+    # One byte less, and what is left of the first has to go, too.
+    store = MemoryStore(whole + without - 1)
+    await store.apply(trial_of("a"))
+    await store.apply(trial_of("b"))
+    assert [trial.trial_id for trial in await store.trials(after=0, limit=9)] == ["b"]
+    assert store.bytes == whole
+
+
+@pytest.mark.parametrize("use", ["written to", "asked for", "read"])
+async def test_those_that_were_used_longest_ago_are_evicted_first(use: str) -> None:
+    whole, _ = await sizes()
+    store = MemoryStore(3 * whole)
+    for name in "abc":
+        await store.apply(trial_of(name))
+    trials = {trial.trial_id: trial for trial in await store.trials(after=0, limit=9)}
+    if use == "written to":
+        await store.apply([EndWrite("a", TrialEnd.ENDED)])  # nothing is added by that
+    elif use == "asked for":
+        await store.trial("a")
+    else:
+        await store.samples(trials["a"].number, after=0, limit=1, max_bytes=MIB)
+    await store.apply(trial_of("d", 0))
+    assert await evicted(store) == ["b"]
+    await store.apply([SampleWrite("d", 3, 1, RUNNING, bytes(16_000), WriteKind.LOGGED)])
+    assert await evicted(store) == ["b", "c"]
+
+
+async def with_an_evicted_one() -> MemoryStore:
+    """Return a store that knows of a trial only that it had the ticks 0 to 2."""
+    whole, without = await sizes()
+    store = MemoryStore(whole + without + 4096)
+    await store.apply([*trial_of("a"), *trial_of("b", 0)])
+    await store.apply([SampleWrite("b", 9, 1, RUNNING, bytes(8000), WriteKind.LOGGED)])
+    assert await evicted(store) == ["a"]
+    return store
+
+
+async def test_samples_that_come_again_after_they_were_evicted_are_known() -> None:
+    """A data log that comes back sends what was not confirmed once more."""
+    store = await with_an_evicted_one()
+    before = store.bytes
+    again = [write for write in trial_of("a") if isinstance(write, SampleWrite)]
+    assert await store.apply(again) == {}
+    assert store.bytes == before
+    trial = await get(store, "a")
+    assert (trial.samples_count, trial.evicted, trial.end) == (3, True, TrialEnd.ENDED)
+    # What is late for one of them has come too late.
+    await store.apply([late("a", 1, 1.0)])
+    assert store.bytes == before
+    await store.apply([late("a", 7, 1.0)])
+    assert store.bytes > before
+
+
+@pytest.mark.parametrize(("tick", "left"), [(0, 1), (1, 2), (2, 3), (3, 4)])
+async def test_a_new_run_after_the_samples_of_the_old_one_were_evicted(tick: int, left: int) -> None:
+    store = await with_an_evicted_one()
+    await store.apply([SampleWrite("a", tick, 9000, RUNNING, b"new", WriteKind.LOGGED)])
+    trial = await get(store, "a")
+    assert (trial.samples_count, trial.end) == (left, TrialEnd.OPEN)
+    assert trial.evicted is (tick > 0)
+    if tick:
+        with pytest.raises(DataLossError):
+            await store.samples(trial.number, after=0, limit=9, max_bytes=MIB)
+    else:
+        (found,) = await store.samples(trial.number, after=0, limit=9, max_bytes=MIB)
+        assert found.data == b"new"
+    # And it counts on from there.
+    await store.apply([SampleWrite("a", tick + 1, 9001, RUNNING, b"", WriteKind.LOGGED)])
+    assert (await get(store, "a")).samples_count == left + 1
+
+
+async def test_who_watches_all_trials_is_not_told_of_each_sample(autojump_clock: MockClock) -> None:
+    store = MemoryStore(MIB)
+    await store.apply(trial_of("a", end=False))
+    async with store.watch() as watch:
+
+        async def told() -> bool:
+            with trio.move_on_after(1) as scope:
+                await watch.changed()
+            return not scope.cancelled_caught
+
+        await store.apply([SampleWrite("a", 7, 1, RUNNING, b"", WriteKind.LOGGED)])
+        assert not await told()
+        await store.apply([SampleWrite("a", 8, 1, ENDED, b"", WriteKind.LOGGED)])
+        assert await told()
+        await store.apply([EndWrite("a", TrialEnd.ENDED)])  # as it is
+        assert not await told()
+        await store.apply([OutcomeWrite("a", b"how")])
+        assert await told()
+        await store.apply(trial_of("b", 0))
+        assert await told()
+        assert await store.delete(["nobody"]) == []
+        assert not await told()
+        await store.delete(["b"])
+        assert await told()
+
+
+async def test_what_is_gone_takes_no_memory() -> None:
+    """Neither samples that were replaced a thousand times nor trials that were deleted as often."""
+    store = MemoryStore(MIB)
+    await store.apply(trial_of("a"))
+    for number in range(1000):
+        await store.apply([SampleWrite("a", 1, number, RUNNING, b"", WriteKind.STORED)])
+        await store.apply(trial_of("b"))
+        await store.delete(["b"])
+    (trial,) = await store.trials(after=0, limit=9)
+    found = await store.samples(trial.number, after=0, limit=9, max_bytes=MIB)
+    assert [sample.tick_id for sample in found] == [0, 2, 1]
+    assert len(store._numbers) < 100
+    assert len(store._by_id["a"]._positions) < 100

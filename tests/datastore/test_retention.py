@@ -17,7 +17,7 @@ from trio_cogment.api.datalog_pb2 import RunTrialDatalogInput
 from trio_cogment.config import DatastoreConfig
 from trio_cogment.datastore._memory import MemoryStore
 from trio_cogment.datastore._retention import Retention
-from trio_cogment.datastore.storage import EndWrite, SampleWrite, TrialEnd, TrialWrite, WriteKind
+from trio_cogment.datastore.storage import EndWrite, SampleWrite, StoredTrial, TrialEnd, TrialWrite, WriteKind
 from trio_cogment.errors import UnavailableError
 from trio_cogment.testing.conformance.trial_store import new_trial, sample
 
@@ -164,6 +164,95 @@ async def test_a_storage_that_fails_is_tried_again(
         await trio.sleep(10)
         assert await kept(harness) == ["t2"]
     assert "old trials cannot be deleted, which is tried again: the disk is away" in caplog.text
+
+
+async def test_any_of_many_open_trials_is_seen_to_end() -> None:
+    store = MemoryStore(1 << 30)
+    retention = Retention(store, 1)
+    await store.apply([new_trial(f"t{number}") for number in range(1200)])
+    await retention.look()
+    for number in (1, 600, 1199):
+        await store.apply([EndWrite(f"t{number}", TrialEnd.ENDED)])
+        await retention.look()
+    left = {trial.trial_id for trial in await store.trials(after=0, limit=2000)}
+    assert {f"t{number}" for number in range(1200)} - left == {"t1", "t600"}
+
+
+class AskedStore(MemoryStore):
+    """Notes when it was asked, and how many trials it was told to delete at a time."""
+
+    def __init__(self) -> None:
+        super().__init__(1 << 30)
+        self.asked: list[float] = []
+        self.deleted: list[int] = []
+
+    async def open_logged(self) -> list[str]:
+        """See `TrialStore.open_logged`: each look at the trials asks for them once."""
+        self.asked.append(trio.current_time())
+        return await super().open_logged()
+
+    async def delete(self, trial_ids: Collection[str]) -> list[str]:
+        """See `TrialStore.delete`."""
+        self.deleted.append(len(trial_ids))
+        return await super().delete(trial_ids)
+
+
+async def test_so_many_are_deleted_at_a_time_and_the_log_says_how_many(caplog: pytest.LogCaptureFixture) -> None:
+    store = AskedStore()
+    await store.apply([write for number in range(1202) for write in ended(f"t{number}")])
+    with caplog.at_level("INFO"):
+        await Retention(store, 2).look()
+    assert store.deleted == [500, 500, 200]
+    assert [trial.trial_id for trial in await store.trials(after=0, limit=9)] == ["t1200", "t1201"]
+    said = [record.message for record in caplog.records]
+    assert said == [f"keep_trials is 2: deleted {count} trials that ended before" for count in store.deleted]
+
+
+async def test_what_somebody_else_has_deleted_is_not_said_to_be_deleted(caplog: pytest.LogCaptureFixture) -> None:
+    store = AskedStore()
+    retention = Retention(store, 2)
+    await store.apply([*ended("a"), *ended("b")])
+    await retention.look()
+    await store.delete(["a", "b"])
+    await store.apply([*ended("c"), *ended("d")])
+    with caplog.at_level("INFO"):
+        await retention.look()
+    assert store.deleted == [2]
+    assert caplog.records == []
+
+
+async def test_trials_that_end_are_counted_together_after_a_second(autojump_clock: MockClock) -> None:
+    """And while none begins or ends nobody looks."""
+    store = AskedStore()
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(Retention(store, 1).run)
+        await trio.sleep(1000)
+        assert len(store.asked) == 1
+        began = trio.current_time()
+        for number in range(3):
+            await store.apply(ended(f"t{number}"))
+            await trio.sleep(0.3)
+        assert len(store.asked) == 1
+        await trio.sleep(1000)
+        assert [at - began for at in store.asked[1:3]] == [1.0, 2.0]
+        assert len(store.asked) <= 4  # its own deletion is a change, too
+        assert store.deleted == [2]
+        nursery.cancel_scope.cancel()
+
+
+async def test_a_storage_that_is_away_is_asked_every_five_seconds(autojump_clock: MockClock) -> None:
+    class Away(AskedStore):
+        async def trials(self, **options: Any) -> list[StoredTrial]:
+            self.asked.append(trio.current_time())
+            raise UnavailableError("away")
+
+    store = Away()
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(Retention(store, 1).run)
+        began = trio.current_time()
+        await trio.sleep(12)
+        assert [at - began for at in store.asked] == [0, 5, 10]
+        nursery.cancel_scope.cancel()
 
 
 def test_the_number_of_trials_has_a_range() -> None:

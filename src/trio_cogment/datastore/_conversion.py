@@ -159,9 +159,7 @@ class TrialConverter:
         if sample.unavailable_actors or sample.default_actors:
             unavailable, defaults = sample.unavailable_actors[:], frozenset(sample.default_actors)
             self._take_absences(sample, stored)
-        actions = sample.actions[:]
-        if actions:
-            self._take_actions(actions, unavailable, defaults, samples, payloads)
+        self._take_actions(sample.actions[:], unavailable, defaults, samples, payloads)
         if sample.rewards:
             yield from self._take_rewards(sample.rewards[:], samples, payloads)
         if sample.messages:
@@ -276,8 +274,7 @@ class TrialConverter:
                     yield
                 sender = self._index.get(source.sender_name, ENVIRONMENT)
                 value, confidence = source.value, source.confidence
-                weight = confidence if confidence > 0 else 0.0
-                weighted = value * confidence if confidence > 0 else 0.0
+                weighted, weight = (value * confidence, confidence) if confidence > 0 else (0.0, 0.0)
                 data: int | None = None
                 if source.HasField("user_data") and (source.user_data.type_url or source.user_data.value):
                     data = len(payloads)

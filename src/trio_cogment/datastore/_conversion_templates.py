@@ -73,40 +73,37 @@ class _Field(NamedTuple):
     """A field whose places are wanted.
 
     Attributes:
-        what: the name of its places.
+        what: the name of its places; empty: they differ, and nothing is made of them.
         inside: for a message: the wanted fields in it, by tag.
     """
 
-    what: str
+    what: str = ""
     inside: Mapping[int, _Field] | None = None
 
 
 _SOURCE = {tag(RewardSource, "value"): _Field("value"), tag(RewardSource, "confidence"): _Field("confidence")}
 _SAMPLE = {
     tag(DatalogSample, "info"): _Field(
-        "info", {tag(SampleInfo, "tick_id"): _Field("tick"), tag(SampleInfo, "timestamp"): _Field("timestamp")}
+        inside={tag(SampleInfo, "tick_id"): _Field("tick"), tag(SampleInfo, "timestamp"): _Field("timestamp")}
     ),
     tag(DatalogSample, "observations"): _Field(
-        "observations",
-        {
+        inside={
             tag(ObservationSet, "tick_id"): _Field("other_tick"),
-            tag(ObservationSet, "timestamp"): _Field("number"),
+            tag(ObservationSet, "timestamp"): _Field(),
             tag(ObservationSet, "observations"): _Field("payload"),
         },
     ),
     tag(DatalogSample, "actions"): _Field(
-        "action",
-        {
+        inside={
             tag(Action, "tick_id"): _Field("action_tick"),
-            tag(Action, "timestamp"): _Field("number"),
+            tag(Action, "timestamp"): _Field(),
             tag(Action, "content"): _Field("payload"),
         },
     ),
     tag(DatalogSample, "rewards"): _Field(
-        "reward",
-        {
+        inside={
             tag(Reward, "tick_id"): _Field("other_tick"),
-            tag(Reward, "value"): _Field("number"),
+            tag(Reward, "value"): _Field(),
             tag(Reward, "sources"): _Field("source", _SOURCE),
         },
     ),
@@ -414,7 +411,6 @@ class Templates:
             write: its full conversion.
             deliveries: who received and sent its rewards.
         """
-        self.wanted = False
         self.credit -= _LEARN
         data = sample.SerializeToString()
         try:

@@ -45,7 +45,8 @@ class SqliteStore:
         self._run_reader = run_reader
         self._watches = Watches()
         self._recent = RecentSamples()
-        #: Counts transactions, to see whether there was one during a query.
+        #: Counts batches, to see whether there was one during a query. A deletion needs no count: the number of a trial
+        #: that is deleted comes never again.
         self._noted = 0
         #: Held while the writer's thread works: it does one thing at a time.
         self._turn = trio.Lock()
@@ -100,7 +101,6 @@ class SqliteStore:
         async with self._turn:
             deleted = await self._run_writer(self._writer.delete, trial_ids)
         if deleted:
-            self._noted += 1
             self._recent.forget(deleted)
             self._watches.notify(deleted, trials=True)
             self._to_sweep.set()

@@ -129,8 +129,7 @@ def samples(connection: sqlite3.Connection, number: int, after: int, limit: int,
         while size < max_bytes and (more := cursor.fetchmany(_room_for(max_bytes - size, largest))):
             lengths = list(map(len, map(_data_of, more)))
             sizes = list(accumulate(lengths, initial=size))
-            if sizes[-1] >= max_bytes:
-                del more[bisect_left(sizes, max_bytes) :]
+            del more[bisect_left(sizes, max_bytes) :]
             rows += more
             size = sizes[-1]
             largest = max(largest, *lengths)
