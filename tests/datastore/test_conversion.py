@@ -668,7 +668,7 @@ def test_what_is_spent_on_samples_unlike_any_other() -> None:
 
     converter = TrialConverter("t", PARAMS)
     converter.templates = Noting()
-    for number in range(6000):  # noqa: B007  what is noted is this
+    for number in range(6000):
         converter.write(with_payload(number))
     assert looked_up == [0, 1, 2, 3, 4, 5, 6, 7, 72, 201, 458, 459, 972, 1997, 3022, 4047, 5072]
     assert learned == [0, 1, 2, 3, 4, 5, 6, 458]

@@ -53,8 +53,8 @@ async def test_what_needs_no_waiting_is_taken_at_once() -> None:
             store.gate = trio.Event()
             assert stream.write_nowait(sample_of(0))
             assert not stream.write_nowait(sample_of(1, actors=5))  # not a valid one: `write` says so
+            store.gate.set()
             with pytest.raises(InvalidArgumentError, match="actions"):
-                store.gate.set()
                 await stream.write(sample_of(1, actors=5))
             store.gate = trio.Event()
             assert not stream.write_nowait(ended_with("waited for"))
@@ -112,9 +112,9 @@ async def test_where_the_quota_has_no_room_for_how_it_ended_the_log_is_told() ->
             await stream.write(ended_with("y" * 10_000))
             await stream.complete()
         needed = await store.stored_bytes("ann") - 100
-        with pytest.raises(QuotaError, match="stored_bytes"):
-            async with intake.owned_by("bob", Quotas(stored_bytes=needed)).open("u", "", PARAMS) as stream:
-                await stream.write(sample_of(0))
+        async with intake.owned_by("bob", Quotas(stored_bytes=needed)).open("u", "", PARAMS) as stream:
+            await stream.write(sample_of(0))
+            with pytest.raises(QuotaError, match="stored_bytes"):
                 await stream.write(ended_with("y" * 10_000))
         trial = await get(store, "u")
         assert (trial.samples_count, trial.outcome) == (2, b"")

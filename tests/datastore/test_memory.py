@@ -1,4 +1,4 @@
-"""What the memory store keeps and refuses; and a server's memory while somebody reads slowly, in a process of its own."""
+"""What the memory store keeps and refuses; and a server's memory, in a process of its own, while somebody reads slowly."""
 
 from __future__ import annotations
 

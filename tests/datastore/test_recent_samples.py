@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
+import trio
+import trio.testing
 
 from trio_cogment.datastore import _sqlite_reader
 from trio_cogment.datastore._recent_samples import _OVERHEAD_BYTES, ChangeSet, RecentSamples, TrialChanges
+from trio_cogment.datastore._sqlite import open_sqlite
 from trio_cogment.datastore._write_rules import Head
 from trio_cogment.datastore.opening import open_store
 from trio_cogment.datastore.storage import StoredSample, TrialEnd
 from trio_cogment.errors import NotFoundError
+from trio_cogment.host import Host, run_inline
 from trio_cogment.testing.conformance.trial_store import ALL, MUCH, get, late, new_trial, sample
 
 
@@ -58,6 +64,37 @@ def test_what_was_changed_or_not_told_of_is_forgotten() -> None:
     changed.watched_trials[1].only_added = False
     recent.note(changed)
     assert positions(recent, 9) is None
+
+
+def test_of_a_trial_a_mebibyte_is_kept_and_then_the_last_half() -> None:
+    """With 256 bytes for each sample beside its data."""
+    recent = RecentSamples()
+    recent.note(added(range(1, 1025), size=1024 - 256))
+    assert positions(recent, 0) == list(range(1, 1025))
+    recent.note(added(range(1025, 1026), size=1024 - 256))
+    assert positions(recent, 512) is None
+    assert positions(recent, 513) == list(range(514, 1026))
+
+
+def test_of_sixteen_trials_something_is_kept() -> None:
+    recent = RecentSamples()
+    for number in range(1, 18):
+        recent.note(added(range(1, 2), number=number))
+    assert positions(recent, 0, number=1) is None
+    assert [positions(recent, 0, number=number) for number in range(2, 18)] == [[1]] * 16
+    # Those that are written to are the last to go.
+    recent.note(added(range(2, 3), number=2))
+    recent.note(added(range(1, 2), number=18))
+    assert positions(recent, 0, number=3) is None
+    assert positions(recent, 0, number=2) == [1, 2]
+
+
+def test_several_are_forgotten_at_once() -> None:
+    recent = RecentSamples()
+    for number in (1, 2, 3):
+        recent.note(added(range(1, 2), number=number))
+    recent.forget(["nobody", "t1", "t3"])
+    assert [positions(recent, 0, number=number) for number in (1, 2, 3)] == [None, [1], None]
 
 
 def test_it_is_bounded() -> None:
@@ -150,3 +187,58 @@ async def test_of_a_trial_that_is_deleted_nothing_is_at_hand(tmp_path: Path) -> 
         assert [one.tick_id for one in found] == [2, 1]
         with pytest.raises(NotFoundError):
             await store.samples(first.number, after=begin.position, limit=ALL, max_bytes=MUCH)
+
+
+async def test_of_what_nobody_watches_nothing_is_at_hand(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+    real = _sqlite_reader.samples
+
+    def query(*args: Any) -> Any:
+        asked.append("samples")
+        return real(*args)
+
+    monkeypatch.setattr(_sqlite_reader, "samples", query)
+    async with open_store(f"sqlite:{tmp_path}/a.db", durability="batch") as store:
+        await store.apply([new_trial("a"), sample("a", 0)])
+        number = (await get(store, "a")).number
+        (first,) = await store.samples(number, after=0, limit=ALL, max_bytes=MUCH)
+
+        async def how_read() -> list[str]:
+            asked.clear()
+            (second,) = await store.samples(number, after=first.position, limit=ALL, max_bytes=MUCH)
+            assert second.tick_id == 1
+            return asked
+
+        async with store.watch(), store.watch("a"):
+            async with store.watch("a"):
+                await store.apply([sample("a", 1)])
+                assert await how_read() == []
+            assert await how_read() == []  # another one watches it still
+        assert await how_read() == ["samples"]
+
+
+async def test_what_was_read_before_a_write_is_not_kept_after_it(tmp_path: Path) -> None:
+    """A query may return after a transaction that it has not seen."""
+    gate, asking = trio.Event(), trio.Event()
+    gate.set()
+
+    async def read_slowly(function: Callable[..., Any], *args: Any) -> Any:
+        result = await run_inline(function, *args)
+        asking.set()
+        await gate.wait()
+        return result
+
+    def runner(threads: int) -> Any:
+        return read_slowly if threads > 1 else run_inline
+
+    async with open_sqlite(f"{tmp_path}/a.db", full=False, host=Host(runner=runner)) as store:
+        await store.apply([new_trial("a"), sample("a", 0)])
+        async with store.watch("a"), trio.open_nursery() as nursery:
+            await store.apply([sample("a", 1)])
+            gate, asking = trio.Event(), trio.Event()
+            nursery.start_soon(store.trial, "a")
+            await asking.wait()
+            await store.apply([sample("a", 2)])
+            gate.set()
+            await trio.testing.wait_all_tasks_blocked()
+            assert (await get(store, "a")).samples_count == 3

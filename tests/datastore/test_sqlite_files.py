@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 import pytest
 import trio
@@ -336,6 +337,58 @@ async def test_who_reads_cannot_write(tmp_path: Path) -> None:
             readers.read(lambda connection: connection.execute("DELETE FROM trials"))
         readers.close()
         assert (await get(store, "a")).trial_id == "a"
+
+
+async def test_a_reader_that_is_busy_when_all_are_closed_is_closed_afterwards(tmp_path: Path) -> None:
+    async with open_store(f"sqlite:{tmp_path}/a.db") as store:
+        await store.apply([new_trial("a")])
+        readers = _sqlite_reader.Readers(f"{tmp_path}/a.db")
+        used: list[sqlite3.Connection] = []
+
+        def busy(connection: sqlite3.Connection) -> int:
+            used.append(connection)
+            if len(used) == 2:
+                readers.close()
+            (count,) = connection.execute("SELECT count(*) FROM trials").fetchone()
+            return int(count)
+
+        assert [readers.read(busy), readers.read(busy)] == [1, 1]
+        assert used[0] is used[1]
+        with pytest.raises(sqlite3.ProgrammingError, match="closed"):
+            used[0].execute("SELECT 1")
+
+
+async def test_what_was_written_in_a_large_batch_is_not_kept_in_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """From a mebibyte on: it would take the room of what is written to again."""
+    statements: list[str] = []
+
+    def traced(path: str, **options: Any) -> sqlite3.Connection:
+        connection = connect(path, **options)
+        connection.set_trace_callback(statements.append)
+        return connection
+
+    monkeypatch.setattr(sqlite_file, "connect", traced)
+    shrunk = []
+    async with open_store(f"sqlite:{tmp_path}/a.db", durability="batch") as store:
+        await store.apply([new_trial("a")])
+        overhead = len(sample("a", 9, payload=bytes(1_000_000)).data) - 1_000_000
+        for tick, size in enumerate((100_000, 2**20 - 1, 2**20), 1):
+            statements.clear()
+            await store.apply([sample("a", tick, payload=bytes(size - overhead))])
+            shrunk.append("PRAGMA shrink_memory" in statements)
+        statements.clear()
+        await store.delete(["a"])
+        assert "PRAGMA shrink_memory" not in statements
+    assert shrunk == [False, False, True]
+
+
+async def test_an_address_that_means_nothing_is_answered_with_those_that_do() -> None:
+    for address in ("", "memory:x", "sqlite:", "trials.db"):
+        with pytest.raises(InvalidArgumentError, match=r"storage: expected 'memory:', 'sqlite:PATH'.*, got "):
+            async with open_store(address):
+                raise AssertionError("opened")
 
 
 @pytest.mark.parametrize(

@@ -35,6 +35,24 @@ def test_all_are_written(most: int, count: int) -> None:
         assert found.fetchall() == wanted + [(number, 0, 0, -1, 0) for number in range(24, 30)]
 
 
+@pytest.mark.parametrize(
+    ("count", "statements"),
+    [(1, 1), (2, 1), (4, 1), (8, 1), (16, 1), (32, 1), (64, 1), (128, 1), (256, 1), (500, 1), (1000, 2), (7, 3)],
+)
+def test_as_few_statements_as_possible(count: int, statements: int) -> None:
+    """Beside a busy thread each of them may wait. Heads are changed by eight at a time at most."""
+    executed: list[str] = []
+    heads = [Head(number) for number in range(1, count + 1)]
+    with closing(sqlite3.connect(":memory:", isolation_level=None)) as connection:
+        connection.executescript(_SCHEMA)
+        connection.set_trace_callback(executed.append)
+        insert_samples(connection, [value for number in range(count) for value in (number, 1, number, 5, 0, b"")])
+        assert len(executed) == statements
+        executed.clear()
+        change_heads(connection, heads)
+        assert len(executed) == (statements if count < 8 else count // 8 + (count % 8) // 4)
+
+
 def test_parameters_have_no_numbers() -> None:
     """Python 3.12 warns of a sequence for numbered ones, and 3.14 takes none."""
     assert not [statement for statement, *_ in _FOLLOWS if re.search(r"\?\d", statement)]

@@ -37,6 +37,7 @@ from trio_cogment.datastore._following import SampleReader
 from trio_cogment.datastore._memory import MemoryStore
 from trio_cogment.datastore.storage import StoredSample, StoredTrial
 from trio_cogment.errors import NotFoundError, RpcError, StatusCode, UnavailableError
+from trio_cogment.testing.conformance.trial_store import new_trial
 
 Clock = trio.testing.MockClock
 both = pytest.mark.parametrize("wire", [False, True])
@@ -155,6 +156,89 @@ async def test_a_reply_that_would_be_too_long_is_refused_and_says_what_fits() ->
     async with open_harness(max_reply_bytes=100) as harness:
         await harness.add_trial("t", params)
         assert names(await harness.trials(trials_count=1)) == ["t"]
+
+
+async def test_a_reply_is_filled_to_the_last_byte() -> None:
+    """Six bytes count for each trial beside it: its tag and its length."""
+    params = params_with(*[f"actor-{number}" for number in range(20)])
+    async with open_harness() as harness:
+        for name in "abc":
+            await harness.add_trial(name, params)
+        room = sum(info.ByteSize() + 6 for info in (await harness.trials()).trial_infos)
+        store = harness.datastore.store
+        async with open_harness(store, max_reply_bytes=room) as exact:
+            assert names(await exact.trials()) == ["a", "b", "c"]
+        async with open_harness(store, max_reply_bytes=room - 1) as less:
+            with pytest.raises(RpcError, match=f"more than {room - 1} bytes; the first 2 of them fit"):
+                await less.trials()
+
+
+async def test_trials_are_read_from_the_storage_by_256() -> None:
+    limits: list[int] = []
+
+    class Noting(MemoryStore):
+        async def trials(self, *, limit: int, **options: Any) -> list[StoredTrial]:
+            limits.append(limit)
+            return await super().trials(limit=limit, **options)
+
+    store = Noting(1 << 30)
+    await store.apply([new_trial(f"t{number}") for number in range(600)])
+    async with open_harness(store) as harness:
+        assert len(names(await harness.trials())) == 600
+        assert limits == [256] * 3
+        limits.clear()
+        assert len(names(await harness.trials(trials_count=300))) == 300
+        assert limits == [256, 44]
+
+
+async def test_a_request_has_so_many_properties() -> None:
+    async with open_harness() as harness:
+        properties = {f"p{number}": "x" for number in range(500)}
+        await harness.add_trial("t", params_with("ann", properties=properties))
+        assert names(await harness.trials(properties=properties)) == ["t"]
+        with pytest.raises(RpcError, match="properties: expected at most 500, got 501") as caught:
+            await harness.trials(properties={**properties, "one": "more"})
+        assert caught.value.code is StatusCode.INVALID_ARGUMENT
+
+
+async def test_how_a_trial_ended_is_told_until_it_is_run_again() -> None:
+    async with open_harness() as harness:
+        last = sample_of(1, ENDED)
+        last.info.end.reason = "enough"
+        await harness.log("t", [sample_of(0), last])
+        (info,) = (await harness.trials()).trial_infos
+        assert info.end.reason == "enough"
+        await harness.log("t", [sample_of(0, timestamp=1 << 40)])
+        (info,) = (await harness.trials()).trial_infos
+        assert not info.HasField("end")
+        await harness.log("t", [sample_of(1, ENDED, timestamp=1 << 41)])
+        await harness.log("plain", whole(1))
+        again, plain = (await harness.trials()).trial_infos
+        assert again.end.reason == "enough"  # nothing else was said
+        assert not plain.HasField("end")
+
+
+@both
+async def test_where_nobody_has_a_name_trials_are_nobodys(wire: bool) -> None:
+    """With open access an address is all that is known of a caller, and the next may have it."""
+    async with open_harness(wire=wire) as harness:
+        await harness.add_trial("t")
+        await harness.log("u", whole(1))
+        found = await harness.datastore.store.trials(after=0, limit=9)
+        assert [(trial.trial_id, trial.owner) for trial in found] == [("t", ""), ("u", "")]
+
+
+async def test_samples_by_hand_may_be_about_every_actor_and_no_other() -> None:
+    async with open_harness() as harness:
+        await harness.add_trial("t", params_with("ann", "bob", "cid"))
+        everybody = StoredTrialSample(
+            tick_id=1, actor_samples=[{"actor": actor} for actor in range(3)], default_actors=[2]
+        )
+        await harness.add_samples("t", [everybody])
+        with pytest.raises(RpcError, match=r"actor_samples\[0\]\.actor: expected 0 to 2, got 3"):
+            await harness.add_samples("t", [StoredTrialSample(tick_id=2, actor_samples=[{"actor": 3}])])
+        (info,) = (await harness.trials()).trial_infos
+        assert info.samples_count == 1
 
 
 @both
