@@ -441,6 +441,53 @@ async def test_a_deletion_that_fails_has_changed_nothing_or_is_done_later(
     assert codes == {StatusCode.UNAVAILABLE}
 
 
+async def test_a_deletion_that_failed_is_not_made_up_for_by_a_restart(autojump_clock: MockClock) -> None:
+    """Its caller was told that the model is still there."""
+
+    class Slow(SimDisk):
+        failing = False
+
+        def sync_folder(self, folder: str) -> None:
+            if self.failing and self.names(folder).count("m.deleted"):
+                self.failing = False
+                raise OSError(5, "Input/output error")
+            super().sync_folder(folder)
+
+    disk = Slow(random.Random(1))
+    async with open_harness(disk) as one:
+        await one.create("m")
+        await one.store("m", b"1")
+        disk.failing = True
+        with refused(StatusCode.UNAVAILABLE, "deleting model 'm'"):
+            await one.delete("m")
+        assert not disk.failing
+        assert await one.data("m") == b"1"
+    async with open_harness(disk) as two:
+        assert await two.data("m") == b"1"
+
+
+async def test_an_archive_that_cannot_be_read_is_left_open_for_others(autojump_clock: MockClock) -> None:
+    class Torn(SimDisk):
+        torn = False
+
+        def names(self, folder: str) -> list[str]:
+            if self.torn and folder.endswith("m"):
+                raise OSError(5, "Input/output error")
+            return super().names(folder)
+
+    disk = Torn(random.Random(1))
+    async with open_harness(disk) as one:
+        await one.create("m")
+        await one.store("m", b"1")
+    disk.torn = True
+    with pytest.raises(Exception, match="opening the archive: the storage failed"):
+        async with open_harness(disk):
+            raise AssertionError("opened")
+    disk.torn = False
+    async with open_harness(disk) as two:
+        assert await two.data("m") == b"1"
+
+
 async def test_opening_a_failing_disk(autojump_clock: MockClock) -> None:
     disk = SimDisk(random.Random(1))
     disk.fail_syncs(1)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
 
 import pytest
 import yaml
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from trio_cogment.api.model_registry_pb2 import ModelInfo, ModelVersionInfo
@@ -29,6 +30,13 @@ def test_every_id_has_a_safe_folder(model_id: str) -> None:
     assert path == f"/archive/{folder}/{folder}-v000001.data"
     if re.fullmatch(r"[A-Za-z0-9_-][A-Za-z0-9_.-]{0,100}", model_id) and not re.search(r"-v[0-9]+$", model_id):
         assert folder == model_id
+
+
+def test_ids_of_up_to_180_bytes_are_their_own_folders() -> None:
+    assert layout.folder_of("x" * 180) == "x" * 180
+    assert layout.folder_of("x" * 181) == "%h" + hashlib.sha256(b"x" * 181).hexdigest()
+    assert layout.folder_of("/" + "x" * 177) == "%2F" + "x" * 177
+    assert layout.folder_of("/" + "x" * 178).startswith("%h")
 
 
 NASTY = st.lists(st.sampled_from(["%", "2", "E", "h", ".", "/", "-v1", "-", "v", "1", "é", "%2D", "a" * 90])).map(
@@ -110,7 +118,18 @@ def test_the_references_document() -> None:
     assert (info.model_id, info.version_number, info.data_size) == ("my model", 12, 5)
     assert dict(info.user_data) == {"test1": "version_test1", "2": "2"}
     assert documents.read_model(b"model_id: m\nuser_data: {}\n") == ModelInfo(model_id="m")
-    assert documents.read_model(b"model_id: m\n") == ModelInfo(model_id="m")
+    for nothing in (b"", b"user_data:\n", b"user_data: null\n", b"user_data: ~\n", b"user_data: ''\n"):
+        assert documents.read_model(b"model_id: m\n" + nothing) == ModelInfo(model_id="m")
+
+
+def test_documents_are_the_same_whatever_the_order_of_the_user_data() -> None:
+    """And each value stands on a line of its own, however long."""
+    forth, back = {"a": "1", "b": "2", "c": "long " * 8_000}, {"c": "long " * 8_000, "b": "2", "a": "1"}
+    for write, kind in ((documents.write_model, ModelInfo), (documents.write_version, ModelVersionInfo)):
+        written = write(kind(model_id="m", user_data=forth))
+        assert written == write(kind(model_id="m", user_data=back))
+        lines = written.decode().splitlines()
+        assert [line.split(":")[0].strip() for line in lines[-3:]] == ["a", "b", "c"]
 
 
 @pytest.mark.parametrize(
@@ -203,6 +222,7 @@ def test_a_page_is_filled_to_the_last_byte() -> None:
 
 
 @given(st.lists(st.integers(0, 700_000), max_size=8), st.integers(1, 600_000))
+@example([10, 300_000, 10], 1000)
 def test_a_payload_comes_back_in_chunks(sizes: list[int], chunk: int) -> None:
     payload = Payload()
     whole = b""
@@ -268,3 +288,9 @@ def test_tiny_pieces_are_joined() -> None:
     payload.finish()  # which changes nothing
     assert payload.size == 600_000
     assert len(payload._pieces) == 3  # of 256 KiB and a little, and the rest
+    exact = Payload()
+    for size in (256 * 1024 - 1, 1, 256 * 1024, 256 * 1024 - 1):
+        exact.append(bytes(size))
+    assert [len(piece) for piece in exact._pieces] == [256 * 1024] * 2
+    exact.finish()
+    assert [len(piece) for piece in exact._pieces] == [256 * 1024, 256 * 1024, 256 * 1024 - 1]

@@ -318,3 +318,67 @@ def test_what_has_taken_the_place_of_the_root_is_left_alone(tmp_path: Path) -> N
     finally:
         blobs.close()
     assert theirs.read_text() == "somebody else's"
+
+
+def test_a_folder_that_is_taken_away_after_a_restart_takes_nothing_more(tmp_path: Path) -> None:
+    store = LocalBlobs(tmp_path)
+    store.open()
+    put(store, "folder", "name", b"x")
+    store.close()
+    store = LocalBlobs(tmp_path)
+    store.open()
+    shutil.rmtree(tmp_path / "folder")
+    with pytest.raises(FileNotFoundError, match="removed while it was in use"):
+        put(store, "folder", "name", b"y")
+    put(store, "other", "name", b"y")
+    store.close()
+    assert sorted(os.listdir(tmp_path)) == [".lock", "other"]
+
+
+def test_what_is_put_while_the_root_is_taken_away_is_not_acknowledged(tmp_path: Path) -> None:
+    root = tmp_path / "root"
+    armed: list[bool] = []
+
+    class Taken(SystemFiles):
+        def sync_folder(self, path: str) -> None:
+            super().sync_folder(path)
+            if armed and path.endswith("folder"):
+                armed.clear()
+                root.rename(tmp_path / "away")
+                root.mkdir()
+
+    store = LocalBlobs(root, files=Taken())
+    store.open()
+    put(store, "folder", "name", b"x")
+    armed.append(True)
+    with pytest.raises(FileNotFoundError, match="it was replaced while it was in use"):
+        put(store, "folder", "other", b"x")
+    store.close()
+
+
+def test_a_name_that_somebody_has_given_to_a_file_is_left_to_it(tmp_path: Path) -> None:
+    store = LocalBlobs(tmp_path)
+    store.open()
+    (tmp_path / ".0.tmp").write_bytes(b"by hand")
+    put(store, "folder", "name", b"ours")
+    assert (tmp_path / ".0.tmp").read_bytes() == b"by hand"
+    assert store.read("folder", "name") == b"ours"
+    store.close()
+
+
+def test_an_upload_keeps_its_file_open_until_it_is_finished() -> None:
+    disk = SimDisk(random.Random(1))
+    store = LocalBlobs("root", files=disk)
+    store.open()
+    (before,) = disk.recount()
+    uploads = [store.upload() for _ in range(3)]
+    (during,) = disk.recount()
+    assert during.kept == before.kept + 3
+    for upload in uploads:
+        upload.write(b"x")
+        upload.finish()
+    (after,) = disk.recount()
+    assert after.kept == before.kept
+    for number, upload in enumerate(uploads):
+        upload.commit("folder", str(number))
+    store.close()

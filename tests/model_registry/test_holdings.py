@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import random
+
 import pytest
 import trio
 
-from tests.model_registry.helpers import open_harness
+from tests.model_registry.helpers import Harness, open_harness
 from trio_cogment.access import Quotas
-from trio_cogment.api.model_registry_pb2 import ModelInfo, ModelVersionInfo
-from trio_cogment.errors import QuotaError
+from trio_cogment.api.model_registry_pb2 import ModelInfo, ModelVersionInfo, RetrieveModelsRequest
+from trio_cogment.errors import PermissionDeniedError, QuotaError, UnavailableError
 from trio_cogment.model_registry._archive import most_bytes_of
 from trio_cogment.model_registry._holdings import Caller, Holdings
 from trio_cogment.model_registry._model import Model
+from trio_cogment.rpc.transfer_slots import Transfer
+from trio_cogment.testing import SimDisk
 
 INFO = ModelVersionInfo(model_id="m", data_size=1000)
 SIZE = most_bytes_of(INFO)
@@ -61,6 +65,19 @@ async def test_an_account_gets_no_more_than_its_quota() -> None:
     assert measured == ["a"]
 
 
+def test_what_nobody_has_measured_is_not_counted_yet() -> None:
+    assert holdings_of(model("a", "ann"), model("b", "ann", 100)).used("ann") == 100
+
+
+async def test_a_model_that_is_deleted_is_not_measured() -> None:
+    gone = model("a", "ann")
+    holdings = holdings_of(gone)
+    gone.deleted = True
+    with await holdings.reserve("ann", INFO, 2 * SIZE):
+        assert measured == []
+    assert gone.bytes is None
+
+
 async def test_who_has_no_quota_reserves_nothing() -> None:
     holdings = holdings_of(model("a", "ann"))
     for owner, quota in (("", 1), ("ann", None)):
@@ -87,3 +104,117 @@ async def test_the_bytes_of_a_model_that_was_created_count(autojump_clock: trio.
         ann = Caller(account="ann", quotas=Quotas(stored_bytes=10_000))
         await one.registry.create_or_update(ModelInfo(model_id="m", user_data={"k": "v" * 100}), by=ann)
         assert one.registry.holdings.used("ann") > 100
+
+
+def caller(name: str, **quotas: int) -> Caller:
+    """Return somebody who reaches only what is its own."""
+
+    def check(owner: str, what: str) -> None:
+        if owner != name:
+            raise PermissionDeniedError(f"{what}: it belongs to somebody else")
+
+    return Caller(account=name, quotas=Quotas(**quotas), check=check)
+
+
+async def upload(one: Harness, by: Caller, size: int, *, archived: bool = True) -> None:
+    info = ModelVersionInfo(model_id="m", archived=archived, data_size=size)
+    async with one.registry.receiving(info, Transfer("here", False, int), by) as coming:
+        await coming.write(bytes(size))
+        await one.registry.add(coming)
+
+
+async def test_nobody_changes_what_is_somebody_elses(autojump_clock: trio.testing.MockClock) -> None:
+    async with open_harness() as one:
+        ann, bob = caller("ann"), caller("bob")
+        await one.registry.create_or_update(ModelInfo(model_id="m"), ann)
+        for attempt in (
+            one.registry.create_or_update(ModelInfo(model_id="m", user_data={"k": "v"}), bob),
+            one.registry.delete("m", bob),
+            upload(one, bob, 10),
+        ):
+            with pytest.raises(PermissionDeniedError, match=r"^model 'm': it belongs to somebody else"):
+                await attempt
+        assert await one.numbers("m") == []
+        (found,) = (await one.unary("RetrieveModels", RetrieveModelsRequest())).model_infos
+        assert found == ModelInfo(model_id="m")
+        await upload(one, ann, 10)
+        await one.registry.delete("m", ann)
+
+
+async def test_what_is_kept_up_is_what_is_found_when_it_is_measured(autojump_clock: trio.testing.MockClock) -> None:
+    disk = SimDisk(random.Random(1))
+    ann = caller("ann", stored_bytes=1 << 20)
+
+    async def measured_anew() -> int:
+        async with open_harness(disk) as other:
+            (model,) = other.registry.models.values()
+            await other.registry.holdings.measured(model)
+            return other.registry.holdings.used("ann")
+
+    for changes in range(1, 6):
+        async with open_harness(disk, cache_max_items=2) as one:
+            await one.registry.create_or_update(ModelInfo(model_id="m"), ann)
+            before = one.registry.holdings.used("ann")
+            if changes >= 2:
+                await one.registry.create_or_update(ModelInfo(model_id="m", user_data={"k": "v" * 1000}), ann)
+                assert one.registry.holdings.used("ann") > before + 1000
+            for size in (10, 2000, 300)[: changes - 2]:
+                await upload(one, ann, size)
+            archived = one.registry.holdings.used("ann")
+            # What is only in memory counts as long as it is there.
+            for _ in range(3):
+                await upload(one, ann, 500, archived=False)
+            kept = list(one.registry.models["m"].transients.values())
+            assert len(kept) == 2
+            assert one.registry.holdings.used("ann") == archived + sum(version.counted_bytes for version in kept)
+            assert one.registry.holdings.reserved.used("ann") == 0
+        assert await measured_anew() == archived
+        async with open_harness(disk) as one:
+            await one.registry.delete("m", ann)
+            assert one.registry.holdings.used("ann") == 0
+
+
+async def test_whose_models_are_is_known_after_a_restart(autojump_clock: trio.testing.MockClock) -> None:
+    disk = SimDisk(random.Random(1))
+    ann, bob = caller("ann", models=1), caller("bob", models=1)
+    async with open_harness(disk) as one:
+        await one.registry.create_or_update(ModelInfo(model_id="m"), ann)
+    async with open_harness(disk) as one:
+        assert one.registry.models["m"].owner == "ann"
+        with pytest.raises(QuotaError, match="models"):
+            await one.registry.create_or_update(ModelInfo(model_id="n"), ann)
+        await one.registry.create_or_update(ModelInfo(model_id="n"), bob)
+        await one.registry.delete("m", ann)
+        await one.registry.create_or_update(ModelInfo(model_id="m"))
+    async with open_harness(disk) as one:
+        assert {model.model_id: model.owner for model in one.registry.models.values()} == {"m": "", "n": "bob"}
+
+
+class Forgetful(SimDisk):
+    """A disk that takes no descriptions of models when it is told so."""
+
+    broken = False
+
+    def replace(self, source: str, target: str) -> None:
+        if self.broken and target.endswith("m.yaml"):
+            raise OSError(5, "Input/output error")
+        super().replace(source, target)
+
+
+@pytest.mark.parametrize("after", ["bob", ""])
+async def test_a_model_that_could_not_be_created_counts_for_nobody_and_is_nobodys(
+    after: str, autojump_clock: trio.testing.MockClock
+) -> None:
+    disk = Forgetful(random.Random(1))
+    ann = caller("ann", models=1, stored_bytes=1 << 20)
+    async with open_harness(disk) as one:
+        disk.broken = True
+        with pytest.raises(UnavailableError):
+            await one.registry.create_or_update(ModelInfo(model_id="m"), ann)
+        disk.broken = False
+        assert one.registry.holdings.counts.accounts == {}
+        assert one.registry.holdings.reserved.accounts == {}
+        await one.registry.create_or_update(ModelInfo(model_id="m"), caller(after))
+        await one.registry.create_or_update(ModelInfo(model_id="n"), ann)
+    async with open_harness(disk) as one:
+        assert {model.model_id: model.owner for model in one.registry.models.values()} == {"m": after, "n": "ann"}

@@ -191,6 +191,7 @@ async def _uploads_gone_wrong(one: Harness, archived: bool) -> None:
         "header.version_info": [pb.CreateVersionRequestChunk(header=pb.CreateVersionRequestChunk.Header())],
         "a body after": [header(info(2)), body(b"x"), header(info(2)), body(b"x")],
         "expected a body": [header(info(2)), pb.CreateVersionRequestChunk()],
+        "version_info.model_id: expected an id": [header(info(1, "")), body(b"x")],
         "expected 3 bytes as announced, got 2": [header(info(3)), body(b"xx")],
         "expected 1 bytes as announced, got 2": [header(info(1)), body(b"x"), body(b"x"), body(b"x")],
         "expected 0 bytes as announced, got 1": [header(info(0)), body(b"x")],

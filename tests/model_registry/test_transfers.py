@@ -15,7 +15,11 @@ from trio.testing import MockClock
 from tests.model_registry.helpers import METHODS, Harness, body, header, open_harness, refused
 from trio_cogment.api import model_registry_pb2 as pb
 from trio_cogment.errors import RpcError, StatusCode
-from trio_cogment.rpc.transfer_slots import Transfer
+from trio_cogment.host import Host, run_inline
+from trio_cogment.model_registry import LocalBlobs, ModelRegistry
+from trio_cogment.model_registry._model import Model
+from trio_cogment.model_registry.blobs import Upload
+from trio_cogment.rpc.transfer_slots import Transfer, TransferSlots
 from trio_cogment.testing import SimDisk
 
 BOTH_CHANNELS = pytest.mark.parametrize("wire", [False, True], ids=["in process", "http/2"])
@@ -419,7 +423,117 @@ async def test_small_chunks_are_written_together(autojump_clock: MockClock) -> N
         await one.create("m")
         disk.sizes.clear()
         await one.upload("m", b"x" * 600 * 1024, chunk=64 * 1024)
-    assert disk.sizes[:3] == [256 * 1024, 256 * 1024, 88 * 1024]
+        assert disk.sizes[:3] == [256 * 1024, 256 * 1024, 88 * 1024]
+        disk.sizes.clear()
+        most = 256 * 1024
+        info = pb.ModelVersionInfo(model_id="m", archived=True, data_size=2 * most)
+        async with one.registry.receiving(info, Transfer("here", False, int)) as upload:
+            for size in (most, most - 1, 1):
+                await upload.write(bytes(size))
+            assert disk.sizes == [most, most]
+            await one.registry.add(upload)
+
+
+@pytest.mark.parametrize(("crowd", "chunk"), [(1, 2048), (8, 2048), (9, 1820), (16, 1024), (64, 256), (1000, 256)])
+async def test_the_more_are_sent_at_once_the_smaller_are_the_chunks(
+    crowd: int, chunk: int, monkeypatch: pytest.MonkeyPatch, autojump_clock: MockClock
+) -> None:
+    """All of them together hold 16 MiB, as long as that is 256 KiB for each; in KiB."""
+    async with open_harness() as one:
+        await one.create("m")
+        await one.upload("m", bytes(3 * 1024 * 1024), chunk=1024 * 1024)
+        monkeypatch.setattr(TransferSlots, "crowd", crowd)
+        first, *_ = await one.chunks("m")
+        assert len(first) // 1024 == chunk
+
+
+class TakenStore(LocalBlobs):
+    """Another program takes so many numbers first."""
+
+    taken = 0
+
+    def upload(self) -> Upload:
+        store, upload = self, super().upload()
+        commit = upload.commit
+
+        def late(folder: str, name: str, *, replace: bool = False) -> None:
+            if store.taken and name.endswith(".data"):
+                store.taken -= 1
+                raise FileExistsError(name)
+            commit(folder, name, replace=replace)
+
+        upload.commit = late  # type: ignore[method-assign]  # of this one
+        return upload
+
+
+async def test_numbers_that_another_program_takes_first_are_left_to_it(autojump_clock: MockClock) -> None:
+    store = TakenStore("root", files=SimDisk(random.Random(1)))
+    async with open_harness(store=store) as one:
+        await one.create("m")
+        store.taken = 15
+        assert await one.store("m", b"x") == 16
+        store.taken = 16
+        with refused(StatusCode.UNAVAILABLE, "another program writes to the archive"):
+            await one.store("m", b"x")
+        assert store.taken == 0
+        assert await one.numbers("m") == [16]
+
+
+@pytest.mark.parametrize("what", ["abort", "close"])
+async def test_a_storage_that_hangs_is_waited_for_ten_seconds(what: str, autojump_clock: MockClock) -> None:
+    """By a call that was left with an unfinished upload, and by a registry that ends."""
+
+    async def run(function: Callable[..., Any], *args: Any) -> Any:
+        if function.__name__ == what:
+            await trio.sleep_forever()
+        return await run_inline(function, *args)
+
+    host = Host(files=SimDisk(random.Random(1)), runner=lambda _threads: run)
+    async with ModelRegistry("root", host=host) as registry:
+        await registry.create_or_update(pb.ModelInfo(model_id="m"))
+        info = pb.ModelVersionInfo(model_id="m", archived=True, data_size=1_000_000)
+        began = trio.current_time()
+        with trio.CancelScope() as scope:
+            async with registry.receiving(info, Transfer("here", False, int)) as upload:
+                await upload.write(bytes(500_000))
+                scope.cancel()
+                await trio.lowlevel.checkpoint()
+        assert trio.current_time() - began == (10 if what == "abort" else 0)
+        began = trio.current_time()
+    assert trio.current_time() - began == (10 if what == "close" else 0)
+
+
+@pytest.mark.parametrize("full", [False, True])
+async def test_a_model_that_is_deleted_while_it_is_looked_up(
+    full: bool, monkeypatch: pytest.MonkeyPatch, autojump_clock: MockClock
+) -> None:
+    """Who named it is told so; a list of all goes on behind it, and not beyond a page that is full."""
+    async with open_harness(max_page_bytes=150 if full else 5000) as one:
+        doomed: list[str] = []
+        read = one.registry.model_infos
+
+        async def late(models: list[Model]) -> list[tuple[Model, pb.ModelInfo]]:
+            found = await read(models)
+            while doomed:
+                gone = doomed.pop()
+                found = [(model, info) for model, info in found if model.model_id != gone]
+                await one.delete(gone)
+            return found
+
+        monkeypatch.setattr(one.registry, "model_infos", late)
+        for name in ("a", "b", "c", "d"):
+            await one.create(name, k="v" * 100)
+        doomed.append("b")
+        with refused(StatusCode.NOT_FOUND, "'b'", "deleted"):
+            await one.models("a", "b", "c")
+        await one.create("b", k="v" * 100)
+        doomed.append("b")
+        if not full:
+            assert await one.models() == (["a", "c", "d"], "after:d")
+            return
+        doomed.append("d")
+        assert await one.models() == (["a"], "after:b")
+        assert await one.models(handle="after:b") == (["c"], "after:c")
 
 
 async def test_pages_are_read_in_several_steps(monkeypatch: pytest.MonkeyPatch, autojump_clock: MockClock) -> None:

@@ -135,7 +135,7 @@ class Holdings:
 
     async def measured(self, model: Model) -> None:
         """Find out the bytes of a model, unless they are known."""
-        if model.bytes is None and not model.deleted:
+        if model.bytes is None:
             async with model.lock:
                 if model.bytes is None and not model.deleted:
                     model.bytes = await self._measure(model)
