@@ -71,10 +71,10 @@ _CONFUSED = {
 }
 #: Only deques have these.
 _OF_DEQUES = frozenset({"appendleft", "popleft"})
+#: Calls for which the order of their arguments does not matter.
+_SYMMETRICAL = frozenset({"min", "max", "compare_digest", "suppress"})
 #: Calls that only arrange what they are given.
 _ARRANGING = frozenset({"sorted", "reversed"})
-#: Calls for which it is the same in which order they are given things.
-_SYMMETRICAL = frozenset({"max", "min", "suppress"})
 #: Calls whose last argument is what there is otherwise; by the number of arguments that they have with it.
 _WITH_DEFAULT = {"get": 2, "pop": 2, "next": 2, "getattr": 3}
 
@@ -195,8 +195,13 @@ def arguments(call: cst.Call) -> Variants:
     if isinstance(name, str) and len(positional) == len(call.args) == _WITH_DEFAULT.get(name, -1):
         yield call.with_changes(args=_without(call.args, len(call.args) - 1))
     for number, argument in enumerate(call.args):
-        if argument.keyword is not None:
+        if argument.keyword is not None and not is_strict(argument):
             yield call.with_changes(args=_without(call.args, number))
+
+
+def is_strict(argument: cst.Arg) -> bool:
+    """Tell whether it asks for an assertion: that what is joined by `zip` is equally long."""
+    return argument.keyword is not None and argument.keyword.value == "strict"
 
 
 def _without(args: Sequence[cst.Arg], number: int) -> list[cst.Arg]:

@@ -137,8 +137,9 @@ def _left_out(node: cst.CSTNode) -> bool:
         return isinstance(node.value, cst.SimpleString | cst.ConcatenatedString) or _only_logs(node.value)
     if isinstance(node, cst.Call):
         return _only_logs(node) or _called(node) in _TYPING
-    if isinstance(node, cst.Arg):  # of a task
-        return node.keyword is not None and node.keyword.value == "name"
+    if isinstance(node, cst.Arg):  # of a task; and of `zip` an assertion
+        name = "" if node.keyword is None else node.keyword.value
+        return name == "name" or (name == "strict" and _last_name(node.value) == "True")
     if isinstance(node, cst.If):
         return isinstance(node.test, cst.Name) and node.test.value == "TYPE_CHECKING"
     if isinstance(node, cst.FunctionDef):

@@ -109,8 +109,11 @@ def test_what_an_error_says_is_left_alone_and_the_error_is_not() -> None:
     assert mutated("start_soon(f, name='x')")["arguments"] == ["start_soon(f)"]
 
 
-def test_arguments_whose_order_says_nothing_stay_in_it() -> None:
-    assert mutated("max(x, y)") == {"confused_calls": ["min(x, y)"], "deletions": ["pass"]}
+def test_what_is_the_same_program_is_not_offered() -> None:
+    assert mutated("a = zip(x, y, strict=True)") == {"arguments": ["a = zip(y, x, strict=True)"]}
+    assert mutated("a = zip(x, y, strict=False)")["names"] == ["a = zip(x, y, strict=True)"]
+    assert mutated("a = min(x, y)") == {"confused_calls": ["a = max(x, y)"]}
+    assert mutated("a = hmac.compare_digest(x, y)") == {}
 
 
 def test_a_site_knows_where_it_is() -> None:
