@@ -117,6 +117,32 @@ async def test_a_disk_that_fails(autojump_clock: Clock, caplog: pytest.LogCaptur
     ]
 
 
+async def test_everybody_in_a_batch_that_fails_is_told(autojump_clock: Clock) -> None:
+    async with disk_at_work() as (disk, nursery):
+        nursery.start_soon(disk.register, 1)
+        await trio.testing.wait_all_tasks_blocked()
+        refused: list[int] = []
+
+        async def attempt(number: int) -> None:
+            with pytest.raises(UnavailableError, match="no space"):
+                await disk.register(number)
+            refused.append(number)
+
+        async with trio.open_nursery() as attempts:
+            for number in (2, 3, 4):
+                attempts.start_soon(attempt, number)
+            await trio.sleep(WRITE_SECONDS / 2)
+            disk.broken = True
+            # The write that is under way ends badly, and so does that of the three, which is one.
+            await trio.sleep(WRITE_SECONDS / 4)
+            disk.broken = False
+            await trio.sleep(WRITE_SECONDS / 2)
+            disk.broken = True
+        assert sorted(refused) == [2, 3, 4]
+        assert disk.adopted[-1] == [1]
+        disk.broken = False
+
+
 async def test_who_goes_away_before_the_write_is_not_registered(autojump_clock: Clock) -> None:
     async with disk_at_work() as (disk, nursery):
         nursery.start_soon(disk.register, 1)

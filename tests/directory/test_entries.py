@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hmac
 from typing import Any
 
 import pytest
@@ -168,6 +169,29 @@ def test_one_owner_cannot_take_all_the_room() -> None:
     entries.remove(5)
     with pytest.raises(ResourceExhaustedError, match="max_owner_bytes: you have 6 bytes of registrations"):
         entries.register(entry(6, {"a": "x" * 100}, owner="ann"), config)
+
+
+def test_an_owner_has_so_many_bytes_however_few_there_are() -> None:
+    config = DirectoryServerConfig(max_owner_entries=10, max_owner_bytes=100)
+    entries = Entries()
+    with pytest.raises(ResourceExhaustedError, match="max_owner_bytes: you have 0 bytes of registrations; no room"):
+        entries.register(entry(1, {"a": "x" * 94}, owner="ann"), config)
+    entries.register(entry(1, {"a": "x" * 93}, owner="ann"), config)
+    assert entries.total_bytes == 100
+    with pytest.raises(ResourceExhaustedError, match="max_owner_bytes: you have 100 bytes"):
+        entries.register(entry(2, owner="ann"), config)
+    entries.register(entry(2, {"a": "x" * 93}, owner="bob"), config)
+
+
+def test_what_a_registration_is_shown_as_has_nothing_secret() -> None:
+    text = repr(entry(1))
+    assert repr(MINE) not in text
+    assert repr(HASHER.digest("s")) not in text
+    assert "host-1" in text
+
+
+def test_digests_are_what_earlier_files_have() -> None:
+    assert HASHER.digest("mine") == hmac.digest(bytes(SALT_BYTES), b"mine", "sha256")
 
 
 def test_limits() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -94,6 +95,43 @@ def test_what_older_files_do_not_say_is_nobodys_and_of_this_process() -> None:
     assert (one.owner, one.reach) == ("token:me", "203.0.113.7")
 
 
+def test_whose_it_is_and_how_far_it_may_lead_is_written() -> None:
+    mine = replace(entry(1, owner="token:me"), reach="203.0.113.7")
+    anywhere = entry(2, {"city": "Montréal"})
+    written = encode(Entries([mine, anywhere]), HASHER)
+    assert list(read(written).entries) == [mine, anywhere]
+    assert "Montréal".encode() in written  # for people, who read the file, too
+
+
+def test_what_a_registration_may_leave_out() -> None:
+    whole = entries_of({})
+    for name, value in (("permanent", False), ("owner", ""), ("reach", None), ("properties", {})):
+        (service,) = entries_of({})["services"]
+        service.pop(name, None)
+        (one,) = read({**whole, "services": [service]}).entries
+        assert (getattr(one, name, None) or getattr(one.service, name, value)) == value
+    for name, text in (
+        ("host", "endpoint.host: expected a name or an address, got nothing"),
+        ("port", "endpoint.port: expected 1 to 65535, got 0"),
+        ("protocol", "endpoint.protocol: expected GRPC (1), GRPC_SSL (2) or COGMENT (3), got 0"),
+        ("type", "details.type: expected the type of a service, got 0"),
+        ("token", "token: expected 32 bytes, hexadecimal"),
+        ("secret", "secret: expected 32 bytes, hexadecimal"),
+        ("service_id", "service_id: expected an integer from 1"),
+    ):
+        (service,) = entries_of({})["services"]
+        del service[name]
+        content = read({**whole, "services": [service, "no registration"]})
+        assert content.dropped == [text, "services: expected an object"]
+    assert list(read({name: whole[name] for name in ("trio-cogment-directory", "salt")}).entries) == []
+
+
+def test_a_registration_of_any_size_is_kept() -> None:
+    """What was taken once stays, whatever the limit is now."""
+    (one,) = read(entries_of({"properties": {"a": "x" * 10_000_000}})).entries
+    assert one.service.size > 10_000_000
+
+
 def test_nothing_secret_is_written() -> None:
     entries = Entries([entry(1, secret="my-secret")])
     assert b"my-secret" not in encode(entries, HASHER)
@@ -114,6 +152,15 @@ def test_the_file_of_the_reference() -> None:
     assert (old.service.protocol, old.service.host, old.service.port, old.service.kind) == (3, "client", 0, 3)
     again = decode(encode(content.entries, content.hasher), lambda: pytest.fail("it has a salt"))
     assert list(again.entries) == list(content.entries)
+
+
+def test_of_the_reference_s_those_without_a_time_are_the_oldest() -> None:
+    timeless = {name: value for name, value in FOREIGN["12"].items() if name != "RegisterTimestamp"}
+    content = read(
+        {"1": {**timeless, "RegisterTimestamp": 1}, "2": timeless, "3": {**timeless, "RegisterTimestamp": -1}}
+    )
+    assert ids(content.entries) == [3, 2, 1]
+    assert {one.owner for one in content.entries} == {""}
 
 
 def test_what_the_reference_leaves_out_is_empty() -> None:
@@ -193,6 +240,9 @@ def test_a_bad_registration_is_left_out(changes: dict[str, Any], text: str) -> N
         ("x", {}, "expected the number of a service, got 'x'"),
         ("-1", {}, "expected the number of a service"),
         ("9" * 5000, {}, "expected the number of a service"),
+        ("0" * 19 + "12", {}, "expected the number of a service, got '000000000000000000012'"),
+        ("0" * 18 + "12", {}, "service 12 appears twice"),
+        ("1", "text", "service 1: expected an object"),
         ("0", {}, "id: expected an integer from 1"),
         ("99999999999999999999", {}, "id: expected an integer from 1"),
         ("012", {}, "service 12 appears twice"),
@@ -203,9 +253,10 @@ def test_a_bad_registration_is_left_out(changes: dict[str, Any], text: str) -> N
         ("1", {"AuthenticationToken": "\ud800"}, "expected valid Unicode text"),
     ],
 )
-def test_a_bad_registration_of_the_reference_is_left_out(name: str, changes: dict[str, Any], text: str) -> None:
-    content = read({**FOREIGN, name: {**FOREIGN["12"], "RegisterTimestamp": "later", **changes}})
-    assert len(content.entries) == 2 or name == "012"
+def test_a_bad_registration_of_the_reference_is_left_out(name: str, changes: Any, text: str) -> None:
+    item = {**FOREIGN["12"], "RegisterTimestamp": "later", **changes} if isinstance(changes, dict) else changes
+    content = read({**FOREIGN, name: item})
+    assert len(content.entries) == 2 or name.endswith("012")
     [problem] = content.dropped
     assert text in problem
 

@@ -33,7 +33,8 @@ def test_the_table_in_the_text_is_this_table() -> None:
 def test_the_guide_has_every_state() -> None:
     guide = (Path(__file__).resolve().parents[2] / "docs" / "directory.md").read_text()
     for state in State:
-        assert f"`{state.value}`" in guide
+        assert f"`{state.name.lower()}`" in guide
+        assert state.value == state.name.lower()
 
 
 def test_at_first() -> None:
@@ -83,6 +84,14 @@ def test_a_service_that_came_late_is_like_one_that_was_there() -> None:
         Health.at_first(exempt=False, now=0, config=config).after_check(None, 0, config).after_check(3, 0.05, config)
     )
     assert health == Health.at_first(exempt=False, now=0, config=AT_ONCE).after_check(3, 0.05, config)
+
+
+def test_a_check_after_the_reply_counts() -> None:
+    """It would have to be repeated before the reply is sent."""
+    config = DirectoryServerConfig(registration_wait_seconds=2)
+    health = Health.at_first(exempt=False, now=0, config=config)
+    assert health.after_check(None, 1.5, config).state is State.NEW
+    assert health.after_check(None, 1.95, config).state is State.DOWN
 
 
 def test_a_check_that_took_too_long_counts() -> None:

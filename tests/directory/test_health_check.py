@@ -11,13 +11,14 @@ import pytest
 import trio
 
 from tests.directory.bench import ENVIRONMENT, OTHER, Net, Told, service_of
+from trio_cogment.api.common_pb2 import StatusReply, StatusRequest
 from trio_cogment.api.directory_pb2 import ServiceEndpoint, ServiceType
 from trio_cogment.config import DirectoryServerConfig, OutgoingConfig, RpcConfig
 from trio_cogment.directory import Service
 from trio_cogment.directory._health_check import HealthChecker, parsed_load
 from trio_cogment.errors import RpcError, StatusCode
 from trio_cogment.host import Connect, Host
-from trio_cogment.rpc import HealthService, ServingStatus, open_listeners, serve, standard_services
+from trio_cogment.rpc import Channel, HealthService, ServingStatus, open_listeners, serve, standard_services
 from trio_cogment.rpc.outgoing import Outgoing
 
 Clock = trio.testing.MockClock
@@ -221,3 +222,34 @@ async def test_what_a_peer_elsewhere_registers_is_not_connected_to_on_this_machi
                 assert await check(service, "203.0.113.7") is None
                 assert await check(service, "127.0.0.1") == 0
         nursery.cancel_scope.cancel()
+
+
+@pytest.mark.parametrize(
+    ("host", "authority"),
+    [("a.name", "a.name:9000"), ("127.0.0.1", "127.0.0.1:9000"), ("2001:db8::1", "[2001:db8::1]:9000")],
+)
+async def test_a_service_is_called_by_its_name(
+    host: str, authority: str, monkeypatch: pytest.MonkeyPatch, autojump_clock: Clock
+) -> None:
+    called: list[str] = []
+    over = Channel.over
+
+    def noted(*args: Any, authority: str, **options: Any) -> Channel:
+        called.append(authority)
+        return over(*args, authority=authority, **options)
+
+    monkeypatch.setattr(Channel, "over", noted)
+    async with bench() as at:
+        at.net.host(host, Told("9"))
+        assert (await at.check(host))[0] == 9
+    assert called == [authority]
+
+
+async def test_a_service_that_reports_no_load_has_none(autojump_clock: Clock) -> None:
+    class Silent(Told):
+        async def Status(self, request: StatusRequest, _call: Any) -> StatusReply:
+            return StatusReply()
+
+    async with bench() as at:
+        at.net.host("it", Silent())
+        assert (await at.check("it"))[0] == 0

@@ -7,7 +7,7 @@ import random
 import re
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import pytest
 import trio
@@ -23,6 +23,7 @@ from tests.directory.bench import (
     new_server,
     registration,
 )
+from trio_cogment.access import AccessControl, Grant
 from trio_cogment.api.common_pb2 import StatusReply, StatusRequest, VersionInfo, VersionRequest
 from trio_cogment.api.directory_pb2 import (
     DeregisterReply,
@@ -34,10 +35,12 @@ from trio_cogment.api.directory_pb2 import (
     ServiceEndpoint,
 )
 from trio_cogment.config import DirectoryServerConfig
-from trio_cogment.directory import Inquiry, directory_services
+from trio_cogment.directory import DirectoryServer, Inquiry, directory_services
 from trio_cogment.directory._requests import service_of
 from trio_cogment.errors import InvalidArgumentError, RpcError, StatusCode, UnavailableError
+from trio_cogment.host import Host, inline_runner
 from trio_cogment.rpc import InProcessChannel
+from trio_cogment.rpc.refusals import refusals
 from trio_cogment.testing import SimDisk
 
 T = TypeVar("T")
@@ -661,6 +664,76 @@ async def test_a_source_of_ids_that_is_broken(autojump_clock: Clock) -> None:
         [reply] = await at.register(registration("h", permanent=True))
         assert reply.status == FAILED
         assert "is the source of ids broken?" in reply.error_msg
+
+
+async def test_a_source_of_ids_is_asked_a_hundred_times(autojump_clock: Clock) -> None:
+    asked: list[int] = []
+
+    def source(count: int) -> bytes:
+        if count == 8:
+            asked.append(count)
+        return bytes(count)
+
+    async with directory(secret_bytes=source) as at:
+        [reply] = await at.register(registration("h", permanent=True))
+        assert "every one of 100 new ids is taken" in reply.error_msg
+    assert len(asked) == 100
+
+
+async def test_without_a_token_nothing_but_the_secret_is_needed(autojump_clock: Clock) -> None:
+    """In the process of the directory, too."""
+    async with directory() as at:
+        service = service_of(registration("h", kind=OTHER, permanent=True), max_bytes=1000)
+        service_id, secret = await at.server.register(service, permanent=True)
+        assert [entry.service_id for entry in await at.server.find(Inquiry())] == [service_id]
+        await at.server.deregister(service_id, secret)
+        assert await at.server.find(Inquiry(service_id=service_id)) == []
+
+
+async def test_whatever_is_called_lets_others_run(autojump_clock: Clock) -> None:
+    async with directory() as at:
+        service = service_of(registration("h", kind=OTHER, permanent=True), max_bytes=1000)
+        with trio.testing.assert_checkpoints():
+            service_id, secret = await at.server.register(service, permanent=True)
+        with trio.testing.assert_checkpoints():
+            await at.server.find(Inquiry())
+        with trio.testing.assert_checkpoints():
+            assert await at.server.forget(lambda service: False) == 0
+        with trio.testing.assert_checkpoints():
+            await at.server.deregister(service_id, secret)
+        with trio.testing.assert_checkpoints():
+            await at.server.farewell()
+
+
+async def test_refusals_are_counted_and_logged(autojump_clock: Clock, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO", "trio_cogment.directory._service")
+    async with directory() as at:
+        await at.register(registration(""))
+        await at.deregister(DeregisterRequest(service_id=7, secret="x"))
+        assert refusals().counts == {"refused registrations": 1, "refused deregistrations": 1}
+    said = [record.message for record in caplog.records]
+    assert len(said) == 2
+    assert "could not register: endpoint.host: expected a name" in said[0]
+    assert "could not deregister: service_id: no service 7 is registered" in said[1]
+
+
+async def test_the_file_has_one_thread_and_checks_a_token_of_an_hour() -> None:
+    threads: list[int] = []
+    asked: list[tuple[str, float]] = []
+
+    def runner(count: int) -> Any:
+        threads.append(count)
+        return inline_runner(count)
+
+    class Access:
+        def source(self, grant: Grant, seconds: float) -> Any:
+            asked.append((grant.name, seconds))
+            assert not grant.roles
+            return lambda: "token"
+
+    DirectoryServer(host=Host(runner=runner), access=cast("AccessControl", Access()))
+    assert threads == [1]
+    assert asked == [("server:directory", 3600)]
 
 
 async def test_ids_are_never_those_of_others(autojump_clock: Clock) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import logging
 import os
@@ -224,8 +225,9 @@ async def test_a_file_that_has_taken_its_place_is_not_touched(tmp_path: Path) ->
     (tmp_path / "restored").write_text("somebody else's")
     os.replace(tmp_path / "restored", path)
     for _ in range(2):
-        with pytest.raises(OSError, match="another file was put in its place"):
+        with pytest.raises(FileExistsError, match=r"another file was put in its place.*: '.*/state'$") as caught:
             await file.save(NEW)
+        assert caught.value.errno == errno.EEXIST
     assert path.read_text() == "somebody else's"
     path.unlink()
     await file.save(NEW)
@@ -247,3 +249,34 @@ async def test_what_was_put_aside_is_written_anew_and_has_the_name_that_was_told
         disk.crash()
         disk.restart()
         assert disk.read(f"{PATH}.unreadable") == b"nonsense"
+
+
+async def test_what_was_put_aside_is_not_said_to_be_removed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Also where the file was given by its bare name."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "state").write_text("nonsense")
+    (tmp_path / "state.unreadable").write_text("older")
+    one = state_file(SystemFiles(), "state")
+    entries, outdated = await one.load()
+    assert (list(entries), outdated) == ([], True)
+    assert (tmp_path / "state.unreadable.2").read_text() == "nonsense"
+    caplog.clear()
+    await one.save(NEW)
+    one.close()
+    assert caplog.messages == []
+    assert await load(SystemFiles(), "state") == ids(NEW)
+
+
+async def test_what_was_put_aside_stays_there_when_the_power_goes() -> None:
+    disk = SimDisk(random.Random(0))
+    with_folder = disk.open(PATH)
+    with_folder.write(b"nonsense")
+    with_folder.sync()
+    disk.sync_folder("folder")
+    synced: list[str] = []
+    sync = disk.sync_folder
+    disk.sync_folder = lambda folder: (synced.append(folder), sync(folder))[1]  # type: ignore[method-assign]  # noted
+    assert await load(disk) == []
+    assert synced == ["folder"]

@@ -13,6 +13,7 @@ The reference's file is a JSON object too, with the ids as names. It has tokens 
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from functools import partial
@@ -27,7 +28,7 @@ _VERSION_KEY = "trio-cogment-directory"
 _DIGEST_BYTES = 32
 _MAX_ID = 2**64 - 1
 #: The size limit applies to new registrations; those in the file are kept.
-_ANY_SIZE = 2**62
+_ANY_SIZE = sys.maxsize
 
 
 class FormatError(Exception):
