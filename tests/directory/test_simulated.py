@@ -15,6 +15,7 @@ import pytest
 import trio
 
 from tests.directory.bench import ENVIRONMENT, Directory, Told, service_of
+from tests.directory.limits_and_loads import by_load, within_limits
 from trio_cogment.api.directory_pb2 import InquireRequest, ServiceDetails
 from trio_cogment.config import DirectoryServerConfig, RpcConfig
 from trio_cogment.directory import Inquiry, Service
@@ -280,3 +281,13 @@ async def use(server: Any, name: str, told: set[str], taken_back: set[str], doub
 @pytest.mark.sim(seeds=30)
 def test_what_was_acknowledged_is_kept(sim: Any) -> None:
     sim(acknowledged)
+
+
+@pytest.mark.sim(seeds=20)
+def test_what_small_limits_let_in(sim: Any) -> None:
+    sim(within_limits)
+
+
+@pytest.mark.sim(seeds=5)
+def test_the_least_loaded_are_shown(sim: Any) -> None:
+    sim(by_load)

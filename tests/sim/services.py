@@ -43,6 +43,16 @@ def judged(scenario: Scenario) -> Scenario:
     return both
 
 
+def in_turn(*scenarios: Scenario) -> Scenario:
+    """Play several, one after the other, in one world."""
+
+    async def all_of_them(world: World) -> None:
+        for scenario in scenarios:
+            await scenario(world)
+
+    return all_of_them
+
+
 #: What one trial alone does not show.
 ORCHESTRATORS: dict[str, Scenario] = {
     "orchestrator with little room": measured_trials,
@@ -67,7 +77,7 @@ _FINDING_OUT: dict[str, Scenario] = {
     "registry": registry.scenario,
     "registry with a storage that fails": registry.storage_that_fails,
     "directory in trouble": directory.anything,
-    "directory's disk": directory.acknowledged,
+    "directory's disk": in_turn(directory.acknowledged, directory.within_limits, directory.by_load),
     "directory alone": directory.a_partition_of_the_directory,
     **ORCHESTRATORS,
     **FILES,
