@@ -111,7 +111,10 @@ def test_much_room_is_not_looked_at_for_each_transaction(tmp_path: Path, monkeyp
         assert looks == 4
         room.check(connection, 1)
         assert looks == 4
-        now += 1.5
+        now += 0.9
+        room.check(connection, 1)
+        assert looks == 4
+        now += 0.2
         room.check(connection, 1)
         assert looks == 5
         room.recheck()
@@ -130,6 +133,39 @@ def test_much_room_is_not_looked_at_for_each_transaction(tmp_path: Path, monkeyp
                 room.check(connection, 1)
                 kept += 1
         assert kept <= 16
+
+
+@pytest.mark.parametrize(("disk", "kept"), [(1 << 40, 16 << 20), (80 << 20, 10 << 20)])
+@pytest.mark.parametrize("size", [0, 1000, 4_000_000])
+def test_what_is_kept_free(size: int, disk: int, kept: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """16 MiB, or an eighth of a small disk, beside the transaction: in the log, and in the database.
+
+    It takes a quarter more than its data, and sixteen pages of 8 KiB.
+    """
+    free = 0
+
+    def look(_path: str) -> SimpleNamespace:
+        return SimpleNamespace(f_frsize=1, f_blocks=disk, f_bavail=free)
+
+    monkeypatch.setattr(_sqlite_disk_reserve, "os", SimpleNamespace(statvfs=look, stat=os.stat))
+    room = _sqlite_disk_reserve.DiskReserve(str(tmp_path / "a.db"), clock=lambda: 0.0)
+    needed = 2 * (size + size // 4 + 16 * 8192) + kept
+    with closing(sqlite3.connect(tmp_path / "a.db")) as connection:
+        free = needed
+        room.check(connection, size)
+        free = needed - 1
+        with pytest.raises(ResourceExhaustedError, match="the rest of the disk is kept for deletions"):
+            room.check(connection, size)
+        # With a gibibyte more, what is written next is not looked at.
+        free = needed + 2 * (1 << 30) - 1
+        room.check(connection, size)
+        free = 0
+        with pytest.raises(ResourceExhaustedError):
+            room.check(connection, 0)
+        free = needed + 2 * (1 << 30)
+        room.check(connection, size)
+        free = 0
+        room.check(connection, 0)
 
 
 async def test_after_a_failure_room_is_looked_at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -206,12 +206,20 @@ async def test_a_failing_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 async def test_a_failing_sweep_is_tried_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, autojump_clock: trio.testing.MockClock
 ) -> None:
+    def left() -> int:
+        with closing(sqlite3.connect(tmp_path / "a.db")) as connection:
+            (count,) = connection.execute("SELECT count(*) FROM samples").fetchone()
+            return int(count)
+
     with failing_connections(monkeypatch, []):
         async with quiet_store(tmp_path) as store:
             await store.apply([new_trial("a"), sample("a", 0)])
             FailingConnection.fail_at = "DELETE FROM samples"
             await store.delete(["a"])
-            await trio.sleep(60)
+            await trio.sleep(9)
+            assert left() == 1
+            await trio.sleep(2)
+            assert left() == 0
     with closing(sqlite3.connect(tmp_path / "a.db")) as connection:
         assert connection.execute("SELECT count(*) FROM samples").fetchone() == (0,)
 

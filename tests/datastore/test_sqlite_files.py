@@ -201,6 +201,93 @@ async def test_more_trials_than_are_kept_in_mind(tmp_path: Path, monkeypatch: py
             assert await ticks(store, f"{trial}") == [0, 7, 1, 2]
 
 
+async def test_of_so_many_trials_the_state_is_kept_in_mind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """4096: those are not asked for again before a sample is added."""
+    looked_up: list[str] = []
+
+    def traced(path: str, **options: Any) -> sqlite3.Connection:
+        connection = connect(path, **options)
+        connection.set_trace_callback(lambda text: looked_up.append(text) if "max(tick)" in text else None)
+        return connection
+
+    monkeypatch.setattr(sqlite_file, "connect", traced)
+    names = [f"{number}" for number in range(4096)]
+    async with open_sqlite(f"{tmp_path}/a.db", full=False, host=Host(runner=inline_runner)) as store:
+        await store.apply([new_trial(name) for name in names])
+        looked_up.clear()
+        await store.apply([sample(name, 0) for name in names])
+        assert looked_up == []
+        await store.apply([new_trial("one more")])
+        looked_up.clear()
+        await store.apply([sample(names[-1], 1)])  # before that, the one that came first is forgotten
+        assert looked_up == []
+        await store.apply([sample(names[0], 1)])
+        assert len(looked_up) == 1
+
+
+async def test_deleted_trials_go_by_so_many_rows_and_bytes(tmp_path: Path) -> None:
+    """500 rows, or 4 MiB: writes wait no longer for that."""
+    path = f"{tmp_path}/a.db"
+    left: list[int] = []
+
+    async def run_and_count(function: Any, *args: Any) -> Any:
+        result = await run_inline(function, *args)
+        if function.__name__ == "sweep":
+            with closing(sqlite3.connect(path)) as connection:
+                left.extend(connection.execute("SELECT count(*) FROM samples").fetchone())
+        return result
+
+    async with open_sqlite(path, full=False, host=Host(runner=lambda threads: run_and_count)) as store:
+        await store.apply([new_trial("a"), *(sample("a", tick) for tick in range(1001))])
+        await store.apply([new_trial("b"), *(sample("b", tick, payload=bytes(2 << 20)) for tick in range(5))])
+        await trio.testing.wait_all_tasks_blocked()
+        for name, expected in (("a", [506, 6, 5, 5, 5]), ("b", [3, 1, 0, 0, 0])):
+            left.clear()
+            await store.delete([name])
+            await trio.testing.wait_all_tasks_blocked()
+            assert left == expected, name
+
+
+async def test_many_are_asked_for_by_500(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """SQLite limits how many values a statement may have; and so many are read at a time."""
+    statements: list[str] = []
+    threads: list[int] = []
+
+    def traced(path: str, **options: Any) -> sqlite3.Connection:
+        connection = connect(path, **options)
+        connection.set_trace_callback(statements.append)
+        return connection
+
+    def runner(count: int) -> Any:
+        threads.append(count)
+        return run_inline
+
+    monkeypatch.setattr(_sqlite_reader, "connect", traced)
+    async with open_sqlite(f"{tmp_path}/a.db", full=False, host=Host(runner=runner)) as store:
+        await store.apply([new_trial(f"{number}") for number in range(1001)])
+        found = await store.trials(after=0, limit=ALL, ids=[f"{number}" for number in range(1001)])
+        assert len(found) == 1001
+    assert [statement.count("'") // 2 for statement in statements if "trial_id IN" in statement] == [500, 500, 1]
+    assert threads == [1, 4]
+
+
+async def test_a_database_that_hangs_is_waited_for_half_a_minute(
+    tmp_path: Path, autojump_clock: trio.testing.MockClock
+) -> None:
+    async def run(function: Any, *args: Any) -> Any:
+        if function.__name__ == "close":
+            closing_it.append(function)
+            await trio.sleep_forever()
+        return await run_inline(function, *args)
+
+    closing_it: list[Any] = []
+    async with open_sqlite(f"{tmp_path}/a.db", full=False, host=Host(runner=lambda threads: run)) as store:
+        await store.apply([new_trial("a")])
+        began = trio.current_time()
+    assert trio.current_time() - began == 30
+    closing_it[0]()
+
+
 async def test_nothing_is_scanned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever is asked or written, an index answers: a million samples cost what ten do."""
     statements: set[str] = set()

@@ -16,8 +16,10 @@ from trio_cogment.datastore.storage import (
     ROW_BYTES,
     EndWrite,
     OutcomeWrite,
+    SampleWrite,
     TrialEnd,
     TrialWrite,
+    WriteKind,
     counted_bytes,
     trial_bytes,
 )
@@ -123,6 +125,9 @@ def test_what_a_write_counts() -> None:
     assert counted_bytes(trial) == ROW_BYTES + len("t") + len("me") + params.ByteSize()
     assert trial_bytes("t", "me", 10, 5) == ROW_BYTES + 3 + 10 + 5
     assert counted_bytes(OutcomeWrite("t", b"four")) == 4
+    sample = SampleWrite("t", 1, 2, 3, b"seven b", WriteKind.LOGGED)
+    # Files have this sum for each of their trials: what a row counts must not change.
+    assert counted_bytes(sample) == 128 + 7
     assert counted_bytes(EndWrite("t", TrialEnd.ENDED)) == 0
 
 

@@ -13,6 +13,7 @@ import trio
 
 from tests.datastore import test_simulated as datastore
 from tests.directory import test_simulated as directory
+from tests.directory.limits_and_loads import by_load, within_limits
 from tests.model_registry import test_simulated as registry
 from tests.models.runs import FAULTY
 from tests.sim.asked import asked_and_told
@@ -77,7 +78,7 @@ _FINDING_OUT: dict[str, Scenario] = {
     "registry": registry.scenario,
     "registry with a storage that fails": registry.storage_that_fails,
     "directory in trouble": directory.anything,
-    "directory's disk": in_turn(directory.acknowledged, directory.within_limits, directory.by_load),
+    "directory's disk": in_turn(directory.acknowledged, within_limits, by_load),
     "directory alone": directory.a_partition_of_the_directory,
     **ORCHESTRATORS,
     **FILES,
