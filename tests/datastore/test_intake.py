@@ -175,3 +175,19 @@ async def test_what_was_not_put_counts_for_nobody(autojump_clock: MockClock) -> 
             store.gate.set()
             await stream.flush()
             assert datastore.writer.accounts.reserved["ann"] == 0
+
+
+async def test_who_waits_for_more_to_be_durable_is_told_when_there_will_be_no_more() -> None:
+    store = GateStore()
+    async with Datastore(store) as datastore:
+        with pytest.raises(UnavailableError, match="away"):  # noqa: PT012  it comes when the stream is left
+            async with datastore.sink().open("t", "", PARAMS) as stream:
+                await stream.write(sample_of(0))
+                await stream.flush()
+                assert await stream.progress(0)
+                store.failure = UnavailableError("away")
+                await stream.write(sample_of(1))
+                with trio.CancelScope(shield=True):
+                    assert not await stream.progress(1)
+                    assert await stream.progress(0)
+                await trio.lowlevel.checkpoint()

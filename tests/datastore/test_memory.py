@@ -182,6 +182,10 @@ async def test_room_is_made_to_the_last_byte_and_no_further() -> None:
         assert await evicted(store) == gone
         assert store.bytes <= room
         assert {trial.trial_id for trial in await store.trials(after=0, limit=9)} == {"a", "b"}
+    # Of what is open nothing goes: there is room to the last byte, and for not one more.
+    await MemoryStore(whole).apply(trial_of("a", end=False))
+    with pytest.raises(ResourceExhaustedError, match="no ended trial left to make room"):
+        await MemoryStore(whole - 1).apply(trial_of("a", end=False))
     # One byte less, and what is left of the first has to go, too.
     store = MemoryStore(whole + without - 1)
     await store.apply(trial_of("a"))

@@ -12,7 +12,12 @@ from tests.datastore.harness import params_with, sample_of
 from tests.datastore.test_conversion import samples_drawn
 from trio_cogment.api.common_pb2 import Message, Reward, RewardSource
 from trio_cogment.api.datalog_pb2 import DatalogSample
-from trio_cogment.api.trial_datastore_pb2 import RetrieveSamplesRequest, StoredTrialSample
+from trio_cogment.api.trial_datastore_pb2 import (
+    RetrieveSamplesRequest,
+    StoredTrialActorSample,
+    StoredTrialSample,
+    StoredTrialSampleField,
+)
 from trio_cogment.datastore._conversion import TrialConverter
 from trio_cogment.datastore._selection import Selection
 from trio_cogment.datastore._trial_service import check_sample
@@ -134,3 +139,16 @@ def test_selecting_twice_changes_nothing_and_every_index_stays_good(
     assert len(once.payloads) == len(stored.payloads)
     for field in ("tick_id", "timestamp", "state", "trial_id", "special_events"):
         assert getattr(once, field) == getattr(stored, field)
+
+
+def test_what_nothing_points_to_any_more_is_emptied() -> None:
+    """A reward without data points to no payload, not to the first."""
+    rewarded = StoredTrialActorSample(actor=0, observation=0, action=1)
+    rewarded.received_rewards.add(sender=-1, receiver=0, reward=1)
+    rewarded.received_rewards.add(sender=-1, receiver=0, reward=1, user_data=2)
+    sample = StoredTrialSample(actor_samples=[rewarded], payloads=[b"seen", b"done", b"data", b"nobody's"])
+    request = RetrieveSamplesRequest(
+        selected_sample_fields=[StoredTrialSampleField.STORED_TRIAL_SAMPLE_FIELD_RECEIVED_REWARDS]
+    )
+    Selection(request).apply(sample, None)
+    assert list(sample.payloads) == [b"", b"", b"data", b""]

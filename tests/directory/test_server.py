@@ -705,6 +705,29 @@ async def test_whatever_is_called_lets_others_run(autojump_clock: Clock) -> None
             await at.server.farewell()
 
 
+async def test_who_waits_searches_five_times_a_second_at_most(
+    monkeypatch: pytest.MonkeyPatch, autojump_clock: Clock
+) -> None:
+    """Many that wait would search at every change."""
+    config = DirectoryServerConfig(registration_lag_seconds=10, startup_lag_seconds=0)
+    async with directory(config) as at, trio.open_nursery() as nursery:
+        searched: list[float] = []
+        shown = at.server._monitored.shown
+
+        def noted(*args: Any) -> Any:
+            searched.append(trio.current_time())
+            return shown(*args)
+
+        monkeypatch.setattr(at.server._monitored, "shown", noted)
+        nursery.start_soon(at.server.find, Inquiry(kind=ENVIRONMENT))
+        began = trio.current_time()
+        for port in range(1, 41):
+            await trio.sleep(0.025)
+            await at.register(registration("h", kind=OTHER, permanent=True, port=port))
+        assert [round(time - began, 3) for time in searched] == pytest.approx([0, 0.2, 0.4, 0.6, 0.8, 1.0], abs=0.026)
+        nursery.cancel_scope.cancel()
+
+
 async def test_refusals_are_counted_and_logged(autojump_clock: Clock, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level("INFO", "trio_cogment.directory._service")
     async with directory() as at:

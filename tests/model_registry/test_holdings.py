@@ -12,6 +12,7 @@ from trio_cogment.access import Quotas
 from trio_cogment.api.model_registry_pb2 import ModelInfo, ModelVersionInfo, RetrieveModelsRequest
 from trio_cogment.errors import PermissionDeniedError, QuotaError, UnavailableError
 from trio_cogment.model_registry._archive import most_bytes_of
+from trio_cogment.model_registry._documents import write_model, write_version
 from trio_cogment.model_registry._holdings import Caller, Holdings
 from trio_cogment.model_registry._model import Model
 from trio_cogment.rpc.transfer_slots import Transfer
@@ -49,6 +50,17 @@ def test_what_is_stored_takes_its_bytes_and_a_description() -> None:
     assert most_bytes_of(ModelVersionInfo(model_id="m")) == pytest.approx(SIZE - 1000, abs=10)
     small, large = (most_bytes_of(ModelInfo(model_id="m", user_data={"k": "v" * size})) for size in (1, 101))
     assert large - small == 100
+
+
+def test_what_is_about_to_be_stored_counts_with_what_is_still_to_be_said_of_it() -> None:
+    """A model is what its description takes; a version's number, time and hash, which come later, are 256 bytes."""
+    model = ModelInfo(model_id="m", user_data={"k": "v"})
+    assert most_bytes_of(model) == len(write_model(model))
+    assert most_bytes_of(INFO) == len(write_version(INFO)) + 256 + 1000
+    said = ModelVersionInfo(
+        model_id="m", data_size=1000, version_number=2**31 - 1, creation_timestamp=2**64 - 1, data_hash="x" * 44
+    )
+    assert len(write_version(said)) + 1000 <= most_bytes_of(INFO)
 
 
 async def test_an_account_gets_no_more_than_its_quota() -> None:
@@ -218,3 +230,19 @@ async def test_a_model_that_could_not_be_created_counts_for_nobody_and_is_nobody
         await one.registry.create_or_update(ModelInfo(model_id="n"), ann)
     async with open_harness(disk) as one:
         assert {model.model_id: model.owner for model in one.registry.models.values()} == {"m": after, "n": "ann"}
+
+
+async def test_a_quota_is_used_to_the_last_byte(autojump_clock: trio.testing.MockClock) -> None:
+    info = ModelInfo(model_id="m", user_data={"k": "v"})
+    async with open_harness() as one:
+        await one.registry.create_or_update(info, caller("ann", stored_bytes=1000))
+        size = one.registry.holdings.used("ann")
+    async with open_harness() as one:
+        with pytest.raises(QuotaError, match=f"the quota of {size - 1} stored_bytes"):
+            await one.registry.create_or_update(info, caller("ann", stored_bytes=size - 1))
+        await one.registry.create_or_update(info, caller("ann", stored_bytes=size))
+        assert one.registry.holdings.used("ann") == size
+        # One that somebody else reaches and changes counts for its owner, and against nobody's quota.
+        anybody = Caller(account="bob", quotas=Quotas(stored_bytes=0))
+        await one.registry.create_or_update(ModelInfo(model_id="m", user_data={"k": "v" * 100}), anybody)
+        assert one.registry.holdings.used("ann") > size

@@ -553,6 +553,35 @@ async def test_pages_are_read_in_several_steps(monkeypatch: pytest.MonkeyPatch, 
         assert await one.numbers("m0", handle=handle) == [5, 6, 7, 8]
 
 
+async def test_descriptions_are_read_by_64(monkeypatch: pytest.MonkeyPatch, autojump_clock: MockClock) -> None:
+    """Others get the storage's threads in between."""
+    async with open_harness() as one:
+        steps: list[int] = []
+
+        def note(name: str) -> None:
+            real = getattr(one.registry, name)
+
+            async def noted(*args: Any) -> Any:
+                steps.append(len(args[-1]))
+                return await real(*args)
+
+            monkeypatch.setattr(one.registry, name, noted)
+
+        note("model_infos")
+        note("version_infos")
+        for number in range(130):
+            await one.create(f"m{number:03}")
+            await one.publish("m000", b"")
+        for ask, expected in (
+            (lambda: one.models(), [64, 64, 2]),
+            (lambda: one.models(count=65), [64, 1]),
+            (lambda: one.infos("m000", count=70), [64, 6]),
+        ):
+            steps.clear()
+            await ask()
+            assert steps == expected
+
+
 async def test_a_stop_ends_the_watches_of_all_models(autojump_clock: MockClock) -> None:
     async with open_harness() as one:
         for model_id in ("m", "n", "o"):
