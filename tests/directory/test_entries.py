@@ -171,6 +171,23 @@ def test_one_owner_cannot_take_all_the_room() -> None:
         entries.register(entry(6, {"a": "x" * 100}, owner="ann"), config)
 
 
+def test_an_owner_has_so_many_registrations_though_it_is_alone() -> None:
+    config = DirectoryServerConfig(max_owner_entries=2)
+    entries = Entries()
+    for number in (1, 2):
+        entries.register(entry(number, owner="ann"), config)
+    with pytest.raises(ResourceExhaustedError, match="max_owner_entries: you have 2 registrations"):
+        entries.register(entry(3, owner="ann"), config)
+    entries.register(entry(3, owner="bob"), config)
+
+
+def test_a_permanent_one_replaces_all_that_it_would_be_found_for() -> None:
+    entries = Entries(entry(number, {"a": f"{number}"}, permanent=True) for number in (1, 2, 3, 4))
+    kept = entries.register(entry(9, permanent=True), CONFIG)
+    assert (kept.service_id, ids(entries)) == (4, [4])
+    assert entries.total_bytes == kept.service.size
+
+
 def test_an_owner_has_so_many_bytes_however_few_there_are() -> None:
     config = DirectoryServerConfig(max_owner_entries=10, max_owner_bytes=100)
     entries = Entries()

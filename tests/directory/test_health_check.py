@@ -236,6 +236,8 @@ async def test_a_service_is_called_by_its_name(
 
     def noted(*args: Any, authority: str, **options: Any) -> Channel:
         called.append(authority)
+        # A service that has answered is not waited for.
+        assert options["config"].farewell_timeout_seconds == 0.2
         return over(*args, authority=authority, **options)
 
     monkeypatch.setattr(Channel, "over", noted)

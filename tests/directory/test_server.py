@@ -37,7 +37,7 @@ from trio_cogment.api.directory_pb2 import (
 from trio_cogment.config import DirectoryServerConfig
 from trio_cogment.directory import DirectoryServer, Inquiry, directory_services
 from trio_cogment.directory._requests import service_of
-from trio_cogment.errors import InvalidArgumentError, RpcError, StatusCode, UnavailableError
+from trio_cogment.errors import FailedPreconditionError, InvalidArgumentError, RpcError, StatusCode, UnavailableError
 from trio_cogment.host import Host, inline_runner
 from trio_cogment.rpc import InProcessChannel
 from trio_cogment.rpc.refusals import refusals
@@ -726,6 +726,25 @@ async def test_who_waits_searches_five_times_a_second_at_most(
             await at.register(registration("h", kind=OTHER, permanent=True, port=port))
         assert [round(time - began, 3) for time in searched] == pytest.approx([0, 0.2, 0.4, 0.6, 0.8, 1.0], abs=0.026)
         nursery.cancel_scope.cancel()
+
+
+async def test_a_file_has_one_directory_for_all_of_its_time(autojump_clock: Clock) -> None:
+    disk = SimDisk(random.Random(0))
+    async with directory(disk=disk, path="state") as at:
+        await at.register(registration("h", permanent=True))
+        with pytest.raises(FailedPreconditionError, match="it is in use by another directory"):
+            await new_server(None, path="state", disk=disk).__aenter__()
+        await at.register(registration("h", permanent=True, port=1))
+    async with directory(disk=disk, path="state") as at:
+        assert at.server.count == 1
+
+
+async def test_a_client_that_stays_may_be_anywhere(autojump_clock: Clock) -> None:
+    """Nobody connects to one: it is no place to be led to."""
+    async with directory() as at:
+        service = service_of(registration("a.name", protocol=ServiceEndpoint.COGMENT, kind=3), max_bytes=1000)
+        await at.server.register(service, permanent=True, reach="203.0.113.7")
+        assert at.server.count == 1
 
 
 async def test_refusals_are_counted_and_logged(autojump_clock: Clock, caplog: pytest.LogCaptureFixture) -> None:

@@ -48,7 +48,7 @@ class Content:
 
     entries: Entries
     hasher: Hasher
-    foreign: bool = False
+    foreign: bool
     dropped: list[str] = field(default_factory=list)
 
 
