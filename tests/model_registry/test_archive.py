@@ -488,6 +488,24 @@ async def test_an_archive_that_cannot_be_read_is_left_open_for_others(autojump_c
         assert await two.data("m") == b"1"
 
 
+async def test_whose_a_folder_s_versions_are(tmp_path: Path, autojump_clock: MockClock) -> None:
+    """Without a description of the model they say it; with one, it does, whatever they say."""
+    (tmp_path / "alone").mkdir()
+    reference_version(tmp_path, "alone", 1, b"alone")
+    document = tmp_path / "alone" / "alone-v000001.yaml"
+    document.write_text(document.read_text().replace("model_id: alone", "model_id: other"))
+    reference_model(tmp_path, "moved")
+    reference_version(tmp_path, "moved", 3, b"moved")
+    document = tmp_path / "moved" / "moved-v000003.yaml"
+    document.write_text(document.read_text().replace("version_number: 3", "version_number: 7").replace("moved", "old"))
+    async with open_harness(store=LocalBlobs(tmp_path)) as one:
+        assert (await one.models())[0] == ["moved", "other"]
+        assert await one.data("other") == b"alone"
+        ((info,), _) = await one.infos("moved")
+        assert (info.model_id, info.version_number) == ("moved", 3)
+        assert await one.data("moved", 3) == b"moved"
+
+
 async def test_opening_a_failing_disk(autojump_clock: MockClock) -> None:
     disk = SimDisk(random.Random(1))
     disk.fail_syncs(1)

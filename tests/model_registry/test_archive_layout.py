@@ -152,7 +152,8 @@ def test_times(text: str, time: int) -> None:
 @pytest.mark.parametrize(
     "data",
     [b"", b"\xff\xfe\x00", b"[", b"- a", b"model_id: [a]", b"user_data: {}", b"model_id: a\nuser_data: [1]",
-     b"model_id: a\nuser_data: {a: {b: c}}", b"a: &a [*a]\nb: *c", b"? [a]\n: b", b"\x00" * 100],
+     b"model_id: a\nuser_data: {a: {b: c}}", b"a: &a [*a]\nb: *c", b"? [a]\n: b", b"\x00" * 100,
+     b"model_id: a\nuser_data: {? [a] : b}", b"model_id: a\nuser_data: {? {a: b} : c}"],
 )  # fmt: skip
 def test_what_is_no_document(data: bytes) -> None:
     with pytest.raises(documents.DocumentError):

@@ -382,3 +382,48 @@ def test_an_upload_keeps_its_file_open_until_it_is_finished() -> None:
     for number, upload in enumerate(uploads):
         upload.commit("folder", str(number))
     store.close()
+
+
+def test_of_a_blob_whose_name_may_be_lost_nothing_is_left_unless_it_was_there_before(tmp_path: Path) -> None:
+    failing: list[str] = []
+
+    class Failing(SystemFiles):
+        def sync_folder(self, path: str) -> None:
+            if failing and path.endswith(failing[0]):
+                failing.clear()
+                raise OSError(errno.EIO, "Input/output error")
+            super().sync_folder(path)
+
+    store = LocalBlobs(tmp_path, files=Failing())
+    store.open()
+    put(store, "folder", "old", b"1")
+    for name, replace, left in (("new", False, ["old"]), ("old", True, ["old"])):
+        failing.append("folder")
+        with pytest.raises(OSError, match="Input/output error"):
+            put(store, "folder", name, b"2", replace=replace)
+        assert store.names("folder") == left
+    store.close()
+
+
+def test_what_was_committed_is_not_given_up_any_more(tmp_path: Path) -> None:
+    store = LocalBlobs(tmp_path)
+    store.open()
+    upload = store.upload()
+    upload.finish()
+    upload.commit("folder", "name")
+    (tmp_path / ".0.tmp").write_bytes(b"by hand")
+    upload.abort()
+    upload.abort()
+    assert store.read("folder", "name") == b""
+    assert (tmp_path / ".0.tmp").exists()
+    store.close()
+
+
+def test_what_is_gone_already_keeps_nothing_else_from_going(tmp_path: Path) -> None:
+    store = LocalBlobs(tmp_path)
+    store.open()
+    for name in ("one", "two", "three"):
+        put(store, "folder", name, b"x")
+    store.delete("folder", ["nobody", "one", "nothing", "two"])
+    assert store.names("folder") == ["three"]
+    store.close()

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from trio_cogment.api.model_registry_pb2 import ModelVersionInfo
+from trio_cogment.api.model_registry_pb2 import ModelVersionInfo, RetrieveVersionDataRequest
 from trio_cogment.errors import NotFoundError, ResourceExhaustedError, UnavailableError
-from trio_cogment.model_registry._archive_layout import MAX_NUMBER
 from trio_cogment.model_registry._model import Model, shown
 from trio_cogment.model_registry._version_cache import Payload, Transient
 from trio_cogment.model_registry._version_watch import VersionWatch
@@ -31,8 +30,13 @@ async def test_all_watches_end_with_a_model() -> None:
 
 
 def test_the_last_number_is_given_and_none_after_it() -> None:
-    model = Model("m", "m", last=MAX_NUMBER - 1)
-    assert model.next_number() == MAX_NUMBER
+    """It is the largest that a request can name."""
+    most = 2**31 - 1
+    assert RetrieveVersionDataRequest(version_number=most).version_number == most
+    with pytest.raises(ValueError, match="out of range"):
+        RetrieveVersionDataRequest(version_number=most + 1)
+    model = Model("m", "m", last=most - 1)
+    assert model.next_number() == most
     with pytest.raises(ResourceExhaustedError, match="model 'm': the version numbers are used up"):
         model.next_number()
 

@@ -14,7 +14,7 @@ from trio.testing import MockClock
 
 from tests.model_registry.helpers import METHODS, Harness, body, header, open_harness, refused
 from trio_cogment.api import model_registry_pb2 as pb
-from trio_cogment.errors import RpcError, StatusCode
+from trio_cogment.errors import NotFoundError, RpcError, StatusCode
 from trio_cogment.host import Host, run_inline
 from trio_cogment.model_registry import LocalBlobs, ModelRegistry
 from trio_cogment.model_registry._model import Model
@@ -428,7 +428,7 @@ async def test_small_chunks_are_written_together(autojump_clock: MockClock) -> N
         most = 256 * 1024
         info = pb.ModelVersionInfo(model_id="m", archived=True, data_size=2 * most)
         async with one.registry.receiving(info, Transfer("here", False, int)) as upload:
-            for size in (most, most - 1, 1):
+            for size in (most - 1, 1, most - 1, 1):
                 await upload.write(bytes(size))
             assert disk.sizes == [most, most]
             await one.registry.add(upload)
@@ -551,6 +551,25 @@ async def test_pages_are_read_in_several_steps(monkeypatch: pytest.MonkeyPatch, 
             assert (await one.models(*names, count=count))[0] == [names[number] for number in expected if number < 8]
         _, handle = await one.infos("m0", count=4)
         assert await one.numbers("m0", handle=handle) == [5, 6, 7, 8]
+
+
+async def test_who_still_holds_a_model_that_is_deleted_is_told_so(autojump_clock: MockClock) -> None:
+    async with open_harness() as one:
+        registry = one.registry
+        await one.create("m")
+        model = registry.find("m")
+        info = pb.ModelVersionInfo(model_id="m", archived=True, data_size=9)
+        with pytest.raises(NotFoundError, match="model 'm' is deleted"):  # noqa: PT012  only the last line may raise
+            async with registry.receiving(info, Transfer("here", False, int)) as upload:
+                await upload.write(b"abc")
+                await one.delete("m")
+                await upload.write(b"")
+        with pytest.raises(NotFoundError, match="model 'm' is deleted"), registry.watching(model):
+            raise AssertionError("it can be followed")
+        for wanted in (-1, 1):
+            with pytest.raises(NotFoundError, match="model 'm' is deleted"):
+                await registry.version(model, wanted)
+        assert not model.watches
 
 
 async def test_descriptions_are_read_by_64(monkeypatch: pytest.MonkeyPatch, autojump_clock: MockClock) -> None:

@@ -146,8 +146,7 @@ def _user_data(fields: Mapping[str, Any]) -> dict[str, str]:
     found = fields.get("user_data") or {}
     if found in ("null", "~"):
         return {}
-    if not isinstance(found, dict) or not all(
-        isinstance(name, str) and isinstance(value, str) for name, value in found.items()
-    ):
+    # Names are texts in any case: the loader makes nothing else of what can be one.
+    if not isinstance(found, dict) or not all(isinstance(value, str) for value in found.values()):
         raise DocumentError("user_data: expected texts")
     return found
