@@ -179,6 +179,35 @@ async def test_who_sends_or_takes_nothing_gives_up_its_place(wire: bool, autojum
                 await mute.receive()
 
 
+@BOTH_CHANNELS
+async def test_who_goes_on_keeps_its_place_though_others_wait(wire: bool, autojump_clock: MockClock) -> None:
+    async with open_harness(wire=wire, max_uploads=1, max_downloads=1, sent_version_chunk_bytes=300_000) as one:
+        step = 300_000
+        assert step > one.registry.config.transfer_least_bytes
+        await one.create("m")
+        async with trio.open_nursery() as nursery, one.channel.call(METHODS["CreateVersion"]) as call:
+            await call.send(header(model_id="m", archived=True, data_size=20 * step))
+            await trio.testing.wait_all_tasks_blocked(0.01)
+            nursery.start_soon(one.store, "m", b"waits")
+            for _ in range(20):
+                await call.send(body(bytes(step)))
+                await trio.sleep(0.4)
+            assert await one.numbers("m") == []
+            await call.done_sending()
+            assert (await call.receive()).version_info.version_number == 1
+        assert await one.numbers("m") == [1, 2]
+        async with trio.open_nursery() as nursery, one.channel.call(METHODS["RetrieveVersionData"]) as call:
+            await call.send(pb.RetrieveVersionDataRequest(model_id="m", version_number=1))
+            await call.done_sending()
+            await trio.testing.wait_all_tasks_blocked(0.01)
+            nursery.start_soon(one.data, "m", 2)
+            size = 0
+            async for chunk in call:
+                size += len(chunk.data_chunk)
+                await trio.sleep(0.4)
+            assert size == 20 * step
+
+
 async def test_chunks_with_nothing_in_them_are_nothing(autojump_clock: MockClock) -> None:
     async with open_harness(transfer_stall_seconds=10) as one:
         await one.create("m")
