@@ -126,6 +126,11 @@ def test_what_a_registration_may_leave_out() -> None:
     assert list(read({name: whole[name] for name in ("trio-cogment-directory", "salt")}).entries) == []
 
 
+def test_the_largest_id_is_one() -> None:
+    (one,) = read(entries_of({"service_id": 2**64 - 1})).entries
+    assert one.service_id == 2**64 - 1
+
+
 def test_a_registration_of_any_size_is_kept() -> None:
     """What was taken once stays, whatever the limit is now."""
     (one,) = read(entries_of({"properties": {"a": "x" * 10_000_000}})).entries

@@ -23,7 +23,7 @@ from tests.directory.bench import (
     new_server,
     registration,
 )
-from trio_cogment.access import AccessControl, Grant
+from trio_cogment.access import EVERYTHING, AccessControl, Grant, Identity
 from trio_cogment.api.common_pb2 import StatusReply, StatusRequest, VersionInfo, VersionRequest
 from trio_cogment.api.directory_pb2 import (
     DeregisterReply,
@@ -737,6 +737,27 @@ async def test_a_file_has_one_directory_for_all_of_its_time(autojump_clock: Cloc
         await at.register(registration("h", permanent=True, port=1))
     async with directory(disk=disk, path="state") as at:
         assert at.server.count == 1
+
+
+@pytest.mark.parametrize("local", [False, True])
+async def test_who_is_on_this_machine_takes_over_what_is_nobodys(local: bool, autojump_clock: Clock) -> None:
+    """What was registered before there were owners. From elsewhere that would replace what is not one's own."""
+    async with directory() as at:
+        service = service_of(registration("h", kind=OTHER, permanent=True), max_bytes=1000)
+        unknown = Identity(account="unknown", local=True, grant=EVERYTHING)
+        ann = Identity(account="token:ann", local=local, grant=EVERYTHING)
+        first, _ = await at.server.register(service, permanent=True, token="t", caller=unknown)
+        second, _ = await at.server.register(service, permanent=True, token="t", caller=ann)
+        assert (first == second) is local
+        assert at.server.count == (1 if local else 2)
+
+
+async def test_where_no_file_is_named_there_is_none(autojump_clock: Clock) -> None:
+    disk = SimDisk(random.Random(0))
+    async with DirectoryServer(host=Host(files=disk, runner=inline_runner)) as server:
+        service = service_of(registration("h", kind=OTHER, permanent=True), max_bytes=1000)
+        await server.register(service, permanent=True)
+        assert disk.operations == 0
 
 
 async def test_a_client_that_stays_may_be_anywhere(autojump_clock: Clock) -> None:
