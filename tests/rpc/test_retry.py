@@ -29,7 +29,7 @@ from tests.rpc.test_liveness import Served
 from trio_cogment.api.common_pb2 import Action, Observation
 from trio_cogment.config import RpcConfig
 from trio_cogment.errors import RpcError, StatusCode
-from trio_cogment.rpc import Channel, RunningServer, open_listeners, serve
+from trio_cogment.rpc import Channel, ClientCall, RunningServer, open_listeners, serve
 from trio_cogment.testing import World, simulate
 from trio_cogment.testing.conformance.channel import ECHO, ECHO_ONE, SUM, WAIT, CheckService
 
@@ -186,9 +186,9 @@ async def test_it_is_sent_again_however_it_was_sent(how: str, way: str, autojump
         assert first == second
 
 
-async def test_what_is_sent_in_between_is_bounded_and_not_lost(autojump_clock: trio.testing.MockClock) -> None:
-    """While the channel connects again, a call takes an outbox full of messages; then `send` waits."""
-    config = RpcConfig(call_outbox_messages=3)
+@asynccontextmanager
+async def connecting_again(most_messages: int) -> AsyncIterator[ClientCall]:
+    """Give a call that has been refused, at a channel that takes five seconds to connect again."""
     async with trio.open_nursery() as nursery:
         server = Server(nursery, "goaway at once")
 
@@ -197,23 +197,45 @@ async def test_what_is_sent_in_between_is_bounded_and_not_lost(autojump_clock: t
                 await trio.sleep(5)
             return await server.connect()
 
+        config = RpcConfig(call_outbox_messages=most_messages)
         async with Channel.over(slowly, config=config) as slow, slow.call(SUM) as call:
             while not server.streams:
                 await trio.testing.wait_all_tasks_blocked()
-            sent = 0
-            try:
-                while sent < 100:
-                    call.send_nowait(Action(tick_id=1))
-                    sent += 1
-            except trio.WouldBlock:
-                pass
-            assert sent == 3
-            began = trio.current_time()
-            await call.send(Action(tick_id=1))
-            assert trio.current_time() - began == pytest.approx(5)
-            await call.done_sending()
-            assert [reply.tick_id async for reply in call] == [1] * 4
+            yield call
         nursery.cancel_scope.cancel()
+
+
+async def test_what_is_sent_in_between_is_bounded_and_not_lost(autojump_clock: trio.testing.MockClock) -> None:
+    """While the channel connects again, a call takes an outbox full of messages; then `send` waits."""
+    async with connecting_again(most_messages=3) as call:
+        sent = 0
+        try:
+            while sent < 100:
+                call.send_nowait(Action(tick_id=1))
+                sent += 1
+        except trio.WouldBlock:
+            pass
+        assert sent == 3
+        began = trio.current_time()
+        await call.send(Action(tick_id=1))
+        assert trio.current_time() - began == pytest.approx(5)
+        await call.done_sending()
+        assert [reply.tick_id async for reply in call] == [1] * 4
+
+
+async def test_messages_that_belong_together_count_as_one_of_those_in_between(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    """As they do elsewhere: those that fit as one are all kept, and sent when there is a stream again."""
+    async with connecting_again(most_messages=4) as call:
+        for tick in range(3):
+            call.send_nowait(Action(tick_id=tick))
+        call.send_together_nowait([Action(tick_id=3), Action(tick_id=4)])
+        with pytest.raises(trio.WouldBlock):
+            call.send_nowait(Action(tick_id=5))
+        await call.send(Action(tick_id=5))
+        await call.done_sending()
+        assert [reply.tick_id async for reply in call] == list(range(6))
 
 
 @pytest.mark.parametrize(

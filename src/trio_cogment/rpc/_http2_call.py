@@ -123,10 +123,11 @@ class Http2Call(Call):
 
     def _choose_path(self) -> None:
         """Say whether messages are sent the usual way; called when anything has changed of what that depends on."""
+        if self._hold:
+            return  # a single message is held back: it never is
         self._path.is_plain = not (
             self.over
             or self._sending_done
-            or self._hold
             or self._compression
             or self._replay is not None
             or not self._stream.headers_sent
@@ -388,9 +389,9 @@ class Http2Call(Call):
             raise LocalProtocolError(f"{self.method.path}: this side has finished sending")
 
     def _put(self, *payloads: bytes) -> None:
+        if self._replay is not None:
+            self._remember(self._replay, payloads)
         for payload in payloads:
-            if self._replay is not None:
-                self._remember(self._replay, payload)
             if self._compression and type(payload) is CompressedMessage:
                 self._engine.send_compressed(self._stream, payload)
             else:
@@ -407,10 +408,15 @@ class Http2Call(Call):
         else:
             self._connection.wake()
 
-    def _remember(self, replay: ReplayBuffer, payload: bytes) -> None:
-        """Keep what is sent, or nothing any more."""
-        if replay.has_room(len(payload)):
-            replay.add(payload)
+    def _remember(self, replay: ReplayBuffer, payloads: Sequence[bytes]) -> None:
+        """Keep what is sent, or nothing any more.
+
+        While the call has no stream, these are all that there is of it, and `BufferOnlyEngine.has_room` has said that
+        there is room: for all of them as if they were one.
+        """
+        if replay.has_room(sum(map(len, payloads))):
+            for payload in payloads:
+                replay.add(payload)
         else:
             self._keep_nothing()
 
