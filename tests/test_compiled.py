@@ -18,6 +18,7 @@ import pytest
 
 from trio_cogment.orchestrator._trial import Trial
 from trio_cogment.rpc._engine import Engine
+from trio_cogment.rpc._message_path import MessagePath
 from trio_cogment.rpc._send_queue import SendQueue
 from trio_cogment.trial import TrialMachine
 
@@ -27,7 +28,13 @@ HOOK = PROJECT["tool"]["hatch"]["build"]["targets"]["wheel"]["hooks"]["custom"]
 MODULES: list[str] = HOOK["modules"]
 #: Whether what is tested here is a compiled wheel.
 COMPILED = bool(os.environ.get("TRIO_COGMENT_COMPILED"))
-FUNCTIONS: list[object] = [TrialMachine.handle, Trial.feed, Engine.receive_data, SendQueue.send_at_once]
+FUNCTIONS: list[object] = [
+    TrialMachine.handle,
+    Trial.feed,
+    Engine.receive_data,
+    SendQueue.send_at_once,
+    MessagePath.send_nowait,
+]
 
 
 @pytest.mark.parametrize("module", MODULES)
@@ -37,7 +44,7 @@ def test_a_module_is_compiled_in_a_compiled_wheel_alone(module: str) -> None:
     assert file.endswith(tuple(EXTENSION_SUFFIXES if COMPILED else SOURCE_SUFFIXES)), file
 
 
-@pytest.mark.parametrize("function", FUNCTIONS, ids=["machine", "trial", "engine", "send queue"])
+@pytest.mark.parametrize("function", FUNCTIONS, ids=["machine", "trial", "engine", "send queue", "path"])
 def test_a_function_runs_in_the_interpreter_unless_it_is_compiled(function: object) -> None:
     assert isinstance(function, FunctionType) is not COMPILED
 

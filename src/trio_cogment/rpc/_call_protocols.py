@@ -80,7 +80,7 @@ class ServerTransport(Transport, Protocol):
 class TransportCall(Protocol):
     """A call as its connection sees it. Nothing here waits: the connection's reader calls most of it.
 
-    Its messages go to its `_message_path.MessagePath`.
+    Its messages go to the `_message_path.MessagePath` that it has connected to its stream.
     """
 
     @property

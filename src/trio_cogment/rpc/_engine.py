@@ -97,8 +97,8 @@ class Engine:
     Besides its own methods it has those of its parts:
 
     * of the stream table: `open_request`, `send_headers`, `end`, `finish_now` and `reset`;
-    * of the send queue: `send_at_once`, `send_message`, `send_compressed`, `send_shared`, `has_room`, `take_output`,
-      `sent` and `take_rooms`;
+    * of the send queue: `send_message`, `send_compressed`, `send_shared`, `has_room`, `take_output`, `sent` and
+      `take_rooms`;
     * of the receive window: `consumed`, `keep`, `forget`, `holders` and `incomplete`.
 
     Args:
@@ -189,7 +189,6 @@ class Engine:
         self.end = table.end
         self.finish_now = table.finish_now
         self.reset = table.reset
-        self.send_at_once = queue.send_at_once
         self.send_message = queue.send_message
         self.send_compressed = queue.send_compressed
         self.send_shared = queue.send_shared

@@ -75,7 +75,7 @@ class Handler(abc.ABC):
 
     @abc.abstractmethod
     def count_updates(self, number: int) -> None:
-        """Count small WINDOW_UPDATEs that have been credited."""
+        """Count small WINDOW_UPDATEs that have been credited, and that the output does not explain."""
 
     @abc.abstractmethod
     def is_idle(self, stream_id: int) -> bool:
@@ -246,21 +246,21 @@ class FrameParser:
                 if usual and 0 < increment < SMALL_INCREMENT:
                     # As `SendQueue.credit` and `SendQueue.credit_stream`, where nothing waits for it.
                     if not stream_id:
-                        queue.window = credit = queue.window + increment
+                        if queue.ready or queue.window > MAX_WINDOW - increment:
+                            queue.credit(increment)
+                        else:
+                            queue.window += increment
+                        updates += 1
+                        position += 13
+                        continue
+                    stream = streams.get(stream_id)
+                    if stream is not None and not stream.outbox:
+                        stream.send_window = credit = stream.send_window + increment
                         if credit <= MAX_WINDOW:
                             updates += 1
                             position += 13
                             continue
-                        queue.window = credit - increment
-                    else:
-                        stream = streams.get(stream_id)
-                        if stream is not None and not stream.outbox:
-                            stream.send_window = credit = stream.send_window + increment
-                            if credit <= MAX_WINDOW:
-                                updates += 1
-                                position += 13
-                                continue
-                            stream.send_window = credit - increment
+                        stream.send_window = credit - increment
                 if not blocks.unfinished:
                     handler.window_update(stream_id & 0x7FFFFFFF, increment & MAX_WINDOW, events)
                     position += 13
@@ -331,12 +331,7 @@ class FrameParser:
     def _is_usual(self) -> bool:
         """Whether a small WINDOW_UPDATE is no more than credit: the handler has nothing else to do for it."""
         queue = self._queue
-        return (
-            not queue.ready
-            and not queue.starved
-            and not self._blocks.unfinished
-            and queue.answer_bytes <= self._max_answer_bytes
-        )
+        return not queue.starved and not self._blocks.unfinished and queue.answer_bytes <= self._max_answer_bytes
 
     def _skip_unknown(self, position: int, size: int, kind: int) -> int:
         """Let a large frame pass by unseen if its type is unknown (RFC 9113, 5.5); else it is too large (4.2)."""

@@ -52,7 +52,6 @@ class Http2ServerCall(Http2Call, ServerCall):
         self._function = function
         self._hold = method.cardinality in (Cardinality.UNARY_UNARY, Cardinality.STREAM_UNARY)
         self._path.connect(stream, self._engine, connection.wake)
-        self._choose_path()
         self._initial: Metadata = Metadata()
         self._trailing: Metadata = Metadata()
         self.metadata = head.metadata

@@ -79,7 +79,7 @@ class SendQueue:
         loan: what is borrowed for what waits.
         streams: those that are open, for the writer.
         out_size: bytes of output that have not been taken.
-        window: bytes that the peer allows on the connection.
+        window: bytes that the peer allows on the connection; the frame parser adds to it, too.
         initial_window: bytes that the peer allows on a new stream.
         answer_bytes: bytes of output that the peer has caused.
         updates_due: how many small WINDOW_UPDATEs the output so far explains that have not come; the frame parser
