@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 import trio
+import trio.testing
 
 from tests.helpers import Script, actor_that_acts, bench, environment_of, params_of
 from trio_cogment.api.common_pb2 import TrialState
@@ -81,24 +82,30 @@ async def test_a_start_that_fails_takes_no_ended_trials_place(autojump_clock: tr
 
 
 async def test_one_that_is_ended_before_it_is_pending_has_not_started(autojump_clock: trio.testing.MockClock) -> None:
-    async with bench(*players()) as table:
+    async with bench(*players(None)) as table:
+        refused: list[str] = []
+
+        async def start(name: str) -> None:
+            try:
+                await table.orchestrator.start_trial(trial_id=name, params=params_of("a"))
+            except FailedPreconditionError as error:
+                refused.append(str(error))
+
         with trio.fail_after(5):
             async with trio.open_nursery() as nursery:
-
-                async def end() -> None:
-                    (trial,) = table.orchestrator.trials
-                    assert trial.state == TrialState.INITIALIZING
-                    trial.hard_end("somebody asked for it")
-
-                @nursery.start_soon
-                async def start() -> None:
-                    with pytest.raises(FailedPreconditionError, match="terminated while it was starting"):
-                        await table.orchestrator.start_trial(trial_id="t", params=params_of("a"))
-
-                while not len(table.orchestrator.trials):
+                for name in "abcdefgh":
+                    nursery.start_soon(start, name)
+                while len(table.orchestrator.trials) < 8:
                     await trio.lowlevel.checkpoint()
-                await end()
-        assert len(table.orchestrator.trials) == 0
+                # They start one by one, a round of the run each, so the last of them still waits for its turn.
+                last = list(table.orchestrator.trials)[-1]
+                assert last.state == TrialState.INITIALIZING
+                last.hard_end("somebody asked for it")
+        assert refused == [f"trial {last.trial_id!r}: the trial was terminated while it was starting"]
+        assert len(table.orchestrator.trials) == 7
+        for trial in table.orchestrator.trials:
+            trial.hard_end("the test is over")
+        await trio.testing.wait_all_tasks_blocked()
         assert table.orchestrator.room.used == (0, 0, 0)
 
 
