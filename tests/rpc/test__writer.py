@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from types import SimpleNamespace
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 import pytest
 import trio
@@ -55,7 +55,7 @@ class SlowByteStream(ByteStream):
 async def running() -> AsyncIterator[tuple[Engine, SlowByteStream, Writer]]:
     """A writer that has sent the engine's preface and has nothing to do."""
     engine, byte_stream = Engine(client_side=True, config=RpcConfig()), SlowByteStream()
-    writer = Writer(engine, byte_stream)
+    writer = Writer(engine.output, byte_stream)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(writer.run)
         await trio.testing.wait_all_tasks_blocked()
@@ -102,7 +102,7 @@ async def test_flush_sends_at_once_and_leaves_the_rest_to_the_task() -> None:
         assert pings(byte_stream.sent) == [b"at once!", b"in parts", b"behind.."]
 
 
-async def test_a_call_that_is_told_of_room_sends_behind_what_was_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_call_that_is_told_of_room_sends_behind_what_was_taken() -> None:
     async with running() as (engine, byte_stream, writer):
 
         class Call:
@@ -110,8 +110,7 @@ async def test_a_call_that_is_told_of_room_sends_behind_what_was_taken(monkeypat
                 engine.ping(b"the next")
                 writer.flush_soon()
 
-        rooms = [SimpleNamespace(call=Call())]
-        monkeypatch.setattr(engine, "take_rooms", lambda: [rooms.pop()] if rooms else [])
+        cast(Any, engine.output.rooms).append(SimpleNamespace(call=Call()))
         byte_stream.room = 0
         engine.ping(b"waits...")
         writer.flush()
@@ -137,8 +136,10 @@ async def test_what_is_sent_is_told_each_time_if_that_is_asked_for() -> None:
         def sent(self) -> None:
             self.sizes.append(len(self.left))
 
-        def take_rooms(self) -> list[Any]:
-            return []
+        rooms = ()
+
+        def take_rooms(self) -> tuple[()]:
+            return self.rooms
 
     output = Told()
     writer = Writer(output, SlowByteStream(), exact=True)
@@ -162,7 +163,7 @@ async def test_in_a_batch_nothing_is_sent_before_its_end() -> None:
 
 async def test_it_finishes_when_everything_has_been_sent() -> None:
     engine, byte_stream = Engine(client_side=True, config=RpcConfig()), SlowByteStream()
-    writer = Writer(engine, byte_stream)
+    writer = Writer(engine.output, byte_stream)
     writer.finish()
     engine.ping(b"the last")
     await writer.run()
@@ -171,7 +172,7 @@ async def test_it_finishes_when_everything_has_been_sent() -> None:
 
 async def test_a_broken_pipe_ends_it() -> None:
     engine, byte_stream = Engine(client_side=True, config=RpcConfig()), SlowByteStream()
-    writer = Writer(engine, byte_stream)
+    writer = Writer(engine.output, byte_stream)
 
     async def run() -> None:
         with pytest.raises(trio.BrokenResourceError):
@@ -195,7 +196,7 @@ async def test_large_output_waits_for_its_turn(size: int, turns: list[int]) -> N
         taken.append(size)
         await trio.lowlevel.checkpoint()
 
-    writer = Writer(engine, byte_stream, turn)
+    writer = Writer(engine.output, byte_stream, turn)
     engine._send_queue.write(bytes(size))
     writer.finish()
     await writer.run()

@@ -36,6 +36,42 @@ def test_actors_may_share_an_observation_and_the_map_may_be_too_long() -> None:
     assert [play.take(index)[0].observation.content for index in (0, 1)] == [b"yes", b"yes"]
 
 
+def test_each_set_is_held_to_its_own_map() -> None:
+    """The map of the set before is only where to look first."""
+    sets = [
+        ([b"a", b"b"], [0, 1], [b"a", b"b"]),
+        ([b"a", b"b"], [1, 0], [b"b", b"a"]),
+        ([b"a", b"b"], [1], None),
+        ([b"a"], [1, 0], None),
+        ([b"a", b"b"], [2, 0], None),
+        ([b"a", b"b"], [], None),
+        ([b"a", b"b", b"c"], [1, 0, 7], [b"b", b"a"]),
+        ([b"a"], [0, 0], [b"a", b"a"]),
+        ([], [0, 0], None),
+        ([b"c", b"d"], [0, 0], [b"c", b"c"]),
+        ([b"c", b"d"], [0, 1], [b"c", b"d"]),
+    ]
+    play = Play().start()
+    refused = 0
+    for contents, indexes, expected in sets:
+        play.observe(observations=contents, actors_map=indexes)
+        if expected is None:
+            refused += 1
+            assert [*play.take(0), *play.take(1)] == []
+        else:
+            assert [play.take(index)[0].observation.content for index in (0, 1)] == expected
+            play.act(0)
+            play.act(1)
+        assert play.machine.counters.get("observation_set_with_bad_map", 0) == refused
+
+
+def test_the_first_map_may_not_be_empty() -> None:
+    play = Play().start()
+    play.observe(observations=[b"o"], actors_map=[])
+    assert play.machine.state == S.PENDING
+    assert play.machine.counters["observation_set_with_bad_map"] == 1
+
+
 def test_negative_indexes_are_refused() -> None:
     play = Play().start()
     play.observe(actors_map=[0, -1])

@@ -13,6 +13,7 @@ from trio_cogment.outcome import EndCause
 from trio_cogment.trial import ENVIRONMENT, Announce, Begin, ParametersComplete, TrialMachine
 from trio_cogment.trial._machine import _FUNCTIONS
 from trio_cogment.trial._memory import Breakage
+from trio_cogment.trial._ticks import observation_input
 from trio_cogment.trial._trial_table import ANNOUNCED, PUBLIC_STATE, TRANSITIONS, Action, Input, Phase
 
 from .harness import Play, actor, make_params, snapshot
@@ -120,7 +121,10 @@ def test_every_pair_runs(phase: Phase, symbol: Input) -> None:
         machine = play.machine
     if symbol is Input.NOBODY_LEFT_TO_ACK:
         machine.owing.clear()
-    machine.fire(symbol, *arguments(machine, symbol))
+    given = arguments(machine, symbol)
+    if symbol is Input.OBSERVATION_SET:
+        assert observation_input(machine, given[1]) is symbol
+    machine.fire(symbol, *given)
     assert machine.phase >= phase
     if TRANSITIONS[phase, symbol][1] is Action.NOTHING and phase is not Phase.CREATED:
         assert machine.out == []

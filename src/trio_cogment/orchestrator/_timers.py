@@ -30,21 +30,26 @@ class Timers:
     Args:
         fire: told about each.
         alarms: wakes it.
+
+    Attributes:
+        clock: Trio's.
+        steady: there has been no pause yet: what `now` returns is what the clock says.
     """
 
     __slots__ = (
-        "_alarms", "_clock", "_deadlines", "_failure", "_fire", "_next", "_over", "_paused_seconds", "_reached",
-        "_suspended_at",
+        "_alarms", "_deadlines", "_failure", "_fire", "_next", "_over", "_paused_seconds", "_reached", "_suspended_at",
+        "clock", "steady",
     )  # fmt: skip
 
     def __init__(self, fire: Callable[[Timer], None], alarms: Alarms) -> None:
         self._fire = fire
         self._alarms = alarms
-        self._clock = trio.lowlevel.current_clock().current_time  # as `trio.current_time`, without its two other calls
+        self.clock = trio.lowlevel.current_clock().current_time  # as `trio.current_time`, without its two other calls
         self._deadlines: dict[Timer, float] = {}
         self._next = math.inf
         self._over = trio.Event()
         self._failure: Exception | None = None
+        self.steady = True
         self._paused_seconds = 0.0
         self._suspended_at: float | None = None
         #: A deadline that has passed is in the past, whatever adding and subtracting pauses has rounded off.
@@ -52,7 +57,7 @@ class Timers:
 
     def now(self) -> float:
         """Return the trial's time, in seconds; it never goes back."""
-        clock = self._clock() if self._suspended_at is None else self._suspended_at
+        clock = self.clock() if self._suspended_at is None else self._suspended_at
         now = clock - self._paused_seconds
         return now if now > self._reached else self._reached
 
@@ -64,6 +69,7 @@ class Timers:
     def suspend(self) -> None:
         """Let the time stand still; no error when it does already."""
         if self._suspended_at is None:
+            self.steady = False
             self._suspended_at = trio.current_time()
             self._alarms.set(self, math.inf)
 

@@ -184,8 +184,10 @@ class Trial:
         if type(event) is HardEnd:
             self._break_off(event)
             return
+        timers = self.timers
         try:
-            for effect in self.machine.handle(event, self.timers.now(), self._wall_clock()):
+            now = timers.clock() if timers.steady else timers.now()
+            for effect in self.machine.handle(event, now, self._wall_clock()):
                 if type(effect) is Send and self._streams is not None:  # the usual one, without a call
                     self._streams[effect.participant].post(effect.message)
                 else:

@@ -42,6 +42,7 @@ from trio_cogment.rpc._frames import (
     PADDED,
     PREFACE,
     SETTINGS,
+    WINDOW_UPDATE_FRAME,
     WINDOW_UPDATE_WORD,
     ConnectionFaultError,
     ErrorCode,
@@ -230,13 +231,16 @@ class FrameParser:
         stream_id: int
         flag: int
         length: int
-        last, last_message = total - 9, total - 14
+        last, last_update, last_message = total - 9, total - 13, total - 14
         updates = 0  # small WINDOW_UPDATEs that were credited here
         usual = self._is_usual()
         while position <= last:
             # One `unpack` reads the frame's header and the message's prefix that most likely follows it.
             if position <= last_message:
                 word, flags, stream_id, flag, length = unpack(data, position)
+            elif position == last_update:  # most reads end with one
+                word, flags, stream_id, length = WINDOW_UPDATE_FRAME.unpack_from(data, position)
+                flag, length = 0, length << 8
             else:
                 word, flags, stream_id, flag, length = unpack(data[position:] + _NO_PREFIX, 0)
             if word == WINDOW_UPDATE_WORD and position + 13 <= total:

@@ -36,6 +36,8 @@ HEADER: Final = Struct(">HBBBI")  # length (2 + 1), type, flags, stream
 MESSAGE_HEADER: Final = Struct(">IBIBI")
 #: Of a WINDOW_UPDATE of the right size it is this.
 WINDOW_UPDATE_WORD: Final = 4 << 8 | WINDOW_UPDATE
+#: All of a frame of that size.
+WINDOW_UPDATE_FRAME: Final = Struct(">IBII")
 SETTING: Final = Struct(">HI")
 
 

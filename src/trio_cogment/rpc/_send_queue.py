@@ -87,6 +87,7 @@ class SendQueue:
         on_sent: called when a stream's outbox has become empty and `Stream.end` is set.
         ready: an ordered set of streams that have something to send, and whose own windows are open.
         starved: an ordered set of streams that `has_room` has refused because all outboxes are full.
+        rooms: what `take_rooms` would return.
     """
 
     def __init__(
@@ -121,7 +122,7 @@ class SendQueue:
         # look at each of them, and a peer could make 13 bytes cost as much as a thousand calls.
         self.ready: dict[Stream, None] = {}
         self.starved: dict[Stream, None] = {}
-        self._rooms: list[Stream] = []  # for `take_rooms`
+        self.rooms: list[Stream] = []
         self._blocks = 0  # header blocks in the output
         self._free_blocks = math.inf if client_side else 2 * config.max_concurrent_streams
 
@@ -318,9 +319,7 @@ class SendQueue:
 
         These are the streams with `Stream.watched` set, and those that were refused because all outboxes were full.
         """
-        rooms = self._rooms
-        if rooms:
-            self._rooms = []
+        rooms, self.rooms = self.rooms, []
         return rooms
 
     def drop(self, stream: Stream) -> None:
@@ -337,7 +336,7 @@ class SendQueue:
         """The stream is over: forget what it has queued, and tell who waits for room."""
         stream.send_window = -1  # so that `send_message` needs no look at `closed` on its short way
         if stream.watched:
-            self._rooms.append(stream)
+            self.rooms.append(stream)
         self.drop(stream)
 
     # --- windows ---
@@ -439,7 +438,7 @@ class SendQueue:
         self.out_size += size + 9
         if stream.watched:
             stream.watched = False
-            self._rooms.append(stream)
+            self.rooms.append(stream)
         if self.starved and self._queued < self._wake_below:
             self._wake_starved()
 
@@ -451,5 +450,5 @@ class SendQueue:
         yield Count("bytes of the outboxes, each", sum(stream.outbox_bytes for stream in streams), queued, None)
 
     def _wake_starved(self) -> None:
-        self._rooms += self.starved
+        self.rooms += self.starved
         self.starved.clear()

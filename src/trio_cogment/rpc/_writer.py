@@ -40,6 +40,10 @@ class Output(Protocol):
     def streams(self) -> Sized:
         """The calls of the connection."""
 
+    @property
+    def rooms(self) -> Sized:
+        """What `take_rooms` would return."""
+
     def take_output(self) -> bytes:
         """Return what waits; the rest, if that is not all of it, is asked for when this has been sent."""
 
@@ -92,9 +96,8 @@ class Writer:
             data, self._leftover = self._leftover, b""
             if not data:
                 data = engine.take_output()  # not before the rest has been sent, which counts as taken still
-            rooms = engine.take_rooms()
-            if rooms:
-                self._tell(rooms)
+            if engine.rooms:
+                self._tell(engine.take_rooms())
             if data:
                 if len(data) > _LARGE_BYTES and self._turn is not None:
                     await self._turn(len(data))
@@ -136,9 +139,8 @@ class Writer:
         """
         engine = self._engine
         if self._parked is None or self._leftover or not engine.out_size:  # a call that is told below may flush again
-            rooms = engine.take_rooms()
-            if rooms:
-                self._tell(rooms)
+            if engine.rooms:
+                self._tell(engine.take_rooms())
             return
         data = engine.take_output()
         try:
@@ -149,9 +151,8 @@ class Writer:
             self._leftover = data[sent:]
         elif self._exact or self._loan.size:
             engine.sent()
-        rooms = engine.take_rooms()
-        if rooms:
-            self._tell(rooms)
+        if engine.rooms:
+            self._tell(engine.take_rooms())
         if self._leftover or engine.out_size:
             self.wake()
 

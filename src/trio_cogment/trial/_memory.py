@@ -12,6 +12,7 @@ object. Its attributes are public to them; the table alone decides which action 
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from types import MappingProxyType
 from typing import Any, ClassVar, Final, NamedTuple, TypeAlias
@@ -98,8 +99,8 @@ class TrialMemory:
     __slots__ = (
         "_armed", "_counters", "_noted", "ack_loss", "actors", "addresses", "answered", "awaited", "before",
         "collect_samples", "contents", "end_marked", "engaged", "environment", "final_marked", "is_over",
-        "last_activity", "last_words", "latest_observation", "log", "losses", "max_steps", "now", "observed_bytes",
-        "orderly_cause", "out", "outcome", "owing", "params", "participants", "phase", "row",
+        "last_activity", "last_words", "latest_observation", "log", "losses", "mapped", "mapping", "max_steps", "now",
+        "observed_bytes", "orderly_cause", "out", "outcome", "owing", "params", "participants", "phase", "row",
         "rules", "said_bytes", "said_tick", "tick_bytes", "tick_id", "timed", "trial_id", "unsettled", "wall_ns",
     )  # fmt: skip
 
@@ -129,6 +130,9 @@ class TrialMemory:
         #: About what is held of the tick under way: actions, messages and rewards; and for its sample, all of it again.
         self.tick_bytes = 0
         self.unsettled: set[int] = set()
+        #: Which observation of a set is each actor's, as in the latest set, and how many there must be for that.
+        self.mapping: list[int] = []
+        self.mapped = sys.maxsize
         self.awaited: set[int] = set()
         self.contents: list[bytes | None] = []
         self.answered = True

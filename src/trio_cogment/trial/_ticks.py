@@ -44,15 +44,20 @@ def observation_input(trial: TrialMemory, observations: ObservationSet) -> Input
     # A map may be longer than there are actors; what is beyond them concerns nobody.
     indexes = observations.actors_map[:count]
     sent = len(observations.observations)
-    if count == 1 == len(indexes):  # without the calls
-        in_order = 0 <= indexes[0] < sent
-    else:
-        in_order = len(indexes) == count and min(indexes) >= 0 and max(indexes) < sent
-    if not in_order:
+    # Most environments map every tick alike.
+    if (indexes != trial.mapping or sent < trial.mapped) and not _keep_mapping(trial, indexes, sent):
         problem = f"an observation set whose actors_map does not give each of {count} actors an observation"
         trial.ignore(trial.environment, "observation_set_with_bad_map", problem, "error")
         return None
     return Input.FINAL_OBSERVATION_SET if trial.final_marked else Input.OBSERVATION_SET
+
+
+def _keep_mapping(trial: TrialMemory, indexes: list[int], sent: int) -> bool:
+    """Keep a map that gives each actor one of `sent` observations; return whether it does."""
+    if len(indexes) != len(trial.actors) or min(indexes) < 0 or max(indexes) >= sent:
+        return False
+    trial.mapping, trial.mapped = indexes, max(indexes) + 1
+    return True
 
 
 def next_tick(trial: TrialMemory, _environment: Participant, observations: ObservationSet) -> None:
@@ -61,7 +66,7 @@ def next_tick(trial: TrialMemory, _environment: Participant, observations: Obser
     awaited = trial.awaited
     awaited.clear()
     tick_id, timestamp = trial.tick_id, observations.timestamp
-    contents, indexes = observations.observations, observations.actors_map
+    contents, indexes = observations.observations, trial.mapping
     append = trial.out.append
     for actor in trial.engaged:
         index = actor.index

@@ -99,9 +99,14 @@ class Pending(WaitingBytes):
         self._taken += len(data)
         return data
 
-    def take_rooms(self) -> Sequence[RoomListener]:
-        """Return who is to be told that there is room."""
+    @property
+    def rooms(self) -> Sequence[RoomListener]:
+        """Who is to be told that there is room."""
         return () if self.listener is None else (self.listener,)
+
+    def take_rooms(self) -> Sequence[RoomListener]:
+        """Return the same."""
+        return self.rooms
 
     def discard(self) -> None:
         """See `WaitingBytes.discard`; what waits is dropped."""
