@@ -3,7 +3,9 @@ from __future__ import annotations
 import pytest
 
 from trio_cogment.api.common_pb2 import TrialState
-from trio_cogment.trial import ENVIRONMENT, Announce, Begin, Close, EmitSample, Send, TimerKind, TrialRules
+from trio_cogment.outcome import EndCause
+from trio_cogment.trial import ENVIRONMENT, Announce, Begin, Close, EmitSample, HardEnd, Send, TimerKind, TrialRules
+from trio_cogment.trial._events import NOT_STARTED
 from trio_cogment.trial._trial_table import Phase
 
 from .harness import END, LAST, LAST_ACK, Play, actor, kind_of, make_params, play_ticks
@@ -281,3 +283,41 @@ def test_a_hard_end_overrides_a_soft_one() -> None:
     play.hard("now")
     assert [play.end_details(index) for index in (ENVIRONMENT, 0, 1)] == ["now", "now", "now"]
     assert play.states == [1, 2, 3, 4, 5]
+
+
+def test_after_the_final_observation_nobodys_action_is_waited_for() -> None:
+    names = "abc"
+    play = Play(make_params(*(actor(name, response_timeout=9) for name in names))).start()
+    play.observe()
+    play.act(1)
+    assert [play.has_timer(TimerKind.RESPONSE, index) for index in range(3)] == [True, False, True]
+    play.say(ENVIRONMENT, LAST)
+    play.observe()
+    assert not [timer for timer in play.timers if timer.kind is TimerKind.RESPONSE]
+    assert play.machine.awaited == set()
+    assert play.machine.answered
+
+
+@pytest.mark.parametrize(
+    ("why", "cause", "level"),
+    [
+        ("no such class", EndCause.NOT_STARTED, "warning"),
+        (NOT_STARTED, EndCause.NOT_STARTED, "info"),
+        ("enough", EndCause.HARD_TERMINATION, "info"),
+    ],
+)
+def test_a_start_that_failed_is_worth_a_warning(why: str, cause: EndCause, level: str) -> None:
+    play = Play()
+    play.feed(Begin())
+    play.feed(HardEnd(why, cause))
+    assert [(note.level, note.text) for note in play.notes] == [(level, f"the trial was broken off: {why}")]
+
+
+@pytest.mark.parametrize("lost", [False, True])
+def test_a_missing_acknowledgement_is_worth_a_warning(lost: bool) -> None:
+    play = soft_ended(Play().start())
+    if lost:
+        play.lose(0)
+    else:
+        play.pass_time(30)
+    assert {note.level for note in play.notes if "'a' did not acknowledge" in note.text} == {"warning"}

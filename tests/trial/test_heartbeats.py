@@ -237,8 +237,11 @@ def test_staleness() -> None:
     assert any("nothing happened" in text for text in play.samples[-1].info.special_events)
 
 
-def test_staleness_while_waiting_for_a_client() -> None:
-    play = Play(make_params(max_inactivity=10)).begin()
+@pytest.mark.parametrize("began", [0.0, 100.0])
+def test_staleness_while_waiting_for_a_client(began: float) -> None:
+    play = Play(make_params(max_inactivity=10))
+    play.now = began
+    play.begin()
     play.pass_time(10)
     assert play.states == [S.INITIALIZING, S.PENDING, S.ENDED]
 

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -20,6 +21,7 @@ from trio_cogment.trial import (
     TimerFired,
     TimerKind,
     TrialMachine,
+    TrialRules,
 )
 
 from .harness import Play, actor, make_params, snapshot
@@ -94,6 +96,53 @@ def test_a_heartbeat_with_details_is_answered() -> None:
         play.say(index, 2, details="still here")
         assert play.kinds(index) == ["HEARTBEAT", "HEARTBEAT"]
     assert play.machine.counters == {}
+
+
+def out_of_time(play: Play) -> None:
+    play.pass_time(9)
+    play.act(1)
+    play.act(0)
+
+
+def to_an_absent_actor(play: Play) -> None:
+    play.lose(0)
+    play.tell(1, "a")
+
+
+#: What is done in vain in the first tick of a trial, its kind, and how loudly it is told.
+IN_VAIN: list[tuple[Callable[[Play], object], str, str]] = [
+    (lambda play: play.observe(3), "observation_set_of_wrong_tick", "error"),
+    (lambda play: play.observe(actors_map=[0]), "observation_set_with_bad_map", "error"),
+    (lambda play: play.act(0, tick_id=3), "action_of_wrong_tick", "warning"),
+    (lambda play: play.act(0, 0), "action_repeated", "warning"),
+    (out_of_time, "action_late", "warning"),
+    (lambda play: play.tell(0, "nobody"), "message_to_nobody", "warning"),
+    (lambda play: play.tell(0, "b", tick_id=3), "message_of_wrong_tick", "warning"),
+    (to_an_absent_actor, "message_to_the_lost", "info"),
+    (lambda play: play.tell(0, "b", bytes(2000)), "too_much_said", "warning"),
+    (lambda play: [play.tell(0, "b") for _ in range(6)], "too_much_said", "warning"),
+    (lambda play: play.reward(0, "b"), "reward_without_source", "warning"),
+    (lambda play: play.reward(0, "nobody", (1, 1)), "reward_to_nobody", "warning"),
+    (lambda play: play.reward(0, "b", (1, 1), tick_id=3), "reward_of_wrong_tick", "warning"),
+]
+
+
+@pytest.mark.parametrize(("do", "kind", "level"), IN_VAIN)
+def test_what_was_done_in_vain_is_counted_by_its_kind(do: Callable[[Play], object], kind: str, level: str) -> None:
+    rules = TrialRules(max_said_per_tick=5, max_said_bytes_per_tick=1000, heartbeat_seconds=0)
+    params = make_params(actor("a", optional=True, response_timeout=9), actor("b"))
+    play = Play(params, rules=rules).start()
+    play.observe()
+    do(play)
+    assert play.machine.counters == {kind: 1}
+    assert [note.level for note in play.notes if note.text.endswith("ignored (further ones only counted)")] == [level]
+
+
+def test_an_action_before_there_is_a_tick_is_counted_by_its_kind() -> None:
+    play = Play().start()
+    play.act(0)
+    assert play.machine.counters == {"action_out_of_season": 1}
+    assert [note.level for note in play.notes] == ["info"]
 
 
 def test_an_actors_fault_is_its_own() -> None:

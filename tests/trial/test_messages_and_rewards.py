@@ -280,3 +280,22 @@ def test_as_much_as_may_be_said_in_one_tick_is_passed_on() -> None:
         play = Play(rules=TrialRules(max_said_bytes_per_tick=most)).start()
         play.tell(0, "b", bytes(600))
         assert len(play.take(1)) == heard
+
+
+def test_all_that_were_rewarded_after_the_final_observation_learn_of_it() -> None:
+    play = play_ticks(Play(make_params(actor("a"), actor("b"), actor("c"))).start(), 1)
+    play.say(ENVIRONMENT, LAST)
+    play.observe()
+    play.reward(ENVIRONMENT, "b", (2, 1))
+    play.reward(ENVIRONMENT, "c", (3, 1))
+    play.clear()
+    play.ack(ENVIRONMENT, 0, 1, 2)
+    assert [play.kinds(index) for index in range(3)] == [["END"], ["NORMAL/reward", "END"], ["NORMAL/reward", "END"]]
+
+
+def test_rewards_of_an_actor_that_goes_are_given_up() -> None:
+    play = Play(make_params(actor("a"), actor("b", optional=True))).start()
+    play.observe()
+    play.reward(0, "*", (1, 1))
+    play.lose(1)
+    assert [len(one.reward_sources) for one in play.machine.actors] == [1, 0]

@@ -311,3 +311,17 @@ def test_fields_that_no_sample_has_are_told_in_the_order_of_their_names() -> Non
     log = play.machine.log
     assert log is not None
     assert log.unknown_fields == sorted(names)
+
+
+def test_samples_of_just_as_many_bytes_as_may_be_held_back_stay() -> None:
+    def played(most: int) -> Play:
+        rules = TrialRules(max_held_back_bytes=most)
+        play = play_ticks(Play(make_params(nb_buffered_ticks=100), rules=rules).start(), 2)
+        play.observe()
+        return play
+
+    whole = played(1 << 20)
+    whole.hard()
+    size = sum(sample.ByteSize() for sample in whole.samples[:2])
+    for most, left in ((size, []), (size - 1, [0]), (0, [0, 1])):
+        assert [sample.info.tick_id for sample in played(most).samples] == left

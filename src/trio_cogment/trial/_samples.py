@@ -126,7 +126,7 @@ class SampleLog:
         """Return how many samples have to leave because of the size of all."""
         assert self._sizes is not None
         surplus, size = 0, self._bytes
-        while size > self._max_bytes and surplus < len(self._sizes):
+        while size > self._max_bytes:
             size -= self._sizes[surplus]
             surplus += 1
         return surplus
