@@ -12,9 +12,12 @@ import yaml
 from trio.testing import MockClock
 
 from tests.model_registry.helpers import Harness, hash_of, open_harness, refused
+from trio_cogment.api.model_registry_pb2 import ModelInfo
 from trio_cogment.errors import CogmentError, FailedPreconditionError, RpcError, StatusCode, UnavailableError
 from trio_cogment.host.files import SystemFiles
 from trio_cogment.model_registry import LocalBlobs
+from trio_cogment.model_registry import _archive_layout as layout
+from trio_cogment.model_registry._archive import Archive
 from trio_cogment.testing import SimDisk
 
 
@@ -130,8 +133,14 @@ async def test_damage_is_found_when_it_is_read(caplog: pytest.LogCaptureFixture,
         rotten.write(b"more")
         assert await one.data("m") == b"a" * 25  # the newest there is
         assert await one.store("m") == 3
-        disk.remove("root/m/m.yaml")
+        for text in (b"[", b"model_id: [m]"):
+            disk.open("root/m/m.yaml").write(text)
+            assert await one.models("m") == (["m"], "1")
+            assert "nothing is known of its user data" in caplog.text
+            caplog.clear()
+            disk.remove("root/m/m.yaml")
         assert await one.models("m") == (["m"], "1")
+        assert "nothing is known of its user data" in caplog.text
     caplog.clear()
     async with open_harness(disk) as two:
         assert (await two.models())[0] == ["m"]
@@ -398,6 +407,40 @@ async def test_a_number_that_may_be_on_the_disk_is_not_given_again(autojump_cloc
         disk.failing = False
         assert await one.numbers("m") == []
         assert await one.store("m", b"3") == 3
+
+
+async def test_a_higher_number_that_was_given_is_kept_when_an_upload_was_interrupted(tmp_path: Path) -> None:
+    reference_model(tmp_path, "m")
+    for number in (1, 5):
+        reference_version(tmp_path, "m", number, b"x")
+    (tmp_path / "m" / "m-v000005.data").unlink()
+    (tmp_path / "m" / "m.last").write_text("9\n")
+    for _ in range(2):
+        async with open_harness(store=LocalBlobs(tmp_path)) as one:
+            assert await one.numbers("m") == [1]
+            assert one.registry.models["m"].last == 9
+
+
+async def test_the_first_document_that_says_it_says_whose_a_folder_is(tmp_path: Path) -> None:
+    folder = tmp_path / "a%2Fb"
+    folder.mkdir()
+    (folder / "a%2Fb.yaml").write_text("model_id: ''\n")
+    for number, text in enumerate(("no mapping", "model_id: ''\n", "model_id: a/b\n", "model_id: other\n"), 1):
+        (folder / f"a%2Fb-v{number:06d}.yaml").write_text(text)
+        (folder / f"a%2Fb-v{number:06d}.data").write_bytes(b"")
+    async with open_harness(store=LocalBlobs(tmp_path)) as one:
+        assert list(one.registry.models) == ["a/b"]
+
+
+def test_what_is_not_there_takes_nothing() -> None:
+    archive = Archive(LocalBlobs("root", files=SimDisk(random.Random(1))))
+    archive.open()
+    assert archive.measure("nobody", [1, 2]) == 0
+    folder, size = archive.create(ModelInfo(model_id="m"), ())
+    assert archive.measure(folder, [1]) == size > 0
+    archive.store.delete(folder, [layout.model_name(folder)])
+    assert archive.update(folder, ModelInfo(model_id="m")) == size
+    archive.close()
 
 
 async def test_a_description_without_bytes_keeps_its_number(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import re
+from typing import Any
 
 import pytest
 import yaml
@@ -30,6 +31,26 @@ def test_every_id_has_a_safe_folder(model_id: str) -> None:
     assert path == f"/archive/{folder}/{folder}-v000001.data"
     if re.fullmatch(r"[A-Za-z0-9_-][A-Za-z0-9_.-]{0,100}", model_id) and not re.search(r"-v[0-9]+$", model_id):
         assert folder == model_id
+
+
+@pytest.mark.parametrize(
+    ("model_id", "folder"),
+    [
+        (".hidden", "%2Ehidden"),
+        ("..", "%2E."),
+        ("a.b", "a.b"),
+        ("m-v1", "m%2Dv1"),
+        ("m-v1-v000002", "m-v1%2Dv000002"),
+        (".a-v1", "%2Ea%2Dv1"),
+        ("-v1", "%2Dv1"),
+        ("m-v", "m-v"),
+        ("m-v1x", "m-v1x"),
+        ("a/b c", "a%2Fb%20c"),
+    ],
+)
+def test_what_would_be_taken_for_something_else_is_encoded(model_id: str, folder: str) -> None:
+    assert layout.folder_of(model_id) == folder
+    assert layout.may_be_encoded(folder) == (folder != model_id)
 
 
 def test_ids_of_up_to_180_bytes_are_their_own_folders() -> None:
@@ -142,6 +163,7 @@ def test_documents_are_the_same_whatever_the_order_of_the_user_data() -> None:
         ("1970-01-01 01:00:00+01:00", 0),
         ("1970-01-01T00:00:00-01:30", 5400 * 10**9),
         ("0001-01-01T00:00:00Z", 0),
+        ("1970-1-2t3:04:05.5", (24 * 3600 + 3 * 3600 + 4 * 60 + 5) * 10**9 + 500_000_000),
         ("2554-07-21T23:34:33.709551615Z", 2**64 - 1),
     ],
 )
@@ -162,6 +184,16 @@ def test_what_is_no_document(data: bytes) -> None:
         documents.read_version(data)
 
 
+@pytest.mark.parametrize("loader", [documents._BASE, yaml.BaseLoader])
+@pytest.mark.parametrize("nested", [b"- " * 50_000, b"a: " + b"[" * 50_000, b"[" * 5_000 + b"]" * 5_000])
+def test_a_document_that_is_nested_too_deeply_is_none(
+    loader: Any, nested: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(documents, "_BASE", loader)  # that of libyaml is not everywhere
+    with pytest.raises(documents.DocumentError, match=r"^no YAML: "):
+        documents.read_model(nested)
+
+
 @pytest.mark.parametrize(
     ("field", "value"),
     [
@@ -172,6 +204,11 @@ def test_what_is_no_document(data: bytes) -> None:
         ("data_size", "-3"),
         ("creation_timestamp", "yesterday"),
         ("creation_timestamp", "2022-13-01T00:00:00Z"),
+        ("creation_timestamp", "2022-02-29T00:00:00Z"),
+        ("creation_timestamp", "0000-01-01T00:00:00Z"),
+        ("creation_timestamp", "2022-01-01T24:00:00Z"),
+        ("creation_timestamp", "2022-01-01T00:60:00Z"),
+        ("creation_timestamp", "2022-01-01T00:00:60Z"),
         ("creation_timestamp", "9999-01-01T00:00:00Z"),
     ],
 )

@@ -259,8 +259,9 @@ def test_a_folder_that_is_taken_away_takes_nothing_more(tmp_path: Path) -> None:
     put(store, "a", "one", b"1")
     put(store, "b", "one", b"1")
     shutil.rmtree(tmp_path / "root" / "a")
-    with pytest.raises(FileNotFoundError):
+    with pytest.raises(FileNotFoundError) as caught:
         put(store, "a", "two", b"2")
+    assert (caught.value.errno, caught.value.filename) == (errno.ENOENT, str(tmp_path / "root" / "a"))
     assert not (tmp_path / "root" / "a").exists()
     put(store, "b", "two", b"2")
     store.delete("a", ["one"])  # a model that is deleted may come back
@@ -278,8 +279,10 @@ def test_a_root_that_is_taken_away_takes_nothing_more(made_again: bool, tmp_path
     if made_again:
         root.mkdir()
     for folder in ("a", "new"):
-        with pytest.raises(FileNotFoundError):
+        with pytest.raises(FileNotFoundError) as caught:
             put(store, folder, "two", b"2")
+        assert caught.value.errno == errno.ENOENT
+        assert not made_again or caught.value.filename == str(root)
     assert not made_again or not list(root.glob("*/two"))
     store.close()
 

@@ -90,6 +90,29 @@ async def test_a_model_that_is_deleted_is_not_measured() -> None:
     assert gone.bytes is None
 
 
+async def test_a_model_whose_bytes_are_known_is_not_waited_for(autojump_clock: trio.testing.MockClock) -> None:
+    known = model("m", "ann", 1000)
+    holdings = holdings_of(known)
+    async with known.lock:  # somebody uploads a version just now
+        with trio.fail_after(10):
+            await holdings.measured(known)
+    assert measured == []
+
+
+async def test_what_is_stored_is_not_reserved_any_more(autojump_clock: trio.testing.MockClock) -> None:
+    ann = caller("ann", stored_bytes=1 << 20)
+    async with open_harness() as one:
+        await one.registry.create_or_update(ModelInfo(model_id="m"), ann)
+        holdings = one.registry.holdings
+        info = ModelVersionInfo(model_id="m", archived=True, data_size=10)
+        async with one.registry.receiving(info, Transfer("here", False, int), ann) as coming:
+            await coming.write(bytes(10))
+            assert holdings.reserved.used("ann") == most_bytes_of(info)
+            await one.registry.add(coming)
+            assert holdings.reserved.used("ann") == 0
+        assert holdings.reserved.used("ann") == 0
+
+
 async def test_who_has_no_quota_reserves_nothing() -> None:
     holdings = holdings_of(model("a", "ann"))
     for owner, quota in (("", 1), ("ann", None)):

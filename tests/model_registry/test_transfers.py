@@ -288,6 +288,22 @@ async def test_creating_deleting_and_uploading_at_once(autojump_clock: MockClock
         assert await two.data("m") == b"the end"
 
 
+@pytest.mark.parametrize(
+    ("model_id", "data"), [("é" * 50, {}), ("m", {"é" * 10: "é" * 39 + "v"}), ("m", {"k": "v" * 97, "x": ""})]
+)
+async def test_metadata_may_be_so_long_to_the_last_byte(
+    model_id: str, data: dict[str, str], autojump_clock: MockClock
+) -> None:
+    async with open_harness(max_metadata_bytes=100) as one:
+        await one.create(model_id, **data)
+        await one.upload(model_id, user_data=data)
+    async with open_harness(max_metadata_bytes=99) as two:
+        with refused(StatusCode.INVALID_ARGUMENT, "model_info", "at most 99 bytes together, got 100"):
+            await two.create(model_id, **data)
+        with refused(StatusCode.INVALID_ARGUMENT, "version_info", "at most 99 bytes together, got 100"):
+            await two.upload(model_id, user_data=data)
+
+
 @pytest.mark.parametrize("field", ["id", "user data"])
 async def test_metadata_that_would_not_fit_into_a_reply(field: str, autojump_clock: MockClock) -> None:
     async with open_harness(max_metadata_bytes=1000) as one:
@@ -506,6 +522,8 @@ async def test_numbers_that_another_program_takes_first_are_left_to_it(autojump_
             await one.store("m", b"x")
         assert store.taken == 0
         assert await one.numbers("m") == [16]
+        # Of those that were tried nothing is left.
+        assert sorted(store.names("m")) == ["m-v000016.data", "m-v000016.yaml", "m.yaml"]
 
 
 @pytest.mark.parametrize("what", ["abort", "close"])
@@ -640,3 +658,19 @@ async def test_a_stop_ends_the_watches_of_all_models(autojump_clock: MockClock) 
             for call in (first, second, third):
                 with trio.fail_after(1), refused(StatusCode.UNAVAILABLE, "stopping"):
                     await call.receive()
+
+
+async def test_who_sends_chunks_with_nothing_in_them_gives_up_its_place(autojump_clock: MockClock) -> None:
+    async with open_harness(max_uploads=1, transfer_stall_seconds=30, transfer_least_bytes=10) as one:
+        await one.create("m")
+        async with trio.open_nursery() as nursery, one.channel.call(METHODS["CreateVersion"]) as call:
+            await call.send(header(model_id="m", archived=True, data_size=1000))
+            await trio.testing.wait_all_tasks_blocked(0.01)
+            nursery.start_soon(one.store, "m", b"waits")
+            with refused(StatusCode.RESOURCE_EXHAUSTED, "transfer_least_bytes"):
+                for _ in range(100):
+                    await trio.sleep(0.05)
+                    await call.send(body(b""))
+                await call.receive()
+        assert trio.current_time() < 3
+        assert await one.numbers("m") == [1]

@@ -15,8 +15,9 @@ from trio_cogment.errors import CogmentError
 _BASE: Any = getattr(yaml, "CBaseLoader", yaml.BaseLoader)
 _NANOSECONDS = 10**9
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-datetime.strptime("1970", "%Y")  # loads what it needs now, and not when there are no descriptors left to load it with
-_TIME = re.compile(r"(\d{4}-\d\d?-\d\d?)[Tt ]+(\d\d?:\d\d:\d\d)(?:\.(\d{1,9})\d*)?\s*(?:[Zz]|([+-])(\d\d?):?(\d\d)?)?")
+_TIME = re.compile(
+    r"(\d{4})-(\d\d?)-(\d\d?)[Tt ]+(\d\d?):(\d\d):(\d\d)(?:\.(\d{1,9})\d*)?\s*(?:[Zz]|([+-])(\d\d?):?(\d\d)?)?"
+)
 
 
 class DocumentError(CogmentError):
@@ -109,9 +110,10 @@ def time_of(text: str) -> int:
     match = _TIME.fullmatch(text.strip())
     if match is None:
         raise DocumentError(f"creation_timestamp: {text!r}: expected a time")
-    date, time, fraction, sign, hours, minutes = match.groups()
+    *date_and_time, fraction, sign, hours, minutes = match.groups()
+    year, month, day, hour, minute, second = map(int, date_and_time)
     try:
-        moment = datetime.strptime(f"{date} {time}", "%Y-%m-%d %H:%M:%S").replace(tzinfo=UTC)
+        moment = datetime(year, month, day, hour, minute, second, tzinfo=UTC)
     except ValueError:
         raise DocumentError(f"creation_timestamp: {text!r}: expected a time") from None
     seconds = round((moment - _EPOCH).total_seconds())

@@ -322,14 +322,15 @@ class ModelRegistry:
         model = upload.model
         async with model.lock:
             model.check()
-            for attempt in range(_ATTEMPTS):
+            for _ in range(_ATTEMPTS):
                 info = self._numbered(upload)
                 try:
                     size = await self._store(upload, info)
                     break
                 except FileExistsError:
-                    if attempt == _ATTEMPTS - 1:
-                        raise UnavailableError("another program writes to the archive") from None
+                    continue
+            else:
+                raise UnavailableError("another program writes to the archive")
             # No checkpoint from here on, so that a cancellation cannot hide a version that is durable.
             model.add(info)
             model.grow(size)
@@ -384,9 +385,7 @@ class ModelRegistry:
 
     async def _source(self, model: Model, info: ModelVersionInfo) -> Blob | Payload:
         if not info.archived:
-            version = model.transients.get(info.version_number)
-            if version is None:
-                raise model.missing(info.version_number)
+            version = model.transients[info.version_number]  # which has just been found; no checkpoint lies between
             self._cache.touch(version)
             return version.payload
         doing = f"opening a version of model {shown(model.model_id)}"

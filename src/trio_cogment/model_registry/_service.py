@@ -74,7 +74,7 @@ class RegistryService(About):
         if request.model_ids:
             check_named(request.model_ids, "model_ids")
             models = [self._registry.find(model_id) for model_id in request.model_ids]
-            start = min(position_of(handle, "model_handle"), len(models))
+            start = position_of(handle, "model_handle")
         else:
             ids = sorted(self._registry.models)
             models = [self._registry.models[model_id] for model_id in ids]
@@ -155,7 +155,7 @@ class RegistryService(About):
 
     async def _named_versions(self, model: Model, request: RetrieveVersionInfosRequest) -> RetrieveVersionInfosReply:
         check_named(request.version_numbers, "version_numbers")
-        start = min(position_of(request.version_handle, "version_handle"), len(request.version_numbers))
+        start = position_of(request.version_handle, "version_handle")
         for wanted in set(request.version_numbers):
             if model.find(wanted) is None:
                 raise model.missing(wanted)

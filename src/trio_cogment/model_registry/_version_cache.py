@@ -48,9 +48,6 @@ class Payload:
                     continue
                 yield kept
                 kept = b""
-            if start == 0 and len(piece) == size:
-                yield piece
-                continue
             while len(piece) - start >= size:
                 yield piece[start : start + size]
                 start += size
