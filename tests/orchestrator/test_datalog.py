@@ -16,6 +16,7 @@ from trio_cogment.config import OrchestratorConfig
 from trio_cogment.errors import RpcError, StatusCode, UnavailableError
 from trio_cogment.orchestrator import SampleStream
 from trio_cogment.rpc import ServerCall, serve_stream
+from trio_cogment.trial import Effect, Event, TrialMachine
 
 both = pytest.mark.parametrize("wire", [False, True])
 LOGGED = "cogment://discover/datalog"
@@ -113,6 +114,33 @@ async def test_slow_datalog_makes_the_trial_wait_and_loses_nothing(autojump_cloc
         await table.controller.wait_trial_state("t")
         await trio.testing.wait_all_tasks_blocked()
     assert ticks == list(range(2001))
+
+
+async def test_a_trial_that_waited_for_its_log_has_its_own_time(autojump_clock: trio.testing.MockClock) -> None:
+    behind: list[float] = []
+    go = trio.Event()
+
+    class Watched(TrialMachine):
+        def handle(self, event: Event, now: float, wall_ns: int) -> list[Effect]:
+            behind.append(trio.current_time() - now)
+            return super().handle(event, now, wall_ns)
+
+    async def slow(call: ServerCall) -> None:
+        await call.receive()
+        await go.wait()
+        async for _ in call:
+            pass
+
+    services = Script(environment_of(2000)).environment(), Script(actor_that_acts()).actor(), Script(slow).datalog()
+    async with bench(*services, config=OrchestratorConfig(max_queued_samples=20)) as table:
+        table.orchestrator.make_machine = Watched
+        await table.controller.start_trial(params_of("a", datalog_endpoint=LOGGED), trial_id="t")
+        await trio.sleep(10)
+        go.set()
+        await table.controller.wait_trial_state("t")
+    assert behind[0] == 0
+    assert behind[-1] == 10
+    assert set(behind) == {0, 10}
 
 
 async def test_datalog_that_never_takes_the_end_is_given_up(autojump_clock: trio.testing.MockClock) -> None:

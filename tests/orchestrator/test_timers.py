@@ -158,3 +158,18 @@ async def test_what_firing_raises_is_raised_to_who_waits_and_others_go_on(
         await trio.sleep(10)
         nursery.cancel_scope.cancel()
     assert fired == [C]
+
+
+@pytest.mark.parametrize("pause", [False, True])
+async def test_until_its_first_pause_a_trial_has_the_clocks_time(
+    pause: bool, autojump_clock: trio.testing.MockClock
+) -> None:
+    timers = Timers(lambda _: None, Alarms())
+    if pause:
+        timers.suspend()
+        await trio.sleep(2)
+        timers.resume()
+    await trio.sleep(1)
+    assert timers.steady is not pause
+    assert timers.clock() == trio.current_time()
+    assert timers.clock() - timers.now() == (2 if pause else 0)
