@@ -155,6 +155,27 @@ async def test_refused_clients_are_told_a_few_at_a_time(autojump_clock: trio.tes
         assert await near.receive_some() == b""
 
 
+async def test_what_a_refused_client_still_sends_is_read_or_it_would_not_learn_why(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    done: list[object] = []
+
+    class Noting:
+        async def send_all(self, data: bytes) -> None:
+            done.append(b"max_connections" in data)
+
+        async def linger(self, limit: int) -> None:
+            done.append(limit)
+
+        async def aclose(self) -> None:
+            done.append("closed")
+
+    monkeypatch.setattr(_admission, "byte_stream_over", lambda _: Noting())
+    _, far = trio.testing.memory_stream_pair()
+    await Admission(RpcConfig()).refuse(far, ResourceExhaustedError("max_connections: there are enough"))
+    assert done == [True, _admission._TOLD_BYTES, "closed"]
+
+
 async def test_a_refused_client_that_has_gone_is_no_trouble() -> None:
     near, far = trio.testing.memory_stream_pair()
     await near.aclose()

@@ -6,6 +6,7 @@ import errno
 import itertools
 import logging
 import socket
+from contextlib import AsyncExitStack
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -29,6 +30,7 @@ from tests.rpc.raw_peer import (
     request_headers,
     settings,
 )
+from tests.rpc.test_channel import RawServer
 from trio_cogment.api.common_pb2 import Action, Observation
 from trio_cogment.config import RpcConfig
 from trio_cogment.errors import LocalProtocolError, RpcError, StatusCode
@@ -482,3 +484,57 @@ async def test_a_new_connection_costs_units_before_anything_is_known_of_it() -> 
         await trio.testing.wait_all_tasks_blocked()
     assert taken[:2] == [(Lane.OTHERS, 5), (Lane.OTHERS, 8)]
     assert (Lane.OTHERS, 3) in taken[2:]
+
+
+async def test_a_connection_that_is_being_closed_takes_no_calls() -> None:
+    _, theirs = trio.testing.memory_stream_pair()
+    connection = Connection(byte_stream_over(theirs), client_side=True, config=RpcConfig(), peer="somebody")
+    reason = RpcError(StatusCode.UNAVAILABLE, "enough")
+    seen = [connection.closed]
+    connection.close(reason)
+    seen.append(connection.closed)
+    assert seen == [False, True]
+    assert connection.reason is reason
+
+
+async def test_the_calls_of_a_lost_connection_end_in_turns() -> None:
+    taken = noted_turns()
+    service = CheckService()
+    async with raw_client([service.service()]) as peer:
+        streams = range(1, 11, 2)
+        await peer.send(*[peer.headers(stream, request_headers(path=WAIT.path.encode())) for stream in streams])
+        await peer.until(lambda: all(peer.answer(stream).headers for stream in streams))
+        await trio.testing.wait_all_tasks_blocked()
+        taken.clear()
+        await peer.stream.aclose()
+        await service.cancelled.wait()
+        await trio.testing.wait_all_tasks_blocked()
+    assert taken.count((Lane.OTHERS, 1)) >= len(streams)
+
+
+async def test_a_clients_calls_end_with_their_connection_at_once() -> None:
+    """They run no handlers."""
+    server = RawServer()
+    async with Channel.over(server.connect) as channel, AsyncExitStack() as stack:
+        calls = [await stack.enter_async_context(channel.call(WAIT)) for _ in range(5)]
+        peer = await server.receive.receive()
+        await trio.testing.wait_all_tasks_blocked()
+        taken = noted_turns()
+        await trio.aclose_forcefully(peer.stream)
+        for call in calls:
+            with pytest.raises(RpcError, match="connection lost"):
+                await call.receive()
+    assert taken.count((Lane.OTHERS, 1)) == 0
+
+
+async def test_who_ends_its_side_and_reads_nothing_has_the_ordinary_time(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    ours, theirs = trio.testing.lockstep_stream_pair()
+    config = RpcConfig(keepalive_seconds=0)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(partial(serve_stream, [CheckService().service()], theirs, config=config))
+        await ours.send_all(PREFACE + settings() + frame(PING, 0, 0, bytes(8)))
+        await ours.send_eof()
+        began = trio.current_time()
+    assert trio.current_time() - began <= config.farewell_timeout_seconds + 1

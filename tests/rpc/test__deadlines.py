@@ -49,6 +49,18 @@ async def test_calls_that_have_ended_are_forgotten_when_they_are_the_most() -> N
     assert len(deadlines._entries) >= 1000
 
 
+async def test_no_more_than_four_entries_are_kept_for_each_open_call() -> None:
+    running = [Call() for _ in range(20)]
+    deadlines = Deadlines(running)
+    most = 0
+    for call in (*running, *(Call() for _ in range(200))):
+        deadlines.arm(trio.current_time() + 1000, call)
+        call.over = call not in running
+        most = max(most, len(deadlines._entries))
+    assert most == 4 * 20 + 1
+    assert len(deadlines._entries) < most
+
+
 async def test_looking_for_ended_calls_costs_each_call_little() -> None:
     """However many are open, and however often the last of them ends, a look is shared by as many as it looks at."""
     looked = 0

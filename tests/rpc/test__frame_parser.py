@@ -397,6 +397,24 @@ def test_small_window_updates_are_credited_in_passing_and_all_others_are_told() 
     assert told(recorder, 0, 1)
 
 
+def test_credit_in_passing_for_the_connection_sends_what_waits_and_is_limited() -> None:
+    ping, update = frame(PING, 0, 0, bytes(8)), frame(WINDOW_UPDATE, 0, 0, (1000).to_bytes(4, "big"))
+    recorder = Recorder()
+    recorder.open_up()
+    recorder.queue.window = 0
+    stream = recorder.streams[1]
+    stream.send_window = 100
+    recorder.queue.send_message(stream, b"waits")
+    assert recorder.queue.take_output() == b""
+    recorder.feed(update + ping)
+    assert recorder.queue.take_output() == frame(DATA, 0, 1, message(b"waits"))
+    assert not recorder.queue.ready
+    recorder.queue.window = MAX_WINDOW - 1000
+    recorder.feed(update + ping)
+    assert recorder.queue.window == MAX_WINDOW
+    recorder.fails(update + ping, ErrorCode.FLOW_CONTROL_ERROR)
+
+
 @pytest.mark.parametrize("rest", [b"", frame(PING, 0, 0, bytes(8))], ids=["last", "not last"])
 @pytest.mark.parametrize("number", [0, 1, 9])
 def test_a_window_update_inside_a_header_block_is_an_error(number: int, rest: bytes) -> None:

@@ -115,6 +115,34 @@ def test_what_a_call_has_ended_with(status: bytes, message: bytes | None, code: 
     assert trailers.metadata == Metadata({"x-more": "1"})
 
 
+def test_what_an_answer_without_a_status_means_is_what_grpc_says() -> None:
+    """`http-grpc-status-mapping.md`; everything else is UNKNOWN."""
+    expected = {
+        400: StatusCode.INTERNAL,
+        401: StatusCode.UNAUTHENTICATED,
+        403: StatusCode.PERMISSION_DENIED,
+        404: StatusCode.UNIMPLEMENTED,
+        **dict.fromkeys((429, 502, 503, 504), StatusCode.UNAVAILABLE),
+    }
+    for status in range(201, 600):
+        found = _grpc_headers.parse_response([(b":status", b"%d" % status)])
+        code = expected.get(status, StatusCode.UNKNOWN)
+        assert found == _grpc_headers.Trailers(code, f"HTTP status {status}", Metadata())
+
+
+@pytest.mark.parametrize("kind", [b"text/html", b"", None])
+def test_an_answer_that_is_not_grpc_is_none(kind: bytes | None) -> None:
+    headers = [(b":status", b"200"), *([] if kind is None else [(b"content-type", kind)])]
+    found = _grpc_headers.parse_response(headers)
+    assert isinstance(found, _grpc_headers.Trailers)
+    assert (found.code, found.message) == (StatusCode.UNKNOWN, "the response is not application/grpc")
+
+
+@pytest.mark.parametrize("value", [b"YWE", b"YWE=", b" YWE== ", b"YWE==="])
+def test_binary_metadata_is_read_whatever_its_padding(value: bytes) -> None:
+    assert _grpc_headers.decode_metadata([(b"a-bin", value)]).all("a-bin") == [b"aa"]
+
+
 def test_what_a_reset_means_to_the_caller_is_what_grpc_says() -> None:
     """By the names of HTTP/2's codes."""
     others = {

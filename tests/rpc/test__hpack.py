@@ -14,7 +14,7 @@ from hpack.exceptions import InvalidTableSizeError
 
 from trio_cogment.rpc._control import ControlPlane
 from trio_cogment.rpc._frames import ConnectionFaultError, ErrorCode
-from trio_cogment.rpc._hpack import Decoder, Encoder, RawHeaders, unindexed
+from trio_cogment.rpc._hpack import Decoder, Encoder, RawHeaders, _integer, unindexed
 
 names = st.sampled_from([b":status", b"content-type", b"grpc-status", b"a", b"b", b"c"])
 values = st.sampled_from([b"", b"0", b"200", b"application/grpc", b"x" * 50, b"y" * 3000])
@@ -142,6 +142,15 @@ def test_endless_integers_are_cheap_to_refuse() -> None:
                 ControlPlane(client_side=False).decode(block)
             assert caught.value.code == ErrorCode.COMPRESSION_ERROR
     assert time.process_time() - began < 10
+
+
+def test_an_integer_has_35_bits_beside_its_prefix_and_no_more() -> None:
+    """RFC 7541, 5.1."""
+    assert _integer(b"\x0a", 0, 5) == (10, 1)
+    assert _integer(b"\x1f\x9a\x0a", 0, 5) == (1337, 3)
+    assert _integer(b"_\x1f" + b"\xff" * 4 + b"\x7f", 1, 5) == (2**35 - 1 + 31, 7)
+    with pytest.raises(hpack.HPACKDecodingError, match="too long"):
+        _integer(b"\x1f" + b"\x80" * 5 + b"\x00", 0, 5)
 
 
 def test_table_sizes_without_end_are_refused() -> None:

@@ -11,6 +11,7 @@ from tests.rpc.raw_peer import DATA, END_STREAM, RawPeer, frame, message, raw_cl
 from tests.rpc.test_channel import RawServer
 from trio_cogment.api.common_pb2 import Action, Observation
 from trio_cogment.rpc import Channel, Method, ServerCall
+from trio_cogment.rpc._http2_call import Http2Call
 from trio_cogment.testing.conformance.channel import COUNT, ECHO, ECHO_ONE, SUM
 
 REPLY = Observation(tick_id=4)
@@ -85,3 +86,11 @@ async def test_the_only_request_leaves_when_the_call_is_waited_for(method: Metho
                 assert peer.answer(1).data == message(Action(tick_id=4).SerializeToString())
                 assert peer.answer(1).ended is (how == "end")
                 nursery.cancel_scope.cancel()
+
+
+async def test_a_call_s_messages_are_those_of_the_other_end(autojump_clock: trio.testing.MockClock) -> None:
+    """It is remembered by this name that they take long to decode."""
+    server = RawServer()
+    async with Channel.over(server.connect) as channel, channel.call(ECHO) as call:
+        assert isinstance(call, Http2Call)
+        assert call.account == call._connection.identity.account

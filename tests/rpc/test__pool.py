@@ -751,3 +751,18 @@ async def test_nor_for_that_of_a_server_which_has_gone_and_never_allowed_a_call(
             await trio.sleep(20)
         nursery.cancel_scope.cancel()
     assert connected[1:] == [gone]
+
+
+async def test_of_a_server_that_has_not_answered_yet_no_trouble_is_told(autojump_clock: trio.testing.MockClock) -> None:
+    async def connect() -> trio.abc.Stream:
+        await trio.sleep_forever()
+        raise AssertionError("it never connects")
+
+    async with Channel.over(connect) as channel:
+        assert channel.trouble == ""
+        with pytest.raises(RpcError) as caught:
+            await channel.unary(ECHO_ONE, Action(), timeout=1)
+        assert (caught.value.code, caught.value.message) == (
+            StatusCode.DEADLINE_EXCEEDED,
+            "the deadline passed while connecting",
+        )

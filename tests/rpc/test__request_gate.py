@@ -6,7 +6,18 @@ from typing import Any
 
 import pytest
 
-from tests.rpc.raw_peer import END_HEADERS, HEADERS, PREFACE, RST, encode, frame, request_headers, settings
+from tests.rpc.raw_peer import (
+    DATA,
+    END_HEADERS,
+    HEADERS,
+    PREFACE,
+    RST,
+    encode,
+    frame,
+    message,
+    request_headers,
+    settings,
+)
 from trio_cogment.access import anonymous
 from trio_cogment.config import RpcConfig
 from trio_cogment.rpc._engine import Engine
@@ -45,3 +56,15 @@ def test_what_is_not_served_is_not_implemented_however_many_handlers_there_are()
     admitted, sent = asked({PATH: ROUTE}, 10_000, "/a/b")
     assert admitted is None
     assert sent[3] == HEADERS
+
+
+def test_what_still_comes_of_a_refused_request_is_dropped() -> None:
+    engine = Engine(client_side=False, config=RpcConfig())
+    gate = RequestGate(engine, {}, anonymous("here"), None, None)
+    request = frame(HEADERS, END_HEADERS, 1, encode(request_headers(b"/a/b")))
+    ((_, stream, head),) = (
+        event for event in engine.receive_data(PREFACE + settings() + request) if event[0] is Kind.REQUEST
+    )
+    assert gate.admit(stream, head, 0) is None
+    assert stream.refused
+    assert list(engine.receive_data(frame(DATA, 0, 1, message(b"late")))) == []

@@ -457,3 +457,17 @@ def test_a_longer_output_is_borrowed_when_there_is_enough_to_fill_it(what: str) 
         shut = make_stream(1, 0)
         queue.send_message(shut, bytes(32 * 1024 - 5 - (what == "neither")))
     assert pool.used == (0 if what == "neither" else RpcConfig().write_high_water_bytes)
+
+
+def test_a_window_that_is_shut_while_its_stream_waits_for_its_turn_stays_shut() -> None:
+    queue, shut, other = make_queue(), make_stream(1), make_stream(3)
+    queue.window = 0
+    for stream in (shut, other):
+        queue.send_message(stream, bytes(100))
+    queue.apply_settings(0, 16384, [shut])
+    assert shut.send_window == 0
+    queue.credit(1000)
+    assert data_frames(queue.take_output()) == [(3, message(bytes(100)))]
+    assert (shut.send_window, shut.outbox_bytes, queue.window) == (0, 105, 895)
+    queue.apply_settings(500, 16384, [shut, other])
+    assert data_frames(queue.take_output()) == [(1, message(bytes(100)))]

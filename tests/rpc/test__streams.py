@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from trio_cogment.rpc._compressed_message import CompressedMessage
 from trio_cogment.rpc._streams import Stream
 
 KIB = 1024
@@ -46,3 +47,17 @@ def test_only_what_is_most_of_a_read_is_kept_without_a_copy(size: int, around: i
     (chunk,) = stream.chunks
     assert isinstance(chunk, memoryview) is is_view
     assert bytes(chunk) == b"x" * size
+
+
+@pytest.mark.parametrize("flag", [0, 1])
+@pytest.mark.parametrize("payload", [b"", b"xyz"])
+@pytest.mark.parametrize("split", [1, 3, 100])
+def test_what_is_compressed_is_told_however_it_comes(flag: int, payload: bytes, split: int) -> None:
+    stream, messages = Stream(1, recv_window=0, send_window=0, max_message=2**20), list[bytes]()
+    stream.encoding = b"gzip"
+    data = (bytes([flag]) + len(payload).to_bytes(4, "big") + payload) * 2
+    for start in range(0, len(data), split):
+        piece = data[start : start + split]
+        stream.feed(piece, 0, len(piece), messages)
+    assert messages == [payload] * 2
+    assert [isinstance(message, CompressedMessage) for message in messages] == [bool(flag)] * 2

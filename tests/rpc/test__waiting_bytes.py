@@ -103,3 +103,11 @@ def test_there_is_plenty_while_a_mebibyte_can_be_had_beside_what_waits() -> None
         waiting.queue(change)
         seen.append(waiting.is_plentiful())
     assert seen == [True, True, False, True, False, True]
+
+
+def test_where_nobody_waits_nobody_is_told() -> None:
+    waiting = WaitingBytes(BytePool(900 * KIB).loan())
+    waiting.wake()
+    waiting.queue(-0)
+    waiting.discard()
+    assert waiting.loan.size == 0

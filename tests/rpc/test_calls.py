@@ -14,7 +14,7 @@ from purerpc import RPCSignature, Service
 from tests.rpc.test_liveness import MemoryListener
 from trio_cogment.api.common_pb2 import Action, Observation
 from trio_cogment.errors import LocalProtocolError, RpcError, StatusCode
-from trio_cogment.rpc import CallOpener, Channel, ClientCall, InProcessChannel, Method, ServerCall, serve
+from trio_cogment.rpc import CallOpener, Channel, ClientCall, InProcessChannel, Method, ServerCall, SharedMessage, serve
 from trio_cogment.rpc.calls import ReplyConsumer
 from trio_cogment.testing.conformance.channel import ECHO, ECHO_ONE, SUM, CheckService
 
@@ -55,7 +55,14 @@ SENDERS: dict[str, Callable[[ClientCall, Any], Awaitable[None] | None]] = {
     "send_together": lambda call, message: call.send_together([message, message]),
     "send_together_nowait": lambda call, message: call.send_together_nowait([message, message]),
     "hand_over_nowait": lambda call, message: call.hand_over_nowait(message),
+    "send_shared": lambda call, message: call.send_shared(shared(message)),
+    "send_shared_nowait": lambda call, message: call.send_shared_nowait(shared(message)),
 }
+
+
+def shared(message: Any) -> SharedMessage:
+    """Return a message that shares none of its bytes."""
+    return SharedMessage(type(message), b"", message.SerializeToString())
 
 
 async def sent(name: str, call: ClientCall, message: Any) -> None:
@@ -448,3 +455,63 @@ async def test_at_the_deadline_the_caller_finds_the_same_whoever_notices_first(
                 with pytest.raises(RpcError) as caught:
                     await call.receive()
                 assert caught.value.code is StatusCode.DEADLINE_EXCEEDED
+
+
+@BOTH
+async def test_a_call_that_its_caller_leaves_is_over_while_its_handler_cleans_up(way: str) -> None:
+    entered, left = trio.Event(), trio.Event()
+    seen: list[StatusCode] = []
+
+    async def wait(call: ServerCall) -> None:
+        call.send_nowait(Observation())
+        entered.set()
+        try:
+            await trio.sleep_forever()
+        finally:
+            with pytest.raises(RpcError) as caught:
+                call.send_nowait(Observation())
+            seen.append(caught.value.code)
+            left.set()
+
+    async with channel_to(only(ECHO, wait), way) as channel:
+        async with channel.call(ECHO):
+            await entered.wait()
+        await left.wait()
+    assert seen == [StatusCode.CANCELLED]
+
+
+@BOTH
+async def test_a_call_that_is_kept_after_its_handler_has_ended_is_cancelled(way: str) -> None:
+    kept: list[ServerCall] = []
+
+    async def end(call: ServerCall) -> None:
+        kept.append(call)
+
+    async with channel_to(only(ECHO, end), way) as channel, channel.call(ECHO) as call:
+        assert await call.receive() is None
+        await trio.testing.wait_all_tasks_blocked()
+        with pytest.raises(RpcError) as caught:
+            await kept[0].receive()
+        assert caught.value.code is StatusCode.CANCELLED
+
+
+@BOTH
+@pytest.mark.parametrize("copied", [False, True])
+async def test_an_answer_that_is_handed_over_is_the_callers(way: str, copied: bool) -> None:
+    """One that is sent is not: the handler may change it afterwards."""
+    changed = trio.Event()
+
+    async def answer(call: ServerCall) -> None:
+        for tick in (1, 2):
+            reply = Observation(tick_id=tick)
+            if copied:
+                call.send_nowait(reply)
+            else:
+                call.hand_over_nowait(reply, reply.ByteSize())
+            reply.tick_id += 10
+        changed.set()
+
+    async with channel_to(only(ECHO, answer), way) as channel, channel.call(ECHO) as call:
+        await changed.wait()
+        found = [reply.tick_id async for reply in call]
+        assert found == ([1, 2] if copied or way == "socket" else [11, 12])

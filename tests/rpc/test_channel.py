@@ -292,6 +292,16 @@ async def test_limit_on_sending() -> None:
         assert caught.value.code is StatusCode.RESOURCE_EXHAUSTED
 
 
+class Ignoring:
+    """A consumer."""
+
+    def on_message(self, _: object) -> None:
+        pass
+
+    def on_end(self, _: object) -> None:
+        pass
+
+
 async def test_a_message_that_nothing_follows_leaves_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     sent = noted_sends(monkeypatch)
     async with trio.open_nursery() as nursery:
@@ -301,12 +311,20 @@ async def test_a_message_that_nothing_follows_leaves_at_once(monkeypatch: pytest
             assert (await call.receive()).tick_id == 1
             await trio.testing.wait_all_tasks_blocked()
             sent.clear()
-            call.flush_next()
-            call.send_nowait(Action(tick_id=2))
+            call.send_nowait(Action(tick_id=2))  # it answers what was received
             assert len(sent) == 1  # and no task had a turn
             call.send_nowait(Action(tick_id=3))
             assert len(sent) == 1
             assert [(await call.receive()).tick_id for _ in range(2)] == [2, 3]
+            call.set_consumer(Ignoring())
+            for says_so in (False, True):
+                call.send_nowait(Action())  # and for whatever was received before
+                await trio.testing.wait_all_tasks_blocked()
+                sent.clear()
+                if says_so:
+                    call.flush_next()
+                call.send_nowait(Action())
+                assert len(sent) == says_so
         nursery.cancel_scope.cancel()
 
 

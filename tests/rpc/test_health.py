@@ -96,6 +96,16 @@ async def test_watch_tells_every_change_until_the_stop() -> None:
         assert caught.value.code is StatusCode.UNAVAILABLE
 
 
+async def test_with_its_server_it_stops_however_that_ends() -> None:
+    for drained in (False, True):
+        health = HealthService([NAME])
+        async with served([health.service()], health) as (serving, channel):
+            assert await check(channel, NAME) is ServingStatus.SERVING
+            if drained:
+                await serving.drain(0)
+        assert health.status(NAME) is ServingStatus.NOT_SERVING
+
+
 async def test_a_drain_tells_those_who_watch_and_does_not_wait_for_them() -> None:
     health = HealthService([NAME])
     services = [CheckService().service()]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import math
 import weakref
 
 import pytest
@@ -14,7 +15,9 @@ from trio_cogment.api.common_pb2 import Action, Observation
 from trio_cogment.config import RpcConfig
 from trio_cogment.errors import LocalProtocolError, RpcError, StatusCode
 from trio_cogment.rpc import InProcessChannel, ServedAtOnce, ServerCall, WithMetadata
+from trio_cogment.rpc._in_process_call import Exchange
 from trio_cogment.rpc.inprocess import UNLIMITED_BYTES
+from trio_cogment.rpc.metadata import Metadata
 from trio_cogment.rpc.service import BoundService
 from trio_cogment.testing.conformance.channel import ECHO, ECHO_ONE, CheckService
 
@@ -330,3 +333,12 @@ async def test_nobody_watches_the_deadline_of_a_call_that_was_left(autojump_cloc
         await trio.testing.wait_all_tasks_blocked()
         assert trio.lowlevel.current_statistics().tasks_living == before
         assert trio.current_time() == 0
+
+
+async def test_only_the_first_status_of_a_call_counts() -> None:
+    exchange = Exchange(ECHO, Metadata(), math.inf, RpcConfig())
+    exchange.trailing_metadata = Metadata({"x": "first"})
+    exchange.finish(None)
+    exchange.finish(RpcError(StatusCode.NOT_FOUND, "second", Metadata({"x": "second"})))
+    assert exchange.trailing_metadata == Metadata({"x": "first"})
+    assert await exchange.responses.get() is None

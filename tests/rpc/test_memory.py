@@ -17,7 +17,7 @@ import trio.testing
 from tests.rpc.raw_peer import DATA, PREFACE, WINDOW_UPDATE, RawPeer, frame, message, request_headers, settings
 from tests.rpc.receive_windows import receive_window
 from tests.rpc.test_grpcio import serialize, with_grpcio_client
-from trio_cogment.access import BytePool
+from trio_cogment.access import BytePool, Loan
 from trio_cogment.api.common_pb2 import Action, Observation
 from trio_cogment.config import RpcConfig
 from trio_cogment.rpc import open_listeners, serve, serve_stream
@@ -30,6 +30,37 @@ TOTAL = 2**20
 CONFIG = RpcConfig(server_memory_bytes=TOTAL, max_receive_message_bytes=2**16, keepalive_seconds=0)
 LARGE = RpcConfig(server_memory_bytes=16 * TOTAL, max_receive_message_bytes=TOTAL, keepalive_seconds=0)
 Clock = trio.testing.MockClock
+
+
+class Stuck:
+    """A connection of which nothing comes, and whose peer reads nothing; it notes when it is first told."""
+
+    def __init__(self) -> None:
+        self.engine: Any = self
+        self.call: Any = self
+        self.missing = 100
+        self.ended: dict[str, float] = {}
+
+    def incomplete(self) -> list[Any]:
+        return [self]
+
+    def send_mark(self) -> object:
+        return 1
+
+    def settle(self) -> None:
+        pass
+
+    def reset(self, stream: Any, code: int) -> None:
+        raise AssertionError("it has a call")
+
+    def wake(self) -> None:
+        pass
+
+    def on_broken(self, _code: object, _text: str) -> None:
+        self.ended.setdefault("message", trio.current_time())
+
+    def close(self, _reason: object) -> None:
+        self.ended.setdefault("reader", trio.current_time())
 
 
 @asynccontextmanager
@@ -330,3 +361,28 @@ async def test_grpcio_gets_its_answers_beside_a_crowd() -> None:
 
 def count_to(number: int) -> bytes:
     return frame(DATA, 1, 1, message(Action(tick_id=number).SerializeToString()))
+
+
+async def test_a_message_has_two_seconds_to_get_on_and_a_reader_ten(autojump_clock: Clock) -> None:
+    """From when others wait; and they are looked at anew whenever somebody waits again."""
+    memory = ConnectionMemory()
+    debtor = Stuck()
+    memory.watch(debtor)
+    memory.messages.total = 1000
+    memory.messages.on_short = memory.look_at_debts
+    for _ in range(2):
+        debtor.ended.clear()
+        other, waiting = memory.messages.loan(), memory.messages.loan()
+
+        def ask(loan: Loan = waiting) -> None:
+            loan.wait(ask)
+
+        other.set(1000)
+        ask()
+        began = trio.current_time()
+        await trio.sleep(30)
+        assert {what: round(when - began) for what, when in debtor.ended.items()} == {"message": 2, "reader": 10}
+        for loan in (waiting, other):
+            loan.close()
+        await trio.sleep(5)
+        assert not memory.messages.short

@@ -217,6 +217,17 @@ async def test_what_comes_in_was_limited_where_it_came() -> None:
             call.send_nowait(Observation())
 
 
+async def test_what_is_sent_is_not_limited_by_what_may_come_in() -> None:
+    handler = Handler()
+    handler.waits = True
+    async with relayed(handler, RpcConfig(max_receive_message_bytes=1000)) as call:
+        await call.pass_on(Action(), 0)
+        await trio.testing.wait_all_tasks_blocked()
+        (served,) = handler.calls
+        await served.send(Observation(content=bytes(5000)))
+        assert len((await call.receive()).content) == 5000
+
+
 async def test_what_waits_is_the_connections_until_it_is_taken() -> None:
     """What has come in is counted in one place, what goes out in another."""
     handler = Handler()

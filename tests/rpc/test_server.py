@@ -37,7 +37,7 @@ from trio_cogment.api import hooks_pb2, orchestrator_pb2
 from trio_cogment.api.common_pb2 import Action, Observation
 from trio_cogment.config import RpcConfig
 from trio_cogment.errors import RpcError, StatusCode
-from trio_cogment.rpc import Channel, Method, ServerCall, bind, open_listeners, serve, serve_stream
+from trio_cogment.rpc import Channel, Method, RunningServer, ServerCall, bind, open_listeners, serve, serve_stream
 from trio_cogment.testing.conformance.channel import ECHO, ECHO_ONE, WAIT, CheckService
 
 PATH = b"/trio_cogment.testing.Check/"
@@ -564,3 +564,8 @@ async def test_a_connection_for_which_there_is_no_descriptor_is_closed_and_the_n
         assert await peer.echo(1, GOOD) == ANSWER
         assert trio.current_time() == 0
         nursery.cancel_scope.cancel()
+
+
+def test_a_running_server_is_shown_by_its_addresses() -> None:
+    shown = "RunningServer(addresses=('ipv4:127.0.0.1:9000',), ports=(9000,))"
+    assert repr(RunningServer(("ipv4:127.0.0.1:9000",), (9000,))) == shown

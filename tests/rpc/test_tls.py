@@ -508,3 +508,15 @@ async def test_a_handshake_waits_for_its_turn_and_costs_as_much_as_two_connectio
             await client_stream(near, client_tls(server.roots), "localhost").do_handshake()
             nursery.cancel_scope.cancel()
     assert taken[:2] == [(Lane.OTHERS, 5), (Lane.OTHERS, 10)]
+
+
+async def test_a_server_may_close_without_a_word_of_tls(server: Party) -> None:
+    """As many do: gRPC's own end of a call says whether anything is missing."""
+    near, far = trio.testing.memory_stream_pair()
+    ours = client_stream(near, client_tls(server.roots), "server.test")
+    theirs = trio.SSLStream(far, _tls(server), server_side=True)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(theirs.do_handshake)
+        await ours.do_handshake()
+    await far.aclose()
+    assert await ours.receive_some() == b""

@@ -268,10 +268,7 @@ class ReceiveWindow:
 
     def _count(self) -> int:
         """Return how many bytes have arrived and have not been taken."""
-        held = sum(stream.held for stream in self._streams.values())
-        if self._unread:
-            held += sum(stream.held for stream in self._unread)
-        return held
+        return sum(stream.held for stream in self._streams.values()) + sum(stream.held for stream in self._unread)
 
     def _borrow(self, held: int) -> int:
         """Borrow memory for what is held; return how large the window may be: 0 if there is none for that."""
