@@ -4,15 +4,22 @@ from __future__ import annotations
 
 import dataclasses
 from collections import deque
+from functools import partial
 
 import hypothesis
 import hypothesis.strategies as st
+import pytest
+import trio
 
 from tests.rpc.raw_peer import message
 from tests.rpc.receive_windows import receive_window
+from tests.rpc.test_liveness import MemoryListener
+from trio_cogment.api.common_pb2 import Action
 from trio_cogment.config import RpcConfig
+from trio_cogment.rpc import Channel, serve
 from trio_cogment.rpc._streams import Stream
 from trio_cogment.rpc.memory import ConnectionMemory
+from trio_cogment.testing.conformance.channel import ECHO, CheckService
 
 CONFIG = RpcConfig(
     stream_window_bytes=1000,
@@ -357,3 +364,20 @@ def test_the_sums_are_right_and_everything_arrives_in_the_end(steps: list[tuple[
         assert (sum(map(len, receiver.unsent.values())), sum(map(len, receiver.messages.values()))) != before
     assert all(stream.held == 0 for stream in receiver.streams.values())
     assert not receiver.window._applicants
+
+
+@pytest.mark.parametrize("window", [5, 6, 9])
+async def test_messages_of_any_size_get_through_the_smallest_windows(window: int) -> None:
+    """A message's prefix has five bytes: what has come of it is not credited before the message begins."""
+    config = RpcConfig(stream_window_bytes=window)
+    sizes = [0, 0, 1, 100, 0, 3, 2, 9, 1000]
+    listener = MemoryListener()
+    with trio.fail_after(30):
+        async with trio.open_nursery() as nursery:
+            await nursery.start(partial(serve, [CheckService().service()], [listener], config=config))
+            async with Channel.over(listener.connect, config=config) as channel, channel.call(ECHO) as call:
+                for size in sizes:
+                    await call.send(Action(content=bytes(size)))
+                await call.done_sending()
+                assert [len(reply.content) async for reply in call] == sizes
+            nursery.cancel_scope.cancel()

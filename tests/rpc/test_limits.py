@@ -334,6 +334,7 @@ RANGES = [
     ("max_frame_bytes", 1000),
     ("max_frame_bytes", 2**24),
     ("stream_window_bytes", 0),
+    ("stream_window_bytes", 4),
     ("connection_window_bytes", 2**31),
     ("max_concurrent_streams", 0),
     ("max_header_list_bytes", 2**20),

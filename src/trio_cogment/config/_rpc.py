@@ -19,8 +19,8 @@ class RpcConfig:
         max_send_message_bytes: a longer message is refused before it is sent; None for no limit.
         max_concurrent_streams: calls one client may have open on one connection; more are refused (REFUSED_STREAM).
         max_header_list_bytes: metadata of one call, counted as HTTP/2 does (32 bytes are added for each entry).
-        stream_window_bytes: what a peer may send on one call before the application receives it. One message larger
-            than that is let through whole as soon as `connection_memory_bytes` allows.
+        stream_window_bytes: what a peer may send on one call before the application receives it (at least 5). One
+            message larger than that is let through whole as soon as `connection_memory_bytes` allows.
         connection_window_bytes: what a peer may have in flight on one connection (at least 65535); it is credited on
             receipt, until `connection_memory_bytes` are held.
         connection_memory_bytes: what one connection may hold of messages that the application has not received, and
@@ -128,7 +128,7 @@ _RANGES: dict[str, Range] = {
     "max_send_message_bytes": (0, 2**32 - 1),  # the prefix has four bytes
     "max_concurrent_streams": SIZE,
     "max_header_list_bytes": (256, 128 * 1024),
-    "stream_window_bytes": SIZE,
+    "stream_window_bytes": (5, 2**31 - 1),  # a message's prefix: what is held of one is not credited
     "connection_window_bytes": SIZE,
     "connection_memory_bytes": (2**16, 2**40),
     "server_memory_bytes": (2**20, 2**50),

@@ -95,7 +95,7 @@ class ReceiveWindow:
         #: Where memory is not limited, nothing need be asked for.
         self.size = INITIAL_WINDOW if promised.limited else self._full
         self.low = self.size >> 1
-        self._low = max(self.initial >> 1, 1)  # a stream's window below this is looked at
+        self._low = self.initial >> 1  # a stream's window below this is looked at
         self._budget = config.connection_memory_bytes
         self._streams = streams
         self._send_update = send_update
