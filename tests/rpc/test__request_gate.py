@@ -66,5 +66,5 @@ def test_what_still_comes_of_a_refused_request_is_dropped() -> None:
         event for event in engine.receive_data(PREFACE + settings() + request) if event[0] is Kind.REQUEST
     )
     assert gate.admit(stream, head, 0) is None
-    assert stream.refused
+    assert stream.closed
     assert list(engine.receive_data(frame(DATA, 0, 1, message(b"late")))) == []

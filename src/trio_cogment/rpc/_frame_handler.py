@@ -167,7 +167,6 @@ class FrameHandler(Handler):
         stream.headers_seen = True
         stream.remote_closed = ended
         if busy:
-            stream.refused = True
             table.reset(stream, ErrorCode.REFUSED_STREAM)
             if not table.draining:  # else it may not have heard of that yet
                 self._floods.count_reset()
@@ -176,7 +175,6 @@ class FrameHandler(Handler):
             head = self._heads.read(headers)
         except _grpc_headers.RefusedRequest as refusal:
             # HTTP/2 is satisfied. What gRPC does not accept gets a status, so that its caller learns why.
-            stream.refused = True
             status = _grpc_headers.trailer_headers(refusal.code, refusal.message, (), alone=refusal.http_status)
             table.finish_now(stream, [*status, *refusal.headers])
             if refusal.code is StatusCode.INTERNAL:  # malformed; others an honest caller may meet again and again

@@ -72,7 +72,6 @@ class RequestGate:
         if handlers >= self._most_handlers:
             # A stream that was reset is gone at once, its handler only when it has cleaned up: both are bounded. An
             # honest client that opens the next call at once must not feel it, hence so many more than streams.
-            stream.refused = True
             self._engine.reset(stream, ErrorCode.REFUSED_STREAM)
             return None
         if self._account is not None:
@@ -89,7 +88,6 @@ class RequestGate:
         self._refuse(stream, code, message)
 
     def _refuse(self, stream: Stream, code: StatusCode, message: str) -> None:
-        stream.refused = True
         self._engine.finish_now(stream, _grpc_headers.trailer_headers(code, message, (), alone=b"200"))
 
     def leave(self) -> None:

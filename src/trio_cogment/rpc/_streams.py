@@ -41,8 +41,8 @@ class Stream:
         local_closed, remote_closed: END_STREAM went out (stream table), or came in (frame handler).
         headers_sent: the headers of this end have gone out (stream table).
         headers_seen: the request's or response's headers have arrived; 1xx do not count (frame handler).
-        refused: its incoming data is of no interest any more; it is credited to the connection and dropped (frame
-            handler, and the shell).
+        refused: it is still open, and its incoming data is of no interest any more; it is credited to the connection
+            and dropped (frame handler).
         encoding: the compression that the peer's headers announce.
         recv_window: bytes that the peer may still send (receive window; the frame parser subtracts what arrives).
         held: bytes that have arrived and have not been taken by the application (the same).
