@@ -176,6 +176,25 @@ async def test_what_a_refused_client_still_sends_is_read_or_it_would_not_learn_w
     assert done == [True, _admission._TOLD_BYTES, "closed"]
 
 
+@pytest.mark.parametrize("said", [b"", b"x", bytes(30_000)], ids=len)
+async def test_a_refused_client_can_read_why_though_nobody_reads_what_it_has_said(said: bytes) -> None:
+    """Closing a socket with unread input would reset the connection, and the reason with it."""
+    with trio.fail_after(20):
+        (listener,) = await trio.open_tcp_listeners(0, host="127.0.0.1")
+        async with listener, trio.open_nursery() as nursery:
+            client = await trio.open_tcp_stream("127.0.0.1", listener.socket.getsockname()[1])
+            accepted = await listener.accept()
+            if said:
+                await client.send_all(said)
+                await trio.lowlevel.wait_readable(accepted.socket)
+            nursery.start_soon(Admission(RpcConfig()).refuse, accepted, ResourceExhaustedError("there are enough"))
+            told = b""
+            while data := await client.receive_some():
+                told += data
+            assert told == _refusal("there are enough")
+            await client.aclose()
+
+
 async def test_a_refused_client_that_has_gone_is_no_trouble() -> None:
     near, far = trio.testing.memory_stream_pair()
     await near.aclose()

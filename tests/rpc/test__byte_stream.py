@@ -42,7 +42,36 @@ async def test_more_is_read_at_once_while_that_is_quickly_worked_through() -> No
     await peer.aclose()
 
 
-class _Held(Turns):
+@pytest.mark.parametrize(("seconds", "then"), [(0.0, 64), (0.0049, 64), (0.0051, 16), (0.0199, 16), (0.0201, 16)])
+async def test_a_quarter_of_a_long_turn_is_quick(seconds: float, then: int) -> None:
+    """A turn is long from 20 ms on: four times as much may be expected to take no longer."""
+    now = 0.0
+    ours, theirs = trio.socket.socketpair()
+    byte_stream = SocketByteStream(trio.SocketStream(ours), lambda: now)
+    byte_stream._socket = cast("socket.socket", _Endless(byte_stream._socket))
+    with theirs:
+        await theirs.send(b"x")  # so that there is something to be read
+        assert len(await byte_stream.receive_some()) == 16 * KIB
+        now = seconds
+        assert len(await byte_stream.receive_some()) == then * KIB
+        await byte_stream.aclose()
+
+
+@pytest.mark.parametrize(("seconds", "then"), [(0.0051, 64), (0.0199, 64), (0.0201, 16)])
+async def test_after_a_long_turn_no_more_than_at_first_is_read(seconds: float, then: int) -> None:
+    now = 0.0
+    ours, theirs = trio.socket.socketpair()
+    byte_stream = SocketByteStream(trio.SocketStream(ours), lambda: now)
+    byte_stream._socket = cast("socket.socket", _Endless(byte_stream._socket))
+    with theirs:
+        await theirs.send(b"x")
+        assert [len(await byte_stream.receive_some()) // KIB for _ in range(2)] == [16, 64]
+        now = seconds
+        assert len(await byte_stream.receive_some()) == then * KIB
+        await byte_stream.aclose()
+
+
+class Held(Turns):
     """Turns that nobody gets until they are let go."""
 
     def __init__(self) -> None:
@@ -58,7 +87,7 @@ class _Held(Turns):
 
 async def test_what_is_discarded_takes_turns() -> None:
     """A thousand connections may end at once, each with megabytes that nobody is interested in any more."""
-    turns = _Held()
+    turns = Held()
     _turns.set(turns)
     ours, theirs = trio.socket.socketpair()
     byte_stream, peer = SocketByteStream(trio.SocketStream(ours)), trio.SocketStream(theirs)

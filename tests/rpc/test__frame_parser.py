@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import sys
 from collections import Counter
 from dataclasses import replace
 from typing import Any
@@ -413,6 +414,32 @@ def test_credit_in_passing_for_the_connection_sends_what_waits_and_is_limited() 
     recorder.feed(update + ping)
     assert recorder.queue.window == MAX_WINDOW
     recorder.fails(update + ping, ErrorCode.FLOW_CONTROL_ERROR)
+
+
+@pytest.mark.parametrize("size", [100, 6000])
+def test_a_control_frame_that_comes_byte_by_byte_is_looked_at_when_it_is_whole(size: int) -> None:
+    """It would be copied for each of its bytes otherwise."""
+    recorder = Recorder()
+    recorder.open_up()
+    data = frame(SETTINGS, 0, 0, bytes(size))
+    calls = 0
+
+    def profile(_: Any, event: str, __: Any) -> None:
+        nonlocal calls
+        calls += event == "call"
+
+    feed = recorder.parser.feed
+    pieces = bytewise(data[:-1])
+    sys.setprofile(profile)
+    try:
+        for piece in pieces:
+            feed(piece, [])
+    finally:
+        sys.setprofile(None)
+    assert calls < len(pieces) + 30  # those of `feed`, and of a look at the frame's header
+    assert recorder.told == []
+    feed(data[-1:], [])
+    assert recorder.told == [("frame", SETTINGS, 0, 0, bytes(size))]
 
 
 @pytest.mark.parametrize("rest", [b"", frame(PING, 0, 0, bytes(8))], ids=["last", "not last"])

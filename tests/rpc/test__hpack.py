@@ -129,6 +129,22 @@ def test_broken_blocks_end_the_connection(block: bytes, code: ErrorCode) -> None
     assert caught.value.code == code
 
 
+@pytest.mark.parametrize(
+    ("block", "text"),
+    [
+        (b"\0\x7f" + b"\x80" * 5 + b"\1", "integer too long"),
+        (b"\x82\x20", "table size update out of place"),
+        (b"\x20" * 65, "table size update out of place"),
+        (b"\0\5ab", "truncated header block"),
+        (b"\x3f\xe2\x1f", "table larger than allowed"),
+        (b"\0\1a\x7f\xd1\x0e" + bytes(2000), "header list larger than 2000"),
+    ],
+)
+def test_what_is_wrong_with_a_block_is_said(block: bytes, text: str) -> None:
+    with pytest.raises(hpack.HPACKDecodingError, match=text):
+        Decoder(2000).decode(block)
+
+
 ENDLESS = [bytes([first]) + b"\xff" * 65_000 + b"\1" for first in (0xFF, 0x3F, 0x7F, 0x0F, 0x1F)]
 ENDLESS += [b"\x00\x7f" + b"\xff" * 65_000 + b"\1", b"\x00\x01a\xff" + b"\xff" * 65_000 + b"\1"]
 

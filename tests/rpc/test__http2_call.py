@@ -2,15 +2,32 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
+
 import pytest
 import trio
 import trio.testing
+from google.protobuf.message import Message
 from purerpc import RPCSignature, Service
 
-from tests.rpc.raw_peer import DATA, END_STREAM, RawPeer, frame, message, raw_client, request_headers
+from tests.rpc.raw_peer import (
+    DATA,
+    END_HEADERS,
+    END_STREAM,
+    HEADERS,
+    RST,
+    RawPeer,
+    encode,
+    frame,
+    message,
+    raw_client,
+    request_headers,
+)
 from tests.rpc.test_channel import RawServer
 from trio_cogment.api.common_pb2 import Action, Observation
-from trio_cogment.rpc import Channel, Method, ServerCall
+from trio_cogment.rpc import Channel, ClientCall, Method, ServerCall, SharedMessage
+from trio_cogment.rpc._frames import ErrorCode
+from trio_cogment.rpc._grpc_headers import RESPONSE_HEADERS
 from trio_cogment.rpc._http2_call import Http2Call
 from trio_cogment.testing.conformance.channel import COUNT, ECHO, ECHO_ONE, SUM
 
@@ -94,3 +111,50 @@ async def test_a_call_s_messages_are_those_of_the_other_end(autojump_clock: trio
     async with Channel.over(server.connect) as channel, channel.call(ECHO) as call:
         assert isinstance(call, Http2Call)
         assert call.account == call._connection.identity.account
+
+
+class Shared(SharedMessage):
+    """Counts how often it is put together."""
+
+    def __init__(self, tick: int) -> None:
+        super().__init__(Action, Action(tick_id=tick).SerializeToString(), Action(content=b"tail").SerializeToString())
+        self.copies = 0
+
+    def whole(self) -> Message:
+        self.copies += 1
+        return super().whole()
+
+
+WAYS: dict[str, Callable[[ClientCall, SharedMessage], Awaitable[None] | None]] = {
+    "waiting": lambda call, shared: call.send_shared(shared),
+    "nowait": lambda call, shared: call.send_shared_nowait(shared),
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+async def test_a_shared_message_is_copied_only_while_the_call_may_be_made_again(way: str) -> None:
+    """It is then sent again as all others are."""
+    server = RawServer()
+    messages = [Shared(1), Shared(2), Shared(3)]
+
+    async def send(call: ClientCall, shared: SharedMessage) -> bytes:
+        waiting = WAYS[way](call, shared)
+        if waiting is not None:
+            await waiting
+        await read(peer)
+        return message(shared.head + shared.tail)
+
+    with trio.fail_after(10):
+        async with Channel.over(server.connect) as channel, channel.call(ECHO) as call:
+            peer = await server.receive.receive()
+            expected = await send(call, messages[0])
+            assert bytes(peer.answer(1).data) == expected
+            await peer.send(frame(RST, 0, 1, int(ErrorCode.REFUSED_STREAM).to_bytes(4, "big")))
+            await read(peer)
+            expected += await send(call, messages[1])
+            assert bytes(peer.answer(3).data) == expected
+            await peer.send(frame(HEADERS, END_HEADERS, 3, encode(RESPONSE_HEADERS)))
+            await call.wait_initial_metadata()
+            expected += await send(call, messages[2])
+            assert bytes(peer.answer(3).data) == expected
+    assert [shared.copies for shared in messages] == [1, 1, 0]

@@ -277,6 +277,20 @@ def test_settings_change_the_windows_of_open_streams() -> None:
     assert queue.initial_window == 1000
 
 
+def test_a_window_that_is_shut_below_zero_sends_nothing_either() -> None:
+    """Not an empty frame, which peers count as a flood."""
+    queue, shut, other = make_queue(), make_stream(1, 10), make_stream(3)
+    queue.window = 0
+    queue.send_message(shut, b"waits")
+    queue.send_message(other, b"passes")
+    queue.apply_settings(INITIAL_WINDOW - 20, 16_384, [shut])
+    assert shut.send_window == -10
+    queue.credit(1000)
+    assert data_frames(queue.take_output()) == [(3, message(b"passes"))]
+    queue.credit_stream(shut, 110)
+    assert data_frames(queue.take_output()) == [(1, message(b"waits"))]
+
+
 def test_settings_that_make_a_window_too_large_are_refused() -> None:
     queue, stream = make_queue(), make_stream(1, MAX_WINDOW - 10)
     queue.apply_settings(INITIAL_WINDOW + 10, 16384, [stream])

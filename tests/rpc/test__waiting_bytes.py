@@ -111,3 +111,17 @@ def test_where_nobody_waits_nobody_is_told() -> None:
     waiting.queue(-0)
     waiting.discard()
     assert waiting.loan.size == 0
+
+
+def test_who_has_asked_again_is_not_told_when_memory_comes_back_too() -> None:
+    """Its own bytes were gone before the pool, for which it waits as well, had anything for it."""
+    pool = BytePool(900 * KIB)
+    other, waiting = pool.loan(), WaitingBytes(pool.loan())
+    other.set(900 * KIB)
+    waiting.queue(FREE_BYTES)
+    told: list[int] = []
+    assert not waiting.admits(KIB, lambda: told.append(1))
+    waiting.queue(-FREE_BYTES)
+    assert told == [1]
+    other.set(0)
+    assert told == [1]

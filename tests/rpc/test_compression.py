@@ -78,6 +78,19 @@ def test_what_does_not_shrink_stays_as_it_is(name: str) -> None:
     assert decompress(name, packed, 1000) == bytes(1000)
 
 
+@pytest.mark.parametrize(("name", "bits"), [("gzip", 31), ("deflate", 15)])
+def test_time_is_worth_more_than_the_last_tenth(name: str, bits: int) -> None:
+    """Messages are compressed as zlib's level 3 does it, whose output is another one than that of its neighbours."""
+    text = b"".join(b"%d squared is %d; " % (number, number**2) for number in range(3000))
+
+    def by_zlib(level: int) -> bytes:
+        compressor = zlib.compressobj(level, zlib.DEFLATED, bits)
+        return compressor.compress(text) + compressor.flush()
+
+    assert by_zlib(3) not in (by_zlib(2), by_zlib(4))
+    assert compress(name, text) == by_zlib(3)
+
+
 # --- a raw client ---
 
 

@@ -33,6 +33,8 @@ from tests.rpc.test_limits import FLOODS as FRAMES
 from trio_cogment.api.common_pb2 import Action
 from trio_cogment.config import RpcConfig
 from trio_cogment.rpc import Channel, RunningServer, ServerCall, open_listeners, serve
+from trio_cogment.rpc._floods import RateLimit
+from trio_cogment.rpc._frames import ConnectionFaultError, ErrorCode
 from trio_cogment.testing.conformance.channel import COUNT, ECHO, WAIT, CheckService
 
 PATH = b"/trio_cogment.testing.Check/"
@@ -101,6 +103,29 @@ FLOODS: list[tuple[str, Flood, bytes]] = [
     ("ends inside a message", calls(message(b"xyz")[:-1], END_STREAM), RESET),
     ("GET", calls(b"", END_STREAM, method=b"GET"), RESET),
 ]
+
+
+def test_events_count_for_one_interval_each() -> None:
+    """The oldest are forgotten first, one by one: in no interval there are more than the limit."""
+    now = 0.0
+    limit = RateLimit(3, 10, lambda: now, "too many")
+    faults = set()
+
+    def admitted(time: float) -> bool:
+        nonlocal now
+        now = time
+        try:
+            limit.count()
+        except ConnectionFaultError as error:
+            faults.add((error.code, str(error)))
+            return False
+        return True
+
+    assert [admitted(time) for time in (0, 4, 9)] == [True] * 3
+    assert [admitted(time) for time in (9, 10, 10.5, 10.5)] == [False, False, True, False]
+    assert [admitted(time) for time in (14, 14.5, 14.5, 19, 19.5, 19.5)] == [False, True, False, False, True, False]
+    assert [admitted(30) for _ in range(4)] == [True, True, True, False]
+    assert faults == {(ErrorCode.ENHANCE_YOUR_CALM, "too many")}
 
 
 @asynccontextmanager
