@@ -233,7 +233,8 @@ class FrameParser:
         length: int
         last, last_update, last_message = total - 9, total - 13, total - 14
         updates = 0  # small WINDOW_UPDATEs that were credited here
-        usual = self._is_usual()
+        # As `_is_usual`.
+        usual = not (queue.starved or blocks.unfinished or queue.answer_bytes > self._max_answer_bytes)
         while position <= last:
             # One `unpack` reads the frame's header and the message's prefix that most likely follows it.
             if position <= last_message:

@@ -14,7 +14,7 @@ from google.protobuf.message import DecodeError, Message
 
 from trio_cogment.rpc._engine import Engine
 from trio_cogment.rpc._inbox import Inbox
-from trio_cogment.rpc._streams import Stream
+from trio_cogment.rpc._streams import PREFIX_BYTES, Stream
 from trio_cogment.rpc._turns import LARGE_BYTES
 from trio_cogment.rpc.calls import UNKNOWN_SIZE
 
@@ -93,7 +93,11 @@ class MessagePath:
         except DecodeError as bad:
             self._call.on_undecodable(bad)
             return
-        self._window.consumed(self._stream, len(payload))
+        # As `ReceiveWindow.consumed`, where nothing is due.
+        stream, window = self._stream, self._window
+        stream.held -= len(payload) + PREFIX_BYTES
+        if stream.recv_window < window.stream_low or window.withheld:
+            window.settle_stream(stream)
         try:
             consumer.on_message(message)
         except Exception:  # noqa: BLE001  the boundary of the call: the others of its connection go on

@@ -70,6 +70,7 @@ class ReceiveWindow:
         initial: the window of a new stream, in bytes.
         size: bytes that the peer may still send on the connection.
         low: below this the connection is due a credit.
+        stream_low: below this a stream may be due one.
         granted: bytes promised to large messages.
         loan: what is borrowed for what has arrived, and for large messages.
         withheld: a credit is due and waits until something is taken.
@@ -95,7 +96,7 @@ class ReceiveWindow:
         #: Where memory is not limited, nothing need be asked for.
         self.size = INITIAL_WINDOW if promised.limited else self._full
         self.low = self.size >> 1
-        self._low = self.initial >> 1  # a stream's window below this is looked at
+        self.stream_low = self.initial >> 1  # a stream's window below this is looked at
         self._budget = config.connection_memory_bytes
         self._streams = streams
         self._send_update = send_update
@@ -119,19 +120,22 @@ class ReceiveWindow:
 
     def consumed(self, stream: Stream, size: int) -> None:
         """Say that the application has taken a message of `size` bytes (as it was on the wire)."""
-        # Once for each message: most calls end at the first `if`.
         stream.held -= size + PREFIX_BYTES
-        if stream.recv_window < self._low or self.withheld:
-            if not stream.remote_closed and not stream.closed:
-                self.update_stream_window(stream)
-            elif stream.granted and stream.held <= self.initial:
-                self._release(stream)
-            elif stream.closed and not stream.held:
-                self._unread.pop(stream, None)
-            if self.withheld:
-                self.credit_connection()
-            elif self.loan.size:
-                self.settle()
+        if stream.recv_window < self.stream_low or self.withheld:  # so far, the message path does it as well
+            self.settle_stream(stream)
+
+    def settle_stream(self, stream: Stream) -> None:
+        """Credit what is due, and give back what was promised, after a message of this stream has been taken."""
+        if not stream.remote_closed and not stream.closed:
+            self.update_stream_window(stream)
+        elif stream.granted and stream.held <= self.initial:
+            self._release(stream)
+        elif stream.closed and not stream.held:
+            self._unread.pop(stream, None)
+        if self.withheld:
+            self.credit_connection()
+        elif self.loan.size:
+            self.settle()
 
     def keep(self, stream: Stream, sizes: Collection[int]) -> None:
         """Say that messages of these sizes may still be taken, although the stream is over."""
@@ -172,7 +176,7 @@ class ReceiveWindow:
             self._release(stream)  # what was consumed meanwhile has made enough room without it
         grow = target - window
         # A small step is sent all the same when the rest of a message waits for it: nothing else would come.
-        if grow >= self._low or (grow > 0 and window < missing <= target):
+        if grow >= self.stream_low or (grow > 0 and window < missing <= target):
             stream.recv_window += grow
             self._send_update(stream.id, grow)
 
