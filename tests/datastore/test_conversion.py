@@ -24,7 +24,7 @@ from trio_cogment.api.datalog_pb2 import DatalogSample, SampleInfo
 from trio_cogment.api.environment_pb2 import ObservationSet
 from trio_cogment.api.trial_datastore_pb2 import StoredTrialSample
 from trio_cogment.datastore._conversion import MAX_DELIVERIES, TrialConverter
-from trio_cogment.datastore._conversion_templates import Templates
+from trio_cogment.datastore._conversion_templates import Templates, _places
 from trio_cogment.datastore._protobuf_wire import number_of
 from trio_cogment.datastore._trial_service import check_sample, checking
 from trio_cogment.datastore.storage import SampleWrite, WriteKind
@@ -766,3 +766,9 @@ def test_any_bytes_are_converted_or_refused(data: bytes) -> None:
     except InvalidArgumentError:
         return
     check_sample(stored, len(PARAMS.actors))
+
+
+@pytest.mark.parametrize(("data", "text"), [(b"\x0b\x0c", "a group"), (b"\x80\x01", "16 or more")])
+def test_what_no_usual_sample_has_ends_the_search_for_places(data: bytes, text: str) -> None:
+    with pytest.raises(ValueError, match=text):
+        list(_places(data, {}, 0, len(data)))

@@ -121,6 +121,19 @@ async def test_what_waits_is_bounded(bound: str, autojump_clock: Clock) -> None:
         assert (stream.durable, other.durable) == (50, 1)
 
 
+async def test_there_is_room_as_long_as_a_write_would_be_taken(autojump_clock: Clock) -> None:
+    async with running(max_stream_writes=2) as (writer, store):
+        store.gate = trio.Event()
+        stream = writer.stream()
+        for tick in range(4):
+            has_room = stream.has_room
+            assert has_room is stream.put_nowait(sample_write(tick))
+            assert has_room is (tick < 2)
+        store.gate.set()
+        await stream.flush()
+        assert stream.has_room
+
+
 async def test_one_of_any_size_is_taken(autojump_clock: Clock) -> None:
     async with running(max_pending_bytes=100) as (writer, _):
         stream = writer.stream()

@@ -191,3 +191,35 @@ async def test_who_waits_for_more_to_be_durable_is_told_when_there_will_be_no_mo
                     assert not await stream.progress(1)
                     assert await stream.progress(0)
                 await trio.lowlevel.checkpoint()
+
+
+async def test_only_of_a_trial_that_has_ended_it_is_kept_how() -> None:
+    store = MemoryStore(1 << 30)
+    early = sample_of(0)
+    early.info.end.CopyFrom(EndOfTrial(reason="not yet"))
+    async with Datastore(store) as datastore, datastore.sink().open("t", "", PARAMS) as stream:
+        await stream.write(early)
+        await stream.write(sample_of(1))
+        await stream.flush()
+        trial = await get(store, "t")
+        assert (trial.samples_count, trial.end, trial.outcome) == (2, TrialEnd.OPEN, b"")
+        await stream.write(ended_with("done"))
+
+
+async def test_before_a_log_is_told_of_its_quota_all_that_came_before_is_durable() -> None:
+    """Its sender counts the confirmations, to know which sample was one too many."""
+    store = GateStore()
+    async with Datastore(store) as datastore:
+        intake = datastore.sink().owned_by("ann", Quotas(stored_bytes=10_000))
+        async with intake.open("t", "", PARAMS) as stream:
+            taken: list[int] = []
+
+            async def fill() -> None:
+                for tick in range(1000):
+                    await stream.write(sample_of(tick))
+                    taken.append(tick)
+
+            with pytest.raises(QuotaError):
+                await fill()
+            assert stream.unconfirmed == 0
+            assert (await get(store, "t")).samples_count == len(taken) > 0

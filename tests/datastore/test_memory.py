@@ -15,6 +15,7 @@ from trio_cogment.api.common_pb2 import TrialParams
 from trio_cogment.api.environment_pb2 import ObservationSet
 from trio_cogment.datastore import Datastore, datastore_services, open_store
 from trio_cogment.datastore._memory import MemoryStore
+from trio_cogment.datastore._memory_trial import MemoryTrial
 from trio_cogment.datastore.storage import (
     EndWrite,
     OutcomeWrite,
@@ -24,7 +25,7 @@ from trio_cogment.datastore.storage import (
     Write,
     WriteKind,
 )
-from trio_cogment.errors import DataLossError, ResourceExhaustedError
+from trio_cogment.errors import DataLossError, InvalidArgumentError, ResourceExhaustedError
 from trio_cogment.rpc import Channel, open_listeners, serve
 from trio_cogment.testing.conformance.trial_store import get, late
 
@@ -296,3 +297,38 @@ async def test_what_is_gone_takes_no_memory() -> None:
     assert [sample.tick_id for sample in found] == [0, 2, 1]
     assert len(store._numbers) < 100
     assert len(store._by_id["a"]._positions) < 100
+
+
+@pytest.mark.parametrize("size", [0, -1])
+async def test_a_memory_without_bytes_is_refused(size: int) -> None:
+    with pytest.raises(InvalidArgumentError, match=f"max_bytes: expected 1 or more, got {size}"):
+        MemoryStore(size)
+
+
+async def test_trials_are_in_the_order_of_their_creation_whatever_was_used_and_deleted() -> None:
+    store = MemoryStore(MIB)
+    names = [f"t{number}" for number in range(60)]
+    for name in names:
+        await store.apply([TrialWrite(name, "", TrialParams(), logged=True)])
+    for name in reversed(names[:10]):
+        await store.trial(name)  # which makes it the one that was used last
+    for name in names[10:]:
+        await store.delete([name])
+        left = [*names[:10], *names[names.index(name) + 1 :]]
+        assert [trial.trial_id for trial in await store.trials(after=0, limit=99)] == left
+    assert [trial.trial_id for trial in await store.trials(after=5, limit=3)] == names[5:8]
+
+
+def test_samples_are_in_the_order_in_which_they_came_whatever_was_taken_back() -> None:
+    trial = MemoryTrial(1, TrialWrite("t", "", TrialParams(), logged=True))
+    for tick in range(10):
+        trial.write(written(tick, 1), [])
+    undo = [trial.remember()]
+    trial.write(written(3, 2), undo)  # a new run, for which there was no room
+    for step in reversed(undo):
+        step()
+    for number in range(40):
+        trial.write(written(9, 1, b"%d" % number, WriteKind.STORED), [])
+        trial.tidy()
+        assert [row.tick_id for row in trial.rows_after(0)] == list(range(10))
+        assert [row.tick_id for row in trial.rows_after(4)] == list(range(4, 10))

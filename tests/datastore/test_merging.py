@@ -186,3 +186,26 @@ def test_nothing_is_lost_and_nothing_counts_twice(stored: Sample, late: list[Sam
         assert (
             Sample.FromString(merge_late(stored.SerializeToString(), waiting)).merged_samples == merged.merged_samples
         )
+
+
+def test_the_payloads_of_all_that_is_added_have_moved_and_of_nothing_else() -> None:
+    """However much there was before, and however much comes."""
+
+    def sample(rewards: int, messages: int) -> Sample:
+        each = Actor(
+            actor=0,
+            received_rewards=[Reward(user_data=number) for number in range(rewards)],
+            sent_rewards=[Reward(user_data=number) for number in range(rewards)],
+            received_messages=[Message(payload=number) for number in range(messages)],
+            sent_messages=[Message(payload=number) for number in range(messages)],
+        )
+        return Sample(payloads=[b"x"] * 3, actor_samples=[each])
+
+    for before in range(4):
+        for more in range(4):
+            (merged,) = merge(sample(before, before), sample(more, more)).actor_samples
+            expected = [*range(before), *range(3, 3 + more)]
+            for rewards in (merged.received_rewards, merged.sent_rewards):
+                assert [reward.user_data for reward in rewards] == expected
+            for messages in (merged.received_messages, merged.sent_messages):
+                assert [message.payload for message in messages] == expected

@@ -16,7 +16,7 @@ import trio
 from trio_cogment import sqlite_file
 from trio_cogment.api.common_pb2 import TrialState
 from trio_cogment.api.trial_datastore_pb2 import StoredTrialSample
-from trio_cogment.datastore import _sqlite_reader, _sqlite_writer
+from trio_cogment.datastore import _sqlite, _sqlite_reader, _sqlite_writer
 from trio_cogment.datastore._sqlite import open_sqlite
 from trio_cogment.datastore._sqlite_file import FORMAT
 from trio_cogment.datastore.opening import open_store
@@ -189,6 +189,87 @@ async def test_a_stranger_writes_into_the_open_database(tmp_path: Path) -> None:
         assert [one.tick_id for one in found] == [0, 5, 6]
         assert found[-1].position > 1000
         assert (await get(store, "a")).samples_count == 3
+
+
+async def test_what_a_stranger_changes_is_read_again_by_those_who_follow(tmp_path: Path) -> None:
+    path = tmp_path / "a.db"
+    async with open_store(f"sqlite:{path}") as store:
+        await store.apply([new_trial("a"), sample("a", 0)])
+        async with store.watch("a"):
+            await store.apply([sample("a", 1), sample("a", 2)])
+            first, *_ = await read(store, "a")
+            number = (await get(store, "a")).number
+            with closing(sqlite3.connect(path, isolation_level=None)) as stranger:
+                stranger.execute("UPDATE samples SET data = x'00' WHERE tick = 1")
+            await store.apply([sample("a", 3)])
+            found = await store.samples(number, after=first.position, limit=ALL, max_bytes=MUCH)
+            assert [one.tick_id for one in found] == [1, 2, 3]
+            assert found[0].data == b"\0"
+
+
+@pytest.mark.parametrize("durability", ["full", "batch"])
+async def test_whether_a_commit_waits_for_the_disk_is_as_was_asked(
+    durability: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened: list[bool] = []
+    parts = _sqlite._Parts
+
+    def noting(path: str, full: bool, *more: Any) -> Any:
+        opened.append(full)
+        return parts(path, full, *more)
+
+    monkeypatch.setattr(_sqlite, "_Parts", noting)
+    async with open_store(f"sqlite:{tmp_path}/a.db", durability=durability):
+        assert opened == [durability == "full"]
+
+
+@pytest.mark.parametrize("address", ["memory:", "sqlite:{}/a.db"])
+async def test_a_durability_that_there_is_not_is_refused(address: str, tmp_path: Path) -> None:
+    with pytest.raises(InvalidArgumentError, match=r"durability: expected one of .*full.*, got 'maybe'"):
+        async with open_store(address.format(tmp_path), durability="maybe"):
+            raise AssertionError("opened")
+    assert files_in(tmp_path) == set()
+
+
+async def test_a_file_is_closed_when_its_user_is_cancelled(tmp_path: Path) -> None:
+    path = tmp_path / "a.db"
+    for name in ("a", "b"):
+        with trio.CancelScope() as scope:
+            async with open_store(f"sqlite:{path}") as store:
+                await store.apply([new_trial(name)])
+                scope.cancel()
+                await trio.lowlevel.checkpoint()
+    async with open_store(f"sqlite:{path}") as store:
+        assert [trial.trial_id for trial in await store.trials(after=0, limit=9)] == ["a", "b"]
+
+
+def test_no_more_samples_are_fetched_than_there_is_room_for() -> None:
+    """If they are as large as those before."""
+    asked: list[int] = []
+
+    class Noting(sqlite3.Cursor):
+        def fetchmany(self, size: int | None = 1) -> list[Any]:
+            asked.append(size or 1)
+            return super().fetchmany(size)
+
+    class Connection(sqlite3.Connection):
+        def execute(self, statement: str, parameters: Any = (), /) -> sqlite3.Cursor:
+            return self.cursor(Noting).execute(statement, parameters)
+
+    with closing(sqlite3.connect(":memory:", factory=Connection)) as connection:
+        connection.execute("CREATE TABLE trials (number INTEGER)")
+        connection.execute("INSERT INTO trials VALUES (1)")
+        connection.execute("CREATE TABLE samples (position INTEGER, trial INTEGER, tick INTEGER, data BLOB)")
+        for tick in range(100):
+            size = 10 if tick < 50 else 20
+            connection.execute("INSERT INTO samples VALUES (?, 1, ?, ?)", (tick + 1, tick, bytes(size)))
+        found = _sqlite_reader.samples(connection, 1, 0, 100, 105)
+        assert [one.tick_id for one in found] == list(range(11))
+        assert asked == [1, 9, 1]
+        asked.clear()
+        found = _sqlite_reader.samples(connection, 1, 45, 100, 150)
+        assert [one.tick_id for one in found] == list(range(45, 55))
+        assert asked == [1, 14]
 
 
 async def test_more_trials_than_are_kept_in_mind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

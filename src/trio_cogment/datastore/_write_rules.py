@@ -124,9 +124,7 @@ class Head:
         if action is Action.RERUN:
             self.high_tick = write.tick_id
         if action is not Action.KEEP and write.tick_id >= self.high_tick:
-            self.high_tick, self.state = write.tick_id, write.state
-            if write.state != _ENDED_STATE:
-                self.end = TrialEnd.OPEN
+            self.high_tick, self.state, self.end = write.tick_id, write.state, TrialEnd.OPEN
         if write.state == _ENDED_STATE:
             self.end = TrialEnd.ENDED
 
