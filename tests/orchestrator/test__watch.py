@@ -110,6 +110,31 @@ async def test_an_entry_that_waits_for_many_counts_once_and_the_limit_of_all_end
     assert watchers.queued_bytes == 0
 
 
+async def test_one_entry_may_wait_for_a_watcher_whatever_waits_for_others() -> None:
+    watchers = Watchers(OrchestratorConfig(watch_total_bytes=1))
+    with watchers.subscribe([], True, []) as first, watchers.subscribe([], False, []) as second:
+        watchers.publish("t", RUNNING, large)
+        assert (await anext(first)).info.env_name
+        assert (await anext(second)).trial_id == "t"
+        assert not first.has_ended
+        assert not second.has_ended
+
+
+async def test_a_trial_is_described_once_for_all_who_want_the_same() -> None:
+    described: list[bool] = []
+
+    def note(*, tracebacks: bool = False) -> TrialInfo:
+        described.append(tracebacks)
+        return TrialInfo(env_name="env")
+
+    watchers = Watchers(OrchestratorConfig())
+    with ExitStack() as stack:
+        for tracebacks in (False, True, False, True, False):
+            stack.enter_context(watchers.subscribe([], True, [], tracebacks=tracebacks))
+        watchers.publish("t", RUNNING, note)
+        assert described == [False, True]
+
+
 async def test_what_waits_for_those_who_do_not_read_that_they_have_ended_is_in_nobodys_way() -> None:
     watchers = Watchers(OrchestratorConfig(watch_queue_bytes=2500, watch_total_bytes=3500))
     with watchers.subscribe([], True, []) as deaf:

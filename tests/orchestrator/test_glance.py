@@ -57,6 +57,7 @@ async def test_whom_a_trial_waits_for(autojump_clock: object) -> None:
         assert [one.queued_messages for one in seen.participants] == [0, 0]
         assert [one.endpoint for one in seen.participants] == ["cogment://discover", "cogment://discover"]
         await trio.sleep(1.5)
+        assert [one.silent_seconds for one in look(participants=True).participants] == [3.5, 0.5]
         assert look().awaited == (seen.environment,)
         assert look().participants == ()
         await platform.controller.terminate_trial("one", hard=True)
@@ -90,6 +91,10 @@ async def test_client_actors_that_have_not_joined(autojump_clock: object, caplog
 
         await trio.sleep(1)
         assert trial.glance(participants=False).awaited == ("ann", "cem")
+        found = [(one.name, one.present, one.silent_seconds) for one in trial.glance(participants=True).participants]
+        # Who has not come is not silent.
+        assert found[1:] == [("ann", False, 0), ("ben", True, 1), ("cem", False, 0)]
+        assert found[0][1:] == (False, 0)
         assert await awaited() == ["ann", "cem"]
         nursery.start_soon(partial(platform.join_trial, "one", actor, actor_name="ann"))
         await trio.sleep(1)

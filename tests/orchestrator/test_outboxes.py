@@ -101,6 +101,29 @@ def test_what_waits_for_each_is_the_sum_of_its_messages() -> None:
     assert [(count.kept, count.counted) for count in outboxes.recount()] == [(0, 0)] * 3
 
 
+def test_what_is_borrowed_is_given_back_in_steps_and_not_for_each_message() -> None:
+    memory = OutboxMemory(BytePool(TOTAL))
+    outboxes = boxes(memory)
+    first = said(FREE_BYTES)
+    many = [said(STEP // 2) for _ in range(12)]
+    for message in (first, *many):
+        assert outboxes.add("ann", message)
+    before = outboxes.borrowed
+    assert before % STEP == 0
+    changes = 0
+    for message in many:
+        outboxes.remove("ann", message)
+        least = outboxes.size - FREE_BYTES
+        assert least <= outboxes.borrowed < least + 2 * STEP
+        changes += outboxes.borrowed != before
+        if outboxes.borrowed != before:
+            assert outboxes.borrowed < least + STEP
+        before = outboxes.borrowed
+    assert 2 <= changes <= 5
+    outboxes.remove("ann", first)
+    assert (outboxes.borrowed, memory.pool.used) == (0, 0)
+
+
 async def test_all_trials_of_a_run_share_one_memory() -> None:
     memory = outbox_memory()
     assert outbox_memory() is memory

@@ -485,6 +485,26 @@ async def test_a_service_whose_stream_opens_after_the_end_is_told_it_in_time(
         assert over == [[1.5, 2]]
 
 
+async def test_a_service_that_does_not_answer_after_the_end_is_not_waited_for_longer(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    class Silent(Slow):
+        @asynccontextmanager
+        async def call(self, _method: object, *, metadata: object) -> AsyncIterator[Slow]:
+            self.metadata = metadata
+            await trio.Event().wait()
+            yield self
+
+    async with side() as one:
+        one.call = Silent()
+        one.post("END")
+        one.stream.close(None)
+        await trio.sleep(1.5)
+        over = await hold(one)
+        await trio.sleep(1)
+        assert over == [[2, 2]]
+
+
 # Calls that no task holds
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -11,7 +12,8 @@ import trio.testing
 from trio_cogment.api.datalog_pb2 import DatalogSample, RunTrialDatalogInput
 from trio_cogment.errors import RpcError, StatusCode
 from trio_cogment.orchestrator._remote_sink import RemoteSink, _RemoteStream
-from trio_cogment.rpc import ClientCall
+from trio_cogment.rpc import ClientCall, Metadata
+from trio_cogment.services import TRIAL_ID, TRIAL_OWNER, USER_ID
 
 GONE = RpcError(StatusCode.UNAVAILABLE, "gone")
 
@@ -95,3 +97,14 @@ async def test_an_end_that_was_asked_for_says_whether_everything_is_safe(error: 
         side.stream.on_end(error)
     assert outcome == [error]
     assert not side.scope.cancel_called
+
+
+@pytest.mark.parametrize(
+    ("account", "owner"), [("token:ann b/c", "token%3Aann%20b/c"), ("192.0.2.7", None), ("", None)]
+)
+def test_a_data_log_is_told_whose_a_trial_is_unless_it_is_nobodys(account: str, owner: str | None) -> None:
+    connections = SimpleNamespace(authorization=lambda trial_id, _: (("authorization", f"for {trial_id}"),))
+    sink = RemoteSink(cast(Any, connections), cast(Any, None), cast(Any, SimpleNamespace(account=account)))
+    metadata = dict(Metadata(sink._metadata("t", "me")))
+    assert metadata.get(TRIAL_OWNER) == owner
+    assert (metadata[TRIAL_ID], metadata[USER_ID], metadata["authorization"]) == ("t", "me", "for t")

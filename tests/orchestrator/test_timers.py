@@ -11,7 +11,7 @@ from trio_cogment.orchestrator._alarms import Alarms
 from trio_cogment.orchestrator._timers import Timers
 from trio_cogment.trial import Timer, TimerKind
 
-A, B, C = (Timer(TimerKind.RESPONSE, participant) for participant in range(3))
+A, B, C, D = (Timer(TimerKind.RESPONSE, participant) for participant in range(4))
 
 
 async def test_timers_fire_in_order_and_once(autojump_clock: trio.testing.MockClock) -> None:
@@ -33,11 +33,11 @@ async def test_timers_fire_in_order_and_once(autojump_clock: trio.testing.MockCl
 async def test_all_that_are_due_fire_in_the_same_turn(autojump_clock: trio.testing.MockClock) -> None:
     fired: list[Timer] = []
     timers = Timers(fired.append, Alarms())
-    for timer in (B, A, C):
-        timers.arm(timer, 1 if timer is not C else 3)
+    for timer, deadline in ((B, 1.5), (A, 1.5), (C, 3.0), (D, 1.0)):
+        timers.arm(timer, deadline)
     await trio.sleep(2)
     timers.wake()
-    assert fired == [B, A]
+    assert fired == [D, B, A]  # by their deadlines, and those of one as they were armed
 
 
 async def test_disarmed_timer_does_not_fire(autojump_clock: trio.testing.MockClock) -> None:

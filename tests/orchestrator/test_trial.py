@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import gc
 import weakref
-from typing import Any
+from functools import partial
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 import trio
@@ -12,12 +14,14 @@ import trio
 from tests.helpers import END, Script, actor_that_acts, bench, environment_of, params_of, wait_ended
 from trio_cogment.api.common_pb2 import TrialState
 from trio_cogment.config import OrchestratorConfig
+from trio_cogment.errors import AlreadyExistsError, InvalidArgumentError
 from trio_cogment.host import Host
+from trio_cogment.orchestrator import Orchestrator
 from trio_cogment.orchestrator._participant_streams import ParticipantStreams
 from trio_cogment.orchestrator._trial import _PERFORM
 from trio_cogment.rpc import InProcessChannel, Metadata
 from trio_cogment.services import TRIAL_ID
-from trio_cogment.trial import Announce, HardEnd, Received, TrialMachine
+from trio_cogment.trial import Announce, Begin, HardEnd, Received, TrialMachine
 from trio_cogment.trial._machine import _HANDLERS
 
 
@@ -203,10 +207,17 @@ async def test_stream_of_a_lost_participant_is_let_go(autojump_clock: trio.testi
         assert "trial t: a" not in run.task_names
 
 
-async def test_source_of_ids_that_repeats_itself_is_refused(autojump_clock: trio.testing.MockClock) -> None:
-    from trio_cogment.errors import AlreadyExistsError, InvalidArgumentError
-    from trio_cogment.orchestrator import Orchestrator
+async def test_what_a_trial_does_is_told_in_the_order_of_its_names(autojump_clock: trio.testing.MockClock) -> None:
+    services = Script(environment_of(None, seconds_per_tick=1)).environment(), Script(actor_that_acts()).actor()
+    async with bench(*services) as table:
+        await table.controller.start_trial(params_of("zoe", "ann", "bob"), trial_id="t")
+        await trio.testing.wait_all_tasks_blocked()
+        (run,) = table.orchestrator.runs
+        assert {"trial t: ann", "trial t: bob", "trial t: env", "trial t: zoe"} <= set(run.task_names)
+        assert run.task_names == sorted(run.task_names)
 
+
+async def test_source_of_ids_that_repeats_itself_is_refused(autojump_clock: trio.testing.MockClock) -> None:
     services = Script(environment_of(None)).environment(), Script(actor_that_acts()).actor()
     async with bench(*services) as table:
         for new_id, error in ((lambda: "same", AlreadyExistsError), (lambda: "bad\nid", InvalidArgumentError)):
@@ -217,6 +228,71 @@ async def test_source_of_ids_that_repeats_itself_is_refused(autojump_clock: trio
                     assert await orchestrator.start_trial(params=params_of("a")) == "same"
                 with pytest.raises(error):
                     await orchestrator.start_trial(params=params_of("a"))
+
+
+@pytest.mark.parametrize("taken", [9, 10])
+async def test_an_id_that_is_taken_is_drawn_again_up_to_ten_times(
+    taken: int, autojump_clock: trio.testing.MockClock
+) -> None:
+    drawn: list[str] = []
+
+    def new_id() -> str:
+        drawn.append("same" if len(drawn) < 1 + taken else "another")
+        return drawn[-1]
+
+    services = Script(environment_of(None)).environment(), Script(actor_that_acts()).actor()
+    async with bench(*services) as table:
+        host = Host(wall_clock=lambda: 1, new_id=new_id)
+        async with Orchestrator(host=host, local=table.orchestrator._local) as orchestrator:
+            assert await orchestrator.start_trial(params=params_of("a")) == "same"
+            if taken == 9:
+                assert await orchestrator.start_trial(params=params_of("a")) == "another"
+            else:
+                with pytest.raises(AlreadyExistsError, match="every one of 10 new trial ids is taken"):
+                    await orchestrator.start_trial(params=params_of("a"))
+    assert len(drawn) == 1 + 10
+
+
+async def test_in_what_is_left_of_a_released_trial_nothing_waits(autojump_clock: trio.testing.MockClock) -> None:
+    async with bench() as table:
+        orchestrator = table.orchestrator
+        holding = orchestrator.room.enter("")
+        trial = orchestrator.trials.reserve("t", partial(orchestrator._new_trial, "", holding))
+        trial.feed(Begin())
+        streams = ParticipantStreams(
+            "t",
+            params_of("a"),
+            {},
+            cast(Any, SimpleNamespace(authorizations=lambda *_: tuple)),
+            holding=holding,
+            config=OrchestratorConfig(max_outbox_messages=70),
+            feed=trial.feed,
+            spawn=cast(Any, None),
+        )
+        trial.equip(streams, cast(Any, SimpleNamespace(queued_samples=5)))
+        assert trial.queues == (5, 0, 0, 70)
+        streams.disband()
+        assert trial.queues == (5, 0, 0, 0)
+        trial.release()
+        assert trial.queues == (0, 0, 0, 0)
+
+
+@pytest.mark.parametrize("stays", [1.0, 1000.0])
+async def test_a_stop_waits_for_calls_that_are_served_as_long_as_for_a_farewell(
+    stays: float, autojump_clock: trio.testing.MockClock
+) -> None:
+    async with bench(config=OrchestratorConfig(farewell_seconds=3)) as table, trio.open_nursery() as nursery:
+
+        async def serve(task_status: trio.TaskStatus[None]) -> None:
+            with table.orchestrator.serving_call():
+                task_status.started()
+                await trio.sleep(stays)
+
+        await nursery.start(serve)
+        began = trio.current_time()
+        await table.orchestrator.stop()
+        assert trio.current_time() - began == min(stays, 3)
+        nursery.cancel_scope.cancel()
 
 
 async def test_what_an_ended_trial_had_needs_no_garbage_collector(autojump_clock: trio.testing.MockClock) -> None:
@@ -256,7 +332,7 @@ async def test_how_long_it_lasts_and_what_became_of_its_samples_is_told(autojump
     async with bench(*services) as table:
         await table.controller.start_trial(params_of("a"), trial_id="t")
         (trial,) = table.orchestrator.trials
-        assert trial.info().trial_duration == 0
+        assert (trial.info().trial_duration, trial.ended_at) == (0, 0)
         await wait_ended(table.orchestrator, "t")
         assert trial.info().trial_duration == 2_000_000_000
         trial.samples_settled(3)
@@ -280,3 +356,5 @@ async def test_a_trial_that_cannot_be_ended_ends_once(
             trial.hard_end("enough")
             await trio.sleep(4)
         assert (trial.ended_at, trial.seconds, trial.over) == (2.5, 2.5, True)
+        trial.feed(HardEnd("again"))
+        assert (trial.ended_at, trial.seconds) == (2.5, 2.5)
