@@ -321,3 +321,21 @@ def test_a_missing_acknowledgement_is_worth_a_warning(lost: bool) -> None:
     else:
         play.pass_time(30)
     assert {note.level for note in play.notes if "'a' did not acknowledge" in note.text} == {"warning"}
+
+
+@pytest.mark.parametrize("hard", [False, True])
+def test_nobody_is_present_after_the_end(hard: bool) -> None:
+    play = Play().start()
+    play.observe()
+    participants = list(play.machine.participants.values())
+    assert all(one.present for one in participants)
+    if hard:
+        play.feed(HardEnd("enough", EndCause.HARD_TERMINATION))
+    else:
+        play.say(ENVIRONMENT, LAST)
+        play.observe()
+        for index in (0, 1):
+            play.say(index, LAST_ACK)
+        play.say(ENVIRONMENT, LAST_ACK)
+    assert play.machine.is_over
+    assert not any(one.present for one in participants)

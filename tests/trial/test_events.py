@@ -4,6 +4,7 @@ import dataclasses
 
 import pytest
 
+from trio_cogment.config import OrchestratorConfig
 from trio_cogment.trial import MAX_HELD_BYTES, MAX_HELD_MESSAGES, NO_PARTICIPANT, Timer, TimerKind, TrialRules
 
 
@@ -14,12 +15,18 @@ def test_the_rules_defaults() -> None:
         "environment_ack_timeout_seconds": 60,
         "actor_ack_timeout_seconds": 30,
         "heartbeat_seconds": 20,
-        "max_held_messages": MAX_HELD_MESSAGES,
-        "max_held_bytes": MAX_HELD_BYTES,
+        "max_held_messages": 256,
+        "max_held_bytes": 8 * 2**20,
         "max_said_per_tick": 10_000,
         "max_said_bytes_per_tick": 64 * 2**20,
         "max_held_back_bytes": 16 * 2**20,
     }
+
+
+def test_what_is_held_can_be_sent_at_once() -> None:
+    config = OrchestratorConfig()
+    assert config.max_outbox_messages >= MAX_HELD_MESSAGES
+    assert config.max_outbox_bytes // 2 >= MAX_HELD_BYTES
 
 
 def test_the_rules_are_shared_and_so_cannot_change() -> None:

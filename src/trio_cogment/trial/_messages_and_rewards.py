@@ -37,8 +37,8 @@ def relay_message(trial: TrialMemory, sender: Participant, received: Any) -> Non
     if trial.log is not None:
         trial.log.take_message(message)
     receivers: list[Participant] = [trial.actors[index] for index in trial.addresses.resolve(message.receiver_name)]
-    # Patterns never mean the environment; only its exact name does.
-    if not receivers and message.receiver_name == trial.environment.name:
+    # Patterns never mean the environment; only its exact name does, which no actor has.
+    if message.receiver_name == trial.environment.name:
         receivers.append(trial.environment)
     if not receivers:
         trial.ignore(sender, "message_to_nobody", f"a message to '{message.receiver_name}', which nobody is")
