@@ -129,6 +129,45 @@ async def test_health_has_the_last_word(status: ServingStatus, hanging: bool, au
     assert seconds == pytest.approx(7.5 if hanging else 0, abs=0.3)
 
 
+@pytest.mark.parametrize("gone", [StatusCode.UNAVAILABLE, StatusCode.CANCELLED])
+@pytest.mark.parametrize("others", [{}, {"Status": StatusCode.UNKNOWN}])
+async def test_who_goes_while_it_is_asked_is_asked_no_more(
+    others: dict[str, StatusCode | None], gone: StatusCode, autojump_clock: Clock
+) -> None:
+    """Though its server says for a while that it serves."""
+    outcomes = others | {"Version" if others else "Status": gone}
+    async with bench() as at:
+        at.net.hosts["it"] = [service_of(Failing(**outcomes)), HealthService(["cogmentAPI.EnvironmentSP"]).service()]
+        assert await at.check("it") == (None, pytest.approx(0, abs=0.3))
+
+
+async def test_who_asks_says_so(autojump_clock: Clock) -> None:
+    said: list[object] = []
+
+    class Listening(Told):
+        async def Status(self, request: StatusRequest, call: Any) -> StatusReply:
+            said.append(call.metadata.first("authorization"))
+            return await super().Status(request, call)
+
+    async with trio.open_nursery() as nursery:
+        net = Net(nursery)
+        net.host("it", Listening("3"))
+        for token in (lambda: "abc", None):
+            checker = HealthChecker(through(net.dial), CONFIG, RpcConfig(), random.Random(0), token)
+            assert await checker.check(registered("it")) == 3
+        nursery.cancel_scope.cancel()
+    assert said == ["Bearer abc", None]
+
+
+@pytest.mark.parametrize("kind", [ENVIRONMENT, OTHER])
+async def test_a_host_whose_name_cannot_be_looked_up_is_not_there(kind: int, autojump_clock: Clock) -> None:
+    async def connect(_host: str, _port: int) -> trio.abc.Stream:
+        raise UnicodeError("label empty or too long")
+
+    checker = HealthChecker(through(connect), CONFIG, RpcConfig(), random.Random(0))
+    assert await checker.check(registered("a..b", kind=kind)) is None
+
+
 async def test_who_is_not_there(autojump_clock: Clock) -> None:
     async with bench() as at:
         at.net.dead, at.net.silent = {"dead"}, {"silent"}

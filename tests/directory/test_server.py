@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import random
 import re
@@ -34,12 +35,13 @@ from trio_cogment.api.directory_pb2 import (
     ServiceDetails,
     ServiceEndpoint,
 )
-from trio_cogment.config import DirectoryServerConfig
-from trio_cogment.directory import DirectoryServer, Inquiry, directory_services
+from trio_cogment.config import DirectoryServerConfig, OutgoingConfig
+from trio_cogment.directory import DirectoryServer, Inquiry, _server, directory_services
 from trio_cogment.directory._requests import service_of
 from trio_cogment.errors import FailedPreconditionError, InvalidArgumentError, RpcError, StatusCode, UnavailableError
 from trio_cogment.host import Host, inline_runner
 from trio_cogment.rpc import InProcessChannel
+from trio_cogment.rpc.outgoing import Outgoing
 from trio_cogment.rpc.refusals import refusals
 from trio_cogment.testing import SimDisk
 
@@ -737,6 +739,42 @@ async def test_a_file_has_one_directory_for_all_of_its_time(autojump_clock: Cloc
         await at.register(registration("h", permanent=True, port=1))
     async with directory(disk=disk, path="state") as at:
         assert at.server.count == 1
+
+
+async def test_a_file_that_cannot_be_read_is_left_open_for_others(autojump_clock: Clock) -> None:
+    class Unreadable(SimDisk):
+        broken = True
+
+        def read(self, path: str) -> bytes:
+            if self.broken:
+                raise OSError(errno.EIO, "Input/output error", path)
+            return super().read(path)
+
+    disk = Unreadable(random.Random(0))
+    for _ in range(2):
+        with pytest.raises(FailedPreconditionError, match="Input/output error"):
+            await new_server(None, path="state", disk=disk).__aenter__()
+    disk.broken = False
+    async with directory(disk=disk, path="state") as at:
+        await at.register(registration("h", permanent=True))
+        assert at.server.count == 1
+
+
+def test_it_connects_as_it_was_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    given: list[tuple[object, float]] = []
+
+    def outgoing(config: OutgoingConfig, _host: Host, seconds: float) -> Outgoing:
+        given.append((config, seconds))
+        return Outgoing(config, _host, seconds)
+
+    monkeypatch.setattr(_server, "Outgoing", outgoing)
+    config, limits = OutgoingConfig(), DirectoryServerConfig(connect_timeout_seconds=7)
+    DirectoryServer(host=Host(runner=inline_runner), config=limits, outgoing=config)
+    DirectoryServer(host=Host(runner=inline_runner))
+    first, second = given
+    assert first[0] is config
+    assert first[1] == 7
+    assert second == (OutgoingConfig(), DirectoryServerConfig().connect_timeout_seconds)
 
 
 @pytest.mark.parametrize("local", [False, True])

@@ -86,7 +86,7 @@ class Changes:
         change = _Change(function)
         try:
             await self._send.send(change)
-        except (trio.BrokenResourceError, trio.ClosedResourceError):
+        except trio.BrokenResourceError:
             raise UnavailableError(STOPPING) from None
         try:
             await change.settled.wait()

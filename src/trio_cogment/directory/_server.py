@@ -93,7 +93,7 @@ class DirectoryServer:
         )
         self._changed = trio.Event()  # replaced whenever inquiries may find more than before
         self._tasks = OwnNursery()
-        self._settled_at = 0.0  # when the services that start with the directory had time to register
+        self._settled_at: float  # when the services that start with the directory had time to register; known then
         self._closing = False  # no registration is accepted any more
         self._stopping = False
 
