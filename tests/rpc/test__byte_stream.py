@@ -7,12 +7,15 @@ import ssl
 import struct
 import sys
 from functools import partial
+from pathlib import Path
 from typing import Any, cast
 
 import pytest
 import trio
 import trio.testing
 
+from tests.rpc.tls_files import make_party
+from trio_cogment.rpc import server_tls
 from trio_cogment.rpc._byte_stream import _LONG_TURN_SECONDS, SocketByteStream
 from trio_cogment.rpc._byte_stream_over import TlsByteStream, byte_stream_over
 from trio_cogment.rpc._turn_order import Lane
@@ -110,6 +113,39 @@ async def test_what_is_discarded_takes_turns() -> None:
     assert turns.waiting >= 2
     await byte_stream.aclose()
     await peer.aclose()
+
+
+async def test_what_is_discarded_below_tls_takes_turns_too(tmp_path: Path) -> None:
+    party = make_party(tmp_path, "server", "127.0.0.1")
+    lingered = trio.Event()
+    with trio.fail_after(30):
+        server, peer = await tcp_pair()
+        ours = trio.SSLStream(server, server_tls(party.chain, party.key), server_side=True)
+        context = ssl.create_default_context(cafile=party.roots)
+        theirs = trio.SSLStream(peer, context, server_hostname="127.0.0.1")
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(theirs.do_handshake)
+            await ours.do_handshake()
+        byte_stream = byte_stream_over(ours)
+        assert isinstance(byte_stream, TlsByteStream)
+        turns = _Held()
+        _turns.set(turns)
+
+        async def linger() -> None:
+            await byte_stream.linger(KIB * KIB)
+            lingered.set()
+
+        await theirs.send_all(b"what nobody reads any more")
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(linger)
+            while not turns.waiting:  # TLS takes some of it, until it sees that it is no close_notify
+                await peer.send_all(bytes(KIB))
+            assert not lingered.is_set()
+            turns.let_go.set()
+            await peer.send_eof()
+            await lingered.wait()
+        await byte_stream.aclose()
+        await peer.aclose()
 
 
 async def test_after_small_reads_less_is_read_at_once() -> None:
