@@ -193,6 +193,16 @@ def test_what_is_no_call_is_refused_with_what_was_expected(
     assert raised.value.message == text
 
 
+def test_the_headers_of_a_request_may_be_as_large_as_the_limit() -> None:
+    """With 32 bytes more for each field, as HTTP/2 counts them (RFC 9113, 10.5.1)."""
+    headers = request_headers(x=b"value", a_bin=b"AQ")
+    size = sum(len(name) + len(value) + 32 for name, value in headers)
+    assert _grpc_headers.parse_request(headers, size).metadata.first("x") == "value"
+    with pytest.raises(_grpc_headers.RefusedRequest, match=f"larger than {size - 1} bytes") as raised:
+        _grpc_headers.parse_request(headers, size - 1)
+    assert (raised.value.code, raised.value.http_status) == (StatusCode.RESOURCE_EXHAUSTED, b"431")
+
+
 @pytest.mark.parametrize("path", [b"", b"x.Y/Z"])
 def test_a_call_to_no_path_is_to_nothing_that_is_served(path: bytes) -> None:
     with pytest.raises(_grpc_headers.RefusedRequest, match="expected the path /<service>/<method>") as raised:

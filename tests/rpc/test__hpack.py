@@ -145,6 +145,16 @@ def test_what_is_wrong_with_a_block_is_said(block: bytes, text: str) -> None:
         Decoder(2000).decode(block)
 
 
+def test_a_header_list_may_be_as_large_as_the_limit() -> None:
+    """With 32 bytes more for each field (RFC 9113, 10.5.1), however it is coded."""
+    fields = [(b":method", b"GET"), (b"name", b"value"), (b"name", b"value")]
+    size = sum(len(name) + len(value) + 32 for name, value in fields)
+    block = b"\x82\x40\4name\5value\xbe"
+    assert Decoder(size).decode(block) == fields
+    with pytest.raises(hpack.OversizedHeaderListError):
+        Decoder(size - 1).decode(block)
+
+
 ENDLESS = [bytes([first]) + b"\xff" * 65_000 + b"\1" for first in (0xFF, 0x3F, 0x7F, 0x0F, 0x1F)]
 ENDLESS += [b"\x00\x7f" + b"\xff" * 65_000 + b"\1", b"\x00\x01a\xff" + b"\xff" * 65_000 + b"\1"]
 

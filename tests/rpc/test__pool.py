@@ -223,6 +223,18 @@ async def test_the_first_calls_wait_for_a_server_that_listens_later(autojump_clo
     assert 0.24 < min(gaps) <= max(gaps) < 0.26  # often, whatever the backoff, and no more than that
 
 
+async def test_that_a_server_is_waited_for_is_told_once(
+    autojump_clock: trio.testing.MockClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    async with server_and_channel(config=RpcConfig(await_server_seconds=3)) as (server, channel):
+        server.down = True
+        await unavailable(channel, "nobody is there")
+        assert len(server.attempts) > 5
+    told = [record.getMessage() for record in caplog.records if "waiting for it" in record.getMessage()]
+    assert told == ["cannot connect to localhost: nobody is there; waiting for it up to 3 s"]
+
+
 async def test_the_first_calls_wait_no_longer_than_the_configuration_says(
     autojump_clock: trio.testing.MockClock,
 ) -> None:

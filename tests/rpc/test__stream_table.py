@@ -88,6 +88,7 @@ def test_the_end_of_a_response_waits_for_its_messages() -> None:
     table.queue.send_message(stream, b"x")
     table.end(stream, OK)
     table.end(stream, [(b"grpc-status", b"1")])  # too late
+    assert stream.end == OK
     assert table.sent() == [(HEADERS, 4, 1)]
     assert table.open == {1: stream}
     stream.send_window = 100

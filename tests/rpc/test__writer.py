@@ -11,6 +11,7 @@ import pytest
 import trio
 import trio.testing
 
+from tests.rpc.raw_peer import request_headers
 from trio_cogment.access import BytePool
 from trio_cogment.config import RpcConfig
 from trio_cogment.rpc._byte_stream import ByteStream
@@ -159,6 +160,59 @@ async def test_in_a_batch_nothing_is_sent_before_its_end() -> None:
         writer.in_batch = False
         writer.flush()
         assert pings(byte_stream.sent) == [b"waiting."]
+
+
+@pytest.mark.parametrize(("calls", "at_once"), [(0, True), (1, True), (2, False)])
+async def test_only_a_single_call_has_nobody_to_share_a_system_call_with(calls: int, at_once: bool) -> None:
+    async with running() as (engine, byte_stream, writer):
+        for _ in range(calls):
+            engine.open_request(request_headers())
+        engine.take_output()
+        engine.ping(b"at once?")
+        writer.flush_soon()
+        assert bool(byte_stream.sent) is at_once
+        await trio.testing.wait_all_tasks_blocked()
+        assert pings(byte_stream.sent) == [b"at once?"]
+
+
+@pytest.mark.parametrize(
+    ("room", "borrowed", "exact", "told"),
+    [(100, 10, False, 1), (100, 0, True, 1), (100, 0, False, 0), (99, 10, False, 0), (99, 0, True, 0)],
+)
+async def test_a_flush_tells_that_all_was_sent_to_whom_it_matters(
+    room: int, borrowed: int, exact: bool, told: int
+) -> None:
+    class Told:
+        loan = BytePool().loan()
+        streams = rooms = ()
+        out = b""
+        times = 0
+
+        @property
+        def out_size(self) -> int:
+            return len(self.out)
+
+        def take_output(self) -> bytes:
+            out, self.out = self.out, b""
+            return out
+
+        def sent(self) -> None:
+            self.times += 1
+
+        def take_rooms(self) -> tuple[()]:
+            return ()
+
+    output, byte_stream = Told(), SlowByteStream()
+    writer = Writer(output, byte_stream, exact=exact)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(writer.run)
+        await trio.testing.wait_all_tasks_blocked()
+        output.out = bytes(100)
+        output.loan.set(borrowed)
+        byte_stream.room = room
+        writer.flush()
+        assert output.times == told
+        nursery.cancel_scope.cancel()
 
 
 async def test_it_finishes_when_everything_has_been_sent() -> None:

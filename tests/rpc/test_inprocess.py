@@ -14,7 +14,7 @@ from purerpc import RPCSignature, Service
 from trio_cogment.api.common_pb2 import Action, Observation
 from trio_cogment.config import RpcConfig
 from trio_cogment.errors import LocalProtocolError, RpcError, StatusCode
-from trio_cogment.rpc import InProcessChannel, ServedAtOnce, ServerCall, WithMetadata
+from trio_cogment.rpc import ClientCall, InProcessChannel, ServedAtOnce, ServerCall, WithMetadata
 from trio_cogment.rpc._in_process_call import Exchange
 from trio_cogment.rpc.inprocess import UNLIMITED_BYTES
 from trio_cogment.rpc.metadata import Metadata
@@ -44,6 +44,26 @@ async def test_a_limit_on_sending_leaves_the_call_alone() -> None:
             call.send_nowait(too_large)
         await call.send(Action(tick_id=1))
         assert (await call.receive()).tick_id == 1
+
+
+@pytest.mark.parametrize("waiting", [False, True])
+async def test_of_messages_that_are_sent_together_each_is_within_the_limit(waiting: bool) -> None:
+    """Or none of them is sent."""
+    config = RpcConfig(max_send_message_bytes=100)
+    good, too_large = Action(content=bytes(98)), Action(content=bytes(99))
+
+    async def send(call: ClientCall, *messages: Action) -> None:
+        if waiting:
+            await call.send_together(messages)
+        else:
+            call.send_together_nowait(messages)
+
+    async with InProcessChannel([CheckService().service()], config=config) as channel, channel.call(ECHO) as call:
+        with pytest.raises(RpcError, match="message of 101 bytes is larger than 100 allowed to send"):
+            await send(call, good, too_large)
+        await send(call, good, good)
+        await call.done_sending()
+        assert [len(reply.content) async for reply in call] == [98, 98]
 
 
 async def test_without_a_limit_any_message_passes() -> None:

@@ -179,6 +179,22 @@ async def test_time_in_which_nobody_waited_does_not_count(
         nursery.cancel_scope.cancel()
 
 
+async def test_time_in_which_nobody_waited_counts_for_none_of_many(autojump_clock: trio.testing.MockClock) -> None:
+    slots = TransferSlots(3, CONFIG)
+    async with trio.open_nursery() as nursery:
+        idle = [Client(slots, str(number), bytes_per_second=0.5) for number in range(3)]
+        for one in idle:
+            nursery.start_soon(one.run)
+        await trio.sleep(100)
+        for _ in idle:
+            nursery.start_soon(Client(slots, "late").run)
+        await trio.sleep(0.95)
+        assert [one.lost for one in idle] == [False] * 3
+        await trio.sleep(1)
+        assert [one.lost for one in idle] == [True] * 3
+        nursery.cancel_scope.cancel()
+
+
 @pytest.mark.parametrize(("bytes_in_a_second", "stays"), [(99, False), (100, True)])
 async def test_as_many_bytes_as_are_configured_are_enough(
     bytes_in_a_second: int, stays: bool, autojump_clock: trio.testing.MockClock
