@@ -56,6 +56,12 @@ def _crowd(rng: random.Random) -> list[Fault]:
     ]
 
 
+def has_deaf_log(plan: FaultPlan, trial_id: str) -> bool:
+    """Tell whether the trial's data log reads nothing."""
+    deaf = Misbehaviour.DEAF.value
+    return any(one.target == f"{trial_id}/datalog" and one.details.get("misbehaviour") == deaf for one in plan)
+
+
 def is_crowded(plan: FaultPlan) -> bool:
     """Tell whether somebody who is deaf has somebody who floods in its trial."""
     who = {

@@ -7,7 +7,7 @@ from typing import Any
 import trio
 
 from tests.sim.counting import note_what_happened
-from tests.sim.faults import MOST_STEPS, MOST_TICKS, TRIALS
+from tests.sim.faults import MOST_STEPS, MOST_TICKS, TRIALS, has_deaf_log
 from tests.sim.faults import draw_plan as draw_plan
 from tests.sim.play import NEIGHBOURS, Play
 from tests.sim.rare import hits_everybody
@@ -114,6 +114,12 @@ async def calm_down(play: Play, orchestrator: Orchestrator) -> None:
     for trial in orchestrator.trials:
         play.world.history.record("desk", "asked to end", trial.trial_id, hard=False)
         trial.soft_end()
+    # A log that reads nothing holds its trial up for as long as it is there, and with it every limit on time.
+    await trio.sleep_until(CALM_SECONDS + 150)
+    for trial in orchestrator.trials:
+        if not trial.over and has_deaf_log(play.world.plan, trial.trial_id):
+            play.world.history.record("desk", "asked to end", trial.trial_id, hard=True)
+            trial.hard_end("its data log does not read")
 
 
 async def all_over(play: Play, controller: Controller, orchestrator: Orchestrator) -> None:

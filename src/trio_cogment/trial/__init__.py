@@ -32,6 +32,7 @@ from trio_cogment.trial._events import TimerFired as TimerFired
 from trio_cogment.trial._events import TimerKind as TimerKind
 from trio_cogment.trial._events import TrialRules as TrialRules
 from trio_cogment.trial._machine import TrialMachine as TrialMachine
+from trio_cogment.trial._params import buffered_ticks as buffered_ticks
 from trio_cogment.trial._params import validate_params as validate_params
 from trio_cogment.trial._params import validate_trial_id as validate_trial_id
 from trio_cogment.trial._params import validate_user_id as validate_user_id

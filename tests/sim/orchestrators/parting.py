@@ -175,7 +175,7 @@ class Play:
             env=rng.choice(SERVED),
             stays=rng.random() < 0.2,
             account=rng.choice(ACCOUNTS),
-            quotas=Quotas(trials=rng.choice([None, 5])),
+            quotas=Quotas(trials=rng.choice([None, TRIALS])),
             parts=parts,
         )
 

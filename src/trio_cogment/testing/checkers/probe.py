@@ -11,6 +11,7 @@ from trio_cogment.orchestrator import Orchestrator
 from trio_cogment.testing.checkers._overdue import SLACK_SECONDS, Overdue
 from trio_cogment.testing.history import History, HistoryEvent
 from trio_cogment.testing.sim.schedule import shields_in_use, tasks_below
+from trio_cogment.trial import buffered_ticks
 
 
 class Probe:
@@ -89,8 +90,10 @@ class Probe:
             names = [] if run is None else run.task_names
             patience = config.farewell_seconds
             if run is not None and run.writes_samples:
-                # Each step of that has a limit of its own.
-                patience += config.datalog_flush_seconds * (2 + 2 * config.max_queued_samples)
+                # Each step of that has a limit of its own. What was held back for late rewards comes last.
+                params = run.trial.machine.params
+                held_back = 0 if params is None else buffered_ticks(params)
+                patience += config.datalog_flush_seconds * (2 + 2 * config.max_queued_samples + held_back)
             seconds = round(trio.current_time() - ended_at, 6)
             details = {"names": names, "seconds": seconds, "patience": patience + SLACK_SECONDS}
             self._history.record("probe", "tasks", trial_id, **details)
