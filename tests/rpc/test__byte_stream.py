@@ -128,7 +128,7 @@ async def test_what_is_discarded_below_tls_takes_turns_too(tmp_path: Path) -> No
             await ours.do_handshake()
         byte_stream = byte_stream_over(ours)
         assert isinstance(byte_stream, TlsByteStream)
-        turns = _Held()
+        turns = Held()
         _turns.set(turns)
 
         async def linger() -> None:
