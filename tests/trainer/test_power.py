@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.sim.power.disk import Record
+from tests.sim.power.history import History
 from tests.sim.power.recorded_sqlite import Edit, recorded
 from tests.trainer.test_runs import a_run
 from trio_cogment.trainer._sqlite import SqliteDatabase
@@ -35,13 +36,11 @@ class Life:
     """A database that is written to for a while, and what it held when each transaction was acknowledged."""
 
     def __init__(self, folder: Path, rng: random.Random, edit: Edit) -> None:
-        self.record = Record(folder)
-        self.states: list[str] = []
-        self.acknowledged: list[int] = []
-        with recorded(self.record, edit):
+        self.history = History(Record(folder))
+        with recorded(self.history.record, edit):
             database = SqliteDatabase(str(folder / "runs.db"))
             database.open()
-            self._note(database)
+            self.history.note(content(database))
             last: dict[tuple[Kind, int], int] = {}
             for event in range(1, 41):
                 number = rng.randrange(4)
@@ -49,17 +48,13 @@ class Life:
                     database.forget_events(event - 10)
                 else:
                     database.write(_batch(number, event, last, rng))
-                self._note(database)
+                self.history.note(content(database))
             database.close()
-
-    def _note(self, database: SqliteDatabase) -> None:
-        self.acknowledged.append(len(self.record.operations))
-        self.states.append(content(database))
 
     def lose(self, rng: random.Random, folder: Path) -> str:
         """Let the power go once, and return what is wrong with what is left; empty: nothing."""
-        before = rng.randint(self.acknowledged[0], len(self.record.operations))
-        self.record.lose_power(before, rng, folder)
+        before = rng.randint(self.history.acknowledged[0], len(self.history.record.operations))
+        self.history.record.lose_power(before, rng, folder)
         database = SqliteDatabase(str(folder / "runs.db"))
         try:
             database.open()
@@ -68,9 +63,7 @@ class Life:
             return repr(error)
         finally:
             database.close()
-        told = sum(done <= before for done in self.acknowledged)
-        begun = sum(done < before for done in self.acknowledged)
-        return "" if found in self.states[told - 1 : begun + 1] else f"not what was acknowledged before {before}"
+        return self.history.check(found, before)
 
 
 def _batch(number: int, event: int, last: dict[tuple[Kind, int], int], rng: random.Random) -> Batch:
