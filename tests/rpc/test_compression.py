@@ -24,6 +24,7 @@ from trio_cogment.errors import LocalProtocolError, RpcError, StatusCode
 from trio_cogment.rpc import Channel, ClientCall, InProcessChannel, Method, ServerCall, open_listeners, serve
 from trio_cogment.rpc._compressed_message import CompressedMessage
 from trio_cogment.rpc._compression import compress, decompress
+from trio_cogment.rpc._connection import Connection
 from trio_cogment.rpc._streams import BadMessageError
 from trio_cogment.testing.conformance.channel import ECHO, ECHO_ONE, CheckService
 from trio_cogment.testing.conformance.channel_service import Collector
@@ -171,6 +172,31 @@ async def test_server_compresses_only_for_callers_that_read_it(accepted: bytes |
         assert peer.answer(1).data[0] == flag
         assert peer.answer(1).field(b"grpc-encoding") == (b"gzip" if flag else None)
         assert (gzip.decompress(payload) if flag else payload) == ANSWER.SerializeToString()
+
+
+async def test_compression_is_chosen_before_the_first_message_is_compressed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else what is compressed already would go out as if it were not."""
+    calls: list[ServerCall] = []
+
+    def meanwhile(_: Connection) -> bool:
+        if calls:
+            with pytest.raises(LocalProtocolError, match="compressed already"):
+                calls.pop().set_compression("identity")
+        return True
+
+    async def packed(call: ServerCall) -> None:
+        call.set_compression("gzip")
+        request = await call.receive()
+        calls.append(call)
+        await call.send(Observation(tick_id=request.tick_id, content=request.content))
+
+    monkeypatch.setattr(Connection, "turn_is_over", meanwhile)
+    service = Service("test.Packed")
+    service.add_method("Packed", packed, RPCSignature(PACKED.cardinality, Action, Observation))
+    async with raw_client([service]) as peer:
+        await peer.send(peer.headers(1, request_headers(b"/test.Packed/Packed", grpc_accept_encoding=b"gzip")))
+        assert gzip.decompress(await peer.echo(1, BYTES)) == ANSWER.SerializeToString()
+    assert not calls
 
 
 # --- a raw server ---

@@ -77,13 +77,16 @@ def kept_units() -> list[Unit]:
 
 
 def read_units(path: Path) -> list[Unit]:
-    """Return the runs that a file has: a seed a line, its suite and its plan unless they are the seed's own, a word."""
+    """Return the runs that a file has: a seed a line, and its suite and its plan unless they are the seed's own.
+
+    The names of some suites are of several words, so a plan is known by its first.
+    """
     units = []
     lines = (line.partition("#")[0].strip() for line in path.read_text().splitlines())
     for line in filter(None, lines):
         seed, _, rest = line.partition(" ")
-        suite, _, plan = rest.partition(" ")
-        units.append(Unit(int(seed), suite, plan.strip()) if suite else units_of(int(seed))[0])
+        suite, plan, faults = rest.partition("FaultPlan(")
+        units.append(Unit(int(seed), suite.strip(), plan + faults) if suite else units_of(int(seed))[0])
     return units
 
 

@@ -15,7 +15,17 @@ from tests.sim import suite
 from tests.sim.counting import DECLARED, missing
 from tests.sim.scenario import SUITES, draw_plan
 from tests.sim.services import SERVICE_SUITES
-from tests.sim.suite import CHECKED_ONCE_IN, Unit, is_checked, kept_units, plan_of, report, run_unit, units_of
+from tests.sim.suite import (
+    CHECKED_ONCE_IN,
+    Unit,
+    is_checked,
+    kept_units,
+    plan_of,
+    read_units,
+    report,
+    run_unit,
+    units_of,
+)
 from trio_cogment.testing import CHECKERS, FaultPlan, InvariantError, World
 
 pytestmark = pytest.mark.usefixtures("quiet")
@@ -34,8 +44,22 @@ def test_seed(seed: int) -> None:
 
 def test_what_once_failed_can_still_be_run() -> None:
     assert len(kept_units()) >= 16
-    assert all(plan_of(unit) for unit in kept_units())
+    assert all(plan_of(unit) for unit in kept_units() if unit.suite in SUITES)
     assert [is_checked(seed) for seed in SEEDS] == [True, True, False, False]
+
+
+def test_what_is_kept_is_read_as_it_was_written(tmp_path: Path) -> None:
+    plan = "FaultPlan(Fault('drain', at=3.023, target='actors-3', grace=0.1))"
+    file = tmp_path / "seeds.txt"
+    file.write_text(
+        f"# seeds\n7  # why\n\n8 liveness {plan}  # why\n9 safety FaultPlan()\n10 orchestrator's farewells  # why\n"
+    )
+    assert read_units(file) == [
+        Unit(7, "liveness"),
+        Unit(8, "liveness", plan),
+        Unit(9, "safety", "FaultPlan()"),
+        Unit(10, "orchestrator's farewells"),
+    ]
 
 
 @pytest.mark.parametrize("suite", SERVICE_SUITES)

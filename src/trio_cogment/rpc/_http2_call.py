@@ -99,6 +99,7 @@ class Http2Call(Call):
     _unpacks_in_turns = False  # those that are always wait for their turn, if they may
     _packed: CompressedMessage | None = None  # was taken from the inbox, and waits for its turn
     _compression = ""  # the encoding of the messages that are sent
+    _has_compressed = False  # a message was compressed, and may still wait for its turn
     _replay: ReplayBuffer | None = None  # of a client's call that can still be made again
 
     def __init__(self, method: Method, receive_type: type[Message], send_type: type[Message]) -> None:
@@ -372,7 +373,10 @@ class Http2Call(Call):
             self._check_open()
         payload: bytes = message.SerializeToString()
         self._check_size(payload)
-        return compress(self._compression, payload) if self._compression else payload
+        if not self._compression:
+            return payload
+        self._has_compressed = True
+        return compress(self._compression, payload)
 
     def _check_size(self, payload: bytes) -> None:
         limit = self._connection.config.max_send_message_bytes
