@@ -25,6 +25,8 @@ from trio_cogment.rpc import Channel, ClientCall, InProcessChannel, Method, Serv
 from trio_cogment.rpc._compressed_message import CompressedMessage
 from trio_cogment.rpc._compression import compress, decompress
 from trio_cogment.rpc._connection import Connection
+from trio_cogment.rpc._http2_server_call import Http2ServerCall
+from trio_cogment.rpc._send_queue import SendQueue
 from trio_cogment.rpc._streams import BadMessageError
 from trio_cogment.testing.conformance.channel import ECHO, ECHO_ONE, CheckService
 from trio_cogment.testing.conformance.channel_service import Collector
@@ -174,29 +176,56 @@ async def test_server_compresses_only_for_callers_that_read_it(accepted: bytes |
         assert (gzip.decompress(payload) if flag else payload) == ANSWER.SerializeToString()
 
 
-async def test_compression_is_chosen_before_the_first_message_is_compressed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Else what is compressed already would go out as if it were not."""
+async def send_one(call: ServerCall, answer: Observation) -> None:
+    await call.send(answer)
+
+
+async def send_in_a_batch(call: ServerCall, answer: Observation) -> None:
+    await call.send_together([answer])
+
+
+@pytest.mark.parametrize("send", [send_one, send_in_a_batch])
+@pytest.mark.parametrize("then", ["identity", "deflate"])
+@pytest.mark.parametrize("full", [False, True], ids=["waits for its turn", "waits for room"])
+async def test_what_is_chosen_while_the_first_message_waits_counts(
+    full: bool, then: str, send: Callable[[ServerCall, Observation], Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else what is compressed already would go out as if it were something else."""
     calls: list[ServerCall] = []
 
-    def meanwhile(_: Connection) -> bool:
-        if calls:
-            with pytest.raises(LocalProtocolError, match="compressed already"):
-                calls.pop().set_compression("identity")
+    def choose() -> bool:
+        """Return whether there is a message that waits; from the second time on there is none."""
+        if not calls:
+            return False
+        calls.pop().set_compression(then)
         return True
+
+    async def wait_taken(_: Http2ServerCall) -> None:
+        choose()
+        await trio.lowlevel.checkpoint()
 
     async def packed(call: ServerCall) -> None:
         call.set_compression("gzip")
         request = await call.receive()
         calls.append(call)
-        await call.send(Observation(tick_id=request.tick_id, content=request.content))
+        await send(call, Observation(tick_id=request.tick_id, content=request.content))
 
-    monkeypatch.setattr(Connection, "turn_is_over", meanwhile)
+    if full:
+        monkeypatch.setattr(SendQueue, "has_room", lambda *_: not calls)
+        monkeypatch.setattr(Http2ServerCall, "_wait_taken", wait_taken)
+    else:
+        monkeypatch.setattr(Connection, "turn_is_over", lambda _: choose())
     service = Service("test.Packed")
     service.add_method("Packed", packed, RPCSignature(PACKED.cardinality, Action, Observation))
     async with raw_client([service]) as peer:
-        await peer.send(peer.headers(1, request_headers(b"/test.Packed/Packed", grpc_accept_encoding=b"gzip")))
-        assert gzip.decompress(await peer.echo(1, BYTES)) == ANSWER.SerializeToString()
+        accepted = b"gzip,deflate"
+        await peer.send(peer.headers(1, request_headers(b"/test.Packed/Packed", grpc_accept_encoding=accepted)))
+        payload = await peer.echo(1, BYTES)
+        answer = peer.answer(1)
     assert not calls
+    assert answer.data[0] == (then != "identity")
+    assert answer.field(b"grpc-encoding") == (None if then == "identity" else then.encode())
+    assert (zlib.decompress(payload) if then == "deflate" else payload) == ANSWER.SerializeToString()
 
 
 # --- a raw server ---

@@ -99,7 +99,6 @@ class Http2Call(Call):
     _unpacks_in_turns = False  # those that are always wait for their turn, if they may
     _packed: CompressedMessage | None = None  # was taken from the inbox, and waits for its turn
     _compression = ""  # the encoding of the messages that are sent
-    _has_compressed = False  # a message was compressed, and may still wait for its turn
     _replay: ReplayBuffer | None = None  # of a client's call that can still be made again
 
     def __init__(self, method: Method, receive_type: type[Message], send_type: type[Message]) -> None:
@@ -264,12 +263,15 @@ class Http2Call(Call):
     # --- sending ---
 
     async def send(self, message: Message) -> None:
-        payload = self._encode(message)
+        compression, payload = self._compression, self._encode(message)
         # As `yield_sometimes`, without the cost of a coroutine for every message.
         if self._connection.turn_is_over():
             await trio.lowlevel.checkpoint()
             if self.over or self._sending_done:
                 self._check_open()
+            if compression != self._compression:
+                await self.send(message)  # what is announced is what the handler has chosen meanwhile
+                return
         else:
             await trio.lowlevel.checkpoint_if_cancelled()
         if self._path.put(payload):
@@ -279,6 +281,9 @@ class Http2Call(Call):
             await self._wait_taken()
         if self.over or self._sending_done:
             self._check_open()
+        if compression != self._compression:
+            await self.send(message)
+            return
         self._put(payload)
 
     def send_nowait(self, message: Message, size: int = UNKNOWN_SIZE) -> None:
@@ -299,13 +304,16 @@ class Http2Call(Call):
         self._put(payload)
 
     async def send_together(self, messages: Sequence[Message]) -> None:
-        payloads = [self._encode(message) for message in messages]
+        compression, payloads = self._compression, [self._encode(message) for message in messages]
         size = sum(map(len, payloads))
         await self._connection.yield_sometimes()
         while not self._engine.has_room(self._stream, size) and not self.over:
             await self._wait_taken()
         if self.over or self._sending_done:
             self._check_open()
+        if compression != self._compression:
+            await self.send_together(messages)
+            return
         self._put(*payloads)
 
     def send_together_nowait(self, messages: Sequence[Message]) -> None:
@@ -373,10 +381,7 @@ class Http2Call(Call):
             self._check_open()
         payload: bytes = message.SerializeToString()
         self._check_size(payload)
-        if not self._compression:
-            return payload
-        self._has_compressed = True
-        return compress(self._compression, payload)
+        return compress(self._compression, payload) if self._compression else payload
 
     def _check_size(self, payload: bytes) -> None:
         limit = self._connection.config.max_send_message_bytes

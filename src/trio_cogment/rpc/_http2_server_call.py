@@ -78,8 +78,6 @@ class Http2ServerCall(Http2Call, ServerCall):
         checked_encoding(compression)
         if self._stream.headers_sent:
             raise LocalProtocolError(f"{self.method.path}: the response headers have gone out")
-        if self._has_compressed:
-            raise LocalProtocolError(f"{self.method.path}: the first message is being sent, and is compressed already")
         if compression == IDENTITY or not accepts(self._accept_encoding, compression):
             compression = ""
         self._compression = compression

@@ -243,7 +243,7 @@ class ServerCall(Call):
 
         Raises:
             ValueError: it is none of these.
-            LocalProtocolError: the headers have gone out with the first message, or that waits to be sent.
+            LocalProtocolError: the headers have gone out with the first message.
         """
 
     @abc.abstractmethod
