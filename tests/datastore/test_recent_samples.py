@@ -12,14 +12,16 @@ import pytest
 import trio
 import trio.testing
 
-from trio_cogment.datastore import _sqlite_reader
+from trio_cogment.api.common_pb2 import TrialState
+from trio_cogment.api.trial_datastore_pb2 import RetrieveSamplesRequest
+from trio_cogment.datastore import Datastore, _sqlite_reader
 from trio_cogment.datastore._recent_samples import _OVERHEAD_BYTES, ChangeSet, RecentSamples, TrialChanges
 from trio_cogment.datastore._sqlite import open_sqlite
 from trio_cogment.datastore._write_rules import Head
 from trio_cogment.datastore.opening import open_store
 from trio_cogment.datastore.storage import StoredSample, TrialEnd
 from trio_cogment.errors import NotFoundError
-from trio_cogment.host import Host, run_inline
+from trio_cogment.host import Host, Runner, run_inline
 from trio_cogment.testing.conformance.trial_store import ALL, MUCH, get, late, new_trial, sample
 
 
@@ -242,3 +244,95 @@ async def test_what_was_read_before_a_write_is_not_kept_after_it(tmp_path: Path)
             gate.set()
             await trio.testing.wait_all_tasks_blocked()
             assert (await get(store, "a")).samples_count == 3
+
+
+class LateRunner:
+    """The writer's thread, which tells late of what it has done.
+
+    Attributes:
+        telling: it tells; replaced by a new event, it does not until that is set.
+    """
+
+    def __init__(self) -> None:
+        self.telling = trio.Event()
+        self.telling.set()
+
+    def __call__(self, threads: int) -> Runner:
+        return self._tell_late if threads == 1 else run_inline
+
+    async def _tell_late(self, function: Callable[..., Any], *args: object) -> Any:
+        result = await run_inline(function, *args)
+        with trio.CancelScope(shield=True):
+            await self.telling.wait()
+        return result
+
+
+async def test_the_end_is_not_told_before_the_last_samples(tmp_path: Path) -> None:
+    """A transaction is there for queries before its changes are noted."""
+    runner = LateRunner()
+    async with open_sqlite(f"{tmp_path}/a.db", full=False, host=Host(runner=runner)) as store:
+        await store.apply([new_trial("a"), sample("a", 0)])
+        async with store.watch("a"), trio.open_nursery() as nursery:
+            await store.apply([sample("a", 1)])
+            runner.telling = trio.Event()
+            nursery.start_soon(store.apply, [sample("a", 2, state=TrialState.ENDED)])
+            await trio.testing.wait_all_tasks_blocked()
+            for _ in range(2):  # the second time it is at hand
+                before = await get(store, "a")
+                (listed,) = await store.trials(after=0, limit=ALL)
+                assert (before.end, before.samples_count, listed) == (TrialEnd.OPEN, 2, before)
+            runner.telling.set()
+            await trio.testing.wait_all_tasks_blocked()
+            after = await get(store, "a")
+            assert (after.end, after.samples_count) == (TrialEnd.ENDED, 3)
+            assert await store.trials(after=0, limit=ALL) == [after]
+
+
+async def test_a_deletion_is_not_told_before_the_samples_are_gone(tmp_path: Path) -> None:
+    runner, told = LateRunner(), list[object]()
+    async with open_sqlite(f"{tmp_path}/a.db", full=False, host=Host(runner=runner)) as store:
+        await store.apply([new_trial("a"), sample("a", 0)])
+        number = (await get(store, "a")).number
+        async with store.watch("a"), trio.open_nursery() as nursery:
+            await store.apply([new_trial("a"), sample("a", 1)])  # as the parameters may have changed, it is read again
+            runner.telling = trio.Event()
+            nursery.start_soon(store.delete, ["a"])
+            await trio.testing.wait_all_tasks_blocked()
+
+            async def look() -> None:
+                told.append(await store.trial("a"))
+                with pytest.raises(NotFoundError):
+                    await store.samples(number, after=1, limit=ALL, max_bytes=MUCH)
+
+            nursery.start_soon(look)
+            await trio.testing.wait_all_tasks_blocked()
+            assert told == []
+            runner.telling.set()
+        assert told == [None]
+
+
+async def test_a_follower_gets_the_last_samples_of_a_slow_writer(tmp_path: Path) -> None:
+    runner, seen, hold = LateRunner(), list[int](), trio.Event()
+    host = Host(runner=runner)
+    async with open_sqlite(f"{tmp_path}/a.db", full=False, host=host) as store, Datastore(store) as datastore:
+        await store.apply([new_trial("a"), sample("a", 0)])
+
+        async def follow() -> None:
+            async with datastore.reading(RetrieveSamplesRequest(trial_ids=["a"])) as pages:
+                async for page in pages:
+                    seen.extend(one.tick_id for one in page)
+                    if seen == [0, 1]:
+                        await hold.wait()
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(follow)
+            await trio.testing.wait_all_tasks_blocked()
+            await store.apply([sample("a", 1)])
+            await trio.testing.wait_all_tasks_blocked()
+            runner.telling = trio.Event()
+            nursery.start_soon(store.apply, [sample("a", 2, state=TrialState.ENDED)])
+            await trio.testing.wait_all_tasks_blocked()
+            hold.set()  # now it looks whether the trial has ended
+            await trio.testing.wait_all_tasks_blocked()
+            runner.telling.set()
+        assert seen == [0, 1, 2]

@@ -2,6 +2,10 @@
 
 The store notes here what each transaction has changed, in the order of the transactions. A trial that was changed in a
 way that is not known in detail is forgotten. So what is kept of a trial is always all that was added since a position.
+
+A query sees a transaction as soon as it is committed, and that may be before it is noted. What a query has found out
+about a trial whose samples are kept is therefore told as of the last transaction that was noted (`as_noted`): else a
+reader could learn that the trial has ended, and then be given samples from here that lack the last ones.
 """
 
 from __future__ import annotations
@@ -12,7 +16,7 @@ from dataclasses import dataclass, field, replace
 from operator import attrgetter
 
 from trio_cogment.datastore._write_rules import Head
-from trio_cogment.datastore.storage import StoredSample, StoredTrial
+from trio_cogment.datastore.storage import StoredSample, StoredTrial, TrialEnd
 
 #: The bytes that are kept of a trial (when there are more, half of them are dropped), and the number of trials.
 _MAX_BYTES = 1024 * 1024
@@ -67,6 +71,10 @@ class _Trial:
 
     trial_id: str
     base: int
+    #: What the last transaction that was noted has made of it: samples, the state of the last of them, and its end.
+    count: int = 0
+    last_state: int = 0
+    end: TrialEnd = TrialEnd.OPEN
     samples: list[StoredSample] = field(default_factory=list)
     bytes: int = 0
     stored: StoredTrial | None = None
@@ -79,9 +87,13 @@ class RecentSamples:
         #: In the order of the last writes.
         self._trials: dict[int, _Trial] = {}
         self._numbers: dict[str, int] = {}
+        #: Counts transactions that may have changed more of a trial than its samples, to see whether there was one
+        #: during a query. A deletion needs no count: the number of a trial that is deleted comes never again.
+        self.trial_changes = 0
 
     def note(self, changes: ChangeSet) -> None:
         """Take note of a transaction."""
+        self.trial_changes += changes.trials or changes.others_wrote
         if changes.others_wrote:
             self._trials.clear()
             self._numbers.clear()
@@ -97,13 +109,10 @@ class RecentSamples:
             self._trials[number] = trial
             if found.samples:
                 self._add(trial, found.samples)
+            head = found.head
+            trial.count, trial.last_state, trial.end = head.count, head.last_state, head.end
             if trial.stored is not None:
-                head = found.head
-                trial.stored = (
-                    None
-                    if changes.trials
-                    else replace(trial.stored, samples_count=head.count, last_state=head.last_state, end=head.end)
-                )
+                trial.stored = None if changes.trials else _as_noted(trial.stored, trial)
         while len(self._trials) > _MAX_TRIALS:
             self._forget(next(iter(self._trials)))
 
@@ -125,11 +134,24 @@ class RecentSamples:
         number = self._numbers.get(trial_id)
         return None if number is None else self._trials[number].stored
 
-    def keep(self, stored: StoredTrial) -> None:
-        """Keep what is known of a trial, if anything of it is kept. It must have come after all that was noted."""
-        trial = self._trials.get(stored.number)
-        if trial is not None:
-            trial.stored = stored
+    def has(self, trial_id: str) -> bool:
+        """Return whether samples of a trial are kept."""
+        return trial_id in self._numbers
+
+    def as_noted(self, found: StoredTrial, *, keep: bool = False) -> StoredTrial:
+        """Return what a query has found out about a trial, as of the last transaction that was noted.
+
+        Args:
+            found: what the query has returned.
+            keep: keep it, if anything of the trial is kept; `trial_changes` must be as it was before the query.
+        """
+        trial = self._trials.get(found.number)
+        if trial is None:
+            return found
+        noted = _as_noted(found, trial)
+        if keep:
+            trial.stored = noted
+        return noted
 
     def forget(self, trial_ids: Collection[str]) -> None:
         """Forget trials: they were deleted, or are watched no more."""
@@ -153,6 +175,10 @@ class RecentSamples:
                 gone += 1
             trial.base = trial.samples[gone - 1].position
             del trial.samples[:gone]
+
+
+def _as_noted(stored: StoredTrial, trial: _Trial) -> StoredTrial:
+    return replace(stored, samples_count=trial.count, last_state=trial.last_state, end=trial.end)
 
 
 def _size(sample: StoredSample) -> int:

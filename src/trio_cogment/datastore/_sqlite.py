@@ -45,9 +45,6 @@ class SqliteStore:
         self._run_reader = run_reader
         self._watches = Watches()
         self._recent = RecentSamples()
-        #: Counts batches, to see whether there was one during a query. A deletion needs no count: the number of a trial
-        #: that is deleted comes never again.
-        self._noted = 0
         #: Held while the writer's thread works: it does one thing at a time.
         self._turn = trio.Lock()
         self._to_sweep = trio.Event()
@@ -57,7 +54,6 @@ class SqliteStore:
         """See `TrialStore.apply`."""
         async with self._turn:
             refused, changes = await self._run_writer(self._writer.write, writes, self._watches.trial_ids())
-            self._noted += 1
             self._recent.note(changes)
             self._watches.notify(changes.trial_ids, trials=changes.trials)
         return refused
@@ -68,17 +64,21 @@ class SqliteStore:
         if known is not None:
             await trio.lowlevel.checkpoint()
             return known
-        noted = self._noted
-        known = await self._run_reader(self._readers.read, _sqlite_reader.trial, trial_id)
-        if known is not None and noted == self._noted:
-            self._recent.keep(known)
-        return known
+        changes = self._recent.trial_changes
+        found = await self._run_reader(self._readers.read, _sqlite_reader.trial, trial_id)
+        if found is not None:
+            return self._recent.as_noted(found, keep=changes == self._recent.trial_changes)
+        if self._recent.has(trial_id):
+            async with self._turn:  # its deletion is there for queries, and is about to be noted
+                pass
+        return None
 
     async def trials(
         self, *, after: int, limit: int, ids: Collection[str] | None = None, properties: Mapping[str, str] | None = None
     ) -> list[StoredTrial]:
         """See `TrialStore.trials`."""
-        return await self._run_reader(self._readers.read, _sqlite_reader.trials, after, limit, ids, properties)
+        found = await self._run_reader(self._readers.read, _sqlite_reader.trials, after, limit, ids, properties)
+        return list(map(self._recent.as_noted, found))
 
     async def open_logged(self) -> list[str]:
         """See `TrialStore.open_logged`."""
