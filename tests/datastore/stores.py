@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable
 from pathlib import Path
 
 from trio_cogment.datastore.opening import open_store
-from trio_cogment.host import Host, inline_runner
+from trio_cogment.host import Host, Runner
 from trio_cogment.testing.conformance.trial_store import OpenStore
+from trio_cogment.testing.sim.runner import SimRunner
 
 Make = Callable[[], OpenStore]
 
@@ -24,12 +26,16 @@ def in_sqlite_by_batch(folder: Path) -> Make:
     return lambda: _database(folder, "batch")
 
 
-def in_sqlite_inline(folder: Path) -> Make:
-    """Without threads, as a simulation has it."""
+def in_sqlite_inline(folder: Path, rng: random.Random | None = None) -> Make:
+    """Without threads, as a simulation has it: what is done takes a while, which is drawn."""
+    draws = rng or random.Random(0)
+
+    def runner(threads: int) -> Runner:
+        return SimRunner(threads, draws)
 
     def make() -> OpenStore:
         path = _new_path(folder)
-        return lambda: open_store(f"sqlite:{path}", durability="batch", host=Host(runner=inline_runner))
+        return lambda: open_store(f"sqlite:{path}", durability="batch", host=Host(runner=runner))
 
     return make
 

@@ -17,6 +17,7 @@ from tests.directory.limits_and_loads import by_load, within_limits
 from tests.model_registry import test_simulated as registry
 from tests.models.runs import FAULTY
 from tests.sim.asked import asked_and_told
+from tests.sim.followed import followed_closely
 from tests.sim.orchestrators.crowded import crowded_trials
 from tests.sim.orchestrators.guarded import guarded_trials
 from tests.sim.orchestrators.logged import logged_trials
@@ -64,7 +65,7 @@ ORCHESTRATORS: dict[str, Scenario] = {
     "orchestrator that stops": partial(parting_trials, stops=True),
 }
 FILES: dict[str, Scenario] = {
-    "datastore on a file": on_a_file,
+    "datastore on a file": in_turn(on_a_file, followed_closely),
     "datastore's clients on a file": clients_on_a_file,
     "datastore that keeps few": few_are_kept,
     "datastore asked for some": asked_and_told,

@@ -79,7 +79,7 @@ async def on_a_file(world: World) -> None:
     """Compare a file, and what is in memory, with the model that storages are held to; look into the closed file."""
     script = draw_script(world.rng)
     with TemporaryDirectory() as folder:
-        await run(in_sqlite_inline(Path(folder)), script)
+        await run(in_sqlite_inline(Path(folder), world.stream("threads")), script)
         check_file(Path(folder))
         await run(in_memory(Path(folder)), [step for step in script if step is not None])
 
@@ -143,7 +143,7 @@ async def _clients_on_a_file(world: World) -> CallLog:
     rng = world.stream("scripts")
     scripts = [[datastore_clients.draw(rng) for _ in range(STEPS)] for _ in range(SCRIPTS)]
     with TemporaryDirectory() as folder:
-        async with in_sqlite_inline(Path(folder))()() as store:
+        async with in_sqlite_inline(Path(folder), world.stream("threads"))()() as store:
             return await datastore_clients.in_one_process(world, scripts, faults=False, inner=store)
 
 

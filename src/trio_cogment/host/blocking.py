@@ -1,4 +1,4 @@
-"""Where blocking functions run: in worker threads, or, in a simulation, on the spot."""
+"""Where blocking functions run: in worker threads, or on the spot."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Runner(Protocol):
 
 
 async def run_inline(function: Callable[..., T], *args: object) -> T:
-    """Run a function in this very task: a `Runner` for simulations, in which nothing really blocks."""
+    """Run a function in this very task: a `Runner` for tests, and for where no thread can be started any more."""
     await trio.lowlevel.checkpoint()
     return function(*args)
 
@@ -53,5 +53,5 @@ class ThreadRunner:
 
 
 def inline_runner(_threads: int) -> Runner:
-    """Return `run_inline`, as `Host.runner` of a simulation."""
+    """Return `run_inline`, as `Host.runner` of a test. Simulations have `trio_cogment.testing.sim.runner.SimRunner`."""
     return run_inline

@@ -17,7 +17,6 @@ from purerpc import Service
 
 from trio_cogment.config import DirectoryServerConfig, RpcConfig
 from trio_cogment.directory import DirectoryServer, directory_services
-from trio_cogment.host import inline_runner
 from trio_cogment.orchestrator import Orchestrator, orchestrator_services
 from trio_cogment.platform import Platform, open_platform
 from trio_cogment.rpc import CallHost, OwnNursery, serve
@@ -30,6 +29,7 @@ from trio_cogment.testing.sim.disk import SimDisk
 from trio_cogment.testing.sim.fault_plan import FaultPlan
 from trio_cogment.testing.sim.links import Link
 from trio_cogment.testing.sim.network import SimListener, SimNetwork
+from trio_cogment.testing.sim.runner import SimRunner
 
 #: Simulated runs begin on 2026-01-01 at midnight UTC, in nanoseconds since the epoch.
 START_NS = 1_767_225_600_000_000_000
@@ -103,6 +103,7 @@ class World:
             served = list(services)
             return self.in_process(served, name=served[0].name, link=link, config=config)
 
+        threads_of_host = self.stream(f"threads of {name}")
         if disk is None and name not in self._disks:
             self._disks[name] = self.disk(f"of {name}")
         return CallHost(
@@ -114,7 +115,7 @@ class World:
             resolve=resolve,
             listen=listen,
             files=disk or self._disks[name],
-            runner=inline_runner,
+            runner=lambda threads: SimRunner(threads, threads_of_host),
             in_process=None if link is None else in_process,
         )
 
