@@ -10,6 +10,7 @@ import pytest
 import trio
 
 from trio_cogment.testing import World, check_determinism, simulate
+from trio_cogment.testing.sim import _garbage
 
 
 class Thing:
@@ -53,7 +54,8 @@ def test_a_long_run_collects_what_it_leaves() -> None:
     assert simulate(1, scenario).value < 12_000
 
 
-def test_a_run_leaves_nothing_and_touches_nothing_older() -> None:
+def test_a_run_leaves_nothing_and_touches_nothing_older(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_garbage, "_COLLECTED_EVERY", 1 << 30)
     old = weakref.ref(Thing())
 
     async def scenario(_world: World) -> weakref.ref[Thing]:
@@ -72,6 +74,34 @@ def test_a_run_leaves_nothing_and_touches_nothing_older() -> None:
     assert gc.isenabled()
     gc.collect()
     assert old() is None
+
+
+class Box:
+    """Keeps what keeps it."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        world.mistakes = Mistakes(self)
+
+
+class Mistakes(list[str]):
+    """None, in a box."""
+
+    def __init__(self, box: Box) -> None:
+        super().__init__()
+        self.box = box
+
+
+def test_what_is_left_of_many_runs_does_not_pile_up() -> None:
+    async def scenario(world: World) -> Box:
+        return Box(world)
+
+    gc.disable()
+    try:
+        worlds = [weakref.ref(simulate(1, scenario).value.world) for _ in range(50)]
+        assert sum(world() is not None for world in worlds) < 25
+    finally:
+        gc.enable()
 
 
 async def scenario_of_nothing(_world: World) -> None:
