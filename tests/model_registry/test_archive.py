@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import random
-import re
 from pathlib import Path
 
 import pytest
@@ -12,8 +11,9 @@ import yaml
 from trio.testing import MockClock
 
 from tests.model_registry.helpers import Harness, hash_of, open_harness, refused
+from tests.model_registry.losses import Journal, look, lose_power, operations_of
 from trio_cogment.api.model_registry_pb2 import ModelInfo
-from trio_cogment.errors import CogmentError, FailedPreconditionError, RpcError, StatusCode, UnavailableError
+from trio_cogment.errors import FailedPreconditionError, RpcError, StatusCode, UnavailableError
 from trio_cogment.host.files import SystemFiles
 from trio_cogment.model_registry import LocalBlobs
 from trio_cogment.model_registry import _archive_layout as layout
@@ -185,73 +185,17 @@ async def test_a_folder_that_does_not_say_whose_it_is(autojump_clock: MockClock)
 # Losses of power
 
 
-class Journal:
-    """What a client was told."""
-
-    def __init__(self) -> None:
-        self.versions: dict[int, bytes] = {}
-        self.transient: list[int] = []
-        self.deleted = False
-        self.user_data: list[str] = []
-
-
-async def work(disk: SimDisk, journal: Journal) -> None:
-    async with open_harness(disk, sent_version_chunk_bytes=600) as one:
-        await one.create("m", step="0")
-        journal.user_data.append("0")
-        for step in range(3):
-            data = bytes([65 + step]) * 1500
-            journal.versions[await one.store("m", data)] = data
-            journal.transient.append(await one.publish("m", b"t"))
-        await one.create("m", step="1")
-        journal.user_data.append("1")
-
-
-async def look(disk: SimDisk, journal: Journal) -> int:
-    """Restart, check the promises, and return how many versions there are."""
-    async with open_harness(disk) as one:
-        assert [name for name in disk.names("root") if name.endswith(".tmp")] == []
-        if not journal.user_data and (await one.models())[0] == []:
-            return 0
-        request = (await one.models("m"))[0]
-        assert request == ["m"]
-        infos, _handle = await one.infos("m")
-        for info in infos:
-            data = await one.data("m", info.version_number)
-            assert (hash_of(data), len(data)) == (info.data_hash, info.data_size)
-            assert len(data) == 1500
-            assert info.version_number not in journal.transient
-        found = {info.version_number: info.data_hash for info in infos}
-        for number, data in journal.versions.items():
-            assert found[number] == hash_of(data)
-        given = [*found, *journal.versions, *journal.transient]
-        assert await one.store("m", b"n" * 1500) > max([0, *given])
-        names = disk.names("root/m")
-        assert {name[:9] for name in names if name.endswith(".data")} == {
-            name[:9] for name in names if re.search(r"-v\d+\.yaml", name)
-        }
-        return len(infos)
-
-
 async def test_the_power_goes_at_every_operation_of_uploads(autojump_clock: MockClock) -> None:
     """Nothing that was acknowledged is lost, nothing is torn, no number is used twice."""
-    dry = SimDisk(random.Random(0))
-    await work(dry, Journal())
-    points = dry.operations
+    points = await operations_of([Journal()])
     assert points >= 80
     unacknowledged = 0
     for point in range(points + 1):
         for seed in range(3):
             disk = SimDisk(random.Random(1000 * seed + point))
-            disk.crash_at(point)
-            journal = Journal()
-            try:
-                await work(disk, journal)
-                disk.crash()
-            except (RpcError, CogmentError):
-                pass
-            disk.restart()
-            unacknowledged += await look(disk, journal) - len(journal.versions)
+            journals = [Journal()]
+            await lose_power(disk, point, journals)
+            unacknowledged += await look(disk, journals) - len(journals[0].versions)
     assert unacknowledged > 0, "no version was there before it was acknowledged: the points were not what they seem"
 
 

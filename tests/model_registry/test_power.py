@@ -7,38 +7,35 @@ import random
 import pytest
 from trio.testing import MockClock
 
-from tests.model_registry.test_archive import Journal, look, work
+from tests.model_registry.losses import Journal, look, lose_power, operations_of
 from tests.sim.power.disk import UnsyncedDisk
-from trio_cogment.errors import CogmentError, RpcError
 from trio_cogment.testing import SimDisk
 
-
-async def lose_power(disk: SimDisk, rng: random.Random) -> None:
-    """Work until the power goes, and check what is there afterwards."""
-    disk.crash_at(rng.randrange(90))
-    journal = Journal()
-    try:
-        await work(disk, journal)
-        disk.crash()
-    except (RpcError, CogmentError):
-        pass
-    disk.restart()
-    await look(disk, journal)
+_MODELS = ("a", "b", "c")
 
 
-@pytest.mark.parametrize("losses", [40, pytest.param(1000, marks=pytest.mark.soak)])
+async def lose(disk: SimDisk, rng: random.Random, points: int) -> None:
+    """Let the power go once while several upload, and check what is there afterwards."""
+    journals = [Journal(model_id) for model_id in _MODELS]
+    await lose_power(disk, rng.randrange(points + 1), journals)
+    await look(disk, journals)
+
+
+@pytest.mark.parametrize("losses", [40, pytest.param(1000, marks=[pytest.mark.soak, pytest.mark.timeout(600)])])
 async def test_what_is_acknowledged_survives(losses: int, autojump_clock: MockClock) -> None:
+    points = await operations_of([Journal(model_id) for model_id in _MODELS])
     for seed in range(losses):
         rng = random.Random(seed)
-        await lose_power(SimDisk(rng), rng)
+        await lose(SimDisk(rng), rng, points)
 
 
 async def test_it_is_found_when_nothing_is_synced(autojump_clock: MockClock) -> None:
+    points = await operations_of([Journal(model_id) for model_id in _MODELS])
     faults = []
     for seed in range(20):
         rng = random.Random(seed)
         try:
-            await lose_power(UnsyncedDisk(rng), rng)
+            await lose(UnsyncedDisk(rng), rng, points)
         except Exception as error:  # noqa: BLE001  damaged files may lead to anything
             faults.append(error)
     assert faults

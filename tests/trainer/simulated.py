@@ -19,7 +19,6 @@ from tests.trainer.bench import STATUS, Client, steps
 from trio_cogment.api.trainer.trainer_pb2 import CancelRunRequest, ControlEvent, RunStep
 from trio_cogment.config import TrainerConfig
 from trio_cogment.errors import CogmentError, RpcError, StatusCode, UnavailableError
-from trio_cogment.host import run_inline
 from trio_cogment.rpc import InProcessChannel
 from trio_cogment.testing import World
 from trio_cogment.trainer import RunOrder, RunSink, Trainer, trainer_services
@@ -127,10 +126,11 @@ class Simulation:
     @asynccontextmanager
     async def server(self, life: int) -> AsyncIterator[tuple[Trainer, Client]]:
         host = self.world.host(f"trainer-{life}")
+        run_writer, run_reader = host.runner(1), host.runner(1)
         starts = Starts(self.world.stream(f"starts {life}"))
         async with (
             RunDispatcher(Capacity(cpus=2, memory_mb=10_000), workers=starts) as dispatcher,
-            Trainer(self.disk, run_inline, run_inline, config=CONFIG, host=host, dispatcher=dispatcher) as trainer,
+            Trainer(self.disk, run_writer, run_reader, config=CONFIG, host=host, dispatcher=dispatcher) as trainer,
             InProcessChannel(trainer_services(trainer)) as channel,
         ):
             yield trainer, Client(channel)

@@ -7,8 +7,9 @@ these operations:
 * what was written before the last sync of its file is there;
 * of what was written since, each sector of each write is there or not, whatever became of the others: they may reach
   the medium in any order, and a write may be torn;
-* a file that has been made, or whose name has been removed, since the last sync of its folder is there or not. SQLite
-  syncs the folder together with the first sync of a new log (`unixSync` in its `os_unix.c`), and so it counts here.
+* a file that has been made, or whose name has been removed, since the last sync of its folder is there or not, and one
+  that was renamed has its new name or the former one. SQLite syncs the folder together with the first sync of a new log
+  (`unixSync` in its `os_unix.c`), and so it counts here.
 
 Sectors outside of a write are not changed by it, which SQLite assumes of today's disks
 (`SQLITE_IOCAP_POWERSAFE_OVERWRITE`).
@@ -54,7 +55,16 @@ class Removed(NamedTuple):
     durably: bool
 
 
-Operation = Wrote | Cut | Synced | Made | Removed
+class Renamed(NamedTuple):
+    name: str
+    target: str
+
+
+class FolderSynced(NamedTuple):
+    """Whatever names there are stay."""
+
+
+Operation = Wrote | Cut | Synced | Made | Removed | Renamed | FolderSynced
 
 
 @dataclass
@@ -64,6 +74,8 @@ class _File:
     named: bool
     pending: list[Wrote | Cut] = field(default_factory=list)
     removed: bool = False
+    #: Its name until now, if it may still have that.
+    former: str = ""
 
     def settle(self) -> None:
         """Everything that was written is there."""
@@ -128,7 +140,7 @@ class Record:
             if (file.removed or not file.named) and rng.random() < 0.5:
                 continue
             file.survive(rng, share)
-            (folder / name).write_bytes(file.content)
+            (folder / (file.former if file.former and rng.random() < 0.5 else name)).write_bytes(file.content)
 
     def _replay(self, files: dict[str, _File], operation: Operation) -> None:
         match operation:
@@ -139,6 +151,15 @@ class Record:
                     del files[name]
                 else:
                     files[name].removed = True
+            case Renamed(name, target):
+                file = files.pop(name)
+                file.former = file.former or name
+                files[target] = file
+            case FolderSynced():
+                for name in [name for name, file in files.items() if file.removed]:
+                    del files[name]
+                for file in files.values():
+                    file.named, file.former = True, ""
             case Synced(name):
                 files[name].settle()
             case Wrote() | Cut():

@@ -3,12 +3,15 @@
 The standard library's `sqlite3` cannot be given a file system of one's own. APSW can (a VFS), and has a SQLite too. So
 `recorded` puts a module in the place of `sqlite3` in `trio_cogment.sqlite_file`, which opens every connection of the
 stores: it has `sqlite3`'s names and errors, and connections of APSW that work as `sqlite3`'s do, as far as the stores
-use them.
+use them. A new database is renamed when it is whole; that is recorded, too.
+
+So what is written is written by APSW's SQLite, which may be younger than the one that finds it afterwards.
 """
 
 from __future__ import annotations
 
 import itertools
+import os
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -18,7 +21,9 @@ from unittest.mock import patch
 
 import apsw
 
-from tests.sim.power.disk import Cut, Made, Record, Removed, Synced, Wrote, name_of
+from tests.sim.power.disk import Cut, FolderSynced, Made, Record, Removed, Renamed, Synced, Wrote, name_of
+from trio_cogment.host import SystemFiles
+from trio_cogment.host.files import OpenFile
 
 _numbers = itertools.count()
 #: Changes a statement before it is run.
@@ -128,6 +133,28 @@ class _Cursor:
         self._cursor.close(True)
 
 
+class _Files(SystemFiles):
+    """What the stores do with files themselves: a new database gets its name when it is whole."""
+
+    record: Record
+
+    def open(self, path: str, *, append: bool = False, exclusive: bool = False) -> OpenFile:
+        if not os.path.exists(path):
+            self.record.operations.append(Made(name_of(path)))
+        return super().open(path, append=append, exclusive=exclusive)
+
+    def replace(self, source: str, target: str) -> None:
+        super().replace(source, target)
+        self.record.operations.append(Renamed(name_of(source), name_of(target)))
+
+    def remove(self, path: str) -> None:
+        super().remove(path)
+        self.record.operations.append(Removed(name_of(path), durably=False))
+
+    def sync_folder(self, folder: str) -> None:
+        self.record.operations.append(FolderSynced())
+
+
 @contextmanager
 def _translated() -> Iterator[None]:
     try:
@@ -153,8 +180,12 @@ def recorded(record: Record, edit: Edit = lambda statement: statement) -> Iterat
         return _Connection(path, disk.name, edit)
 
     names = {**vars(sqlite3), "connect": connect}
+    files = type("RecordedFiles", (_Files,), {"record": record})
     try:
-        with patch("trio_cogment.sqlite_file.sqlite3", SimpleNamespace(**names)):
+        with (
+            patch("trio_cogment.sqlite_file.sqlite3", SimpleNamespace(**names)),
+            patch("trio_cogment.sqlite_file.SystemFiles", files),
+        ):
             yield
     finally:
         disk.unregister()

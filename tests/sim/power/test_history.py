@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.sim.power.disk import Made, Record, Synced
+from tests.sim.power.disk import Made, Operation, Record, Synced, Wrote
 from tests.sim.power.history import History
 
 #: The second transaction and the third were acknowledged at the same operation: the third wrote nothing.
@@ -36,7 +36,7 @@ def history(tmp_path: Path) -> History:
 )
 def test_what_may_be_there(history: History, before: int, synced: str, batched: str) -> None:
     assert "".join(state for state in "abcd" if not history.check(state, before)) == synced
-    assert "".join(state for state in "abcd" if not history.check(state, before, all_of_it=False)) == batched
+    assert "".join(state for state in "abcd" if not history.check(state, before, first=0)) == batched
 
 
 def test_what_is_wrong_is_said(history: History) -> None:
@@ -49,3 +49,12 @@ def test_a_state_is_acknowledged_now_unless_said_otherwise(tmp_path: Path) -> No
     history.record.operations.extend([Made("log"), Synced("log")])
     history.note("a")
     assert history.acknowledged == [2]
+
+
+def test_what_a_log_has_is_there_from_its_sync_on(history: History) -> None:
+    operations: list[Operation] = [Wrote("log", 0, b""), Wrote("db", 0, b"")] * 6
+    operations[5] = Synced("log")
+    operations[8] = Synced("log")
+    operations[11] = Synced("db")
+    history.record.operations.extend(operations)
+    assert [history.synced(before, "log") for before in range(4, 13)] == [0, 0, 0, 0, 0, 2, 2, 2, 2]
