@@ -31,7 +31,7 @@ from trio_cogment import (
 )
 from trio_cogment.about import About
 from trio_cogment.api.orchestrator_pb2 import TrialInfoReply, TrialInfoRequest
-from trio_cogment.config import RpcConfig
+from trio_cogment.config import DirectoryServerConfig, RpcConfig
 from trio_cogment.directory import DirectoryServer
 from trio_cogment.discovery import DirectoryClient
 from trio_cogment.endpoints import GrpcEndpoint, parse_server_endpoint
@@ -50,6 +50,8 @@ from trio_cogment.sdk import Controller, apply_log_level, join_trial
 from trio_cogment.services import SERVICES, ServiceKind
 
 SPEC = Spec.of(ActorClass("number", observation=UInt32Value, action=UInt32Value))
+#: Of a directory that does not wait for services that are not there.
+AT_ONCE = DirectoryServerConfig(startup_lag_seconds=0)
 
 
 async def environment(session: EnvironmentSession) -> None:
@@ -199,7 +201,7 @@ async def test_metadata_goes_with_every_call() -> None:
 
 async def test_token_goes_to_the_directory() -> None:
     async with (
-        DirectoryServer() as directory,
+        DirectoryServer(config=AT_ONCE) as directory,
         open_platform(directory=directory) as platform,
         listening(*platform.services) as endpoint,
     ):
@@ -233,7 +235,7 @@ async def test_missing_directory_variable() -> None:
 
 async def test_service_that_is_not_registered() -> None:
     async with (
-        DirectoryServer() as directory,
+        DirectoryServer(config=AT_ONCE) as directory,
         open_platform(directory=directory) as platform,
         listening(*platform.services) as endpoint,
         connect(directory=endpoint) as client,

@@ -9,6 +9,7 @@ import pytest
 import trio
 
 from trio_cogment._version import __version__
+from trio_cogment.config import DirectoryServerConfig
 from trio_cogment.directory import DirectoryServer, directory_services
 from trio_cogment.discovery import DirectoryClient, Offer
 from trio_cogment.platform import open_platform
@@ -120,7 +121,7 @@ async def test_an_actor_without_classes_is_found_through_a_directory_for_every_c
     participants.register_actor(anybody, "anybody")
     with trio.fail_after(60):
         async with (
-            DirectoryServer() as directory,
+            DirectoryServer(config=DirectoryServerConfig(startup_lag_seconds=0)) as directory,
             InProcessChannel(directory_services(directory)) as channel,
             open_platform(directory=directory) as platform,
             trio.open_nursery() as nursery,

@@ -26,6 +26,7 @@ PERMANENT = ("--host=h", "--port=1", "--permanent")
 @asynccontextmanager
 async def directory(**rules: Any) -> AsyncIterator[tuple[DirectoryServer, str]]:
     source = random.Random(0).randbytes
+    rules = {"startup_lag_seconds": 0, **rules}  # else it waits for services that are not there, first
     async with (
         DirectoryServer(config=DirectoryServerConfig(**rules), host=Host(secret_bytes=source)) as found,
         listening(*directory_services(found)) as endpoint,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from trio_cogment.cli.client.common import ClientSettings, channel_to
 from trio_cogment.cli.doctor.findings import Finding, fail, ok, warn
-from trio_cogment.config import RpcConfig
+from trio_cogment.config import DirectoryConfig, RpcConfig
 from trio_cogment.endpoints import GrpcEndpoint
 from trio_cogment.host.binding import listening_sockets
 from trio_cogment.services import SERVICES, ServiceKind
@@ -119,8 +119,10 @@ async def directory(settings: ClientSettings, place: GrpcEndpoint | None) -> Fin
     from trio_cogment.errors import CogmentError
 
     async with channel_to(settings, place, config=RpcConfig(await_server_seconds=0)) as channel:
+        client = DirectoryClient(channel, config=DirectoryConfig(inquiry_timeout_seconds=_SECONDS))
         try:
-            await DirectoryClient(channel).look_up(0)  # which no service is, so that nothing is waited for
+            await client.version()  # it does not wait for a directory that is not there
+            await client.look_up(0)  # which no service is, so that nothing is waited for
         except CogmentError as error:
             advice = "start it, or name another one with --directory_endpoint or COGMENT_DIRECTORY_ENDPOINT"
             return fail("directory", f"{place}: {error}", advice)
