@@ -122,7 +122,8 @@ async def run_a_trial(orchestrator: Server, tls: ssl.SSLContext | None = None) -
 async def directory_and_orchestrator(
     *flags: str, tls: ssl.SSLContext | None = None
 ) -> AsyncIterator[tuple[str, Server, DirectoryClient]]:
-    async with server("services", "directory", "--port=0", "--persistence_file=", *flags) as directory:
+    directory_flags = ("--port=0", "--persistence_file=", "--registration_lag=0")
+    async with server("services", "directory", *directory_flags, *flags) as directory:
         endpoint = f"grpc://127.0.0.1:{directory.port}"
         access = f"--directory_endpoint={endpoint}"
         ports = ("--lifecycle_port=0", "--actor_port=0")

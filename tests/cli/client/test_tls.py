@@ -104,7 +104,7 @@ async def test_both_files_of_a_certificate(command: Sequence[str], tmp_path: Pat
 async def test_the_files_by_their_variables(tmp_path: Path) -> None:
     names = ("COGMENT_PRIVATE_KEY_FILE", "COGMENT_ROOT_CERT_FILE", "COGMENT_TRUST_CHAIN_FILE")
     ours = dict(zip(names, (flag.partition("=")[2] for flag in flags(tmp_path, "ours")), strict=True))
-    start = ("services", "directory", "--host=127.0.0.1", "--port=0", "--persistence_file=")
+    start = ("services", "directory", "--host=127.0.0.1", "--port=0", "--persistence_file=", "--registration_lag=0")
     async with server(*start, variables=ours) as found:
         where = {"COGMENT_DIRECTORY_ENDPOINT": f"grpc://127.0.0.1:{found.port}"}
         for command in (("status", "nb_entries"), ("client", "directory", "inquire")):

@@ -73,7 +73,7 @@ async def test_everything_stopped_at_the_same_moment_leaves_no_registration(dire
         finally:
             participants.kill()
     # `serve` would register itself again.
-    async with server("services", "directory", *at, file):
+    async with server("services", "directory", *at, file, "--registration_lag=0"):
         assert await entries_in(where) == 0
         assert await kinds_in(where) == []
 
@@ -95,6 +95,6 @@ async def test_services_that_were_killed_with_their_directory_are_not_found_afte
         for one in (datastore, first):
             one.process.kill()
             await one.process.wait()
-    async with server(*directory, *flags):
+    async with server(*directory, *flags, "--registration_lag=0"):
         assert await kinds_in(where) == []
         await until(entries_in, where, 0)  # and they are forgotten
