@@ -602,4 +602,14 @@ TESTED = (
         ),
         ("datastore/test_recent_samples.py",),
     ),
+    BugForTests(
+        Mutation(
+            "the end told before the last samples",
+            "a follower sees it in a transaction whose samples it is not given yet",
+            "datastore/_sqlite.py",
+            "            return self._recent.as_noted(found, keep=changes == self._recent.trial_changes)\n",
+            "            return found\n",
+        ),
+        ("datastore/test_recent_samples.py",),
+    ),
 )
