@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable
-from contextlib import closing
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -247,15 +247,20 @@ async def test_what_was_read_before_a_write_is_not_kept_after_it(tmp_path: Path)
 
 
 class LateRunner:
-    """The writer's thread, which tells late of what it has done.
-
-    Attributes:
-        telling: it tells; replaced by a new event, it does not until that is set.
-    """
+    """The writer's thread, which tells late of what it has done."""
 
     def __init__(self) -> None:
-        self.telling = trio.Event()
-        self.telling.set()
+        self._telling = trio.Event()
+        self._telling.set()
+
+    @contextmanager
+    def held_back(self) -> Iterator[None]:
+        """It tells when the block is over."""
+        self._telling = trio.Event()
+        try:
+            yield
+        finally:
+            self._telling.set()
 
     def __call__(self, threads: int) -> Runner:
         return self._tell_late if threads == 1 else run_inline
@@ -263,7 +268,7 @@ class LateRunner:
     async def _tell_late(self, function: Callable[..., Any], *args: object) -> Any:
         result = await run_inline(function, *args)
         with trio.CancelScope(shield=True):
-            await self.telling.wait()
+            await self._telling.wait()
         return result
 
 
@@ -274,14 +279,13 @@ async def test_the_end_is_not_told_before_the_last_samples(tmp_path: Path) -> No
         await store.apply([new_trial("a"), sample("a", 0)])
         async with store.watch("a"), trio.open_nursery() as nursery:
             await store.apply([sample("a", 1)])
-            runner.telling = trio.Event()
-            nursery.start_soon(store.apply, [sample("a", 2, state=TrialState.ENDED)])
-            await trio.testing.wait_all_tasks_blocked()
-            for _ in range(2):  # the second time it is at hand
-                before = await get(store, "a")
-                (listed,) = await store.trials(after=0, limit=ALL)
-                assert (before.end, before.samples_count, listed) == (TrialEnd.OPEN, 2, before)
-            runner.telling.set()
+            with runner.held_back():
+                nursery.start_soon(store.apply, [sample("a", 2, state=TrialState.ENDED)])
+                await trio.testing.wait_all_tasks_blocked()
+                for _ in range(2):  # the second time it is at hand
+                    before = await get(store, "a")
+                    (listed,) = await store.trials(after=0, limit=ALL)
+                    assert (before.end, before.samples_count, listed) == (TrialEnd.OPEN, 2, before)
             await trio.testing.wait_all_tasks_blocked()
             after = await get(store, "a")
             assert (after.end, after.samples_count) == (TrialEnd.ENDED, 3)
@@ -295,19 +299,18 @@ async def test_a_deletion_is_not_told_before_the_samples_are_gone(tmp_path: Path
         number = (await get(store, "a")).number
         async with store.watch("a"), trio.open_nursery() as nursery:
             await store.apply([new_trial("a"), sample("a", 1)])  # as the parameters may have changed, it is read again
-            runner.telling = trio.Event()
-            nursery.start_soon(store.delete, ["a"])
-            await trio.testing.wait_all_tasks_blocked()
 
             async def look() -> None:
                 told.append(await store.trial("a"))
                 with pytest.raises(NotFoundError):
                     await store.samples(number, after=1, limit=ALL, max_bytes=MUCH)
 
-            nursery.start_soon(look)
-            await trio.testing.wait_all_tasks_blocked()
-            assert told == []
-            runner.telling.set()
+            with runner.held_back():
+                nursery.start_soon(store.delete, ["a"])
+                await trio.testing.wait_all_tasks_blocked()
+                nursery.start_soon(look)
+                await trio.testing.wait_all_tasks_blocked()
+                assert told == []
         assert told == [None]
 
 
@@ -329,10 +332,9 @@ async def test_a_follower_gets_the_last_samples_of_a_slow_writer(tmp_path: Path)
             await trio.testing.wait_all_tasks_blocked()
             await store.apply([sample("a", 1)])
             await trio.testing.wait_all_tasks_blocked()
-            runner.telling = trio.Event()
-            nursery.start_soon(store.apply, [sample("a", 2, state=TrialState.ENDED)])
-            await trio.testing.wait_all_tasks_blocked()
-            hold.set()  # now it looks whether the trial has ended
-            await trio.testing.wait_all_tasks_blocked()
-            runner.telling.set()
+            with runner.held_back():
+                nursery.start_soon(store.apply, [sample("a", 2, state=TrialState.ENDED)])
+                await trio.testing.wait_all_tasks_blocked()
+                hold.set()  # now it looks whether the trial has ended
+                await trio.testing.wait_all_tasks_blocked()
         assert seen == [0, 1, 2]
