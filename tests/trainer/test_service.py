@@ -27,6 +27,7 @@ from trio_cogment.errors import ResourceExhaustedError, StatusCode
 from trio_cogment.host import Host, inline_runner
 from trio_cogment.rpc import ClientCall
 from trio_cogment.trainer.runs import Cause
+from trio_cogment.trainer.storage import Kind, MemoryDatabase, Row
 
 WORKER: dict[str, Any] = {"metadata": {"worker": {"module": "m", "config": {"run_id": "mine"}}}}
 
@@ -562,6 +563,30 @@ async def test_ended_runs_are_forgotten_after_a_while(
         assert await client.submit("old", run_name="old") == "old"
         await trio.sleep(1000)
         assert [record.run_id for record in await client.runs()] == ["active", "old"]
+
+
+async def test_a_stream_of_a_run_that_is_forgotten_meanwhile_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What it would have read next may be gone already."""
+    async with serving(recent_rows=1, page_rows=2) as (client, trainer):
+        await client.submit("a")
+        await client.register("a")
+        await client.publish(steps("a", 9))
+        await client.cancel("a")
+        read, pages = MemoryDatabase.rows, list[int]()
+
+        def rows(self: MemoryDatabase, kind: Kind, number: int, **options: Any) -> list[Row]:
+            pages.append(options["after"])
+            if len(pages) == 2:
+                trainer.board.forget(trainer.board.entry("a"))
+                self.forget_run(number)
+            return read(self, kind, number, **options)
+
+        monkeypatch.setattr(MemoryDatabase, "rows", rows)
+        async with client.stream("a") as call:
+            seen = [(await next_of(call)).seq_id for _ in range(2)]
+            async with fails(StatusCode.NOT_FOUND, "run a was forgotten"):
+                await next_of(call)
+        assert (seen, pages) == ([1, 2], [0, 2])
 
 
 async def test_a_vanished_client_has_submitted_and_cancelled(autojump_clock: trio.testing.MockClock) -> None:

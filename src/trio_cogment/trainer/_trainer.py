@@ -16,6 +16,7 @@ from trio_cogment.errors import (
     CogmentError,
     FailedPreconditionError,
     InvalidArgumentError,
+    NotFoundError,
     UnavailableError,
 )
 from trio_cogment.host import Host, Runner
@@ -296,6 +297,9 @@ class Trainer:
             page = log.recent(position, self.config.page_rows, self.config.page_bytes)
             if page is None:
                 page = await self._run_reader(_read, self._database, kind, entry.number, position, self.config)
+                # Asked afterwards: if the run is there now it was there before, so nothing was taken from the page.
+                if self.board.find(run_id) is not entry:
+                    raise NotFoundError(f"run {run_id} was forgotten, as it ended long ago")
             for row in page:
                 await call.send(message_type.FromString(row.data))
                 position = row.seq

@@ -75,7 +75,12 @@ class Events:
                 for record in snapshot():
                     if record.status in statuses:
                         await call.send(record)
-            for row in await self._read(position):
+                continue  # while they were sent, what follows them may have been forgotten
+            rows = await self._read(position)
+            if rows and rows[0].seq != position + 1:
+                fresh = True  # it was forgotten while it was read
+                continue
+            for row in rows:
                 record = RunRecord.FromString(row.data)
                 if record.status in statuses:
                     await call.send(record)

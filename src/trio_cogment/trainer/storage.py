@@ -215,7 +215,8 @@ class MemoryDatabase:
 
     def rows(self, kind: Kind, number: int, *, after: int, limit: int, max_bytes: int) -> list[Row]:
         """See `Database.rows`."""
-        return page(1, self._runs[number].data[kind], after, limit, max_bytes)
+        kept = self._runs.get(number)
+        return [] if kept is None else page(1, kept.data[kind], after, limit, max_bytes)
 
     def events(self, *, after: int, limit: int) -> list[Row]:
         """See `Database.events`."""
