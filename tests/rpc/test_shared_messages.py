@@ -10,7 +10,7 @@ import trio.testing
 
 from tests.helpers import wire_channel
 from trio_cogment.access import BytePool
-from trio_cogment.api.common_pb2 import ActorRunTrialInput, CommunicationState
+from trio_cogment.api.common_pb2 import ActorRunTrialInput, ActorRunTrialOutput, CommunicationState
 from trio_cogment.config import RpcConfig
 from trio_cogment.errors import LocalProtocolError, RpcError
 from trio_cogment.orchestrator._participant_streams import RUN_ACTOR
@@ -60,6 +60,26 @@ async def test_they_arrive_whole_and_in_order(wire: bool, compression: str | Non
         assert await call.receive() is None
     assert [message.details[:7] for message in actor.seen] == ["first", "between", "xxxxxxx", "without"]
     assert [message.state for message in actor.seen] == [1, 0, 1, 0]
+
+
+@pytest.mark.parametrize("wire", [False, True])
+@pytest.mark.parametrize("nowait", [False, True])
+async def test_a_server_may_begin_with_one(nowait: bool, wire: bool) -> None:
+    class Greeting:
+        async def RunTrial(self, call: ServerCall) -> None:
+            hello = SharedMessage(ActorRunTrialOutput, ActorRunTrialOutput(details="hello").SerializeToString(), b"")
+            if nowait:
+                call.send_shared_nowait(hello)
+            else:
+                await call.send_shared(hello)
+
+    services = [bind(SERVICES[ServiceKind.ACTOR].descriptor(), Greeting())]
+    async with (
+        wire_channel(services) if wire else InProcessChannel(services) as channel,
+        channel.call(RUN_ACTOR) as call,
+    ):
+        await call.done_sending()
+        assert [message.details async for message in call] == ["hello"]
 
 
 async def test_what_is_over_or_of_the_wrong_type_is_refused() -> None:

@@ -19,6 +19,7 @@ from trio_cogment.rpc._call_protocols import ServerTransport
 from trio_cogment.rpc._compression import IDENTITY, accepts, checked_encoding, decoder
 from trio_cogment.rpc._engine import Engine
 from trio_cogment.rpc._http2_call import Http2Call
+from trio_cogment.rpc._shared_message import SharedMessage
 from trio_cogment.rpc._status import outcome_of
 from trio_cogment.rpc._streams import Stream
 from trio_cogment.rpc.calls import MetadataLike, Method, ServerCall
@@ -103,6 +104,11 @@ class Http2ServerCall(Http2Call, ServerCall):
         if not self._stream.headers_sent:
             self._send_headers()
         super()._put(*payloads)
+
+    def _put_shared(self, message: SharedMessage) -> None:
+        if not self._stream.headers_sent:
+            self._send_headers()
+        super()._put_shared(message)
 
     @property
     def batch(self) -> int:
