@@ -9,10 +9,13 @@ import pytest
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
+from trio_cogment.api.common_pb2 import TrialParams
 from trio_cogment.config import DatastoreConfig
+from trio_cogment.datastore import Datastore
 from trio_cogment.datastore._group_commit import GroupCommit
 from trio_cogment.datastore._leases import Leases
 from trio_cogment.datastore._memory import MemoryStore
+from trio_cogment.datastore._owners import Owners
 from trio_cogment.datastore.storage import StoredTrial, TrialEnd
 from trio_cogment.errors import NotFoundError, UnavailableError
 from trio_cogment.testing.conformance.trial_store import get, new_trial
@@ -55,7 +58,7 @@ async def running(count: int) -> AsyncIterator[tuple[Leases, AskedStore]]:
     store = AskedStore()
     await store.apply([new_trial(f"t{number}") for number in range(count)])
     writer = GroupCommit(store, CONFIG)
-    leases = Leases(store, writer, CONFIG)
+    leases = Leases(store, writer, Owners(store), CONFIG)
     for number in range(count):
         leases.enter(f"t{number}")
     async with trio.open_nursery() as nursery:
@@ -135,6 +138,37 @@ async def test_while_the_storage_fails_a_trial_may_come_back(autojump_clock: Moc
         assert await ends(store) == [TrialEnd.OPEN]
 
 
+async def test_one_that_comes_back_while_it_is_being_ended_goes_on(autojump_clock: MockClock) -> None:
+    async with running(1) as (leases, store):
+        store.slow = True
+        leases.leave("t0", ended=False)
+        await trio.sleep(30.5)  # it is being looked at
+        leases.enter("t0")
+        await trio.sleep(1000)
+        assert len(store.asked) == 1
+        assert await ends(store) == [TrialEnd.OPEN]
+
+
+async def test_a_data_log_that_comes_back_while_its_trial_is_being_ended_opens_it_again(
+    autojump_clock: MockClock,
+) -> None:
+    store = AskedStore()
+    params = TrialParams()
+    async with Datastore(store, config=CONFIG) as datastore:
+        async with datastore.sink().open("t0", "", params):
+            pass
+        await trio.sleep(29.5)
+        store.slow = True
+        await trio.sleep(1)
+        async with datastore.sink().open(
+            "t0", "", params
+        ):  # the write that ends it is under way, or is not made any more
+            await trio.sleep(1)
+            assert await ends(store) == [TrialEnd.OPEN]
+            await trio.sleep(1000)
+            assert await ends(store) == [TrialEnd.OPEN]
+
+
 @pytest.mark.parametrize("failure", [None, NotFoundError("gone")])
 async def test_one_that_was_deleted_is_not_asked_for_again(
     failure: Exception | None, autojump_clock: MockClock
@@ -151,7 +185,7 @@ async def test_those_that_were_open_before_have_longer_to_come_back(autojump_clo
     store = AskedStore()
     await store.apply([new_trial("t0"), new_trial("by hand", logged=False)])
     writer = GroupCommit(store, CONFIG)
-    leases = Leases(store, writer, CONFIG)
+    leases = Leases(store, writer, Owners(store), CONFIG)
     await leases.load()
     async with trio.open_nursery() as nursery:
         nursery.start_soon(writer.run)

@@ -73,6 +73,21 @@ async def test_only_its_owner_and_the_operators_of_all_delete_a_trial() -> None:
     assert await ids_of(store) == []
 
 
+async def test_one_that_somebody_creates_meanwhile_is_not_deleted() -> None:
+    class Changing(MemoryStore):
+        async def trials(self, **options: Any) -> list[StoredTrial]:
+            found = await super().trials(**options)
+            if not found:
+                await self.apply([TrialWrite("new", "bob", TrialParams(), logged=True, owner="token:bob")])
+            return found
+
+    store = Changing(1 << 20)
+    await service_of(store).DeleteTrials(
+        DeleteTrialsRequest(trial_ids=["new"]), call_of("ann", Role.OPERATOR, "DeleteTrials")
+    )
+    assert await ids_of(store) == ["new"]
+
+
 @pytest.mark.parametrize(
     ("role", "seen"), [(Role.OPERATOR, ["of-ann"]), (Role.ADMIN, ["of-ann", "of-bob"]), (Role.PARTICIPANT, [])]
 )

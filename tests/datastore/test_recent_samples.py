@@ -19,7 +19,7 @@ from trio_cogment.datastore._recent_samples import _OVERHEAD_BYTES, ChangeSet, R
 from trio_cogment.datastore._sqlite import open_sqlite
 from trio_cogment.datastore._write_rules import Head
 from trio_cogment.datastore.opening import open_store
-from trio_cogment.datastore.storage import StoredSample, TrialEnd
+from trio_cogment.datastore.storage import OutcomeWrite, StoredSample, StoredTrial, TrialEnd
 from trio_cogment.errors import NotFoundError
 from trio_cogment.host import Host, Runner, run_inline
 from trio_cogment.testing.conformance.trial_store import ALL, MUCH, get, late, new_trial, sample
@@ -338,3 +338,36 @@ async def test_a_follower_gets_the_last_samples_of_a_slow_writer(tmp_path: Path)
                 hold.set()  # now it looks whether the trial has ended
                 await trio.testing.wait_all_tasks_blocked()
         assert seen == [0, 1, 2]
+
+
+@pytest.mark.parametrize("by_list", [False, True])
+async def test_an_end_that_came_during_a_query_is_told_whole(by_list: bool, tmp_path: Path) -> None:
+    """The query has seen nothing of it, and what is noted meanwhile is a part of it only."""
+    answer, asking = trio.Event(), trio.Event()
+
+    async def read_slowly(function: Callable[..., Any], *args: Any) -> Any:
+        result = await run_inline(function, *args)
+        asking.set()
+        await answer.wait()
+        return result
+
+    def runner(threads: int) -> Any:
+        return read_slowly if threads > 1 else run_inline
+
+    async with open_sqlite(f"{tmp_path}/a.db", full=False, host=Host(runner=runner)) as store:
+        await store.apply([new_trial("a"), sample("a", 0)])
+        async with store.watch("a"), trio.open_nursery() as nursery:
+            await store.apply([sample("a", 1)])
+            found: list[StoredTrial | None] = []
+
+            async def ask() -> None:
+                found.extend(await store.trials(after=0, limit=ALL) if by_list else [await store.trial("a")])
+
+            nursery.start_soon(ask)
+            await asking.wait()
+            await store.apply([sample("a", 2, state=TrialState.ENDED), OutcomeWrite("a", b"won")])
+            await store.apply([new_trial("a", user_id="late")])
+            answer.set()
+        (one,) = found
+        assert one is not None
+        assert (one.end, one.samples_count, one.outcome, one.user_id) == (TrialEnd.ENDED, 3, b"won", "late")

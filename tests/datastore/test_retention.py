@@ -152,10 +152,10 @@ async def test_a_storage_that_fails_is_tried_again(
 ) -> None:
     delete, failures = MemoryStore.delete, [UnavailableError("the disk is away")]
 
-    async def failing(self: MemoryStore, trial_ids: Collection[str]) -> list[str]:
+    async def failing(self: MemoryStore, trial_ids: Collection[str], **only: Any) -> list[str]:
         if failures:
             raise failures.pop()
-        return await delete(self, trial_ids)
+        return await delete(self, trial_ids, **only)
 
     monkeypatch.setattr(MemoryStore, "delete", failing)
     async with open_harness(keep_trials=1) as harness:
@@ -178,6 +178,25 @@ async def test_any_of_many_open_trials_is_seen_to_end() -> None:
     assert {f"t{number}" for number in range(1200)} - left == {"t1", "t600"}
 
 
+@pytest.mark.parametrize("meanwhile", [[EndWrite("t0", TrialEnd.OPEN)], ["t0", new_trial("t0")]])
+async def test_one_that_is_taken_up_while_it_is_looked_at_stays(meanwhile: list[Any]) -> None:
+    class Changing(MemoryStore):
+        async def trials(self, **options: Any) -> list[StoredTrial]:
+            found = await super().trials(**options)
+            if options.get("ids") == ["t0"]:
+                while meanwhile:
+                    one = meanwhile.pop(0)
+                    await (self.delete([one]) if isinstance(one, str) else self.apply([one]))
+            return found
+
+    store = Changing(1 << 30)
+    for number in range(2):
+        await store.apply(ended(f"t{number}"))
+    await Retention(store, 1).look()
+    assert meanwhile == []
+    assert [trial.trial_id for trial in await store.trials(after=0, limit=9)] in (["t0", "t1"], ["t1", "t0"])
+
+
 class AskedStore(MemoryStore):
     """Notes when it was asked, and how many trials it was told to delete at a time."""
 
@@ -191,10 +210,10 @@ class AskedStore(MemoryStore):
         self.asked.append(trio.current_time())
         return await super().open_logged()
 
-    async def delete(self, trial_ids: Collection[str]) -> list[str]:
+    async def delete(self, trial_ids: Collection[str], **only: Any) -> list[str]:
         """See `TrialStore.delete`."""
         self.deleted.append(len(trial_ids))
-        return await super().delete(trial_ids)
+        return await super().delete(trial_ids, **only)
 
 
 async def test_so_many_are_deleted_at_a_time_and_the_log_says_how_many(caplog: pytest.LogCaptureFixture) -> None:

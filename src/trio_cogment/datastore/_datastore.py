@@ -43,7 +43,7 @@ class Datastore:
         self.writer = GroupCommit(store, self.config)
         self.owners = Owners(store)
         self.retention = Retention(store, self.config.keep_trials)
-        self._leases = Leases(store, self.writer, self.config)
+        self._leases = Leases(store, self.writer, self.owners, self.config)
         self._tasks = OwnNursery()
         self._writing = trio.CancelScope(shield=True)
 

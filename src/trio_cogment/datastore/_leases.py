@@ -8,6 +8,7 @@ import trio
 
 from trio_cogment.config import DatastoreConfig
 from trio_cogment.datastore._group_commit import GroupCommit
+from trio_cogment.datastore._owners import Owners
 from trio_cogment.datastore.storage import EndWrite, TrialEnd, TrialStore
 from trio_cogment.errors import CogmentError, NotFoundError
 
@@ -25,12 +26,14 @@ class Leases:
     Args:
         store: where the open trials are read at the start.
         writer: marks a trial as ended.
+        owners: see to it that no data log takes a trial up meanwhile.
         config: how long a trial may be without a stream.
     """
 
-    def __init__(self, store: TrialStore, writer: GroupCommit, config: DatastoreConfig) -> None:
+    def __init__(self, store: TrialStore, writer: GroupCommit, owners: Owners, config: DatastoreConfig) -> None:
         self._store = store
         self._writer = writer
+        self._owners = owners
         self._config = config
         self._streams: dict[str, int] = {}
         self._deadlines: dict[str, float] = {}
@@ -86,11 +89,11 @@ class Leases:
 
     async def _end_one(self, trial_id: str) -> None:
         try:
-            trial = await self._store.trial(trial_id)
-            if trial is None or trial.end != TrialEnd.OPEN:
-                return
-            # If it has ended meanwhile, this write changes nothing.
-            await self._writer.write(EndWrite(trial_id, TrialEnd.ABNORMAL))
+            async with self._owners.writing(trial_id, "") as trial:
+                if trial is None or trial.end != TrialEnd.OPEN or trial_id in self._streams:
+                    return
+                # A data log that comes back now finds it ended, and opens it again.
+                await self._writer.write(EndWrite(trial_id, TrialEnd.ABNORMAL))
         except NotFoundError:
             return
         except CogmentError as error:

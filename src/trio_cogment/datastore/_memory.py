@@ -11,7 +11,7 @@ import trio
 
 from trio_cogment.datastore._memory_trial import MemoryTrial, Undo
 from trio_cogment.datastore._watching import StoreWatch, Watches
-from trio_cogment.datastore._write_rules import NO_SUCH_TRIAL, refusal
+from trio_cogment.datastore._write_rules import NO_SUCH_TRIAL, is_deleted, refusal
 from trio_cogment.datastore.storage import (
     EndWrite,
     OutcomeWrite,
@@ -145,12 +145,17 @@ class MemoryStore:
                 break
         return found
 
-    async def delete(self, trial_ids: Collection[str]) -> list[str]:
+    async def delete(
+        self, trial_ids: Collection[str], *, numbers: Collection[int] | None = None, ended: bool = False
+    ) -> list[str]:
         """See `TrialStore.delete`."""
         await trio.lowlevel.checkpoint()
-        deleted = [trial_id for trial_id in dict.fromkeys(trial_ids) if trial_id in self._by_id]
-        for trial_id in deleted:
-            self._forget(self._by_id[trial_id])
+        deleted = []
+        for trial_id in dict.fromkeys(trial_ids):
+            trial = self._by_id.get(trial_id)
+            if trial is not None and is_deleted(trial.head.number, trial.head.end, numbers, ended=ended):
+                self._forget(trial)
+                deleted.append(trial_id)
         self._watches.notify(deleted, trials=bool(deleted))
         return deleted
 

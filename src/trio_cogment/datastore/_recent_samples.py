@@ -11,7 +11,7 @@ reader could learn that the trial has ended, and then be given samples from here
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from operator import attrgetter
 
@@ -71,6 +71,8 @@ class _Trial:
 
     trial_id: str
     base: int
+    #: `trial_changes` when more of it than samples may have changed last.
+    changed: int = 0
     #: What the last transaction that was noted has made of it: samples, the state of the last of them, and its end.
     count: int = 0
     last_state: int = 0
@@ -88,7 +90,7 @@ class RecentSamples:
         self._trials: dict[int, _Trial] = {}
         self._numbers: dict[str, int] = {}
         #: Counts transactions that may have changed more of a trial than its samples, to see whether there was one
-        #: during a query. A deletion needs no count: the number of a trial that is deleted comes never again.
+        #: during a query. A deletion needs no count: the number of a trial that is deleted never comes again.
         self.trial_changes = 0
 
     def note(self, changes: ChangeSet) -> None:
@@ -109,6 +111,8 @@ class RecentSamples:
             self._trials[number] = trial
             if found.samples:
                 self._add(trial, found.samples)
+            if changes.trials:
+                trial.changed = self.trial_changes
             head = found.head
             trial.count, trial.last_state, trial.end = head.count, head.last_state, head.end
             if trial.stored is not None:
@@ -138,11 +142,21 @@ class RecentSamples:
         """Return whether samples of a trial are kept."""
         return trial_id in self._numbers
 
+    def changed_since(self, changes: int, found: Iterable[StoredTrial]) -> bool:
+        """Return whether more than samples of one of these trials may have changed.
+
+        Args:
+            changes: what `trial_changes` was.
+            found: what a query has returned.
+        """
+        kept = (self._trials.get(trial.number) for trial in found)
+        return any(trial is not None and trial.changed > changes for trial in kept)
+
     def as_noted(self, found: StoredTrial, *, keep: bool = False) -> StoredTrial:
         """Return what a query has found out about a trial, as of the last transaction that was noted.
 
         Args:
-            found: what the query has returned.
+            found: what the query has returned. Nothing but samples may have been added to the trial since it began.
             keep: keep it, if anything of the trial is kept; `trial_changes` must be as it was before the query.
         """
         trial = self._trials.get(found.number)

@@ -114,8 +114,10 @@ class Retention:
                 self._note(trial)
             else:
                 doomed.append(trial_id)
-        deleted = await self._store.delete(doomed) if doomed else []
-        self.forget(doomed)
+        numbers = {found[trial_id].number for trial_id in doomed}
+        # One that is run again meanwhile stays, and is looked for among the open ones before the next time.
+        deleted = await self._store.delete(doomed, numbers=numbers, ended=True) if doomed else []
+        self.forget(deleted)
         return len(deleted)
 
     async def _found(self, ids: Collection[str]) -> dict[str, StoredTrial]:

@@ -64,10 +64,9 @@ class SqliteStore:
         if known is not None:
             await trio.lowlevel.checkpoint()
             return known
-        changes = self._recent.trial_changes
-        found = await self._run_reader(self._readers.read, _sqlite_reader.trial, trial_id)
-        if found is not None:
-            return self._recent.as_noted(found, keep=changes == self._recent.trial_changes)
+        found, keep = await self._ask(_sqlite_reader.trial, trial_id)
+        if found:
+            return self._recent.as_noted(found[0], keep=keep)
         if self._recent.has(trial_id):
             async with self._turn:  # its deletion is there for queries, and is about to be noted
                 pass
@@ -77,8 +76,18 @@ class SqliteStore:
         self, *, after: int, limit: int, ids: Collection[str] | None = None, properties: Mapping[str, str] | None = None
     ) -> list[StoredTrial]:
         """See `TrialStore.trials`."""
-        found = await self._run_reader(self._readers.read, _sqlite_reader.trials, after, limit, ids, properties)
+        found, _ = await self._ask(_sqlite_reader.trials, after, limit, ids, properties)
         return list(map(self._recent.as_noted, found))
+
+    async def _ask(self, query: Callable[..., list[StoredTrial]], *args: object) -> tuple[list[StoredTrial], bool]:
+        """Return what a query has found, for `RecentSamples.as_noted`, and whether it may be kept."""
+        changes = self._recent.trial_changes
+        found = await self._run_reader(self._readers.read, query, *args)
+        if self._recent.changed_since(changes, found):
+            async with self._turn:  # now nothing changes
+                changes = self._recent.trial_changes
+                found = await self._run_reader(self._readers.read, query, *args)
+        return found, changes == self._recent.trial_changes
 
     async def open_logged(self) -> list[str]:
         """See `TrialStore.open_logged`."""
@@ -96,10 +105,12 @@ class SqliteStore:
             return recent
         return await self._run_reader(self._readers.read, _sqlite_reader.samples, number, after, limit, max_bytes)
 
-    async def delete(self, trial_ids: Collection[str]) -> list[str]:
+    async def delete(
+        self, trial_ids: Collection[str], *, numbers: Collection[int] | None = None, ended: bool = False
+    ) -> list[str]:
         """See `TrialStore.delete`."""
         async with self._turn:
-            deleted = await self._run_writer(self._writer.delete, trial_ids)
+            deleted = await self._run_writer(self._writer.delete, trial_ids, numbers, ended)
         if deleted:
             self._recent.forget(deleted)
             self._watches.notify(deleted, trials=True)

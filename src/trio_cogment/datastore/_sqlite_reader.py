@@ -80,10 +80,9 @@ class Readers:
             self._idle.append(connection)
 
 
-def trial(connection: sqlite3.Connection, trial_id: str) -> StoredTrial | None:
-    """See `TrialStore.trial`."""
-    rows = connection.execute(f"{_TRIALS} WHERE trial_id = ?", (trial_id,)).fetchall()
-    return _stored(rows[0]) if rows else None
+def trial(connection: sqlite3.Connection, trial_id: str) -> list[StoredTrial]:
+    """Return a trial, alone; nothing: it is not there."""
+    return [_stored(row) for row in connection.execute(f"{_TRIALS} WHERE trial_id = ?", (trial_id,))]
 
 
 def trials(

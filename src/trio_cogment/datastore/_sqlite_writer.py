@@ -12,7 +12,17 @@ from trio_cogment.datastore._merging import begin_waiting, merge_late
 from trio_cogment.datastore._recent_samples import ChangeSet, TrialChanges
 from trio_cogment.datastore._sqlite_disk_reserve import DiskReserve
 from trio_cogment.datastore._sqlite_statements import change_heads, insert_samples
-from trio_cogment.datastore._write_rules import MAX_NUMBER, NO_SUCH_TRIAL, NO_TICK, RULES, Action, Found, Head, refusal
+from trio_cogment.datastore._write_rules import (
+    MAX_NUMBER,
+    NO_SUCH_TRIAL,
+    NO_TICK,
+    RULES,
+    Action,
+    Found,
+    Head,
+    is_deleted,
+    refusal,
+)
 from trio_cogment.datastore.storage import (
     ROW_BYTES,
     OutcomeWrite,
@@ -106,16 +116,25 @@ class SqliteWriter:
         self._others_wrote = False
         return refused, changes
 
-    def delete(self, trial_ids: Collection[str]) -> list[str]:
-        """Delete trials in one step, whatever their size; `sweep` removes their samples later."""
+    def delete(
+        self, trial_ids: Collection[str], numbers: Collection[int] | None = None, ended: bool = False
+    ) -> list[str]:
+        """Delete trials in one step, whatever their size; `sweep` removes their samples later.
+
+        Args:
+            trial_ids: see `TrialStore.delete`, as the others.
+            numbers: see above.
+            ended: see above.
+        """
         deleted: list[str] = []
         with self._transaction() as connection:
             for trial_id in dict.fromkeys(trial_ids):
-                row = connection.execute("SELECT number FROM trials WHERE trial_id = ?", (trial_id,)).fetchone()
-                if row is not None:
-                    connection.execute("DELETE FROM trials WHERE number = ?", row)
-                    connection.execute("DELETE FROM properties WHERE number = ?", row)
-                    connection.execute("INSERT INTO deleted VALUES (?)", row)
+                found = "SELECT number, ending FROM trials WHERE trial_id = ?"
+                row = connection.execute(found, (trial_id,)).fetchone()
+                if row is not None and is_deleted(row[0], TrialEnd(row[1]), numbers, ended=ended):
+                    connection.execute("DELETE FROM trials WHERE number = ?", row[:1])
+                    connection.execute("DELETE FROM properties WHERE number = ?", row[:1])
+                    connection.execute("INSERT INTO deleted VALUES (?)", row[:1])
                     self._known.pop(trial_id, None)
                     deleted.append(trial_id)
         return deleted

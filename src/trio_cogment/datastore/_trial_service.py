@@ -207,9 +207,14 @@ class TrialService(About):
         self._check_named(request.trial_ids)
         if request.trial_ids:
             ids = frozenset(request.trial_ids)
-            if not call.identity.admin:
-                check_reached(call, await self._store.trials(after=0, limit=len(ids), ids=ids))
-            self._retention.forget(await self._store.delete(ids))
+            if call.identity.admin:
+                deleted = await self._store.delete(ids)
+            else:
+                trials = await self._store.trials(after=0, limit=len(ids), ids=ids)
+                check_reached(call, trials)
+                # Not one that somebody has created meanwhile.
+                deleted = await self._store.delete(ids, numbers={trial.number for trial in trials})
+            self._retention.forget(deleted)
         return DeleteTrialsReply()
 
     def _check_named(self, trial_ids: Sequence[str]) -> None:

@@ -8,6 +8,7 @@ looks up what `RULES` says, does that to its rows, and lets the trial's `Head` f
 from __future__ import annotations
 
 import enum
+from collections.abc import Collection
 from dataclasses import dataclass
 
 from trio_cogment.api.common_pb2 import TrialState
@@ -72,6 +73,11 @@ RULES: dict[tuple[WriteKind, Found], Action] = {
 _OPEN, _ENDED, _ENDED_STATE = TrialEnd.OPEN, TrialEnd.ENDED, TrialState.ENDED
 
 NO_SUCH_TRIAL = "no such trial: {!r}"
+
+
+def is_deleted(number: int, end: TrialEnd, numbers: Collection[int] | None, *, ended: bool) -> bool:
+    """Return whether a trial is deleted that `TrialStore.delete` was asked to delete; `numbers` and `ended` are its."""
+    return (numbers is None or number in numbers) and not (ended and end is TrialEnd.OPEN)
 
 
 def refusal(write: SampleWrite) -> str | None:

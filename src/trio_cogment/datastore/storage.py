@@ -222,8 +222,16 @@ class TrialStore(Protocol):
             DataLossError: some of these were evicted. A reader that had read all of those gets what came since.
         """
 
-    async def delete(self, trial_ids: Collection[str]) -> list[str]:
-        """Delete trials and their samples in one step; return the ids that were there."""
+    async def delete(
+        self, trial_ids: Collection[str], *, numbers: Collection[int] | None = None, ended: bool = False
+    ) -> list[str]:
+        """Delete trials and their samples in one step; return the ids of those that were deleted.
+
+        Args:
+            trial_ids: which; those that are not there are passed over.
+            numbers: only trials that have one of these numbers, so that one that was created meanwhile stays.
+            ended: only trials that have ended, so that one that was taken up meanwhile stays.
+        """
 
     def watch(self, trial_id: str | None = None) -> AbstractAsyncContextManager[Watch]:
         """Watch a trial (its samples, its end, its deletion), or with None the creation and the ends of all trials."""

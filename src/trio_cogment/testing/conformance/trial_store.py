@@ -362,6 +362,28 @@ async def logged_and_open(store: TrialStore) -> None:
     assert sorted(await store.open_logged()) == ["b", "d"]
 
 
+async def deleted_unless_changed(store: TrialStore) -> None:
+    """What was found of a trial may not hold any more when it is deleted: then it stays."""
+    await store.apply([new_trial(name) for name in "abc"])
+    await store.apply([EndWrite("a", TrialEnd.ENDED), EndWrite("b", TrialEnd.ABNORMAL)])
+    numbers = {name: (await get(store, name)).number for name in "abc"}
+    await expect_deleted(store, "a", numbers=[], expected=False)
+    await expect_deleted(store, "a", numbers=[numbers["b"], numbers["c"]], expected=False)
+    await expect_deleted(store, "c", ended=True, expected=False)
+    assert await ids(store) == ["a", "b", "c"]
+    await expect_deleted(store, "a", numbers=numbers.values(), ended=True, expected=True)
+    await expect_deleted(store, "b", ended=True, expected=True)
+    await expect_deleted(store, "c", numbers=[numbers["c"]], expected=True)
+    await store.apply([new_trial("c")])
+    await expect_deleted(store, "c", numbers=[numbers["c"]], expected=False)
+    assert await ids(store) == ["c"]
+
+
+async def expect_deleted(store: TrialStore, trial_id: str, *, expected: bool, **only: Any) -> None:
+    """Delete a trial under these conditions, and check whether it was deleted."""
+    assert await store.delete([trial_id], **only) == ([trial_id] if expected else [])
+
+
 async def deleted(store: TrialStore) -> None:
     """A deleted trial is gone; its id may be used for another, which is a trial of its own."""
     await store.apply([new_trial(name, properties={"x": "1"}) for name in "abc"])
@@ -628,6 +650,7 @@ CASES: tuple[Callable[[TrialStore], Awaitable[None]], ...] = (
     large_numbers,
     logged_and_open,
     deleted,
+    deleted_unless_changed,
     what_owners_have,
     pages_of_samples,
     pages_while_writing,
