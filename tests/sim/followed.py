@@ -34,11 +34,13 @@ class Written:
         ticks: of its samples, in order.
         deleted: it was deleted before its end.
         begun: it is there.
+        done: nothing more is written.
     """
 
     ticks: list[int] = field(default_factory=list)
     deleted: bool = False
     begun: trio.Event = field(default_factory=trio.Event)
+    done: trio.Event = field(default_factory=trio.Event)
 
 
 async def followed_closely(world: World) -> None:
@@ -79,6 +81,7 @@ async def _write(store: TrialStore, name: str, written: Written, rng: random.Ran
         await store.delete([name])
     elif left_open:
         await store.apply([EndWrite(name, TrialEnd.ABNORMAL)])
+    written.done.set()
 
 
 async def _follow(
@@ -100,6 +103,7 @@ async def _follow(
         if isinstance(error, RpcError) and error.code is not StatusCode.NOT_FOUND:
             raise
         gone = True
+    await written.done.wait()
     assert gone == written.deleted, f"{name}: deleted {written.deleted}, its follower was told so {gone}"
     expected = written.ticks[: len(seen)] if gone else written.ticks
     assert seen == expected, f"a follower of {name} got {seen}, and {written.ticks} were written"

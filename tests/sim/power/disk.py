@@ -152,6 +152,7 @@ class Record:
                 else:
                     files[name].removed = True
             case Renamed(name, target):
+                assert target not in files, f"{target} would be replaced, which no store does"
                 file = files.pop(name)
                 file.former = file.former or name
                 files[target] = file

@@ -55,6 +55,7 @@ class World:
         self._ids = self.stream("ids")
         self._secrets = self.stream("secrets")
         self._disks: dict[str, SimDisk] = {}
+        self._threads: dict[str, random.Random] = {}
         self.network = SimNetwork(self.stream)
         self.history = History()
         self.counters: Counter[str] = Counter()
@@ -103,7 +104,7 @@ class World:
             served = list(services)
             return self.in_process(served, name=served[0].name, link=link, config=config)
 
-        threads_of_host = self.stream(f"threads of {name}")
+        threads_of_host = self._threads.setdefault(name, self.stream(f"threads of {name}"))
         if disk is None and name not in self._disks:
             self._disks[name] = self.disk(f"of {name}")
         return CallHost(
