@@ -14,6 +14,7 @@ import re
 import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 
 from trio_cogment.testing import CHECKERS
@@ -58,7 +59,7 @@ def mutants() -> Iterator[str]:
 def counts() -> Iterator[str]:
     """Yield a table of what was reached in how many runs."""
     run = json.loads(COUNTS.read_text())
-    yield f"| reached | in how many of {run['runs']:,} runs, of {run['seeds']:,} seeds |"
+    yield f"| reached | in how many of {run['runs']:,} runs, of {run['seeds']:,} seeds ({run['date']}) |"
     yield "|---|---|"
     for name, count in run["reached"].items():
         yield f"| {name} | {count:,} |"
@@ -119,7 +120,7 @@ def main() -> None:
     if options.counts is not None:
         counted = read_counts(*([path.read_text() for path in paths] for paths in (options.counts, options.again)))
         if not options.check:
-            COUNTS.write_text(json.dumps(counted, indent=2) + "\n")
+            COUNTS.write_text(json.dumps({"date": f"{datetime.now(UTC):%Y-%m-%d}", **counted}, indent=2) + "\n")
     text = TARGET.read_text()
     made = page(text)
     if options.check:
