@@ -120,6 +120,9 @@ SIMULATED = [
 #: What needs no foreign environment, and is no long proof.
 UNIT_TESTS = "not interop and not javascript and not browser and not soak and not rl_peers and not shells"
 
+#: Where all tests are that have these marks: to look for them elsewhere, too, takes longer than most of them.
+FOLDERS = {"interop": "tests/interop", "shells": "tests/cli", "browser": "tests/interop", "javascript": "tests/interop"}
+
 #: Two processes or more: most tests wait or compute alone. Who is done takes over tests of the others.
 PARALLEL = ["-n", "auto", "--dist", "worksteal"]
 
@@ -267,7 +270,7 @@ def types(session: nox.Session) -> None:
 def interop(session: nox.Session) -> None:
     """The published SDKs and the library of dm_env_rpc, in environments of their own, against the project."""
     env = {**published_sdk(session), **published_legacy_sdk(session), **published_dm_env_rpc(session)}
-    run(session, env, "pytest", "-m", "interop and not soak", *PARALLEL, *session.posargs)
+    run(session, env, "pytest", "-m", "interop and not soak", *PARALLEL, *(session.posargs or [FOLDERS["interop"]]))
 
 
 def published_javascript(session: nox.Session) -> dict[str, str]:
@@ -290,7 +293,7 @@ def published_javascript(session: nox.Session) -> dict[str, str]:
 def javascript(session: nox.Session) -> None:
     """Generated JavaScript on the JavaScript SDK, that SDK and grpc-web against a server; needs Node.js and npm."""
     env = {**checks(session), **published_javascript(session)}
-    run(session, env, "pytest", "tests/interop", "-m", "javascript", *session.posargs)
+    run(session, env, "pytest", FOLDERS["javascript"], "-m", "javascript", *session.posargs)
 
 
 @nox.session
@@ -311,11 +314,11 @@ def browser(session: nox.Session) -> None:
     # One of them watches for a minute, which would count as a hang elsewhere.
     patient = ["-o", "faulthandler_timeout=180"]
     if session.posargs:
-        run(session, env, "pytest", *patient, "tests/interop", "-m", marks, *session.posargs)
+        run(session, env, "pytest", *patient, FOLDERS["browser"], "-m", marks, *session.posargs)
         return
-    run(session, env, "pytest", *patient, "tests/interop", "-m", f"{marks} and not alone", *PARALLEL)
+    run(session, env, "pytest", *patient, FOLDERS["browser"], "-m", f"{marks} and not alone", *PARALLEL)
     if "browser" in marks:
-        run(session, env, "pytest", *patient, "tests/interop", "-m", f"{marks} and alone")
+        run(session, env, "pytest", *patient, FOLDERS["browser"], "-m", f"{marks} and alone")
 
 
 def untested(session: nox.Session, why: str, where: str) -> None:
@@ -367,7 +370,7 @@ def shells(session: nox.Session) -> None:
     if missing:
         untested(session, f"{', '.join(missing)} could not be installed", "in shells")
         return
-    run(session, checks(session), "pytest", "-m", "shells", *session.posargs)
+    run(session, checks(session), "pytest", "-m", "shells", *(session.posargs or [FOLDERS["shells"]]))
 
 
 @nox.session
@@ -385,7 +388,7 @@ def soak(session: nox.Session) -> None:
         return
     env |= published_javascript(session)
     if has_chromium(session, env):
-        run(session, env, "pytest", *options, "tests/interop", "-m", "soak and browser")
+        run(session, env, "pytest", *options, FOLDERS["browser"], "-m", "soak and browser")
     else:
         untested(session, "there is no Chromium, and none could be installed", "in a browser")
 

@@ -18,7 +18,7 @@ def left(tmp_path: Path, *operations: Operation) -> set[tuple[tuple[str, bytes],
     record = Record(before)
     record.operations += operations
     found = set()
-    for seed in range(300):
+    for seed in range(100):
         folder = tmp_path / f"{len(list(tmp_path.iterdir()))}"
         folder.mkdir()
         record.lose_power(len(operations), random.Random(seed), folder)
