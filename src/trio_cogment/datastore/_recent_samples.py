@@ -152,7 +152,7 @@ class RecentSamples:
         kept = (self._trials.get(trial.number) for trial in found)
         return any(trial is not None and trial.changed > changes for trial in kept)
 
-    def as_noted(self, found: StoredTrial, *, keep: bool = False) -> StoredTrial:
+    def as_noted(self, found: StoredTrial, *, keep: bool) -> StoredTrial:
         """Return what a query has found out about a trial, as of the last transaction that was noted.
 
         Args:

@@ -77,7 +77,7 @@ class SqliteStore:
     ) -> list[StoredTrial]:
         """See `TrialStore.trials`."""
         found, _ = await self._ask(_sqlite_reader.trials, after, limit, ids, properties)
-        return list(map(self._recent.as_noted, found))
+        return [self._recent.as_noted(trial, keep=False) for trial in found]
 
     async def _ask(self, query: Callable[..., list[StoredTrial]], *args: object) -> tuple[list[StoredTrial], bool]:
         """Return what a query has found, for `RecentSamples.as_noted`, and whether it may be kept."""
