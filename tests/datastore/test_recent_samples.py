@@ -219,29 +219,38 @@ async def test_of_what_nobody_watches_nothing_is_at_hand(tmp_path: Path, monkeyp
         assert await how_read() == ["samples"]
 
 
-async def test_what_was_read_before_a_write_is_not_kept_after_it(tmp_path: Path) -> None:
-    """A query may return after a transaction that it has not seen."""
-    gate, asking = trio.Event(), trio.Event()
-    gate.set()
+class SlowReaders:
+    """The readers' threads, which have asked the database, and answer when they are told to.
 
-    async def read_slowly(function: Callable[..., Any], *args: Any) -> Any:
+    Attributes:
+        asked: one has.
+        answer: all may answer.
+    """
+
+    def __init__(self) -> None:
+        self.asked, self.answer = trio.Event(), trio.Event()
+
+    def __call__(self, threads: int) -> Runner:
+        return self._read_slowly if threads > 1 else run_inline
+
+    async def _read_slowly(self, function: Callable[..., Any], *args: object) -> Any:
         result = await run_inline(function, *args)
-        asking.set()
-        await gate.wait()
+        self.asked.set()
+        await self.answer.wait()
         return result
 
-    def runner(threads: int) -> Any:
-        return read_slowly if threads > 1 else run_inline
 
-    async with open_sqlite(f"{tmp_path}/a.db", full=False, host=Host(runner=runner)) as store:
+async def test_what_was_read_before_a_write_is_not_kept_after_it(tmp_path: Path) -> None:
+    """A query may return after a transaction that it has not seen."""
+    readers = SlowReaders()
+    async with open_sqlite(f"{tmp_path}/a.db", full=False, host=Host(runner=readers)) as store:
         await store.apply([new_trial("a"), sample("a", 0)])
         async with store.watch("a"), trio.open_nursery() as nursery:
             await store.apply([sample("a", 1)])
-            gate, asking = trio.Event(), trio.Event()
             nursery.start_soon(store.trial, "a")
-            await asking.wait()
+            await readers.asked.wait()
             await store.apply([sample("a", 2)])
-            gate.set()
+            readers.answer.set()
             await trio.testing.wait_all_tasks_blocked()
             assert (await get(store, "a")).samples_count == 3
 
@@ -343,18 +352,8 @@ async def test_a_follower_gets_the_last_samples_of_a_slow_writer(tmp_path: Path)
 @pytest.mark.parametrize("by_list", [False, True])
 async def test_an_end_that_came_during_a_query_is_told_whole(by_list: bool, tmp_path: Path) -> None:
     """The query has seen nothing of it, and what is noted meanwhile is a part of it only."""
-    answer, asking = trio.Event(), trio.Event()
-
-    async def read_slowly(function: Callable[..., Any], *args: Any) -> Any:
-        result = await run_inline(function, *args)
-        asking.set()
-        await answer.wait()
-        return result
-
-    def runner(threads: int) -> Any:
-        return read_slowly if threads > 1 else run_inline
-
-    async with open_sqlite(f"{tmp_path}/a.db", full=False, host=Host(runner=runner)) as store:
+    readers = SlowReaders()
+    async with open_sqlite(f"{tmp_path}/a.db", full=False, host=Host(runner=readers)) as store:
         await store.apply([new_trial("a"), sample("a", 0)])
         async with store.watch("a"), trio.open_nursery() as nursery:
             await store.apply([sample("a", 1)])
@@ -364,10 +363,10 @@ async def test_an_end_that_came_during_a_query_is_told_whole(by_list: bool, tmp_
                 found.extend(await store.trials(after=0, limit=ALL) if by_list else [await store.trial("a")])
 
             nursery.start_soon(ask)
-            await asking.wait()
+            await readers.asked.wait()
             await store.apply([sample("a", 2, state=TrialState.ENDED), OutcomeWrite("a", b"won")])
             await store.apply([new_trial("a", user_id="late")])
-            answer.set()
+            readers.answer.set()
         (one,) = found
         assert one is not None
         assert (one.end, one.samples_count, one.outcome, one.user_id) == (TrialEnd.ENDED, 3, b"won", "late")
