@@ -10,11 +10,14 @@ import shlex
 import shutil
 import sys
 import tarfile
+import threading
+from collections import defaultdict
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import nox
 
-nox.options.sessions = ["lint", "types", "docs", "tests", "sim", "interop", "browser", "shells"]
+nox.options.sessions = ["static", "tests", "sim", "interop", "browser", "shells"]
 nox.options.default_venv_backend = "none"
 
 PROJECT = nox.project.load_toml("pyproject.toml")
@@ -123,6 +126,9 @@ UNIT_TESTS = "not interop and not javascript and not browser and not soak and no
 #: Where all tests are that have these marks: to look for them elsewhere, too, takes longer than most of them.
 FOLDERS = {"interop": "tests/interop", "shells": "tests/cli", "browser": "tests/interop", "javascript": "tests/interop"}
 
+#: Held while an environment is made, by its name: sessions that run side by side may need the same one.
+MADE = defaultdict[str, threading.Lock](threading.Lock)
+
 #: Two processes or more: most tests wait or compute alone. Who is done takes over tests of the others.
 PARALLEL = ["-n", "auto", "--dist", "worksteal"]
 
@@ -145,12 +151,17 @@ def environment(
     version = sys.version if python == sys.executable else python
     wanted = "\n".join([version, Path("pyproject.toml").read_text(), *map(" ".join, requirements)])
     marker = folder / "installed"
-    if not (marker.exists() and marker.read_text() == wanted):
-        session.run(python, "-m", "venv", "--clear", str(folder), external=True)
-        for arguments in requirements:
-            session.run(str(folder / "bin" / "python"), "-m", "pip", "install", "--quiet", *arguments, external=True)
-        marker.write_text(wanted)
-    return {"VIRTUAL_ENV": str(folder), "PATH": f"{folder / 'bin'}{os.pathsep}{os.environ['PATH']}"}
+    # Much of what is installed is never imported, and is not compiled.
+    install = [str(folder / "bin" / "python"), "-m", "pip", "install", "--quiet", "--no-compile"]
+    with MADE[name]:
+        if not (marker.exists() and marker.read_text() == wanted):
+            session.run(python, "-m", "venv", "--clear", str(folder), external=True)
+            for arguments in requirements:
+                session.run(*install, *arguments, external=True)
+            marker.write_text(wanted)
+    path = f"{folder / 'bin'}{os.pathsep}{os.environ['PATH']}"
+    # The tests start hundreds of processes. Each would compile the sources where bytecode is not to be written.
+    return {"VIRTUAL_ENV": str(folder), "PATH": path, "PYTHONDONTWRITEBYTECODE": ""}
 
 
 def tools() -> list[str]:
@@ -185,10 +196,10 @@ def published_legacy_sdk(session: nox.Session) -> dict[str, str]:
     return {"TRIO_COGMENT_LEGACY_SDK_PYTHON": str(Path(foreign["VIRTUAL_ENV"]) / "bin" / "python")}
 
 
-def run(session: nox.Session, env: dict[str, str], *command: str) -> None:
-    """Run a command of an environment."""
+def run(session: nox.Session, env: dict[str, str], *command: str, silent: bool = False) -> None:
+    """Run a command of an environment; `silent` shows what it prints only if it fails."""
     program = Path(env["VIRTUAL_ENV"]) / "bin" / command[0]
-    session.run(str(program), *command[1:], env=env, external=True)
+    session.run(str(program), *command[1:], env=env, external=True, silent=silent)
 
 
 @nox.session
@@ -243,6 +254,32 @@ def mutations(session: nox.Session) -> None:
 def mutants(session: nox.Session) -> None:
     """Bugs made by a tool, drawn by the day: which do tests, and which do simulations notice; hours for all of them."""
     run(session, checks(session), "python", "-m", "tests.mutants", *session.posargs)
+
+
+@nox.session
+def static(session: nox.Session) -> None:
+    """The sessions lint, types and docs side by side; meanwhile, what the sessions after this one need is made."""
+    with ThreadPoolExecutor() as threads:
+        tasks = [threads.submit(task, session) for task in (docs, peers, types, lint, collected)]
+    for task in tasks:
+        task.result()
+
+
+@nox.session
+def peers(session: nox.Session) -> None:
+    """Install what the sessions interop, browser and shells need beside the project."""
+    published_sdk(session)
+    published_legacy_sdk(session)
+    published_dm_env_rpc(session)
+    shells_missing(session)
+    if shutil.which("npm") is not None:
+        published_javascript(session)
+        has_chromium(session, checks(session))
+
+
+def collected(session: nox.Session) -> None:
+    """Collect the tests, so that their bytecode is there for the processes that run them."""
+    run(session, checks(session), "pytest", "--collect-only", "-qq", "-m", UNIT_TESTS, silent=True)
 
 
 @nox.session
@@ -364,13 +401,17 @@ def try_each(session: nox.Session, commands: list[list[str]]) -> None:
 @nox.session
 def shells(session: nox.Session) -> None:
     """Completion in bash, zsh and fish: those on PATH, or Debian's packages."""
-    if not all(map(shutil.which, SHELLS)):
-        try_each(session, debian(*SHELLS))
-    missing = [name for name in SHELLS if shutil.which(name) is None]
-    if missing:
+    if missing := shells_missing(session):
         untested(session, f"{', '.join(missing)} could not be installed", "in shells")
         return
     run(session, checks(session), "pytest", "-m", "shells", *(session.posargs or [FOLDERS["shells"]]))
+
+
+def shells_missing(session: nox.Session) -> list[str]:
+    """Return which shells are not there, after trying to install them."""
+    if not all(map(shutil.which, SHELLS)):
+        try_each(session, debian(*SHELLS))
+    return [name for name in SHELLS if shutil.which(name) is None]
 
 
 @nox.session
