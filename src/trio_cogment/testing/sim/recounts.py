@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 from collections import Counter
-from collections.abc import Iterator
 from typing import Any
 
 from trio_cogment.recount import Count
@@ -43,12 +42,11 @@ def _wrong(who: str, count: Count, at_rest: bool) -> list[str]:
     return []
 
 
-def _counting() -> Iterator[Any]:
-    """Yield the objects of this run that count. What was there before is frozen, and not among them."""
-    for one in gc.get_objects():
-        kind = type(one)
-        recounts = _RECOUNTS.get(kind)
-        if recounts is None:
-            recounts = _RECOUNTS[kind] = callable(getattr(kind, "recount", None))
-        if recounts and not isinstance(one, type):
-            yield one
+def _counting() -> list[Any]:
+    """Return the objects of this run that count. What was there before is frozen, and not among them."""
+    # There are tens of thousands of objects, of a few hundred kinds.
+    objects = gc.get_objects()
+    for kind in set(map(type, objects)) - _RECOUNTS.keys():
+        _RECOUNTS[kind] = callable(getattr(kind, "recount", None)) and not issubclass(kind, type)
+    kinds = {kind for kind, recounts in _RECOUNTS.items() if recounts}
+    return [one for one in objects if type(one) in kinds]
