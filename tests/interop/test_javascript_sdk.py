@@ -134,4 +134,4 @@ def test_types_in_typescript(folder: Path, loaded: Project, typescript: bool) ->
     tsc = ["node", "node_modules/typescript/bin/tsc", *flags, "program.ts", "wrong.ts"]
     done = subprocess.run(tsc, cwd=folder, capture_output=True, text=True, timeout=100, check=False)
     [error] = done.stdout.splitlines()
-    assert re.match(r"wrong\.ts\(\d+,\d+\): error TS2551: Property 'tooFar' does not exist on type", error)
+    assert re.match(r"wrong\.ts\(\d+,\d+\): error TS2339: Property 'tooFar' does not exist on type", error)
