@@ -129,8 +129,18 @@ FOLDERS = {"interop": "tests/interop", "shells": "tests/cli", "browser": "tests/
 #: Held while an environment is made, by its name: sessions that run side by side may need the same one.
 MADE = defaultdict[str, threading.Lock](threading.Lock)
 
-#: Two processes or more: most tests wait or compute alone. Who is done takes over tests of the others.
-PARALLEL = ["-n", "auto", "--dist", "worksteal"]
+
+def parallel(each: float) -> list[str]:
+    """Return the options that run tests side by side: who is done takes over tests of the others.
+
+    Args:
+        each: how many processes each processor has. One waits for peers and processes that it has started, and for
+            files, while another one computes.
+    """
+    return ["-n", str(round(each * (os.cpu_count() or 1))), "--dist", "worksteal"]
+
+
+PARALLEL = parallel(1.5)
 
 
 def environment(
@@ -307,7 +317,7 @@ def types(session: nox.Session) -> None:
 def interop(session: nox.Session) -> None:
     """The published SDKs and the library of dm_env_rpc, in environments of their own, against the project."""
     env = {**published_sdk(session), **published_legacy_sdk(session), **published_dm_env_rpc(session)}
-    run(session, env, "pytest", "-m", "interop and not soak", *PARALLEL, *(session.posargs or [FOLDERS["interop"]]))
+    run(session, env, "pytest", "-m", "interop and not soak", *parallel(2), *(session.posargs or [FOLDERS["interop"]]))
 
 
 def published_javascript(session: nox.Session) -> dict[str, str]:
