@@ -13,6 +13,11 @@ import pytest
 from tests.sim.mutations import MUTATIONS, PACKAGE, ROOT, copy_package
 from tests.sim.planted import TESTED, BugForTests
 
+#: A bug may make its tests hang; they take a few seconds without it.
+HANGS_SECONDS = 30
+#: How pytest ends when tests failed, and when one that had hung left Trio in no state to go on.
+FAILED, BROKEN = 1, 3
+
 #: Found in no time.
 TRIED = ("a registration in force before it is written",)
 
@@ -21,18 +26,22 @@ def fails(tests: tuple[str, ...], folder: Path) -> bool:
     """Run tests with the copy of the package in a folder until one of them fails; tell whether one does."""
     environment = os.environ | {"PYTHONPATH": str(folder), "PYTHONDONTWRITEBYTECODE": "1"}
 
-    def run(*arguments: str) -> str:
+    def run(*arguments: str) -> tuple[int, str]:
         command = [sys.executable, *arguments]
         done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
-        assert done.returncode in (0, 1), done.stdout + done.stderr
-        return done.stdout
+        return done.returncode, done.stdout + done.stderr
 
-    assert run("-c", "import trio_cogment; print(trio_cogment.__file__)").startswith(str(folder))
-    options = ["-q", "-x", "-m", "not soak and not interop", "-p", "no:cacheprovider"]
-    told = run("-m", "pytest", *options, *(f"tests/{test}" for test in tests))
+    assert run("-c", "import trio_cogment; print(trio_cogment.__file__)")[1].startswith(str(folder))
+    options = ["-q", "-x", "-m", "not soak and not interop", "-p", "no:cacheprovider", f"--timeout={HANGS_SECONDS}"]
+    status, told = run("-m", "pytest", *options, *(f"tests/{test}" for test in tests))
+    if status == BROKEN:
+        assert f"Failed: Timeout (>{HANGS_SECONDS}" in told, told
+        return True
     ended = re.search(r"^(?:(\d+) failed, )?\d+ passed|^(\d+) failed", told, re.MULTILINE)
     assert ended is not None, told
-    return ended[1] is not None or ended[2] is not None
+    assert status in (0, FAILED), told
+    assert (status == FAILED) is (ended[1] is not None or ended[2] is not None), told
+    return status == FAILED
 
 
 def test_they_have_names_of_their_own() -> None:
