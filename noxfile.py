@@ -185,12 +185,11 @@ def checks(session: nox.Session) -> dict[str, str]:
 
 
 def published_sdk(session: nox.Session) -> dict[str, str]:
-    """Make the environment of the checks and the published SDK's, and tell the tests where the latter is."""
+    """Make the environment of the published SDK, and tell the tests where it is."""
     foreign = environment(
         session, "published-sdk", PUBLISHED_SDK_NEEDS, ["--no-deps", "--ignore-requires-python", *PUBLISHED_SDK]
     )
-    python = Path(foreign["VIRTUAL_ENV"]) / "bin" / "python"
-    return {**checks(session), "TRIO_COGMENT_PUBLISHED_SDK_PYTHON": str(python)}
+    return {"TRIO_COGMENT_PUBLISHED_SDK_PYTHON": str(Path(foreign["VIRTUAL_ENV"]) / "bin" / "python")}
 
 
 def published_dm_env_rpc(session: nox.Session) -> dict[str, str]:
@@ -316,7 +315,8 @@ def types(session: nox.Session) -> None:
 @nox.session
 def interop(session: nox.Session) -> None:
     """The published SDKs and the library of dm_env_rpc, in environments of their own, against the project."""
-    env = {**published_sdk(session), **published_legacy_sdk(session), **published_dm_env_rpc(session)}
+    foreign = {**published_sdk(session), **published_legacy_sdk(session), **published_dm_env_rpc(session)}
+    env = {**checks(session), **foreign}
     run(session, env, "pytest", "-m", "interop and not soak", *parallel(2), *(session.posargs or [FOLDERS["interop"]]))
 
 
@@ -429,7 +429,7 @@ def soak(session: nox.Session) -> None:
     """The long proofs; minutes to hours."""
     # A proof may take longer than what counts as a hang elsewhere.
     options = ["-o", "faulthandler_timeout=0"]
-    env = published_sdk(session)
+    env = {**checks(session), **published_sdk(session)}
     run(session, env, "pytest", *options, "-m", "soak and not browser", *session.posargs)
     if session.posargs:
         return
