@@ -83,8 +83,8 @@ JAVASCRIPT_NEEDS = [
     "google-protobuf@3",
     "xhr2@0.2",
 ]
-#: Names of a Chromium on PATH.
-CHROMIUM = ["chromium", "chromium-browser", "google-chrome", "google-chrome-stable"]
+#: Names of a Chromium on PATH; one without windows takes a quarter less time.
+CHROMIUM = ["chromium-headless-shell", "chromium", "chromium-browser", "google-chrome", "google-chrome-stable"]
 
 #: What completion is tested in.
 SHELLS = ["bash", "zsh", "fish"]
@@ -381,8 +381,10 @@ def has_chromium(session: nox.Session, env: dict[str, str]) -> bool:
     if any(map(shutil.which, CHROMIUM)):
         return True
     python = str(Path(env["VIRTUAL_ENV"]) / "bin" / "python")
-    attempts = [[python, "-m", "playwright", "install", "--only-shell", "chromium"]]
-    try_each(session, [*attempts, *debian("chromium")])
+    try_each(session, [[python, "-m", "playwright", "install", "--only-shell", "chromium"]])
+    for package in CHROMIUM[:2]:
+        if not any(map(shutil.which, CHROMIUM)):
+            try_each(session, debian(package))
     own = session.run(
         python,
         "-c",
@@ -414,7 +416,7 @@ def shells(session: nox.Session) -> None:
     if missing := shells_missing(session):
         untested(session, f"{', '.join(missing)} could not be installed", "in shells")
         return
-    run(session, checks(session), "pytest", "-m", "shells", *(session.posargs or [FOLDERS["shells"]]))
+    run(session, checks(session), "pytest", "-m", "shells", *parallel(1), *(session.posargs or [FOLDERS["shells"]]))
 
 
 def shells_missing(session: nox.Session) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 from pathlib import Path
 
@@ -11,15 +12,23 @@ from tests.mutants.equivalents import Equivalent, equivalents
 from tests.mutants.forks import Verdict
 from tests.mutants.judging import Judged
 
-DRAWN = draw("recording", 5, "1")
 NOTICED, SURVIVED, TIMEOUT = Verdict("noticed", "t", "no"), Verdict("survived"), Verdict("timeout", "t")
-JUDGED = [
-    Judged(DRAWN[0], NOTICED, NOTICED),
-    Judged(DRAWN[1], NOTICED, SURVIVED),
-    Judged(DRAWN[2], SURVIVED, TIMEOUT),
-    Judged(DRAWN[3], SURVIVED, Verdict("unreached")),
-    Judged(DRAWN[4], SURVIVED, SURVIVED),
-]
+
+
+@functools.cache
+def drawn() -> list[Mutant]:
+    return draw("recording", 5, "1")
+
+
+@functools.cache
+def judged() -> list[Judged]:
+    return [
+        Judged(drawn()[0], NOTICED, NOTICED),
+        Judged(drawn()[1], NOTICED, SURVIVED),
+        Judged(drawn()[2], SURVIVED, TIMEOUT),
+        Judged(drawn()[3], SURVIVED, Verdict("unreached")),
+        Judged(drawn()[4], SURVIVED, SURVIVED),
+    ]
 
 
 def equivalent(mutant: Mutant) -> Equivalent:
@@ -27,9 +36,9 @@ def equivalent(mutant: Mutant) -> Equivalent:
 
 
 def test_the_numbers() -> None:
-    known = {one.name: one for one in (equivalent(DRAWN[0]), equivalent(DRAWN[4]))}
-    assert DRAWN[4].name in known
-    score = report.score("trial", JUDGED, known)
+    known = {one.name: one for one in (equivalent(drawn()[0]), equivalent(drawn()[4]))}
+    assert drawn()[4].name in known
+    score = report.score("trial", judged(), known)
     # One that is listed, and was noticed all the same, counts as any other.
     assert score == report.Score("trial", 5, 1, by_tests=2, by_runs=2, by_either=3, timeouts=1)
     assert (score.counted, score.survivors) == (4, 1)
@@ -42,8 +51,8 @@ def test_the_numbers() -> None:
 
 def test_numbers_are_recorded_by_package(tmp_path: Path) -> None:
     path = tmp_path / "recorded.json"
-    report.record("1", [report.score("rpc", JUDGED, {}), report.score("trial", JUDGED, {})], path)
-    report.record("2", [report.score("trial", JUDGED[:1], {})], path)
+    report.record("1", [report.score("rpc", judged(), {}), report.score("trial", judged(), {})], path)
+    report.record("2", [report.score("trial", judged()[:1], {})], path)
     read = json.loads(path.read_text())
     assert read["packages"] == {
         "rpc": ["1", "5", "0", "40.0 %", "40.0 %", "60.0 %", "1", "2"],
@@ -53,17 +62,17 @@ def test_numbers_are_recorded_by_package(tmp_path: Path) -> None:
 
 
 def test_the_whole_report_can_be_read_again() -> None:
-    read = json.loads(report.as_json("1", {"trial": JUDGED}, [report.score("trial", JUDGED, {})]))
+    read = json.loads(report.as_json("1", {"trial": judged()}, [report.score("trial", judged(), {})]))
     assert read["seed"] == "1"
-    assert [one["name"] for one in read["mutants"]["trial"]] == [mutant.name for mutant in DRAWN]
+    assert [one["name"] for one in read["mutants"]["trial"]] == [mutant.name for mutant in drawn()]
     assert read["mutants"]["trial"][1]["runs"]["outcome"] == "survived"
-    assert DRAWN[4].name in report.survivor(JUDGED[4])
+    assert drawn()[4].name in report.survivor(judged()[4])
 
 
 def test_a_list_is_read_by_name(tmp_path: Path) -> None:
     listed = tmp_path / "equivalents.toml"
-    listed.write_text(f"# none\n\n{report.entry(JUDGED[3])}\n{report.entry(JUDGED[4])}")
-    assert list(equivalents(listed)) == [DRAWN[3].name, DRAWN[4].name]
+    listed.write_text(f"# none\n\n{report.entry(judged()[3])}\n{report.entry(judged()[4])}")
+    assert list(equivalents(listed)) == [drawn()[3].name, drawn()[4].name]
 
 
 def test_what_is_listed_is_in_the_source_and_has_a_reason() -> None:

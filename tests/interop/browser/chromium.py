@@ -20,7 +20,7 @@ from playwright.sync_api import Browser, Error, Playwright, sync_playwright
 HERE = Path(__file__).resolve().parent
 PAGE = b"""<!doctype html><meta charset="utf-8"><title>scenario</title>
 <script src="/sdk/cogment.umd.js"></script><script src="/scenario.js"></script>"""
-NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+NAMES = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 
 
 class Pages(SimpleHTTPRequestHandler):
