@@ -4,11 +4,21 @@ from __future__ import annotations
 
 import gc
 from collections import Counter
+from itertools import compress
 from typing import Any
 
 from trio_cogment.recount import Count
 
-_RECOUNTS: dict[type, bool] = {}
+
+class _Recounts(dict[type, bool]):
+    """Whether objects of a kind count."""
+
+    def __missing__(self, kind: type) -> bool:
+        self[kind] = recounts = callable(getattr(kind, "recount", None)) and not issubclass(kind, type)
+        return recounts
+
+
+_RECOUNTS = _Recounts()
 
 
 class Counts:
@@ -44,9 +54,6 @@ def _wrong(who: str, count: Count, at_rest: bool) -> list[str]:
 
 def _counting() -> list[Any]:
     """Return the objects of this run that count. What was there before is frozen, and not among them."""
-    # There are tens of thousands of objects, of a few hundred kinds.
+    # There are tens of thousands of objects, so all of this is done in C but for a kind that is new.
     objects = gc.get_objects()
-    for kind in set(map(type, objects)) - _RECOUNTS.keys():
-        _RECOUNTS[kind] = callable(getattr(kind, "recount", None)) and not issubclass(kind, type)
-    kinds = {kind for kind, recounts in _RECOUNTS.items() if recounts}
-    return [one for one in objects if type(one) in kinds]
+    return list(compress(objects, map(_RECOUNTS.__getitem__, map(type, objects))))
