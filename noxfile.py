@@ -85,6 +85,8 @@ JAVASCRIPT_NEEDS = [
 ]
 #: Names of a Chromium on PATH; one without windows takes a quarter less time.
 CHROMIUM = ["chromium-headless-shell", "chromium", "chromium-browser", "google-chrome", "google-chrome-stable"]
+#: Debian's packages: the second is tried where the first is missing.
+DEBIAN_CHROMIUM = ["chromium-headless-shell", "chromium"]
 
 #: What completion is tested in.
 SHELLS = ["bash", "zsh", "fish"]
@@ -382,7 +384,7 @@ def has_chromium(session: nox.Session, env: dict[str, str]) -> bool:
         return True
     python = str(Path(env["VIRTUAL_ENV"]) / "bin" / "python")
     try_each(session, [[python, "-m", "playwright", "install", "--only-shell", "chromium"]])
-    for package in CHROMIUM[:2]:
+    for package in DEBIAN_CHROMIUM:
         if not any(map(shutil.which, CHROMIUM)):
             try_each(session, debian(package))
     own = session.run(
