@@ -16,6 +16,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import nox
+from nox.command import CommandFailed
 
 nox.options.sessions = ["static", "tests", "sim", "interop", "browser", "shells"]
 nox.options.default_venv_backend = "none"
@@ -163,17 +164,33 @@ def environment(
     version = sys.version if python == sys.executable else python
     wanted = "\n".join([version, Path("pyproject.toml").read_text(), *map(" ".join, requirements)])
     marker = folder / "installed"
-    # Much of what is installed is never imported, and is not compiled.
-    install = [str(folder / "bin" / "python"), "-m", "pip", "install", "--quiet", "--no-compile"]
     with MADE[name]:
         if not (marker.exists() and marker.read_text() == wanted):
             session.run(python, "-m", "venv", "--clear", str(folder), external=True)
             for arguments in requirements:
-                session.run(*install, *arguments, external=True)
+                install(session, folder / "bin" / "python", arguments)
             marker.write_text(wanted)
     path = f"{folder / 'bin'}{os.pathsep}{os.environ['PATH']}"
     # The tests start hundreds of processes. Each would compile the sources where bytecode is not to be written.
     return {"VIRTUAL_ENV": str(folder), "PATH": path, "PYTHONDONTWRITEBYTECODE": ""}
+
+
+def install(session: nox.Session, python: Path, arguments: list[str]) -> None:
+    """Install into an environment with uv, in a tenth of pip's time; with pip where there is no uv, or where it fails.
+
+    uv has no option for requirements of another Python, and does not read pip's settings, such as an index.
+    """
+    # Where nox has been called by its path, what was installed beside it is not on PATH.
+    uv = shutil.which("uv", path=f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
+    if uv is not None and "--ignore-requires-python" not in arguments:
+        try:
+            session.run(uv, "pip", "install", "--quiet", "--python", str(python), *arguments, external=True)
+        except CommandFailed:
+            session.warn("uv has failed: pip is tried")
+        else:
+            return
+    # Much of what is installed is never imported, and is not compiled.
+    session.run(str(python), "-m", "pip", "install", "--quiet", "--no-compile", *arguments, external=True)
 
 
 def tools() -> list[str]:
