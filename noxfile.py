@@ -382,7 +382,7 @@ def browser(session: nox.Session) -> None:
     if session.posargs:
         run(session, env, "pytest", *patient, FOLDERS["browser"], "-m", marks, *session.posargs)
         return
-    run(session, env, "pytest", *patient, FOLDERS["browser"], "-m", f"{marks} and not alone", *PARALLEL)
+    run(session, env, "pytest", *patient, FOLDERS["browser"], "-m", f"{marks} and not alone", *parallel(2.5))
     if "browser" in marks:
         run(session, env, "pytest", *patient, FOLDERS["browser"], "-m", f"{marks} and alone")
 
