@@ -1,5 +1,6 @@
 """What holds for every test, and what some ask for."""
 
+import gc
 import logging
 import os
 import signal
@@ -27,6 +28,12 @@ hypothesis.settings.load_profile(os.environ.get("TRIO_COGMENT_TESTS_PROFILE", "p
 # Who runs the tests in the background of a shell script has them ignore Control-C, and so would all that they start.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+# Python looks at all objects again when there are a quarter more than at the last time, and in a simulated run only the
+# run's own ones count. After one it would look at all that the tests consist of, a million objects, every few seconds,
+# and stand still for half a second each time. What leaves much garbage, or wants it to be gone, collects it.
+gc.set_threshold(*gc.get_threshold()[:2], 1000)
 
 
 @pytest.fixture

@@ -39,6 +39,7 @@ from trio_cogment.rpc import CallOpener, Channel
 from trio_cogment.sdk import ActorImplementation, join_trial
 
 IN_PROCESS, OVER_SOCKETS = "in process", "over sockets"
+IMPATIENCE_SECONDS = 0.3
 BOTH = pytest.mark.parametrize("transport", [IN_PROCESS, OVER_SOCKETS])
 SPEC = Spec.of(ActorClass("player", observation=UInt32Value, action=UInt32Value))
 
@@ -126,6 +127,7 @@ class Table:
     controller: Controller
     channel: CallOpener
     endpoint: str
+    joining_seconds: float
 
     def params(self, *, optional: bool = False, max_steps: int = 0) -> TrialParams:
         actors = [
@@ -135,7 +137,7 @@ class Table:
                 "player",
                 implementation="bad",
                 endpoint=self.endpoint,
-                initial_connection_timeout_seconds=0.3,
+                initial_connection_timeout_seconds=self.joining_seconds,
                 optional=optional,
             ),
         ]
@@ -149,16 +151,18 @@ class Table:
 
 @asynccontextmanager
 async def table(
-    transport: str, *, environment: Any = world, bad: Callable[[Any], Awaitable[None]] = player
+    transport: str, *, environment: Any = world, bad: Callable[[Any], Awaitable[None]] = player, missing: bool = False
 ) -> AsyncIterator[Table]:
+    # Only who is not to come is not waited for: who is to come may take long on a busy machine.
+    joining = IMPATIENCE_SECONDS if missing or never_comes in (environment, bad) else PATIENCE_SECONDS
     participants = Participants(SPEC)
     participants.register_environment(environment, "env")
     participants.register_actor(player, "good")
     participants.register_actor(bad, "bad")
-    config = PlatformConfig(orchestrator=OrchestratorConfig(environment_init_timeout_seconds=0.3))
+    config = PlatformConfig(orchestrator=OrchestratorConfig(environment_init_timeout_seconds=joining))
     if transport == IN_PROCESS:
         async with open_platform(participants, config=config) as platform:
-            yield Table(platform.controller, platform.channel, "cogment://discover")
+            yield Table(platform.controller, platform.channel, "cogment://discover", joining)
         return
     async with (
         open_platform(SPEC, config=config) as platform,
@@ -166,7 +170,7 @@ async def table(
         listening(*platform.services) as address,
         Channel("127.0.0.1", int(address.rpartition(":")[2])) as channel,
     ):
-        yield Table(Controller(channel, spec=SPEC), channel, endpoint)
+        yield Table(Controller(channel, spec=SPEC), channel, endpoint, joining)
 
 
 class Witness:
@@ -293,7 +297,7 @@ async def test_a_process_that_is_killed_is_named() -> None:
 
 @BOTH
 async def test_a_participant_that_cannot_be_reached_is_named(transport: str) -> None:
-    async with table(transport) as it:
+    async with table(transport, missing=True) as it:
         params = it.params()
         params.actors[1].endpoint = "grpc://127.0.0.1:9"
         outcome = await it.play(params)
