@@ -166,13 +166,18 @@ def environment(
     marker = folder / "installed"
     with MADE[name]:
         if not (marker.exists() and marker.read_text() == wanted):
-            session.run(python, "-m", "venv", "--clear", str(folder), external=True)
+            session.run(python, "-m", "venv", "--clear", "--without-pip", str(folder), external=True)
             for arguments in requirements:
                 install(session, folder / "bin" / "python", arguments)
             marker.write_text(wanted)
     path = f"{folder / 'bin'}{os.pathsep}{os.environ['PATH']}"
     # The tests start hundreds of processes. Each would compile the sources where bytecode is not to be written.
     return {"VIRTUAL_ENV": str(folder), "PATH": path, "PYTHONDONTWRITEBYTECODE": ""}
+
+
+def python_of(env: dict[str, str]) -> Path:
+    """Return the interpreter of an environment."""
+    return Path(env["VIRTUAL_ENV"]) / "bin" / "python"
 
 
 def install(session: nox.Session, python: Path, arguments: list[str]) -> None:
@@ -190,7 +195,13 @@ def install(session: nox.Session, python: Path, arguments: list[str]) -> None:
         else:
             return
     # Much of what is installed is never imported, and is not compiled.
-    session.run(str(python), "-m", "pip", "install", "--quiet", "--no-compile", *arguments, external=True)
+    pip(session, python, "install", "--no-compile", *arguments)
+
+
+def pip(session: nox.Session, python: Path, command: str, *arguments: str, **variables: str) -> None:
+    """Run the pip that is installed beside nox for another environment: to give each its own takes seconds."""
+    for_it = [sys.executable, "-m", "pip", "--quiet", "--python", str(python)]
+    session.run(*for_it, command, *arguments, env=variables, external=True)
 
 
 def tools() -> list[str]:
@@ -208,20 +219,20 @@ def published_sdk(session: nox.Session) -> dict[str, str]:
     foreign = environment(
         session, "published-sdk", PUBLISHED_SDK_NEEDS, ["--no-deps", "--ignore-requires-python", *PUBLISHED_SDK]
     )
-    return {"TRIO_COGMENT_PUBLISHED_SDK_PYTHON": str(Path(foreign["VIRTUAL_ENV"]) / "bin" / "python")}
+    return {"TRIO_COGMENT_PUBLISHED_SDK_PYTHON": str(python_of(foreign))}
 
 
 def published_dm_env_rpc(session: nox.Session) -> dict[str, str]:
     """Make the environment of the published library of dm_env_rpc, and tell the tests where it is."""
     foreign = environment(session, "dm-env-rpc", PUBLISHED_DM_ENV_RPC)
-    return {"TRIO_COGMENT_DM_ENV_RPC_PYTHON": str(Path(foreign["VIRTUAL_ENV"]) / "bin" / "python")}
+    return {"TRIO_COGMENT_DM_ENV_RPC_PYTHON": str(python_of(foreign))}
 
 
 def published_legacy_sdk(session: nox.Session) -> dict[str, str]:
     """Make the environment of the published SDK of the legacy API, and tell the tests where it is."""
     without_its_needs = ["--no-deps", "--no-build-isolation", "--ignore-requires-python", *PUBLISHED_LEGACY_SDK]
     foreign = environment(session, "legacy-sdk", PUBLISHED_LEGACY_SDK_NEEDS, without_its_needs)
-    return {"TRIO_COGMENT_LEGACY_SDK_PYTHON": str(Path(foreign["VIRTUAL_ENV"]) / "bin" / "python")}
+    return {"TRIO_COGMENT_LEGACY_SDK_PYTHON": str(python_of(foreign))}
 
 
 def run(session: nox.Session, env: dict[str, str], *command: str, silent: bool = False) -> None:
@@ -250,7 +261,7 @@ def compiled(session: nox.Session) -> None:
     """
     env = environment(session, "compiled", [".", *tools()])
     wheel = compiled_wheel(session, env)
-    run(session, env, "python", "-m", "pip", "install", "--quiet", "--force-reinstall", "--no-deps", str(wheel))
+    install(session, python_of(env), ["--force-reinstall", "--no-deps", str(wheel)])
     env["TRIO_COGMENT_COMPILED"] = "1"  # see tests/test_compiled.py
     run(session, env, "pytest", "-m", f"{UNIT_TESTS} and not sources", *PARALLEL, *(session.posargs or ["tests"]))
     if not session.posargs:
@@ -265,8 +276,7 @@ def compiled_wheel(session: nox.Session, env: dict[str, str]) -> Path:
     built = [path for path in folder.glob("*.whl") if path.stat().st_mtime > newest]
     if not built:
         shutil.rmtree(folder, ignore_errors=True)
-        compiling = {**env, "HATCH_BUILD_HOOK_ENABLE_CUSTOM": "1"}
-        run(session, compiling, "python", "-m", "pip", "wheel", "--quiet", "--no-deps", "-w", str(folder), ".")
+        pip(session, python_of(env), "wheel", "--no-deps", "-w", str(folder), ".", HATCH_BUILD_HOOK_ENABLE_CUSTOM="1")
         built = list(folder.glob("*.whl"))
     [wheel] = built
     return wheel
@@ -399,7 +409,7 @@ def has_chromium(session: nox.Session, env: dict[str, str]) -> bool:
     """Return whether there is a Chromium, after trying to install one."""
     if any(map(shutil.which, CHROMIUM)):
         return True
-    python = str(Path(env["VIRTUAL_ENV"]) / "bin" / "python")
+    python = str(python_of(env))
     try_each(session, [[python, "-m", "playwright", "install", "--only-shell", "chromium"]])
     for package in DEBIAN_CHROMIUM:
         if not any(map(shutil.which, CHROMIUM)):
@@ -607,8 +617,7 @@ def matrix(session: nox.Session) -> None:
                 installed = [str(kinds[kind]), *(oldest() if needs == "oldest" else [])]
                 env = environment(session, f"distributions/{version}-{needs}-{kind}", installed, group, python=python)
                 # The same name may be another build; what it needs is there already.
-                again = ["install", "--quiet", "--force-reinstall", "--no-deps", str(kinds[kind])]
-                run(session, env, "python", "-m", "pip", *again)
+                install(session, python_of(env), ["--force-reinstall", "--no-deps", str(kinds[kind])])
                 with session.chdir(tests):
                     run(session, env, "python", "-W", "error", program)
                     run(session, env, "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:anyio", *MATRIX_TESTS)
