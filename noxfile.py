@@ -297,7 +297,7 @@ def mutants(session: nox.Session) -> None:
 @nox.session
 def static(session: nox.Session) -> None:
     """The sessions lint, types and docs side by side; meanwhile, what the sessions after this one need is made."""
-    # The longest first. With more of them at a time it would end later than the others, alone.
+    # The longest comes first; with more at a time it would still be running, alone, when the others are done.
     with ThreadPoolExecutor(3) as threads:
         tasks = [threads.submit(task, session) for task in (docs, types, peers, lint, collected)]
     for task in tasks:
