@@ -164,15 +164,16 @@ def environment(
     version = sys.version if python == sys.executable else python
     wanted = "\n".join([version, Path("pyproject.toml").read_text(), *map(" ".join, requirements)])
     marker = folder / "installed"
+    path = f"{folder / 'bin'}{os.pathsep}{os.environ['PATH']}"
+    # The tests start hundreds of processes. Each would compile the sources where bytecode is not to be written.
+    env = {"VIRTUAL_ENV": str(folder), "PATH": path, "PYTHONDONTWRITEBYTECODE": ""}
     with MADE[name]:
         if not (marker.exists() and marker.read_text() == wanted):
             session.run(python, "-m", "venv", "--clear", "--without-pip", str(folder), external=True)
             for arguments in requirements:
-                install(session, folder / "bin" / "python", arguments)
+                install(session, python_of(env), arguments)
             marker.write_text(wanted)
-    path = f"{folder / 'bin'}{os.pathsep}{os.environ['PATH']}"
-    # The tests start hundreds of processes. Each would compile the sources where bytecode is not to be written.
-    return {"VIRTUAL_ENV": str(folder), "PATH": path, "PYTHONDONTWRITEBYTECODE": ""}
+    return env
 
 
 def python_of(env: dict[str, str]) -> Path:
