@@ -645,6 +645,7 @@ def newcomer(session: nox.Session) -> None:
     first = next(line.strip() for line in Path("README.md").read_text().splitlines() if line.startswith("    "))
     with session.chdir(away / sdist.name.removesuffix(".tar.gz")):
         session.run("sh", "-c", first, external=True)
+        session.run(".venv/bin/trio-cogment", "init", "--yes", str(away / "project"), external=True)
     folder = Path(session.cache_dir).parent / "newcomer"
     shutil.rmtree(folder, ignore_errors=True)
     # The chapters of the tutorial go on with what those before them have written.

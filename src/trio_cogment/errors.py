@@ -68,9 +68,10 @@ class MissingExtraError(FailedPreconditionError, ImportError):
     """A package that only an extra of this one needs is not installed; the text has the command that installs it."""
 
     @classmethod
-    def of(cls, package: str, extra: str) -> MissingExtraError:
-        """Return the error about a package that is not installed."""
-        error = cls(f"{package} is not installed; the extra {extra!r} brings it: {install_command(extra)}")
+    def of(cls, package: str, extra: str, *, needed_for: str = "") -> MissingExtraError:
+        """Return the error about a package that is not installed, and, if that is not obvious, what needs it."""
+        reason = f", and {needed_for} needs it" if needed_for else ""
+        error = cls(f"{package} is not installed{reason}; the extra {extra!r} brings it: {install_command(extra)}")
         error.name = package
         return error
 

@@ -8,16 +8,19 @@ import signal
 import subprocess
 import sys
 import sysconfig
+from importlib.metadata import requires
 from pathlib import Path
 
 import pytest
 import trio
+from packaging.requirements import Requirement
 
 from tests.cli.process import PATIENCE_SECONDS, environment_variables, run_main
 from tests.ports import free_port
 from tests.spec.projects import DATA, project
 from trio_cogment import __version__
 
+README = (Path(__file__).parents[2] / "README.md").read_text()
 PYTHON = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
 
 
@@ -162,6 +165,27 @@ def test_init_takes_an_empty_folder_only(tmp_path: Path) -> None:
         assert refusal("init", path) == f"init: {path}: expected a folder that is empty or does not exist"
     assert refusal("init", tmp_path / "mine" / "below").endswith("below: Not a directory")
     assert os.listdir(tmp_path) == ["mine"]
+
+
+def test_init_says_in_a_sentence_what_it_lacks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("importlib.util.find_spec", lambda _name: None)
+    assert refusal("init", tmp_path / "new", "--yes") == (
+        "init: grpcio-tools is not installed, and compiling protos needs it; the extra 'generate' brings it: "
+        "pip install 'trio-cogment[generate]', or in a copy of the repository pip install -e '.[generate]'"
+    )
+    assert not (tmp_path / "new").exists()
+
+
+def test_the_installation_of_the_readme_can_init() -> None:
+    (installed,) = re.findall(r"^    .*pip install '?\.(?:\[(.*?)\])?'? &&", README, re.MULTILINE)
+    needed = [Requirement(text) for text in requires("trio-cogment") or ()]
+    brought = {
+        requirement.name
+        for requirement in needed
+        if requirement.marker is None
+        or any(requirement.marker.evaluate({"extra": extra}) for extra in installed.split(","))
+    }
+    assert "grpcio-tools" in brought
 
 
 def test_init_asks_on_a_terminal(tmp_path: Path) -> None:
