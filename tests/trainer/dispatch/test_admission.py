@@ -29,7 +29,6 @@ def admission(**changes: Any) -> Admission:
 @pytest.mark.parametrize(
     ("settings", "text"),
     [
-        ({"cpus": 5}, "cpus: expected at most 4, which is all there are, got 5"),
         ({"memory_mb": 2000}, "memory_mb: expected at most 1024, which is all there is, got 2000"),
         ({"gpus": 5, "mandatory": True}, "gpus: expected at most 4, which is all there are, got 5"),
     ],
@@ -56,6 +55,16 @@ def test_what_is_not_free_is_refused_or_waited_for(settings: dict[str, Any], tex
     assert (shared.waiting, shared.next()) == (["b"], None)
     shared.release("a")
     assert (shared.next(), shared.next(), shared.waiting) == ("b", None, [])
+
+
+def test_a_run_that_asks_for_more_processors_than_there_are_gets_them_all() -> None:
+    shared = admission()
+    assert shared.ask("a", config(cpus=64), queue=False)
+    with pytest.raises(ResourceExhaustedError, match="0 cpus are free, 1 are asked for"):
+        shared.ask("b", config(), queue=False)
+    assert not shared.ask("c", config(cpus=64), queue=True)
+    shared.release("a")
+    assert (shared.next(), shared.waiting) == ("c", [])
 
 
 def test_so_many_runs_at_a_time() -> None:

@@ -43,10 +43,26 @@ def test_a_module_gets_the_arguments_of_the_published_trainer() -> None:
     assert (found.worker_id, found.agent_id, found.registers) == ("w1", "a1", True)
 
 
-def test_a_script_without_grpc() -> None:
-    found = worker(script="train.py", use_grpc=False)
-    assert list(found.arguments) == ["/py", "train.py", "--config", "/runs/r/worker-config.json"]
+def test_a_script_is_a_program_that_is_run_itself_and_may_stay_silent() -> None:
+    found = worker(script="/bin/bash", arguments=["curriculum.sh"], worker_id="w1")
+    assert list(found.arguments) == [
+        *("/bin/bash", "curriculum.sh", "--grpc"),
+        *("--config", "/runs/r/worker-config.json"),
+        *("--grpc-target", "127.0.0.1:1234"),
+        *("--worker-id", "w1"),
+    ]
     assert not found.registers
+
+
+def test_a_script_without_grpc() -> None:
+    found = worker(script="./train", use_grpc=False)
+    assert list(found.arguments) == ["./train", "--config", "/runs/r/worker-config.json"]
+    assert not found.registers
+
+
+def test_a_script_may_be_the_python_of_the_server() -> None:
+    found = worker(script="python", arguments=["train.py"], use_grpc=False)
+    assert list(found.arguments) == ["/py", "train.py", "--config", "/runs/r/worker-config.json"]
 
 
 def test_arguments_that_are_there_are_not_added() -> None:

@@ -22,6 +22,7 @@ from trio_cogment.errors import FailedPreconditionError
 from trio_cogment.host import run_inline
 from trio_cogment.host.files import SystemFiles
 from trio_cogment.host.processes import processes
+from trio_cogment.trainer.dispatch.admission import Capacity
 from trio_cogment.trainer.dispatch.command import TOKEN_VARIABLE, Surroundings
 from trio_cogment.trainer.dispatch.folders import RunFolders
 from trio_cogment.trainer.dispatch.groups import end_marked, marked, signal_marked
@@ -162,7 +163,7 @@ async def test_the_files_and_the_environment_of_a_worker(tmp_path: Path) -> None
     )
     runs = tmp_path / "runs"
     async with dispatching(runs) as (client, _, _):
-        worker = {"script": str(module), "worker_id": "w1", "config": {"algo": "ppo"}}
+        worker = {"script": "python", "arguments": [str(module)], "worker_id": "w1", "config": {"algo": "ppo"}}
         resources = {"cpus": 1, "memory_mb": 256, "gpus": {"requested": 1}}
         await client.submit("a", metadata={"worker": worker}, entry_point="python", resources=resources)
         await until(client, "a", "TERM")
@@ -233,13 +234,63 @@ async def test_a_run_ends_by_its_schedule(tmp_path: Path) -> None:
         assert await client.all_of("steps") == [1, 2]
 
 
+async def test_a_custom_script_as_the_forms_of_the_published_trainer_have_it(tmp_path: Path) -> None:
+    script = tmp_path / "curriculum.sh"
+    script.write_text("""
+        set -e
+        read -r config < "$MOSAIC_CONFIG_FILE"
+        echo "{\\"type\\": \\"step\\", \\"reward\\": 1, \\"action\\": $config, \\"observation\\": \\"$*\\"}"
+    """)
+    (tmp_path / "base_config.json").write_text('{"lr": 0.5}\n')
+    meta = {
+        "worker_id": "xuance_worker",
+        "script": "/bin/bash",
+        "arguments": [str(script)],
+        "use_grpc": True,
+        "grpc_target": "127.0.0.1:50055",
+        "config": {"run_id": "a", "env_id": "soccer", "extras": {"custom_script": True}},
+    }
+    form = {
+        "entry_point": "/bin/bash",
+        "arguments": [str(script)],
+        "environment": {"MOSAIC_CONFIG_FILE": str(tmp_path / "base_config.json"), "WANDB_MODE": "offline"},
+        "resources": {"cpus": 4, "memory_mb": 4096, "gpus": {"requested": 1, "mandatory": False}},
+        "metadata": {"ui": {"custom_script": str(script)}, "worker": meta, "artifacts": {"wandb": {"enabled": False}}},
+        "artifacts": {"output_prefix": "custom_scripts/a", "persist_logs": True, "keep_checkpoints": False},
+    }
+    async with dispatching(tmp_path / "runs", capacity=Capacity(cpus=2, memory_mb=8192)) as (client, _, _):
+        await client.submit("a", **form)
+        await until(client, "a", "TERM")
+        assert (await client.record("a")).failure_reason == ""
+        (step,) = await steps_of(client, "a")
+    assert (step.action_json, step.worker_id) == ('{"lr":0.5}', "xuance_worker")
+    file = tmp_path / "runs" / "a" / "worker-config.json"
+    assert step.observation_json == f"--config {file} --worker-id xuance_worker"
+
+
+async def test_a_silent_script_is_not_waited_for(tmp_path: Path) -> None:
+    worker = {"script": "/bin/sh", "arguments": ["-c", "read -r _ < $0", str(tmp_path / "told")]}
+    os.mkfifo(tmp_path / "told")
+    async with dispatching(tmp_path / "runs", registration_timeout_seconds=0.001) as (client, _, _):
+        await client.submit("a", metadata={"worker": worker}, entry_point="/bin/sh")
+        await until(client, "a", "HSHK")
+        told = os.open(tmp_path / "told", os.O_RDWR)  # does not wait for the script to open it
+        os.write(told, b"\n")
+        try:
+            assert await reason_of(client, "a") == ("TERM", "")
+        finally:
+            os.close(told)
+
+
 async def test_a_worker_that_should_register_and_does_not(tmp_path: Path) -> None:
-    script = tmp_path / "silent.py"
-    script.write_text("import time; time.sleep(600)")
+    (tmp_path / "silent_worker.py").write_text("import time; time.sleep(600)")
+    mark = f"--mark={tmp_path}"
+    worker = {"module": "silent_worker", "arguments": [mark]}
     async with dispatching(tmp_path / "runs", registration_timeout_seconds=0.2) as (client, _, _):
-        await client.submit("a", metadata={"worker": {"script": str(script)}}, entry_point="python")
+        changes = {"entry_point": "python", "environment": {"PYTHONPATH": str(tmp_path)}}
+        await client.submit("a", metadata={"worker": worker}, **changes)
         assert await reason_of(client, "a") == ("TERM", "registration_timeout")
-        assert marked_by(str(script)) == []
+        assert marked_by(mark) == []
 
 
 HEARTBEATS = 'import time; print(\'{"event": "heartbeat"}\'); time.sleep(600)'

@@ -1,11 +1,13 @@
 """Which runs may start: processors, memory and GPUs that are free, and the queue of those that wait. Pure.
 
 Runs start in the order in which they came; interactive ones come before batch ones. Nobody overtakes within a class, so
-that a large run gets its turn.
+that a large run gets its turn. One that asks for more processors than there are gets them all, and only takes longer.
+One that asks for more memory than there is would fail, and is refused.
 """
 
 from __future__ import annotations
 
+import dataclasses
 from collections import OrderedDict
 from dataclasses import dataclass
 
@@ -66,7 +68,7 @@ class Admission:
         Raises:
             ResourceExhaustedError: it would never be free; or it is not free, and the run does not wait.
         """
-        resources, run_class = config.resources, config.schedule.run_class
+        resources, run_class = self._within_the_machine(config.resources), config.schedule.run_class
         missing = self._more_than_there_is(resources)
         if missing:
             raise ResourceExhaustedError(f"resources.{missing}")
@@ -115,10 +117,11 @@ class Admission:
         used = {gpu for gpus in self._gpus.values() for gpu in gpus}
         return sorted(set(self._capacity.gpus) - used)
 
+    def _within_the_machine(self, resources: Resources) -> Resources:
+        return dataclasses.replace(resources, cpus=min(resources.cpus, self._capacity.cpus))
+
     def _more_than_there_is(self, resources: Resources) -> str:
         capacity = self._capacity
-        if resources.cpus > capacity.cpus:
-            return f"cpus: expected at most {capacity.cpus}, which is all there are, got {resources.cpus}"
         if resources.memory_mb > capacity.memory_mb:
             return f"memory_mb: expected at most {capacity.memory_mb}, which is all there is, got {resources.memory_mb}"
         if resources.gpus_mandatory and resources.gpus > len(capacity.gpus):

@@ -80,7 +80,7 @@ def command_of(
     if worker:
         arguments = _worker_arguments(worker, python, file, target, worker_id)
     else:
-        arguments = [python if config.entry_point == "python" else config.entry_point, *config.arguments]
+        arguments = [_program(config.entry_point, python), *config.arguments]
     variables = {
         **surroundings.variables,
         "CUDA_VISIBLE_DEVICES": ",".join(map(str, gpus)),
@@ -98,7 +98,8 @@ def command_of(
         worker_config=canonical_json({**own, "run_id": run_id}) if worker else None,
         worker_id=worker_id,
         agent_id=worker.get("agent_id") or "",
-        registers=bool(worker) and worker["use_grpc"],
+        # A script is whatever somebody has: often it reports nothing for hours, or nothing at all.
+        registers=bool(worker) and worker["use_grpc"] and "module" in worker,
     )
 
 
@@ -117,19 +118,24 @@ def _target(worker: Mapping[str, Any], surroundings: Surroundings) -> str:
 
 def _worker_arguments(worker: Mapping[str, Any], python: str, file: str, target: str, worker_id: str) -> list[str]:
     given = list(worker["arguments"])
-    program = ["-m", worker["module"]] if "module" in worker else [worker["script"]]
+    program = [python, "-m", worker["module"]] if "module" in worker else [_program(worker["script"], python)]
     added = {"--config": file}
     if worker["use_grpc"] and target:
         added["--grpc-target"] = target
     if worker_id:
         added["--worker-id"] = worker_id
-    arguments = [python, *program, *given]
+    arguments = [*program, *given]
     if worker["use_grpc"] and target and "--grpc" not in given:
         arguments.append("--grpc")
     for name, value in added.items():
         if not any(argument == name or argument.startswith(f"{name}=") for argument in given):
             arguments += [name, value]
     return arguments
+
+
+def _program(name: str, python: str) -> str:
+    """Return the program of a name: `python` is the server's interpreter, and every other program is run itself."""
+    return python if name == "python" else name
 
 
 def _text(value: object) -> str:
