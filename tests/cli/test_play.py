@@ -12,8 +12,11 @@ import trio
 
 from tests.cli.process import PATIENCE_SECONDS, run_main, server
 from trio_cogment.cli.play import _prepared
+from trio_cogment.platform import Platform, open_platform
 from trio_cogment.play.lobby_machine import Shortage
 from trio_cogment.play.seat_machine import Outcome
+from trio_cogment.sdk import ActorSession
+from trio_cogment.spaces import Discrete, decode_observation, encode_action
 
 _LINK = re.compile(r"^play +(http://localhost:\d+/~\S+/play/)$", re.MULTILINE)
 
@@ -65,6 +68,7 @@ def options(**changed: Any) -> dict[str, Any]:
         "action_seconds": float("inf"),
         "wait": 300.0,
         "shortage": "give_up",
+        "seed": None,
         "title": "",
         "text": "",
         "labels": "",
@@ -95,6 +99,34 @@ def test_the_default_action_is_one_of_the_space() -> None:
     assert game.params.actors[0].HasField("default_action")
 
 
+async def test_bots_draw_by_the_seed_of_the_trial() -> None:
+    """Whatever trials there are beside it."""
+    prepared = _prepared(options(target="rps_v2", seed=7))
+
+    async def play(platform: Platform, trial_id: str, seen: list[int]) -> None:
+        async def person(session: ActorSession[Any, Any, Any]) -> None:
+            async for event in session.all_events():
+                if event.observation is not None:
+                    payload = event.observation.payload
+                    seen.append(int(decode_observation(payload, Discrete(4)).value))
+                    await session.do_action(encode_action(0))
+                    await trio.lowlevel.checkpoint()
+
+        await platform.controller.start_trial(prepared.game.params, trial_id=trial_id)
+        await platform.join_trial(trial_id, person, actor_name="player_0")
+
+    async with open_platform(prepared.participants) as platform:
+        alone: list[int] = []
+        await play(platform, "alone", alone)
+        together: list[list[int]] = [[], [], []]
+        async with trio.open_nursery() as nursery:
+            for number, seen in enumerate(together):
+                nursery.start_soon(play, platform, f"together-{number}", seen)
+    assert together == [alone] * 3
+    assert len(set(alone)) > 2
+    await prepared.close()
+
+
 def test_a_module_becomes_a_game(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "mine.py").write_text(MODULE)
     (tmp_path / "params.yaml").write_text(PARAMS)
@@ -116,6 +148,8 @@ def test_a_module_becomes_a_game(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         (["CartPole-v1", "--absent=default"], "expected a default action"),
         (["CartPole-v1", "--default=x"], "--default: expected JSON, got 'x'"),
         (["CartPole-v1", "--default=7"], "default: expected 0 to 1, got 7"),
+        (["CartPole-v1", "--seed=-1"], "--seed: -1 is not in the range"),
+        (["tests.cli.tiny", "--params=pyproject.toml", "--seed=1"], "--seed: expected none with --params"),
         (["CartPole-v1", "--grace=-1"], "--grace: expected seconds"),
         (["CartPole-v1", "--web=false"], "expected a page to play on"),
         (["CartPole-v1", "--absent=x"], "'x' is not one of"),

@@ -121,6 +121,12 @@ def _seconds(_ctx: click.Context, param: click.Parameter, value: float) -> float
     show_default=True,
     help="What happens if too few people have come by then: bots play, fewer play, or nobody does.",
 )
+@click.option(
+    "--seed",
+    type=click.IntRange(min=0, max=2**63 - 1),
+    default=None,
+    help="Seed of the environment and of random bots, in each trial. With --params, that of the file.",
+)
 @click.option("--title", default="", help="Title of the page.")
 @click.option("--text", default="", help="What people should know before they begin.")
 @click.option("--labels", default="", metavar="NAMES", help="Names of the actions, separated by commas.")
@@ -187,7 +193,8 @@ def _of_environment(options: dict[str, Any]) -> Prepared:
     participants.register_actor(seat.actor(SeatContext(name, _BOT)), _BOT, ["player"])
     people = options["people"] or agents[:1]
     default = _json(options["default_action"])
-    params = people_params(agents, people, bot=_BOT, default=default, action_spaces=spaces)
+    seed = options["seed"]
+    params = people_params(agents, people, bot=_BOT, default=default, action_spaces=spaces, seed=seed)
     return Prepared(_game(options, params, _BOT, name), participants, served.aclose)
 
 
@@ -195,6 +202,8 @@ def _of_module(options: dict[str, Any]) -> Prepared:
     from trio_cogment.cli.participants import load
     from trio_cogment.spec import Spec, load_params
 
+    if options["seed"] is not None:
+        raise Failure("play: --seed: expected none with --params; the file's environment has its own config")
     participants = load(options["target"])
     spec = load_types("--spec", options["spec"]) or participants.spec or Spec()
     params = load_params(options["params"], spec=spec)

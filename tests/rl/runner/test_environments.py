@@ -96,6 +96,22 @@ async def test_several_agents() -> None:
     assert set(results.returns_of("player_0")) > {0.0}
 
 
+async def test_the_result_of_a_seed_depends_on_that_only() -> None:
+    async def returns(n: int, seeds: Any, parallel: int) -> dict[Any, Any]:
+        # One object for both: no agent draws from the other's part, either.
+        both = tc.random(seed=1)
+        seats = {"player_0": both, "player_1": both}
+        results = await tc.run_trials_async(
+            n, environment="rps_v2", seats=seats, seeds=seeds, parallel=parallel, check=True
+        )
+        return {result.seed: dict(result.returns) for result in results.trials}
+
+    together = await returns(20, 100, 4)
+    assert len({each["player_0"] for each in together.values()}) > 2
+    assert await returns(20, range(119, 99, -1), 7) == together
+    assert await returns(1, [111], 1) == {111: together[111]}
+
+
 async def test_everybody_needs_a_seat() -> None:
     with pytest.raises(InvalidArgumentError, match="seats: expected one for each actor, none for 'player_0'"):
         await tc.run_trials_async(1, environment="CartPole-v1")

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from tests.rl.runner.worlds import answering
+from trio_cogment import rl
 from trio_cogment.api.spaces_pb2 import Observation
 from trio_cogment.errors import InvalidArgumentError
 from trio_cogment.platform import Platform, open_platform
@@ -187,3 +188,30 @@ def test_what_does_not_count() -> None:
         league.on_trial_end(TrialResult(0, "trial", None, "here", returns=returns, error=error))
     assert league.games(1) == 0
     assert league._matches == {}
+
+
+async def test_the_opponents_of_seeded_trials_depend_on_their_seeds_only(tmp_path: Path) -> None:
+    """Whatever runs beside them, in whatever order they end, and however the others went."""
+    async with open_platform(RL_SPEC, model_registry=tmp_path) as platform:
+        await league_of(platform, 10, 50, 90)
+
+        async def opponents(seeds: list[int], parallel: int) -> dict[int, float]:
+            league = await league_of(platform)  # "pfsp", which goes by the results
+            results = await run_trials_async(
+                len(seeds),
+                on=platform,
+                environment=highest,
+                seats={"player_0": rl.policy(lambda _value: 50), "player_1": league.seat()},
+                callbacks=[league],
+                seeds=seeds,
+                parallel=parallel,
+                check=True,
+            )
+            return {result.seed: result.returns["player_1"] for result in results.trials if result.seed is not None}
+
+        seeds = list(range(24))
+        together = await opponents(seeds, 8)
+        assert await opponents(seeds[::-1], 3) == together
+        assert set(together.values()) == {10.0, 50.0, 90.0}
+        for seed in seeds[-5:]:
+            assert await opponents([seed], 1) == {seed: together[seed]}

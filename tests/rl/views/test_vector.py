@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator
 from typing import Any
 
@@ -100,6 +101,28 @@ def test_seeds_by_environment(vector: tc.TrialVectorEnv) -> None:
     two, _ = vector.reset(seed=4)
     assert np.array_equal(one[0], two[0])
     assert not np.array_equal(two[0], two[1])
+
+
+def test_seats_draw_by_the_seed_of_their_environment_only() -> None:
+    """In each of several environments as in one that is alone; and without a seed, in each otherwise."""
+
+    def played(env: Any, first: Any) -> list[list[int]]:
+        rows = [first[0]] + [env.step(np.zeros_like(first[0]))[0] for _ in range(8)]
+        return [[int(row[number]) for row in rows] for number in range(len(first[0]))]
+
+    def make(number: int) -> Any:
+        return tc.make_vec("rps_v2", number, seats={"player_1": tc.random(seed=3)})
+
+    alone = []
+    for seed in (5, 6, 7):
+        with contextlib.closing(make(1)) as env:
+            alone += played(env, env.reset(seed=seed))
+    with contextlib.closing(make(3)) as envs:
+        assert played(envs, envs.reset(seed=[5, 6, 7])) == alone
+        assert played(envs, envs.reset(seed=[7, None, 6]))[::2] == [alone[2], alone[1]]
+    with contextlib.closing(make(3)) as envs:
+        first, second, third = played(envs, envs.reset())
+        assert first != second != third != first
 
 
 def test_observations_belong_to_the_caller(vector: tc.TrialVectorEnv) -> None:

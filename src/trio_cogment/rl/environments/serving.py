@@ -16,6 +16,7 @@ from trio_cogment.rl.environments.part import Part
 from trio_cogment.rl.environments.pool import Key, Pool, close_all
 from trio_cogment.rl.environments.process_host import ProcessHost
 from trio_cogment.rl.environments.stage import Description, Opening
+from trio_cogment.rl.trial_seeds import noted_seed
 from trio_cogment.sdk import EnvironmentSession
 from trio_cogment.spaces import SpaceError
 from trio_cogment.spaces.values import decode_fields
@@ -104,15 +105,16 @@ class ServedEnvironment:
         recipe = self._recipe(config)
         opening = _opening_of(config, session)
         part = Part(session, opening)
-        if self._inline and not self._pool.is_taken(key):
-            host = await self._pool.acquire(key, lambda: self._open(recipe))
-            assert isinstance(host, InlineHost)
-            try:
-                await part.play_inline(host)
-            finally:
-                await self._pool.release(key, host)
-        else:
-            await part.play_hosted(self._pool, key, lambda: self._open(recipe))
+        with noted_seed(session.trial_id, opening.seed):
+            if self._inline and not self._pool.is_taken(key):
+                host = await self._pool.acquire(key, lambda: self._open(recipe))
+                assert isinstance(host, InlineHost)
+                try:
+                    await part.play_inline(host)
+                finally:
+                    await self._pool.release(key, host)
+            else:
+                await part.play_hosted(self._pool, key, lambda: self._open(recipe))
 
     async def describe(self) -> Description:
         """Make an environment where those of trials are made, close it, and return what it said of itself.

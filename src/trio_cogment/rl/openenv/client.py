@@ -25,6 +25,7 @@ from trio_cogment.rl.openenv.foreign_schemas import (
     observation_codec,
 )
 from trio_cogment.rl.openenv.results import observation_of, parse_result
+from trio_cogment.rl.trial_seeds import noted_seed
 from trio_cogment.sdk import EnvironmentImplementation, EnvironmentSession, EventType, Reward
 from trio_cogment.spaces import Observation, Space, SpaceError, decode_action, encode_observation
 from trio_cogment.spaces.json_values import to_json_value
@@ -151,6 +152,11 @@ class _Environment:
     async def play(self, session: EnvironmentSession[Any, Any, Any]) -> None:
         """Play one trial."""
         config = self._config_of(session)
+        seed = config.seed if config.HasField("seed") else None
+        with noted_seed(session.trial_id, seed):
+            await self._play(session, config)
+
+    async def _play(self, session: EnvironmentSession[Any, Any, Any], config: rl_pb2.EnvironmentConfig) -> None:
         action, observation = await self._codecs()
         async with self.links.borrow(config.instance) as link:
             play = _Play(self, link, action, observation)

@@ -17,7 +17,6 @@ from trio_cogment.rl.environments.stage import Description
 from trio_cogment.rl.openenv.trials import Game
 from trio_cogment.rl.seats.base import Seat, SeatContext
 from trio_cogment.rl.spec import PLAYER
-from trio_cogment.sdk import ActorImplementation, ActorSession
 from trio_cogment.spaces import SpaceError
 
 
@@ -40,7 +39,6 @@ async def registered_game(
     Raises:
         CogmentError: see `serve_openenv`.
     """
-    seeds: dict[str, int] = {}
     served = environment(target, hosting=hosting, arguments=arguments, max_idle=max_idle)
     if is_made(target):
         found = Description.of(make_environment(target, **arguments))
@@ -56,10 +54,9 @@ async def registered_game(
             observation_spaces=found.observation_spaces,
             action_spaces=found.action_spaces,
             implementation=_register(name, lambda free: platform.participants.register_environment(served, free)),
-            others={agent: _seated(platform, seat, found, agent, seeds) for agent, seat in seats.items()},
+            others={agent: _seated(platform, seat, found, agent) for agent, seat in seats.items()},
             default_actions=_checked(name, default_actions, found),
             datalog_endpoint="" if platform.datastore is None else DISCOVER,
-            seeds=seeds,
         )
     finally:
         await served.aclose()
@@ -85,9 +82,9 @@ def _checked(name: str, default_actions: Mapping[str, Any], found: Description) 
     return checked
 
 
-def _seated(platform: Platform, seat: Seat, found: Description, agent: str, seeds: Mapping[str, int]) -> ActorParams:
+def _seated(platform: Platform, seat: Seat, found: Description, agent: str) -> ActorParams:
     registry = None if platform.model_registry is None else platform.model_registry_client()
-    actor = _sitter(seat, SeatContext(found.name, agent, registry), seeds)
+    actor = seat.actor(SeatContext(found.name, agent, registry))
     implementation = ""
     if actor is not None:
         implementation = _register(
@@ -96,20 +93,6 @@ def _seated(platform: Platform, seat: Seat, found: Description, agent: str, seed
     return seat.actor_params(
         agent, environment=found.name, implementation=implementation, action_space=found.action_spaces[agent]
     )
-
-
-def _sitter(seat: Seat, context: SeatContext, seeds: Mapping[str, int]) -> ActorImplementation | None:
-    """Return what takes a seat; in a trial that has a seed it draws by that alone, whatever other trials draw."""
-    shared = seat.actor(context)
-    if shared is None:
-        return None
-
-    async def sit(session: ActorSession[Any, Any, Any]) -> None:
-        seed = seeds.get(session.trial_id)
-        own = None if seed is None else seat.seeded(seed).actor(context)
-        await (own or shared)(session)
-
-    return sit
 
 
 def _register(name: str, register: Callable[[str], None]) -> str:

@@ -51,7 +51,6 @@ class Game:
         others: the parameters of the actors whom the server gives somebody, if no socket is there.
         default_actions: by actor, what is done there after its socket has gone; without one the trial ends.
         datalog_endpoint: where the samples go, if anywhere.
-        seeds: of the trials that have one, by their ids, as long as a socket plays them: for what the others draw.
     """
 
     name: str
@@ -65,7 +64,6 @@ class Game:
     others: Mapping[str, ActorParams] = field(default_factory=dict)
     default_actions: Mapping[str, Any] = field(default_factory=dict)
     datalog_endpoint: str = ""
-    seeds: dict[str, int] = field(default_factory=dict)
 
 
 class Player(Protocol):
@@ -227,8 +225,6 @@ class Trials:
     def unseat(self, table: _Table, name: str, *, part_over: bool, trial_over: bool) -> None:
         """Take note that a socket has left a table."""
         table.seated.discard(name)
-        if not table.seated:
-            self.game.seeds.pop(table.trial_id, None)
         if not table.gathering.complete:
             self._lobby.leave(table.gathering, name)
             if not table.seated:
@@ -271,23 +267,15 @@ class Trials:
         return str(TrialOutcome.of(trial_id, info.end))
 
     async def _start(self, table: _Table, instance: str) -> None:
-        wanted, seeds = table.gathering, self.game.seeds
-        trial_id, seeded = wanted.episode_id, False
-        if wanted.seed is not None:
-            # The others may begin before the start of the trial returns: its id has to be known.
-            trial_id = trial_id or self.platform.participants.host.new_id()
-            seeded = trial_id not in seeds
-            seeds.setdefault(trial_id, wanted.seed)
+        wanted = table.gathering
         try:
             params = self._params(wanted, instance)
-            table.trial_id = await self.platform.controller.start_trial(params, trial_id=trial_id)
+            table.trial_id = await self.platform.controller.start_trial(params, trial_id=wanted.episode_id)
             if not table.trial_id:
-                text = f"reset: episode_id: expected an id that no trial has, got {trial_id!r}"
+                text = f"reset: episode_id: expected an id that no trial has, got {wanted.episode_id!r}"
                 table.failure = RefusedError(ErrorCode.EXECUTION_ERROR, text)
         except CogmentError as error:
             table.failure = error
-        if seeded and (table.failure is not None or not table.seated):
-            del seeds[trial_id]
         table.ready.set()
 
     async def _end(self, table: _Table, hard: bool) -> None:

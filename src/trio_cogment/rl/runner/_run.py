@@ -148,6 +148,7 @@ class Run:
 
     async def drive(self) -> None:
         """Start trials until all have ended; `open_run` calls it."""
+        await self._tell(lambda callback: callback.on_run_start(self._requested))
         async with trio.open_nursery() as nursery:
             while not self._schedule.over:
                 now = trio.current_time()

@@ -28,6 +28,7 @@ from trio_cogment.rl.runner._schedule import Job
 from trio_cogment.rl.runner._score import Score
 from trio_cogment.rl.runner._watching import watched_actor
 from trio_cogment.rl.runner.results import TrialResult
+from trio_cogment.rl.trial_seeds import noted_seed
 from trio_cogment.rpc import OwnNursery
 from trio_cogment.sdk import ActorImplementation, Controller, DatastoreClient
 
@@ -150,7 +151,8 @@ async def attempt(
     site.scores[trial_id] = Score(actors)
     site.running.add(trial_id)
     try:
-        tried = await _attempt(site, job, actors, trial_id, timeout_seconds, started)
+        with noted_seed(trial_id, job.seed):
+            tried = await _attempt(site, job, actors, trial_id, timeout_seconds, started)
     finally:
         score = site.scores.pop(trial_id)
     site.running.discard(trial_id)

@@ -21,6 +21,10 @@ class TrialCallback(Protocol):
     are ended hard, and the exception comes out of the run.
     """
 
+    def on_run_start(self, requested: int) -> Awaitable[None] | None:
+        """Be told that a run of so many trials begins."""
+        return None
+
     def on_trial_start(self, index: int, seed: int | None, trial_id: str) -> Awaitable[None] | None:
         """Be told that a trial was started; its retries are told again."""
         return None

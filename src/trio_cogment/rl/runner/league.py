@@ -14,6 +14,7 @@ from trio_cogment.rl.runner.matchmaking import Matchmaking, matchmaking
 from trio_cogment.rl.runner.results import TrialResult
 from trio_cogment.rl.seats.base import Seat, SeatContext
 from trio_cogment.rl.seats.scripted import policy
+from trio_cogment.rl.trial_seeds import seed_of
 from trio_cogment.sdk import ActorImplementation, ActorSession, ModelRegistryClient
 
 #: How a rating begins.
@@ -31,8 +32,10 @@ class League(TrialCallback):
     await run_trials_async(100, environment="rps_v2", callbacks=[league], seats=seats)
     ```
 
-    The learner wins against an opponent if its return is higher. With equal seeds, equal versions and `parallel=1` the
-    matches are equal.
+    The learner wins against an opponent if its return is higher. In a trial with a seed, the choice depends on that,
+    the league's seed, the versions, and how the learner fared before the run: so it is the same whatever other trials
+    the run has, and in which order they end. Without seeds each result counts for the next choice; then matches are
+    equal with equal league's seeds, equal versions and `parallel=1`.
 
     Args:
         registry: has the versions.
@@ -41,7 +44,7 @@ class League(TrialCallback):
         learner: the actor who learns; the results of others than it and the league's opponents do not count.
         matchmaking: "latest", "uniform", "pfsp" (those against which the learner wins least are chosen most often), or
             a function; see `trio_cogment.rl.runner.matchmaking`.
-        seed: of the choices; None for another one each time.
+        seed: of the choices; None for another one each time, in trials that have none either.
         newest: how many of the newest versions are opponents; 0: all.
         kept: how many loaded policies are kept in memory.
 
@@ -67,11 +70,14 @@ class League(TrialCallback):
         self._load = load
         self._learner = learner
         self._choose = _matchmaking(matchmaking)
+        self._seed = seed
         self._rng = random.Random(seed)
         self._newest = newest
         self._kept = kept
         self._policies: OrderedDict[int, Any] = OrderedDict()
         self._records: dict[int, ratings.Record] = {}
+        #: The learner's win rates when the run began.
+        self._rates_before: dict[int, float] = {}
         self._ratings: dict[int, float] = {}
         #: The opponents of the trials that run: actors and their versions.
         self._matches: dict[str, dict[str, int]] = {}
@@ -110,6 +116,10 @@ class League(TrialCallback):
         self._records.setdefault(version, ratings.Record()).add(score)
         self.rating, self._ratings[version] = ratings.updated(self.rating, self.rating_of(version), score)
 
+    def on_run_start(self, requested: int) -> None:
+        """Note how the learner has fared until now; see `TrialCallback`."""
+        self._rates_before = {version: record.win_rate for version, record in self._records.items()}
+
     def on_trial_end(self, result: TrialResult) -> None:
         """Count a trial; see `TrialCallback`. One that failed, or whose returns are unknown, does not count."""
         opponents = self._matches.pop(result.trial_id, {})
@@ -129,8 +139,14 @@ class League(TrialCallback):
                 f"actor {actor!r}: league {self.name!r}: expected a version of the model, and there is none yet; "
                 "league.add(...) stores the first"
             )
-        rates = {version: self.win_rate(version) for version in versions}
-        version = self._choose(versions, rates, self._rng)
+        seed = seed_of(trial_id)
+        if seed is None:
+            rates, rng = {version: self.win_rate(version) for version in versions}, self._rng
+        else:
+            unknown = ratings.Record().win_rate
+            rates = {version: self._rates_before.get(version, unknown) for version in versions}
+            rng = random.Random(f"{self._seed} {seed} {actor}")
+        version = self._choose(versions, rates, rng)
         self._matches.setdefault(trial_id, {})[actor] = version
         if version not in self._policies:
             _, data = await self._registry.retrieve(self.name, version)

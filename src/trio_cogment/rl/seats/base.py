@@ -147,8 +147,18 @@ class Seat(ABC):
     def seeded(self, seed: int) -> Seat:
         """Return a seat for one trial, in which what is drawn depends on this seed, and on no other trial.
 
+        `trial_seeds` says of which trials it is asked.
+
         Args:
             seed: of the environment.
+        """
+        return self
+
+    def beside(self, number: int) -> Seat:
+        """Return a seat for one of several views that are played at once: none of them draws from another's seat.
+
+        Args:
+            number: of the view, from 0. Unless they are reset with a seed, views with other numbers draw otherwise.
         """
         return self
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from abc import abstractmethod
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from typing import Any, TypeAlias
 
@@ -13,6 +14,7 @@ from trio_cogment.errors import InvalidArgumentError
 from trio_cogment.rl.seats.base import Seat, SeatContext
 from trio_cogment.rl.seats.errors import SeatError
 from trio_cogment.rl.seats.player import NO_ACTION, Player
+from trio_cogment.rl.trial_seeds import seed_of
 from trio_cogment.sdk import ActorImplementation, ActorSession, Event, EventType
 from trio_cogment.spaces import Observation
 
@@ -34,6 +36,10 @@ class LocalSeat(Seat):
         Raises:
             Exception: nobody can take the seat; it is as if the actor had failed.
         """
+
+    def seeded(self, seed: int) -> LocalSeat:
+        """Return what sits there in a trial with a seed; see `Seat.seeded`."""
+        return self
 
     def actor(self, context: SeatContext) -> ActorImplementation:
         """Return the implementation; see `Seat.actor`."""
@@ -60,7 +66,7 @@ class LocalSeat(Seat):
             if asked is not None:
                 if answer is None:
                     # Not before: a trial may be started while the last one of the same seat still runs.
-                    answer = await self.begin(context)
+                    answer = await self._of_trial(session.trial_id).begin(replace(context, agent=session.name))
                 action = answer(asked)
                 if not inspect.isawaitable(action):
                     await session.do_action(player.act(action))
@@ -69,6 +75,10 @@ class LocalSeat(Seat):
             elif event.observation is not None:
                 await session.do_action(NO_ACTION)
         return None
+
+    def _of_trial(self, trial_id: str) -> LocalSeat:
+        seed = seed_of(trial_id)
+        return self if seed is None else self.seeded(seed)
 
 
 def _answer_now(

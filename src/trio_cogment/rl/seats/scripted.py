@@ -29,7 +29,7 @@ class RandomSeat(LocalSeat):
         super().__init__()
         if seed is not None and (isinstance(seed, bool) or not isinstance(seed, int | np.integer) or seed < 0):
             raise InvalidArgumentError(f"seed: expected an integer that is not negative, or None; got {seed!r}")
-        self._own = () if seed is None else (int(seed),)
+        self._own: tuple[int, ...] = () if seed is None else (int(seed),)
         self._seeds = self._own
         self._generators: dict[str, np.random.Generator] = {}
 
@@ -37,6 +37,13 @@ class RandomSeat(LocalSeat):
         """Return one that draws by itself; see `Seat.seeded`."""
         own = RandomSeat(self._own[0] if self._own else None)
         own.reseed(seed)
+        return own
+
+    def beside(self, number: int) -> RandomSeat:
+        """Return one that draws by itself; see `Seat.beside`."""
+        own = RandomSeat(self._own[0] if self._own else None)
+        if self._own and number:
+            own._seeds = (*self._own, number)
         return own
 
     def reseed(self, seed: int) -> None:
@@ -71,8 +78,9 @@ def random(seed: int | None = None) -> RandomSeat:
     """Return a seat that draws its actions from the action space, and from those that the action mask allows.
 
     Args:
-        seed: of its draws, which go on from trial to trial. When a view is reset with a seed, they begin anew, and
-            depend on both seeds; so a seeded reset determines the whole trial.
+        seed: of its draws, which go on from trial to trial. In a trial that has a seed, and when a view is reset with
+            one, they begin anew, and depend on both seeds only; so a trial's seed determines the whole trial, whatever
+            runs beside it. For that the trial is started, or its environment served, by the process of the seat.
 
     Raises:
         InvalidArgumentError: the seed is negative, or no integer.

@@ -265,11 +265,12 @@ def make_vec(
     envs: list[TrialEnv] = []
     platform: ViewPlatform | None = None
     try:
-        for _ in range(num_envs):
+        for number in range(num_envs):
             found = find_environment(
                 target, agents=agents, implementation=implementation, render_mode=render_mode, arguments=arguments
             )
-            match = seated(found, seats, seat, platform=platform, options=None if platform is not None else options)
+            own = {agent: taken.beside(number) for agent, taken in (seats or {}).items()}
+            match = seated(found, own, seat, platform=platform, options=None if platform is not None else options)
             platform = match.platform
             envs.append(TrialEnv(match, render_mode=render_mode))
         vector = TrialVectorEnv(envs, autoreset_mode=AutoresetMode(autoreset_mode), copy=copy)

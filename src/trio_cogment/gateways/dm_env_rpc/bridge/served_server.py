@@ -16,6 +16,7 @@ from trio_cogment.host import Host
 from trio_cogment.rl.environments.part import Part
 from trio_cogment.rl.environments.pool import Pool
 from trio_cogment.rl.spec import PLAYER
+from trio_cogment.rl.trial_seeds import noted_seed
 from trio_cogment.rpc import CallOpener, MetadataLike, RpcConfig
 from trio_cogment.sdk import EnvironmentSession, Participants
 from trio_cogment.spec import ActorClass, Spec
@@ -144,8 +145,10 @@ class ServedServer:
             UnavailableError: the server cannot be reached, is lost, does not answer in time, or says that it cannot
                 serve now.
         """
-        plan = self._defaults.plan(config_of(session.config), [actor.name for actor in session.actors])
-        await Part(session, plan).play_stepped(self._pool, plan.key, lambda: World.open(plan))
+        config = config_of(session.config)
+        plan = self._defaults.plan(config, [actor.name for actor in session.actors])
+        with noted_seed(session.trial_id, config.seed if config.HasField("seed") else None):
+            await Part(session, plan).play_stepped(self._pool, plan.key, lambda: World.open(plan))
 
     async def aclose(self) -> None:
         """Leave and destroy the worlds that no trial uses."""
