@@ -70,8 +70,27 @@ def test_a_maker_makes_many() -> None:
         ("no_such_module:Thing-v0", r"environment 'no_such_module:Thing-v0': there is no module 'no_such_module'"),
         ("nothing_v2", r"environment 'nothing_v2': expected a module, or one of pettingzoo.classic"),
         ("no.such.thing_v2", r"environment 'no.such.thing_v2': expected a module"),
+        ("Pendulum-v0", r"environment 'Pendulum-v0': .*Pendulum-v1"),
+        ("CartPoel-v1", r"environment 'CartPoel-v1': .*Did you mean: `CartPole`"),
+        # PettingZoo's, whose registry has ids only since 1.27
+        ("classic/connect-four-v3", r"none of that name; did you mean '(classic/)?connect_four[-_]v3'\?"),
+        ("connect-four-v3", r"did you mean '(classic/)?connect_four[-_]v3'\?"),
+        ("Classic/rps-v2", r"did you mean '(classic/)?rps[-_]v2'\?"),
+        ("classics/rps-v2", r"did you mean '(classic/)?rps[-_]v2'\?"),
+        ("classic/rps-v1", r"did you mean '(classic/)?rps[-_]v2'\?"),
+        ("rps", r"did you mean '(classic/)?rps[-_]v2'\?"),
+        ("butterfly/pistonbal-v6", r"did you mean '(butterfly/)?pistonball[-_]v6'\?"),
+        ("knights_archers_zombies_v9", r"did you mean 'knights_archers_zombies_v1\d'\?"),
+        ("connect_fore_v3", r"did you mean 'connect_four_v3'\?"),
+        ("pettingzoo.classic.rps_v1", r"did you mean 'pettingzoo.classic.rps_v2'\?"),
+        ("mpe/simple_spread_v3", r"the package mpe2 \(pip install mpe2\); did you mean 'mpe2.simple_spread_v3'\?"),
+        ("pettingzoo.mpe.simple_v3", r"the package mpe2 \(pip install mpe2\); did you mean 'mpe2.simple_v3'\?"),
+        # of packages with other names
+        ("ALE/Pong-v9", r"environment 'ALE/Pong-v9': .*ALE"),
+        ("Pong-v5", r"environment 'Pong-v5': .*doesn't exist"),
     ],
 )
+@pytest.mark.filterwarnings("ignore:.*out of date")
 def test_names_that_do_not_exist(target: str, text: str) -> None:
     with pytest.raises(NotFoundError, match=text):
         make_environment(target)

@@ -4,24 +4,21 @@ from __future__ import annotations
 
 import importlib
 import inspect
-import re
 import sys
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, TypeAlias
 
 from trio_cogment.errors import CogmentError, InvalidArgumentError, MissingExtraError, NotFoundError
 from trio_cogment.rl.environments.base import Environment, EnvironmentMaker
 from trio_cogment.rl.environments.errors import EnvironmentFailedError
+from trio_cogment.rl.environments.names import FAMILIES, MODULE, has_moved, modules_of, suggestion_for
 from trio_cogment.spaces.base import described
 
 #: An id, a name, an environment, or a function that makes one.
 Target: TypeAlias = str | Callable[..., Any] | Any
 
-#: What environments of PettingZoo are called: `rps_v2`, `pettingzoo.classic.rps_v2`.
-_MODULE = re.compile(r"(?:\w+\.)*\w+_v\d+")
 #: The first that an environment has is chosen for people who watch.
 _PICTURE_MODES = ("rgb_array", "ansi")
 _INTERFACES = (
@@ -30,8 +27,6 @@ _INTERFACES = (
     ("pettingzoo", "AECEnv"),
     ("dm_env", "Environment"),
 )
-#: Where PettingZoo keeps them.
-_FAMILIES = ("classic", "butterfly", "atari", "mpe", "sisl", "magent")
 
 
 def make_environment(target: Target, **arguments: Any) -> Environment:
@@ -221,7 +216,7 @@ def _unknown(value: Any) -> InvalidArgumentError:
 
 
 def _by_name(target: str, arguments: dict[str, Any]) -> Any:
-    if _MODULE.fullmatch(target):
+    if MODULE.fullmatch(target):
         return _of_pettingzoo(target, arguments)
     gymnasium = _package("gymnasium", "gym")
     try:
@@ -235,8 +230,10 @@ def _by_name(target: str, arguments: dict[str, Any]) -> Any:
         found = _of_registry(target, arguments) if "/" in target else None
         if found is not None:
             return found
-        if target.partition("/")[0] in _FAMILIES:
+        if target.partition("/")[0] in FAMILIES:
             _package("pettingzoo", "pettingzoo")
+        raise _not_found(target, error) from None
+    except gymnasium.error.DeprecatedEnv as error:
         raise NotFoundError(f"environment {target!r}: {error}") from None
     except gymnasium.error.DependencyNotInstalled as error:
         raise MissingExtraError(f"environment {target!r}: {error}") from error
@@ -259,19 +256,22 @@ def _package(name: str, extra: str) -> Any:
 
 
 def _of_pettingzoo(target: str, arguments: dict[str, Any]) -> Any:
-    pettingzoo = _package("pettingzoo", "pettingzoo")
-    modules = [target]
-    if "." not in target:
-        # Their packages are not imported to see what they have: one of them raises if it is.
-        folders = [Path(folder) for folder in pettingzoo.__path__]
-        families = [name for name in _FAMILIES if any((folder / name / f"{target}.py").exists() for folder in folders)]
-        modules = [f"pettingzoo.{family}.{target}" for family in families]
-    for name in modules:
+    _package("pettingzoo", "pettingzoo")
+    for name in [target] if "." in target else modules_of(target):
         module = _module(name, target)
         if module is not None:
             return _of_module(module, arguments)
-    families_text = ", ".join(f"pettingzoo.{family}" for family in _FAMILIES)
-    raise NotFoundError(f"environment {target!r}: expected a module, or one of {families_text}; none of them has it")
+    families = ", ".join(f"pettingzoo.{family}" for family in FAMILIES)
+    raise _not_found(target, f"expected a module, or one of {families}; none of them has it")
+
+
+def _not_found(target: str, reason: object) -> NotFoundError:
+    """Return the error that says which environment may have been meant; else why there is none."""
+    meant = suggestion_for(target)
+    # Gymnasium knows its own names, and what they were meant for.
+    knows = any(text in str(reason) for text in ("Did you mean", "It provides"))
+    text = f"there is none of that name; {meant}" if meant and not knows else reason
+    return NotFoundError(f"environment {target!r}: {text}")
 
 
 def _module(name: str, target: str) -> Any:
@@ -286,6 +286,10 @@ def _module(name: str, target: str) -> Any:
             return None
         if name.startswith("pettingzoo."):
             raise _missing(target, error, name.split(".")[1]) from error
+        raise
+    except ImportError:
+        if has_moved(name):
+            return None  # what is left of it only says so
         raise
 
 

@@ -30,7 +30,7 @@ class RandomSeat(LocalSeat):
         if seed is not None and (isinstance(seed, bool) or not isinstance(seed, int | np.integer) or seed < 0):
             raise InvalidArgumentError(f"seed: expected an integer that is not negative, or None; got {seed!r}")
         self._own: tuple[int, ...] = () if seed is None else (int(seed),)
-        self._seeds = self._own
+        self._seeds: tuple[int, ...] = self._own
         self._generators: dict[str, np.random.Generator] = {}
 
     def seeded(self, seed: int) -> RandomSeat:
