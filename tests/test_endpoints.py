@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -311,3 +313,20 @@ def test_tokens_of_refused_discoveries_are_not_shown() -> None:
     with pytest.raises(EndpointError) as caught:
         parse_server_endpoint("cogment://discover?__authentication-token=secret")
     assert "secret" not in str(caught.value)
+
+
+@pytest.mark.parametrize("address", ["localhost:9000", "10.0.0.1:9000", "[::1]:9000", "dns:9000"])
+def test_an_address_without_a_scheme_is_refused_with_what_was_meant(address: str) -> None:
+    for discovery in (False, True):
+        with pytest.raises(EndpointError, match=re.escape(f"; did you mean grpc://{address}?")):
+            parse_server_endpoint(f" {address} ", discovery=discovery)
+    with pytest.raises(EndpointError, match=re.escape(f"; did you mean grpc://{address}?")):
+        parse_endpoint(address)
+
+
+@pytest.mark.parametrize("text", ["http://localhost:9000", "localhost", "localhost:", ":9000", "a b:1", "h:99999"])
+def test_nothing_is_suggested_for_what_would_be_refused_as_well(text: str) -> None:
+    for discovery in (False, True):
+        with pytest.raises(EndpointError) as caught:
+            parse_server_endpoint(text, discovery=discovery)
+        assert "did you mean" not in str(caught.value)

@@ -185,7 +185,7 @@ def parse_server_endpoint(
         EndpointError: as with `parse_endpoint`, or another kind of endpoint.
     """
     if not discovery and not text.strip().lower().startswith("grpc://"):
-        raise _refusal(text, field_name, "expected grpc://host:port")
+        raise _refusal(text, field_name, "expected grpc://host:port" + _meant(text.strip()))
     endpoint = parse_endpoint(text, field_name=field_name)
     if isinstance(endpoint, ClientEndpoint):
         raise _refusal(text, field_name, f"expected grpc://host:port or {DISCOVER}; {CLIENT} is for actors only")
@@ -228,7 +228,12 @@ def _parse(text: str) -> Endpoint:
         return LegacyEndpoint(*_parse_address("legacy", rest))
     if separator and scheme.lower() == "cogment":
         return _parse_cogment(rest)
-    raise _GrammarError("expected grpc://host:port, cogment://client or cogment://discover")
+    raise _GrammarError(f"expected grpc://host:port, cogment://client or cogment://discover{_meant(text)}")
+
+
+def _meant(text: str) -> str:
+    """Return the endpoint that an address without a scheme was meant for, as part of a sentence."""
+    return "" if _fault_of_address("", text) else f"; did you mean grpc://{text}?"
 
 
 def _parse_address(scheme: str, rest: str) -> tuple[str, int]:

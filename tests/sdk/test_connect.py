@@ -349,3 +349,10 @@ async def test_participants_are_served_with_mutual_tls_and_registered_so(one: Pa
         (info,) = await platform.controller.trial_infos([trial_id])
         assert info.tick_id == 1
         nursery.cancel_scope.cancel()
+
+
+@pytest.mark.parametrize("endpoint", ["localhost:9000", "cogment://client", "http://localhost:9000"])
+async def test_an_endpoint_that_is_none_of_a_server_is_refused_at_once(endpoint: str) -> None:
+    with pytest.raises(EndpointError, match=r"^connect: endpoint: .*expected grpc://host:port"):
+        async with connect(endpoint, variables={}):
+            raise AssertionError("it was taken")

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from google.protobuf.descriptor_pb2 import FileDescriptorProto, FileDescriptorSet
 
-from tests.spec.projects import project
+from tests.spec.projects import SPEC, project
 from trio_cogment.errors import InvalidArgumentError
 from trio_cogment.spec.generation import javascript_modules, python_modules, write_files
 from trio_cogment.spec.generation._names import Names, identifier, is_plain, pascal_case
@@ -109,6 +109,18 @@ def test_the_modules_load_and_a_message_goes_there_and_back(written: Path) -> No
         "print([actor_class.name for actor_class in SPEC.actor_classes], seen.inner.x)",
     )
     assert output == "['player', 'smart-judge'] 3\n"
+
+
+def test_protos_that_come_with_protobuf_have_no_module_of_their_own(tmp_path: Path) -> None:
+    text = SPEC.replace("proto: [", "proto: [google/protobuf/struct.proto, ")
+    found = Project(project(tmp_path, text.replace("config_type: Plain", "config_type: google.protobuf.Struct")))
+    made = python_modules(found)
+    assert not [path for path in made if path.startswith("google")]
+    write_files(tmp_path / "made", made)
+    check = "from google.protobuf.struct_pb2 import Struct; from trio_cog_settings import SPEC"
+    run(tmp_path / "made", f"{check}; assert SPEC.environment_config is Struct")
+    assert "import google.protobuf.struct_pb2 as google_protobuf_struct_pb\n" in made["cog_settings.py"]
+    assert "google.protobuf.Struct" in javascript_modules(found)["CogSettings.js"]
 
 
 def test_the_modules_hold_what_those_of_protoc_hold(

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from google.protobuf.any_pb2 import Any as AnyMessage
 from google.protobuf.descriptor_pool import DescriptorPool
+from google.protobuf.struct_pb2 import Struct, Value
 from google.protobuf.timestamp_pb2 import Timestamp
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
@@ -93,6 +94,29 @@ def test_well_known_types_go_both_ways(spec: Spec) -> None:
     assert again == observation
     assert again.seen_at.ToJsonString() == "2026-01-01T00:00:00Z"
     assert spec.message("google.protobuf.Timestamp") is Timestamp
+
+
+WITH_STRUCT = """\
+import: {proto: [data.proto, google/protobuf/struct.proto, common/deep/shared-types.proto]}
+environment: {config_type: google.protobuf.Struct}
+actor_classes:
+  - name: player
+    action: {space: google.protobuf.Value}
+    observation: {space: acme.game.Observation}
+"""
+
+
+def test_protos_that_come_with_protobuf_can_be_named(tmp_path: Path) -> None:
+    found = load_spec(project(tmp_path, WITH_STRUCT))
+    assert found.environment_config is Struct
+    assert found.actor_class("player").action is Value
+
+
+def test_a_type_of_protobuf_whose_proto_is_not_named_says_which_to_add(tmp_path: Path) -> None:
+    with pytest.raises(InvalidArgumentError, match=r"line 5: .*; add 'google/protobuf/struct.proto' to import.proto"):
+        load_spec(project(tmp_path, WITH_STRUCT.replace(" google/protobuf/struct.proto,", "")))
+    with pytest.raises(InvalidArgumentError, match=r"there is no file 'google/protobuf/mine.proto'"):
+        load_spec(project(tmp_path, WITH_STRUCT.replace("protobuf/struct", "protobuf/mine")))
 
 
 def test_nothing_is_written_into_the_folder(tmp_path: Path) -> None:
@@ -317,6 +341,7 @@ def test_any_file_loads_or_is_refused_in_one_line(tmp_path: Path, entries: list[
 #: In a process of its own, since nothing leaves the default pool again.
 DEFAULT_POOL = """\
 from google.protobuf.descriptor_pool import Default
+from google.protobuf.struct_pb2 import Struct, Value
 from google.protobuf.timestamp_pb2 import Timestamp
 from trio_cogment import load_spec
 from trio_cogment.errors import InvalidArgumentError

@@ -225,12 +225,13 @@ async def connect(
         variables: the environment variables; the process's unless given.
 
     Raises:
-        EndpointError: the directory's endpoint is not `grpc://host:port`.
+        EndpointError: the endpoint is none of a server, or the directory's is not `grpc://host:port`.
         InvalidArgumentError: the metadata or a token cannot be sent, or a variable is invalid.
         FailedPreconditionError: the file with the token cannot be read.
         RuntimeError: Trio does not run.
     """
     require_trio("connect")
+    parse_server_endpoint(endpoint, discovery=True, field_name="connect: endpoint")
     variables = os.environ if variables is None else variables
     apply_log_level(variables)
     checked = Metadata(metadata)

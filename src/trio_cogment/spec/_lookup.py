@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from trio_cogment.spec._messages import well_known_file
 from trio_cogment.suggestions import suggestion
 
 
@@ -22,6 +23,9 @@ def resolve(names: Mapping[str, object], wanted: str) -> str | None:
 
 def advice(names: Mapping[str, object], wanted: str) -> str:
     """Return what to try instead of a name that no message has."""
+    file = well_known_file(wanted)
+    if file is not None:
+        return f"add {file!r} to import.proto"
     last = wanted.rpartition(".")[2]
     known = [name for name in names if not name.startswith("google.")]
     same = [name for name in known if name.rpartition(".")[2] == last]

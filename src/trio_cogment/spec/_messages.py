@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import importlib
+import pkgutil
 from collections.abc import Iterator, Mapping
 
+import google.protobuf
 from google.protobuf.descriptor_pb2 import DescriptorProto, FileDescriptorProto, FileDescriptorSet
 from google.protobuf.descriptor_pool import Default, DescriptorPool
 from google.protobuf.message import Message
@@ -67,6 +69,23 @@ class MessageTypes(Mapping[str, type[Message]]):
     def file_of(self, name: str) -> str:
         """Return the path of the proto that declares a type."""
         return self._files[name]
+
+
+def well_known_protos() -> list[str]:
+    """Return the paths of the protos that come with protobuf, such as `google/protobuf/struct.proto`."""
+    modules = [found.name for found in pkgutil.iter_modules(google.protobuf.__path__)]
+    return [f"{WELL_KNOWN}{name.removesuffix('_pb2')}.proto" for name in modules if name.endswith("_pb2")]
+
+
+def well_known_file(name: str) -> str | None:
+    """Return the path of the proto that comes with protobuf and declares a message; None if none does."""
+    for file in well_known_protos():
+        _import_well_known(file)
+    try:
+        found = Default().FindMessageTypeByName(name).file.name
+    except KeyError:
+        return None
+    return found if found.startswith(WELL_KNOWN) else None
 
 
 def _import_well_known(file: str) -> None:

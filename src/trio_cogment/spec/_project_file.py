@@ -9,6 +9,7 @@ from pathlib import Path, PurePosixPath
 import yaml
 
 from trio_cogment.errors import InvalidArgumentError
+from trio_cogment.spec._messages import well_known_protos
 from trio_cogment.spec.yaml_file import YamlFile, described, is_blank
 from trio_cogment.suggestions import similar
 
@@ -123,7 +124,7 @@ class ProjectFile:
                 )
             if path.suffix != ".proto":
                 raise self.file.fault(item, f"{name}: expected the path of a .proto file, got {text!r}")
-            if not self.folder.joinpath(path).is_file():
+            if not (self.folder.joinpath(path).is_file() or str(path) in well_known_protos()):
                 raise self.file.fault(item, f"{name}: there is no file {text!r}{self._similar(path)}")
             if path not in seen:
                 seen.add(path)

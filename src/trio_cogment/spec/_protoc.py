@@ -41,9 +41,14 @@ def compile_protos(folder: Path, protos: Sequence[str]) -> FileDescriptorSet:
         output = Path(made, "descriptors")
         _run(
             folder,
-            ["-I.", "--include_imports", f"--descriptor_set_out={output}", *(f"./{path}" for path in protos)],
+            ["-I.", "--include_imports", f"--descriptor_set_out={output}", *_files(folder, protos)],
         )
         return FileDescriptorSet.FromString(output.read_bytes())
+
+
+def _files(folder: Path, protos: Sequence[str]) -> list[str]:
+    """Return the arguments for protos: those of the folder, and those that come with the compiler."""
+    return [f"./{path}" if Path(folder, path).is_file() else path for path in protos]
 
 
 def type_stubs(files: FileDescriptorSet, protos: Sequence[str]) -> Mapping[str, str]:
