@@ -12,6 +12,8 @@ import minari
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from minari.dataset.minari_dataset import parse_dataset_id
 
 from tests.rl.datasets.recorded import Duel, environment_of, params_of, play, recording
 from tests.spaces.strategies import generators, minari_spaces, same
@@ -20,6 +22,7 @@ from trio_cogment.api.rl_pb2 import EnvironmentConfig
 from trio_cogment.errors import AlreadyExistsError, InvalidArgumentError
 from trio_cogment.rl import export_async
 from trio_cogment.rl.datasets.episodes import Episode, check_minari, filler, stacked
+from trio_cogment.rl.datasets.minari import id_of_environment
 from trio_cogment.rl.datasets.minari_files import DatasetFiles
 from trio_cogment.rl.datasets.placing import Placement, put_in_place
 from trio_cogment.rl.datasets.recordings import MinariRecordings, _part
@@ -158,6 +161,30 @@ async def test_trials_of_several_environments(folder: Path) -> None:
         with pytest.raises(InvalidArgumentError, match="names that differ in an id, got"):
             await export_async(platform, minari="tests/mixed-v1")
     assert len(metadata_in(folder)) == 4
+
+
+@pytest.mark.parametrize("names", [("A", "B"), ("/", "b/"), ("-", "."), ("A", "A_1"), ("a//b", "../c")])
+async def test_environments_with_names_that_no_namespace_has(names: tuple[str, str]) -> None:
+    """An id that Minari takes is not refused for the names of environments."""
+    async with recording(Solo()) as platform:
+        for name in names:
+            game = Solo()
+            game.name = name
+            platform.participants.register_environment(environment_of(game), name)
+            params = params_of(game)
+            params.environment.implementation = name
+            await platform.controller.wait_trial(await platform.controller.start_trial(params))
+        done = await export_async(platform, minari="duel-v0")
+    assert len(done.minari) == 2
+    for dataset_id in done.minari:
+        assert minari.load_dataset(dataset_id).total_episodes == 1
+
+
+@given(st.text(max_size=12), st.sampled_from(["duel-v0", "rps/duel-v0", "a/b/_-v12"]))
+def test_an_id_with_any_name_in_it_is_one_of_minari(name: str, dataset_id: str) -> None:
+    namespace, _, version = parse_dataset_id(id_of_environment(dataset_id, name))
+    assert (namespace or "").startswith(dataset_id.rpartition("/")[0])
+    assert version == parse_dataset_id(dataset_id)[2]
 
 
 async def test_trials_of_one_environment_with_other_actors() -> None:

@@ -93,8 +93,7 @@ class MinariWriter:
         if found is None:
             dataset_id = self._id
             if not self._alone:
-                namespace, slash, name = self._id.rpartition("/")
-                dataset_id = f"{namespace}{slash}{_NOT_IN_NAMES.sub('_', environment).strip('/') or '_'}/{name}"
+                dataset_id = id_of_environment(dataset_id, environment)
             other = self._by_id.setdefault(dataset_id, environment)
             if other != environment:
                 raise InvalidArgumentError(
@@ -134,6 +133,14 @@ class MinariWriter:
         """See `Writer.abort`."""
         for writer in self._by_environment.values():
             writer.abort()
+
+
+def id_of_environment(dataset_id: str, environment: str) -> str:
+    """Return a data set's id with the name of an environment in it, as an id can have it."""
+    namespace, slash, name = dataset_id.rpartition("/")
+    found = f"{namespace}{slash}{_NOT_IN_NAMES.sub('_', environment).strip('/')}"
+    # Minari has no namespaces of one character, and none that end with `/`.
+    return f"{found.ljust(2, '_') if not found.endswith('/') else f'{found}_'}/{name}"
 
 
 def _check_id(dataset_id: str, *, overwrite: bool) -> None:
