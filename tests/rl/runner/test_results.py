@@ -1,8 +1,7 @@
-"""Results as arrays, the counting of observations, the bar, and the function for scripts."""
+"""Results as arrays, the counting of observations, and the function for scripts."""
 
 from __future__ import annotations
 
-import io
 import sys
 from typing import Any
 
@@ -15,9 +14,8 @@ from trio_cogment.api.spaces_pb2 import Observation
 from trio_cogment.errors import FailedPreconditionError, InvalidArgumentError, MissingExtraError
 from trio_cogment.outcome import EndCause
 from trio_cogment.rl import run_trials
-from trio_cogment.rl.runner import Progress, Results, TrialResult
+from trio_cogment.rl.runner import Results, TrialResult
 from trio_cogment.rl.runner._score import Score
-from trio_cogment.rl.runner.progress import shown
 
 
 def two() -> Results:
@@ -84,29 +82,6 @@ def test_scores() -> None:
     score.add("y", Observation(truncated=True))
     assert Score(()).complete
     assert (score.terminated, score.truncated) == ({"x"}, {"y"})
-
-
-class Terminal(io.StringIO):
-    def isatty(self) -> bool:
-        return True
-
-
-def test_a_bar_in_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
-    terminal = Terminal()
-    monkeypatch.setattr(sys, "stderr", terminal)
-    monkeypatch.setenv("TERM", "xterm")
-    with shown(True) as show:
-        show(Progress(done=3, total=9, running=1, failed=2, paused=True))
-    assert "trials, 2 failed, paused" in terminal.getvalue()
-    assert "3/9" in terminal.getvalue()
-
-
-def test_no_bar_elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
-    for stderr, progress in ((io.StringIO(), True), (Terminal(), False)):
-        monkeypatch.setattr(sys, "stderr", stderr)
-        with shown(progress) as show:
-            show(Progress(done=3, total=9, running=1, failed=2, paused=True))
-        assert stderr.getvalue() == ""
 
 
 SEATS: dict[str, Any] = {"player_0": answering}

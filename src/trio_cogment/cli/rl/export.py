@@ -10,14 +10,13 @@ from typing import TYPE_CHECKING
 import click
 
 from trio_cogment.cli.client.common import run_client
-from trio_cogment.cli.client.transfer import progress
 from trio_cogment.cli.errors import Failure
 from trio_cogment.cli.options import FilePath, as_all_properties, json_option
 from trio_cogment.cli.text import print_json
 from trio_cogment.errors import CogmentError, install_command
 
 if TYPE_CHECKING:
-    from trio_cogment.rl import Exported, ExportProgress
+    from trio_cogment.rl import Exported
 
 #: What each extra installs and the command imports; `generate` compiles the protos of `--spec`.
 _PACKAGES = {
@@ -77,23 +76,17 @@ def export(
         raise Failure(f"--spec: {error}") from error
 
     async def write() -> Exported:
-        with progress("export", None) as show:
-
-            def on_progress(done: ExportProgress) -> None:
-                # The bar was made before anybody knew how much there is.
-                show(done.samples, done.total_samples)
-
-            return await export_async(
-                source,
-                parquet=parquet,
-                minari=minari,
-                trials=trials or None,
-                properties=properties,
-                spec=types,
-                partial=partial,
-                overwrite=overwrite,
-                progress=on_progress,
-            )
+        return await export_async(
+            source,
+            parquet=parquet,
+            minari=minari,
+            trials=trials or None,
+            properties=properties,
+            spec=types,
+            partial=partial,
+            overwrite=overwrite,
+            progress=True,
+        )
 
     try:
         done = run_client(write)

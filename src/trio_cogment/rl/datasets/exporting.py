@@ -23,6 +23,7 @@ from trio_cogment.rl.datasets.sources import Source, open_source
 from trio_cogment.rl.datasets.steps import StepBuilder
 from trio_cogment.rl.datasets.ticks import tick_of
 from trio_cogment.rl.datasets.trials import TrialRecord, Writer
+from trio_cogment.rl.progress import BarState, shown
 from trio_cogment.sdk import DatastoreClient, StoredSample, StoredTrial
 from trio_cogment.spec import Spec
 
@@ -82,7 +83,7 @@ async def export_async(
     partial: bool = False,
     overwrite: bool = False,
     minari_metadata: Mapping[str, Any] | None = None,
-    progress: Callable[[ExportProgress], None] | None = None,
+    progress: bool | Callable[[ExportProgress], None] | None = False,
     host: Host | None = None,
 ) -> Exported:
     """Write stored trials as a data set, in a program that runs Trio.
@@ -102,7 +103,7 @@ async def export_async(
         overwrite: replace a data set that is there.
         minari_metadata: what else to say of a data set of Minari: `author`, `author_email`, `algorithm_name`,
             `code_permalink`, `description`, `requirements`, as `minari.create_dataset_from_buffers` takes them.
-        progress: called now and then.
+        progress: True for a bar, if stderr is a terminal; or a function, which is called now and then.
         host: runs what blocks; by default in a worker thread.
 
     Raises:
@@ -120,37 +121,38 @@ async def export_async(
     writers: list[Writer] = []
     result = Exported()
     whole = False
-    try:
-        async with open_source(source, spec=spec) as client:
-            plan = await _plan(client, trials, properties, partial)
-            result.skipped = plan.skipped
-            if parquet is not None:
-                from trio_cogment.rl.datasets.parquet import ParquetWriter
+    with shown(progress, _bar_of) as show:
+        try:
+            async with open_source(source, spec=spec) as client:
+                plan = await _plan(client, trials, properties, partial)
+                result.skipped = plan.skipped
+                if parquet is not None:
+                    from trio_cogment.rl.datasets.parquet import ParquetWriter
 
-                result.parquet = Path(parquet)
-                writers.append(await run(bound(ParquetWriter, parquet, overwrite=overwrite)))
-            if minari is not None:
-                from trio_cogment.rl.datasets.minari import MinariWriter
+                    result.parquet = Path(parquet)
+                    writers.append(await run(bound(ParquetWriter, parquet, overwrite=overwrite)))
+                if minari is not None:
+                    from trio_cogment.rl.datasets.minari import MinariWriter
 
-                opened = bound(MinariWriter, minari, environments=plan.environments, metadata=minari_metadata)
-                files = await run(bound(opened, overwrite=overwrite))
-                writers.append(files)
-                result.minari = files.ids
-            one = _Export(writers, spec, result, plan, progress)
-            async with aclosing(client.all_trials(trials, properties=properties)) as stored:
-                async for trial in stored:
-                    if _is_ready(trial, partial):
-                        await one.take(client, trial, run)
-        placements = [placement for writer in writers for placement in await run(writer.finish)]
-        # In one call: no cancellation can come in between.
-        await run(put_in_place, placements)
-        whole = True
-    finally:
-        if not whole:
-            # No deadline: a thread cannot be left alone while it removes files.
-            with trio.CancelScope(shield=True):
-                for writer in writers:
-                    await run(writer.abort)
+                    opened = bound(MinariWriter, minari, environments=plan.environments, metadata=minari_metadata)
+                    files = await run(bound(opened, overwrite=overwrite))
+                    writers.append(files)
+                    result.minari = files.ids
+                one = _Export(writers, spec, result, plan, show)
+                async with aclosing(client.all_trials(trials, properties=properties)) as stored:
+                    async for trial in stored:
+                        if _is_ready(trial, partial):
+                            await one.take(client, trial, run)
+            placements = [placement for writer in writers for placement in await run(writer.finish)]
+            # In one call: no cancellation can come in between.
+            await run(put_in_place, placements)
+            whole = True
+        finally:
+            if not whole:
+                # No deadline: a thread cannot be left alone while it removes files.
+                with trio.CancelScope(shield=True):
+                    for writer in writers:
+                        await run(writer.abort)
     return result
 
 
@@ -219,13 +221,13 @@ class _Export:
         spec: Spec | None,
         result: Exported,
         plan: _Plan,
-        progress: Callable[[ExportProgress], None] | None,
+        show: Callable[[ExportProgress], None],
     ) -> None:
         self._writers = writers
         self._spec = spec
         self._result = result
         self._plan = plan
-        self._progress = progress
+        self._show = show
 
     async def take(self, client: DatastoreClient, stored: StoredTrial, run: Any) -> None:
         """Write one trial."""
@@ -272,8 +274,11 @@ class _Export:
             writer.add(steps)
 
     def _report(self) -> None:
-        if self._progress is not None:
-            done = self._result
-            # More may have come since they were counted.
-            totals = max(done.trials, self._plan.trials), max(done.samples, self._plan.samples)
-            self._progress(ExportProgress(done.trials, done.samples, *totals))
+        done = self._result
+        # More may have come since they were counted.
+        totals = max(done.trials, self._plan.trials), max(done.samples, self._plan.samples)
+        self._show(ExportProgress(done.trials, done.samples, *totals))
+
+
+def _bar_of(progress: ExportProgress) -> BarState:
+    return BarState("ticks", progress.samples, progress.total_samples)

@@ -11,12 +11,13 @@ from typing import Any, TypedDict, Unpack
 from trio_cogment.api.common_pb2 import TrialParams
 from trio_cogment.errors import InvalidArgumentError
 from trio_cogment.host import Host
+from trio_cogment.rl.progress import shown
 from trio_cogment.rl.runner._run import Run, TrialName
 from trio_cogment.rl.runner._schedule import Schedule
 from trio_cogment.rl.runner._sites import Casting, Orchestrator, Sitter, open_sites
 from trio_cogment.rl.runner._trial import params_of
 from trio_cogment.rl.runner.callbacks import TrialCallback
-from trio_cogment.rl.runner.progress import ProgressFunction, shown
+from trio_cogment.rl.runner.progress import ProgressFunction, bar_of
 from trio_cogment.rl.runner.results import Results, RunFailedError
 from trio_cogment.rpc import OwnNursery
 
@@ -66,7 +67,7 @@ async def open_run(
     timeout_seconds: float = float("inf"),
     unreachable_seconds: float = 30.0,
     callbacks: Sequence[TrialCallback] = (),
-    progress: bool | ProgressFunction = False,
+    progress: bool | ProgressFunction | None = False,
     host: Host | None = None,
     trial_id: TrialName | None = None,
 ) -> AsyncIterator[Run]:
@@ -107,7 +108,7 @@ async def open_run(
             requested=n,
             timeout_seconds=timeout_seconds,
             callbacks=callbacks,
-            show=stack.enter_context(shown(progress)),
+            show=stack.enter_context(shown(progress, bar_of)),
             trial_id=trial_id or _names(host.new_id()),
         )
         try:
@@ -152,7 +153,7 @@ class RunOptions(TypedDict, total=False):
     timeout_seconds: float
     unreachable_seconds: float
     callbacks: Sequence[TrialCallback]
-    progress: bool | ProgressFunction
+    progress: bool | ProgressFunction | None
     host: Host | None
 
 

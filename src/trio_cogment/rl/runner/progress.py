@@ -1,12 +1,12 @@
-"""How a run shows how far it is: a bar in a terminal, a function of the caller's, or nothing."""
+"""The progress of a run: what a function that the caller gives is told, and the bar in a terminal."""
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeAlias
+
+from trio_cogment.rl.progress import BarState
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,36 +32,7 @@ class Progress:
 ProgressFunction: TypeAlias = Callable[[Progress], None]
 
 
-@contextmanager
-def shown(progress: bool | ProgressFunction) -> Iterator[ProgressFunction]:
-    """Give the function that shows the progress, for the time of a `with` block.
-
-    Args:
-        progress: True for a bar on stderr, if that is a terminal; False for nothing; or a function.
-    """
-    if callable(progress):
-        yield progress
-    elif progress and sys.stderr.isatty():
-        with _bar() as show:
-            yield show
-    else:
-        yield lambda _progress: None
-
-
-@contextmanager
-def _bar() -> Iterator[ProgressFunction]:
-    # Rich takes time to import, and is not needed without a terminal.
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
-    from rich.progress import Progress as Bar
-
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Bar(*columns, console=Console(stderr=True)) as bar:
-        task = bar.add_task("trials", total=None)
-
-        def show(progress: Progress) -> None:
-            failed = f", {progress.failed} failed" if progress.failed else ""
-            text = f"trials{failed}{', paused' if progress.paused else ''}"
-            bar.update(task, description=text, completed=progress.done, total=progress.total)
-
-        yield show
+def bar_of(progress: Progress) -> BarState:
+    """Return the bar for the progress of a run."""
+    failed = f", {progress.failed} failed" if progress.failed else ""
+    return BarState(f"trials{failed}{', paused' if progress.paused else ''}", progress.done, progress.total)
