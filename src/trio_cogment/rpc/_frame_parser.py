@@ -370,6 +370,7 @@ class FrameParser:
             if padding >= size:
                 raise ConnectionFaultError(ErrorCode.PROTOCOL_ERROR, "padding longer than its frame")
             padding += 1  # the length byte counts as padding for flow control
+            self._window.padded()
         # Counted for the connection whether or not the stream is still there: the peer has counted it as well, and if
         # the two ends disagreed the window would shrink for good (RFC 9113, 6.9).
         self._window.received(size)

@@ -22,6 +22,10 @@ That alone leaves two gaps. Each is closed by a bound over all streams, `RpcConf
 
 None of this costs anything while messages are small and taken soon: the sums are made only when a credit is due.
 
+Padding counts for both windows (RFC 9113, 6.1) and is held by nobody. A window as large as the rest of a message is too
+small for a peer that pads each frame, however often it is topped up. So once a peer has padded a frame (`padded`), its
+windows leave room for the padding of some more frames beside what is missing of a message, or of the next one's prefix.
+
 Where a server bounds the memory of all its connections together (`ConnectionMemory`), a connection begins with the
 smallest window there is, 65,535 bytes, which nobody has to lend it. What it is credited beyond that is borrowed, and so
 is what it holds beyond that: for a large message as a whole, before it is let through, so that what has begun to come
@@ -49,6 +53,10 @@ from trio_cogment.rpc._streams import PREFIX_BYTES, Stream
 
 #: The connection is credited in no smaller steps.
 _STEP: Final = INITIAL_WINDOW >> 1
+#: The most padding of one frame, with the byte that says how long it is.
+_MOST_PADDING: Final = 256
+#: Room for the padding of several frames, so that not each of them is answered with a WINDOW_UPDATE.
+_PADDING_ROOM: Final = 16 * _MOST_PADDING
 
 
 class ReceiveWindow:
@@ -97,6 +105,9 @@ class ReceiveWindow:
         self.size = INITIAL_WINDOW if promised.limited else self._full
         self.low = self.size >> 1
         self.stream_low = self.initial >> 1  # a stream's window below this is looked at
+        self._least_step = self.initial >> 1
+        self._padding = 0  # the window that one frame may need beside its data
+        self._padding_room = 0
         self._budget = config.connection_memory_bytes
         self._streams = streams
         self._send_update = send_update
@@ -115,6 +126,12 @@ class ReceiveWindow:
         if size > self.size:
             raise ConnectionFaultError(ErrorCode.FLOW_CONTROL_ERROR, "the connection's window is exceeded")
         self.size -= size
+
+    def padded(self) -> None:
+        """The peer has padded a frame: leave room for that from now on."""
+        self._padding = _MOST_PADDING
+        self._padding_room = _PADDING_ROOM
+        self.stream_low = max(self.stream_low, _PADDING_ROOM + 1)  # what may be left after a large message
 
     # --- what the application has taken ---
 
@@ -165,24 +182,37 @@ class ReceiveWindow:
     def update_stream_window(self, stream: Stream) -> None:
         """Let the stream's window grow; small increments are saved up."""
         window = stream.recv_window
-        missing = stream.missing
+        least = stream.missing  # what the window has to be
         target = self.initial - stream.held
-        if missing > target:
-            if missing <= window:
+        if least:
+            least += self._padding
+        elif self._padding and stream.held == stream.have:
+            # Nothing can be taken, so the next message has to begin: its prefix needs room, too.
+            least = PREFIX_BYTES - stream.have + self._padding
+            target = max(target, least)
+        if least > target:
+            if least <= window:
                 return
-            if stream.granted or self._reserve_for_large_message(stream):
-                target = missing
+            if self._is_full(stream):
+                self._applicants.pop(stream, None)
+                return
+            need = stream.missing + self._padding_room
+            if stream.granted or self._reserve_for_large_message(stream, need):
+                target = need
         elif stream.granted:
             self._release(stream)  # what was consumed meanwhile has made enough room without it
         grow = target - window
         # A small step is sent all the same when the rest of a message waits for it: nothing else would come.
-        if grow >= self.stream_low or (grow > 0 and window < missing <= target):
+        if grow >= self._least_step or (grow > 0 and window < least <= target):
             stream.recv_window += grow
             self._send_update(stream.id, grow)
 
-    def _reserve_for_large_message(self, stream: Stream) -> bool:
+    def _is_full(self, stream: Stream) -> bool:
+        """Whether a message has begun in the room for padding only, and may not go on before another is taken."""
+        return bool(self._padding) and stream.held - stream.piece_size() >= self.initial
+
+    def _reserve_for_large_message(self, stream: Stream, need: int) -> bool:
         """Reserve memory for the rest of a large message, or put the stream in the queue."""
-        need = stream.missing
         applicants = self._applicants
         # Who comes first is served first, also when a later and smaller message would fit: or the large one could wait
         # for ever. With nothing granted, any size is let through.
@@ -224,7 +254,7 @@ class ReceiveWindow:
             first = next(iter(self._applicants))
             self.update_stream_window(first)
             if first in self._applicants:
-                if not first.granted and first.missing > first.recv_window:
+                if not first.granted and first.missing + self._padding > first.recv_window:
                     return  # it still waits, and so do those behind it
                 del self._applicants[first]  # what was consumed meanwhile has made enough room without a grant
 
@@ -232,7 +262,11 @@ class ReceiveWindow:
         """Return the streams whose grants others wait for; none while the connection's own window is shut."""
         if not self._applicants or self.size <= 0:
             return []
-        return [stream for stream in self._streams.values() if stream.granted and stream.missing]
+        return [
+            stream
+            for stream in self._streams.values()
+            if stream.granted and stream.missing and not self._is_full(stream)
+        ]
 
     def recount(self) -> Iterator[Count]:
         """See `trio_cogment.recount`."""
@@ -301,7 +335,9 @@ class ReceiveWindow:
 
     def incomplete(self) -> list[Stream]:
         """Return the streams whose messages are not whole, where they make this connection borrow."""
-        return [stream for stream in self._streams.values() if stream.missing] if self.loan.size else []
+        if not self.loan.size:
+            return []
+        return [stream for stream in self._streams.values() if stream.missing and not self._is_full(stream)]
 
     def close(self) -> None:
         """The connection is gone, and what it has borrowed is free."""
