@@ -100,7 +100,7 @@ def test_graphs_and_their_links() -> None:
         (2**70, Discrete(3), "expected numbers"),
         (300, Box(0, 255, (), "uint8"), "expected numbers of uint8, got 300"),
         (-1, Box(0, 2**63, (), "uint64"), "expected numbers of uint64, got -1"),
-        (1e39, Box(-np.inf, np.inf, (), "float32"), r"expected numbers of float32, got 1e\+39"),
+        (1e39, Box(-np.inf, np.inf, (), "float32"), r"expected a number of float32, got 1e\+39"),
         ([1, 2], Box(0, 9, (3,)), r"expected the shape \(3,\), got \(2,\)"),
         ([[1], [2, 3]], Box(0, 9, (2, 2)), "expected numbers, in lists of the shape"),
         (["NaN", 0], Box(0, 9, (2,)), "expected numbers"),

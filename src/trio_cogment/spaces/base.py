@@ -27,23 +27,32 @@ class Space(ABC):
     __slots__ = ()
 
     @abstractmethod
-    def check(self, value: Any) -> Any:
+    def check(self, value: Any, rounding: bool = False) -> Any:
         """Return a value of this space in the types that Gymnasium's spaces give; it is the same object if it has them.
 
         What NumPy converts without loss is accepted: an int where the space has `int64`, `uint8` where it has `int32`.
         Arrays are not made of lists.
+
+        Args:
+            value: what is looked at.
+            rounding: where the space has floating-point numbers, accept numbers of any precision, and integers, and
+                round them to the space's; where it has a single one, Python's numbers, too.
 
         Raises:
             SpaceError: the value is not in the space; the text names the part that is not.
         """
 
     @abstractmethod
-    def check_batch(self, batch: Any) -> tuple[Any, int | None]:
+    def check_batch(self, batch: Any, rounding: bool = False) -> tuple[Any, int | None]:
         """Return a batch of values in the types that Gymnasium's `batch_space` gives, and how many values are in it.
 
         Values that are arrays or numbers are stacked along a new first dimension; a batch of a `Dict` is a dict of
         batches, one of a `Tuple` a tuple of batches; of all other spaces it is a tuple of values. A batch of dicts or
         tuples that have nothing inside does not tell how many they are: None.
+
+        Args:
+            batch: what is looked at.
+            rounding: see `check`.
 
         Raises:
             SpaceError: it is no batch of values of the space; the text names the part that is wrong.
@@ -103,27 +112,33 @@ class ArraySpace(Space):
         """Whether elements of this type can be elements of the space's values."""
         return np.can_cast(dtype, self.dtype)
 
-    def check(self, value: Any) -> Any:
+    def check(self, value: Any, rounding: bool = False) -> Any:
         """Return a value of this space in the types that Gymnasium's spaces give; see `Space.check`."""
-        array = self._array(value)
+        if rounding and isinstance(value, float | int) and self.shape == () and self.row.kind == "f":
+            value = np.asarray(value, np.float64)
+        array = self._array(value, rounding)
         if array.shape != self.shape:
             raise SpaceError(f"expected the shape {self.shape}, got {array.shape}")
         return self.check_elements(array)
 
-    def check_batch(self, batch: Any) -> tuple[Any, int]:
+    def check_batch(self, batch: Any, rounding: bool = False) -> tuple[Any, int]:
         """Return a batch of values and how many they are; see `Space.check_batch`."""
-        array = self._array(batch)
+        array = self._array(batch, rounding)
         if array.ndim == 0 or array.shape[1:] != self.shape:
             raise SpaceError(f"expected the shape {('n', *self.shape)}, got {array.shape}".replace("'n'", "n"))
         return self.check_elements(array), len(array)
 
-    def _array(self, value: Any) -> NDArray[Any]:
+    def _array(self, value: Any, rounding: bool) -> NDArray[Any]:
         if type(value) is not np.ndarray:
             if not isinstance(value, np.ndarray | np.generic) or isinstance(value, np.ma.MaskedArray):
                 raise SpaceError(f"expected an array, got {described(value)}")
             value = np.asarray(value)
         array: NDArray[Any] = value
-        if array.dtype != self.dtype and not self.fits(array.dtype):
+        if array.dtype == self.dtype:
+            return array
+        if rounding and self.row.kind == "f" and array.dtype.kind in "fiu":
+            return rounded(array, self.row)
+        if not self.fits(array.dtype):
             raise SpaceError(f"expected {self.row.name}, got {array.dtype}")
         return array
 
@@ -150,8 +165,28 @@ class ArraySpace(Space):
         return SpaceError(f"expected {lowest} to {highest}, got {array[index].item()}").inside(*index)
 
 
-def check_tuple(space: Space, batch: Any) -> tuple[tuple[Any, ...], int]:
+def rounded(array: NDArray[Any], row: DType) -> NDArray[Any]:
+    """Return numbers as floating-point numbers of a type: they may lose digits, but not their size.
+
+    Raises:
+        SpaceError: one of them is beyond the range of the type; the path leads to it.
+    """
+    with np.errstate(over="ignore"):
+        found = array.astype(_NUMPY[row.name])
+    lost = np.isinf(found) & ~np.isinf(array)
+    if lost.any():
+        index = tuple(int(position) for position in np.argwhere(lost)[0])
+        raise SpaceError(f"expected a number of {row.name}, got {array[index]!s}").inside(*index)
+    return found
+
+
+def check_tuple(space: Space, batch: Any, rounding: bool = False) -> tuple[tuple[Any, ...], int]:
     """Return a batch that is a tuple of values, and how many they are.
+
+    Args:
+        space: of the values.
+        batch: what is looked at.
+        rounding: see `Space.check`.
 
     Raises:
         SpaceError: it is no tuple, or one of the values is not in the space.
@@ -161,7 +196,7 @@ def check_tuple(space: Space, batch: Any) -> tuple[tuple[Any, ...], int]:
     found = []
     for position, value in enumerate(batch):
         try:
-            found.append(space.check(value))
+            found.append(space.check(value, rounding))
         except SpaceError as error:
             raise error.inside(position) from None
     return tuple(found), len(found)

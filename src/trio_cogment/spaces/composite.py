@@ -38,13 +38,13 @@ class Dict(Space):
                 raise SpaceError(f"expected strings as keys, got {described(key)}", root="space")
             _require_space(space, key)
 
-    def check(self, value: Any) -> dict[str, Any]:
+    def check(self, value: Any, rounding: bool = False) -> dict[str, Any]:
         """Return a dict with the keys in the space's order; see `Space.check`."""
-        return {key: part(space.check, key, value[key]) for key, space in self._items(value)}
+        return {key: part(space.check, key, value[key], rounding) for key, space in self._items(value)}
 
-    def check_batch(self, batch: Any) -> tuple[dict[str, Any], int | None]:
+    def check_batch(self, batch: Any, rounding: bool = False) -> tuple[dict[str, Any], int | None]:
         """Return a dict of batches and how many values are in each; see `Space.check_batch`."""
-        checked = {key: part(space.check_batch, key, batch[key]) for key, space in self._items(batch)}
+        checked = {key: part(space.check_batch, key, batch[key], rounding) for key, space in self._items(batch)}
         return {key: found for key, (found, _) in checked.items()}, _common({k: n for k, (_, n) in checked.items()})
 
     def _items(self, value: Any) -> Iterable[tuple[str, Space]]:
@@ -104,13 +104,15 @@ class Tuple(Space):
         for position, space in enumerate(self.spaces):
             _require_space(space, position)
 
-    def check(self, value: Any) -> tuple[Any, ...]:
+    def check(self, value: Any, rounding: bool = False) -> tuple[Any, ...]:
         """Return a tuple; see `Space.check`."""
-        return tuple(part(space.check, position, value[position]) for position, space in self._items(value))
+        return tuple(part(space.check, position, value[position], rounding) for position, space in self._items(value))
 
-    def check_batch(self, batch: Any) -> tuple[tuple[Any, ...], int | None]:
+    def check_batch(self, batch: Any, rounding: bool = False) -> tuple[tuple[Any, ...], int | None]:
         """Return a tuple of batches and how many values are in each; see `Space.check_batch`."""
-        checked = [part(space.check_batch, position, batch[position]) for position, space in self._items(batch)]
+        checked = [
+            part(space.check_batch, position, batch[position], rounding) for position, space in self._items(batch)
+        ]
         return tuple(found for found, _ in checked), _common(dict(enumerate(count for _, count in checked)))
 
     def _items(self, value: Any) -> Iterable[tuple[int, Space]]:
@@ -172,13 +174,13 @@ class Sequence(Space):
         self.space = space
         self.stack = bool(stack)
 
-    def check(self, value: Any) -> Any:
+    def check(self, value: Any, rounding: bool = False) -> Any:
         """Return a tuple, or a batch; see `Space.check`."""
-        return (self.space.check_batch(value) if self.stack else check_tuple(self.space, value))[0]
+        return (self.space.check_batch(value, rounding) if self.stack else check_tuple(self.space, value, rounding))[0]
 
-    def check_batch(self, batch: Any) -> tuple[tuple[Any, ...], int]:
+    def check_batch(self, batch: Any, rounding: bool = False) -> tuple[tuple[Any, ...], int]:
         """Return a tuple of sequences and how many they are; see `Space.check_batch`."""
-        return check_tuple(self, batch)
+        return check_tuple(self, batch, rounding)
 
     def sample(self, generator: np.random.Generator) -> Any:
         """Return a sequence of at least one value, four on average."""
@@ -232,23 +234,23 @@ class Graph(Space):
         self.node_space = node_space
         self.edge_space = edge_space
 
-    def check(self, value: Any) -> GraphValue:
+    def check(self, value: Any, rounding: bool = False) -> GraphValue:
         """Return a graph; see `Space.check`."""
         if not is_graph(value):
             raise SpaceError(f"expected a graph (nodes, edges, edge_links), got {described(value)}")
-        nodes, count = part(self.node_space.check_batch, "nodes", value.nodes)
+        nodes, count = part(self.node_space.check_batch, "nodes", value.nodes, rounding)
         if value.edges is None and value.edge_links is None:
             return GraphValue(nodes)
         if value.edges is None or value.edge_links is None:
             raise SpaceError("expected both edges and edge_links, or neither")
         if self.edge_space is None:
             raise SpaceError("expected no edges, because there is no space for them").inside("edges")
-        edges, edge_count = part(self.edge_space.check_batch, "edges", value.edges)
+        edges, edge_count = part(self.edge_space.check_batch, "edges", value.edges, rounding)
         return GraphValue(nodes, edges, part(_check_links, "edge_links", value.edge_links, edge_count, count))
 
-    def check_batch(self, batch: Any) -> tuple[tuple[Any, ...], int]:
+    def check_batch(self, batch: Any, rounding: bool = False) -> tuple[tuple[Any, ...], int]:
         """Return a tuple of graphs and how many they are; see `Space.check_batch`."""
-        return check_tuple(self, batch)
+        return check_tuple(self, batch, rounding)
 
     def sample(self, generator: np.random.Generator) -> GraphValue:
         """Return a graph of one to ten nodes."""
@@ -294,16 +296,16 @@ class OneOf(Space):
         for position, space in enumerate(self.spaces):
             _require_space(space, position)
 
-    def check(self, value: Any) -> tuple[np.int64, Any]:
+    def check(self, value: Any, rounding: bool = False) -> tuple[np.int64, Any]:
         """Return a pair of position and value; see `Space.check`."""
         if not isinstance(value, tuple) or len(value) != 2:
             raise SpaceError(f"expected a pair of a space's position and a value, got {described(value)}")
         position = part(integer, 0, value[0], "position", 0, len(self.spaces) - 1)
-        return np.int64(position), part(self.spaces[position].check, 1, value[1])
+        return np.int64(position), part(self.spaces[position].check, 1, value[1], rounding)
 
-    def check_batch(self, batch: Any) -> tuple[tuple[Any, ...], int]:
+    def check_batch(self, batch: Any, rounding: bool = False) -> tuple[tuple[Any, ...], int]:
         """Return a tuple of pairs and how many they are; see `Space.check_batch`."""
-        return check_tuple(self, batch)
+        return check_tuple(self, batch, rounding)
 
     def sample(self, generator: np.random.Generator) -> tuple[np.int64, Any]:
         """Return a value of one of the spaces, all of which are equally likely."""

@@ -55,7 +55,7 @@ class Discrete(ArraySpace):
         """Any integer fits; its value decides."""
         return dtype.kind in "iu"
 
-    def check(self, value: Any) -> np.integer[Any]:
+    def check(self, value: Any, rounding: bool = False) -> np.integer[Any]:
         """Return an integer as NumPy's; see `Space.check`."""
         is_number = isinstance(value, np.ndarray | np.generic) and value.shape == () and value.dtype.kind in "iu"
         if not is_number and not isinstance(value, int):
@@ -245,7 +245,7 @@ class Text(Space):
             raise SpaceError("charset: expected at least one character")
         self.charset = "".join(sorted(characters))
 
-    def check(self, value: Any) -> str:
+    def check(self, value: Any, rounding: bool = False) -> str:
         """Return a string; see `Space.check`."""
         if not isinstance(value, str):
             raise SpaceError(f"expected a string, got {described(value)}")
@@ -256,9 +256,9 @@ class Text(Space):
             raise SpaceError(f"expected characters of {self.charset!r}, got {foreign[0]!r}")
         return str(value)
 
-    def check_batch(self, batch: Any) -> tuple[tuple[str, ...], int]:
+    def check_batch(self, batch: Any, rounding: bool = False) -> tuple[tuple[str, ...], int]:
         """Return a tuple of strings and how many they are; see `Space.check_batch`."""
-        return check_tuple(self, batch)
+        return check_tuple(self, batch, rounding)
 
     def sample(self, generator: np.random.Generator) -> str:
         """Return a string: all lengths are equally likely, and all characters."""

@@ -174,14 +174,28 @@ def _space_of(message: pb.Observation, name: str) -> Space | None:
         raise error.of(name) from None
 
 
+def check_action(action: Any, space: Space) -> Any:
+    """Return an action as a value of its space: its floating-point numbers are rounded to the space's precision.
+
+    Actions are computed in any precision, often in another one than the space's.
+
+    Raises:
+        SpaceError: it is not in the space, or one of its numbers is beyond the range of the space's type.
+    """
+    try:
+        return space.check(action, rounding=True)
+    except SpaceError as error:
+        raise error.of("action") from None
+
+
 def encode_action(action: Any, space: Space | None = None) -> pb.Action:
-    """Return an action as a message.
+    """Return an action as a message, rounded as by `check_action` if its space is given.
 
     Raises:
         SpaceError: it cannot be encoded, or is not in the space, if one is given.
     """
     message = pb.Action()
-    _set_value(message, action, space, "action")
+    _set_value(message, action, space, "action", rounding=True)
     return message
 
 
@@ -195,18 +209,20 @@ def _serialized_action(action: Any) -> bytes:
 
 
 def decode_action(message: pb.Action, space: Space | None = None, *, copy: bool = False) -> Any:
-    """Return the action that a message holds; the arguments are those of `decode_observation`.
+    """Return the action that a message holds, rounded as by `check_action` if its space is given.
+
+    The arguments are those of `decode_observation`.
 
     Raises:
         SpaceError: it makes no sense, or is not in the space.
     """
-    return _value_of(message, space, copy, "action")
+    return _value_of(message, space, copy, "action", rounding=True)
 
 
-def _set_value(message: Any, value: Any, space: Space | None, root: str) -> None:
+def _set_value(message: Any, value: Any, space: Space | None, root: str, rounding: bool = False) -> None:
     try:
         if space is not None:
-            value = space.check(value)
+            value = space.check(value, rounding)
         if isinstance(value, np.ndarray):
             fill_array(message.value, value)
         elif isinstance(value, np.generic):
@@ -217,7 +233,7 @@ def _set_value(message: Any, value: Any, space: Space | None, root: str) -> None
         raise error.of(root) from None
 
 
-def _value_of(message: Any, space: Space | None, copy: bool, root: str) -> Any:
+def _value_of(message: Any, space: Space | None, copy: bool, root: str, rounding: bool = False) -> Any:
     try:
         if message.HasField("value"):
             value = decode_number(message.value, copy=copy)
@@ -225,7 +241,7 @@ def _value_of(message: Any, space: Space | None, copy: bool, root: str) -> Any:
             value = decode_value(message.nested, copy=copy)
         else:
             raise SpaceError("expected it in the field value or nested, but both are empty")
-        return value if space is None else space.check(value)
+        return value if space is None else space.check(value, rounding)
     except SpaceError as error:
         raise error.of(root) from None
 

@@ -30,7 +30,7 @@ from trio_cogment.spaces import (
     Tuple,
 )
 from trio_cogment.spaces._numpy import np
-from trio_cogment.spaces.base import described, numbers, shown
+from trio_cogment.spaces.base import described, numbers, rounded, shown
 from trio_cogment.spaces.composite import is_graph, part
 
 if TYPE_CHECKING:
@@ -156,17 +156,13 @@ def _with_infinities(found: Any, space: ArraySpace) -> Any:
 def _cast(array: NDArray[Any], space: ArraySpace) -> NDArray[Any]:
     dtype = space.dtype
     if dtype.kind == "f":
-        with np.errstate(over="ignore"):
-            cast = array.astype(dtype)
-        fits = bool((np.isfinite(cast) == np.isfinite(array)).all())
-    else:
-        if array.dtype.kind == "f":
-            if not ((array == array.round()) & (abs(array) <= _EXACT)).all():
-                raise SpaceError(f"expected integers, got {shown(array.tolist())}")
-            array = array.astype("int64")
-        cast = array.astype(dtype)
-        fits = bool((cast == array).all())
-    if not fits:
+        return rounded(array, space.row)
+    if array.dtype.kind == "f":
+        if not ((array == array.round()) & (abs(array) <= _EXACT)).all():
+            raise SpaceError(f"expected integers, got {shown(array.tolist())}")
+        array = array.astype("int64")
+    cast = array.astype(dtype)
+    if not (cast == array).all():
         raise SpaceError(f"expected numbers of {space.row.name}, got {shown(array.tolist())}")
     return cast
 

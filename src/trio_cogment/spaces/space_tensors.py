@@ -11,7 +11,7 @@ from google.protobuf.message import DecodeError
 from trio_cogment.api import spaces_pb2
 from trio_cogment.api.dm_env_rpc import dm_env_rpc_pb2 as pb
 from trio_cogment.spaces._numpy import np
-from trio_cogment.spaces.base import ArraySpace, Space
+from trio_cogment.spaces.base import ArraySpace, Space, rounded
 from trio_cogment.spaces.box import Box
 from trio_cogment.spaces.composite import Dict
 from trio_cogment.spaces.composite import Sequence as SequenceSpace
@@ -132,7 +132,9 @@ def _tensor_of_leaf(leaf: Space, spec: TensorSpec, value: Any) -> pb.Tensor:
 def _leaf_of_tensor(leaf: Space, spec: TensorSpec, tensor: pb.Tensor) -> Any:
     array = spec.check(tensor)
     if isinstance(leaf, ArraySpace):
-        return array.astype(leaf.dtype) if array.dtype != leaf.dtype else array
+        if array.dtype == leaf.dtype:
+            return array
+        return rounded(array, leaf.row) if leaf.row.kind == "f" else array.astype(leaf.dtype)
     if isinstance(leaf, Text):
         # Not of the array: NumPy takes NUL characters at the end of a string for padding.
         return tensor.strings.array[0]

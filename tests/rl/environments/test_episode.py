@@ -152,7 +152,7 @@ def test_wrong_shapes_and_bounds_of_arrays() -> None:
     for value, text in [
         (np.zeros(3, np.float32), r"action: expected the shape \(2,\), got \(3,\)"),
         (np.array([0, 2], np.float32), r"action\[1\]: expected -1.0 to 1.0, got 2.0"),
-        (np.zeros(2), "action: expected float32, got float64"),
+        (np.zeros(2, "U1"), "action: expected float32, got <U1"),
     ]:
         with pytest.raises(InvalidActionError, match=f"actor 'right': {text}"):
             episode.advance([action(0), action(value)])

@@ -91,7 +91,7 @@ def test_text_frames_and_none() -> None:
         ((np.array([0, np.nan], np.float32), 0.0, False, False, {}), "observation[1]: expected a number, got NaN"),
         ((np.zeros(3, np.float32), 0.0, False, False, {}), "observation: expected the shape (2,), got (3,)"),
         ((np.array(["a", "b"]), 0.0, False, False, {}), "observation: expected float32, got <U1"),
-        ((np.array([1e300, 0]), 0.0, False, False, {}), "observation: expected float32, got numbers of float64"),
+        ((np.array([1e300, 0]), 0.0, False, False, {}), "observation[0]: expected a number of float32, got 1e+300"),
         (([0.0, 0.0], 0.0, False, False, {}), "observation: expected an array of float32, got list"),
         ((GOOD, float("nan"), False, False, {}), "reward: expected a number, got NaN"),
         ((GOOD, "1", False, False, {}), "reward: expected a number, got str '1'"),

@@ -162,6 +162,7 @@ def test_answers(space: Space, answer: str, action: Any) -> None:
         (Box(0, 255, (2,), "uint8"), "[1, 256]", r"action\[1\]: expected 0 to 255, got 256"),
         (Box(0, 1, (2,)), "[0, 2]", r"action\[1\]: expected 0.0 to 1.0, got 2.0"),
         (Box(0, 1, (2,)), "[[0], [1, 2]]", "action: expected numbers, in lists of one length"),
+        (Box(-np.inf, np.inf, (2,)), "[0, 1e300]", r"action\[1\]: expected a number of float32, got 1e\+300"),
         (Text(3), "hello", "action: expected 1 to 3 characters, got 5"),
         (Dict({"a": Discrete(2)}), '{"a": 5}', r'action\["a"\]: expected 0 to 1, got 5'),
         (Dict({"a": Discrete(2)}), '{"a": 1, "b": 2}', "action: expected the keys 'a'; got 'b', too"),

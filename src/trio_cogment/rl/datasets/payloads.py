@@ -14,7 +14,7 @@ from google.protobuf.message import DecodeError
 
 from trio_cogment.api import spaces_pb2
 from trio_cogment.rl.spec import PLAYER
-from trio_cogment.spaces import Observation, Space, SpaceError, decode_observation, decode_value
+from trio_cogment.spaces import Observation, Space, SpaceError, check_action, decode_observation, decode_value
 from trio_cogment.spaces.arrays import decode_number
 from trio_cogment.spec import ActorClass, Spec, decode
 
@@ -70,7 +70,9 @@ def payloads_of(actor: str, actor_class: str, first: bytes, spec: Spec | None) -
     spaces = _spaces(actor, first) if _may_have_spaces(declared) else None
     if spaces is not None:
         return Payloads(
-            Form("spaces", *spaces), lambda data: observation_of(data, actor), lambda data: action_of(data, actor)
+            Form("spaces", *spaces),
+            lambda data: observation_of(data, actor),
+            lambda data: _as_taken(action_of(data, actor), spaces[1]),
         )
     if declared.observation is None or declared.action is None:
         return Payloads(BYTES, Observation, lambda data: data)
@@ -143,6 +145,16 @@ def action_of(data: bytes, actor: str) -> Any:
         return decode_value(message.nested) if message.HasField("nested") else None
     except SpaceError as error:
         raise error.of(f"actor {actor!r}: action") from None
+
+
+def _as_taken(action: Any, space: Space) -> Any:
+    """Return an action as the environment took it, rounded; one that it refused is what it was."""
+    if action is None:
+        return None
+    try:
+        return check_action(action, space)
+    except SpaceError:
+        return action
 
 
 def _as_json(data: bytes, kind: Any, what: str) -> str:

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 
 from trio_cogment.spaces import ArraySpace, Box, Dict, Discrete, Space, SpaceError, Text, Tuple
-from trio_cogment.spaces.base import described
+from trio_cogment.spaces.base import described, rounded
 from trio_cogment.spaces.composite import part
+from trio_cogment.spaces.dtypes import DType
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -131,7 +132,7 @@ def _check_of_array(space: ArraySpace) -> Check:
 
     def check(value: Any) -> Any:
         if type(value) is not ndarray or value.dtype != dtype:
-            value = _converted(value, dtype)
+            value = _converted(value, space.row)
         if value.shape != shape:
             raise SpaceError(f"expected the shape {shape}, got {value.shape}")
         if floats:
@@ -152,21 +153,20 @@ def _nan(array: NDArray[Any]) -> SpaceError:
     return SpaceError("expected a number, got NaN").inside(*(int(index) for index in where))
 
 
-def _converted(value: Any, dtype: np.dtype[Any]) -> NDArray[Any]:
+def _converted(value: Any, row: DType) -> NDArray[Any]:
     """Return an array of another type than its space has in that type: `float64` for `float32` is common.
 
     Raises:
         SpaceError: it is no array, is of another kind, or has numbers that the type does not have.
     """
     if isinstance(value, np.ma.MaskedArray) or not isinstance(value, np.ndarray | np.generic | int | float):
-        raise SpaceError(f"expected an array of {dtype}, got {described(value)}")
-    array = np.asarray(value)
+        raise SpaceError(f"expected an array of {row.name}, got {described(value)}")
+    array, dtype = np.asarray(value), np.dtype(row.name)
     if not np.can_cast(array.dtype, dtype, "same_kind") and not (array.dtype.kind in "iu" and dtype.kind in "iu"):
         raise SpaceError(f"expected {dtype}, got {array.dtype}")
-    with np.errstate(over="ignore", invalid="ignore"):
-        converted = array.astype(dtype)
-        # Floats may lose digits, but not their size.
-        kept = np.isinf(converted) == np.isinf(array) if dtype.kind == "f" else converted == array
-    if not np.all(kept):
+    if row.kind == "f":
+        return rounded(array, row)
+    converted = array.astype(dtype)
+    if not np.all(converted == array):
         raise SpaceError(f"expected {dtype}, got numbers of {array.dtype} that it does not have")
     return converted

@@ -17,7 +17,7 @@ from trio_cogment.rl.environments.stage import Description
 from trio_cogment.rl.openenv.trials import Game
 from trio_cogment.rl.seats.base import Seat, SeatContext
 from trio_cogment.rl.spec import PLAYER
-from trio_cogment.spaces import SpaceError
+from trio_cogment.spaces import SpaceError, check_action
 
 
 @asynccontextmanager
@@ -74,7 +74,7 @@ def _checked(name: str, default_actions: Mapping[str, Any], found: Description) 
     checked = {}
     for agent, action in default_actions.items():
         try:
-            checked[agent] = found.action_spaces[agent].check(action)
+            checked[agent] = check_action(action, found.action_spaces[agent])
         except SpaceError as error:
             raise InvalidArgumentError(
                 f"environment {name!r}, actor {agent!r}: {error.of('default_actions')}"

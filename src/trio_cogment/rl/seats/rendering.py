@@ -28,7 +28,7 @@ from trio_cogment.spaces import (
     Text,
     Tuple,
 )
-from trio_cogment.spaces.base import ArraySpace, numbers, shown
+from trio_cogment.spaces.base import ArraySpace, numbers, rounded, shown
 from trio_cogment.spaces.composite import part
 from trio_cogment.spaces.elementary import ALPHANUMERIC
 from trio_cogment.spaces.masks import allowed_numbers, check_allowed
@@ -278,9 +278,8 @@ def _array(space: ArraySpace, data: Any) -> Any:
     if array.shape != space.shape:
         raise SpaceError(f"expected the shape {space.shape}, got {array.shape}")
     if space.row.kind == "f":
-        with np.errstate(over="ignore"):
-            # The bounds in the prompt are rounded to the type, too.
-            return array.astype(space.dtype)
+        # The bounds in the prompt are rounded to the type, too.
+        return rounded(array, space.row)
     # Numbers that are not whole, or too large for the type, would silently become others.
     if array.dtype.kind == "f" and not (np.isfinite(array) & (array == np.floor(array))).all():
         raise SpaceError(f"expected whole numbers, got {shown(data)}")

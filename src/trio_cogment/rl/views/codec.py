@@ -18,6 +18,7 @@ from trio_cogment.spaces import (
     Observation,
     Space,
     SpaceError,
+    check_action,
     decode_observation,
     encode_action,
     encode_array,
@@ -33,11 +34,7 @@ _REMEMBERED = 1024
 
 
 class ActionEncoder:
-    """Encodes the actions of one actor.
-
-    Besides what `Space.check` accepts, floating-point numbers are rounded to the precision of the space: actions are
-    computed in any.
-    """
+    """Encodes the actions of one actor, rounded as by `check_action`."""
 
     def __init__(self, space: Space) -> None:
         """Prepare for actions of a space."""
@@ -46,12 +43,6 @@ class ActionEncoder:
         self._known: dict[type[Any], dict[Any, CheckedAction]] = (
             {int: {}, np.int64: {}} if isinstance(space, Discrete) else {}
         )
-        self._array: ArraySpace | None = None
-        self._real: Any = None
-        if isinstance(space, ArraySpace) and not self._known:
-            self._array = space
-            if np.dtype(space.dtype).kind == "f":
-                self._real = np.dtype(space.dtype)
 
     def encode(self, action: Any) -> CheckedAction:
         """Return the bytes of a message `Action`, and the action as an environment of this process may have it.
@@ -64,18 +55,14 @@ class ActionEncoder:
         known = self._known.get(type(action))
         if known is not None and action in known:
             return known[action]
-        if self._real is not None and type(action) is np.ndarray and action.dtype.kind == "f":
-            action = action.astype(self._real, copy=False)
-        content = encode_action(action, self._space).SerializeToString()
+        value = check_action(action, self._space)
+        content = encode_action(value).SerializeToString()
         if known is not None:
             checked = CheckedAction(content, action)
             if len(known) < _REMEMBERED:
                 known[action] = checked
             return checked
-        space = self._array
-        if space is not None and type(action) is np.ndarray and action.dtype == space.dtype:
-            return CheckedAction(content, action.copy())
-        return CheckedAction(content)
+        return CheckedAction(content, value.copy() if type(value) is np.ndarray else None)
 
 
 def observation_message(content: bytes) -> pb.Observation:

@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 from trio_cogment.errors import FailedPreconditionError, InvalidArgumentError
 from trio_cogment.rl.environments.errors import InvalidActionError
-from trio_cogment.spaces import Observation, Space, SpaceError
+from trio_cogment.spaces import Observation, Space, SpaceError, check_action
 
 _MASK = "action_mask"
 
@@ -123,9 +123,9 @@ class Turns:
             InvalidActionError: it is not in the agent's action space.
         """
         try:
-            self._match.action_spaces[agent].check(action)
+            check_action(action, self._match.action_spaces[agent])
         except SpaceError as error:
-            raise InvalidActionError(self._match.name, agent, error.of("action")) from None
+            raise InvalidActionError(self._match.name, agent, error) from None
 
     def check_running(self, begun: bool) -> None:
         """Check that a step can be made.

@@ -111,6 +111,15 @@ def test_not_a_number_is_no_action() -> None:
         mapping(SEEN, Box(-np.inf, np.inf, ())).action({1: encode_tensor(np.float32("nan"))})
 
 
+def test_a_number_beyond_a_narrower_type_is_no_action() -> None:
+    """Half precision travels as `float32`."""
+    space = Box(-np.inf, np.inf, (), "float16")
+    content = mapping(SEEN, space).action({1: encode_tensor(np.float32(0.1))})
+    assert decode_action(spaces_pb2.Action.FromString(content), space) == np.float16(0.1)
+    with pytest.raises((InvalidArgumentError, RpcError), match=r"expected a number of float16, got 1e\+30"):
+        mapping(SEEN, space).action({1: encode_tensor(np.float32(1e30))})
+
+
 def test_one_element_fills_an_array() -> None:
     found = mapping(SEEN, Box(-1, 1, (2, 2)))
     tensor = pb.Tensor(shape=[2, -1])

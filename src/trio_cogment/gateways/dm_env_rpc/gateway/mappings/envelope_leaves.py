@@ -14,7 +14,7 @@ from trio_cogment.api import spaces_pb2
 from trio_cogment.api.dm_env_rpc import dm_env_rpc_pb2 as pb
 from trio_cogment.spaces import SpaceError
 from trio_cogment.spaces.arrays import encode_array
-from trio_cogment.spaces.base import ArraySpace, Space
+from trio_cogment.spaces.base import ArraySpace, Space, rounded
 from trio_cogment.spaces.composite import Dict, Tuple
 from trio_cogment.spaces.errors import Path
 from trio_cogment.spaces.forms import constant_parts
@@ -134,7 +134,9 @@ class ElementsWriter:
                 # NaN is not within any bounds.
                 if self._low <= value <= self._high:
                     return array if self._format is None else self._format.pack(value)
-        found = self._spec.check(tensor).astype(self._leaf.dtype)
-        if not self._leaf.within(found):
+        found = self._spec.check(tensor)
+        leaf = self._leaf
+        found = rounded(found, leaf.row) if leaf.row.kind == "f" else found.astype(leaf.dtype)
+        if not leaf.within(found):
             raise SpaceError("expected a value of the space", (), self._spec.name)
         return found.tobytes()
