@@ -17,7 +17,7 @@ from trio_cogment.spaces.base import ArraySpace
 from trio_cogment.spaces.composite import is_graph
 from trio_cogment.spaces.elementary import ALPHANUMERIC
 from trio_cogment.spaces.json_values import from_json_value, to_json_value
-from trio_cogment.spaces.masks import allowed_numbers, check_allowed
+from trio_cogment.spaces.masks import allowed_numbers, check_allowed, element_masks, mask_in
 from trio_cogment.spaces.pictures import png_of
 
 #: Arrays with more elements are not written out.
@@ -78,7 +78,7 @@ class SpaceCodec(Codec):
         if self._space is None:
             return {"kind": "json", "about": ""}
         try:
-            return _form(self._space, self._seen.action_mask, self._labels)
+            return _form(self._space, mask_in(self._space, self._seen.action_mask), self._labels)
         except CogmentError:  # a mask that is none of the space: the action will be refused, and that is told
             return _form(self._space, None, self._labels)
 
@@ -185,7 +185,7 @@ def _choices(space: sp.MultiDiscrete, mask: Any) -> dict[str, Any]:
     lows, highs = (bound.ravel().tolist() for bound in space.bounds())
     if len(lows) > MAX_OPTIONS or any(high - low >= MAX_OPTIONS for low, high in zip(lows, highs, strict=True)):
         return _sliders(space, None)
-    masks: list[Any] = [None] * len(lows) if mask is None else _flat(mask)
+    masks: list[Any] = [None] * len(lows) if mask is None else element_masks(mask)
     forms: list[dict[str, Any]] = []
     for low, high, own in zip(lows, highs, masks, strict=True):
         allowed = [] if own is None else [bool(each) for each in own]
@@ -194,10 +194,6 @@ def _choices(space: sp.MultiDiscrete, mask: Any) -> dict[str, Any]:
             choices = [{**choice, "keys": []} for choice in choices]
         forms.append({"kind": "choice", "options": choices})
     return {"kind": "choices", "shape": list(space.shape), "forms": forms}
-
-
-def _flat(mask: Any) -> list[Any]:
-    return [inner for each in mask for inner in _flat(each)] if isinstance(mask, tuple) else [mask]
 
 
 def _switches(space: sp.MultiBinary, mask: Any) -> dict[str, Any]:

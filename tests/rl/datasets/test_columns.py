@@ -97,6 +97,18 @@ def test_masks() -> None:
     assert found[1] is None
 
 
+def test_masks_that_older_versions_have_stored() -> None:
+    columns = MaskColumns(Discrete(3), "action_mask")
+    for one in ([1, 0, 1], np.array([1.0, 0.0, 1.0]), np.array([True, False, True])):
+        columns.append(one)
+    assert stored(columns, 3).column("action_mask").to_pylist() == [[1, 0, 1]] * 3
+    with pytest.raises(SpaceError, match=r"action_mask: expected a mask of the shape \(3,\), got \(2,\)"):
+        columns.append([1, 0])
+    of_parts = MaskColumns(Dict({"a": Discrete(2)}), "action_mask")
+    of_parts.append(np.array([1, 0], np.int8))
+    assert stored(of_parts, 1).column("action_mask.a").to_pylist() == [None], "it is no mask of the action"
+
+
 @pytest.mark.parametrize(
     ("value", "text"),
     [

@@ -257,6 +257,38 @@ def test_the_bytes_are_those_of_the_usual_way(space: Space, value: Any, rest: di
     assert ObservationEncoder(space).encode(observation) == expected
 
 
+def stepped(mask: Any, *, over: bool = False) -> Episode:
+    """Return an episode in which an environment with two actions has given a mask with a step."""
+    env = Scripted(lambda: (np.zeros(2, np.float32), 0.0, over, False, {"action_mask": mask}))
+    episode = Episode(GymnasiumEnvironment(env, name="Game-v0"), ["player_0"])
+    episode.begin()
+    episode.advance([action(np.int64(0))])
+    return episode
+
+
+@pytest.mark.parametrize("mask", [[1, 0], (True, False), np.array([1.0, 0.0]), np.array([True, False])])
+def test_what_means_a_mask_is_told_as_one(mask: Any) -> None:
+    found = stepped(mask).told[0]
+    assert found.action_mask.dtype == np.int8
+    assert found.action_mask.tolist() == [1, 0]
+    assert found.info["action_mask"] is mask, "information is as it was"
+
+
+@pytest.mark.parametrize(
+    ("mask", "text"),
+    [
+        ("10", "expected an array as mask, got"),
+        ([1, 0, 1], r"expected a mask of the shape \(2,\), got \(3,\)"),
+        ([0.5, 0], "expected a mask of 0, 1, 2 alone"),
+        ({"a": 1}, "expected an array as mask, got dict"),
+    ],
+)
+def test_what_means_no_mask_is_refused_at_the_step(mask: Any, text: str) -> None:
+    with pytest.raises(InvalidEnvironmentError, match=f"environment 'Game-v0', actor 'player_0': action_mask: {text}"):
+        stepped(mask)
+    assert stepped(mask, over=True).told[0].action_mask is None, "nobody acts any more"
+
+
 def test_actions_that_are_numbers_are_decoded_once() -> None:
     decoder = ActionDecoder(Discrete(3))
     decode = decoder.decode

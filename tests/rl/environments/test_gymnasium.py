@@ -53,14 +53,14 @@ def test_nested_spaces_masks_options_and_frames() -> None:
     assert ours.metadata["render_mode"] == "rgb_array"
     first = ours.reset(1, {"level": 2})["player_0"]
     assert first.info["options"] == {"level": 2}
-    assert first.action_mask.tolist() == [1, 0]
+    assert first.action_mask is None, "flags that are not in parts, as the actions are, mean something of its own"
     assert first.value["action_mask"].tolist() == [1, 0]
     frame = ours.frame()
     assert frame is not None
     assert frame.media_type == "image/png"
     assert frame.data.startswith(b"\x89PNG")
     second = ours.step({"player_0": {"move": np.int64(1), "push": np.ones(2)}})["player_0"]
-    assert second.action_mask.tolist() == [1, 1]
+    assert second.value["action_mask"].tolist() == [1, 1]
     ours.close()
     assert env.closed == 1
 
@@ -70,6 +70,18 @@ def test_a_mask_in_the_information() -> None:
     ours = GymnasiumEnvironment(Scripted(lambda: (GOOD, 0.0, False, False, info)))
     assert ours.reset(None, None)["player_0"].action_mask is None
     assert ours.step({"player_0": 0})["player_0"].action_mask.tolist() == [0, 1]
+
+
+@pytest.mark.parametrize("in_parts", [False, True])
+def test_a_mask_of_actions_that_have_parts(in_parts: bool) -> None:
+    flags: Any = np.array([0, 1], np.int8)
+    env = Scripted(lambda: (GOOD, 0.0, False, False, {"action_mask": {"arm": flags} if in_parts else flags}))
+    env.action_space = gymnasium.spaces.Dict({"arm": gymnasium.spaces.Discrete(2)})
+    ours = GymnasiumEnvironment(env)
+    ours.reset(None, None)
+    found = ours.step({"player_0": {"arm": 0}})["player_0"]
+    assert found.action_mask == ({"arm": flags} if in_parts else None)
+    assert found.info["action_mask"] is not None
 
 
 def test_text_frames_and_none() -> None:

@@ -96,7 +96,7 @@ def test_other_servers_say_less() -> None:
     [
         ({"value": 7}, "observation: expected 0 to 1, got 7"),
         ({}, "observation: expected the field value"),
-        ({"value": 1, "action_mask": [1, 5]}, "action_mask: expected a list of zeros and ones"),
+        ({"value": 1, "action_mask": [1, 5]}, "action_mask: expected a mask of 0, 1 alone, got"),
         ({"value": 1, "action_mask": [[1], [1, 0]]}, "action_mask"),
         ({"value": 1, "action_mask": 1}, "action_mask"),
         ({"value": 1, "frame": {"media_type": 1, "base64": ""}}, "frame: expected media_type and base64"),

@@ -35,6 +35,7 @@ from trio_cogment.spaces import (
     encode_value,
 )
 from trio_cogment.spaces.base import described
+from trio_cogment.spaces.masks import mask_in, may_be_mask
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -288,23 +289,30 @@ class MaskColumns:
         """
         size = 0
         try:
-            for column, value in zip(self._columns, _mask_leaves(self._space, mask), strict=True):
+            leaves = mask_leaves(self._space, stored_mask(self._space, mask))
+            for column, value in zip(self._columns, leaves, strict=True):
                 size += column.append(value)
         except SpaceError as error:
             raise error.of(self._prefix) from None
         return size
 
 
-def _mask_leaves(space: Space, mask: Any) -> Iterator[Any]:
+def stored_mask(space: Space, mask: Any) -> Any:
+    """Return a mask that is stored as `mask_in` does; None for what is none, which older versions have stored as one.
+
+    Raises:
+        SpaceError: it means no mask of the space.
+    """
+    return mask_in(space, mask) if may_be_mask(space, mask) else None
+
+
+def mask_leaves(space: Space, mask: Any) -> Iterator[Any]:
+    """Yield the masks of the parts of a space, in the order of its leaves; it has the form that `mask_in` gives."""
     if isinstance(space, Dict):
-        if not (mask is None or isinstance(mask, dict)):
-            raise SpaceError(f"expected a dict of masks, got {described(mask)}")
         for key, part in space.spaces.items():
-            yield from _mask_leaves(part, None if mask is None else mask.get(key))
+            yield from mask_leaves(part, None if mask is None else mask[key])
     elif isinstance(space, Tuple):
-        if not (mask is None or (isinstance(mask, tuple | list) and len(mask) == len(space.spaces))):
-            raise SpaceError(f"expected a tuple of {len(space.spaces)} masks, got {described(mask)}")
         for position, part in enumerate(space.spaces):
-            yield from _mask_leaves(part, None if mask is None else mask[position])
+            yield from mask_leaves(part, None if mask is None else mask[position])
     else:
         yield mask

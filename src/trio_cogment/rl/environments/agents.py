@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from trio_cogment.rl.environments.checks import check_of, flag_of, info_of, mask_of, reward_of
+from trio_cogment.rl.environments.checks import check_of, flag_of, info_of, mask_finder, reward_of
 from trio_cogment.rl.environments.errors import InvalidEnvironmentError
 from trio_cogment.spaces import Frame, Observation, Space, SpaceError, from_gymnasium
 from trio_cogment.spaces.base import described
@@ -52,6 +52,7 @@ class SeveralAgents:
         self.observation_spaces: Mapping[str, Space] = self._spaces("observation_space")
         self.action_spaces: Mapping[str, Space] = self._spaces("action_space")
         self._checks = {name: check_of(space) for name, space in self.observation_spaces.items()}
+        self._mask_of = {name: mask_finder(space) for name, space in self.action_spaces.items()}
         self._last: dict[str, Any] = {}
         self._ended: set[str] = set()
         self._taking_part: set[str] = set()
@@ -157,7 +158,7 @@ class SeveralAgents:
         info = self._info(name, info)
         value = self._last[name] = self.checked(name, value)
         self._taking_part.add(name)
-        return Observation(value, reward, False, False, mask_of(value, info), info, None, active)
+        return Observation(value, reward, False, False, self._mask_of[name](value, info), info, None, active)
 
     def ending(
         self, name: str, value: Any, reward: float | None, terminated: bool, truncated: bool, info: Any

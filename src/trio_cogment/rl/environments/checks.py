@@ -15,6 +15,7 @@ from trio_cogment.spaces import ArraySpace, Box, Dict, Discrete, Space, SpaceErr
 from trio_cogment.spaces.base import described, rounded
 from trio_cogment.spaces.composite import part
 from trio_cogment.spaces.dtypes import DType
+from trio_cogment.spaces.masks import has_masks, may_be_mask
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
 _MASK = "action_mask"
 #: Returns a value in the types of its space, or raises `SpaceError`.
 Check: TypeAlias = Callable[[Any], Any]
+#: Takes an observation and its information.
+MaskFinder: TypeAlias = Callable[[Any, Mapping[str, Any]], Any]
 
 
 def check_of(space: Space) -> Check:
@@ -94,11 +97,27 @@ def info_of(info: Any) -> dict[str, Any]:
     return dict(info)
 
 
-def mask_of(value: Any, info: Mapping[str, Any]) -> Any:
-    """Return the mask of actions that an observation or its information has, None if neither does."""
+def mask_finder(space: Space) -> MaskFinder:
+    """Return what finds the mask of actions in an observation and its information; None if neither has one.
+
+    Args:
+        space: of the actions. What is no mask of it, see `may_be_mask`, is an observation or information like others.
+    """
+    if not has_masks(space):
+        return _no_mask
+    if isinstance(space, Dict | Tuple):
+        return lambda value, info: found if may_be_mask(space, found := _mask_of(value, info)) else None
+    return _mask_of
+
+
+def _mask_of(value: Any, info: Mapping[str, Any]) -> Any:
     if type(value) is dict and _MASK in value:
         return value[_MASK]
     return info.get(_MASK) if info else None
+
+
+def _no_mask(_value: Any, _info: Mapping[str, Any]) -> None:
+    return None
 
 
 def _check_of_dict(space: Dict) -> Check:

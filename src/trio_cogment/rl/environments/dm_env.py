@@ -7,7 +7,7 @@ from typing import Any
 
 from trio_cogment.errors import InvalidArgumentError
 from trio_cogment.rl.environments.base import SINGLE_AGENT
-from trio_cogment.rl.environments.checks import check_of, mask_of, reward_of
+from trio_cogment.rl.environments.checks import check_of, mask_finder, reward_of
 from trio_cogment.rl.environments.dm_specs import Mapped, mapped
 from trio_cogment.rl.environments.errors import InvalidEnvironmentError
 from trio_cogment.spaces import Frame, Observation, Space, SpaceError
@@ -48,6 +48,7 @@ class DmEnvironment:
         self.observation_spaces: Mapping[str, Space] = {SINGLE_AGENT: self._observation.space}
         self.action_spaces: Mapping[str, Space] = {SINGLE_AGENT: self._action.space}
         self._check = check_of(self._observation.space)
+        self._mask_of = mask_finder(self._action.space)
         self._seed = seed or getattr(env, "seed", None)
         self.over = True
 
@@ -77,7 +78,7 @@ class DmEnvironment:
             raise self._wrong_kind("reset", "FIRST", kind)
         self.over = False
         value = self._checked(value)
-        return {SINGLE_AGENT: Observation(value, action_mask=mask_of(value, {}))}
+        return {SINGLE_AGENT: Observation(value, action_mask=self._mask_of(value, {}))}
 
     def step(self, actions: Mapping[str, Any]) -> dict[str, Observation]:
         """Make a step.
@@ -99,7 +100,7 @@ class DmEnvironment:
         terminated, truncated = self.over and rate == 0, self.over and rate != 0
         info: dict[str, Any] = {} if rate == 1 or terminated else {"discount": rate}
         going_on = not self.over
-        mask = mask_of(value, info)
+        mask = self._mask_of(value, info)
         return {SINGLE_AGENT: Observation(value, number, terminated, truncated, mask, info, None, going_on, going_on)}
 
     def frame(self) -> Frame | None:

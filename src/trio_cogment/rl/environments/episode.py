@@ -17,6 +17,7 @@ from trio_cogment.rl.environments.encoding import (
 )
 from trio_cogment.rl.environments.errors import InvalidActionError, InvalidEnvironmentError
 from trio_cogment.spaces import Observation, SpaceError
+from trio_cogment.spaces.masks import mask_in
 
 #: Instead of an actor's name in `frames_for`: all of them.
 EVERYONE = "*"
@@ -147,6 +148,8 @@ class Episode:
         told: list[Observation] = []
         for actor, encode in self._encoders:
             observation = found[actor]
+            if observation.action_mask is not None:
+                observation = self._with_mask(actor, observation)
             told.append(observation)
             try:
                 contents.append(encode(observation))
@@ -160,6 +163,16 @@ class Episode:
         self.told = told
         over = self.over = cut or self.environment.over
         return Turn(contents, rewards, over)
+
+    def _with_mask(self, actor: str, observation: Observation) -> Observation:
+        given = observation.action_mask
+        try:
+            mask = mask_in(self.environment.action_spaces[actor], given)
+        except SpaceError as error:
+            if observation.active:
+                raise InvalidEnvironmentError(self.environment.name, actor, error.of("action_mask")) from None
+            mask = None  # it says nothing: the actor does not act now, and some environments give no whole mask then
+        return observation if mask is given else replace(observation, action_mask=mask)
 
     def _add_frame(self, contents: list[bytes]) -> None:
         frame = self.environment.frame()

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from trio_cogment.rl.environments.base import SINGLE_AGENT
-from trio_cogment.rl.environments.checks import check_of, flag_of, info_of, mask_of, reward_of
+from trio_cogment.rl.environments.checks import check_of, flag_of, info_of, mask_finder, reward_of
 from trio_cogment.rl.environments.errors import InvalidEnvironmentError
 from trio_cogment.spaces import Frame, Observation, Space, SpaceError, from_gymnasium
 from trio_cogment.spaces.base import described
@@ -47,6 +47,7 @@ class GymnasiumEnvironment:
         self.action_spaces: Mapping[str, Space] = {SINGLE_AGENT: self._space(env.action_space, "action_space")}
         self.over = True
         self._check = check_of(self.observation_spaces[SINGLE_AGENT])
+        self._mask_of = mask_finder(self.action_spaces[SINGLE_AGENT])
         self._step = env.step
         self._renders = env.render_mode in RETURNING_MODES
 
@@ -71,7 +72,7 @@ class GymnasiumEnvironment:
         except SpaceError as error:
             raise InvalidEnvironmentError(self.name, SINGLE_AGENT, error) from None
         self.over = False
-        return {SINGLE_AGENT: Observation(value, action_mask=mask_of(value, info), info=info)}
+        return {SINGLE_AGENT: Observation(value, action_mask=self._mask_of(value, info), info=info)}
 
     def step(self, actions: Mapping[str, Any]) -> dict[str, Observation]:
         """Make a step.
@@ -97,7 +98,7 @@ class GymnasiumEnvironment:
         except SpaceError as error:
             raise InvalidEnvironmentError(self.name, SINGLE_AGENT, error) from None
         over = self.over = terminated or truncated
-        mask = mask_of(value, info)
+        mask = self._mask_of(value, info)
         return {SINGLE_AGENT: Observation(value, reward, terminated, truncated, mask, info, None, not over, not over)}
 
     def _checked(self, value: Any) -> Any:

@@ -8,24 +8,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
 from trio_cogment.errors import InvalidArgumentError, RemoteProtocolError, UnavailableError
 from trio_cogment.rl.openenv.foreign_schemas import Codec, GivenObservation
-from trio_cogment.spaces import (
-    Dict,
-    Discrete,
-    Frame,
-    MultiBinary,
-    MultiDiscrete,
-    Observation,
-    Space,
-    SpaceError,
-    Tuple,
-)
+from trio_cogment.spaces import Frame, Observation, Space, SpaceError
 from trio_cogment.spaces.base import shown
-from trio_cogment.spaces.composite import part
 from trio_cogment.spaces.json_values import NOT_FINITE, loads
+from trio_cogment.spaces.masks import mask_in
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +113,7 @@ def observation_of(
     mask = fields.get("action_mask") if told else None
     info = fields.get("info") if told else result.metadata
     try:
-        mask = None if mask is None else _mask(mask, action_space)
+        mask = mask_in(action_space, mask)
     except SpaceError as error:
         raise error.of("action_mask") from None
     return Observation(
@@ -138,41 +126,6 @@ def observation_of(
         info=dict(info) if isinstance(info, dict) else {},
         frame=_frame(fields.get("frame")) if told else None,
     )
-
-
-def _mask(found: Any, space: Space) -> Any:
-    """Return a mask in the form that Gymnasium's `sample` takes."""
-    if found is None:
-        return None
-    if isinstance(space, Discrete | MultiBinary):
-        return _flags(found)
-    if isinstance(space, MultiDiscrete) and isinstance(found, list):
-        deeper = len(space.shape) > 1
-        return tuple(_nested_flags(inner, len(space.shape) - 1) if deeper else _flags(inner) for inner in found)
-    if isinstance(space, Dict) and isinstance(found, dict) and found.keys() == space.spaces.keys():
-        return {key: part(_mask, key, found[key], inner) for key, inner in space.spaces.items()}
-    if isinstance(space, Tuple) and isinstance(found, list) and len(found) == len(space.spaces):
-        pairs = enumerate(zip(found, space.spaces, strict=True))
-        return tuple(part(_mask, position, inner, own) for position, (inner, own) in pairs)
-    raise SpaceError(f"expected a mask of {space!r}, got {shown(found)}")
-
-
-def _nested_flags(found: Any, depth: int) -> Any:
-    if depth == 0:
-        return _flags(found)
-    if not isinstance(found, list):
-        raise SpaceError(f"expected a list, got {shown(found)}")
-    return tuple(_nested_flags(inner, depth - 1) for inner in found)
-
-
-def _flags(found: Any) -> Any:
-    try:
-        flags = np.array(found)
-    except ValueError:
-        flags = np.array(None)
-    if flags.dtype.kind not in "iub" or flags.ndim == 0 or (flags.size and not 0 <= flags.min() <= flags.max() <= 2):
-        raise SpaceError(f"expected a list of zeros and ones, got {shown(found)}")
-    return flags.astype(np.int8)
 
 
 def _frame(found: Any) -> Frame | None:

@@ -31,7 +31,7 @@ from trio_cogment.spaces import (
 from trio_cogment.spaces.base import ArraySpace, numbers, rounded, shown
 from trio_cogment.spaces.composite import part
 from trio_cogment.spaces.elementary import ALPHANUMERIC
-from trio_cogment.spaces.masks import allowed_numbers, check_allowed
+from trio_cogment.spaces.masks import allowed_numbers, check_allowed, mask_in
 
 #: Arrays with more elements are not written out.
 MAX_ELEMENTS = 1000
@@ -69,7 +69,7 @@ def turn_prompt(
         lines += ["", f"Your reward for the last step: {observation.reward}"]
     lines += ["", f"Your action is {described_space(space)}."]
     if observation.action_mask is not None:
-        lines.append(f"Allowed now: {_allowed(space, observation.action_mask)}.")
+        lines.append(f"Allowed now: {_allowed(space, mask_in(space, observation.action_mask))}.")
     if reason:
         lines += ["", f"Your last answer was refused: {reason}", f"It was: {json.dumps(refused, ensure_ascii=False)}"]
     lines += ["", "Answer with the action alone, as JSON."]
