@@ -50,7 +50,7 @@ NARROWED = {
     "trial": {"addressing", "api", "compiling", "errors", "endpoints", "outcome", "recount", "rewards"},
     "spaces": {"api", "errors"},
     "access": {"errors", "config", "recount", "service_names"},
-    "rpc": {"errors", "config", "host", "backoff", "recount", "compiling"},
+    "rpc": {"errors", "config", "host", "backoff", "recount", "compiling", "suggestions"},
 }
 #: What a room may import besides the leaves.
 TABLE: dict[str, set[str]] = {

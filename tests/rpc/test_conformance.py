@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -17,9 +17,18 @@ from purerpc import Service
 from tests.helpers import wire_channel
 from tests.rpc.tls_files import make_party
 from trio_cogment.rpc import (
+    CallDetails,
     CallOpener,
     Channel,
+    ClientCall,
+    ClientCallWrapper,
+    ClientInterceptor,
+    Handler,
+    ServerCall,
+    ServerCallWrapper,
     client_tls,
+    intercept_channel,
+    intercept_services,
     open_listeners,
     open_unix_listener,
     serve,
@@ -89,10 +98,40 @@ async def in_process_with_latency(services: list[Service]) -> AsyncIterator[Call
         yield channel
 
 
+class Watching(ClientInterceptor):
+    """Passes on calls that it watches."""
+
+    @asynccontextmanager
+    async def intercept_call(
+        self, details: CallDetails, continuation: Callable[[CallDetails], AbstractAsyncContextManager[ClientCall]]
+    ) -> AsyncIterator[ClientCall]:
+        async with continuation(details) as call:
+            yield ClientCallWrapper(call)
+
+
+async def watching(call: ServerCall, handler: Handler) -> None:
+    await handler(ServerCallWrapper(call))
+
+
+@asynccontextmanager
+async def intercepted(services: list[Service]) -> AsyncIterator[CallOpener]:
+    async with over_tcp(intercept_services(services, watching, watching)) as channel:
+        yield intercept_channel(channel, Watching(), ClientInterceptor())
+
+
+@asynccontextmanager
+async def intercepted_in_process(services: list[Service]) -> AsyncIterator[CallOpener]:
+    async with InProcessChannel(intercept_services(services, watching)) as channel:
+        yield intercept_channel(channel, Watching())
+
+
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.__name__)
 @pytest.mark.parametrize(
     "make",
-    [over_tcp, over_tls, over_unix, wire_channel, over_lockstep, in_process, in_process_with_latency],
+    [
+        *(over_tcp, over_tls, over_unix, wire_channel, over_lockstep, in_process, in_process_with_latency),
+        *(intercepted, intercepted_in_process),
+    ],
     ids=lambda make: make.__name__,
 )
 async def test_conformance(

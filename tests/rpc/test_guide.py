@@ -12,11 +12,13 @@ from typing import Any
 
 import pytest
 import trio
+from google.protobuf.descriptor_pb2 import FileDescriptorSet
 from google.protobuf.message_factory import GetMessageClass
 from grpc_tools import protoc
 
 from tests.ports import free_port
 from trio_cogment import rpc
+from trio_cogment.spec.generation import grpc_modules
 
 ROOT = Path(__file__).resolve().parents[2]
 GUIDE = ROOT / "docs" / "rpc.md"
@@ -32,6 +34,11 @@ def folder(tmp_path: Path) -> Path:
     (proto,) = blocks("proto")
     (tmp_path / "greeter.proto").write_text(proto)
     assert protoc.main(["protoc", f"-I{tmp_path}", f"--python_out={tmp_path}", "greeter.proto"]) == 0
+    descriptors = tmp_path / "descriptors"
+    assert protoc.main(["protoc", f"-I{tmp_path}", f"--descriptor_set_out={descriptors}", "greeter.proto"]) == 0
+    files = FileDescriptorSet.FromString(descriptors.read_bytes()).file
+    for path, text in grpc_modules(files, ["greeter.proto"]).items():
+        (tmp_path / path).write_text(text)
     return tmp_path
 
 
@@ -52,8 +59,15 @@ def test_server_and_client(folder: Path) -> None:
     assert (done.stdout, done.stderr) == ("Hello, world!\n", "")
 
 
+def test_typed_stubs(folder: Path) -> None:
+    (folder / "typed.py").write_text(blocks("python")[2])
+    done = subprocess.run(
+        [sys.executable, "typed.py"], cwd=folder, capture_output=True, text=True, check=False, timeout=PATIENCE_SECONDS
+    )
+    assert (done.stdout, done.stderr) == ("Hello, typed!\n", "")
+
+
 async def test_every_other_block(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from google.protobuf.descriptor_pb2 import FileDescriptorSet
     from google.protobuf.descriptor_pool import DescriptorPool
 
     out = folder / "descriptors"
@@ -71,7 +85,7 @@ async def test_every_other_block(folder: Path, monkeypatch: pytest.MonkeyPatch) 
         "Hello": GetMessageClass(description.message_types_by_name["Hello"]),
         "greeter": rpc.methods_of(greeter),
     }
-    greeters, served, *others = blocks("python")[2:]
+    greeters, served, *others = blocks("python")[3:]
     for code in (greeters, served):
         await run(code, names)
     with trio.fail_after(PATIENCE_SECONDS):

@@ -10,7 +10,17 @@ import trio.testing
 
 from trio_cogment.api.common_pb2 import VersionInfo, VersionRequest
 from trio_cogment.errors import RpcError, StatusCode
-from trio_cogment.rpc import InProcessChannel, ServedAtOnce, ServerCall, bind, methods_of
+from trio_cogment.rpc import (
+    CallOpener,
+    Channel,
+    InProcessChannel,
+    ServedAtOnce,
+    ServerCall,
+    WithMetadata,
+    bind,
+    intercept_channel,
+    methods_of,
+)
 from trio_cogment.services import SERVICES, ServiceKind
 
 SERVICE = SERVICES[ServiceKind.LIFECYCLE].descriptor()
@@ -71,3 +81,64 @@ class Sending(Versions):
 async def test_a_reply_that_was_sent_is_not_sent_again() -> None:
     async with InProcessChannel([bind(SERVICE, Sending(at_once=False))]) as channel:
         assert (await channel.unary(VERSION, VersionRequest())).versions[0].name == "sent"
+
+
+class Misspelt:
+    async def version(self, _request: VersionRequest, _call: ServerCall) -> VersionInfo:
+        raise AssertionError
+
+
+class SnakeCase:
+    async def get_trial_info(self, _request: VersionRequest, _call: ServerCall) -> VersionInfo:
+        raise AssertionError
+
+
+class Helping(Versions):
+    """What is its own stays its own: names that are like no method, and one that is like a method which is there."""
+
+    async def look_around(self) -> None: ...
+
+    async def version(self) -> None: ...
+
+    async def _GetTrialInfos(self) -> None: ...
+
+
+@pytest.mark.parametrize(
+    ("implementation", "text"),
+    [
+        (Misspelt(), r"Misspelt\.version: cogmentAPI\.TrialLifecycleSP has no such method; did you mean 'Version'\?"),
+        (SnakeCase(), r"SnakeCase\.get_trial_info: .*; did you mean 'GetTrialInfo'\?"),
+        (Versions, "expected an object, got the class Versions"),
+    ],
+)
+def test_a_misspelt_method_is_refused(implementation: object, text: str) -> None:
+    with pytest.raises(TypeError, match=text):
+        bind(SERVICE, implementation)
+
+
+async def test_other_functions_of_an_implementation_are_its_own() -> None:
+    async with InProcessChannel([bind(SERVICE, Helping(at_once=False))]) as channel:
+        assert (await channel.unary(VERSION, VersionRequest())).versions[0].name == "in a task"
+
+
+@pytest.mark.parametrize("name", ["version", "Versionn"])
+def test_a_method_that_a_service_has_not_is_named(name: str) -> None:
+    with pytest.raises(KeyError) as caught:
+        METHODS[name]
+    assert str(caught.value) == f"cogmentAPI.TrialLifecycleSP has no method {name!r}; did you mean 'Version'?"
+    assert METHODS.get(name) is None
+    assert name not in METHODS
+
+
+async def test_a_name_is_no_method(channels: list[CallOpener]) -> None:
+    for channel in channels:
+        with pytest.raises(TypeError, match=r"method: expected an rpc\.Method, .*, got 'Version'"):
+            await channel.unary("Version", VersionRequest())  # type: ignore[arg-type]  # the mistake
+        with pytest.raises(TypeError, match=r"method: expected an rpc\.Method"):
+            channel.call("Version")  # type: ignore[arg-type]  # the mistake
+
+
+@pytest.fixture
+def channels() -> list[CallOpener]:
+    inside = InProcessChannel()
+    return [inside, Channel("127.0.0.1", 1), WithMetadata(inside, {"name": "value"}), intercept_channel(inside)]

@@ -33,6 +33,12 @@ from trio_cogment.errors import CogmentError
 )
 @click.option("-j", "--js_dir", type=FilePath(path_type=Path), help="Write the JavaScript modules here.")
 @click.option("-t", "--typescript", is_flag=True, help="Write CogSettings.ts, not CogSettings.js; needs --js_dir.")
+@click.option(
+    "--grpc",
+    is_flag=True,
+    help="Also write a module for each proto that has services, as `greeter_grpc.py`: typed stubs for clients, base "
+    "classes for servers.",
+)
 @json_option("Print the paths as JSON.")
 def generate(
     file: Path,
@@ -40,6 +46,7 @@ def generate(
     output: Path | None,
     js_dir: Path | None,
     typescript: bool,
+    grpc: bool,
     as_json: bool,
 ) -> None:
     """Write a project's modules: messages, typed settings for this SDK, and settings for the published SDKs.
@@ -53,6 +60,8 @@ def generate(
         raise click.UsageError("--output and --python_dir both say where the Python modules go; give one")
     if typescript and js_dir is None:
         raise click.UsageError("--typescript needs --js_dir")
+    if grpc and js_dir is not None and python_dir is None and output is None:
+        raise click.UsageError("--grpc writes Python modules; it needs --python_dir or --output beside --js_dir")
     if python_dir is None and output is None and js_dir is None:
         output = Path(DEFAULT_SETTINGS)
     if output is not None and output.suffix != ".py":
@@ -62,9 +71,9 @@ def generate(
         # Everything is made before anything is written.
         made = []
         if output is not None:
-            made.append((output.parent, python_modules(project, output.name)))
+            made.append((output.parent, python_modules(project, output.name, grpc=grpc)))
         if python_dir is not None:
-            made.append((python_dir, python_modules(project)))
+            made.append((python_dir, python_modules(project, grpc=grpc)))
         if js_dir is not None:
             made.append((js_dir, javascript_modules(project, typescript=typescript)))
         written = [folder / path for folder, files in made for path in write_files(folder, files)]

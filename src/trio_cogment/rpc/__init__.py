@@ -36,6 +36,12 @@ from trio_cogment.rpc.health import HealthService as HealthService
 from trio_cogment.rpc.health import ServingStatus as ServingStatus
 from trio_cogment.rpc.health import ask_health as ask_health
 from trio_cogment.rpc.inprocess import InProcessChannel as InProcessChannel
+from trio_cogment.rpc.interceptors import CallDetails as CallDetails
+from trio_cogment.rpc.interceptors import ClientCallWrapper as ClientCallWrapper
+from trio_cogment.rpc.interceptors import ClientInterceptor as ClientInterceptor
+from trio_cogment.rpc.interceptors import ServerCallWrapper as ServerCallWrapper
+from trio_cogment.rpc.interceptors import intercept_channel as intercept_channel
+from trio_cogment.rpc.interceptors import intercept_services as intercept_services
 from trio_cogment.rpc.listeners import UnixListener as UnixListener
 from trio_cogment.rpc.listeners import open_listeners as open_listeners
 from trio_cogment.rpc.listeners import open_unix_listener as open_unix_listener
@@ -45,7 +51,13 @@ from trio_cogment.rpc.reflection import reflection_services as reflection_servic
 from trio_cogment.rpc.server import RunningServer as RunningServer
 from trio_cogment.rpc.server import serve as serve
 from trio_cogment.rpc.server import serve_stream as serve_stream
+from trio_cogment.rpc.service import Methods as Methods
+from trio_cogment.rpc.service import UnknownMethodError as UnknownMethodError
 from trio_cogment.rpc.service import bind as bind
 from trio_cogment.rpc.service import methods_of as methods_of
+from trio_cogment.rpc.stubs import StreamStreamMethod as StreamStreamMethod
+from trio_cogment.rpc.stubs import StreamUnaryMethod as StreamUnaryMethod
+from trio_cogment.rpc.stubs import UnaryStreamMethod as UnaryStreamMethod
+from trio_cogment.rpc.stubs import UnaryUnaryMethod as UnaryUnaryMethod
 from trio_cogment.rpc.tls import client_tls as client_tls
 from trio_cogment.rpc.tls import server_tls as server_tls

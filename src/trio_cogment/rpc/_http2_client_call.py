@@ -25,7 +25,7 @@ from trio_cogment.rpc._compression import IDENTITY, checked_encoding, decoder
 from trio_cogment.rpc._frames import ErrorCode
 from trio_cogment.rpc._http2_call import Http2Call
 from trio_cogment.rpc._retry import BufferOnlyEngine, ReplayBuffer
-from trio_cogment.rpc.calls import ClientCall, MetadataLike, Method, checked_timeout
+from trio_cogment.rpc.calls import ClientCall, MetadataLike, Method, checked_method, checked_timeout
 from trio_cogment.rpc.metadata import Metadata
 
 
@@ -44,6 +44,7 @@ class Http2ClientCall(Http2Call, ClientCall):
         wait_for_ready: bool = False,
         compression: str | None = None,
     ) -> None:
+        checked_method(method)
         super().__init__(method, method.response_type, method.request_type)
         if compression and checked_encoding(compression) != IDENTITY:
             self._compression = compression

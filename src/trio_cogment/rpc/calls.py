@@ -22,7 +22,7 @@ import math
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeAlias
 
 from google.protobuf.message import Message
 from purerpc import Cardinality
@@ -32,6 +32,17 @@ from trio_cogment.errors import RpcError, StatusCode
 from trio_cogment.rpc._shared_message import SharedMessage
 from trio_cogment.rpc.metadata import Metadata, Pairs
 
+if TYPE_CHECKING:
+    from typing_extensions import TypeVar  # knows defaults, which `typing` learns in Python 3.13
+
+    SentT = TypeVar("SentT", default=Any)
+    ReceivedT = TypeVar("ReceivedT", default=Any)
+else:
+    from typing import TypeVar
+
+    SentT = TypeVar("SentT")
+    ReceivedT = TypeVar("ReceivedT")
+
 #: Of a message: it is measured if its size matters.
 UNKNOWN_SIZE = -1
 
@@ -39,8 +50,12 @@ MetadataLike: TypeAlias = Pairs | Mapping[str, str | bytes]
 
 
 @dataclass(frozen=True, slots=True)
-class Method:
-    """One method of a service: its path on the wire, its shape and its message types."""
+class Method(Generic[SentT, ReceivedT]):
+    """One method of a service: its path on the wire, its shape and its message types.
+
+    To type checkers it is a `Method[Request, Response]`, where generated code says so, and a `Method[Any, Any]` where
+    `methods_of` has made it from a descriptor.
+    """
 
     path: str
     cardinality: Cardinality
@@ -63,8 +78,8 @@ class Consumer(Protocol):
         """Learn that no more messages come: None for an orderly end, else why. Called once."""
 
 
-class Call(abc.ABC):
-    """What both ends of a call have in common."""
+class Call(abc.ABC, Generic[SentT, ReceivedT]):
+    """What both ends of a call have in common: messages of one type are sent, of another one received."""
 
     method: Method
 
@@ -84,7 +99,7 @@ class Call(abc.ABC):
         """
 
     @abc.abstractmethod
-    async def send(self, message: Message) -> None:
+    async def send(self, message: SentT) -> None:
         """Send one message; wait while the peer's window or the outbox of this side is full.
 
         Raises:
@@ -93,7 +108,7 @@ class Call(abc.ABC):
         """
 
     @abc.abstractmethod
-    def send_nowait(self, message: Message) -> None:
+    def send_nowait(self, message: SentT) -> None:
         """Send one message without waiting.
 
         Raises:
@@ -101,7 +116,7 @@ class Call(abc.ABC):
             RpcError, LocalProtocolError: as `send`.
         """
 
-    def hand_over_nowait(self, message: Message, size: int = UNKNOWN_SIZE) -> None:
+    def hand_over_nowait(self, message: SentT, size: int = UNKNOWN_SIZE) -> None:
         """Send one message that nobody else uses any more, without waiting: in process it is not copied.
 
         Args:
@@ -114,7 +129,7 @@ class Call(abc.ABC):
         self.send_nowait(message)
 
     @abc.abstractmethod
-    async def send_together(self, messages: Sequence[Message]) -> None:
+    async def send_together(self, messages: Sequence[SentT]) -> None:
         """Send messages that nobody else uses any more in one go, as if they were one: nothing comes in between.
 
         Over a socket they leave together. In process they are not copied. Where room is made for one message, it is
@@ -128,7 +143,7 @@ class Call(abc.ABC):
         """
 
     @abc.abstractmethod
-    def send_together_nowait(self, messages: Sequence[Message]) -> None:
+    def send_together_nowait(self, messages: Sequence[SentT]) -> None:
         """As `send_together`, without waiting.
 
         Raises:
@@ -141,7 +156,8 @@ class Call(abc.ABC):
         Raises:
             RpcError, LocalProtocolError: as `send`.
         """
-        await self.send(message.whole())
+        whole: Any = message.whole()
+        await self.send(whole)
 
     def send_shared_nowait(self, message: SharedMessage) -> None:
         """As `send_shared`, without waiting.
@@ -149,9 +165,10 @@ class Call(abc.ABC):
         Raises:
             trio.WouldBlock, RpcError, LocalProtocolError: as `send_nowait`.
         """
-        self.hand_over_nowait(message.whole())
+        whole: Any = message.whole()
+        self.hand_over_nowait(whole)
 
-    def flush_next(self) -> None:  # noqa: B027  in process there is nothing to do
+    def flush_next(self) -> None:
         """Let the next message leave at once, if that goes without waiting: nothing follows before the peer answers.
 
         Other messages leave when the task gives way to others, together with what these send.
@@ -179,11 +196,11 @@ class Call(abc.ABC):
     def resume(self) -> None:
         """Undo `pause`; what waits is handed over before this returns."""
 
-    def __aiter__(self) -> Call:
+    def __aiter__(self) -> Call[SentT, ReceivedT]:
         return self
 
-    async def __anext__(self) -> Any:
-        message = await self.receive()
+    async def __anext__(self) -> ReceivedT:
+        message: ReceivedT | None = await self.receive()
         if message is None:
             raise StopAsyncIteration
         return message
@@ -193,7 +210,7 @@ class Call(abc.ABC):
 IN_PROCESS = "inprocess"
 
 
-class ServerCall(Call):
+class ServerCall(Call[SentT, ReceivedT]):
     """A call as its handler sees it.
 
     The handler's task runs in a cancel scope that the call's deadline, RST_STREAM by the peer and loss of the
@@ -251,7 +268,7 @@ class ServerCall(Call):
         """Send the response headers now, before any message: the caller learns that the call was accepted."""
 
 
-class ClientCall(Call, AbstractAsyncContextManager["ClientCall"]):
+class ClientCall(Call[SentT, ReceivedT], AbstractAsyncContextManager["ClientCall[SentT, ReceivedT]"]):
     """A call as its caller sees it: an async context manager.
 
     Leaving the block before the call has ended cancels it: the peer gets RST_STREAM(CANCEL), and its handler's scope is
@@ -311,13 +328,13 @@ class CallOpener(abc.ABC):
     @abc.abstractmethod
     def call(
         self,
-        method: Method,
+        method: Method[SentT, ReceivedT],
         *,
         metadata: MetadataLike = (),
         timeout: float | None = None,
         wait_for_ready: bool = False,
         compression: str | None = None,
-    ) -> ClientCall:
+    ) -> ClientCall[SentT, ReceivedT]:
         """Open a call of any cardinality; use it as `async with channel.call(...) as call`.
 
         Entering connects if need be and sends the headers. The deadline sent to the peer is the nearer of `timeout`
@@ -330,6 +347,7 @@ class CallOpener(abc.ABC):
         decompressed in any case.
 
         Raises:
+            TypeError: `method` is no `Method`.
             ValueError: `timeout` is not a number, or `compression` none of these.
             RpcError: on entering, UNAVAILABLE if the peer cannot be reached, DEADLINE_EXCEEDED if that took too long.
         """
@@ -377,17 +395,18 @@ class CallOpener(abc.ABC):
 
     async def unary(
         self,
-        method: Method,
-        request: Message,
+        method: Method[SentT, ReceivedT],
+        request: SentT,
         *,
         metadata: MetadataLike = (),
         timeout: float | None = None,
         wait_for_ready: bool = False,
         compression: str | None = None,
-    ) -> Any:
+    ) -> ReceivedT:
         """Send one request and return the one response.
 
         Raises:
+            TypeError, ValueError: as `call`.
             RpcError: a status other than OK; INTERNAL when the peer sent no response or more than one.
         """
         async with self.call(
@@ -400,12 +419,21 @@ class CallOpener(abc.ABC):
                 # A server may refuse before it has read the request: its status says more than the failed send.
                 if error.code is not StatusCode.CANCELLED:
                     raise
-            response = await call.receive()
-            if response is None:
-                raise RpcError(StatusCode.INTERNAL, f"{method.path}: no response message")
-            if await call.receive() is not None:
-                raise RpcError(StatusCode.INTERNAL, f"{method.path}: more than one response message")
-            return response
+            return await only_response(call, method)
+
+
+async def only_response(call: ClientCall[SentT, ReceivedT], method: Method) -> ReceivedT:
+    """Return the response of a call that has one.
+
+    Raises:
+        RpcError: a status other than OK; INTERNAL when the peer sent no response or more than one.
+    """
+    response: ReceivedT | None = await call.receive()
+    if response is None:
+        raise RpcError(StatusCode.INTERNAL, f"{method.path}: no response message")
+    if await call.receive() is not None:
+        raise RpcError(StatusCode.INTERNAL, f"{method.path}: more than one response message")
+    return response
 
 
 #: Takes the response to a call, or the error that it has ended with.
@@ -430,6 +458,13 @@ class ReplyConsumer:
             how_many = "more than one response message" if self._replies else "no response message"
             error = RpcError(StatusCode.INTERNAL, f"{self._method.path}: {how_many}")
         self._on_reply(None if error is not None else self._replies[0], error)
+
+
+def checked_method(method: Method) -> Method:
+    """Return a call's method; raise TypeError for what is none, such as its name."""
+    if not isinstance(method, Method):
+        raise TypeError(f"method: expected an rpc.Method, as rpc.methods_of(service)[name] is one, got {method!r}")
+    return method
 
 
 def checked_timeout(timeout: float | None) -> float | None:

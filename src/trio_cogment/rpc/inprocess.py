@@ -34,6 +34,7 @@ from trio_cogment.rpc.calls import (
     ReplyConsumer,
     ServerCall,
     TakeAtOnce,
+    checked_method,
     checked_timeout,
 )
 from trio_cogment.rpc.metadata import Metadata
@@ -50,7 +51,7 @@ class InProcessClientCall(End, DirectCall):
 
     def __init__(self, channel: InProcessChannel, method: Method, metadata: Metadata, timeout: float | None) -> None:
         self._channel = channel
-        self.method = method
+        self.method = checked_method(method)
         self._metadata = metadata
         self._timeout = checked_timeout(timeout)
         self._entered = False

@@ -1,4 +1,4 @@
-"""Services from protobuf descriptors, at run time: no generated stubs, any `.proto`, handlers typed by their writers.
+"""Services from protobuf descriptors, at run time: any `.proto`, and no generated code unless its types are wanted.
 
 The container is purerpc's `Service` with its `RPCSignature`s; what is bound in it is a `Handler`. An implementation is
 any object with a coroutine function per method, in the shape its cardinality calls for:
@@ -13,16 +13,21 @@ stream, stream  ``async def M(self, call) -> None``
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import Any, NoReturn
 
 from google.protobuf.descriptor import MethodDescriptor, ServiceDescriptor
 from google.protobuf.message import Message
 from google.protobuf.message_factory import GetMessageClass
 from purerpc import Cardinality, RPCSignature, Service
 
-from trio_cogment.errors import RpcError, StatusCode, UnimplementedError
+from trio_cogment.errors import InvalidArgumentError, RpcError, StatusCode, UnimplementedError
 from trio_cogment.rpc.calls import Handler, Method, ServerCall, TakeAtOnce
+from trio_cogment.suggestions import similar, suggestion
+
+#: In the namespace of a class, it says that its methods stand for those that are not implemented.
+NOT_IMPLEMENTED = "__rpc_not_implemented__"
 
 _CARDINALITIES = {
     (False, False): Cardinality.UNARY_UNARY,
@@ -32,17 +37,40 @@ _CARDINALITIES = {
 }
 
 
-def methods_of(service: ServiceDescriptor) -> dict[str, Method]:
-    """Return the methods of a service by name, for calling them."""
-    return {
-        method.name: Method(
-            path=f"/{service.full_name}/{method.name}",
-            cardinality=_cardinality(method),
-            request_type=GetMessageClass(method.input_type),
-            response_type=GetMessageClass(method.output_type),
+class UnknownMethodError(InvalidArgumentError, KeyError):
+    """A service has no method of that name."""
+
+    __str__ = Exception.__str__  # that of KeyError is for keys
+
+
+class Methods(dict[str, Method]):
+    """The methods of a service by name; made by `methods_of`.
+
+    A name that it does not have is an `UnknownMethodError`, which is also a KeyError.
+    """
+
+    def __init__(self, service: ServiceDescriptor) -> None:
+        super().__init__(
+            (
+                method.name,
+                Method(
+                    path=f"/{service.full_name}/{method.name}",
+                    cardinality=_cardinality(method),
+                    request_type=GetMessageClass(method.input_type),
+                    response_type=GetMessageClass(method.output_type),
+                ),
+            )
+            for method in service.methods
         )
-        for method in service.methods
-    }
+        self._service = service.full_name
+
+    def __missing__(self, name: str) -> NoReturn:
+        raise UnknownMethodError(f"{self._service} has no method {name!r}; {suggestion(name, self)}")
+
+
+def methods_of(service: ServiceDescriptor) -> Methods:
+    """Return the methods of a service by name, for calling them."""
+    return Methods(service)
 
 
 class BoundService(Service):  # type: ignore[misc]  # purerpc ships no types
@@ -60,13 +88,27 @@ class BoundService(Service):  # type: ignore[misc]  # purerpc ships no types
 def bind(service: ServiceDescriptor, implementation: object) -> Service:
     """Bind an implementation's functions to the methods of a service, for serving them.
 
-    A method the implementation lacks answers UNIMPLEMENTED. Beside a method `M` it may have a plain function
-    ``M_at_once(self, call, first) -> bool``, which takes calls of this process without a task (`TakeAtOnce`), or leaves
-    them to `M`.
+    A method the implementation lacks answers UNIMPLEMENTED. A function with nearly the name of such a method has been
+    misspelt, and is refused; names with a leading underscore are the implementation's own.
+
+    Beside a method `M` it may have a plain function ``M_at_once(self, call, first) -> bool``, which takes calls of this
+    process without a task (`TakeAtOnce`), or leaves them to `M`.
+
+    Args:
+        service: of a generated module: `DESCRIPTOR.services_by_name["Greeter"]`.
+        implementation: an object with the functions.
+
+    Raises:
+        TypeError: it is a class, or one of its functions has nearly the name of a method that it lacks.
     """
+    if inspect.isclass(implementation):
+        raise TypeError(f"implementation: expected an object, got the class {implementation.__name__}")
     bound = BoundService(service.full_name)
-    for name, method in methods_of(service).items():
-        function = getattr(implementation, name, None)
+    methods = methods_of(service)
+    functions = {name: function for name in methods if (function := _implemented(implementation, name)) is not None}
+    _refuse_misspelt(service, implementation, methods.keys() - functions.keys())
+    for name, method in methods.items():
+        function = functions.get(name)
         handler = _missing if function is None else _SHAPES[method.cardinality](function)
         signature = RPCSignature(method.cardinality, method.request_type, method.response_type)
         bound.add_method(name, handler, signature)
@@ -74,6 +116,31 @@ def bind(service: ServiceDescriptor, implementation: object) -> Service:
         if take is not None:
             bound.takers[name] = take
     return bound
+
+
+def _implemented(implementation: object, name: str) -> Callable[..., Any] | None:
+    """Return an implementation's function of that name, unless it only stands for one that is not there."""
+    function: Callable[..., Any] | None = getattr(implementation, name, None)
+    owner = next((kind for kind in type(implementation).__mro__ if name in vars(kind)), None)
+    return None if owner is not None and NOT_IMPLEMENTED in vars(owner) else function
+
+
+def _refuse_misspelt(service: ServiceDescriptor, implementation: object, lacking: set[str]) -> None:
+    if not lacking:
+        return
+    known = {_plain(name): name for name in sorted(lacking)}
+    for name in dir(type(implementation)):
+        function = inspect.getattr_static(implementation, name)
+        if name.startswith("_") or name in service.methods_by_name or not inspect.iscoroutinefunction(function):
+            continue
+        meant = similar(_plain(name), known, cutoff=0.85)
+        if meant is not None:
+            where = f"{type(implementation).__name__}.{name}"
+            raise TypeError(f"{where}: {service.full_name} has no such method; did you mean {known[meant]!r}?")
+
+
+def _plain(name: str) -> str:
+    return name.replace("_", "").lower()
 
 
 def _cardinality(method: MethodDescriptor) -> Cardinality:

@@ -26,12 +26,13 @@ _NOT_FOUND = re.compile(r'Import "(?P<file>[^"]+)" was not found or had errors\.
 _UNUSED = re.compile(r"warning: ")
 
 
-def compile_protos(folder: Path, protos: Sequence[str]) -> FileDescriptorSet:
+def compile_protos(folder: Path, protos: Sequence[str], *, comments: bool = False) -> FileDescriptorSet:
     """Return the descriptors of protos and of all they import, each after those that it imports.
 
     Args:
         folder: what the paths, and those of imports, are relative to.
         protos: the paths.
+        comments: whether the descriptors have the protos' comments.
 
     Raises:
         FailedPreconditionError: there is no compiler.
@@ -39,10 +40,8 @@ def compile_protos(folder: Path, protos: Sequence[str]) -> FileDescriptorSet:
     """
     with tempfile.TemporaryDirectory(prefix="trio-cogment-") as made:
         output = Path(made, "descriptors")
-        _run(
-            folder,
-            ["-I.", "--include_imports", f"--descriptor_set_out={output}", *_files(folder, protos)],
-        )
+        wanted = ["--include_imports", *(["--include_source_info"] if comments else [])]
+        _run(folder, ["-I.", *wanted, f"--descriptor_set_out={output}", *_files(folder, protos)])
         return FileDescriptorSet.FromString(output.read_bytes())
 
 

@@ -4,6 +4,7 @@ The same project gives the same bytes, whenever and wherever they are made.
 """
 
 from trio_cogment.spec.generation._files import write_files as write_files
+from trio_cogment.spec.generation._grpc import grpc_modules as grpc_modules
 from trio_cogment.spec.generation._javascript import javascript_modules as javascript_modules
 from trio_cogment.spec.generation._names import pascal_case as pascal_case
 from trio_cogment.spec.generation._python import DEFAULT_SETTINGS as DEFAULT_SETTINGS

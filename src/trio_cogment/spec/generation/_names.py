@@ -42,3 +42,8 @@ def pascal_case(text: str) -> str:
 def is_plain(dotted: str) -> bool:
     """Return whether each part of a dotted name can be written as it is."""
     return all(part.isidentifier() and not keyword.iskeyword(part) for part in dotted.split("."))
+
+
+def module_name(proto: str) -> str:
+    """Return the dotted name of a proto's module, as protoc names it."""
+    return f"{proto.removesuffix('.proto').replace('-', '_').replace('/', '.')}_pb2"
