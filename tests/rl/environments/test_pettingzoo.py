@@ -23,6 +23,40 @@ def flags(observation: Observation) -> tuple[bool, bool, bool, bool]:
     return observation.terminated, observation.truncated, observation.active, observation.alive
 
 
+class WithALog(Countdown):
+    """A game in turns whose information has a log for all."""
+
+    def _inform(self) -> None:
+        super()._inform()
+        self.infos["common"] = {"log": [self.heap]}
+
+
+def with_a_log(result: tuple[Any, ...]) -> Any:
+    return (*result[:4], {**result[4], "__common__": {"steps": 1}})
+
+
+@pytest.mark.parametrize(("env", "key"), [(Crowd(with_a_log), "__common__"), (WithALog(), "common")])
+def test_information_that_belongs_to_no_agent(env: Any, key: str, caplog: pytest.LogCaptureFixture) -> None:
+    """It is told to nobody, and the log says so once."""
+    ours = make_environment(env)
+    for _ in range(2):
+        found = ours.reset(None, None)
+        while not ours.over:
+            found = ours.step({name: 0 for name, one in found.items() if one.active})
+            assert found.keys() == set(ours.agents)
+    text = f"environment {ours.name!r}: infos: {key!r}: it belongs to no agent"
+    assert [record.getMessage().partition(", so")[0] for record in caplog.records] == [text]
+
+
+@pytest.mark.parametrize("env", [Crowd(), Countdown()])
+def test_no_warning_of_the_agents_own(env: Any, caplog: pytest.LogCaptureFixture) -> None:
+    ours = make_environment(env)
+    found = ours.reset(None, None)
+    while not ours.over:
+        found = ours.step({name: 0 for name, one in found.items() if one.active})
+    assert not caplog.records
+
+
 def test_everybody_acts_at_once() -> None:
     env = Rps(render_mode="ansi")
     ours: Any = make_environment(env)

@@ -40,6 +40,7 @@ class AECEnvironment(SeveralAgents):
 
     def _observations(self, given: Mapping[Any, Any] | None) -> dict[str, Observation]:
         env = self.env
+        self.note_infos(env.infos)
         found: dict[str, Observation] = {}
         rewards: dict[str, float | None] = {}
         live = self.live()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import logging
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -13,6 +14,8 @@ from trio_cogment.rl.environments.errors import InvalidEnvironmentError
 from trio_cogment.spaces import Frame, Observation, Space, SpaceError, from_gymnasium
 from trio_cogment.spaces.base import described
 from trio_cogment.spaces.pictures import RETURNING_MODES, frame_of
+
+_log = logging.getLogger(__name__)
 
 #: An agent who has not taken part yet is shown a value of its space that this draws, always the same.
 _SEED_OF_BLANKS = 0
@@ -55,6 +58,7 @@ class SeveralAgents:
         self._mask_of = {name: mask_finder(space) for name, space in self.action_spaces.items()}
         self._last: dict[str, Any] = {}
         self._ended: set[str] = set()
+        self._has_warned = False
         self._taking_part: set[str] = set()
 
     def _agents(self) -> dict[str, Any]:
@@ -197,6 +201,19 @@ class SeveralAgents:
         """
         if name in self._ended:
             raise InvalidEnvironmentError(self.name, name, "agents: expected it not to come back after its end")
+
+    def note_infos(self, infos: Mapping[Any, Any]) -> None:
+        """Log once that there is information that belongs to no agent: no actor is told it, and so it is not stored."""
+        if self._has_warned or infos.keys() <= self.names.keys():
+            return
+        self._has_warned = True
+        strange = ", ".join(repr(key) for key in infos if key not in self.names)
+        _log.warning(
+            "environment %r: infos: %s: it belongs to no agent, so nobody is told it and it is not stored; give it to "
+            "an agent instead",
+            self.name,
+            strange,
+        )
 
     def part_of(self, given: Mapping[Any, Any], name: str, field: str) -> Any:
         """Return what an environment gives for an agent.

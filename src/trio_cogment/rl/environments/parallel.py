@@ -28,6 +28,7 @@ class ParallelEnvironment(SeveralAgents):
         if not _are_dicts(result, 2):
             raise self.wrong("reset", _RESET, result)
         observations, infos = result
+        self.note_infos(infos)
         self.forget()
         live = set(self.live())
         self.over = not live
@@ -42,6 +43,7 @@ class ParallelEnvironment(SeveralAgents):
         result = self.env.step({self.ids[name]: action for name, action in actions.items()})
         if not _are_dicts(result, 5):
             raise self.wrong("step", _STEP, result)
+        self.note_infos(result[4])
         live = set(self.live())
         found = {}
         for name in self.ids:
