@@ -65,6 +65,29 @@ def test_mutual_tls(scene: Scene, certificates: Path) -> None:
     scene.end(orchestrator)
 
 
+def test_an_authority_of_ones_own_and_clients_without_certificates(scene: Scene, certificates: Path) -> None:
+    cast = scene.participants("cast", f"--tls={certificates}")
+    key, chain, roots = (certificates / f"{name}.pem" for name in ("key", "chain", "roots"))
+    orchestrator = scene.orchestrator(
+        f"--private_key={key}", f"--trust_chain={chain}", f"--outgoing_root_cert={roots}", f"--pre_trial_hooks={cast}"
+    )
+    remote = scene.remote(orchestrator, f"--tls={certificates}", "--anonymous")
+    remote.ask("watch", name="all", states=[])
+    actors = [actor("ann", cast, bonus=10), actor("cleo", CLIENT, bonus=20)]
+    config = {"script": json.dumps({"cast": {**field(cast, last_tick=2), "datalog_endpoint": cast, "actors": actors}})}
+    assert remote.ask("start", trial="trusting", config=config) == "trusting"
+    remote.ask("join", trial="trusting", actor_name="cleo")
+    remote.ask("watched", name="all", until=[["trusting", "ENDED"]])
+    assert remote.ask("info", trials=["trusting"])[0]["tick"] == 2
+    assert [sample["tick"] for sample in scene.record("trusting.datalog")["samples"]] == [0, 1, 2]
+    # What is missing is said where it can be: in the server's log.
+    stranger = scene.remote(orchestrator, name="stranger")
+    assert stranger.refusal("info", trials=[])[0] == "UNAVAILABLE"
+    stranger.leave()
+    remote.leave()
+    scene.end(orchestrator)
+
+
 # --- discovery ---
 
 

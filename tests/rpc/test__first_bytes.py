@@ -78,6 +78,9 @@ async def connected() -> AsyncIterator[tuple[trio.SocketStream, trio.SocketStrea
         ([b"PR", b"I"], True),
         ([b"GET / HTTP/1.1"], False),
         ([b"G"], False),
+        ([b"\x16\x03\x01\x02\x00"], True),
+        ([b"\x16"], True),
+        ([b"\x17\x03\x03"], False),
         ([b"P", b"UT /"], False),
         ([b"PR", b"OPFIND /"], False),
         ([b""], True),  # it has ended: the engine knows what to do with that

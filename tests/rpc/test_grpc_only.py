@@ -15,6 +15,7 @@ from trio_cogment.api import datalog_pb2
 from trio_cogment.api.common_pb2 import VersionRequest
 from trio_cogment.config import RpcConfig
 from trio_cogment.rpc import Channel, bind, methods_of, open_listeners, serve, serve_stream
+from trio_cogment.rpc._frames import SETTINGS
 from trio_cogment.rpc.grpc_only import GrpcOnly
 from trio_cogment.rpc.relay import Accepted, byte_stream_over
 
@@ -45,9 +46,15 @@ async def test_a_client_of_http_1_is_told(request_line: str) -> None:
     assert b"speaks gRPC" in text
 
 
-@pytest.mark.parametrize("data", [b"\x16\x03\x01\x02\x00\x01", b"get / HTTP/1.1\r\n\r\n", b"GET"])
+@pytest.mark.parametrize("data", [b"\x17\x03\x01\x02\x00\x01", b"get / HTTP/1.1\r\n\r\n", b"GET"])
 async def test_anything_else_is_closed(data: bytes) -> None:
     assert await answer_to(data) == b""
+
+
+async def test_a_client_that_speaks_tls_is_answered_in_http2_which_it_does_not_take_for_tls() -> None:
+    answer = await answer_to(b"\x16\x03\x01\x02\x00\x01")
+    assert answer[3] == SETTINGS
+    assert b"the client may speak TLS" in answer
 
 
 async def test_any_stream_will_do(autojump_clock: MockClock) -> None:

@@ -8,6 +8,7 @@ import os
 import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +33,7 @@ from trio_cogment.rpc import (
     server_tls,
 )
 from trio_cogment.rpc._turn_order import Lane
+from trio_cogment.rpc.grpc_only import GrpcOnly
 from trio_cogment.rpc.tls import RenewableListener, _reason, certificate_names, client_stream, shake_hands
 from trio_cogment.testing.conformance.channel import ECHO_ONE, WAIT, CheckService
 
@@ -412,6 +414,74 @@ def test_whose_certificate_it_is(
     monkeypatch.setattr(trio.SSLStream, "getpeercert", lambda _: certificate, raising=False)
     assert certificate_names(stream) == names
     assert certificate_names(trio.testing.memory_stream_pair()[0]) == ()
+
+
+# One side speaks TLS, and the other does not.
+
+
+async def test_a_channel_without_tls_says_that_the_server_may_speak_it(
+    server: Party, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    async with tls_server(server_tls(server.chain, server.key)) as port, Channel("127.0.0.1", port) as plain:
+        await refused(plain, "connection lost; the server may speak TLS$")
+        assert plain.trouble.endswith("; the server may speak TLS")
+    assert any("; the client may not speak TLS" in text for text in caplog.messages)
+
+
+@pytest.mark.parametrize("web", [None, GrpcOnly()])
+async def test_a_channel_with_tls_says_that_the_server_may_not_speak_it(
+    web: GrpcOnly | None, server: Party, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    listeners = await open_listeners("127.0.0.1")
+    with trio.fail_after(30):
+        async with trio.open_nursery() as nursery:
+            serving = await nursery.start(partial(serve, [CheckService().service()], listeners, web=web))
+            async with Channel("127.0.0.1", serving.port, tls=client_tls(server.roots)) as secure:
+                await refused(secure, "TLS handshake failed: .*; the server may not speak TLS$")
+            nursery.cancel_scope.cancel()
+    assert any(text.endswith("this is not HTTP/2; the client may speak TLS") for text in caplog.messages)
+
+
+@pytest.mark.parametrize("answer", [b"\x15\x03\x01\x00\x02\x02\x46", b"\x15\x03\x03\x00\x02\x01\x00" + bytes(20), b""])
+async def test_a_channel_without_tls_knows_the_answers_of_other_servers_with_tls(answer: bytes) -> None:
+    """An alert of TLS, by which most of them answer; or nothing."""
+
+    async def answers(stream: trio.SocketStream) -> None:
+        await stream.receive_some()
+        await stream.send_all(answer)
+
+    with trio.fail_after(30):
+        async with trio.open_nursery() as nursery:
+            (listener,) = await nursery.start(partial(trio.serve_tcp, answers, 0, host="127.0.0.1"))
+            async with Channel("127.0.0.1", listener.socket.getsockname()[1]) as plain:
+                await refused(plain, "; the server may speak TLS$")
+            nursery.cancel_scope.cancel()
+
+
+@pytest.mark.parametrize("answer", [b"HTTP/1.1 400 Bad Request\r\n\r\n", bytes(64), b""])
+async def test_a_channel_with_tls_knows_the_answers_of_other_servers_without(answer: bytes, server: Party) -> None:
+    async def answers(stream: trio.SocketStream) -> None:
+        await stream.receive_some()
+        await stream.send_all(answer)
+
+    with trio.fail_after(30):
+        async with trio.open_nursery() as nursery:
+            (listener,) = await nursery.start(partial(trio.serve_tcp, answers, 0, host="127.0.0.1"))
+            async with Channel("127.0.0.1", listener.socket.getsockname()[1], tls=client_tls(server.roots)) as secure:
+                await refused(secure, "; the server may not speak TLS$")
+            nursery.cancel_scope.cancel()
+
+
+async def test_a_certificate_that_is_not_trusted_is_no_sign_of_a_server_without_tls(server: Party) -> None:
+    async with (
+        tls_server(server_tls(server.chain, server.key)) as port,
+        Channel("127.0.0.1", port, tls=client_tls()) as channel,
+    ):
+        with pytest.raises(RpcError, match="TLS handshake failed") as caught:
+            await channel.unary(ECHO_ONE, Action())
+        assert "speak TLS" not in caught.value.message
 
 
 def failed(kind: type[ssl.SSLError], **attributes: str) -> ssl.SSLError:

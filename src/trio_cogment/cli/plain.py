@@ -230,6 +230,7 @@ def _server_flags(service: str, *old_names: str) -> dict[str, Flag]:
         "prometheus_port": Flag(_is_port, "0", f"COGMENT_{service}_PROMETHEUS_PORT", *old_names),
         "private_key": Flag(None, None, "COGMENT_PRIVATE_KEY_FILE"),
         "root_cert": Flag(None, None, "COGMENT_ROOT_CERT_FILE"),
+        "outgoing_root_cert": Flag(None, None, "COGMENT_OUTGOING_ROOT_CERT_FILE"),
         "trust_chain": Flag(None, None, "COGMENT_TRUST_CHAIN_FILE"),
         "log_level": Flag(_is_level, "info", "COGMENT_LOG_LEVEL"),
         "log_file": Flag(None, None, "COGMENT_LOG_FILE"),

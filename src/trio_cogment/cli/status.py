@@ -207,7 +207,7 @@ async def _ask_service(settings: ClientSettings, service: FullServiceData, names
     if kind is None:
         return _Answer(error=f"its type, {service.details.type}, is unknown here")
     if ssl and settings.tls is None:
-        return _Answer(error="it expects TLS, which needs --private_key, --root_cert and --trust_chain")
+        return _Answer(error="it expects TLS, which needs --root_cert")
     try:
         target = parse_endpoint(endpoint)
     except EndpointError as error:

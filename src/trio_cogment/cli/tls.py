@@ -17,7 +17,12 @@ if TYPE_CHECKING:
 
 _Decorated = TypeVar("_Decorated", bound=Callable[..., Any])
 
+#: How a channel says that TLS may be what is missing, or what is too much.
+MAY_SPEAK_TLS = "the server may speak TLS"
+MAY_NOT_SPEAK_TLS = "the server may not speak TLS"
+
 _NAMES = ("private_key", "root_cert", "trust_chain")
+_OUTGOING = "outgoing_root_cert"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,11 +34,18 @@ class TlsFiles:
         trust_chain: what servers, and callers that are asked, show.
         root_cert: who signs the certificates of peers; None: clients are not asked for one, and servers are checked
             against the system's roots.
+        outgoing_root_cert: who signs the certificates of servers that are called, if not those of `root_cert`.
     """
 
     private_key: Path | None = None
     root_cert: Path | None = None
     trust_chain: Path | None = None
+    outgoing_root_cert: Path | None = None
+
+    @property
+    def trusted(self) -> Path | None:
+        """The roots with which servers are checked; None: the system's."""
+        return self.outgoing_root_cert or self.root_cert
 
 
 def tls_options(command: _Decorated) -> _Decorated:
@@ -55,23 +67,36 @@ def tls_options(command: _Decorated) -> _Decorated:
     return applied(options, command)
 
 
+def server_tls_options(command: _Decorated) -> _Decorated:
+    """Add the flags of the files, for a command that serves and calls others."""
+    option = _file_option(
+        "--outgoing_root_cert",
+        "COGMENT_OUTGOING_ROOT_CERT_FILE",
+        "PEM file with the root certificates that other servers are checked with when this one calls them. Clients are "
+        "not asked for a certificate by it. Default: that of --root_cert, or else the roots of the system.",
+    )
+    return tls_options(option(command))
+
+
 def _file_option(flag: str, variable: str, text: str) -> Callable[[_Decorated], _Decorated]:
     return click.option(flag, type=FilePath(path_type=Path), envvar=variable, show_envvar=True, help=text)
 
 
 def tls_files(ctx: click.Context, *, server: bool = False) -> TlsFiles | None:
-    """Collect the settings from the flags of `tls_options`; None: no TLS.
+    """Collect the settings from the flags of `tls_options` or `server_tls_options`; None: no TLS.
 
     Args:
         ctx: of the command.
-        server: it serves, and needs a certificate.
+        server: it serves, and needs a certificate unless only calls to others are encrypted.
 
     Raises:
         Failure: some of the files are given, but others are missing.
     """
     given = {name: nearest(ctx, name) for name in _NAMES}
-    if not any(given.values()):
-        return None
+    if server:
+        given[_OUTGOING] = ctx.params[_OUTGOING]
+    if not any(given[name] for name in _NAMES):
+        return TlsFiles(**given) if given.get(_OUTGOING) else None
     pair = [name for name in ("private_key", "trust_chain") if given[name] is None]
     if len(pair) == 1 or (pair and server):
         whose = "a server's TLS" if server else "a certificate"
@@ -104,8 +129,8 @@ class Tls:
         files = self.files
         if files.trust_chain is not None:
             self.client.load_cert_chain(files.trust_chain, files.private_key)
-        if files.root_cert is not None:
-            self.client.load_verify_locations(files.root_cert)
+        if files.trusted is not None:
+            self.client.load_verify_locations(files.trusted)
         self.server = made.server
 
     def of_servers(self) -> ssl.SSLContext:
@@ -125,24 +150,48 @@ def load_tls(files: TlsFiles) -> Tls:
     from trio_cogment.rpc import client_tls, server_tls
 
     _check(files.private_key, "private_key", "PRIVATE KEY-----", "a private key in PEM form")
-    _check(files.root_cert, "root_cert", "-----BEGIN CERTIFICATE-----", "certificates in PEM form")
     _check(files.trust_chain, "trust_chain", "-----BEGIN CERTIFICATE-----", "certificates in PEM form")
-    if files.root_cert is not None:
-        try:
-            ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(files.root_cert)
-        except ssl.SSLError as error:
-            raise Failure(f"--root_cert: {files.root_cert}: {_reason(error)}") from error
+    for flag in ("root_cert", _OUTGOING):
+        _check_roots(getattr(files, flag), flag)
     server = None
     try:
         if files.trust_chain is not None:
             server = server_tls(files.trust_chain, files.private_key, client_roots=files.root_cert)
-        return Tls(files, client_tls(files.root_cert, certificate=files.trust_chain, key=files.private_key), server)
+        return Tls(files, client_tls(files.trusted, certificate=files.trust_chain, key=files.private_key), server)
     except ssl.SSLError as error:
         if error.reason == "KEY_VALUES_MISMATCH":
             text = f"{files.private_key} is not the key of the certificate in {files.trust_chain}"
             raise Failure(f"--private_key: {text}") from error
         both = f"{files.private_key} with {files.trust_chain}"
         raise Failure(f"--private_key, --trust_chain: {both}: {_reason(error)}") from error
+
+
+def unchecked_tls(files: TlsFiles | None) -> ssl.SSLContext:
+    """Return a context for calls to a server that may show any certificate; nothing may be told to it.
+
+    Args:
+        files: with the certificate for servers that ask for one.
+    """
+    import ssl
+
+    from trio_cogment.rpc import client_tls
+
+    context = client_tls() if files is None else client_tls(certificate=files.trust_chain, key=files.private_key)
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    return context
+
+
+def _check_roots(path: Path | None, flag: str) -> None:
+    import ssl
+
+    _check(path, flag, "-----BEGIN CERTIFICATE-----", "certificates in PEM form")
+    if path is None:
+        return
+    try:
+        ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(path)
+    except ssl.SSLError as error:
+        raise Failure(f"--{flag}: {path}: {_reason(error)}") from error
 
 
 def _check(path: Path | None, flag: str, mark: str, expected: str) -> None:

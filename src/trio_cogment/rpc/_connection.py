@@ -51,6 +51,9 @@ logger = logging.getLogger(__name__)
 #: What is sent costs less: the system does it.
 _SENT_BYTES_PER_UNIT = 32 * 1024
 
+#: Why calls end with a connection of which nothing else is known.
+CONNECTION_LOST = "connection lost"
+
 
 class Connection:
     """One HTTP/2 connection of either role; `run` owns it and returns when it is closed.
@@ -112,7 +115,7 @@ class Connection:
         self._patient_until = -math.inf
         self._closing = False
         self._free = OPERATIONS_PER_CHECKPOINT
-        self._reason = RpcError(StatusCode.UNAVAILABLE, "connection lost")
+        self._reason = RpcError(StatusCode.UNAVAILABLE, CONNECTION_LOST)
         dispatch: dict[Kind, Callable[[Any, Any], None]] = {
             Kind.REQUEST: self._on_request,
             Kind.RESPONSE: lambda stream, value: stream.call.on_response(value),
@@ -192,7 +195,7 @@ class Connection:
             try:
                 await self._reader.run()
             except RemoteProtocolError as error:
-                self._reason = RpcError(StatusCode.UNAVAILABLE, f"connection lost: {error}")
+                self._reason = RpcError(StatusCode.UNAVAILABLE, f"{CONNECTION_LOST}: {error}")
                 refusals().add("protocol errors", logger, "connection with %s: %s", self.peer, error)
             except (trio.BrokenResourceError, trio.ClosedResourceError):
                 self._lingering_close.give_up()  # nobody is left to tell

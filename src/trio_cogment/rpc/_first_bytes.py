@@ -3,6 +3,8 @@
 A client of HTTP/2 speaks first (RFC 9113, 3.4), with bytes that no request of HTTP/1.1 begins with. On a socket they
 are looked at and left where they are, so that the engine reads them as ever; only other streams need to have them put
 back. With TLS the handshake has said it.
+
+A client that speaks TLS where none is spoken counts as one of HTTP/2: the engine tells it, and the log, what is wrong.
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ import trio
 from trio_cogment.errors import RemoteProtocolError
 from trio_cogment.rpc._byte_stream import ByteStream
 from trio_cogment.rpc._byte_stream_over import GenericByteStream, byte_stream_over
+from trio_cogment.rpc._frames import TLS_HANDSHAKE
 
 #: The first bytes of HTTP/2's preface, `PRI * HTTP/2.0`; the first that differ from any method of HTTP/1.1.
 _PREFACE = b"PRI"
@@ -53,7 +56,7 @@ async def look(
                 if not data:
                     break
                 first += data
-            return Replayed(stream, first), not first or first.startswith(_PREFACE)
+            return Replayed(stream, first), not first or first.startswith(_PREFACE) or _is_tls(first)
     except trio.TooSlowError:
         raise RemoteProtocolError(f"nothing came within {timeout:g} s") from None
     except (OSError, trio.BrokenResourceError):
@@ -68,7 +71,8 @@ async def _peek(sock: trio.socket.SocketType, turn: Callable[[], Awaitable[None]
             await turn()
             first = await sock.recv(len(_PREFACE), socket.MSG_PEEK)
             if not first or not _PREFACE.startswith(first):
-                return not first  # the engine knows what to do with a connection that ends at once
+                # The engine knows what to do with a connection that ends at once.
+                return not first or _is_tls(first)
             if len(first) == len(_PREFACE):
                 return True
             if len(first) < awaited:
@@ -78,6 +82,10 @@ async def _peek(sock: trio.socket.SocketType, turn: Callable[[], Awaitable[None]
     finally:
         if awaited > 1:
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, 1)
+
+
+def _is_tls(first: bytes) -> bool:
+    return first[:1] == TLS_HANDSHAKE[:1]  # which no method of HTTP/1.1 begins with; often there are more bytes
 
 
 def _probe(stream: trio.SocketStream) -> None:

@@ -42,6 +42,8 @@ from trio_cogment.rpc._frames import (
     PADDED,
     PREFACE,
     SETTINGS,
+    TLS_ALERT,
+    TLS_HANDSHAKE,
     WINDOW_UPDATE_FRAME,
     WINDOW_UPDATE_WORD,
     ConnectionFaultError,
@@ -189,11 +191,14 @@ class FrameParser:
         if not self._preface_done:
             start = data[: len(PREFACE)]
             if start != PREFACE[: len(start)]:
-                raise ConnectionFaultError(ErrorCode.PROTOCOL_ERROR, "this is not HTTP/2")
+                hint = "; the client may speak TLS" if data[: len(TLS_HANDSHAKE)] == TLS_HANDSHAKE else ""
+                raise ConnectionFaultError(ErrorCode.PROTOCOL_ERROR, f"this is not HTTP/2{hint}")
             if len(data) < len(PREFACE):
                 return 0
             self._preface_done = True
             position = len(PREFACE)
+        if self._client_side and data[: len(TLS_ALERT)] == TLS_ALERT:
+            raise ConnectionFaultError(ErrorCode.PROTOCOL_ERROR, "this is not HTTP/2; the server may speak TLS")
         if len(data) - position < 9:
             return position
         high, low, kind, flags, stream_id = HEADER.unpack_from(data, position)

@@ -7,6 +7,9 @@ from struct import Struct
 from typing import Any, Final, TypeAlias
 
 PREFACE: Final = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
+#: How TLS begins (RFC 8446, 5.1): a client's first bytes, and those of a server that did not understand the client.
+TLS_HANDSHAKE: Final = b"\x16\x03"
+TLS_ALERT: Final = b"\x15\x03"
 # What is `Final` is a constant in compiled modules, too, and not a look-up.
 DATA: Final = 0
 HEADERS: Final = 1

@@ -14,7 +14,7 @@ from trio_cogment.backoff import Backoff
 from trio_cogment.config import RpcConfig
 from trio_cogment.errors import RemoteProtocolError, RpcError, StatusCode
 from trio_cogment.rpc._byte_stream_over import byte_stream_over, peer_name
-from trio_cogment.rpc._connection import Connection
+from trio_cogment.rpc._connection import CONNECTION_LOST, Connection
 
 logger = logging.getLogger(__name__)
 
@@ -208,6 +208,8 @@ class Pool:
             raise late
         if connection.closed:
             reason = connection.reason.message
+            if reason == CONNECTION_LOST and not isinstance(stream, trio.SSLStream):
+                reason += "; the server may speak TLS"  # it hangs up when somebody comes without
             raise RpcError(StatusCode.UNAVAILABLE, f"cannot connect to {self._target}: {reason}")
         return connection
 

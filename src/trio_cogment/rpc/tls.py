@@ -22,6 +22,9 @@ ALPN = "h2"
 ALPN_WITH_HTTP1 = ("http/1.1", ALPN)
 #: Of TLS 1.2 only what RFC 9113 (9.2.2) allows with HTTP/2; the suites of TLS 1.3 are all fine.
 _CIPHERS = "ECDHE+AESGCM:ECDHE+CHACHA20"
+#: What OpenSSL says of bytes that are no TLS, and of an end in the middle.
+_NOT_TLS = frozenset(["WRONG_VERSION_NUMBER", "HTTP_REQUEST", "PACKET_LENGTH_TOO_LONG", "RECORD_LAYER_FAILURE"])
+_CUT = "UNEXPECTED_EOF_WHILE_READING"
 _VERSIONS = frozenset(["TLSv1.2", "TLSv1.3"])
 
 
@@ -166,7 +169,9 @@ async def shake_hands(
         try:
             await stream.do_handshake()
         except (trio.BrokenResourceError, trio.ClosedResourceError) as error:
-            raise RemoteProtocolError(f"TLS handshake failed: {_reason(error.__cause__)}") from error
+            cause = error.__cause__
+            hint = _hint(cause, server_side=stream.server_side)
+            raise RemoteProtocolError(f"TLS handshake failed: {_reason(cause)}{hint}") from error
     if scope.cancelled_caught:
         raise RemoteProtocolError(f"no TLS handshake within {timeout:g} s")
     if http1 and stream.selected_alpn_protocol() != ALPN:
@@ -196,7 +201,15 @@ def left_without_a_word(error: RemoteProtocolError) -> bool:
     That is how a look whether anybody listens ends: a directory's, a load balancer's.
     """
     cause = error.__cause__.__cause__ if error.__cause__ is not None else None
-    return isinstance(cause, ssl.SSLError) and cause.reason == "UNEXPECTED_EOF_WHILE_READING"
+    return isinstance(cause, ssl.SSLError) and cause.reason == _CUT
+
+
+def _hint(error: BaseException | None, *, server_side: bool) -> str:
+    """Return what a handshake suggests of a peer that does not speak TLS, as part of a sentence."""
+    reason = error.reason if isinstance(error, ssl.SSLError) else None
+    if server_side:
+        return "; the client may not speak TLS" if reason in _NOT_TLS else ""
+    return "; the server may not speak TLS" if reason in _NOT_TLS | {_CUT} else ""
 
 
 def _reason(error: BaseException | None) -> str:

@@ -18,6 +18,7 @@ import click
 from trio_cogment.cli.client.common import ClientSettings, channel_to
 from trio_cogment.cli.errors import Failure
 from trio_cogment.cli.options import as_endpoint
+from trio_cogment.cli.tls import MAY_SPEAK_TLS
 from trio_cogment.config import RpcConfig
 from trio_cogment.endpoints import GrpcEndpoint, parse_server_endpoint
 from trio_cogment.services import ServiceKind, default_address
@@ -43,8 +44,6 @@ _NAMES = {
     ServiceKind.MODEL_REGISTRY: "model registry",
 }
 _MAX_SECONDS = 10.0**9
-_CONNECTION_LOST = "connection lost"
-_TLS_HINT = "; the server may speak TLS: --root_cert"
 #: A wait that is longer than this is announced.
 _QUIET_SECONDS = 2.0
 #: The pause before a place is tried again.
@@ -131,10 +130,8 @@ async def reached(
         if search.found is None:
             where = f" at {places[0]}" if len(places) == 1 else ""
             waited = f"; waited {settings.timeout_seconds:g} s (--timeout)" if search.may_come else ""
-            trouble = search.trouble()
-            # A server with TLS hangs up when somebody comes without.
-            hint = _TLS_HINT if settings.tls is None and _CONNECTION_LOST in trouble else ""
-            raise Failure(f"the {name}{where} cannot be reached: {trouble}{hint}{waited}")
+            trouble = search.trouble().replace(MAY_SPEAK_TLS, f"{MAY_SPEAK_TLS}: --root_cert")
+            raise Failure(f"the {name}{where} cannot be reached: {trouble}{waited}")
         with trio.CancelScope() as answering:
             if bounded:
                 answering.deadline = deadline

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
 _Decorated = TypeVar("_Decorated", bound=Callable[..., Any])
 
+#: What `start` may wait for.
+_RUNNING, _ENDED = "running", "ended"
 _STATES = ("INITIALIZING", "PENDING", "RUNNING", "TERMINATING", "ENDED")
 
 
@@ -73,11 +75,23 @@ def trial(**_options: Any) -> None:
 )
 @click.option("--trial_id", default="", metavar="ID", help="Id of the trial. By default the orchestrator makes one.")
 @click.option("--user_id", default="trio-cogment", show_default=True, metavar="ID", help="User of the trial.")
-@click.option("--wait", is_flag=True, help="Wait until it has ended and is stored; exit code 1 if it has failed.")
+@click.option(
+    "--wait",
+    is_flag=False,
+    flag_value=_ENDED,
+    type=click.Choice([_RUNNING, _ENDED]),
+    help="Wait until it has ended and is stored or, with --wait=running, until everybody is there and it runs. Exit "
+    "code 1, and the reason, if it has failed.",
+)
 @_trial_options
 @click.pass_context
-def start(ctx: click.Context, /, params: Path | None, trial_id: str, user_id: str, wait: bool, **_options: Any) -> None:
-    """Start a trial, and print its id."""
+def start(
+    ctx: click.Context, /, params: Path | None, trial_id: str, user_id: str, wait: str | None, **_options: Any
+) -> None:
+    """Start a trial, and print its id.
+
+    Without --wait it does not wait for the participants: whether they can be reached turns out later (`info`).
+    """
     settings, given = client_settings(ctx), _params(params)
 
     async def begin() -> str:
@@ -96,22 +110,37 @@ def start(ctx: click.Context, /, params: Path | None, trial_id: str, user_id: st
             raise Failure(f"--trial_id: {printable(trial_id)}: there is such a trial already")
         return started
 
-    async def end(started: str) -> TrialOutcome:
+    async def waited(started: str) -> TrialOutcome | None:
+        from trio_cogment.api.common_pb2 import TrialState
         from trio_cogment.sdk import Controller
 
         async with _channel(ctx, settings, bounded=False) as channel:
-            return await Controller(channel).wait_trial(started, check=False)
+            controller = Controller(channel)
+            if wait == _RUNNING:
+                info = await controller.wait_trial_state(started, TrialState.RUNNING)
+                if info is not None and info.state == TrialState.RUNNING:
+                    return None
+            return await controller.wait_trial(started, check=False)
 
     started = run_client(begin)
-    if not wait:
+    if wait is None:
         show(settings, started, {"trialId": started})
         return
     if settings.output == "text":
         click.echo(started)  # at once: somebody may want to end it
     from trio_cogment.outcome import ticks_text
 
-    outcome = run_client(end, started)
-    data = {"trialId": started, "ticks": outcome.ticks, "cause": outcome.cause.label, "failed": outcome.failed}
+    outcome = run_client(waited, started)
+    if outcome is None:
+        show(settings, "running", {"trialId": started, "state": "RUNNING"})
+        return
+    data = {
+        "trialId": started,
+        "ticks": outcome.ticks,
+        "cause": outcome.cause.label,
+        "failed": outcome.failed,
+        "reason": outcome.reason,
+    }
     show(settings, printable(f"ended after {ticks_text(outcome.ticks)}: {outcome.cause.label}"), data)
     if outcome.failed or not outcome.stored:
         raise Failure(printable(str(outcome)))

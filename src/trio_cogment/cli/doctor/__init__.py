@@ -24,13 +24,13 @@ from trio_cogment.cli.services.orchestrator import DEFAULT_PORT
 from trio_cogment.cli.services.settings import THIS_MACHINE, given_hosts, host_option
 from trio_cogment.cli.services.trial_datastore import StorageSettings, storage_options, storage_settings
 from trio_cogment.cli.text import print_json
-from trio_cogment.cli.tls import TlsFiles, load_tls, tls_files, tls_options
+from trio_cogment.cli.tls import TlsFiles, load_tls, server_tls_options, tls_files
 from trio_cogment.endpoints import GrpcEndpoint
 
 
 @click.command()
 @json_option("Print the findings as JSON.")
-@tls_options
+@server_tls_options
 @click.option(
     "--auth_secret_file",
     type=FilePath(path_type=Path),

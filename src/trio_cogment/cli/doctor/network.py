@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from trio_cogment.cli.client.common import ClientSettings, channel_to
 from trio_cogment.cli.doctor.findings import Finding, fail, ok, warn
+from trio_cogment.cli.tls import MAY_NOT_SPEAK_TLS, MAY_SPEAK_TLS, unchecked_tls
 from trio_cogment.config import DirectoryConfig, RpcConfig
 from trio_cogment.endpoints import GrpcEndpoint
 from trio_cogment.host.binding import listening_sockets
@@ -70,7 +71,27 @@ async def _not_bound(
 
 
 async def who_listens(settings: ClientSettings, place: GrpcEndpoint) -> str:
-    """Return which services a server of the platform has; empty: it is none."""
+    """Return which services a server of the platform has; empty: it is none.
+
+    If it does not answer as it is asked, it is asked with TLS and whatever certificate it shows: it is told nothing.
+    """
+    from trio_cogment.rpc import Channel
+
+    config = RpcConfig(await_server_seconds=0)
+    found, trouble = await _answers(channel_to(settings, place, config=config))
+    if found:
+        return found
+    channel = Channel(place.host, place.port, tls=unchecked_tls(settings.tls), config=config)
+    found, with_tls = await _answers(channel)
+    if found:
+        return f"{found}, with TLS"
+    if MAY_SPEAK_TLS in trouble and MAY_NOT_SPEAK_TLS not in with_tls:
+        return "a server with TLS, which does not answer without a certificate that it knows"
+    return ""
+
+
+async def _answers(channel: Channel) -> tuple[str, str]:
+    """Return which services answer, and why no connection could be made."""
     import trio
 
     from trio_cogment.errors import StatusCode
@@ -80,17 +101,15 @@ async def who_listens(settings: ClientSettings, place: GrpcEndpoint) -> str:
     async def ask(kind: ServiceKind) -> None:
         answers[kind] = await _version(channel, kind)
 
-    async with (
-        channel_to(settings, place, config=RpcConfig(await_server_seconds=0)) as channel,
-        trio.open_nursery() as nursery,
-    ):
+    async with channel, trio.open_nursery() as nursery:
         for kind in _ASKED:
             nursery.start_soon(ask, kind)
     found = [f"{kind.value} {answers[kind][1]}".rstrip() for kind in _ASKED if answers[kind][0] is StatusCode.OK]
     if found:
-        return f"a server with {', '.join(found)}"
+        return f"a server with {', '.join(found)}", ""
     guarded = {StatusCode.UNAUTHENTICATED, StatusCode.PERMISSION_DENIED}
-    return "a server that asks for tokens" if any(code in guarded for code, _ in answers.values()) else ""
+    asks = any(code in guarded for code, _ in answers.values())
+    return "a server that asks for tokens" if asks else "", channel.trouble
 
 
 async def _version(channel: Channel, kind: ServiceKind) -> tuple[object, str]:

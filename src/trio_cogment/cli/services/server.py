@@ -160,7 +160,7 @@ async def _serve_application(start: Start, status: StatusFile, stop: Stop) -> No
                     settings.directory,
                     servings,
                     until=registered,
-                    tls=tls is not None,
+                    tls=start.serves_tls,
                     own_offers=running.offers,
                 )
             finally:
@@ -192,7 +192,7 @@ def _renew_entrance(start: Start, running: Running, access: PageAccess, port: in
     from trio_cogment.web.page_access import ENTER
 
     assert start.settings.web is not None
-    address = entrance(start.settings.web, start.settings.hosts, port, tls=start.tls is not None)
+    address = entrance(start.settings.web, start.settings.hosts, port, tls=start.serves_tls)
     first = _DASHBOARD not in start.notes
     told = {} if running.links is None else dict(running.links(access, address))
     if start.access.control is None or on_terminal():
@@ -261,7 +261,9 @@ def _ports(start: Start) -> list[int]:
 
 def _listeners(sockets: Iterable[socket.socket], tls: Tls | None = None, *, http1: bool = False) -> Any:
     plain = [trio.SocketListener(trio.socket.from_stdlib_socket(one)) for one in sockets]
-    return plain if tls is None else [RenewableListener(listener, tls.of_servers, http1=http1) for listener in plain]
+    if tls is None or tls.server is None:
+        return plain
+    return [RenewableListener(listener, tls.of_servers, http1=http1) for listener in plain]
 
 
 def _warn_if_anybody_may_call(start: Start) -> None:

@@ -17,7 +17,7 @@ from trio_cogment.cli.options import applied, as_list, boolean_option, port_opti
 from trio_cogment.cli.services.auth import AuthSettings, auth_options, auth_settings
 from trio_cogment.cli.services.directory_flags import DirectorySettings, directory_settings
 from trio_cogment.cli.services.web_flags import WebSettings
-from trio_cogment.cli.tls import TlsFiles, tls_files, tls_options
+from trio_cogment.cli.tls import TlsFiles, server_tls_options, tls_files
 
 _Decorated = TypeVar("_Decorated", bound=Callable[..., Any])
 
@@ -66,7 +66,7 @@ def server_options(
     """
     options = (
         auth_options,
-        tls_options,
+        server_tls_options,
         port_option(
             "--prometheus_port",
             default=0,

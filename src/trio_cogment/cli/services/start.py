@@ -126,7 +126,7 @@ class Start:
         settings, application: what is started.
         early: the ports were open and announced before the flags were read.
         ports: those that are open.
-        tls: of the servers and of every call to others; None: no TLS.
+        tls: of the servers, if they have a certificate, and of every call to others; None: no TLS.
         access: who may call, once it is prepared.
         renew_entrance: makes an address by which an administrator comes to the pages; does nothing without pages.
         notes: what is shown beside the application's welcome: a label, and a text.
@@ -146,6 +146,11 @@ class Start:
 
     def __post_init__(self) -> None:
         self.ports = OpenPorts() if self.early is None else self.early.ports
+
+    @property
+    def serves_tls(self) -> bool:
+        """Whether connections to the servers are encrypted."""
+        return self.tls is not None and self.tls.server is not None
 
     def prepare(self) -> None:
         """Open the ports, and check what can be checked.
