@@ -165,8 +165,9 @@ def environment(
     wanted = "\n".join([version, Path("pyproject.toml").read_text(), *map(" ".join, requirements)])
     marker = folder / "installed"
     path = f"{folder / 'bin'}{os.pathsep}{os.environ['PATH']}"
-    # The tests start hundreds of processes. Each would compile the sources where bytecode is not to be written.
-    env = {"VIRTUAL_ENV": str(folder), "PATH": path, "PYTHONDONTWRITEBYTECODE": ""}
+    # The tests start hundreds of processes. Each would compile the sources where bytecode is not to be written. The
+    # project's files are in UTF-8, whatever the caller's locale says of files.
+    env = {"VIRTUAL_ENV": str(folder), "PATH": path, "PYTHONDONTWRITEBYTECODE": "", "PYTHONUTF8": "1"}
     with MADE[name]:
         if not (marker.exists() and marker.read_text() == wanted):
             session.run(python, "-m", "venv", "--clear", "--without-pip", str(folder), external=True)

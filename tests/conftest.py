@@ -25,9 +25,29 @@ hypothesis.settings.register_profile(
 )
 hypothesis.settings.load_profile(os.environ.get("TRIO_COGMENT_TESTS_PROFILE", "patient"))
 
-# Who runs the tests in the background of a shell script has them ignore Control-C, and so would all that they start.
-if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
-    signal.signal(signal.SIGINT, signal.default_int_handler)
+_OUTLIVES_TERMINAL = "TRIO_COGMENT_TESTS_OUTLIVE_TERMINAL"
+
+
+def take_usual_surroundings() -> None:
+    """Give this process, and all that it starts, the signals and the umask that a program has in a terminal.
+
+    Who runs the tests under nohup, or in the background of a shell script, has them ignore signals, and with them all
+    that they start; a service's umask keeps others from files that tests want to be too open.
+    """
+    os.umask(0o022)
+    signal.pthread_sigmask(signal.SIG_SETMASK, [])
+    # Python itself ignores these two, and gives those it starts the usual ones.
+    for number in signal.valid_signals() - {signal.SIGPIPE, signal.SIGXFSZ, signal.SIGHUP}:
+        if signal.getsignal(number) is signal.SIG_IGN:
+            signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
+    # The tests still outlive the terminal, as do the processes that run them side by side; what they start does not: in
+    # another program a signal that has a handler here is the usual one again.
+    if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN or _OUTLIVES_TERMINAL in os.environ:
+        os.environ[_OUTLIVES_TERMINAL] = "1"
+        signal.signal(signal.SIGHUP, lambda *_: None)
+
+
+take_usual_surroundings()
 
 
 # Python looks at all objects again when there are a quarter more than at the last time, and in a simulated run only the

@@ -116,16 +116,8 @@ def test_a_failing_script_gives_its_exit_code(launch: Start) -> None:
     assert err[-1] == "[client:(1/1)] ERROR: ended with exit code 23"
 
 
-@pytest.fixture
-def hangups() -> Iterator[None]:
-    """Programs inherit an ignored SIGHUP, for example from tests that run under nohup."""
-    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
-    yield
-    signal.signal(signal.SIGHUP, before)
-
-
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGHUP, 129)])
-def test_a_signal_leaves_no_process(launch: Start, number: signal.Signals, code: int, hangups: None) -> None:
+def test_a_signal_leaves_no_process(launch: Start, number: signal.Signals, code: int) -> None:
     launched = launch(
         "scripts:\n"
         "  polite: {commands: [[sh, -c, 'echo polite; sleep 1000 & exec sleep 1000']]}\n"

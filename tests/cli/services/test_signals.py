@@ -162,6 +162,7 @@ async def test_a_log_that_was_moved_away_goes_on_in_a_new_file(tmp_path: Path) -
 def test_a_server_does_not_outlive_its_terminal(tmp_path: Path) -> None:
     status = tmp_path / "status"
     leader, follower = pty.openpty()
+    window = open(leader, "rb", buffering=0)  # noqa: SIM115  it is closed when the window is
     command = [sys.executable, "-m", "trio_cogment", *SERVE, f"--status_file={status}"]
     prelude = (
         "import fcntl, os, sys, termios; fcntl.ioctl(0, termios.TIOCSCTTY, 0); os.execv(sys.argv[1], sys.argv[1:])"
@@ -183,14 +184,14 @@ def test_a_server_does_not_outlive_its_terminal(tmp_path: Path) -> None:
         assert "listening" in child.stdout.readline()
         while status.read_bytes() != b"IR":
             pass
-        os.close(leader)  # the window is closed
+        window.close()
         assert child.wait() == 0
     finally:
         closer.cancel()
         child.kill()
         child.wait()
-    with child.stdout:
-        pass
+        child.stdout.close()
+        window.close()
     assert status.read_bytes() == b"IRT"
 
 
