@@ -10,7 +10,9 @@ import pyarrow.parquet as pq
 import pytest
 import trio
 
+from tests.cli.process import PATIENCE_SECONDS, Output, run_here, server
 from tests.rl.datasets.recorded import Duel, play, recording
+from tests.rpc.tls_files import make_party
 from trio_cogment.cli.root import run
 from trio_cogment.errors import install_command
 
@@ -86,3 +88,40 @@ def test_a_project_file_that_is_wrong(address: str, tmp_path: Path, capsys: pyte
     error = capsys.readouterr().err
     assert error.startswith(f"trio-cogment: --spec: {spec}: line 1: ")
     assert error.count("\n") == 1
+
+
+async def test_a_datastore_with_tls_and_tokens_is_asked_as_by_other_commands(
+    address: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    party = make_party(tmp_path, "party", "localhost", "127.0.0.1")
+    secret = ["--auth_secret_file=secret"]
+    assert (await run_here("token", "init", *secret)).code == 0
+    for name, role in (("reader", "observer"), ("nobody", "participant")):
+        made = await run_here("token", "make", name, f"--role={role}", *secret, f"--file={name}.token")
+        assert made.code == 0, made.err
+    serve = ["services", "trial_datastore", "--host=127.0.0.1", "--port=0", f"--file_storage={tmp_path / 'trials.db'}"]
+    own = [f"--private_key={party.key}", f"--trust_chain={party.chain}", "--auth=token", *secret]
+    with trio.fail_after(PATIENCE_SECONDS):
+        async with server(*serve, *own, folder=tmp_path) as running:
+            source, trust = f"grpc://localhost:{running.port}", f"--root_cert={party.roots}"
+
+            async def export(*flags: str) -> Output:
+                return await run_here("rl", "export", source, "--parquet=data", "--overwrite", *flags)
+
+            done = await export(trust, "--token_file=reader.token", "--json")
+            assert done.code == 0, done.err
+            assert json.loads(done.out)["trials"] == 2
+            for flags, why in (
+                ([trust], "UNAUTHENTICATED"),
+                ([trust, "--token_file=nobody.token"], "PERMISSION_DENIED"),
+                (["--token_file=reader.token"], "the server may speak TLS: --root_cert"),
+            ):
+                refused = await export(*flags)
+                assert refused.code == 1
+                assert why in refused.err
+
+
+def test_a_source_that_is_an_address_without_a_port(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["rl", "export", "grpc://localhost", "--parquet", str(tmp_path / "data")]) == 1
+    assert "SOURCE: 'grpc://localhost': expected grpc://host:port" in capsys.readouterr().err

@@ -3,20 +3,28 @@
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from trio_cogment.cli.client.common import run_client
+from trio_cogment.cli.client.common import ClientSettings, client_options, client_settings, run_client
+from trio_cogment.cli.client.reaching import reached
 from trio_cogment.cli.errors import Failure
-from trio_cogment.cli.options import FilePath, as_all_properties, json_option
+from trio_cogment.cli.options import FilePath, as_all_properties
+from trio_cogment.cli.services.types_option import NAMED, load_types
 from trio_cogment.cli.text import print_json
+from trio_cogment.cli.tls import load_tls
+from trio_cogment.endpoints import GrpcEndpoint, parse_server_endpoint
 from trio_cogment.errors import CogmentError, install_command
+from trio_cogment.services import ServiceKind
 
 if TYPE_CHECKING:
     from trio_cogment.rl import Exported
+    from trio_cogment.sdk import DatastoreClient
+    from trio_cogment.spec import Spec
 
 #: What each extra installs and the command imports; `generate` compiles the protos of `--spec`.
 _PACKAGES = {
@@ -40,59 +48,84 @@ _PACKAGES = {
 )
 @click.option(
     "--spec",
-    type=FilePath(exists=True, dir_okay=False, path_type=Path),
+    default="",
     metavar="FILE",
-    help="Project file (cogment.yaml) with the types of observations and actions, if they are not values of spaces.",
+    help="Types of observations and actions, if they are not values of spaces: a project file (cogment.yaml), or one "
+    f"of {', '.join(NAMED)}.",
 )
 @click.option("--partial", is_flag=True, help="Also trials that still run, with the samples that there are.")
 @click.option("--overwrite", is_flag=True, help="Replace a data set that is there.")
-@json_option()
+@client_options
+@click.pass_context
 def export(
+    ctx: click.Context,
+    /,
     source: str,
     parquet: Path | None,
     minari: str | None,
     trials: tuple[str, ...],
     properties: dict[str, str],
-    spec: Path | None,
+    spec: str,
     partial: bool,
     overwrite: bool,
-    as_json: bool,
+    **_options: Any,
 ) -> None:
     """Write stored trials as a data set: Parquet files, a data set of Minari, or both.
 
     SOURCE is a file of trials, sqlite:trials.db, which nobody else may use meanwhile; or a datastore that runs,
     grpc://host:port. Trials that still run are left out, unless --partial.
     """
+    settings = client_settings(ctx)
     if parquet is None and minari is None:
         raise click.UsageError("expected --parquet FOLDER, or --minari ID")
-    _check_extras({"export": parquet, "minari": minari, "generate": spec})
+    _check_extras({"export": parquet, "minari": minari, "generate": None if spec in NAMED else spec or None})
 
     from trio_cogment.rl import export_async
-    from trio_cogment.spec import load_spec
 
-    try:
-        types = None if spec is None else load_spec(spec)
-    except CogmentError as error:
-        raise Failure(f"--spec: {error}") from error
+    types = load_types("--spec", spec)
 
     async def write() -> Exported:
-        return await export_async(
-            source,
-            parquet=parquet,
-            minari=minari,
-            trials=trials or None,
-            properties=properties,
-            spec=types,
-            partial=partial,
-            overwrite=overwrite,
-            progress=True,
-        )
+        async with _opened(source, settings, types) as found:
+            return await export_async(
+                found,
+                parquet=parquet,
+                minari=minari,
+                trials=trials or None,
+                properties=properties,
+                spec=types,
+                partial=partial,
+                overwrite=overwrite,
+                progress=True,
+            )
 
     try:
         done = run_client(write)
     except OSError as error:
         raise Failure(f"{error.filename or parquet or minari}: {error.strerror or error}") from error
-    _report(done, as_json)
+    _report(done, settings.output == "json")
+
+
+@asynccontextmanager
+async def _opened(source: str, settings: ClientSettings, types: Spec | None) -> AsyncIterator[DatastoreClient | str]:
+    """Give a client of a datastore that runs; any other source as it is."""
+    if not source.startswith(("grpc://", "cogment://")):
+        yield source
+        return
+    from trio_cogment.rl.datasets.sources import SOURCE_RPC
+    from trio_cogment.sdk import DatastoreClient, connect
+
+    try:
+        place = parse_server_endpoint(source, discovery=True, field_name="SOURCE")
+    except CogmentError as error:
+        raise Failure(str(error)) from None
+    if isinstance(place, GrpcEndpoint):
+        found = reached(settings, ServiceKind.DATASTORE, [place], config=SOURCE_RPC, bounded=False)
+        async with found as channel:
+            yield DatastoreClient(channel, spec=types)
+        return
+    tls = None if settings.tls is None else load_tls(settings.tls).client
+    async with connect(source, spec=types, tls=tls, access_token=settings.token, config=SOURCE_RPC) as client:
+        yield await client.datastore()
 
 
 def _check_extras(asked: Mapping[str, object]) -> None:

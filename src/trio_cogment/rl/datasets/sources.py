@@ -17,7 +17,7 @@ from trio_cogment.spec import Spec
 Source: TypeAlias = DatastoreClient | Platform | str
 
 #: A sample, with pictures for example, may be larger than the default limit of a message.
-_RPC = RpcConfig(max_receive_message_bytes=256 * 1024 * 1024)
+SOURCE_RPC = RpcConfig(max_receive_message_bytes=256 * 1024 * 1024)
 
 _FILE = "sqlite:"
 _SERVICES = ("grpc://", "cogment://")
@@ -45,7 +45,7 @@ async def open_source(source: Source, *, spec: Spec | None = None) -> AsyncItera
     elif not isinstance(source, str):
         raise InvalidArgumentError(f"source: expected a client, a platform or an address, got {type(source).__name__}")
     elif source.startswith(_SERVICES):
-        async with connect(source, spec=spec, config=_RPC) as client:
+        async with connect(source, spec=spec, config=SOURCE_RPC) as client:
             yield await client.datastore()
     else:
         _check_there(source)
