@@ -27,7 +27,7 @@ def settings(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> WebProxySettin
 def test_defaults(monkeypatch: pytest.MonkeyPatch) -> None:
     found = settings(monkeypatch)
     assert (found.web_port, found.port, found.implementation) == (8080, 0, "web")
-    assert (found.spec_file, found.orchestrator) == (Path("cogment.yaml"), "grpc://localhost:9000")
+    assert (found.spec_file, found.orchestrator) == ("cogment.yaml", "grpc://localhost:9000")
     assert found.web is not None
     assert (found.web.enabled, found.web.origins) == (True, [])
     assert SECRET not in repr(found)
@@ -45,7 +45,7 @@ def test_variables_of_the_reference(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv(name, value)
     found = settings(monkeypatch)
     assert (found.web_port, found.port, found.orchestrator) == (1, 2, "grpc://o:3")
-    assert (found.spec_file, found.implementation, found.secret) == (Path("a.yaml"), "mine", SECRET)
+    assert (found.spec_file, found.implementation, found.secret) == ("a.yaml", "mine", SECRET)
 
 
 def test_limits_from_the_file(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

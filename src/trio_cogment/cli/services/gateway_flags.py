@@ -16,6 +16,9 @@ from trio_cogment.services import ServiceKind, default_address
 
 _Decorated = TypeVar("_Decorated", bound=Callable[..., Any])
 
+#: Ours, and that of the reference's web proxy.
+ORCHESTRATOR_FLAGS = ("--orchestrator", "--orchestrator_endpoint")
+
 
 def profile_option(flag: str, service: str, *, text: str, default: Path | None) -> Callable[[_Decorated], _Decorated]:
     """Return what adds the flag of a profile.
@@ -45,11 +48,13 @@ def orchestrator_option(
 
     Args:
         service: as of `profile_option`.
-        flag: its name.
+        flag: its name; it has both of `ORCHESTRATOR_FLAGS`.
         variable: its environment variable, where that does not follow from the service.
     """
     return click.option(
         flag,
+        *(other for other in ORCHESTRATOR_FLAGS if other != flag),
+        flag.removeprefix("--"),
         callback=_as_orchestrator,
         default=None,
         metavar="ENDPOINT",

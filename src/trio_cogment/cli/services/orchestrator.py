@@ -99,7 +99,7 @@ def orchestrator_options(*, host: str = ANYWHERE) -> Callable[[_Decorated], _Dec
     """
     path = FilePath(path_type=Path)
     options = (
-        web_options,
+        partial(web_options, spec_flags=["--spec"]),
         log_options,
         directory_options("ORCHESTRATOR"),
         click.option(

@@ -19,6 +19,7 @@ from trio_cogment.cli.announced import TRAINER_SERVICES
 from trio_cogment.cli.errors import Failure
 from trio_cogment.cli.options import FilePath, applied
 from trio_cogment.cli.services.directory_flags import directory_options
+from trio_cogment.cli.services.gateway_flags import ORCHESTRATOR_FLAGS
 from trio_cogment.cli.services.orchestrator_access import client_of
 from trio_cogment.cli.services.run import run_server
 from trio_cogment.cli.services.settings import THIS_MACHINE, ServerSettings, common_settings, service_options
@@ -141,7 +142,8 @@ def trainer_options(command: _Decorated) -> _Decorated:
         ),
         *(
             click.option(
-                f"--{name}",
+                *flags,
+                name,
                 callback=_as_server,
                 default="",
                 metavar="ENDPOINT",
@@ -149,10 +151,10 @@ def trainer_options(command: _Decorated) -> _Decorated:
                 show_envvar=True,
                 help=f"{text}: grpc://host:port, or {DISCOVER}.",
             )
-            for name, text in (
-                ("model_registry", "Where workers keep the versions of their models"),
-                ("datastore", "Which trial datastore has the samples of those trials"),
-                ("orchestrator", "Where runs of trials start them"),
+            for name, flags, text in (
+                ("model_registry", ["--model_registry"], "Where workers keep the versions of their models"),
+                ("datastore", ["--datastore"], "Which trial datastore has the samples of those trials"),
+                ("orchestrator", ORCHESTRATOR_FLAGS, "Where runs of trials start them"),
             )
         ),
         types_option("--spec", variable="COGMENT_TRAINER_SPEC", text="The types of the payloads of trials"),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -35,11 +35,22 @@ def dm_env_rpc_types() -> Spec:
 NAMED = {"rl": rl_types, "dm_env_rpc": dm_env_rpc_types}
 
 
-def types_option(flag: str, *, variable: str, text: str) -> Callable[[_Decorated], _Decorated]:
-    """Return the flag."""
+def types_option(
+    flag: str, *, variable: str, text: str, also: Sequence[str] = ()
+) -> Callable[[_Decorated], _Decorated]:
+    """Return the flag.
+
+    Args:
+        flag: its name.
+        variable: its environment variable.
+        text: its help.
+        also: other names that it has.
+    """
     names = ", ".join(NAMED)
     return click.option(
         flag,
+        *also,
+        flag.removeprefix("--"),
         default="",
         metavar="FILE",
         envvar=variable,

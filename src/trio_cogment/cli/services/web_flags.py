@@ -44,8 +44,13 @@ class WebSettings:
     model_registry: str = ""
 
 
-def web_options(command: _Decorated) -> _Decorated:
-    """Add the flags."""
+def web_options(command: _Decorated, *, spec_flags: Sequence[str] = ()) -> _Decorated:
+    """Add the flags.
+
+    Args:
+        command: to which they are added.
+        spec_flags: other names of `--web_spec`.
+    """
     options = (
         # The old name of the reference.
         click.option("--actor_http_port", hidden=True, default="0", metavar="PORT"),
@@ -58,7 +63,12 @@ def web_options(command: _Decorated) -> _Decorated:
         origin_options,
         _store_option("--web_model_registry", "TRIO_COGMENT_WEB_MODEL_REGISTRY", "model registry"),
         _store_option("--web_datastore", "TRIO_COGMENT_WEB_DATASTORE", "trial datastore"),
-        types_option("--web_spec", variable="TRIO_COGMENT_WEB_SPEC", text="Types of the payloads that pages show"),
+        types_option(
+            "--web_spec",
+            variable="TRIO_COGMENT_WEB_SPEC",
+            text="Types of the payloads that pages show",
+            also=spec_flags,
+        ),
         boolean_option("--web", variable="TRIO_COGMENT_WEB", text="Serve browsers, on the ports of gRPC."),
     )
     return applied(options, command)

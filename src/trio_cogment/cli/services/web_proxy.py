@@ -7,22 +7,21 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from functools import cache, partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from trio_cogment.cli.announced import WEB_PROXY_SERVICES
 from trio_cogment.cli.errors import Failure
-from trio_cogment.cli.options import FilePath, applied, port_option
+from trio_cogment.cli.options import applied, port_option
 from trio_cogment.cli.services.directory_flags import directory_options
 from trio_cogment.cli.services.gateway_flags import orchestrator_of, orchestrator_option
 from trio_cogment.cli.services.orchestrator_access import client_of
 from trio_cogment.cli.services.run import run_server
 from trio_cogment.cli.services.settings import ServerSettings, common_settings, service_options
 from trio_cogment.cli.services.start import Application, Resources, Running
+from trio_cogment.cli.services.types_option import NAMED, load_types
 from trio_cogment.cli.services.web_flags import origin_options, origin_settings
-from trio_cogment.errors import CogmentError
 from trio_cogment.services import SERVICES, ServiceKind
 
 if TYPE_CHECKING:
@@ -46,7 +45,7 @@ class WebProxySettings(ServerSettings):
     port: int
     web_port: int
     orchestrator: str
-    spec_file: Path
+    spec_file: str
     implementation: str
     secret: str = field(default="", repr=False)
 
@@ -77,13 +76,14 @@ def web_proxy_options(command: _Decorated) -> _Decorated:
         ),
         click.option(
             "--spec_file",
-            type=FilePath(path_type=Path),
-            default=Path("cogment.yaml"),
-            metavar="PATH",
+            "--spec",
+            "spec_file",
+            default="cogment.yaml",
+            metavar="FILE",
             envvar="COGMENT_SPEC_FILE",
             show_default=True,
             show_envvar=True,
-            help="The project file, with the types of payloads.",
+            help=f"Types of the payloads: a project file, or one of {', '.join(NAMED)}.",
         ),
         orchestrator_option(_SERVICE, flag=_ORCHESTRATOR_FLAG, variable="COGMENT_ORCHESTRATOR_ENDPOINT"),
         port_option(
@@ -158,13 +158,11 @@ def run_web_proxy(settings: WebProxySettings) -> None:
     run_server(settings, application)
 
 
-def _read_spec(path: Path) -> Spec:
-    try:
-        from trio_cogment.spec import load_spec
-
-        return load_spec(path)
-    except CogmentError as error:
-        raise Failure(f"--spec_file: {error}") from error
+def _read_spec(value: str) -> Spec:
+    spec = load_types("--spec_file", value)
+    if spec is None:
+        raise Failure("--spec_file: expected a project file, or a name of types")
+    return spec
 
 
 def _signing(settings: WebProxySettings, resources: Resources) -> AccessControl:
