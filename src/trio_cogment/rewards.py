@@ -1,18 +1,36 @@
-"""What several rewards for the same tick amount to: one rule for trials, and for what is stored of them."""
+"""The mean of several rewards for the same tick: one rule for trials, for gateways and for what is stored of them."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
 
-def mean_reward(rewards: Iterable[tuple[float, float]]) -> float:
-    """Return the mean of (value, confidence) pairs, weighted by confidence.
+class RewardMean:
+    """A mean of rewards, weighted by their confidence, that is made one reward at a time.
 
     Rewards whose confidence is not above 0 do not count; if none counts it is 0. NaN is a value like any other.
     """
-    total = weight = 0.0
-    for value, confidence in rewards:
+
+    __slots__ = ("_total", "_weight")
+
+    def __init__(self) -> None:
+        self._total = self._weight = 0.0
+
+    def add(self, value: float, confidence: float) -> None:
+        """Take one more reward into it."""
         if confidence > 0:
-            total += value * confidence
-            weight += confidence
-    return total / weight if weight > 0 else 0.0
+            self._total += value * confidence
+            self._weight += confidence
+
+    @property
+    def value(self) -> float:
+        """The mean of what was added."""
+        return self._total / self._weight if self._weight > 0 else 0.0
+
+
+def mean_reward(rewards: Iterable[tuple[float, float]]) -> float:
+    """Return the mean of (value, confidence) pairs, as a `RewardMean` makes it."""
+    mean = RewardMean()
+    for value, confidence in rewards:
+        mean.add(value, confidence)
+    return mean.value

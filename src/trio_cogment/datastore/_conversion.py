@@ -9,6 +9,7 @@ log was told, and can tell an action that never came from an empty one.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import TypeVar
 
@@ -21,6 +22,7 @@ from trio_cogment.datastore._conversion_templates import Deliveries, Templates
 from trio_cogment.datastore._write_rules import MAX_NUMBER
 from trio_cogment.datastore.storage import SampleWrite, WriteKind
 from trio_cogment.errors import InvalidArgumentError
+from trio_cogment.rewards import RewardMean
 
 #: Rewards and messages of one sample, each counted once for each receiver: a few bytes may stand for many deliveries.
 MAX_DELIVERIES = 100_000
@@ -264,7 +266,7 @@ class TrialConverter:
                 deliveries += len(reward.sources) * len(receivers)
                 _check_deliveries("rewards", deliveries)
                 given.append((reward.sources[:], receivers))
-        sums: dict[int, tuple[float, float]] = {}
+        means: defaultdict[int, RewardMean] = defaultdict(RewardMean)
         delivered = 0
         for sources, receivers in given:
             for source in sources:
@@ -274,7 +276,6 @@ class TrialConverter:
                     yield
                 sender = self._index.get(source.sender_name, ENVIRONMENT)
                 value, confidence = source.value, source.confidence
-                weighted, weight = (value * confidence, confidence) if confidence > 0 else (0.0, 0.0)
                 data: int | None = None
                 if source.HasField("user_data") and (source.user_data.type_url or source.user_data.value):
                     data = len(payloads)
@@ -290,10 +291,9 @@ class TrialConverter:
                         entry.user_data = data
                     if sender >= 0:
                         samples[sender].sent_rewards.append(entry)
-                    total, weights = sums.get(receiver, (0.0, 0.0))
-                    sums[receiver] = (total + weighted, weights + weight)
-        for receiver, (total, weights) in sums.items():
-            samples[receiver].reward = total / weights if weights > 0 else 0.0
+                    means[receiver].add(value, confidence)
+        for receiver, mean in means.items():
+            samples[receiver].reward = mean.value
 
     def _take_messages(
         self, messages: Sequence[Message], samples: Sequence[StoredTrialActorSample], payloads: list[bytes]

@@ -349,7 +349,7 @@ class Template:
         if timestamp > MAX_NUMBER:
             return None
         tick_id = number_of(row[self._tick]) if self._tick else 0
-        for sources in self._means:
+        for sources in self._means:  # as `RewardMean`, without its calls: a test holds both conversions together
             total = weights = 0.0
             for value, confidence in sources:
                 weight = row[confidence]

@@ -1,10 +1,11 @@
-"""How the rewards since the last reply become one number; however many come, only sums of them are kept."""
+"""The rewards since a slot's last reply as one number; however many come, only sums of them are kept."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
 from trio_cogment.gateways.dm_env_rpc.gateway.templates import RewardMode
+from trio_cogment.rewards import RewardMean
 from trio_cogment.sdk import RecvReward
 
 
@@ -21,19 +22,18 @@ class GatheredRewards:
 
     def clear(self) -> None:
         """Forget them."""
-        self._sum = self._last = self._weighted = self._weight = 0.0
+        self._sum = self._last = 0.0
+        self._mean = RewardMean()
 
     def add(self, reward: RecvReward) -> None:
         """Take note of one."""
         self._sum += reward.value
         self._last = reward.value
         for source in reward.sources:
-            self._weighted += source.value * source.confidence
-            self._weight += source.confidence
+            self._mean.add(source.value, source.confidence)
 
     def take(self) -> float:
         """Return the number, and forget them."""
-        mean = self._weighted / self._weight if self._weight > 0 else 0.0
-        numbers: Mapping[RewardMode, float] = {"sum": self._sum, "last": self._last, "weighted": mean}
+        numbers: Mapping[RewardMode, float] = {"sum": self._sum, "last": self._last, "weighted": self._mean.value}
         self.clear()
         return numbers[self._mode]
