@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import gymnasium
 import minari
@@ -12,15 +14,27 @@ import pytest
 import trio
 from gymnasium import spaces
 from minari.data_collector import EpisodeBuffer
+from pettingzoo import ParallelEnv
 
 from tests.rl.datasets.recorded import Duel, environment_of, params_of, play, recording
 from tests.rl.datasets.test_minari import Solo
 from tests.spaces.strategies import same
 from trio_cogment.errors import FailedPreconditionError, InvalidArgumentError, NotFoundError
 from trio_cogment.outcome import EndCause
-from trio_cogment.rl import export, export_async, make, replay_actor, replay_environment
+from trio_cogment.rl import (
+    export,
+    export_async,
+    make,
+    make_environment,
+    policy,
+    replay_actor,
+    replay_environment,
+    run_trials,
+)
+from trio_cogment.rl.environments.base import Environment
 from trio_cogment.rl.environments.errors import InvalidActionError
-from trio_cogment.spaces import Observation
+from trio_cogment.spaces import Discrete, Observation
+from trio_cogment.spaces.masks import mask_in
 
 
 @pytest.fixture(autouse=True)
@@ -47,16 +61,14 @@ async def recorded(game: Duel, folder: Path, *ids: str) -> Path:
     return folder / "data"
 
 
-def equal(one: Observation, other: Observation, *, minari: bool = False) -> bool:
-    """Whether two observations say the same, as far as a data set of Minari can."""
+def equal(one: Observation, other: Observation) -> bool:
+    """Whether two observations say the same."""
     if not other.alive:
         # One who is out gets its last value; the rest is nobody's business.
         other = Observation(other.value, active=False, alive=False)
-    names = ["reward", "terminated", "truncated", "active", "alive"]
-    if not minari:
-        names += ["action_mask"]
-        if not same(one.info, other.info):
-            return False
+    names = ["reward", "terminated", "truncated", "active", "alive", "action_mask"]
+    if not same(one.info, other.info):
+        return False
     return same(one.value, other.value) and all(
         np.array_equal(getattr(one, name), getattr(other, name)) for name in names
     )
@@ -68,14 +80,13 @@ async def test_an_episode_is_played_as_it_was(folder: Path, turns: bool) -> None
     data = await recorded(game, folder, "one", "two")
     for dataset in (data, str(data), "tests/game-v0"):
         replay = replay_environment(dataset, check_actions=True)
-        is_minari = dataset == "tests/game-v0"
         assert (replay.agents, replay.episodes) == (["player_0", "player_1"], 2)
         assert replay.observation_spaces == game.observation_spaces
         for index in (0, 1, 0):
             told = replay.reset(None, None)
             for tick, expected in enumerate(game.told[index]):
                 for agent in game.agents:
-                    assert equal(told[agent], expected[agent], minari=is_minari), (tick, agent)
+                    assert equal(told[agent], expected[agent]), (tick, agent)
                 assert replay.over == (tick == 6)
                 if not replay.over:
                     told = replay.step(game.actions[index][tick])
@@ -168,6 +179,118 @@ def test_a_data_set_that_minari_made(folder: Path) -> None:
         assert np.array_equal(told.value, observations[tick])
         told = replay.step({"player_0": 0})["player_0"]
     assert (told.reward, told.truncated, told.terminated, told.active, replay.over) == (0.5, True, False, False, True)
+
+
+class Levels(gymnasium.Env[Any, Any]):
+    """Tells a mask and information with most steps, but not with the first, nor with its end."""
+
+    observation_space = spaces.Discrete(9)
+    action_space = spaces.Discrete(3)
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Any:
+        super().reset(seed=seed)
+        self.count = 0
+        return 0, {"lives": 3}
+
+    def step(self, action: Any) -> Any:
+        self.count += 1
+        over = self.count == 3
+        info: dict[str, Any] = {"lives": 3, "speed": np.float32(self.count), "tick": "its own"}
+        if not over:
+            info.update(action_mask=[1, 0, self.count % 2], place={"x": 0.5, "near": [1, None]})
+        return self.count, 1.0, over, False, info
+
+
+class Meeting(ParallelEnv):  # type: ignore[misc]  # PettingZoo has no types
+    """Two agents; the second leaves after two steps, and both tell it only in their last observation."""
+
+    def __init__(self) -> None:
+        self.metadata = {"name": "meeting_v0"}
+        self.possible_agents = ["a_0", "b_0"]
+
+    def observation_space(self, agent: str) -> Any:
+        return Levels.observation_space
+
+    def action_space(self, agent: str) -> Any:
+        return Levels.action_space
+
+    def reset(self, seed: int | None = None, options: dict[str, Any] | None = None) -> Any:
+        self.agents = list(self.possible_agents)
+        self.count = 0
+        return dict.fromkeys(self.agents, 0), {agent: {"hello": agent} for agent in self.agents}
+
+    def step(self, actions: dict[str, Any]) -> Any:
+        self.count += 1
+        seen = self.agents
+        ends = {agent: self.count == (4 if agent == "a_0" else 2) for agent in seen}
+        infos = {agent: {"count": self.count, "action_mask": np.array([1, 0, 1], np.int8)} for agent in seen}
+        self.agents = [agent for agent in seen if not ends[agent]]
+        return dict.fromkeys(seen, self.count), dict.fromkeys(seen, 0.5), ends, dict.fromkeys(seen, False), infos
+
+
+def told_by(environment: Environment) -> list[Mapping[str, Observation]]:
+    """Return what an environment tells in an episode of actions that are all 0."""
+    found = [environment.reset(None, None)]
+    while not environment.over:
+        found.append(environment.step({name: np.int64(0) for name, one in found[-1].items() if one.active}))
+    return found
+
+
+@pytest.mark.parametrize("game", [Levels, Meeting])
+@pytest.mark.parametrize("format_", ["parquet", "minari"])
+def test_masks_and_information_are_what_was_told(game: Any, format_: str, folder: Path) -> None:
+    """One that is absent removes no other, and the last observation brings the end."""
+    store = f"sqlite:{folder / 'trials.db'}"
+    seats = {name: policy(lambda _seen: 0) for name in make_environment(game).agents}
+    run_trials(2, environment=game, seats=seats, store=store)
+    export(store, parquet=folder / "data", minari="tests/game-v0")
+    replay = replay_environment(folder / "data" if format_ == "parquet" else "tests/game-v0")
+    for _ in range(2):
+        expected, found = told_by(make_environment(game)), told_by(replay)
+        assert len(found) == len(expected)
+        for one, other in zip(found, expected, strict=True):
+            for name, seen in other.items():
+                if not (seen.alive or seen.terminated):
+                    continue
+                back = one[name]
+                assert back.info.keys() == seen.info.keys()
+                for key, value in seen.info.items():
+                    assert same(back.info[key], value), (key, value)
+                assert same(back.action_mask, mask_in(Discrete(3), seen.action_mask))
+                assert (back.reward, back.terminated, back.active) == (seen.reward, seen.terminated, seen.active)
+
+
+def test_masks_of_minari_have_a_filler(folder: Path) -> None:
+    store = f"sqlite:{folder / 'trials.db'}"
+    run_trials(1, environment=Levels, seats={"player_0": policy(lambda _seen: 0)}, store=store)
+    export(store, minari="tests/game-v0")
+    infos = minari.load_dataset("tests/game-v0")[0].infos
+    assert infos["action_mask"].tolist() == [[1, 1, 1], [1, 0, 1], [1, 0, 0], [1, 1, 1]]
+    assert infos["_action_mask"].tolist() == [False, True, True, False]
+    assert infos["lives"].tolist() == [3, 3, 3, 3]
+    assert infos["speed"].tolist() == [0, 1, 2, 3]
+    assert infos["_speed"].tolist() == [False, True, True, True]
+    assert infos["tick"].tolist() == [0, 1, 2, 3]
+    assert json.loads(infos["info_json"][1])["tick"] == "its own"
+
+
+@pytest.mark.filterwarnings("ignore:.* is (set to )?None:UserWarning")
+def test_information_of_any_data_set_of_minari(folder: Path) -> None:
+    buffer = EpisodeBuffer(
+        observations=np.array([0, 1, 2]),
+        actions=np.array([0, 1]),
+        rewards=[1.0, 1.0],
+        terminations=[False, True],
+        truncations=[False, False],
+        infos={"lives": np.array([3, 2, 1]), "deep": {"x": np.ones((3, 2), np.float32)}, "name": ["a", "b", "c"]},
+    )
+    minari.create_dataset_from_buffers(
+        "mine-v0", [buffer], observation_space=spaces.Discrete(9), action_space=spaces.Discrete(2)
+    )
+    told = told_by(replay_environment("mine-v0"))
+    assert [one["player_0"].info["lives"] for one in told] == [3, 2, 1]
+    assert [one["player_0"].info["name"] for one in told] == ["a", "b", "c"]
+    assert told[1]["player_0"].info["deep"]["x"].tolist() == [1, 1]
 
 
 async def test_what_cannot_be_replayed(folder: Path) -> None:

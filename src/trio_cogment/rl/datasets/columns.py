@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 from trio_cogment.rl.datasets._arrow import pa
-from trio_cogment.rl.datasets.plain import array_in
+from trio_cogment.rl.datasets.plain import array_in, stored_mask
 from trio_cogment.spaces import (
     ArraySpace,
     Dict,
@@ -35,7 +35,6 @@ from trio_cogment.spaces import (
     encode_value,
 )
 from trio_cogment.spaces.base import described
-from trio_cogment.spaces.masks import mask_in, may_be_mask
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -295,15 +294,6 @@ class MaskColumns:
         except SpaceError as error:
             raise error.of(self._prefix) from None
         return size
-
-
-def stored_mask(space: Space, mask: Any) -> Any:
-    """Return a mask that is stored as `mask_in` does; None for what is none, which older versions have stored as one.
-
-    Raises:
-        SpaceError: it means no mask of the space.
-    """
-    return mask_in(space, mask) if may_be_mask(space, mask) else None
 
 
 def mask_leaves(space: Space, mask: Any) -> Iterator[Any]:

@@ -9,10 +9,16 @@ from typing import Any
 import numpy as np
 
 from trio_cogment.errors import InvalidArgumentError
-from trio_cogment.rl.datasets.plain import array_in
+from trio_cogment.rl.datasets.info_columns import MASK, columns_of, mask_columns
+from trio_cogment.rl.datasets.plain import array_in, stored_mask
 from trio_cogment.rl.datasets.steps import Step
 from trio_cogment.spaces import ArraySpace, Dict, Space, SpaceError, Text, Tuple
 from trio_cogment.spaces.base import described
+
+#: What is in the infos of one actor beside what the environment told it.
+OWN = frozenset(("tick", MASK, f"_{MASK}"))
+#: What has, in those of all actors together, the information of each.
+INFO = "info"
 
 
 @dataclass(slots=True)
@@ -25,7 +31,7 @@ class Episode:
         rewards: of each action.
         terminations: whether the task ended with each action.
         truncations: whether the episode was cut off after each action.
-        infos: arrays as long as the observations.
+        infos: columns as long as the observations; see `info_columns`.
     """
 
     observations: Any
@@ -56,10 +62,12 @@ def episodes_of_actor(steps: Sequence[Step], observations: Space, actions: Space
             continue
         turns = [part[begin:end] for begin, end in zip(places, [*places[1:], len(part)], strict=True)]
         seen = [*(turn[0] for turn in turns), part[-1]]
-        infos: dict[str, Any] = {"tick": np.array([step.tick for step in seen], np.int64)}
-        masks = [step.observation.action_mask for step in seen]
-        if all(isinstance(mask, np.ndarray) and mask.shape == masks[0].shape for mask in masks):
-            infos["action_mask"] = np.stack(masks)
+        masks = [stored_mask(actions, step.observation.action_mask) for step in seen]
+        infos: dict[str, Any] = {
+            "tick": np.array([step.tick for step in seen], np.int64),
+            **mask_columns(actions, masks),
+            **columns_of((step.observation.info for step in seen), taken=OWN),
+        }
         yield Episode(
             stacked(observations, [step.observation.value for step in seen], "observation"),
             stacked(actions, [turn[0].action for turn in turns], "action"),
@@ -77,8 +85,9 @@ def episodes_of_all(
 
     Every tick is a step. Of an actor that has not come yet, or is out, the observation next to it is repeated; where it
     does not act, its action is `filler` of its space. `infos` says what is so: `active`, `alive` and `acted` by actor;
-    and `reward`, `terminated` and `truncated`, which are of the tick before. The episode's rewards are the sums over
-    the actors. It is terminated if the task ended for all of them, and else truncated.
+    `reward`, `terminated` and `truncated`, which are of the tick before; and what they were told besides, `action_mask`
+    and `info`. The episode's rewards are the sums over the actors. It is terminated if the task ended for all of them,
+    and else truncated.
 
     Args:
         steps: of all actors, by tick.
@@ -96,6 +105,12 @@ def episodes_of_all(
         infos: dict[str, Any] = {"tick": np.array(ticks, np.int64)}
         for kind in ("active", "alive", "acted", "reward", "terminated", "truncated"):
             infos[kind] = {name: np.array(getattr(way, kind)) for name, way in ways.items()}
+        for name, way in ways.items():
+            for kind, column in mask_columns(actions[name], way.masks(actions[name])).items():
+                infos.setdefault(kind, {})[name] = column
+            told = columns_of(way.infos())
+            if told:
+                infos.setdefault(INFO, {})[name] = told
         count = len(ticks) - 1
         rewards = [sum(way.reward[place + 1] for way in ways.values()) for place in range(count)]
         terminated = all(any(way.terminated) for way in ways.values())
@@ -132,6 +147,14 @@ class _Way:
             step = self._steps.get(tick)
             last = last if step is None else step.observation.value
             yield last
+
+    def masks(self, space: Space) -> list[Any]:
+        steps = (self._steps.get(tick) for tick in self._ticks)
+        return [None if step is None else stored_mask(space, step.observation.action_mask) for step in steps]
+
+    def infos(self) -> list[dict[str, Any]]:
+        steps = (self._steps.get(tick) for tick in self._ticks)
+        return [{} if step is None else step.observation.info for step in steps]
 
     def actions(self, space: Space) -> Iterator[Any]:
         nothing = filler(space)

@@ -87,7 +87,7 @@ class DatasetFiles:
         )
         self._notes.append({"trial_id": trial.stored.trial_id, "trial_index": trial.episode_index})
         self._steps += len(episode.rewards)
-        self._bytes += _bytes_of(episode.observations) + _bytes_of(episode.actions)
+        self._bytes += sum(map(_bytes_of, (episode.observations, episode.actions, episode.infos)))
         if self._steps >= _BATCH_STEPS or self._bytes >= _BATCH_BYTES:
             self.flush()
 

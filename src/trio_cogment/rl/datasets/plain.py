@@ -13,9 +13,10 @@ from typing import Any
 
 import numpy as np
 
-from trio_cogment.spaces import ArraySpace, SpaceError
+from trio_cogment.spaces import ArraySpace, Space, SpaceError
 from trio_cogment.spaces.base import described
 from trio_cogment.spaces.composite import GraphValue, is_graph
+from trio_cogment.spaces.masks import mask_in, may_be_mask
 
 
 def array_in(space: ArraySpace, value: Any) -> Any:
@@ -49,6 +50,18 @@ def _number_in(space: ArraySpace, value: float) -> Any:
         except (OverflowError, TypeError):  # no integer of NumPy is that large
             pass
     raise SpaceError(f"expected {space.row.name}, got {value!r}")
+
+
+def stored_mask(space: Space, mask: Any) -> Any:
+    """Return a mask that is stored as `mask_in` does; None for what is none, which older versions have stored as one.
+
+    Raises:
+        SpaceError: it means no mask of the space.
+    """
+    try:
+        return mask_in(space, mask) if may_be_mask(space, mask) else None
+    except SpaceError as error:
+        raise error.of("action_mask") from None
 
 
 def as_json(value: Any) -> str:

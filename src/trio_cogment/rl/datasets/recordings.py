@@ -12,9 +12,12 @@ from typing import Any, Protocol, TypeAlias
 import numpy as np
 
 from trio_cogment.errors import InvalidArgumentError, NotFoundError
+from trio_cogment.rl.datasets.episodes import INFO, OWN
+from trio_cogment.rl.datasets.info_columns import MASK, infos_in, masks_in
 from trio_cogment.rl.datasets.plain import restored
 from trio_cogment.rl.environments.base import SINGLE_AGENT
 from trio_cogment.spaces import ArraySpace, Dict, Observation, Space, Text, Tuple, from_gymnasium, from_jsonable
+from trio_cogment.spaces.masks import may_be_mask
 
 #: The folder of a data set of Parquet files, or the id of one of Minari.
 Dataset: TypeAlias = str | os.PathLike[str]
@@ -292,6 +295,7 @@ class MinariRecordings:
         observations, actions = (
             from_gymnasium(space) for space in (self._dataset.observation_space, self._dataset.action_space)
         )
+        self._is_ours = bool(about)
         self._joint = bool(about.get("joint"))
         self.observation_spaces: Mapping[str, Space]
         self.action_spaces: Mapping[str, Space]
@@ -332,22 +336,38 @@ class MinariRecordings:
             before = (episode.rewards, episode.terminations, episode.truncations)
             given = {kind: [False, *values] for kind, values in zip(kinds, before, strict=False)}
             given.update(active=[True] * last + [False], alive=[True] * (last + 1), acted=[True] * last)
-        masks = None if self._joint else infos.get("action_mask")
+        further, masks = self._further(agent, infos, found.length)
         told = found.told[agent] = {}
         actions = found.actions[agent] = {}
         for tick in range(last + 1):
-            if not given["alive"][tick]:
+            alive = bool(given["alive"][tick])
+            if not (alive or given["terminated"][tick] or given["truncated"][tick]):
                 continue
             told[tick] = Observation(
                 _part(self.observation_spaces[agent], one(episode.observations), tick),
                 reward=float(given["reward"][tick]) if tick and given["alive"][tick - 1] else None,
                 terminated=bool(given["terminated"][tick]),
                 truncated=bool(given["truncated"][tick]),
-                action_mask=None if masks is None else masks[tick],
+                action_mask=masks[tick],
+                info=further[tick],
                 active=bool(given["active"][tick]),
+                alive=alive,
             )
             acted = tick < last and given["acted"][tick]
             actions[tick] = _part(self.action_spaces[agent], one(episode.actions), tick) if acted else None
+
+    def _further(self, agent: str, infos: Mapping[str, Any], length: int) -> tuple[list[dict[str, Any]], list[Any]]:
+        """Return the information and the mask that an agent was told with each step."""
+        space = self.action_spaces[agent]
+        if self._joint:
+            of_agent = {key: infos[key][agent] for key in (MASK, f"_{MASK}") if agent in infos.get(key, {})}
+            return infos_in(infos.get(INFO, {}).get(agent, {}), length), masks_in(space, of_agent, length)
+        if self._is_ours:
+            return infos_in(infos, length, OWN), masks_in(space, infos, length)
+        found = infos_in(infos, length)
+        masks = [info.get(MASK) for info in found]
+        # Nobody has said what it is.
+        return found, [mask if may_be_mask(space, mask) else None for mask in masks]
 
 
 def _part(space: Space, values: Any, place: int) -> Any:
