@@ -141,9 +141,8 @@ def minari() -> None:
 
 
 def openenv() -> None:
-    importlib.import_module("starlette.applications")
-    importlib.import_module("hypercorn.trio")
-    importlib.import_module("trio_websocket")
+    importlib.import_module("trio_cogment.rl.openenv.server")
+    importlib.import_module("trio_cogment.rl.openenv.link")
 
 
 #: What shows that an extra works, by its name.
@@ -166,7 +165,7 @@ BROUGHT = {
     "dm-env": "dm_env",
     "export": "pyarrow",
     "minari": "minari",
-    "openenv": "starlette",
+    "openenv": "numpy",
 }
 
 

@@ -106,7 +106,7 @@ def test_the_pages_are_fresh() -> None:
 #: What only the extras of this package need.
 OF_EXTRAS = {
     *("numpy", "gymnasium", "pettingzoo", "dm_env", "pyarrow", "minari", "h5py", "PIL"),
-    *("starlette", "hypercorn", "trio_websocket", "grpc_tools"),
+    "grpc_tools",
 }
 
 

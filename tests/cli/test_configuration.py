@@ -288,8 +288,8 @@ def test_the_document_has_the_flags_of_a_gateway_for_the_legacy_api() -> None:
 
 
 def test_the_document_has_the_flags_of_environments() -> None:
-    log, common = {"--log_level", "--log_file", "--log_format"}, {"--config", "--host", "--port"}
     of_participants = options_of(participants).keys()
     own = {name: option for name, option in options_of(rl_serve).items() if name not in of_participants}
-    own |= {name: option for name, option in options_of(openenv).items() if name not in log | common}
+    of_browsers = {name for name in options_of(serve) if name.startswith("--web")}
+    own |= {name: option for name, option in options_of(openenv).items() if name not in of_participants | of_browsers}
     check_table("Environments of the field", own)

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import httpx
 import pytest
 import trio
 
 from tests.cli.process import PATIENCE_SECONDS, run_main, server
-from trio_cogment.cli.configuration import Configuration
 from trio_cogment.cli.rl.openenv import openenv
+from trio_cogment.cli.services.settings import ServerSettings
+from trio_cogment.cli.services.start import Application
 from trio_cogment.config import OpenEnvConfig
 
 MODULE = """
@@ -40,21 +40,42 @@ async def test_a_seat_is_served(tmp_path: Path) -> None:
 
 
 def test_the_file_has_its_limits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    found: list[tuple[Any, Configuration, str | None]] = []
-    monkeypatch.setattr(trio, "run", lambda _serve, run, *others: found.append((run, *others[:2])))
-    monkeypatch.setattr("trio_cogment.cli.rl.openenv.set_up_logging", lambda _settings: None)
+    found: list[tuple[ServerSettings, Application]] = []
+    monkeypatch.setattr("trio_cogment.cli.rl.openenv.run_server", lambda *given: found.append(given))
     path = tmp_path / "config.yaml"
     path.write_text(
         "port: 0\nseat: [player_0=random]\nargument: size=8\nstore: 'memory:'\n"
-        "openenv: {max_sockets: 3, idle_seconds: 5}\norchestrator: {max_ended_trials: 7}\n"
+        "openenv: {max_sockets: 3, idle_seconds: 5, send_seconds: 7}\norchestrator: {max_ended_trials: 7}\n"
     )
     for flags, sockets in (((), 3), (("--max_sockets=2",), 2)):
         openenv.main(["CartPole-v1", f"--config={path}", *flags], standalone_mode=False)
-        run, configuration, store = found.pop()
-        assert run.keywords["config"] == OpenEnvConfig(max_sockets=sockets, idle_seconds=5)
-        assert (run.keywords["port"], run.keywords["arguments"]) == (0, {"size": 8})
-        assert list(run.keywords["seats"]) == ["player_0"]
-        assert (store, configuration.orchestrator.max_ended_trials) == ("memory:", 7)
+        settings, application = found.pop()
+        configuration = settings.configuration
+        assert configuration.openenv == OpenEnvConfig(max_sockets=sockets, idle_seconds=5, send_seconds=7)
+        assert (list(application.ports), list(settings.hosts)) == ([0], ["127.0.0.1"])
+        assert configuration.orchestrator.max_ended_trials == 7
+        assert configuration.web.body_timeout_seconds == configuration.web.write_stall_timeout_seconds == 7
+        assert application.open.args[0].seats == (("player_0", "random"),)  # type: ignore[attr-defined]  # a partial
+
+
+async def test_tokens_and_origins(tmp_path: Path) -> None:
+    """The same flags as at every other server of the project."""
+    secret = tmp_path / "secret"
+    assert run_main("token", "init", f"--auth_secret_file={secret}").code == 0
+    made = run_main("token", "make", "ann", "--role=participant", f"--auth_secret_file={secret}")
+    token = made.out.split()[-1]
+    flags = ["--port=0", "--auth=token", f"--auth_secret_file={secret}", "--web_allow_origin=https://lab.example"]
+    with trio.fail_after(PATIENCE_SECONDS):
+        async with (
+            server("rl", "openenv", "CartPole-v1", *flags) as process,
+            httpx.AsyncClient(base_url=f"http://127.0.0.1:{process.port}") as client,
+        ):
+            assert (await client.post("/reset", json={})).status_code == 401
+            assert (await client.get("/health")).status_code == 200
+            for origin, status in (("https://lab.example", 200), ("https://evil.example", 403)):
+                fields = {"authorization": f"Bearer {token}", "origin": origin}
+                assert (await client.post("/reset", json={}, headers=fields)).status_code == status
+            assert (await client.post(f"/~{token}/reset", json={})).status_code == 200
 
 
 @pytest.mark.parametrize(
@@ -66,7 +87,7 @@ def test_the_file_has_its_limits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         (["CartPole-v1", "--seat", "player_0=ann"], "expected random, MODULE:FUNCTION or grpc://host:port, got 'ann'"),
         (["CartPole-v1", "--seat", "player_1=random"], "seats: expected agents of 'player_0'; got 'player_1'"),
         (["CartPole-v1", "--store", "moon:"], "rl openenv: storage: expected 'memory:', 'sqlite:PATH', got"),
-        (["CartPole-v1", "--host", "192.0.2.1"], "rl openenv: cannot listen on 192.0.2.1:0: Cannot assign"),
+        (["CartPole-v1", "--host", "192.0.2.1"], "cannot listen on ipv4:192.0.2.1:0: Cannot assign"),
     ],
 )
 def test_what_cannot_be_served(arguments: list[str], text: str) -> None:

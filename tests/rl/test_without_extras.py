@@ -14,7 +14,7 @@ BARE = """
 import sys
 class Missing:
     def find_spec(self, name, path, target=None):
-        if name.partition(".")[0] in ("numpy", "gymnasium", "pettingzoo", "pyarrow", "dm_env", "starlette"):
+        if name.partition(".")[0] in ("numpy", "gymnasium", "pettingzoo", "pyarrow", "dm_env"):
             raise ModuleNotFoundError(name, name=name.partition(".")[0])
 sys.meta_path.insert(0, Missing())
 """

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import trio
 import trio.testing
-from wsproto.events import CloseConnection, Ping
+from wsproto.events import CloseConnection, Ping, TextMessage
 
 from tests.access.keys import FOREIGN, KEYS, NOW, Clock, control, grant, token_text
 from tests.web.peers import ECHO, ECHO_ONE, HOST, OWN, Tab, served, serving, websocket_fields
@@ -18,7 +18,7 @@ from trio_cogment.config import RpcConfig, WebConfig
 from trio_cogment.errors import NotFoundError, RpcError, StatusCode
 from trio_cogment.host import Host
 from trio_cogment.rpc import open_listeners, serve
-from trio_cogment.web import PageAccess, WebSide
+from trio_cogment.web import OriginPolicy, PageAccess, WebSide
 from trio_cogment.web.replies import Reply, Send, Streamed, html_page, json_data, redirect
 from trio_cogment.web.routing import AnyRoute, Route, Socket, SocketRoute, Visit
 
@@ -49,6 +49,7 @@ class Pages:
             SocketRoute("/socket", self.socket, right=RIGHT),
             SocketRoute("/flood", self.flood, right=RIGHT),
             SocketRoute("/refuses", self.refuses, right=RIGHT),
+            SocketRoute("/text", self.text, right=None, foreign=True, text=True, max_message_bytes=50),
         ]
 
     async def page(self, visit: Visit) -> Reply:
@@ -109,6 +110,10 @@ class Pages:
                 self.sent += 1
         finally:
             self.left += 1
+
+    async def text(self, _visit: Visit, socket: Socket) -> None:
+        await socket.send(await socket.receive())
+        socket.close_with(4123, "enough")
 
     async def refuses(self, _visit: Visit, _socket: Socket) -> None:
         raise NotFoundError("there is no such trial")
@@ -481,6 +486,27 @@ async def test_a_socket(autojump_clock: object) -> None:
         await there.ended.wait()
     assert pages.left == 1
     assert pages.visits[0].who.account == "token:alice"
+
+
+async def test_a_socket_of_text_for_pages_of_others(autojump_clock: object) -> None:
+    """With a limit of its own; its handler says how it is closed."""
+    foreign = "https://other.example"
+    for text, ended in (("né", (4123, "enough")), ("x" * 51, (1009, "the message is too large"))):
+        side = WebSide(OriginPolicy(origins=[foreign]), routes=Pages().routes, access=access_of())
+        async with served(side) as there:
+            tab = Tab(there.stream)
+            await tab.open("/text", origin=foreign)
+            await there.send(tab.client.send(TextMessage(data=text)))
+            if ended[0] == 4123:
+                assert (await tab.event()).data == text
+            assert await tab.end() == ended
+    async with served(side_of(Pages())) as there:
+        answer = await there.ask("GET", "/text", b"", origin=foreign, **websocket_fields(""))
+        assert answer.status == 403
+    side = WebSide(OriginPolicy(origins=[foreign]), routes=Pages().routes, access=access_of())
+    async with served(side) as there:
+        answer = await there.ask("GET", "/socket", b"", origin=foreign, **websocket_fields(""), **ADMIN)
+        assert answer.status == 403
 
 
 async def test_a_page_that_leaves(autojump_clock: object) -> None:

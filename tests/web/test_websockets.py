@@ -426,8 +426,8 @@ WHOLE = Request(
 MESSAGE = st.lists(st.tuples(st.binary(max_size=200) | st.just(bytes(70_000)), st.booleans()), min_size=1, max_size=3)
 
 
-def opened_socket() -> WebSocket:
-    socket = WebSocket(WHOLE, 100_000)
+def opened_socket(*, text: bool = False) -> WebSocket:
+    socket = WebSocket(WHOLE, 100_000, text=text)
     socket.accept("grpc-websockets")
     return socket
 
@@ -473,6 +473,31 @@ def outcome(socket: WebSocket, parts: list[bytes]) -> tuple[list[Any], int | Non
     except BrokenSocketError as error:
         return found, error.code
     return found, None
+
+
+@given(st.lists(st.text(max_size=50), min_size=1), st.lists(st.integers(1, 9), min_size=1))
+def test_text_is_the_same_however_it_comes(pieces: list[str], sizes: list[int]) -> None:
+    client = Connection(ConnectionType.CLIENT)
+    data = b"".join(
+        client.send(TextMessage(data=piece, message_finished=number == len(pieces)))
+        for number, piece in enumerate(pieces, 1)
+    )
+    found, code = outcome(opened_socket(text=True), cut(data, sizes))
+    assert (b"".join(found), code) == ("".join(pieces).encode(), None)
+
+
+def test_where_text_is_expected() -> None:
+    client = Connection(ConnectionType.CLIENT)
+    # The limit is of bytes, and what is no UTF-8 ends it.
+    for text, code in (("é" * 50_000, None), ("é" * 50_001, 1009)):
+        assert outcome(opened_socket(text=True), [client.send(TextMessage(data=text))])[1] == code
+    broken = bytearray(client.send(BytesMessage(data=b"\xff\xfe")))
+    assert outcome(opened_socket(text=True), [bytes(broken)]) == ([b"\xff\xfe"], None)
+    broken[0] = 0x81
+    assert outcome(opened_socket(text=True), [bytes(broken)]) == ([], 1007)
+    assert opened_socket(text=True).message("né".encode()) == Connection(ConnectionType.SERVER).send(
+        TextMessage(data="né")
+    )
 
 
 @given(st.binary(max_size=60), st.lists(st.integers(1, 9), min_size=1))

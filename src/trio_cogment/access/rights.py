@@ -150,6 +150,8 @@ PAGE_RIGHTS: Mapping[str, Row] = {
     "dashboard": _READ,
     "logs": _row(_OBSERVER),
     "play": _PLAY,
+    # A socket is a player, as in dm_env_rpc.
+    "openenv": _PLAY_WORLDS,
 }
 #: Begins what stands for one of these where the path of a call is expected.
 PAGES = "/pages/"

@@ -291,10 +291,10 @@ class WebConnection(Breakable):
         self._switch(socket.accept(PROTOCOL))
         await SocketCall(self, socket, route, request).serve(self.http.left_over())
 
-    def _handshake(self, request: Request, max_message_bytes: int) -> WebSocket | None:
+    def _handshake(self, request: Request, max_message_bytes: int, *, text: bool = False) -> WebSocket | None:
         """Return the WebSocket that a request asks for; None: it does not ask properly, and has been told so."""
         try:
-            return WebSocket(request, max_message_bytes)
+            return WebSocket(request, max_message_bytes, text=text)
         except BadHandshakeError:
             headers = ((b"sec-websocket-version", b"13"),)
             reply = refusal(400, "this is not the handshake of a WebSocket of version 13")
@@ -313,10 +313,11 @@ class WebConnection(Breakable):
             route = None if found is None else found.socket
             if found is None or route is None:
                 raise NotFoundError("there is no WebSocket at this path")
-            if request.foreign:
+            if request.foreign and not route.foreign:
                 raise PermissionDeniedError("pages of other origins may not use this")
             identity = admitted_visitor(self, access, request, route.right)
-            socket = self._handshake(request, self.limits.max_page_message_bytes)
+            most = route.max_message_bytes or self.limits.max_page_message_bytes
+            socket = self._handshake(request, most, text=route.text)
             if socket is None:
                 return
             counted(self, identity or anonymous(self.peer))

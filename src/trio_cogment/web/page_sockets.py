@@ -50,6 +50,7 @@ class PageSocket:
         self._heard = trio.current_time()
         self._scope = trio.CancelScope()
         self._error: RpcError | None = None
+        self._end = (_DONE, "")
         self._send = sending(connection, socket.message)
         self._sending = trio.Lock()
         self._waits_for_room = False
@@ -68,6 +69,10 @@ class PageSocket:
         self._connection.intake.queue(-len(message))
         return message
 
+    def close_with(self, code: int, reason: str = "") -> None:
+        """Say how it is to be closed when the handler has returned; see `routing.Socket`."""
+        self._end = (code, reason)
+
     # --- its life ---
 
     def abort(self, error: RpcError) -> None:
@@ -83,7 +88,7 @@ class PageSocket:
             visit: for the handler.
             left_over: what came together with the handshake.
         """
-        code, reason = _DONE, ""
+        failed: tuple[int, str] | None = None
         with self._scope:
             try:
                 async with trio.open_nursery(strict_exception_groups=True) as nursery:
@@ -92,13 +97,13 @@ class PageSocket:
                     await route.handler(visit, self)
                     nursery.cancel_scope.cancel()
             except* CogmentError as group:
-                code, reason = _told(_first(group))
+                failed = _told(_first(group))
             except* Exception:  # noqa: BLE001  the boundary of a page: what fails here harms no other
                 _log.exception("the WebSocket %s failed", visit.request.path)
-                code, reason = _FAILED, "unexpected failure; the server's log has the details"
+                failed = _FAILED, "unexpected failure; the server's log has the details"
         if self._error is not None:
-            code, reason = _told(self._error)
-        await self._close(code, reason)
+            failed = _told(self._error)
+        await self._close(*(failed or self._end))
 
     async def _read(self, data: bytes) -> None:
         connection = self._connection

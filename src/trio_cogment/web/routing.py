@@ -22,9 +22,9 @@ the end, for all that follows. Where two patterns fit, the one that was given fi
   something else to happen has no limit; it is cancelled when the client leaves, and when the server stops. A
   `CogmentError` becomes the HTTP status that stands for it, with its text; any other error is logged, and becomes 500
   without details.
-* The handler of a WebSocket has a `PageSocket`: messages of bytes, `send` waits while the page does not read,
-  `receive` gives one at a time. It is cancelled when the page leaves, when its token does not count any more, and when
-  the server stops.
+* The handler of a WebSocket has a `PageSocket`: messages of bytes (on the wire of text, if the route says so), `send`
+  waits while the page does not read, `receive` gives one at a time. It is cancelled when the page leaves, when its
+  token does not count any more, and when the server stops.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ class Visit:
         Raises:
             InvalidArgumentError: it is something else than JSON.
         """
-        self._expect(_JSON)
+        self.expect(_JSON)
         try:
             value = json.loads(self.body)
         except (ValueError, RecursionError):
@@ -120,10 +120,15 @@ class Visit:
         Raises:
             InvalidArgumentError: it is something else than a form.
         """
-        self._expect(_FORM)
+        self.expect(_FORM)
         return _fields("form", self.body.decode("latin-1"))
 
-    def _expect(self, content_type: bytes) -> None:
+    def expect(self, content_type: bytes) -> None:
+        """Refuse a body that is of another content type; whatever follows a semicolon does not count.
+
+        Raises:
+            UnsupportedTypeError: it is.
+        """
         if self.request.first(b"content-type").partition(b";")[0].strip().lower() != content_type:
             raise UnsupportedTypeError(f"expected the content-type {content_type.decode()}")
 
@@ -161,6 +166,9 @@ class Socket(Protocol):
     async def receive(self) -> bytes:
         """Return the next message of the page."""
 
+    def close_with(self, code: int, reason: str = "") -> None:
+        """Say how it is to be closed when the handler has returned; by default with 1000."""
+
 
 SocketHandler: TypeAlias = Callable[[Visit, Socket], Awaitable[None]]
 
@@ -196,11 +204,17 @@ class SocketRoute:
         pattern: of the path.
         handler: serves it until it is closed.
         right: who may have it; None: anybody.
+        foreign: pages of other origins may use it.
+        text: messages are text on the wire, and bytes in UTF-8 for the handler.
+        max_message_bytes: a longer message of the page ends it; 0: `WebConfig.max_page_message_bytes`.
     """
 
     pattern: str
     handler: SocketHandler
     right: str | None = field(kw_only=True)
+    foreign: bool = field(default=False, kw_only=True)
+    text: bool = field(default=False, kw_only=True)
+    max_message_bytes: int = field(default=0, kw_only=True)
 
 
 AnyRoute: TypeAlias = Route | SocketRoute

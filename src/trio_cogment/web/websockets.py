@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 from wsproto import ConnectionType, WSConnection
 from wsproto.connection import ConnectionState
-from wsproto.events import AcceptConnection, BytesMessage, CloseConnection, Event, Ping, Pong
+from wsproto.events import AcceptConnection, BytesMessage, CloseConnection, Event, Ping, Pong, TextMessage
 from wsproto.events import Request as Handshake
 from wsproto.frame_protocol import CloseReason
 from wsproto.utilities import LocalProtocolError, RemoteProtocolError
@@ -30,8 +30,9 @@ _KEY = re.compile(rb"[A-Za-z0-9+/]{22}==\Z")
 _OPEN = (ConnectionState.OPEN, ConnectionState.LOCAL_CLOSING)
 
 
-#: The first byte of a frame, and what is in it: FIN and the code of bytes.
+#: The first byte of a frame, and what is in it: FIN and the code of bytes, or of text.
 _WHOLE_MESSAGE = 0x82
+_WHOLE_TEXT = 0x81
 _FINAL = 0x80
 _CODE = 0x0F
 _TEXT = 0x01
@@ -118,12 +119,15 @@ class WebSocket:
     Args:
         request: what has asked for it.
         max_message_bytes: a longer message is refused as soon as it is.
+        text: messages are text in UTF-8; those of bytes are taken, too.
 
     Raises:
         BadHandshakeError: it has not asked properly.
     """
 
-    def __init__(self, request: Request, max_message_bytes: int) -> None:
+    def __init__(self, request: Request, max_message_bytes: int, *, text: bool = False) -> None:
+        self._text = text
+        self._first_byte = _WHOLE_TEXT if text else _WHOLE_MESSAGE
         self._max_message_bytes = max_message_bytes
         self._most_frames = max_message_bytes // 16 + 1024
         self._gathered = bytearray()  # of a message that is not whole
@@ -174,7 +178,7 @@ class WebSocket:
                 self._begun = data[at:]
                 return
             end = begin + size
-            if data[at] & _CODE == _TEXT:
+            if data[at] & _CODE == _TEXT and not self._text:
                 raise BrokenSocketError(CloseReason.UNSUPPORTED_DATA, "expected messages of bytes")
             if size + len(self._gathered) > self._max_message_bytes and not data[at] & _CONTROL:
                 raise BrokenSocketError(CloseReason.MESSAGE_TOO_BIG, "the message is too large")
@@ -191,7 +195,7 @@ class WebSocket:
         try:
             self._wsproto.receive_data(data)
             for event in self._wsproto.events():
-                if type(event) is BytesMessage:
+                if isinstance(event, BytesMessage | TextMessage):
                     message = self._whole(event)
                     if message is not None:
                         yield message
@@ -200,17 +204,18 @@ class WebSocket:
         except (RemoteProtocolError, LocalProtocolError):  # bytes after its end
             raise BrokenSocketError(CloseReason.PROTOCOL_ERROR, "this is not a WebSocket's frame") from None
 
-    def _whole(self, event: BytesMessage) -> bytes | None:
+    def _whole(self, event: BytesMessage | TextMessage) -> bytes | None:
         if self._closed:
             return None  # nobody is interested any more
+        data = event.data.encode() if isinstance(event, TextMessage) else event.data
         gathered = self._gathered
         self._frames += 1
-        if len(gathered) + len(event.data) > self._max_message_bytes or self._frames > self._most_frames:
+        if len(gathered) + len(data) > self._max_message_bytes or self._frames > self._most_frames:
             raise BrokenSocketError(CloseReason.MESSAGE_TOO_BIG, "the message is too large")
         if event.message_finished and not gathered:
             self._frames = 0
-            return bytes(event.data)
-        gathered += event.data
+            return bytes(data)
+        gathered += data
         if not event.message_finished:
             return None
         self._gathered, self._frames = bytearray(), 0
@@ -233,10 +238,10 @@ class WebSocket:
             return b""
         size = len(data)
         if size < _TWO_BYTES:
-            return bytes((_WHOLE_MESSAGE, size)) + data
+            return bytes((self._first_byte, size)) + data
         if size < _LONG:
-            return _SHORT_HEAD.pack(_WHOLE_MESSAGE, _TWO_BYTES, size) + data
-        return _LONG_HEAD.pack(_WHOLE_MESSAGE, _EIGHT_BYTES, size) + data
+            return _SHORT_HEAD.pack(self._first_byte, _TWO_BYTES, size) + data
+        return _LONG_HEAD.pack(self._first_byte, _EIGHT_BYTES, size) + data
 
     def ping(self) -> bytes:
         """Return a ping; nothing once either end has closed it."""

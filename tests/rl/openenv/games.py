@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
 import numpy as np
 import trio
 
+from trio_cogment.access import AccessControl
 from trio_cogment.config import OpenEnvConfig
 from trio_cogment.platform import Platform, open_platform
 from trio_cogment.rl.environments.base import Environment
@@ -154,6 +155,9 @@ async def served(
     *,
     config: OpenEnvConfig | None = None,
     participants: Participants | None = None,
+    hosts: Collection[str] = (),
+    origins: Collection[str] = (),
+    access: AccessControl | None = None,
     **more: Any,
 ) -> AsyncIterator[tuple[OpenEnvServer, Platform]]:
     """Serve a game on a platform of its own."""
@@ -163,7 +167,9 @@ async def served(
         game = game_of(make(), **more)
 
         async def run(*, task_status: trio.TaskStatus[OpenEnvServer]) -> None:
-            await serve_game(game, platform, config=config, task_status=task_status)
+            given = {"hosts": hosts, "origins": origins, "access": access}
+            door: dict[str, Any] = {name: value for name, value in given.items() if value}
+            await serve_game(game, platform, config=config, task_status=task_status, **door)
 
         server: OpenEnvServer = await nursery.start(run)
         yield server, platform

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, MutableMapping
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
-import httpx
-import pytest
 import trio
 import trio.testing
 from trio.testing import MockClock
@@ -23,49 +21,51 @@ from trio_cogment.rl.openenv.schemas import space_in
 from trio_cogment.rl.openenv.trials import Trials
 from trio_cogment.rl.spec import RL_SPEC
 from trio_cogment.sdk import EnvironmentSession, Participants
+from trio_cogment.web.requests import Request
+from trio_cogment.web.routing import Router, SocketRoute, Visit
 
 
 class Socket:
-    """A WebSocket as ASGI has it; `reads` is whether the client takes what it is sent."""
+    """A WebSocket as its handler has it; `reads` is whether the client takes what it is sent."""
 
     def __init__(self, *, reads: bool = True) -> None:
-        self.messages_in, self._incoming = trio.open_memory_channel[dict[str, Any]](100)
+        self.messages_in, self._incoming = trio.open_memory_channel[bytes](100)
         self._outgoing, self.messages_out = trio.open_memory_channel[dict[str, Any]](100 if reads else 0)
-        self.messages_in.send_nowait({"type": "websocket.connect"})
+        self._scope = trio.CancelScope()
+        self._code = 1000
 
     async def serve(self, application: Application) -> None:
-        scope: dict[str, Any] = {
-            "type": "websocket",
-            "path": "/ws",
-            "headers": [],
-            "query_string": b"",
-            "subprotocols": [],
-        }
-        await application.asgi(scope, self._receive, self._send)
+        (route,) = [route for route in application.routes() if isinstance(route, SocketRoute)]
+        with self._scope:
+            await route.handler(visit("/ws"), self)
+            with trio.move_on_after(0.1):
+                await self._outgoing.send({"close": self._code})
         self._outgoing.close()
 
-    async def _receive(self) -> MutableMapping[str, Any]:
+    async def receive(self) -> bytes:
         return await self._incoming.receive()
 
-    async def _send(self, message: MutableMapping[str, Any]) -> None:
-        await self._outgoing.send(dict(message))
+    async def send(self, data: bytes) -> None:
+        await self._outgoing.send(json.loads(data))
+
+    def close_with(self, code: int, reason: str = "") -> None:
+        self._code = code
 
     def say(self, kind: str, **data: Any) -> None:
-        text = json.dumps({"type": kind, "data": data})
-        self.messages_in.send_nowait({"type": "websocket.receive", "text": text})
+        self.messages_in.send_nowait(json.dumps({"type": kind, "data": data}).encode())
 
     def hang_up(self) -> None:
-        self.messages_in.send_nowait({"type": "websocket.disconnect", "code": 1006})
+        self._scope.cancel()
 
     async def hear(self) -> dict[str, Any]:
         """Return the next answer; a closing of the socket as `{"close": code}`."""
-        while True:
-            message = await self.messages_out.receive()
-            if message["type"] == "websocket.close":
-                return {"close": message["code"]}
-            if message["type"] == "websocket.send":
-                found: dict[str, Any] = json.loads(message["text"])
-                return found
+        return await self.messages_out.receive()
+
+
+def visit(path: str, content: bytes = b"", query: str = "") -> Visit:
+    headers = ((b"content-type", b"application/json"),) if content else ()
+    request = Request("GET", path, query, headers)
+    return Visit(request=request, parameters={}, peer="ipv4:127.0.0.1:1", identity=None, body=content)
 
 
 @asynccontextmanager
@@ -118,7 +118,6 @@ async def test_who_does_not_read_is_given_up(autojump_clock: MockClock) -> None:
     async with running(Walk(), config=config) as (application, nursery):
         deaf = Socket(reads=False)
         nursery.start_soon(deaf.serve, application)
-        assert (await deaf.messages_out.receive())["type"] == "websocket.accept"
         deaf.say("reset")
         await trio.sleep(31)
         # Its place is free.
@@ -132,30 +131,12 @@ async def test_who_asks_and_does_not_read_is_given_up_at_once(autojump_clock: Mo
     async with running(Walk(), config=OpenEnvConfig(max_sockets=1, send_seconds=1000.0)) as (application, nursery):
         deaf = Socket(reads=False)
         nursery.start_soon(deaf.serve, application)
-        await deaf.messages_out.receive()
         for _ in range(40):
             deaf.say("state")
         await trio.sleep(1)
         # What waits for it is sent, and then it is over.
         answers = [message async for message in deaf.messages_out]
         assert 10 < len(answers) < 40
-
-
-async def test_a_connection_that_is_being_closed_is_no_error() -> None:
-    """Hypercorn raises this when a client closes while it is sent something."""
-
-    async def send(message: MutableMapping[str, Any]) -> None:
-        if message["type"] != "websocket.accept":
-            raise trio.BusyResourceError("another task is closing it")
-
-    async with running(Walk()) as (application, nursery):
-        socket = Socket()
-        socket._send = send  # type: ignore[method-assign]  # the one thing that differs
-        nursery.start_soon(socket.serve, application)
-        socket.say("reset")
-        socket.hang_up()
-        with pytest.raises(trio.EndOfChannel):
-            await socket.hear()
 
 
 async def test_many_sockets_come_and_go(autojump_clock: MockClock) -> None:
@@ -171,53 +152,62 @@ async def test_many_sockets_come_and_go(autojump_clock: MockClock) -> None:
             await trio.testing.wait_all_tasks_blocked()
 
 
-@asynccontextmanager
-async def http(application: Application) -> AsyncIterator[httpx.AsyncClient]:
-    transport = httpx.ASGITransport(application.asgi)
-    async with httpx.AsyncClient(transport=transport, base_url="http://test") as client:
-        yield client
+class Calls:
+    """The HTTP routes, called without a connection."""
+
+    def __init__(self, application: Application) -> None:
+        self._router = Router(application.routes())
+
+    async def get(self, path: str, query: str = "") -> tuple[int, Any]:
+        return await self._call("GET", visit(path, query=query))
+
+    async def post(self, path: str, content: str = "") -> tuple[int, Any]:
+        return await self._call("POST", visit(path, content.encode()))
+
+    async def _call(self, method: str, asked: Visit) -> tuple[int, Any]:
+        found = self._router.find(asked.request.path)
+        assert found is not None
+        reply: Any = await found.routes[method].handler(asked)
+        assert reply.content_type == b"application/json"
+        return reply.status, json.loads(reply.body)
 
 
 async def test_what_the_server_says_of_itself() -> None:
-    async with running(RockPaperScissors()) as (application, _), http(application) as client:
-        assert (await client.get("/health")).json() == {"status": "healthy"}
-        metadata = (await client.get("/metadata")).json()
+    async with running(RockPaperScissors()) as (application, _):
+        calls = Calls(application)
+        assert await calls.get("/health") == (200, {"status": "healthy"})
+        _, metadata = await calls.get("/metadata")
         assert (metadata["name"], metadata["description"]) == ("rps_v2", "For tests.")
-        schema = (await client.get("/schema", params={"seat": "player_1"})).json()
+        _, schema = await calls.get("/schema", "seat=player_1")
         assert schema["seats"] == ["player_0", "player_1"]
         assert space_in(schema["action"]["properties"]["value"]) == RockPaperScissors.action_spaces["player_1"]
-        answer = await client.get("/schema", params={"seat": "me"})
-        assert (answer.status_code, answer.json()["detail"]) == (
-            422,
-            "seat: expected one of 'player_0', 'player_1'; got 'me'",
-        )
-        document = (await client.get("/openapi.json")).json()
-        assert document["info"]["version"] == "1.0.0"
-        state = (await client.get("/state")).json()
-        assert state == {"episode_id": None, "step_count": 0, "trial": "", "seat": "", "phase": "new"}
-        assert (await client.get("/reset")).status_code == 405
+        status, answer = await calls.get("/schema", "seat=me")
+        assert (status, answer["detail"]) == (422, "seat: expected one of 'player_0', 'player_1'; got 'me'")
+        assert (await calls.get("/openapi.json"))[1]["info"]["version"] == "1.0.0"
+        state = {"episode_id": None, "step_count": 0, "trial": "", "seat": "", "phase": "new"}
+        assert await calls.get("/state") == (200, state)
 
 
 async def test_calls_without_a_session() -> None:
-    async with running(Walk()) as (application, _), http(application) as client:
-        answer = await client.post("/reset", json={"seed": 3})
-        assert answer.status_code == 200
-        assert answer.json() == (await client.post("/reset", json={"seed": 3})).json()
-        assert answer.json()["done"] is False
-        assert (await client.post("/reset")).status_code == 200
-        stepped = await client.post("/step", json={"action": {"value": 1}, "timeout_s": 20})
-        assert (stepped.status_code, stepped.json()["reward"]) == (200, 0.1)
+    async with running(Walk()) as (application, _):
+        calls = Calls(application)
+        status, answer = await calls.post("/reset", '{"seed": 3}')
+        assert (status, answer["done"]) == (200, False)
+        assert await calls.post("/reset", '{"seed": 3}') == (200, answer)
+        assert (await calls.post("/reset"))[0] == 200
+        status, stepped = await calls.post("/step", '{"action": {"value": 1}, "timeout_s": 20}')
+        assert (status, stepped["reward"]) == (200, 0.1)
 
 
 async def test_calls_that_are_refused() -> None:
     config = OpenEnvConfig(max_sockets=1)
-    async with running(Walk(), config=config) as (application, nursery), http(application) as client:
+    async with running(Walk(), config=config) as (application, nursery):
+        calls = Calls(application)
 
         async def refused(path: str, content: str) -> tuple[int, str]:
-            answer = await client.post(path, content=content)
-            found = answer.json()
+            status, found = await calls.post(path, content)
             assert found.keys() >= {"detail", "code"}
-            return answer.status_code, found["detail"]
+            return status, found["detail"]
 
         assert await refused("/reset", "{") == (400, (await refused("/reset", "{"))[1])
         assert (await refused("/reset", '{"seed": "x"}'))[0] == 422
@@ -233,22 +223,22 @@ async def test_calls_that_are_refused() -> None:
 
 
 async def test_a_game_of_several_needs_sockets() -> None:
-    async with running(RockPaperScissors()) as (application, _), http(application) as client:
-        answer = await client.post("/reset", json={})
-        assert (answer.status_code, "nobody sits at 'player_1'" in answer.json()["detail"]) == (422, True)
+    async with running(RockPaperScissors()) as (application, _):
+        status, answer = await Calls(application).post("/reset", "{}")
+        assert (status, "nobody sits at 'player_1'" in answer["detail"]) == (422, True)
 
 
 async def test_a_call_takes_no_longer_than_it_may(autojump_clock: MockClock) -> None:
     async def asleep(_session: EnvironmentSession[Any, Any, Any]) -> None:
         await trio.sleep_forever()
 
-    async with running(Walk(), implementation=asleep) as (application, _), http(application) as client:
-        answer = await client.post("/step", json={"action": {"value": 1}, "timeout_s": 5})
-        assert (answer.status_code, answer.json()["detail"]) == (409, "expected the trial's answer within 5 s")
+    async with running(Walk(), implementation=asleep) as (application, _):
+        status, answer = await Calls(application).post("/step", '{"action": {"value": 1}, "timeout_s": 5}')
+        assert (status, answer["detail"]) == (409, "expected the trial's answer within 5 s")
 
 
 async def test_mcp_is_json_rpc() -> None:
-    async with running(Walk()) as (application, _), http(application) as client:
+    async with running(Walk()) as (application, _):
         for content, code in (("{}", -32600), ("{", -32600), ('{"jsonrpc": "2.0", "method": "x"}', -32601)):
-            answer = await client.post("/mcp", content=content)
-            assert (answer.status_code, answer.json()["error"]["code"]) == (200, code)
+            status, answer = await Calls(application).post("/mcp", content)
+            assert (status, answer["error"]["code"]) == (200, code)

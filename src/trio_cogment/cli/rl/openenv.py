@@ -3,23 +3,32 @@
 from __future__ import annotations
 
 import functools
+import math
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from trio_cogment.cli.config_option import config_option
-from trio_cogment.cli.configuration import Configuration, configuration_of
+from trio_cogment.cli.configuration import Configuration
 from trio_cogment.cli.errors import Failure
-from trio_cogment.cli.log_setup import set_up_logging
-from trio_cogment.cli.logs import log_options, log_settings
-from trio_cogment.cli.options import PairType, port_option
+from trio_cogment.cli.options import PairType
 from trio_cogment.cli.rl.targets import environment_options, failures, target_of
+from trio_cogment.cli.services.run import run_server
+from trio_cogment.cli.services.settings import THIS_MACHINE, ServerSettings, common_settings, service_options
+from trio_cogment.cli.services.start import Application, Resources, Running
+from trio_cogment.cli.services.web_flags import entrance, origin_options, origin_settings
+from trio_cogment.errors import needing
 
 if TYPE_CHECKING:
     from trio_cogment.rl import Seat
 
-_DEFAULT_PORT = 8000
 _COMMAND = "rl openenv"
+_SERVICE = "OPENENV"
+_DEFAULT_PORT = 8000
+#: When after a signal the process ends, even if an environment's step on Trio's thread does not.
+_GIVE_UP_SECONDS = 5.0
 
 
 class _Seat(PairType):
@@ -48,15 +57,11 @@ class _Seat(PairType):
     help="Who takes an agent's seat where no socket is: random, MODULE:FUNCTION, or grpc://host:port. Repeatable.",
 )
 @click.option("--store", default=None, metavar="ADDRESS", help="Keep the trials: memory:, or sqlite:FILE.")
-@config_option
-@click.option(
-    "--host", default="127.0.0.1", show_default=True, help="Address to listen at; there is no access control."
-)
-@port_option("--port", default=_DEFAULT_PORT, text="TCP port; 0: any free one.")
 @click.option(
     "--max_sockets", type=click.IntRange(min=1), default=None, help="How many may be open; the default is 64."
 )
-@log_options
+@origin_options
+@service_options(_SERVICE, port=_DEFAULT_PORT, host=THIS_MACHINE)
 @click.pass_context
 def openenv(
     ctx: click.Context,
@@ -66,7 +71,6 @@ def openenv(
     hosting: Any,
     seat: tuple[tuple[str, str], ...],
     store: str | None,
-    host: str,
     port: int,
     max_sockets: int | None,
     **_options: Any,
@@ -76,27 +80,54 @@ def openenv(
     ENVIRONMENT is an id of Gymnasium (CartPole-v1), an id or name of PettingZoo (classic/rps-v2, rps_v2), or
     MODULE:FUNCTION, a function that makes one; the module is looked up in the current folder first.
     """
-    set_up_logging(log_settings(ctx))
-    configuration = configuration_of(ctx).overridden("openenv", max_sockets=max_sockets)
-    import trio
+    common = {**common_settings(ctx), "web": origin_settings(ctx)}
+    common["configuration"] = _limited(common["configuration"].overridden("openenv", max_sockets=max_sockets))
+    settings = ServerSettings(**common)
+    address = entrance(origin_settings(ctx), settings.hosts, 0, tls=settings.tls is not None).removesuffix("0")
+    given = _Given(environment, dict(argument), hosting, seat, store)
+    application = Application(
+        name="openenv",
+        ready=f"openenv  {address}{{port}}",
+        ports=[port],
+        services=[()],
+        check=functools.partial(_check, given),
+        open=functools.partial(_opened, given, settings),
+        give_up_seconds=_GIVE_UP_SECONDS if hosting != "process" else math.inf,
+    )
+    run_server(settings, application)
 
-    with failures(_COMMAND):
-        from trio_cogment.rl import serve_openenv
 
-        run = functools.partial(
-            serve_openenv,
-            target_of(environment, _COMMAND),
-            arguments=dict(argument),
-            hosting=hosting,
-            seats={agent: _seat(who) for agent, who in seat},
-            host=host,
-            port=port,
-            config=configuration.openenv,
-        )
-        try:
-            trio.run(_serve, run, configuration, store, environment)
-        except OSError as error:
-            raise Failure(f"{_COMMAND}: cannot listen on {host}:{port}: {error.strerror or error}") from error
+@dataclass(frozen=True, slots=True)
+class _Given:
+    """What the flags say about the trials."""
+
+    environment: str
+    arguments: dict[str, Any]
+    hosting: Any
+    seats: tuple[tuple[str, str], ...]
+    store: str | None
+
+
+def _limited(configuration: Configuration) -> Configuration:
+    """Return the configuration in which the limits of OpenEnv are those of the port, too."""
+    own = configuration.openenv
+    limited = configuration.overridden(
+        "web", body_timeout_seconds=own.send_seconds, write_stall_timeout_seconds=own.send_seconds
+    )
+    return limited.overridden("rpc", drain_grace_seconds=own.shutdown_seconds)
+
+
+def _check(given: _Given) -> None:
+    """Find everything that is named before the server is announced, and make the environment if it runs here."""
+    with failures(_COMMAND), needing("openenv"):
+        import trio_cogment.rl.openenv.server  # noqa: F401  it needs the extra
+        from trio_cogment.rl.environments.making import Recipe
+
+        target = target_of(given.environment, _COMMAND)
+        if given.hosting == "inline":
+            Recipe(target, given.arguments).make().close()
+        for _, who in given.seats:
+            _seat(who)
 
 
 def _seat(who: str) -> Seat:
@@ -112,23 +143,35 @@ def _seat(who: str) -> Seat:
     return policy(found)
 
 
-async def _serve(run: Any, configuration: Configuration, store: str | None, environment: str) -> None:
-    """Serve until SIGTERM or SIGINT."""
-    import signal
-
-    import trio
-
+@asynccontextmanager
+async def _opened(given: _Given, settings: ServerSettings, resources: Resources) -> AsyncIterator[Running]:
     from trio_cogment.config import PlatformConfig
     from trio_cogment.platform import open_platform
     from trio_cogment.rl import RL_SPEC
-    from trio_cogment.rpc import OwnNursery
+    from trio_cogment.rl.openenv.server import opened_application, opened_game
 
+    configuration = settings.configuration
     config = PlatformConfig(
-        orchestrator=configuration.orchestrator, rpc=configuration.rpc, datastore=configuration.datastore
+        orchestrator=configuration.orchestrator,
+        rpc=configuration.rpc,
+        datastore=configuration.datastore,
+        client_tls=resources.client_tls,
     )
-    with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
-        async with open_platform(RL_SPEC, store=store, config=config) as platform, OwnNursery() as nursery:
-            server = await nursery.start(functools.partial(run, platform=platform))
-            click.echo(f"openenv listening on {server.url} ({environment})")
-            await anext(signals)
-            nursery.cancel_scope.cancel()
+    with failures(_COMMAND):
+        async with (
+            open_platform(RL_SPEC, store=given.store, config=config) as platform,
+            opened_game(
+                target_of(given.environment, _COMMAND),
+                platform,
+                arguments=given.arguments,
+                hosting=given.hosting,
+                seats={agent: _seat(who) for agent, who in given.seats},
+                config=configuration.openenv,
+            ) as game,
+            opened_application(
+                game, platform, configuration.openenv, asked=resources.access.control is not None
+            ) as application,
+        ):
+            yield Running(
+                services=[()], routes=lambda _access: application.routes(), entrance=False, stop=platform.stop
+            )

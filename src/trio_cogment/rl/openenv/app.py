@@ -1,19 +1,13 @@
-"""The routes of an OpenEnv server, as an ASGI application of Starlette's."""
+"""The routes of an OpenEnv server, for the web side of a port."""
 
 from __future__ import annotations
 
 import itertools
 from collections.abc import AsyncIterator, Iterator
-from contextlib import aclosing, asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager
 from typing import Any
 
 import trio
-from starlette.applications import Starlette
-from starlette.requests import Request as HttpRequest
-from starlette.responses import Response
-from starlette.routing import Route, WebSocketRoute
-from starlette.types import Message, Receive, Scope, Send
-from starlette.websockets import WebSocket, WebSocketDisconnect, WebSocketDisconnected
 
 from trio_cogment._version import __version__
 from trio_cogment.config import OpenEnvConfig
@@ -33,11 +27,14 @@ from trio_cogment.rl.openenv.schemas import openapi, seat_schemas
 from trio_cogment.rl.openenv.session import HangUp, Reply, Session
 from trio_cogment.rl.openenv.trials import Trials
 from trio_cogment.spaces.json_values import dumps, loads
+from trio_cogment.web.replies import Reply as HttpReply
+from trio_cogment.web.routing import AnyRoute, Handler, Route, Socket, SocketRoute, Visit
 
 #: WebSocket's code for a server that goes, or has no room for a client.
 GOING_AWAY = 1001
 TRY_AGAIN_LATER = 1013
 #: What is HTTP's number for a refusal; others are 409, a conflict with the state of things.
+_JSON = b"application/json"
 _STATUSES = {
     ErrorCode.INVALID_JSON: 400,
     ErrorCode.VALIDATION_ERROR: 422,
@@ -46,16 +43,22 @@ _STATUSES = {
 
 
 class Application:
-    """What a server answers; `asgi` is the application."""
+    """What a server answers; `routes` has it."""
 
-    def __init__(self, trials: Trials, config: OpenEnvConfig) -> None:
-        """Prepare the routes, and the documents about the environment.
+    def __init__(self, trials: Trials, config: OpenEnvConfig, *, right: str | None = None) -> None:
+        """Prepare the documents about the environment.
+
+        Args:
+            trials: that are played.
+            config: limits.
+            right: whoever plays needs it; None: anybody may.
 
         Raises:
             SpaceError: one of the spaces cannot be described.
         """
         self._trials = trials
         self._config = config
+        self._right = right
         self._open = 0
         self._numbers = itertools.count(1)
         game = trials.game
@@ -66,59 +69,59 @@ class Application:
         # The seat that a call without a name gets.
         self._first = next((agent for agent in game.agents if agent not in game.others), game.agents[0])
         self._openapi = openapi(game.name, self._schemas[self._first])
-        self._routes = Starlette(
-            routes=[
-                WebSocketRoute("/ws", self._websocket),
-                Route("/reset", self._reset, methods=["POST"]),
-                Route("/step", self._step, methods=["POST"]),
-                Route("/state", self._state),
-                Route("/health", self._health),
-                Route("/metadata", self._metadata),
-                Route("/schema", self._schema),
-                Route("/mcp", self._mcp, methods=["POST"]),
-                Route("/openapi.json", self._openapi_json),
-            ]
-        )
 
-    async def asgi(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve one connection, as ASGI has it."""
+    def routes(self) -> list[AnyRoute]:
+        """Return what the web side of a server has for clients of OpenEnv.
 
-        async def send_if_open(message: Message) -> None:
-            try:
-                await send(message)
-            except trio.BusyResourceError:
-                pass  # Hypercorn is closing the connection at this moment: the client has gone
+        Pages of other origins may use it if the origin policy lets them in.
+        """
 
-        await self._routes(scope, receive, send_if_open)
+        def route(method: str, path: str, handler: Handler, right: str | None = self._right) -> Route:
+            most = self._config.max_message_bytes if method == "POST" else 0
+            # How long an answer may take is said here.
+            return Route(method, path, handler, right=right, foreign=True, waits=True, max_body_bytes=most)
+
+        return [
+            SocketRoute(
+                "/ws",
+                self._websocket,
+                right=self._right,
+                foreign=True,
+                text=True,
+                max_message_bytes=self._config.max_message_bytes,
+            ),
+            route("POST", "/reset", self._reset),
+            route("POST", "/step", self._step),
+            route("POST", "/mcp", self._mcp),
+            route("GET", "/state", self._state),
+            route("GET", "/metadata", self._metadata),
+            route("GET", "/schema", self._schema),
+            route("GET", "/openapi.json", self._openapi_json),
+            # A supervisor's probe has no token.
+            route("GET", "/health", self._health, None),
+        ]
 
     # WebSockets
 
-    async def _websocket(self, websocket: WebSocket) -> None:
-        await websocket.accept()
+    async def _websocket(self, _visit: Visit, socket: Socket) -> None:
         try:
             with self._admitted() as connection:
-                await self._serve(websocket, connection)
+                await self._serve(socket, connection)
         except RefusedError as refused:
-            await self._send(websocket, Reply(refused.document()))
-            await self._send(websocket, HangUp(TRY_AGAIN_LATER))
+            await self._send(socket, Reply(refused.document()))
+            socket.close_with(TRY_AGAIN_LATER)
 
-    async def _serve(self, websocket: WebSocket, connection: Connection) -> None:
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(self._write, websocket, connection, nursery.cancel_scope)
+    async def _serve(self, socket: Socket, connection: Connection) -> None:
+        async with trio.open_nursery(strict_exception_groups=True) as nursery:
+            nursery.start_soon(self._write, socket, connection, nursery.cancel_scope)
             while True:
                 message = None
                 with trio.move_on_at(connection.last_active + self._config.idle_seconds):
-                    message = await websocket.receive()
+                    message = await socket.receive()
                 if message is None:
                     await self._idle(connection)
-                elif message["type"] == "websocket.disconnect":
-                    connection.vanish()
-                    nursery.cancel_scope.cancel()
-                    return
                 else:
-                    # What is not text may be JSON all the same.
-                    text = message.get("text")
-                    await connection.receive(message["bytes"] if text is None else text)
+                    await connection.receive(message)
 
     async def _idle(self, connection: Connection) -> None:
         if connection.busy:
@@ -129,23 +132,20 @@ class Application:
             # The writer closes the socket, once the client has read why.
             await trio.sleep_forever()
 
-    async def _write(self, websocket: WebSocket, connection: Connection, scope: trio.CancelScope) -> None:
+    async def _write(self, socket: Socket, connection: Connection, scope: trio.CancelScope) -> None:
         async for answer in connection.answers:
-            if not await self._send(websocket, answer) or isinstance(answer, HangUp):
+            if isinstance(answer, HangUp):
+                socket.close_with(answer.code)
+                break
+            if not await self._send(socket, answer):
                 break
         connection.vanish()
         scope.cancel()
 
-    async def _send(self, websocket: WebSocket, answer: Reply | HangUp) -> bool:
-        """Send an answer; return whether the client has taken it."""
+    async def _send(self, socket: Socket, answer: Reply) -> bool:
+        """Send an answer; return whether the client has taken it, or what was sent before."""
         with trio.move_on_after(self._config.send_seconds):
-            try:
-                if isinstance(answer, HangUp):
-                    await websocket.close(answer.code)
-                else:
-                    await websocket.send_text(dumps(answer.document))
-            except (WebSocketDisconnect, WebSocketDisconnected):
-                return False
+            await socket.send(dumps(answer.document).encode())
             return True
         return False
 
@@ -167,19 +167,19 @@ class Application:
 
     # HTTP
 
-    async def _reset(self, request: HttpRequest) -> Response:
+    async def _reset(self, visit: Visit) -> HttpReply:
         async with _refusals() as answer:
-            reset = parse_reset(await self._json(request))
+            reset = parse_reset(self._json(visit))
             answer.append(await self._call(_own(reset)))
         return answer[0]
 
-    async def _step(self, request: HttpRequest) -> Response:
+    async def _step(self, visit: Visit) -> HttpReply:
         async with _refusals() as answer:
-            step, seconds = parse_step(await self._json(request))
+            step, seconds = parse_step(self._json(visit))
             answer.append(await self._call(Reset(), step, seconds=seconds))
         return answer[0]
 
-    async def _call(self, *requests: Request, seconds: float | None = None) -> Response:
+    async def _call(self, *requests: Request, seconds: float | None = None) -> HttpReply:
         """Return the answer to the last of some requests, which have a session of their own."""
         limit = min(seconds or self._config.call_seconds, self._config.call_seconds)
         document: dict[str, Any] | None = None
@@ -195,49 +195,46 @@ class Application:
             return _json_response(document["data"] if document else None)
         raise RefusedError(ErrorCode.EXECUTION_ERROR, f"expected the trial's answer within {limit:g} s")
 
-    async def _json(self, request: HttpRequest) -> Any:
-        """Return the body of a call; without one, an empty object."""
-        body = bytearray()
-        with trio.move_on_after(self._config.send_seconds) as scope:
-            async with aclosing(request.stream()) as chunks:
-                async for chunk in chunks:
-                    body += chunk
-                    if len(body) > self._config.max_message_bytes:
-                        text = f"body: expected at most {self._config.max_message_bytes} bytes"
-                        raise RefusedError(ErrorCode.VALIDATION_ERROR, text)
-        if scope.cancelled_caught:
-            text = f"body: expected it within {self._config.send_seconds:g} s"
-            raise RefusedError(ErrorCode.VALIDATION_ERROR, text)
+    def _json(self, visit: Visit) -> Any:
+        """Return the body of a call; without one, an empty object.
+
+        Raises:
+            UnsupportedTypeError: it is said to be something else: what a page may send without asking first.
+            RefusedError: it is no JSON.
+        """
+        if not visit.body:
+            return {}
+        visit.expect(_JSON)
         try:
-            return loads(bytes(body)) if body else {}
+            return loads(visit.body)
         except InvalidArgumentError as error:
             raise RefusedError(ErrorCode.INVALID_JSON, f"body: {error}") from None
 
-    async def _state(self, _request: HttpRequest) -> Response:
+    async def _state(self, _visit: Visit) -> HttpReply:
         (reply,) = Session().submit(State())
         assert isinstance(reply, Reply)
         return _json_response(reply.document["data"])
 
-    async def _health(self, _request: HttpRequest) -> Response:
+    async def _health(self, _visit: Visit) -> HttpReply:
         return _json_response({"status": "healthy"})
 
-    async def _metadata(self, _request: HttpRequest) -> Response:
+    async def _metadata(self, _visit: Visit) -> HttpReply:
         game = self._trials.game
         return _json_response({"name": game.name, "description": game.description, "version": __version__})
 
-    async def _schema(self, request: HttpRequest) -> Response:
+    async def _schema(self, visit: Visit) -> HttpReply:
         async with _refusals() as answer:
-            seat = request.query_params.get("seat", self._first)
+            seat = visit.query.get("seat", self._first)
             if seat not in self._schemas:
                 expected = ", ".join(map(repr, self._schemas))
                 raise RefusedError(ErrorCode.VALIDATION_ERROR, f"seat: expected one of {expected}; got {seat!r}")
             answer.append(_json_response({**self._schemas[seat], "seats": list(self._schemas)}))
         return answer[0]
 
-    async def _mcp(self, request: HttpRequest) -> Response:
+    async def _mcp(self, visit: Visit) -> HttpReply:
         async with _refusals() as answer:
             try:
-                found = await self._json(request)
+                found = self._json(visit)
             except RefusedError as refused:
                 if refused.code is not ErrorCode.INVALID_JSON:
                     raise
@@ -245,7 +242,7 @@ class Application:
             answer.append(_json_response(mcp_answer(found)))
         return answer[0]
 
-    async def _openapi_json(self, _request: HttpRequest) -> Response:
+    async def _openapi_json(self, _visit: Visit) -> HttpReply:
         return _json_response(self._openapi)
 
 
@@ -262,9 +259,9 @@ def _own(reset: Reset) -> Reset:
 
 
 @asynccontextmanager
-async def _refusals() -> AsyncIterator[list[Response]]:
+async def _refusals() -> AsyncIterator[list[HttpReply]]:
     """Turn a refusal within the block into the response."""
-    responses: list[Response] = []
+    responses: list[HttpReply] = []
     try:
         yield responses
     except RefusedError as refused:
@@ -272,5 +269,5 @@ async def _refusals() -> AsyncIterator[list[Response]]:
         responses.append(_json_response(document, _STATUSES.get(refused.code, 409)))
 
 
-def _json_response(document: Any, status: int = 200) -> Response:
-    return Response(dumps(document), status, media_type="application/json")
+def _json_response(document: Any, status: int = 200) -> HttpReply:
+    return HttpReply(status, dumps(document).encode(), _JSON)

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
-import importlib.util
 import ssl
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import trio
 
 from trio_cogment.api import rl_pb2, spaces_pb2
-from trio_cogment.errors import InvalidArgumentError, MissingExtraError
+from trio_cogment.errors import InvalidArgumentError
 from trio_cogment.host import Host
 from trio_cogment.rl.environments.errors import InvalidActionError, InvalidEnvironmentError
 from trio_cogment.rl.openenv.addresses import Address, LinkOptions, get_json
@@ -24,15 +23,13 @@ from trio_cogment.rl.openenv.foreign_schemas import (
     action_codec,
     observation_codec,
 )
+from trio_cogment.rl.openenv.link import Link, Links
 from trio_cogment.rl.openenv.results import observation_of, parse_result
 from trio_cogment.rl.trial_seeds import noted_seed
 from trio_cogment.sdk import EnvironmentImplementation, EnvironmentSession, EventType, Reward
 from trio_cogment.spaces import Observation, Space, SpaceError, decode_action, encode_observation
 from trio_cogment.spaces.json_values import to_json_value
 from trio_cogment.spaces.values import decode_fields
-
-if TYPE_CHECKING:
-    from trio_cogment.rl.openenv.link import Link, Links
 
 #: The agent of an environment that has only one.
 AGENT = "player_0"
@@ -91,7 +88,6 @@ def openenv_environment(
     Raises:
         EndpointError: the URL is none of a server.
         InvalidArgumentError: a space is given without its function, or the other way round.
-        MissingExtraError: the extra `openenv` is not installed.
     """
     action = observation = None
     if action_space is not None and to_fields is not None:
@@ -106,9 +102,6 @@ def openenv_environment(
             raise InvalidArgumentError(f"{name}: expected both or neither")
     if done not in ("terminated", "truncated"):
         raise InvalidArgumentError(f"done: expected 'terminated' or 'truncated', got {done!r}")
-    _require_extra()
-    from trio_cogment.rl.openenv.link import Links
-
     address = Address.of(url)
     options = LinkOptions(
         connect_timeout_seconds=connect_timeout_seconds,
@@ -128,11 +121,6 @@ def openenv_environment(
         action=action,
         observation=observation,
     ).play
-
-
-def _require_extra() -> None:
-    if importlib.util.find_spec("trio_websocket") is None:
-        raise MissingExtraError.of("trio-websocket", "openenv")
 
 
 @dataclass(slots=True, kw_only=True)

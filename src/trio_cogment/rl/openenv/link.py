@@ -7,10 +7,10 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import trio
-from trio_websocket import ConnectionClosed, HandshakeError, WebSocketConnection, wrap_client_stream
 
 from trio_cogment.errors import CogmentError, UnavailableError
 from trio_cogment.rl.openenv.addresses import Address, LinkOptions
+from trio_cogment.rl.openenv.client_socket import ClientSocket, ClosedSocketError, RefusedSocketError
 from trio_cogment.rl.openenv.results import parse_answer
 from trio_cogment.rpc import OwnNursery
 from trio_cogment.spaces.json_values import dumps
@@ -31,7 +31,7 @@ class Link:
         """Prepare a session, which `run` begins."""
         self._address = address
         self._options = options
-        self._socket: WebSocketConnection | None = None
+        self._socket: ClientSocket | None = None
         self._closing = trio.Event()
         self.usable = False
 
@@ -42,43 +42,37 @@ class Link:
             UnavailableError: it could not begin.
         """
         options = self._options
-        refusal = ""
+        expected = f"{self._address.url}: expected a WebSocket at /ws"
         try:
             async with (
                 self._address.connect(options) as stream,
                 OwnNursery() as tasks,
             ):
-                with trio.move_on_after(options.connect_timeout_seconds):
-                    self._socket = await wrap_client_stream(
-                        tasks,
-                        stream,  # type: ignore[arg-type]  # it takes any stream
-                        self._address.authority,
-                        f"{self._address.path}/ws",
-                        max_message_size=options.max_message_bytes,
-                    )
-                if self._socket is None:
-                    raise UnavailableError(
-                        f"{self._address.url}: expected a WebSocket at /ws within {options.connect_timeout_seconds:g} s"
-                    )
+                socket = ClientSocket(stream, options.max_message_bytes)
+                try:
+                    with trio.move_on_after(options.connect_timeout_seconds) as opening:
+                        await socket.open(self._address.authority, f"{self._address.path}/ws")
+                except RefusedSocketError as error:
+                    raise UnavailableError(f"{expected}: {error}") from None
+                if opening.cancelled_caught:
+                    raise UnavailableError(f"{expected} within {options.connect_timeout_seconds:g} s")
+                tasks.start_soon(socket.run)
+                self._socket = socket
                 self.usable = True
                 task_status.started(self)
                 await self._closing.wait()
-                await self._say_goodbye(self._socket)
+                await self._say_goodbye(socket)
                 tasks.cancel_scope.cancel()
-        except* HandshakeError as errors:
-            refusal = ", ".join(map(repr, errors.exceptions))
         finally:
             self.usable = False
-        if refusal:
-            raise UnavailableError(f"{self._address.url}: expected a WebSocket at /ws: {refusal}")
 
-    async def _say_goodbye(self, socket: WebSocketConnection) -> None:
+    async def _say_goodbye(self, socket: ClientSocket) -> None:
         with trio.move_on_after(CLOSE_SECONDS):
             try:
-                await socket.send_message(dumps({"type": "close"}))
-            except ConnectionClosed:
+                await socket.send(dumps({"type": "close"}))
+            except ClosedSocketError:
                 return
-            await socket.aclose()
+            await socket.close()
 
     def close(self) -> None:
         """End the session, without waiting."""
@@ -88,7 +82,7 @@ class Link:
     @property
     def broken(self) -> bool:
         """Whether the server has ended the session, or cannot be reached any more."""
-        return self._socket is None or self._socket.closed is not None
+        return self._socket is None or bool(self._socket.closed)
 
     async def ask(self, kind: str, data: Mapping[str, Any]) -> Any:
         """Send a message and return the data of its answer.
@@ -105,22 +99,17 @@ class Link:
         seconds = self._options.message_timeout_seconds
         try:
             with trio.move_on_after(seconds):
-                await self._socket.send_message(dumps({"type": kind, "data": dict(data)}))
-                text = await self._socket.get_message()
+                await self._socket.send(dumps({"type": kind, "data": dict(data)}))
+                text = await self._socket.receive()
                 # Whatever it says, it was the answer.
                 self.usable = True
                 return parse_answer(text, kind)
-        except ConnectionClosed as closed:
+        except ClosedSocketError as closed:
             self.usable = False
-            raise UnavailableError(f"{self._address.url}: {kind}: the server is gone: {_reason(closed)}") from closed
+            raise UnavailableError(f"{self._address.url}: {kind}: the server is gone: {closed}") from None
         except CogmentError as error:
             raise type(error)(f"{self._address.url}: {error}") from None
         raise UnavailableError(f"{self._address.url}: {kind}: expected an answer within {seconds:g} s")
-
-
-def _reason(closed: ConnectionClosed) -> str:
-    reason = closed.reason
-    return "no reason" if reason is None else f"{reason.code} {reason.name}"
 
 
 class Links:

@@ -2,31 +2,31 @@
 
 from __future__ import annotations
 
-import logging
-import socket
-from collections.abc import Mapping
-from contextlib import AsyncExitStack
-from dataclasses import dataclass
-from functools import partial
-from typing import TYPE_CHECKING, Any
+from collections.abc import AsyncIterator, Collection, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, replace
+from typing import Any
 
 import trio
 
-from trio_cogment.config import OpenEnvConfig
-from trio_cogment.errors import InvalidArgumentError, MissingExtraError
+from trio_cogment.access import AccessControl
+from trio_cogment.access.rights import PAGES
+from trio_cogment.config import OpenEnvConfig, WebConfig
+from trio_cogment.errors import InvalidArgumentError
 from trio_cogment.platform import Platform, open_platform
 from trio_cogment.rl.environments.making import Target
 from trio_cogment.rl.environments.serving import Hosting
+from trio_cogment.rl.openenv.app import Application
 from trio_cogment.rl.openenv.games import registered_game
 from trio_cogment.rl.openenv.trials import Game, Trials
 from trio_cogment.rl.seats.base import Seat
 from trio_cogment.rl.seats.clients import serve_clients
 from trio_cogment.rl.spec import RL_SPEC
+from trio_cogment.rpc import OwnNursery, RunningServer, open_listeners, serve
+from trio_cogment.web import OriginPolicy, PageAccess, WebSide
 
-if TYPE_CHECKING:
-    from hypercorn.config import Config
-
-_logger = logging.getLogger(__name__)
+#: What a player has to be allowed, where callers are asked who they are.
+PLAY = f"{PAGES}openenv"
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +54,9 @@ async def serve_openenv(
     description: str = "",
     host: str = "127.0.0.1",
     port: int = 0,
+    hosts: Collection[str] = (),
+    origins: Collection[str] = (),
+    access: AccessControl | None = None,
     config: OpenEnvConfig | None = None,
     task_status: trio.TaskStatus[OpenEnvServer] = trio.TASK_STATUS_IGNORED,
 ) -> None:
@@ -74,13 +77,17 @@ async def serve_openenv(
         hosting: where it runs: `inline`, `thread` or `process`; see `trio_cogment.rl.environments.serving.environment`.
         store: keeps the trials, if the platform is the server's own: `memory:`, `sqlite:PATH`, or a storage.
         description: of the environment, for people.
-        host: the address to listen at. There is no access control: who reaches it may play.
+        host: the address to listen at.
         port: the port; 0 lets the system choose.
+        hosts: names by which clients find the server, besides addresses and `localhost`; see
+            `trio_cogment.web.OriginPolicy`.
+        origins: of pages that may use it, as there.
+        access: knows the tokens of operators and participants, who may play; None: who reaches the server may.
         config: limits.
         task_status: is told the server when it listens.
 
     Raises:
-        MissingExtraError: the extra `openenv` is not installed, or that of the environment.
+        MissingExtraError: the extra of the environment is not installed.
         NotFoundError: there is no such environment.
         InvalidArgumentError: a seat or a default action is of no agent, or not in its space; or there is a store beside
             a platform.
@@ -89,26 +96,78 @@ async def serve_openenv(
     After `Cancelled` the sockets are closed, and the trials that they played end.
     """
     config = config or OpenEnvConfig()
-    _require_extra()
     if platform is not None and store is not None:
         raise InvalidArgumentError("store: expected none beside a platform, which has its own")
     async with AsyncExitStack() as stack:
         if platform is None:
             platform = await stack.enter_async_context(open_platform(RL_SPEC, store=store))
         game = await stack.enter_async_context(
-            registered_game(
-                platform,
+            opened_game(
                 environment,
+                platform,
                 seats=seats,
                 default_actions=default_actions,
-                arguments=dict(arguments or {}),
+                arguments=arguments,
                 hosting=hosting,
                 description=description,
-                max_idle=config.max_sockets,
+                config=config,
             )
         )
-        await stack.enter_async_context(serve_clients(platform, seats.values()))
-        await serve_game(game, platform, host=host, port=port, config=config, task_status=task_status)
+        await serve_game(
+            game,
+            platform,
+            host=host,
+            port=port,
+            hosts=hosts,
+            origins=origins,
+            access=access,
+            config=config,
+            task_status=task_status,
+        )
+
+
+@asynccontextmanager
+async def opened_game(
+    environment: Target,
+    platform: Platform,
+    *,
+    seats: Mapping[str, Seat] = {},
+    default_actions: Mapping[str, Any] = {},
+    arguments: Mapping[str, Any] | None = None,
+    hosting: Hosting = "inline",
+    description: str = "",
+    config: OpenEnvConfig,
+) -> AsyncIterator[Game]:
+    """Have what a server plays, for the time of the block; the arguments and errors are those of `serve_openenv`."""
+    registered = registered_game(
+        platform,
+        environment,
+        seats=seats,
+        default_actions=default_actions,
+        arguments=dict(arguments or {}),
+        hosting=hosting,
+        description=description,
+        max_idle=config.max_sockets,
+    )
+    async with registered as game, serve_clients(platform, seats.values()):
+        yield game
+
+
+@asynccontextmanager
+async def opened_application(
+    game: Game, platform: Platform, config: OpenEnvConfig, *, asked: bool
+) -> AsyncIterator[Application]:
+    """Have the routes of a server, whose trials run for the time of the block.
+
+    Args:
+        game: what the trials are.
+        platform: runs them.
+        config: limits.
+        asked: callers are asked who they are.
+    """
+    async with OwnNursery() as nursery:
+        yield Application(Trials(nursery, platform, game, config), config, right=PLAY if asked else None)
+        nursery.cancel_scope.cancel()
 
 
 async def serve_game(
@@ -117,6 +176,9 @@ async def serve_game(
     *,
     host: str = "127.0.0.1",
     port: int = 0,
+    hosts: Collection[str] = (),
+    origins: Collection[str] = (),
+    access: AccessControl | None = None,
     config: OpenEnvConfig | None = None,
     task_status: trio.TaskStatus[OpenEnvServer] = trio.TASK_STATUS_IGNORED,
 ) -> None:
@@ -127,73 +189,49 @@ async def serve_game(
         platform: runs them.
         host: the address to listen at.
         port: the port; 0 lets the system choose.
+        hosts: see `serve_openenv`.
+        origins: see `serve_openenv`.
+        access: see `serve_openenv`.
         config: limits.
         task_status: is told the server when it listens.
 
     Raises:
-        MissingExtraError: the extra `openenv` is not installed.
+        InvalidArgumentError: a host or an origin is none.
         OSError: the address cannot be used.
 
     After `Cancelled` the sockets are closed, and the trials that they played end.
     """
     config = config or OpenEnvConfig()
-    _require_extra()
-    # Outside of the nursery, so that an address that is taken is an error of its own and not one of a group.
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    with socket.create_server((host, port), family=family) as listening:
-        settings = _settings(listening, config)
-        await _serve(game, platform, settings, config, task_status)
+    policy = OriginPolicy(hosts, origins)
+    async with (
+        opened_application(game, platform, config, asked=access is not None) as application,
+        OwnNursery() as nursery,
+    ):
+        limits = limits_of(config, WebConfig())
+        side = WebSide(policy, config=limits, routes=application.routes, access=PageAccess(access))
+        listeners = await open_listeners(host, port)
+        serving = trio.CancelScope(shield=True)
 
+        async def run(*, task_status: trio.TaskStatus[RunningServer]) -> None:
+            with serving:
+                await serve((), listeners, access=access, web=side, task_status=task_status)
 
-async def _serve(
-    game: Game,
-    platform: Platform,
-    settings: Config,
-    config: OpenEnvConfig,
-    task_status: trio.TaskStatus[OpenEnvServer],
-) -> None:
-    from hypercorn.trio import serve
-
-    from trio_cogment.rl.openenv.app import Application
-
-    async with trio.open_nursery() as nursery:
-        application = Application(Trials(nursery, platform, game, config), config)
-        # Hypercorn does not look for signals; it ends when it is cancelled.
-        run = partial(serve, application.asgi, settings, mode="asgi")  # type: ignore[arg-type]  # Starlette's types
-        (url,) = await nursery.start(run)
-        task_status.started(OpenEnvServer(url, int(url.rpartition(":")[2])))
-
-
-def _require_extra() -> None:
-    for module, package in (("hypercorn", "hypercorn"), ("starlette", "starlette")):
+        server: RunningServer = await nursery.start(run)
         try:
-            __import__(module)
-        except ModuleNotFoundError as error:
-            raise MissingExtraError.of(package, "openenv") from error
+            name = f"[{host}]" if ":" in host else host
+            task_status.started(OpenEnvServer(f"http://{name}:{server.port}", server.port))
+            await trio.sleep_forever()
+        finally:
+            with trio.CancelScope(shield=True, deadline=trio.current_time() + config.shutdown_seconds):
+                await server.drain(config.shutdown_seconds)
+            serving.cancel()
 
 
-def _settings(listening: socket.socket, config: OpenEnvConfig) -> Config:
-    """Return Hypercorn's settings for a socket that listens."""
-    from hypercorn.config import Config, Sockets
+def limits_of(config: OpenEnvConfig, web: WebConfig) -> WebConfig:
+    """Return the limits of a port that serves OpenEnv.
 
-    class Settings(Config):
-        def create_sockets(self) -> Sockets:
-            return Sockets(secure_sockets=[], insecure_sockets=[listening], quic_sockets=[])
-
-    _bound_sending(listening, config.send_seconds)
-    settings = Settings()
-    settings.errorlog = _logger
-    settings.graceful_timeout = config.shutdown_seconds
-    settings.websocket_max_message_size = config.max_message_bytes
-    return settings
-
-
-def _bound_sending(listening: socket.socket, seconds: float) -> None:
-    """End connections whose peer reads nothing for so long, where the system can.
-
-    Hypercorn sends in a shielded scope without a deadline: a peer that stops reading would keep the server from ending.
-    Connections inherit the option from the socket that listens.
+    Args:
+        config: of the server of OpenEnv.
+        web: what that does not say.
     """
-    option: Any = getattr(socket, "TCP_USER_TIMEOUT", None)
-    if option is not None:
-        listening.setsockopt(socket.IPPROTO_TCP, option, max(1, int(seconds * 1000)))
+    return replace(web, body_timeout_seconds=config.send_seconds, write_stall_timeout_seconds=config.send_seconds)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -208,7 +208,7 @@ class Trials:
             instance: of the environment, for the player's own trials.
         """
         seat = Seat(self, player, reset, instance)
-        self._nursery.start_soon(seat.run)
+        self._nursery.start_soon(self._guarded, seat.run)
         return seat
 
     def seat(self, who: object, reset: Reset) -> tuple[_Table, str]:
@@ -233,7 +233,7 @@ class Trials:
         needed = not part_over and name not in self.game.default_actions
         if (needed or not table.seated) and not table.leaving and not trial_over:
             table.leaving = True
-            self._nursery.start_soon(self._end, table, not part_over)
+            self._nursery.start_soon(self._guarded, self._end, table, not part_over)
 
     async def wait_ready(self, table: _Table, instance: str) -> None:
         """Wait until a table's trial runs; the socket that completes it starts the trial.
@@ -246,7 +246,7 @@ class Trials:
         if gathering.complete:
             self._tables.pop(gathering, None)
             # In a task of its own, because its socket may leave, which is not to stop a trial between two states.
-            self._nursery.start_soon(self._start, table, instance)
+            self._nursery.start_soon(self._guarded, self._start, table, instance)
         with trio.move_on_after(self._config.gather_seconds):
             await table.ready.wait()
         if not gathering.complete:
@@ -256,6 +256,13 @@ class Trials:
         await table.ready.wait()
         if table.failure is not None:
             raise table.failure
+
+    async def _guarded(self, task: Callable[..., Awaitable[None]], *args: Any) -> None:
+        """Do something for one trial: what fails in it is logged, and ends no other."""
+        try:
+            await task(*args)
+        except Exception:
+            _logger.exception("the server of OpenEnv failed in one trial")
 
     async def how_it_ended(self, trial_id: str) -> str:
         """Return words about the end of a trial in which a part was not over."""
@@ -276,7 +283,11 @@ class Trials:
                 table.failure = RefusedError(ErrorCode.EXECUTION_ERROR, text)
         except CogmentError as error:
             table.failure = error
-        table.ready.set()
+        except Exception as error:
+            table.failure = UnavailableError(f"the server failed: {type(error).__name__}")
+            raise
+        finally:
+            table.ready.set()
 
     async def _end(self, table: _Table, hard: bool) -> None:
         await table.ready.wait()
