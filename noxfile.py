@@ -62,7 +62,10 @@ RL_PEERS = {
     ],
     "rl-peers-ray": ["ray[rllib]==2.60.0", "torch==2.13.0"],
 }
-RL_PEERS_TEST = ["pytest>=9.0", "pytest-trio>=0.8.0", "pytest-timeout>=2.3", "hypothesis>=6.100", "pygame>=2.5"]
+RL_PEERS_TEST = [
+    *("pytest>=9.0", "pytest-trio>=0.8.0", "pytest-timeout>=2.3", "hypothesis>=6.100", "pygame>=2.5"),
+    *("hypercorn[trio]>=0.17.3,<0.18", "starlette>=1,<2", "trio-websocket>=0.12"),  # peers of OpenEnv in small
+]
 
 EXTRAS_PYTHONS = ["3.11", "3.12", "3.13"]
 

@@ -14,6 +14,7 @@ import trio
 
 from tests.rl.openenv.games import RockPaperScissors, Walk, served
 from tests.rl.openenv.test_client import Player, playing
+from trio_cogment.access import AccessControl, Grant, Keys, Role, Rules
 from trio_cogment.rl.openenv.client import openenv_environment
 from trio_cogment.rl.openenv.schemas import schema_of
 from trio_cogment.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, OneOf, Sequence, Text, Tuple
@@ -76,6 +77,23 @@ async def test_a_stock_client_is_told_what_is_wrong() -> None:
 
     async with served(Walk) as (server, _):
         await trio.to_thread.run_sync(ask, server.url)
+
+
+async def test_a_stock_client_gives_its_token_in_the_address() -> None:
+    from openenv.core.generic_client import GenericEnvClient
+
+    access = AccessControl(Rules(keys=Keys((b"k" * 32,))), wall_clock=lambda: 1, new_id=lambda: "1")
+    token = access.mint(Grant(name="ann", roles=frozenset([Role.PARTICIPANT])), 1000.0)
+
+    def play(url: str) -> Any:
+        with GenericEnvClient(base_url=url).sync() as client:
+            client.reset(seed=1)
+            return client.step({"value": 1}).reward
+
+    async with served(Walk, access=access) as (server, _):
+        assert await trio.to_thread.run_sync(play, f"{server.url}/~{token}") == 0.1
+        with pytest.raises(Exception, match=r"401|[Cc]onnect"):
+            await trio.to_thread.run_sync(play, server.url)
 
 
 def test_values_of_spaces_are_what_their_schemas_say() -> None:
