@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import resource
 import stat
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -194,3 +196,41 @@ def test_a_token_is_shown_and_revoked_by_its_file(secret: Path, tmp_path: Path, 
     again = run_main("token", "revoke", f"{flag}{path}", f"--auth_revocation_file={revoked}")
     assert again.out.startswith(f"{revoked}: {token_id}  # alice; ")
     assert revoked.read_text() == f"{token_id}  # alice\n" * 2
+
+
+@pytest.fixture
+def full_disk() -> Iterator[None]:
+    """Files may have five bytes: a write takes what fits, and the next one fails, as on a full disk."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (5, before[1]))
+    yield
+    resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+def test_a_full_disk_leaves_no_secret(tmp_path: Path, full_disk: None) -> None:
+    secret = tmp_path / "secret"
+    done = run_main("token", "init", f"--auth_secret_file={secret}")
+    assert (done.code, done.err) == (1, f"trio-cogment: --auth_secret_file: {secret}: File too large\n")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_full_disk_changes_no_file(secret: Path, request: pytest.FixtureRequest) -> None:
+    revoked = secret.with_name("revoked")
+    assert run_main("token", "revoke", "0" * 20, f"--auth_revocation_file={revoked}").code == 0
+    before = {path: path.read_bytes() for path in secret.parent.iterdir()}
+    request.getfixturevalue("full_disk")
+    for arguments in (
+        ("init", "--rotate", f"--auth_secret_file={secret}"),
+        ("make", "alice", f"--file={secret.with_name('alice')}", f"--auth_secret_file={secret}"),
+        ("revoke", "1" * 20, f"--auth_revocation_file={revoked}"),
+    ):
+        done = run_main("token", *arguments)
+        assert done.code == 1
+        assert "File too large" in done.err
+        assert {path: path.read_bytes() for path in secret.parent.iterdir()} == before
+
+
+def test_a_secret_without_content_is_told_from_one_that_is_there(tmp_path: Path) -> None:
+    (tmp_path / "secret").touch()
+    done = run_main("token", "init", f"--auth_secret_file={tmp_path / 'secret'}")
+    assert done.err.endswith("secret: it is empty, as after a full disk; remove it first\n")

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 from pathlib import Path
 
 import pytest
 
-from trio_cogment.host.files import open_beside
+from trio_cogment.host.files import create_durably, open_beside
 
 
 def test_a_file_beside_another_one_is_nobody_else_s(tmp_path: Path) -> None:
@@ -45,3 +46,34 @@ def test_names_of_any_length_have_room(tmp_path: Path) -> None:
     os.replace(name, path)
     with pytest.raises(FileNotFoundError):
         open_beside(str(tmp_path / "no" / "file"))
+
+
+def test_a_file_is_made_whole_or_not_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "file"
+
+    def fail(_descriptor: int) -> None:
+        assert not path.exists(), "nobody sees it before it is durable"
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as patched:
+        patched.setattr("os.fsync", fail)
+        with pytest.raises(OSError, match="No space"):
+            create_durably(str(path), b"content")
+    assert list(tmp_path.iterdir()) == []
+    create_durably(str(path), b"content")
+    assert (path.read_bytes(), stat.S_IMODE(path.stat().st_mode)) == (b"content", 0o600)
+    with pytest.raises(FileExistsError):
+        create_durably(str(path), b"other")
+    assert [found.read_bytes() for found in tmp_path.iterdir()] == [b"content"]
+
+
+def test_a_file_is_made_where_there_are_no_links(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(_source: str, _target: str) -> None:
+        raise OSError(errno.EPERM, "no links here")
+
+    monkeypatch.setattr("os.link", fail)
+    path = tmp_path / "file"
+    create_durably(str(path), b"content")
+    with pytest.raises(FileExistsError):
+        create_durably(str(path), b"other")
+    assert [found.read_bytes() for found in tmp_path.iterdir()] == [b"content"]

@@ -61,36 +61,33 @@ def init(auth_secret_file: Path, rotate: bool, as_json: bool) -> None:
     Its servers share it, and only its owner can read it.
     """
     from trio_cogment.access import Keys
+    from trio_cogment.host.files import SystemFiles, create_durably, replace_durably
 
     key = os.urandom(32).hex()
     if not rotate:
         try:
-            _write_new(auth_secret_file, f"{key}\n")
+            create_durably(str(auth_secret_file), f"{key}\n".encode())
         except FileExistsError:
-            text = f"{auth_secret_file}: it exists already; --rotate puts a new key into it"
-            raise Failure(f"--auth_secret_file: {text}") from None
+            text = "it exists already; --rotate puts a new key into it"
+            if not auth_secret_file.stat().st_size:
+                text = "it is empty, as after a full disk; remove it first"
+            raise Failure(f"--auth_secret_file: {auth_secret_file}: {text}") from None
+        except OSError as error:
+            raise Failure(f"--auth_secret_file: {auth_secret_file}: {error.strerror or error}") from None
     else:
         from trio_cogment.cli.services.auth import read_secret
 
         old, keys = read_secret(auth_secret_file)
         if len(keys) >= Keys.MOST:
             raise Failure(f"--auth_secret_file: {auth_secret_file}: it has {len(keys)} keys; remove an old one first")
-        # Never half a secret: it is replaced as a whole.
-        beside = auth_secret_file.with_name(f"{auth_secret_file.name}.new")
-        _write_new(beside, f"{key}\n{old}")
-        os.replace(beside, auth_secret_file)
+        try:
+            replace_durably(SystemFiles().owner_only(), str(auth_secret_file), f"{key}\n{old}".encode())
+        except OSError as error:
+            raise Failure(f"--auth_secret_file: {auth_secret_file}: {error.strerror or error}") from None
     if as_json:
         print_json({"filepath": str(auth_secret_file)})
     else:
         click.echo(f"{auth_secret_file}: a new key; servers read it at their start and at SIGHUP")
-
-
-def _write_new(path: Path, text: str) -> None:
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
 
 
 def _expiry(_ctx: click.Context, _param: click.Parameter, value: str) -> float | None:
@@ -152,6 +149,7 @@ def make(
     from trio_cogment.access import NEVER, Grant, Quotas, Token, roles_of
     from trio_cogment.cli.services.auth import read_secret
     from trio_cogment.errors import InvalidArgumentError
+    from trio_cogment.host.files import create_durably
 
     try:
         grant = Grant(
@@ -173,9 +171,11 @@ def make(
     text = keys.sign(made)
     if file is not None:
         try:
-            _write_new(file, f"{text}\n")
+            create_durably(str(file), f"{text}\n".encode())
         except FileExistsError:
             raise Failure(f"--file: {file}: it exists already") from None
+        except OSError as error:
+            raise Failure(f"--file: {file}: {error.strerror or error}") from None
     if as_json:
         print_json({"id": token_id, **({"token": text} if file is None else {"filepath": str(file)})})
     else:
@@ -331,14 +331,27 @@ def revoke(
 
 
 def _append_line(path: Path, line: str) -> None:
-    """Add a line to a file, durably, and not to the last line of an editor that has not ended it."""
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600)
-    with os.fdopen(descriptor, "r+b", buffering=0) as file:
-        size = file.seek(0, os.SEEK_END)
-        file.seek(max(0, size - 1))
-        ended = file.read(1) in (b"", b"\n")
-        file.write(("" if ended else "\n").encode() + f"{line}\n".encode())
-        os.fsync(file.fileno())
+    """Add a line to a file, durably, and not to the last line of an editor that has not ended it.
+
+    Raises:
+        Failure: the disk is full or failed; the file has the lines that it had.
+    """
+    from trio_cogment.host.files import write_whole
+
+    try:
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600)
+        with os.fdopen(descriptor, "r+b", buffering=0) as file:
+            size = file.seek(0, os.SEEK_END)
+            file.seek(max(0, size - 1))
+            ended = file.read(1) in (b"", b"\n")
+            try:
+                write_whole(file, ("" if ended else "\n").encode() + f"{line}\n".encode())
+                os.fsync(file.fileno())
+            except OSError:
+                os.ftruncate(file.fileno(), size)
+                raise
+    except OSError as error:
+        raise Failure(f"--auth_revocation_file: {path}: {error.strerror or error}") from None
 
 
 def _revoked_token(given: str, token_file: Path | None) -> str:

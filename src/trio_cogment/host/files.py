@@ -343,7 +343,12 @@ class _SystemLock(_Descriptor):
         self.close()
 
 
-def write_whole(file: OpenFile, data: bytes) -> None:
+class _Writer(Protocol):
+    def write(self, data: bytes, /) -> int:
+        """Write some of the bytes; return how many."""
+
+
+def write_whole(file: _Writer, data: bytes) -> None:
     """Write all of the bytes, in as many pieces as the file takes."""
     written = file.write(data) if data else 0  # nearly always all of it, and not copied then
     while written < len(data):
@@ -404,3 +409,44 @@ def replace_durably(files: Files, path: str, data: bytes) -> None:
             pass  # it has the final name already, or the disk takes nothing any more
         raise
     files.sync_folder(os.path.dirname(path) or ".")
+
+
+#: A file system without hard links says one of these.
+_NO_LINKS = frozenset([errno.EPERM, errno.EOPNOTSUPP, errno.ENOTSUP, errno.ENOSYS, errno.EMLINK])
+
+
+def create_durably(path: str, data: bytes, *, mode: int = 0o600) -> None:
+    """Make a file that is not there yet: whoever finds it finds all of it, also after a full disk or a loss of power.
+
+    Args:
+        path: where it is to be.
+        data: what is in it.
+        mode: who may do what with it; the process's umask takes from it.
+
+    Raises:
+        FileExistsError: there is one, which is left alone.
+        OSError: the disk is full or failed, and nothing is there.
+    """
+    files = SystemFiles(mode)
+    folder, name = os.path.split(path)
+    temporary = os.path.join(folder, f".{name[:_NAME_CHARACTERS]}.{os.getpid()}.{os.urandom(4).hex()}{TEMPORARY}")
+    file = files.open(temporary, exclusive=True)
+    try:
+        try:
+            write_whole(file, data)
+            file.sync()
+        finally:
+            file.close()
+        try:
+            os.link(temporary, path)
+        except OSError as error:
+            if error.errno not in _NO_LINKS:
+                raise
+            files.open(path, exclusive=True).close()  # the name is taken, and what it names replaced at once
+            os.replace(temporary, path)
+    finally:
+        try:
+            os.remove(temporary)
+        except OSError:
+            pass  # it has the final name
+    files.sync_folder(folder or ".")
