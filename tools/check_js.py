@@ -1,12 +1,16 @@
-"""Checks the types of the JavaScript in the package, which are written as JSDoc: by `tsc`, without writing anything.
+"""Checks the types of the JavaScript in the package, which are written as JSDoc: by `tsc`.
 
-Needs npm: TypeScript and the types of the vendored libraries are installed into a folder, which is the argument.
+Modules import each other by relative paths, as they are served. So they are laid out in a folder in that way, with the
+types of the vendored libraries in place of these.
+
+Needs npm: TypeScript and those types are installed into that folder, which is the argument.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -15,6 +19,13 @@ from vendor_js import PACKAGES
 
 SOURCE = Path(__file__).resolve().parent.parent / "src" / "trio_cogment"
 TYPESCRIPT = "typescript@5.9.3"
+#: Where the types of vendored libraries are among packages, and whether these have a default export.
+VENDORED = {
+    "preact": ("preact/src/index", False),
+    "preact-hooks": ("preact/hooks/src/index", False),
+    "htm": ("htm/dist/htm", True),
+    "uplot": ("uplot/dist/uPlot", True),
+}
 
 
 def folders() -> list[Path]:
@@ -28,20 +39,32 @@ def path_of(folder: Path) -> str:
     return "/assets" if room == "web" else f"/{room}/assets"
 
 
-def settings(modules: Path) -> dict[str, object]:
+def lay_out(site: Path, modules: Path) -> None:
+    """Put the modules where they are served.
+
+    Args:
+        site: the folder; what is in it is replaced.
+        modules: where npm has installed packages.
+    """
+    shutil.rmtree(site, ignore_errors=True)
+    for folder in folders():
+        there = site / path_of(folder).removeprefix("/")
+        there.mkdir(parents=True)
+        for module in folder.glob("*.js"):
+            shutil.copy(module, there)
+    vendor = site / "assets" / "vendor"
+    vendor.mkdir()
+    for name, (types, has_default) in VENDORED.items():
+        lines = [f'export * from "{modules / types}";\n', f'export {{ default }} from "{modules / types}";\n']
+        (vendor / f"{name}.d.ts").write_text("".join(lines if has_default else lines[:1]))
+
+
+def settings(site: Path) -> dict[str, object]:
     """Return the settings of `tsc`.
 
     Args:
-        modules: where npm has installed packages.
+        site: where the modules are.
     """
-    vendored = {
-        "/assets/vendor/preact.js": modules / "preact" / "src" / "index",
-        "/assets/vendor/preact-hooks.js": modules / "preact" / "hooks" / "src" / "index",
-        "/assets/vendor/htm.js": modules / "htm" / "dist" / "htm.d.ts",
-        "/assets/vendor/uplot.js": modules / "uplot" / "dist" / "uPlot.d.ts",
-    }
-    paths = {name: [str(place)] for name, place in vendored.items()}
-    paths |= {f"{path_of(folder)}/*": [f"{folder}/*"] for folder in folders()}
     return {
         "compilerOptions": {
             "allowJs": True,
@@ -56,9 +79,8 @@ def settings(modules: Path) -> dict[str, object]:
             "lib": ["ES2023", "DOM", "DOM.Iterable"],
             "types": [],
             "skipLibCheck": True,
-            "paths": paths,
         },
-        "include": [f"{folder}/*.js" for folder in folders()],
+        "include": [f"{site}/**/*.js"],
     }
 
 
@@ -76,7 +98,9 @@ def main() -> None:
         marker.write_text(" ".join(wanted))
     modules = folder / "node_modules"
     config = folder / "tsconfig.json"
-    config.write_text(json.dumps(settings(modules), indent=2))
+    site = folder / "site"
+    lay_out(site, modules)
+    config.write_text(json.dumps(settings(site), indent=2))
     done = subprocess.run(["node", str(modules / "typescript" / "bin" / "tsc"), "-p", str(config)], check=False)
     sys.exit(done.returncode)
 

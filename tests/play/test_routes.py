@@ -6,6 +6,7 @@ import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from functools import partial
+from urllib.parse import urljoin
 
 import pytest
 from trio.testing import MockClock
@@ -113,7 +114,8 @@ async def test_an_administrator_finds_the_links(autojump_clock: MockClock) -> No
         assert NAME.encode() not in page.body
         assert b"&lt;b&gt;Game&lt;/b&gt;" in page.body
         [link] = re.findall(r'<li><a href="([^"]+)"', page.body.decode())
-        assert (await there.ask("GET", link)).status == 200
+        assert (await there.ask("GET", urljoin("/play/", link))).status == 200
+        assert b'<a href="../leave">' in page.body
         [game] = house.games
         await house.start(game, 1, False)
         page = await there.ask("GET", "/play/", authorization=f"Bearer {token}")

@@ -7,7 +7,7 @@ import pytest
 from tests.web.peers import ECHO, ECHO_ONE, HOST, served, websocket_fields
 from trio_cogment.errors import InvalidArgumentError
 from trio_cogment.web import OriginPolicy, WebSide
-from trio_cogment.web.origins import Admitted, Authority, Origin
+from trio_cogment.web.origins import Admitted, Authority, Origin, PublicAddress
 
 OWN = Admitted()
 
@@ -80,7 +80,7 @@ def test_one_host_is_expected() -> None:
     ],
 )
 def test_origins(host: str, origin: str, secure: bool, foreign: str | None) -> None:
-    assert admit(host, origin, secure=secure) == (None if foreign is None else Admitted(foreign))
+    assert admit(host, origin, secure=secure) == (None if foreign is None else Admitted(foreign, secure))
 
 
 def test_origins_can_be_allowed() -> None:
@@ -93,6 +93,66 @@ def test_origins_can_be_allowed() -> None:
     assert admit("10.0.0.5", "https://evil.example", policy=any_origin) == Admitted("https://evil.example")
     assert admit("10.0.0.5", "null", policy=any_origin) is None
     assert admit("evil.example", "https://evil.example", policy=any_origin) is None
+
+
+BEHIND = OriginPolicy(address=PublicAddress.parse("https://lab.example.org/cogment"))
+
+
+@pytest.mark.parametrize(
+    ("host", "origin", "expected"),
+    [
+        ("lab.example.org", None, Admitted("", secure=True, public=True)),
+        ("lab.example.org:443", "https://lab.example.org", Admitted("", secure=True, public=True)),
+        ("lab.example.org", "http://lab.example.org", None),  # its page may be anybody's in between
+        ("lab.example.org", "https://lab.example.org:8443", None),
+        ("lab.example.org", "https://evil.example", None),
+        ("lab.example.org", "null", None),
+        ("lab.example.org:9000", "http://lab.example.org:9000", Admitted()),  # past the proxy
+        ("127.0.0.1:9000", "https://lab.example.org", Admitted()),  # a proxy that has replaced the Host
+        ("127.0.0.1:9000", "https://lab.example.org:443", Admitted()),
+        ("127.0.0.1:9000", "http://lab.example.org", None),
+        ("127.0.0.1:9000", "http://127.0.0.1:9000", Admitted()),
+        ("evil.example", "https://lab.example.org", None),
+        ("evil.example", None, None),
+    ],
+)
+def test_a_public_address(host: str, origin: str | None, expected: Admitted | None) -> None:
+    assert admit(host, origin, policy=BEHIND) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "shown", "prefix"),
+    [
+        ("https://Lab.example.org", "https://lab.example.org", ""),
+        ("https://lab.example.org/", "https://lab.example.org", ""),
+        ("http://lab:8080/a/b_c.d-e/", "http://lab:8080/a/b_c.d-e", "/a/b_c.d-e"),
+        ("https://[::1]:8443/x", "https://[::1]:8443/x", "/x"),
+    ],
+)
+def test_public_addresses(text: str, shown: str, prefix: str) -> None:
+    address = PublicAddress.parse(text)
+    assert str(address) == shown
+    assert address.prefix == prefix
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *(
+            "lab.example.org",
+            "/lab",
+            "ftp://lab",
+            "https://",
+            "https://lab//x",
+            "https://lab/~token/",
+            "https://lab/../x",
+        ),
+        *("https://lab/a?b", "https://lab/a#b", "https://me@lab/a", "https://lab/%2e", "https://lab/a b", ""),
+    ],
+)
+def test_what_is_no_public_address(text: str) -> None:
+    with pytest.raises(InvalidArgumentError, match="expected https://NAME"):
+        PublicAddress.parse(text)
 
 
 def test_two_origins_are_refused() -> None:
@@ -188,7 +248,7 @@ async def test_every_answer_has_the_security_headers(autojump_clock: object) -> 
             assert "frame-ancestors 'none'" in headers["content-security-policy"]
             assert "unsafe" not in headers["content-security-policy"]
             assert headers["x-content-type-options"] == "nosniff"
-            assert headers["referrer-policy"] == "no-referrer"
+            assert headers["referrer-policy"] == "same-origin"  # else forms come without an origin
         answer = await there.ask("GET", ECHO, b"", **websocket_fields())
         assert answer.status == 101
         assert answer.headers["x-content-type-options"] == "nosniff"

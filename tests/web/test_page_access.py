@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 from typing import Any
+from urllib.parse import urljoin
 
 import pytest
 
@@ -56,6 +58,46 @@ def test_the_first_token_counts() -> None:
     assert token_of(request(cookie=COOKIE, authorization="Basic abc")) == "cookie"
     with pytest.raises(UnauthenticatedError):
         token_of(request(authorization="Bearer " + "x" * 9000))
+
+
+@pytest.mark.parametrize(
+    ("written", "base", "at", "outside"),
+    [
+        ("/", "", "./a/b", "./a/b"),
+        ("/x", "", "./a/b", "./a/b"),
+        ("/x/", "", "../a/b", "../a/b"),
+        ("/x/y/z", "", "../../a/b", "../../a/b"),
+        ("/~T/x", "", "../~T/a/b", "../a/b"),
+        ("/~T", "", "./~T/a/b", "./a/b"),
+        ("/~T/x", "/lab", "/lab/~T/a/b", "/lab/a/b"),
+        ("/", "/lab", "/lab/a/b", "/lab/a/b"),
+    ],
+)
+def test_references_to_other_pages(written: str, base: str, at: str, outside: str) -> None:
+    """They are right below any path that a proxy has taken away: a browser resolves them (RFC 3986 section 5.2)."""
+    token, path = token_in_path(written)
+    asked = Request("GET", path, "", (), token=token, written=written, base=base)
+    assert (asked.at("/a/b"), asked.outside("/a/b")) == (at, outside)
+    for before in [base] if base else ["", "/p", "/p/q"]:
+        browsers = f"https://lab.example.org{before}{written}"
+        assert urljoin(browsers, asked.outside("/a/b")) == f"https://lab.example.org{before}/a/b"
+
+
+def test_no_reference_leaves_the_server() -> None:
+    for path in ("//evil.example/x", "///evil.example", "/http://evil.example", "/\\\\evil.example"):
+        for base in ("", "/lab"):
+            found = urljoin("https://lab.example.org/enter", Request("POST", "/enter", "", (), base=base).outside(path))
+            assert found.startswith("https://lab.example.org/")
+
+
+def test_the_cookie_is_for_the_paths_of_the_server_alone() -> None:
+    access = page_access()
+    asked = replace(request(secure=True, host="lab.example.org"), base="/lab")
+    _, value = access.set_cookie(asked, "abc")
+    assert value.startswith(b"__Secure-trio-cogment=abc; Path=/lab/; ")
+    assert value.endswith(b"; Secure")
+    sent = replace(request(secure=True, host="lab.example.org", cookie="__Secure-trio-cogment=abc"), base="/lab")
+    assert cookie_of(sent) == "abc"
 
 
 UPGRADE: dict[str, Any] = {"upgrade": "websocket"}

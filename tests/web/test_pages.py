@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from functools import partial
 from typing import Any
+from urllib.parse import urlencode
 
 import pytest
 import trio
@@ -18,7 +19,7 @@ from trio_cogment.config import RpcConfig, WebConfig
 from trio_cogment.errors import NotFoundError, RpcError, StatusCode
 from trio_cogment.host import Host
 from trio_cogment.rpc import open_listeners, serve
-from trio_cogment.web import OriginPolicy, PageAccess, WebSide
+from trio_cogment.web import OriginPolicy, PageAccess, PublicAddress, WebSide
 from trio_cogment.web.replies import Reply, Send, Streamed, html_page, json_data, redirect
 from trio_cogment.web.routing import AnyRoute, Route, Socket, SocketRoute, Visit
 
@@ -61,7 +62,7 @@ class Pages:
         return json_data({"got": visit.json()})
 
     async def html(self, visit: Visit) -> Reply:
-        return html_page(200, "<i>", visit.who.account)
+        return html_page(visit.request, 200, "<i>", visit.who.account)
 
     async def fails(self, visit: Visit) -> Reply:
         how = visit.parameters["how"]
@@ -70,7 +71,7 @@ class Pages:
         if how == "slow":
             await trio.sleep(math.inf)
         if how == "elsewhere":
-            return redirect("/anybody")
+            return redirect(visit.request, "/anybody")
         if how == "missing":
             raise NotFoundError("trial '<b>': there is none")
         raise RpcError(StatusCode[how], "because")
@@ -168,7 +169,8 @@ async def test_somebody_has_to_be_known_also_where_calls_are_open(autojump_clock
         assert answer.body == b'{"name":null,"known":false}'
         answer = await there.ask("GET", "/page/a", accept="text/html,*/*")
         assert answer.status == 401
-        assert b'<form method="post" action="/enter">' in answer.body
+        assert b'<form method="post" action="../enter">' in answer.body
+        assert b'<input type="hidden" name="to" value="/page/a">' in answer.body
     assert len(pages.visits) == 1
 
 
@@ -388,33 +390,89 @@ async def test_the_printed_address(autojump_clock: object) -> None:
         assert (await there.ask("GET", f"/enter/{code}", sec_purpose="prefetch")).status == 204
         answer = await there.ask("GET", f"/enter/{code}")
         assert answer.status == 200
-        assert b'http-equiv="refresh" content="0; url=/"' in answer.body
+        assert b'http-equiv="refresh" content="0; url=../"' in answer.body
         cookie = answer.headers["set-cookie"].partition(";")[0]
         assert "HttpOnly; SameSite=Strict" in answer.headers["set-cookie"]
         assert (await there.ask("GET", "/page/a", cookie=cookie)).status == 200
         assert pages.visits[0].who.admin
+        again = await there.ask("GET", f"/enter/{code}", cookie=cookie)  # the same browser
+        assert again.status == 200
+        assert b'http-equiv="refresh"' in again.body
+        assert "set-cookie" not in again.headers
         again = await there.ask("GET", f"/enter/{code}")
         assert again.status == 403
         assert b"SIGHUP" in again.body
         assert "set-cookie" not in again.headers
         answer = await there.ask("POST", "/leave", cookie=cookie, origin=OWN)
+        assert answer.status == 204
         assert "Max-Age=0" in answer.headers["set-cookie"]
+        answer = await there.ask("POST", "/leave", cookie=cookie, origin=OWN, accept="text/html")
+        assert b"You have left" in answer.body
+        assert "Max-Age=0" in answer.headers["set-cookie"]
+        answer = await there.ask("GET", "/leave", cookie=cookie, accept="text/html")
+        assert b'<form method="post" action="./leave">' in answer.body
+        assert "set-cookie" not in answer.headers
 
 
 async def test_a_token_by_the_form(autojump_clock: object) -> None:
     async with served(side_of(Pages())) as there:
 
-        async def given(token: str) -> Any:
-            form = {"content_type": "application/x-www-form-urlencoded", "origin": OWN}
-            return await there.ask("POST", "/enter", f"token={token}".encode(), **form)
+        async def given(token: str, to: str = "", origin: str = OWN) -> Any:
+            form = {"content_type": "application/x-www-form-urlencoded", "origin": origin}
+            return await there.ask("POST", "/enter", urlencode({"token": token, "to": to}).encode(), **form)
 
         token = token_text(grant(Role.OBSERVER))
         answer = await given(token)
         assert answer.headers["set-cookie"].startswith(f"trio-cogment-9000={token};")
-        for bad, status in (("", 401), ("%3Cb%3E", 401), (BAD["expired"], 401), ("x" * 5000, 400)):
-            answer = await given(bad)
+        assert b'content="0; url=./"' in answer.body
+        answer = await given(token, "/page/a?x=1&y=2")
+        assert b'content="0; url=./page/a?x=1&amp;y=2"' in answer.body
+        for elsewhere in ("https://evil.example", "//evil.example", "javascript:alert(1)", "/a b", "/\n"):
+            assert b"url=./" in (await given(token, elsewhere)).body  # and so on this server
+        for bad, status in (("", 401), ("<b>", 401), (BAD["expired"], 401), ("x" * 5000, 400)):
+            answer = await given(bad, "/page/a")
             assert answer.status == status
             assert "set-cookie" not in answer.headers
+            assert b'name="to" value="/page/a"' in answer.body  # and so it can be tried again
+        answer = await given(token, origin="null")
+        assert answer.status == 403
+        assert "set-cookie" not in answer.headers
+
+
+async def test_who_is_refused_can_give_another_token(autojump_clock: object) -> None:
+    async with served(side_of(Pages())) as there:
+        for token, status in ((token_text(grant(Role.SEAT)), 403), (BAD["expired"], 401)):
+            answer = await there.ask("GET", f"/~{token}/page/a", accept="text/html")
+            assert answer.status == status
+            assert b'action="../../enter"' in answer.body  # out of the path that has the token
+            assert b'name="to" value="/page/a"' in answer.body
+        assert b"xpired" in answer.body
+        answer = await there.ask("GET", "/enter", accept="text/html")
+        assert answer.status == 200
+        assert b'<form method="post" action="./enter">' in answer.body
+
+
+async def test_a_server_below_a_prefix(autojump_clock: object) -> None:
+    address = PublicAddress.parse("https://lab.example.org/cogment")
+    policy = OriginPolicy(address=address)
+    async with served(WebSide(policy, routes=Pages().routes, access=access_of())) as there:
+        token = token_text(grant(Role.OBSERVER))
+        form = {"content_type": "application/x-www-form-urlencoded", "origin": "https://lab.example.org"}
+        for path in ("/cogment/enter", "/enter"):  # a proxy passes the prefix on, or takes it away
+            answer = await there.ask("POST", path, f"token={token}&to=/page/a".encode(), host="lab.example.org", **form)
+            assert answer.status == 200
+            assert b'content="0; url=/cogment/page/a"' in answer.body
+            assert b'href="/cogment/assets/style.css"' in answer.body
+            cookie, _, rest = answer.headers["set-cookie"].partition(";")
+            assert cookie == f"__Secure-trio-cogment={token}"
+            assert "Path=/cogment/" in rest
+            assert rest.endswith("Secure")
+        for path in ("/cogment/page/a", "/page/a"):
+            assert (await there.ask("GET", path, host="lab.example.org", cookie=cookie)).status == 200
+        answer = await there.ask("GET", f"/cogment/~{token}/fails/elsewhere")
+        assert answer.headers["location"] == f"/cogment/~{token}/anybody"
+        for path in ("/cogmentpage/a", "/other/page/a"):
+            assert (await there.ask("GET", path, host="lab.example.org", cookie=cookie)).status == 404
 
 
 async def test_assets(autojump_clock: object) -> None:

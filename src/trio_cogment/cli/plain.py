@@ -268,6 +268,7 @@ def _orchestrator_flags() -> dict[str, Flag]:
         **_OUTGOING,
         "gc_frequency": Flag(_is_count, None, "COGMENT_GC_FREQUENCY"),
         "web": Flag(_is_boolean, "true", "TRIO_COGMENT_WEB"),
+        "web_url": Flag(None, None, "TRIO_COGMENT_WEB_URL"),
         "web_host": Flag(None, None, "TRIO_COGMENT_WEB_HOST"),
         "web_spec": Flag(None, None, "TRIO_COGMENT_WEB_SPEC"),
         "web_datastore": Flag(None, None, "TRIO_COGMENT_WEB_DATASTORE"),

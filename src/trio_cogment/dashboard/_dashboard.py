@@ -118,4 +118,4 @@ async def _home(visit: Visit) -> Reply:
     request = visit.request
     if not request.wants_html:
         return await about(visit)
-    return redirect(f"/~{request.token}{PATH}" if request.token else PATH)
+    return redirect(request, PATH)

@@ -14,6 +14,7 @@ from trio_cogment.errors import NotFoundError, PermissionDeniedError
 from trio_cogment.play.house import PlayHouse
 from trio_cogment.web import PageAccess
 from trio_cogment.web.assets import Assets
+from trio_cogment.web.page_access import LEAVE
 from trio_cogment.web.replies import Reply, html_page
 from trio_cogment.web.routing import AnyRoute, Route, Socket, SocketRoute, Visit
 
@@ -79,11 +80,11 @@ class _Pages:
     async def page(self, visit: Visit) -> Reply:
         """Return the page of a seat or a lobby; or, to an administrator, the links that can be given away."""
         if _place(visit.who) is None:
-            return self._overview(visit.who)
+            return self._overview(visit)
         return self._assets.reply(visit.request, "play.html")
 
-    def _overview(self, who: Identity) -> Reply:
-        if not who.admin:
+    def _overview(self, visit: Visit) -> Reply:
+        if not visit.who.admin:
             raise PermissionDeniedError("expected the link of a seat, or of a lobby")
         house, seconds = self._house, self._house.config.link_seconds
         lobbies = [(game.title or game.name, lobby_link(self._access, seconds, game.name)) for game in house.games]
@@ -91,12 +92,13 @@ class _Pages:
             (f"{seat.actor}, {seat.trial_id}", self._house.link_of(seat.trial_id, seat.actor)) for seat in house.seats
         ]
         content = "".join(
-            f"<h2>{title}</h2>\n<ul>{''.join(map(_item, links))}</ul>\n"
+            f"<h2>{title}</h2>\n<ul>{''.join(_item(visit, *link) for link in links)}</ul>\n"
             for title, links in (("Lobbies", lobbies), ("Seats", seats))
             if links
         )
         text = "Each of these links is for the people who are to play. Whoever has one can take part."
-        return html_page(200, "Play", text if content else "There is no game.", content=content)
+        content += f'<p><a href="{html.escape(visit.request.outside(LEAVE))}">Leave</a></p>\n'
+        return html_page(visit.request, 200, "Play", text if lobbies or seats else "There is no game.", content=content)
 
     async def renderer(self, visit: Visit) -> Reply:
         """Return the project's own page that shows observations, for a frame in which it can do no harm."""
@@ -127,6 +129,5 @@ def _place(who: Identity) -> tuple[str, str] | None:
     return trial_id.removeprefix(EXACTLY), actor.removeprefix(EXACTLY)
 
 
-def _item(link: tuple[str, str]) -> str:
-    text, path = link
-    return f'<li><a href="{html.escape(path)}">{html.escape(text)}</a></li>\n'
+def _item(visit: Visit, text: str, path: str) -> str:
+    return f'<li><a href="{html.escape(visit.request.outside(path))}">{html.escape(text)}</a></li>\n'

@@ -71,7 +71,9 @@ class WebConnection(Breakable):
         self.account = accepted.account
         self.byte_stream = accepted.byte_stream
         self.byte_stream.limit_reads(READ_BYTES)
-        self.http = Http1(limits.max_head_bytes, secure=accepted.secure)
+        address = policy.address
+        prefix = "" if address is None else address.prefix
+        self.http = Http1(limits.max_head_bytes, secure=accepted.secure, prefix=prefix)
         self._memory = memory = memory_of_run()
         self.intake = Intake(memory.messages.loan())
         self.output = Pending(memory.messages.loan())
@@ -245,7 +247,7 @@ class WebConnection(Breakable):
         )
         if isinstance(admitted, str):
             return self._reply(refusal(403, admitted), close=True)
-        request = self.http.admitted(request, admitted.foreign)
+        request = self.http.admitted(request, admitted)
         if self._overloaded:
             return self._reply(refusal(503, "this server has too many connections"), close=True)
         if request.upgrades_to_websocket:

@@ -14,6 +14,7 @@ from typing import Any
 
 import h11
 
+from trio_cogment.web.origins import Admitted
 from trio_cogment.web.replies import Reply, common_headers, refusal
 from trio_cogment.web.requests import Request, token_in_path
 
@@ -47,11 +48,14 @@ class Http1:
     Args:
         max_head_bytes: of a request's first line and fields.
         secure: it has TLS.
+        prefix: what the server's public address has before its paths, as `/lab`. A request may have it or not: some
+            proxies take it away.
     """
 
-    def __init__(self, max_head_bytes: int, *, secure: bool) -> None:
+    def __init__(self, max_head_bytes: int, *, secure: bool, prefix: str = "") -> None:
         self._h11 = h11.Connection(h11.SERVER, max_incomplete_event_size=max_head_bytes)
         self._secure = secure
+        self._prefix = prefix
         self._foreign = ""
         self._head_only = False
 
@@ -91,10 +95,14 @@ class Http1:
         if event.target[:1] != b"/":
             # The other forms are for proxies; with them the Host would not be what counts.
             raise BadRequestError(refusal(400, "expected a path that begins with '/'"))
-        path, _, query = event.target.decode("latin-1").partition("?")
-        token, path = token_in_path(path)
+        written, _, query = event.target.decode("latin-1").partition("?")
+        base = ""
+        if self._prefix and (written == self._prefix or written.startswith(f"{self._prefix}/")):
+            base, written = self._prefix, written[len(self._prefix) :] or "/"
+        token, path = token_in_path(written)
         headers = tuple(event.headers)
-        return Request(event.method.decode("latin-1"), path, query, headers, self._secure, token=token)
+        method = event.method.decode("latin-1")
+        return Request(method, path, query, headers, self._secure, token=token, written=written, base=base)
 
     def complete(self) -> bool:
         """Whether all of the request has come, and its body has been read or is empty."""
@@ -125,10 +133,11 @@ class Http1:
 
     # --- what goes ---
 
-    def admitted(self, request: Request, foreign: str) -> Request:
-        """Note which page sees the answers; return the request with that."""
-        self._foreign = foreign
-        return replace(request, foreign=foreign)
+    def admitted(self, request: Request, admitted: Admitted) -> Request:
+        """Note which page sees the answers; return the request with that, and with what its address tells."""
+        self._foreign = admitted.foreign
+        base = self._prefix if admitted.public else request.base
+        return replace(request, foreign=admitted.foreign, secure=admitted.secure, base=base)
 
     def go_on(self) -> bytes:
         """Return what a client waits for before it sends a large body; mostly nothing."""

@@ -26,6 +26,7 @@ ANY = "*"
 _LOCALHOST = "localhost"
 _NAME = re.compile(r"[a-z0-9]([a-z0-9_.-]{0,252}[a-z0-9])?\Z")
 _AUTHORITY = re.compile(r"(\[[0-9A-Fa-f:.]{2,45}\]|[^\[\]:/?#@\s]{1,253})(?::([0-9]{1,5}))?\Z")
+_ADDRESS = re.compile(r"(https?://[^/]+)((?:/[A-Za-z0-9._-]+)*)/?\Z", re.IGNORECASE)
 _DEFAULT_PORTS = {"http": 80, "https": 443}
 _MAX_PORT = 65535
 
@@ -81,6 +82,47 @@ class Origin:
         """The port, also where it is the scheme's."""
         return self.authority.port if self.authority.port is not None else _DEFAULT_PORTS[self.scheme]
 
+    @property
+    def key(self) -> tuple[str, str, int]:
+        """What two of the same origin have in common (RFC 6454 section 4)."""
+        return self.scheme, self.authority.host, self.port
+
+
+@dataclass(frozen=True, slots=True)
+class PublicAddress:
+    """The address by which browsers find a server that is behind a reverse proxy.
+
+    Attributes:
+        origin: its scheme, host and port.
+        prefix: the path before those of the server, as `/lab`; empty: there is none.
+    """
+
+    origin: Origin
+    prefix: str = ""
+
+    @classmethod
+    def parse(cls, text: str) -> PublicAddress:
+        """Return the address that a text says: `https://lab.example.org/cogment`.
+
+        Raises:
+            InvalidArgumentError: it is something else.
+        """
+        match = _ADDRESS.match(text)
+        origin = None if match is None else Origin.parse(match[1])
+        if match is None or origin is None or {".", ".."} & set(match[2].split("/")):
+            raise InvalidArgumentError(f"address {text!r}: expected https://NAME, or https://NAME/PATH")
+        return cls(origin, match[2])
+
+    def is_host(self, host: Authority) -> bool:
+        """Tell whether a request's `Host` is this address."""
+        port = host.port if host.port is not None else _DEFAULT_PORTS[self.origin.scheme]
+        return (host.host, port) == (self.origin.authority.host, self.origin.port)
+
+    def __str__(self) -> str:
+        host, port = self.origin.authority.host, self.origin.authority.port
+        name = f"[{host}]" if ":" in host else host
+        return f"{self.origin.scheme}://{name}{'' if port is None else f':{port}'}{self.prefix}"
+
 
 @dataclass(frozen=True, slots=True)
 class Admitted:
@@ -89,9 +131,13 @@ class Admitted:
     Attributes:
         foreign: the origin that may see the answer, as the browser wrote it; empty for the server's own pages and for
             what is no page.
+        secure: the browser has come over TLS, to the server or to the proxy before it.
+        public: the browser has come by the server's public address.
     """
 
     foreign: str = ""
+    secure: bool = False
+    public: bool = False
 
 
 class OriginPolicy:
@@ -101,15 +147,20 @@ class OriginPolicy:
         hosts: names by which the server is known, besides addresses and `localhost`; `*`: any.
         origins: of pages that may use it, besides its own, and those of this machine if the server is found as this
             machine, too: `https://example.org`; `*`: any.
+        address: by which browsers find the server, if that is a proxy's; its name need not be among `hosts`.
 
     Raises:
         InvalidArgumentError: one of them is something else.
     """
 
-    def __init__(self, hosts: Collection[str] = (), origins: Collection[str] = ()) -> None:
+    def __init__(
+        self, hosts: Collection[str] = (), origins: Collection[str] = (), address: PublicAddress | None = None
+    ) -> None:
+        self.address = address
         self._any_host = ANY in hosts
         self._any_origin = ANY in origins
-        self._hosts = frozenset(_checked_host(host) for host in hosts if host != ANY)
+        named = [] if address is None else [address.origin.authority.host]
+        self._hosts = frozenset([*(_checked_host(host) for host in hosts if host != ANY), *named])
         self._origins = frozenset(_checked_origin(origin) for origin in origins if origin != ANY)
 
     def admit(self, *, hosts: Collection[str], origins: Collection[str], secure: bool) -> Admitted | str:
@@ -125,20 +176,19 @@ class OriginPolicy:
             return "expected one Host"
         if not self._knows(host):
             return f"this server is not known as {host.host!r}; its operator can allow that name (--web_host)"
+        address = self.address
+        public = address is not None and address.is_host(host)
+        secure = secure or (public and address is not None and address.origin.scheme == "https")
         if not origins:
-            return Admitted()
+            return Admitted("", secure, public)
         text = next(iter(origins))
         origin = Origin.parse(text) if len(origins) == 1 else None
         if origin is None:
             return "requests of pages without an origin are refused"
-        if _is_own(origin, host, secure):
-            return Admitted()
-        if (
-            self._any_origin
-            or (origin.scheme, origin.authority.host, origin.port) in self._origins
-            or (host.is_loopback() and origin.authority.is_loopback())
-        ):
-            return Admitted(text)
+        if _is_own(origin, host, secure) or (address is not None and origin.key == address.origin.key):
+            return Admitted("", secure, public)
+        if self._any_origin or origin.key in self._origins or (host.is_loopback() and origin.authority.is_loopback()):
+            return Admitted(text, secure, public)
         return "pages of this origin may not use this server; its operator can allow them (--web_allow_origin)"
 
     def _knows(self, host: Authority) -> bool:
@@ -171,4 +221,4 @@ def _checked_origin(text: str) -> tuple[str, str, int]:
     origin = Origin.parse(text.removesuffix("/"))
     if origin is None:
         raise InvalidArgumentError(f"origin {text!r}: expected https://NAME, with a port if it has one, or {ANY}")
-    return origin.scheme, origin.authority.host, origin.port
+    return origin.key

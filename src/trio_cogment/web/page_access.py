@@ -29,11 +29,16 @@ from trio_cogment.web.requests import Request
 
 #: The path of the form that takes a token, and what stands before the code of a printed address.
 ENTER = "/enter"
+#: The path of the form that takes it away.
+LEAVE = "/leave"
 #: What the holder of the first token is called, in logs and as an owner.
 ENTERED = "pages"
 _CODE_BYTES = 24
 _SAFE = ("GET", "HEAD")
+#: What a browser takes only over TLS, and from no other host of the domain; for all paths of the host.
 _SECURE_PREFIX = "__Host-"
+#: The same for some paths of a host, of which the others may be another server's: these never get the cookie.
+_SECURE_BELOW_PREFIX = "__Secure-"
 _COOKIE = "trio-cogment"
 
 
@@ -114,7 +119,7 @@ class PageAccess:
     def set_cookie(self, request: Request, token: str) -> tuple[bytes, bytes]:
         """Return the field of an answer that leaves a token with the browser; an empty one takes it away."""
         seconds = math.floor(self._session_seconds) if token else 0
-        text = f"{_cookie_name(request)}={token}; Path=/; Max-Age={seconds}; HttpOnly; SameSite=Strict"
+        text = f"{_cookie_name(request)}={token}; Path={request.base}/; Max-Age={seconds}; HttpOnly; SameSite=Strict"
         return b"set-cookie", (f"{text}; Secure" if request.secure else text).encode("latin-1")
 
 
@@ -172,4 +177,6 @@ def _cookie_name(request: Request) -> str:
     host = Authority.parse(request.first(b"host").decode("latin-1"))
     port = None if host is None else host.port
     name = _COOKIE if port is None else f"{_COOKIE}-{port}"
-    return _SECURE_PREFIX + name if request.secure else name
+    if not request.secure:
+        return name
+    return (_SECURE_BELOW_PREFIX if request.base else _SECURE_PREFIX) + name

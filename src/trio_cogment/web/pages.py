@@ -13,18 +13,13 @@ from trio_cogment.errors import CogmentError, RpcError, StatusCode, Unauthentica
 from trio_cogment.web.hosting import Hosting, counted
 from trio_cogment.web.http1 import Sign
 from trio_cogment.web.intake import BATCH_UNITS, MOST_AT_ONCE, units_of
-from trio_cogment.web.page_access import ENTER, PageAccess, check_right, expect_known, token_of
-from trio_cogment.web.replies import Reply, Streamed, failure, html_page, refusal
+from trio_cogment.web.page_access import PageAccess, check_right, expect_known, token_of
+from trio_cogment.web.replies import Reply, Streamed, failure, refusal
 from trio_cogment.web.requests import Request
 from trio_cogment.web.routing import Found, Route, Router, UnsupportedTypeError, Visit
+from trio_cogment.web.sign_in import refused_page
 
 _log = logging.getLogger(__name__)
-
-#: The form in which somebody can give a token; see `common_pages`.
-_FORM = (
-    f'<form method="post" action="{ENTER}"><label>Token <input name="token" type="password" autocomplete="off" '
-    'required></label> <button type="submit">Enter</button></form>\n'
-)
 
 
 class Site:
@@ -256,12 +251,13 @@ def sending(connection: Hosting, wrap: Callable[[bytes], bytes]) -> Callable[[by
 
 def _refused(request: Request, error: CogmentError) -> Reply:
     """Return why a request is refused: to somebody who looks, as a page on which a token can be given."""
-    reply = failure(error)
     if not request.wants_html:
-        return reply
-    if reply.status == 401:
-        text = "This page needs a token, or the address that the server has printed when it started."
-        page = html_page(401, "Who are you?", text, content=_FORM)
-    else:
-        page = html_page(reply.status, "Not possible", str(error.message if isinstance(error, RpcError) else error))
-    return Reply(page.status, page.body, page.content_type, reply.headers)
+        return failure(error)
+    return refused_page(request, error, presented=bool(_token_sent(request)))
+
+
+def _token_sent(request: Request) -> str:
+    try:
+        return token_of(request)
+    except UnauthenticatedError:
+        return "one that is too long"

@@ -21,7 +21,9 @@ CONTENT_SECURITY_POLICY = (
 SECURITY_HEADERS: tuple[tuple[bytes, bytes], ...] = (
     (b"content-security-policy", CONTENT_SECURITY_POLICY.encode()),
     (b"x-content-type-options", b"nosniff"),
-    (b"referrer-policy", b"no-referrer"),
+    # Not `no-referrer`: the forms of such a page are sent with `Origin: null` (https://fetch.spec.whatwg.org, "append a
+    # request `Origin` header"), and who has sent them could not be told. Other servers are told nothing in either case.
+    (b"referrer-policy", b"same-origin"),
     (b"x-frame-options", b"DENY"),
     (b"cross-origin-resource-policy", b"same-origin"),
     (b"cross-origin-opener-policy", b"same-origin"),
@@ -53,7 +55,7 @@ _PAGE = """<!doctype html>
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <link rel="icon" href="data:,">
 {head}<title>{title}</title>
-<link rel="stylesheet" href="/assets/style.css">
+<link rel="stylesheet" href="{style}">
 </head>
 <body>
 <main class="narrow">
@@ -127,10 +129,11 @@ def json_data(value: Any, status: int = 200) -> Reply:
     return Reply(status, body, b"application/json")
 
 
-def html_page(status: int, title: str, *paragraphs: str, content: str = "", head: str = "") -> Reply:
+def html_page(request: Request, status: int, title: str, *paragraphs: str, content: str = "", head: str = "") -> Reply:
     """Return a small page for people.
 
     Args:
+        request: what it answers.
         status: of HTTP.
         title: of the page; text.
         paragraphs: text, with any characters.
@@ -138,13 +141,14 @@ def html_page(status: int, title: str, *paragraphs: str, content: str = "", head
         head: HTML that goes into the page's head.
     """
     told = "".join(f"<p>{html.escape(text)}</p>\n" for text in paragraphs)
-    body = _PAGE.format(title=html.escape(title), content=told + content, head=head)
+    style = html.escape(request.at("/assets/style.css"))
+    body = _PAGE.format(title=html.escape(title), content=told + content, head=head, style=style)
     return Reply(status, body.encode("utf-8", "replace"), b"text/html; charset=utf-8")
 
 
-def redirect(path: str) -> Reply:
+def redirect(request: Request, path: str) -> Reply:
     """Return the answer that leads a browser to another page of this server."""
-    return Reply(303, headers=((b"location", path.encode("ascii")),))
+    return Reply(303, headers=((b"location", request.at(path).encode("latin-1")),))
 
 
 def failure(error: Exception) -> Reply:

@@ -41,6 +41,8 @@ class Request:
         secure: it came over TLS.
         foreign: see `origins.Admitted`.
         token: what its path had before the rest, as `/~TOKEN/...`.
+        written: the path as it was sent, with the token, without what the server's public address has before it.
+        base: what the browser has before that path, as `/lab`, where that is known; see `origins.PublicAddress`.
     """
 
     method: str
@@ -50,6 +52,8 @@ class Request:
     secure: bool = False
     foreign: str = ""
     token: str = ""
+    written: str = ""
+    base: str = ""
 
     def all(self, name: bytes) -> list[bytes]:
         """Return the values of all fields of this name."""
@@ -76,6 +80,21 @@ class Request:
     def upgrades_to_websocket(self) -> bool:
         """Whether it asks for a WebSocket."""
         return b"websocket" in self.listed(b"upgrade")
+
+    def at(self, path: str) -> str:
+        """Return how the answer refers to a path of this server; a token in the request's path stays in it.
+
+        A proxy may serve the server below a path that it takes away, so the reference is relative to the request's own
+        path, unless the server knows what is before it.
+        """
+        return self.outside(f"{_TOKEN_MARK}{self.token}{path}" if self.token else path)
+
+    def outside(self, path: str) -> str:
+        """Return what `at` does, without the token: for who comes with another one, or with a cookie."""
+        if self.base:
+            return self.base + path
+        up = (self.written or self.path).count("/") - 1
+        return ("../" * up or "./") + path[1:]
 
 
 def token_in_path(path: str) -> tuple[str, str]:

@@ -108,8 +108,9 @@ async def test_the_address_for_the_administrator() -> None:
             assert (await browser.get(address + path)).status_code == 200
             assert (await browser.get(f"{address}/dashboard")).status_code == 200
             home = await browser.get(address, headers=html)
-            assert (home.status_code, home.headers["location"]) == (303, "/dashboard")
-            used = await browser.get(address + path)
+            assert (home.status_code, home.headers["location"]) == (303, "./dashboard")
+            async with httpx.AsyncClient() as second:
+                used = await second.get(address + path)
             assert used.status_code == 403
             assert "SIGHUP" in used.text
             running.process.send_signal(signal.SIGHUP)

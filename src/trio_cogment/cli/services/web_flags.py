@@ -15,7 +15,7 @@ from trio_cogment.cli.services.types_option import types_option
 
 if TYPE_CHECKING:
     from trio_cogment.config import WebConfig
-    from trio_cogment.web import PageAccess, WebSide
+    from trio_cogment.web import OriginPolicy, PageAccess, WebSide
     from trio_cogment.web.routing import AnyRoute
 
 _Decorated = TypeVar("_Decorated", bound=Callable[..., Any])
@@ -29,6 +29,7 @@ class WebSettings:
         enabled: its ports serve them.
         hosts: names by which it is known.
         origins: of pages that may use it.
+        url: by which browsers find it, behind a reverse proxy; empty: by its own address.
         open_port: of the port that pages of any origin may use; 0: there is none.
         types: names the types of payloads that pages show; see `types_option.load_types`.
         datastore: endpoint of the one that pages show where the server has none; empty: it is discovered.
@@ -38,6 +39,7 @@ class WebSettings:
     enabled: bool = True
     hosts: Sequence[str] = ()
     origins: Sequence[str] = ()
+    url: str = ""
     open_port: int = 0
     types: str = ""
     datastore: str = ""
@@ -90,6 +92,14 @@ def origin_options(command: _Decorated) -> _Decorated:
             metavar="NAMES",
             text="Names by which browsers find this server, besides addresses and localhost, separated by commas; "
             "repeatable; *: any.",
+        ),
+        click.option(
+            "--web_url",
+            default="",
+            metavar="URL",
+            envvar="TRIO_COGMENT_WEB_URL",
+            show_envvar=True,
+            help="Address by which browsers find this server behind a reverse proxy, as https://lab.example.org/cogment.",
         ),
     )
     return applied(options, command)
@@ -144,16 +154,30 @@ def origin_settings(ctx: click.Context) -> WebSettings:
     Raises:
         Failure: a flag has another form.
     """
-    settings = WebSettings(hosts=ctx.params["web_host"], origins=ctx.params["web_allow_origin"])
-    if settings.hosts or settings.origins:
+    settings = WebSettings(
+        hosts=ctx.params["web_host"], origins=ctx.params["web_allow_origin"], url=ctx.params["web_url"].rstrip("/")
+    )
+    if settings.hosts or settings.origins or settings.url:
         from trio_cogment.errors import InvalidArgumentError
-        from trio_cogment.web.origins import OriginPolicy
+        from trio_cogment.web.origins import OriginPolicy, PublicAddress
 
         try:
             OriginPolicy(settings.hosts, settings.origins)
         except InvalidArgumentError as error:
             raise Failure(f"--web_host, --web_allow_origin: {error}") from None
+        try:
+            PublicAddress.parse(settings.url or "http://localhost")
+        except InvalidArgumentError as error:
+            raise Failure(f"--web_url: {error}") from None
     return settings
+
+
+def _policy(settings: WebSettings) -> OriginPolicy:
+    """Return who may use what there is for browsers."""
+    from trio_cogment.web.origins import OriginPolicy, PublicAddress
+
+    address = PublicAddress.parse(settings.url) if settings.url else None
+    return OriginPolicy(settings.hosts, settings.origins, address)
 
 
 def web_side(
@@ -172,16 +196,16 @@ def web_side(
     """
     if settings is None or not settings.enabled:
         return None
-    from trio_cogment.web import OriginPolicy, WebSide
+    from trio_cogment.web import WebSide
 
-    policy = OriginPolicy(settings.hosts, settings.origins)
+    policy = _policy(settings)
     if access is None or routes is None:
         return WebSide(policy, config=config, access=access)
     return WebSide(policy, config=config, access=access, routes=partial(routes, access))
 
 
 def entrance(settings: WebSettings, hosts: Sequence[str], port: int, *, tls: bool) -> str:
-    """Return the address of a server's pages, without a path.
+    """Return the address of a server's pages, to which their paths are added.
 
     Args:
         settings: of the flags.
@@ -189,6 +213,8 @@ def entrance(settings: WebSettings, hosts: Sequence[str], port: int, *, tls: boo
         port: on which it listens.
         tls: the port is encrypted.
     """
+    if settings.url:
+        return settings.url
     named = [host for host in (*settings.hosts, *hosts) if host not in ("*", "0.0.0.0", "::", "127.0.0.1", "::1", "")]
     host = named[0] if named else "localhost"
     return f"{'https' if tls else 'http'}://{f'[{host}]' if ':' in host else host}:{port}"

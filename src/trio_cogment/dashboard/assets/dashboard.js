@@ -1,7 +1,7 @@
 // The dashboard: which part of it is shown, by what follows the `#` of the address.
 // @ts-check
 
-import { ROOT, ask, html, render, useAnswer, useEffect, useRef, useState } from "/assets/client.js";
+import { OUTSIDE, ask, html, render, useAnswer, useEffect, useRef, useState } from "../../assets/client.js";
 import { live } from "./live.js";
 import { Directory, Log, Model, Models, Server } from "./server.js";
 import { Compare, Replay, Stored } from "./stored.js";
@@ -75,8 +75,11 @@ function App() {
   }, []);
   const current = WITHIN[at.name] ?? at.name;
   async function leave() {
-    await ask("/leave", { method: "POST" });
-    location.href = `${ROOT}/`;
+    try {
+      await ask("/leave", { method: "POST" });
+    } finally {
+      location.href = `${OUTSIDE}/`; // a server that does not answer is seen there
+    }
   }
   const words = { open: "live", lost: "connecting…", refused: state.why || "refused" };
   const word = /** @type {Record<string, string>} */ (words)[state.state];
@@ -94,6 +97,7 @@ function App() {
       </nav>
       <span class="row end">
         <span class="tag ${state.state === "open" ? "good" : "bad"}" role="status">${word}</span>
+        ${state.state === "refused" && html`<button onClick=${() => location.reload()}>Come in again</button>`}
         ${me && html`<small title="who you are, and your roles">${me.name}: ${me.roles.join(", ")}</small>`}
         <button onClick=${leave}>Leave</button>
       </span>

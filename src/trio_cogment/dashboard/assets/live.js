@@ -1,7 +1,7 @@
 // The one WebSocket of the tab: it says what it looks at, and is told what is new.
 // @ts-check
 
-import { Line, useEffect, useRef } from "/assets/client.js";
+import { Line, Refused, ask, useEffect, useRef } from "../../assets/client.js";
 
 /** @typedef {(news: any, first: boolean) => void} Told */
 
@@ -28,8 +28,20 @@ class Live {
       onState: (state, why) => {
         this.onState(state, why);
         if (state === "open") this.ask();
+        if (state === "lost") this.admitted();
       },
     });
+  }
+
+  /** A browser does not tell why a WebSocket was refused: ask whether this is (still) somebody who may look. */
+  async admitted() {
+    try {
+      await ask("/dashboard/api/me");
+    } catch (failure) {
+      if (!(failure instanceof Refused && [401, 403].includes(failure.status))) return;
+      this.line?.close();
+      this.onState("refused", failure.message);
+    }
   }
 
   ask() {

@@ -1,7 +1,7 @@
 // Payloads of participants: fields, pictures, arrays as images or bars, or digits; see `_payloads.py`.
 // @ts-check
 
-import { bytes, html, useEffect, useRef } from "/assets/client.js";
+import { bytes, html, useEffect, useRef } from "../../assets/client.js";
 
 /** @typedef {{dtype: string, shape: number[], data: string}} Packed */
 

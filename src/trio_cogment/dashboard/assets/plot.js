@@ -2,8 +2,8 @@
 // table of the last values.
 // @ts-check
 
-import uPlot from "/assets/vendor/uplot.js";
-import { html, useEffect, useRef } from "/assets/client.js";
+import uPlot from "../../assets/vendor/uplot.js";
+import { html, useEffect, useRef } from "../../assets/client.js";
 
 const COLOURS = ["#0b62c4", "#d1495b", "#2e8b57", "#b8860b", "#7b4fb5", "#008b8b", "#c2568f", "#6b7280"];
 const DARK_COLOURS = ["#7cb7ff", "#ff8fa0", "#7ddba0", "#f0c060", "#c3a5f5", "#6fd6d6", "#f5a3cb", "#b8c2cf"];

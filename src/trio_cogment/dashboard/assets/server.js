@@ -1,7 +1,7 @@
 // Models, the directory, and the server itself.
 // @ts-check
 
-import { Problem, ROOT, bytes, duration, html, useAnswer, useState } from "/assets/client.js";
+import { Problem, ROOT, bytes, duration, html, useAnswer, useState } from "../../assets/client.js";
 import { useView } from "./live.js";
 import { applied } from "./rows.js";
 

@@ -1,7 +1,7 @@
 // Stored trials: found, replayed, compared, downloaded.
 // @ts-check
 
-import { Problem, ROOT, ask, html, useAnswer, useEffect, useRef, useState } from "/assets/client.js";
+import { Problem, ROOT, ask, html, useAnswer, useEffect, useRef, useState } from "../../assets/client.js";
 import { Plot } from "./plot.js";
 import { numbersIn } from "./numbers.js";
 import { Curves, Messages, Sample, State, link } from "./trials.js";

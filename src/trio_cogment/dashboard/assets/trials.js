@@ -1,7 +1,7 @@
 // Trials that are known to the orchestrator: the list, one of them, and starting one.
 // @ts-check
 
-import { Confirm, Problem, ask, askJson, duration, html, useAnswer, useState } from "/assets/client.js";
+import { Confirm, Problem, ask, askJson, duration, html, useAnswer, useState } from "../../assets/client.js";
 import { useView } from "./live.js";
 import { Payload } from "./payload.js";
 import { Plot } from "./plot.js";

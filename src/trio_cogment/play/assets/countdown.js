@@ -1,6 +1,6 @@
 // @ts-check
 /** Seconds that run down. */
-import { useEffect, useState } from "/assets/vendor/preact-hooks.js";
+import { useEffect, useState } from "../../assets/vendor/preact-hooks.js";
 import { html } from "./html.js";
 
 /** @param {{seconds: number, since: number}} props  what was left, and when: milliseconds of `performance.now` */

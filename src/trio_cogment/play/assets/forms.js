@@ -1,6 +1,6 @@
 // @ts-check
 /** How actions are made: the controls for each kind of form of `play/forms.py`. */
-import { useState } from "/assets/vendor/preact-hooks.js";
+import { useState } from "../../assets/vendor/preact-hooks.js";
 import { html } from "./html.js";
 
 /**

@@ -1,6 +1,6 @@
 // @ts-check
 /** The lobby: who waits, for how long, and the way out. */
-import { useEffect } from "/assets/vendor/preact-hooks.js";
+import { useEffect } from "../../assets/vendor/preact-hooks.js";
 import { html } from "./html.js";
 import { Countdown } from "./countdown.js";
 

@@ -1,7 +1,7 @@
 // @ts-check
 /** The page in which people take part in trials: a lobby, or a seat, by the link that it was opened with. */
-import { render } from "/assets/vendor/preact.js";
-import { useEffect, useMemo, useReducer, useState } from "/assets/vendor/preact-hooks.js";
+import { render } from "../../assets/vendor/preact.js";
+import { useEffect, useMemo, useReducer, useState } from "../../assets/vendor/preact-hooks.js";
 import { Countdown } from "./countdown.js";
 import { html } from "./html.js";
 import { Lobby } from "./lobby.js";
@@ -9,6 +9,8 @@ import { Seat } from "./seat.js";
 import { Wire } from "./wire.js";
 
 const MOST_NOTICES = 100;
+/** What a proxy has before the paths of the server. */
+const BEFORE = location.pathname.replace(/(\/~[^/]*)?\/play\/$/, "");
 const TICKET = `trio-cogment ticket ${location.pathname}`;
 
 /**
@@ -61,7 +63,7 @@ function reduce(seen, message) {
 function follow(state) {
   if (state.type === "lobby" && state.link) {
     sessionStorage.setItem("trio-cogment lobby", location.pathname);
-    location.replace(state.link);
+    location.replace(BEFORE + state.link);
   }
 }
 

@@ -1,6 +1,6 @@
 // @ts-check
 /** The seat: what is seen, what can be done, and what is said. */
-import { useCallback, useEffect, useRef, useState } from "/assets/vendor/preact-hooks.js";
+import { useCallback, useEffect, useRef, useState } from "../../assets/vendor/preact-hooks.js";
 import { html } from "./html.js";
 import { ActionForm, Choices, direct } from "./forms.js";
 import { Parts, Renderer } from "./views.js";

@@ -1,6 +1,6 @@
 // @ts-check
 /** Observations on the page: each part by its kind. All of it is set as text; nothing is markup. */
-import { useEffect, useRef, useState } from "/assets/vendor/preact-hooks.js";
+import { useEffect, useRef, useState } from "../../assets/vendor/preact-hooks.js";
 import { html } from "./html.js";
 
 /**

@@ -1,15 +1,18 @@
 // What all pages share: the way to the server, and small parts of pages.
 // @ts-check
 
-import { h, render } from "/assets/vendor/preact.js";
-import { useEffect, useRef, useState } from "/assets/vendor/preact-hooks.js";
-import htm from "/assets/vendor/htm.js";
+import { h, render } from "./vendor/preact.js";
+import { useEffect, useRef, useState } from "./vendor/preact-hooks.js";
+import htm from "./vendor/htm.js";
 
 export { h, render, useEffect, useRef, useState };
 export const html = htm.bind(h);
 
-/** What stands before each path: a token in the address counts for everything that the page asks for. */
-export const ROOT = location.pathname.match(/^\/~[^/]*/)?.[0] ?? "";
+/** What stands before each path: what a proxy has there, and a token, which counts for everything that the page asks for. */
+export const ROOT = new URL("..", import.meta.url).pathname.replace(/\/$/, "");
+
+/** The same without the token: for who comes without one. */
+export const OUTSIDE = ROOT.replace(/\/~[^/]*$/, "");
 
 /** An answer that says no.  */
 export class Refused extends Error {
