@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
-import urllib.request
 from pathlib import Path
 from typing import Any
+from urllib.parse import urljoin
 
+import httpx
 import pytest
 import trio
 
@@ -19,6 +20,7 @@ from trio_cogment.sdk import ActorSession
 from trio_cogment.spaces import Discrete, decode_observation, encode_action
 
 _LINK = re.compile(r"^play +(http://localhost:\d+/~\S+/play/)$", re.MULTILINE)
+_DASHBOARD = re.compile(r"^dashboard +(http://\S+)", re.MULTILINE)
 
 MODULE = """\
 from trio_cogment import Participants
@@ -62,6 +64,7 @@ def options(**changed: Any) -> dict[str, Any]:
         "bot": "random",
         "params": None,
         "spec": "",
+        "web_spec": "",
         "absent": "bot",
         "default_action": None,
         "grace": 30.0,
@@ -164,15 +167,16 @@ def test_what_is_wrong_is_said_in_one_line(arguments: list[str], text: str) -> N
     assert "play " not in done.out.replace("play, orchestrator", "")
 
 
-async def test_a_link_is_printed_and_leads_to_a_page() -> None:
+async def test_each_address_that_is_printed_leads_to_its_page() -> None:
     with trio.fail_after(PATIENCE_SECONDS):
-        async with server("play", "CartPole-v1", "--port=0") as process:
-            found = await process.said(_LINK)
-
-            def get() -> bytes:
-                with urllib.request.urlopen(found[1]) as answer:
-                    content: bytes = answer.read()
-                    return content
-
-            assert b"<title>Play</title>" in await trio.to_thread.run_sync(get)
+        async with server("play", "CartPole-v1", "--port=0") as process, httpx.AsyncClient() as browser:
+            link = (await process.said(_LINK))[1]
+            assert "<title>Play</title>" in (await browser.get(link)).text
+            dashboard = (await process.said(_DASHBOARD))[1]
+            html = {"accept": "text/html"}
+            entered = await browser.get(dashboard, headers=html)
+            [on] = re.findall(r'content="0; url=([^"]+)"', entered.text)
+            page = await browser.get(urljoin(dashboard, on), headers=html, follow_redirects=True)
+            assert page.status_code == 200
+            assert "<title>Dashboard</title>" in page.text
             assert await process.stop() == 0

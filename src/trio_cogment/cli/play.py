@@ -17,6 +17,7 @@ from trio_cogment.cli.announced import orchestrator_parts
 from trio_cogment.cli.errors import Failure
 from trio_cogment.cli.options import FilePath
 from trio_cogment.cli.rl.targets import environment_options, failures, target_of
+from trio_cogment.cli.services.pages import opened_pages
 from trio_cogment.cli.services.run import run_server
 from trio_cogment.cli.services.settings import THIS_MACHINE, ServerSettings, common_settings, service_options
 from trio_cogment.cli.services.start import Application, Resources, Running
@@ -28,7 +29,9 @@ if TYPE_CHECKING:
     from trio_cogment.api.common_pb2 import TrialParams
     from trio_cogment.play.games import Game
     from trio_cogment.sdk import Participants
+    from trio_cogment.spec import Spec
     from trio_cogment.web import PageAccess
+    from trio_cogment.web.routing import AnyRoute
 
 _COMMAND = "play"
 _DEFAULT_PORT = 9000
@@ -47,11 +50,13 @@ class Prepared:
     Attributes:
         game: its trials, and how people wait for them.
         participants: who takes part besides people.
+        types: of the payloads, for the dashboard.
         close: called in the end.
     """
 
     game: Game
     participants: Participants
+    types: Spec
     close: Callable[[], Any] = field(default=_nothing)
 
 
@@ -195,7 +200,8 @@ def _of_environment(options: dict[str, Any]) -> Prepared:
     default = _json(options["default_action"])
     seed = options["seed"]
     params = people_params(agents, people, bot=_BOT, default=default, action_spaces=spaces, seed=seed)
-    return Prepared(_game(options, params, _BOT, name), participants, served.aclose)
+    types = load_types("--web_spec", options["web_spec"]) or RL_SPEC
+    return Prepared(_game(options, params, _BOT, name), participants, types, served.aclose)
 
 
 def _of_module(options: dict[str, Any]) -> Prepared:
@@ -208,7 +214,8 @@ def _of_module(options: dict[str, Any]) -> Prepared:
     spec = load_types("--spec", options["spec"]) or participants.spec or Spec()
     params = load_params(options["params"], spec=spec)
     bot = "" if options["bot"] == "random" else options["bot"]
-    return Prepared(_game(options, params, bot, options["target"]), participants)
+    types = load_types("--web_spec", options["web_spec"]) or spec
+    return Prepared(_game(options, params, bot, options["target"]), participants, types)
 
 
 def _game(options: dict[str, Any], params: TrialParams, bot: str, name: str) -> Game:
@@ -269,11 +276,17 @@ async def _opened(
         async with (
             open_platform(prepared().participants, config=config, store="memory:") as platform,
             open_house(platform, [game], config=configuration.play) as house,
+            opened_pages(settings, resources, platform, prepared().types) as dashboard,
         ):
+
+            def routes(access: PageAccess) -> list[AnyRoute]:
+                assert dashboard is not None, "the start has been refused without pages"
+                return [*play_routes(house, access), *dashboard(access)]
+
             yield Running(
                 services=[platform.services],
                 stop=platform.stop,
-                routes=functools.partial(play_routes, house),
+                routes=routes,
                 links=links,
             )
     finally:
