@@ -68,6 +68,7 @@ def test_texts() -> None:
     assert str(TrialOutcome("t", EndCause.INACTIVITY, ticks=1)) == "trial t ended after 1 tick (inactivity): inactivity"
     lossy = TrialOutcome("t", EndCause.ENVIRONMENT, "env", ticks=4, samples_lost=2)
     assert not lossy.stored
+    assert str(lossy).endswith("the environment 'env' ended it; 2 samples did not reach the data log")
     assert str(TrialFailedError(lossy)).endswith("the environment 'env' ended it; 2 samples did not reach the data log")
     pending = TrialOutcome("t", EndCause.SERVER_STOPPED, reason="stop", samples_pending=True)
     assert str(TrialFailedError(pending)).endswith("stop; the data log has not taken all samples")

@@ -141,14 +141,6 @@ class TrialFailedError(CogmentError):
         if outcome.traceback:
             self.add_note(outcome.traceback)
 
-    def __str__(self) -> str:
-        text = str(self.outcome)
-        if self.outcome.samples_lost:
-            text += f"; {self.outcome.samples_lost} samples did not reach the data log"
-        elif self.outcome.samples_pending:
-            text += "; the data log has not taken all samples"
-        return text
-
 
 class TrialIncompleteError(CogmentError):
     """A stored trial was to be read whole, and some of its samples are not stored, or not yet."""
@@ -206,6 +198,28 @@ class RpcError(CogmentError):
 
     def __str__(self) -> str:
         return f"{self.code.name}: {self.message}" if self.message else self.code.name
+
+
+#: Trailing metadata of a data log that is there, and whose storage cannot take samples now.
+STORAGE_FAILED = "trio-cogment-storage-failed"
+
+
+class StorageFailedError(RpcError, UnavailableError):
+    """A data log cannot store samples now: its disk is full, or fails. They may be sent again."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(StatusCode.UNAVAILABLE, message, [(STORAGE_FAILED, "true")])
+
+    def __str__(self) -> str:
+        return self.message
+
+    def __reduce__(self) -> tuple[type[StorageFailedError], tuple[str]]:
+        return type(self), (self.message,)
+
+
+def is_storage_failure(error: Exception) -> bool:
+    """Whether an error says that a data log, here or elsewhere, is there and cannot store samples now."""
+    return isinstance(error, RpcError) and any(name == STORAGE_FAILED for name, _ in error.trailing_metadata)
 
 
 UNEXPECTED_FAILURE = "unexpected failure in the handler; the server's log has the details"

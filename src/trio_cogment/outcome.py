@@ -14,7 +14,7 @@ from trio_cogment.api import common_pb2
 from trio_cogment.api.common_pb2 import EndOfTrial, ParticipantLoss
 
 #: A reason is shortened to this many characters: it is in every description of its trial.
-_REASON = 1000
+MAX_REASON = 1000
 
 
 class EndCause(enum.IntEnum):
@@ -81,6 +81,11 @@ def ticks_text(ticks: int) -> str:
     return "1 tick" if ticks == 1 else f"{ticks} ticks"
 
 
+def lost_text(samples: int) -> str:
+    """Return how many samples of a trial were lost as people read it: `1 sample did not reach the data log`."""
+    return f"{'1 sample' if samples == 1 else f'{samples} samples'} did not reach the data log"
+
+
 @dataclass(frozen=True, slots=True)
 class Loss:
     """A participant that the trial went on without, or ended because of.
@@ -106,7 +111,7 @@ class Loss:
         return ParticipantLoss(
             participant=self.participant,
             cause=common_pb2.EndCause.Name(self.cause),
-            reason=self.reason[:_REASON],
+            reason=self.reason[:MAX_REASON],
             required=self.required,
             tick_id=self.tick_id,
             traceback=self.traceback if tracebacks else "",
@@ -192,6 +197,10 @@ class TrialOutcome:
         culprit = self.culprit
         if culprit is not None and not self.cause.is_failure:
             text += f"; {culprit.reason}"
+        if self.samples_lost:
+            text += f"; {lost_text(self.samples_lost)}"
+        elif self.samples_pending:
+            text += "; the data log has not taken all samples"
         return f"trial {self.trial_id} ended after {ticks_text(self.ticks)} ({self.cause.label}): {text}"
 
     def message(self, *, tracebacks: bool = False) -> EndOfTrial:
@@ -203,7 +212,7 @@ class TrialOutcome:
         return EndOfTrial(
             cause=common_pb2.EndCause.Name(self.cause),
             participant=self.participant,
-            reason=self.reason[:_REASON],
+            reason=self.reason[:MAX_REASON],
             ticks=self.ticks,
             losses=[loss.message(tracebacks=tracebacks) for loss in self.losses],
             samples_pending=self.samples_pending,

@@ -47,6 +47,30 @@ def test_a_line_tells_a_change() -> None:
     assert line_of(info("a", 0, state=TrialState.ENDED)) == "ENDED  a  after 1 tick  step_limit"
 
 
+def test_what_is_wrong_with_samples_is_told_beside_the_end() -> None:
+    one = info("a", 7, state=TrialState.ENDED)
+    one.samples_lost = one.end.samples_lost = 259
+    assert line_of(one).endswith("step_limit; 259 samples lost")
+    assert table([one]).endswith("step_limit; 259 samples lost")
+    two = info("b", 7)
+    two.samples_lost, two.datalog_trouble = 1, "no room left"
+    assert table([two]).endswith("the data log takes no samples; 1 sample lost")
+
+
+def test_ended_trials_are_looked_at_until_their_samples_are_stored() -> None:
+    trials = Trials()
+    one = info("a", 7, state=TrialState.ENDED)
+    one.end.samples_pending = True
+    trials.changed(one)
+    trials.changed(info("b"))
+    assert trials.to_measure(10) == ["a", "b"]
+    settled = info("a", 7, state=TrialState.ENDED)
+    settled.samples_lost = settled.end.samples_lost = 3
+    trials.measured([settled], 1)
+    assert trials.to_measure(10) == ["b"]
+    assert trials.lines(10)[-1].endswith("3 samples lost")
+
+
 def test_the_rate_is_that_of_the_last_measurements() -> None:
     trials = Trials()
     trials.changed(info("a"))

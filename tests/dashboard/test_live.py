@@ -13,11 +13,16 @@ import pytest
 import trio
 import trio.testing
 
-from tests.dashboard.shown import platform_with_pages
+from tests.dashboard.shown import arena, platform_with_pages, player
+from tests.datastore.harness import GateStore
 from tests.web.peers import Tab, serving
-from trio_cogment.access import Grant, Role
+from trio_cogment import actor_params, open_platform, trial_params
+from trio_cogment.access import THIS_PROCESS, Grant, Role
+from trio_cogment.config import OrchestratorConfig, PlatformConfig
+from trio_cogment.dashboard._board import Board
 from trio_cogment.dashboard._log import LogRing
 from trio_cogment.dashboard._rows import applied
+from trio_cogment.errors import ResourceExhaustedError
 from trio_cogment.platform import Platform
 from trio_cogment.web import PageAccess, WebSide
 
@@ -116,6 +121,24 @@ async def test_one_trial(autojump_clock: object) -> None:
         while "end" not in rows["trial"]:
             rows = applied(rows, await told(tab))
         assert rows["trial"]["end"]["cause"] == "HARD_TERMINATION"
+
+
+async def test_what_is_wrong_with_samples(autojump_clock: object) -> None:
+    store = GateStore()
+    config = PlatformConfig(orchestrator=OrchestratorConfig(max_queued_samples=3, datalog_full_seconds=20))
+    async with open_platform(store=store, config=config) as platform:
+        platform.participants.register_environment(arena)
+        platform.participants.register_actor(player, "player")
+        params = trial_params([actor_params("ann", "player")], datalog_endpoint="cogment://discover")
+        board = Board(platform.orchestrator, trio.current_time)
+        await platform.controller.start_trial(params, trial_id="t")
+        store.failure = ResourceExhaustedError("no room left")
+        await trio.sleep(10)
+        assert board.rows(THIS_PROCESS)["t"]["trouble"] == "no room left"
+        assert "lost" not in board.rows(THIS_PROCESS)["t"]
+        await trio.sleep(20)
+        row = board.one(THIS_PROCESS, "t")["trial"]
+        assert row["lost"] == platform.orchestrator.lost_samples > 0
 
 
 async def test_unknown_trials(autojump_clock: object) -> None:

@@ -23,7 +23,7 @@ from trio_cogment.api.trial_datastore_pb2 import StoredTrialInfo
 from trio_cogment.datastore import Datastore
 from trio_cogment.datastore._conversion import TrialConverter
 from trio_cogment.datastore._memory import MemoryStore
-from trio_cogment.errors import ResourceExhaustedError, RpcError, StatusCode, UnavailableError
+from trio_cogment.errors import ResourceExhaustedError, RpcError, StatusCode, UnavailableError, is_storage_failure
 from trio_cogment.rpc import ClientCall
 
 Clock = trio.testing.MockClock
@@ -110,11 +110,13 @@ async def test_a_failed_storage_breaks_the_stream_and_the_next_one_goes_on(
             assert replies == 0
             assert error is not None
             assert error.code is StatusCode.UNAVAILABLE  # so that nobody thinks the sample was at fault
+            assert is_storage_failure(error)
         async with harness.data_log("t") as call:
             await send_log(call, [])
             _, error = await outcome(call)
             assert error is not None
             assert error.code is StatusCode.UNAVAILABLE
+            assert is_storage_failure(error)
         store.failure = None
         await harness.log("t", whole(3))
         assert [sample.tick_id for sample in await harness.samples("t")] == [0, 1, 2]

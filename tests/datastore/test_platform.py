@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -12,26 +12,33 @@ import trio
 
 from tests.datastore.harness import ENDED, GateStore, Harness
 from trio_cogment import open_platform
-from trio_cogment.api.common_pb2 import TrialParams
+from trio_cogment.api.common_pb2 import TrialParams, TrialState
 from trio_cogment.config import DatastoreConfig, OrchestratorConfig, PlatformConfig
 from trio_cogment.datastore import Datastore, TrialEnd, TrialStore
 from trio_cogment.datastore._conversion import TrialConverter
-from trio_cogment.errors import InvalidArgumentError, UnavailableError
+from trio_cogment.datastore.storage import SampleWrite, Write
+from trio_cogment.errors import (
+    InvalidArgumentError,
+    ResourceExhaustedError,
+    TrialFailedError,
+    TrialIncompleteError,
+    UnavailableError,
+)
 from trio_cogment.platform import Platform
-from trio_cogment.sdk import actor_params, trial_params
+from trio_cogment.sdk import DatastoreClient, actor_params, trial_params
 
 Clock = trio.testing.MockClock
 
 
-def register(platform: Platform, ticks: int, seconds_per_tick: float = 0.0) -> None:
+def register(platform: Platform, ticks: int, seconds_per_tick: float = 0.0, observation: bytes = b"") -> None:
     async def environment(session: Any) -> None:
-        await session.start([("*", b"0")])
+        await session.start([("*", observation + b"0")])
         tick = 0
         async for event in session.all_events():
             if event.actions is not None:
                 await trio.sleep(seconds_per_tick)
                 tick += 1
-                observations = [("*", b"%d" % tick)]
+                observations = [("*", observation + b"%d" % tick)]
                 await (session.end(observations) if tick == ticks else session.produce_observations(observations))
 
     async def actor(session: Any) -> None:
@@ -49,10 +56,10 @@ def params(endpoint: str = "cogment://discover", **options: Any) -> TrialParams:
 
 @asynccontextmanager
 async def stored(
-    store: TrialStore | str, ticks: int = 5, seconds_per_tick: float = 0.0, **options: Any
+    store: TrialStore | str, ticks: int = 5, seconds_per_tick: float = 0.0, observation: bytes = b"", **options: Any
 ) -> AsyncIterator[tuple[Platform, Harness]]:
     async with open_platform(store=store, config=PlatformConfig(**options)) as platform:
-        register(platform, ticks, seconds_per_tick)
+        register(platform, ticks, seconds_per_tick, observation)
         assert platform.datastore is not None
         yield platform, Harness(platform.channel, platform.datastore)
 
@@ -147,6 +154,74 @@ async def test_what_failed_is_written_again(queued: int, autojump_clock: Clock) 
         store.failure = None
         assert [sample.tick_id for sample in await harness.samples("t")] == list(range(101))
         assert platform.orchestrator.lost_samples == 0
+
+
+async def test_a_full_disk_makes_the_trial_wait_until_there_is_room(autojump_clock: Clock) -> None:
+    store = GateStore()
+    async with stored(store, 2000, 0.1) as (platform, harness):
+        await platform.controller.start_trial(params(), trial_id="t")
+        await trio.sleep(3)
+        store.failure = ResourceExhaustedError("no room left")
+        await trio.sleep(300)
+        (trial,) = platform.orchestrator.trials
+        tick = trial.machine.tick_id
+        assert tick < 1100  # `max_queued_samples`, and those before
+        await trio.sleep(200)
+        assert (trial.state, trial.machine.tick_id, trial.samples_lost) == (TrialState.RUNNING, tick, 0)
+        [info] = await platform.controller.trial_infos(["t"])
+        assert info.datalog_trouble == "no room left"
+        store.failure = None
+        outcome = await platform.controller.wait_trial("t")
+        assert (outcome.ticks, outcome.samples_lost) == (2001, 0)
+        [info] = await platform.controller.trial_infos(["t"])
+        assert info.datalog_trouble == ""
+        assert [sample.tick_id for sample in await harness.samples("t")] == list(range(2001))
+
+
+async def test_an_ended_trial_waits_for_a_full_disk_too(autojump_clock: Clock) -> None:
+    store = GateStore()
+    async with stored(store, 20, 0.1) as (platform, harness):
+        await platform.controller.start_trial(params(), trial_id="t")
+        await trio.sleep(1)
+        store.failure = ResourceExhaustedError("no room left")
+        await trio.sleep(500)
+        [info] = await platform.controller.trial_infos(["t"])
+        assert (info.state, info.end.samples_pending) == (TrialState.ENDED, True)
+        assert info.datalog_trouble == "no room left"
+        store.failure = None
+        assert (await platform.controller.wait_trial("t")).stored
+        assert len(await harness.samples("t")) == 21
+
+
+async def test_what_a_full_disk_has_cost_is_told_everywhere(autojump_clock: Clock) -> None:
+    """The trial's description, its outcome and the stored trial agree."""
+
+    class Full(GateStore):
+        async def apply(self, writes: Sequence[Write]) -> Mapping[int, str]:
+            if any(type(write) is SampleWrite and len(write.data) > 200 for write in writes):
+                raise ResourceExhaustedError("no room left")
+            return await super().apply(writes)
+
+    config = OrchestratorConfig(datalog_full_seconds=30, max_queued_samples=5)
+    async with stored(Full(), 20, 0.1, orchestrator=config, observation=bytes(200)) as (platform, harness):
+        await platform.controller.start_trial(params(), trial_id="t")
+        await trio.sleep(31)
+        [info] = await platform.controller.trial_infos(["t"])
+        assert info.state == TrialState.RUNNING
+        assert 0 < info.samples_lost == platform.orchestrator.lost_samples < 21
+        with pytest.raises(TrialFailedError, match="21 samples did not reach the data log"):
+            await platform.controller.wait_trial("t")
+        [info] = await platform.controller.trial_infos(["t"])
+        assert (info.samples_lost, info.end.samples_lost, platform.orchestrator.lost_samples) == (21, 21, 21)
+        [kept] = (await harness.trials()).trial_infos
+        assert (kept.last_state, kept.ended_abnormally, kept.samples_count) == (TrialState.ENDED, False, 1)
+        assert (kept.end.ticks, kept.end.samples_lost) == (21, 21)
+        [last] = await harness.samples("t")
+        assert last.tick_id == 20
+        assert last.special_events[-1].startswith("20 samples before this one were lost")
+        samples = DatastoreClient(platform.channel).samples("t")
+        with pytest.raises(TrialIncompleteError, match="lost 21 samples on the way"):
+            await anext(samples)
 
 
 async def test_what_the_datastore_cannot_store_is_dropped_and_told_of(

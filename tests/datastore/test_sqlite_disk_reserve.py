@@ -12,9 +12,10 @@ from types import SimpleNamespace
 import pytest
 import trio
 
+from trio_cogment.api.common_pb2 import TrialState
 from trio_cogment.datastore import _sqlite_disk_reserve
 from trio_cogment.datastore.opening import open_store
-from trio_cogment.datastore.storage import SampleWrite, TrialStore, Write
+from trio_cogment.datastore.storage import EndWrite, OutcomeWrite, SampleWrite, TrialEnd, TrialStore, Write
 from trio_cogment.errors import ResourceExhaustedError, UnavailableError
 from trio_cogment.testing.conformance.trial_store import get, ids, new_trial, sample, ticks
 
@@ -166,6 +167,41 @@ def test_what_is_kept_free(size: int, disk: int, kept: int, tmp_path: Path, monk
         room.check(connection, size)
         free = 0
         room.check(connection, 0)
+
+
+async def test_trials_can_end_on_a_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Half of the reserve is for that; for samples, and for trials that begin, nothing of it is."""
+    free = 1 << 40
+    path = tmp_path / "a.db"
+
+    def look(_path: str) -> SimpleNamespace:
+        return SimpleNamespace(f_frsize=1, f_blocks=1 << 40, f_bavail=free)
+
+    monkeypatch.setattr(_sqlite_disk_reserve, "os", SimpleNamespace(statvfs=look, stat=os.stat))
+    monkeypatch.setattr(_sqlite_disk_reserve, "_SPARE_SECONDS", 0.0)  # it looks each time
+    async with open_store(f"sqlite:{path}") as store:
+        await store.apply([new_trial("a"), new_trial("b"), sample("a", 0)])
+        free = 12 << 20
+        outcome = OutcomeWrite("a", b"so it ended")
+        last = sample("a", 1, state=TrialState.ENDED)
+        batches: list[list[Write]] = [
+            [sample("a", 1)],
+            [new_trial("c")],
+            [sample("a", 1, state=TrialState.ENDED, payload=bytes(5000))],
+            [outcome, sample("b", 0)],
+        ]
+        for refused in batches:
+            with pytest.raises(ResourceExhaustedError, match="kept for deletions"):
+                await store.apply(refused)
+        await store.apply([new_trial("a"), last, outcome])
+        await store.apply([EndWrite("b", TrialEnd.ABNORMAL)])
+        assert await ticks(store, "a") == [0, 1]
+        assert ((await get(store, "a")).end, (await get(store, "a")).outcome) == (TrialEnd.ENDED, b"so it ended")
+        assert (await get(store, "b")).end == TrialEnd.ABNORMAL
+        free = 8 << 20
+        with pytest.raises(ResourceExhaustedError, match="kept for deletions"):
+            await store.apply([outcome])
+        assert await store.delete(["a"]) == ["a"]
 
 
 async def test_after_a_failure_room_is_looked_at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

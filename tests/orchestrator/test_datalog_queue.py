@@ -13,11 +13,11 @@ import trio.testing
 from trio.testing import MockClock
 
 from trio_cogment.access import BytePool
-from trio_cogment.api.common_pb2 import TrialParams
+from trio_cogment.api.common_pb2 import EndCause, EndOfTrial, TrialParams
 from trio_cogment.api.datalog_pb2 import DatalogSample, SampleInfo
 from trio_cogment.api.environment_pb2 import ObservationSet
 from trio_cogment.config import OrchestratorConfig
-from trio_cogment.errors import FailedPreconditionError, InvalidArgumentError, UnavailableError
+from trio_cogment.errors import FailedPreconditionError, InvalidArgumentError, StorageFailedError, UnavailableError
 from trio_cogment.orchestrator import SampleStream
 from trio_cogment.orchestrator._datalog import Datalog
 from trio_cogment.orchestrator._sample_bytes import FREE_BYTES
@@ -25,6 +25,7 @@ from trio_cogment.orchestrator._sample_bytes import FREE_BYTES
 PARAMS = TrialParams()
 AWAY = UnavailableError("away")
 REFUSED = InvalidArgumentError("I do not like it")
+FULL = StorageFailedError("no room left")
 #: Of samples of this size two are free, and three are not.
 LARGE = FREE_BYTES * 2 // 5
 STEP = 64 * 1024
@@ -132,8 +133,8 @@ class Desk:
         self.streams: list[Stream] = []
         self.tried: list[float] = []
         self.refusal: Exception | None = None
-        self.gate: Callable[[DatalogSample], Awaitable[None]] = self._nothing
-        self.completing: Callable[[], Awaitable[None]] = self._nothing
+        self.gate: Callable[[DatalogSample], Awaitable[None]] = self.nothing
+        self.completing: Callable[[], Awaitable[None]] = self.nothing
         self.completed: list[float] = []
         self.full: list[bool] = []
         self.lost: list[int] = []
@@ -141,7 +142,7 @@ class Desk:
         self.confirming = confirming
         self.ended: list[float] = []
 
-    async def _nothing(self, *_: object) -> None:
+    async def nothing(self, *_: object) -> None:
         pass
 
     async def stuck(self, *_: object) -> None:
@@ -149,6 +150,9 @@ class Desk:
 
     async def fails(self, *_: object) -> None:
         raise AWAY
+
+    async def is_full(self, *_: object) -> None:
+        raise FULL
 
     @asynccontextmanager
     async def open(self, trial_id: str, user_id: str, params: TrialParams) -> AsyncIterator[Stream]:
@@ -625,7 +629,7 @@ async def test_a_grace_begins_with_each_return_and_not_with_each_try(autojump_cl
         assert table.full[-1:] == [False]
         table.put(1)
         assert table.lost == [1]
-        table.gate = table._nothing
+        table.gate = table.nothing
         await trio.sleep(2)
         assert table.ticks[-1] == [1]
         # It was back: there is another grace, and the queue makes the trial wait.
@@ -680,7 +684,7 @@ async def test_pauses_grow_until_a_stream_takes_something(autojump_clock: MockCl
         assert len(pauses) >= 5
         for number, pause in enumerate(pauses):
             assert 0.8 * 1.6**number <= pause <= 1.2 * 1.6**number
-        table.gate = table._nothing
+        table.gate = table.nothing
         await trio.sleep(30)
         assert table.ticks[-1] == [0]
         table.streams[-1].break_off()
@@ -771,6 +775,136 @@ async def test_refusals_are_counted_for_one_sample_alone(autojump_clock: MockClo
             await trio.sleep(1)
         assert [tick for stream in table.ticks for tick in stream] == [0, 1, 2, 3]
     assert table.lost == []
+
+
+# There, but without room
+
+
+async def test_one_that_cannot_store_is_waited_for_as_long_as_its_setting_says(
+    autojump_clock: MockClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Streams that open and break without having taken anything are no return."""
+    caplog.set_level("INFO")
+    async with desk(max_queued_samples=2, datalog_grace_seconds=1, datalog_full_seconds=300) as table:
+        table.gate = table.is_full
+        table.put(0, 1)
+        await trio.sleep(299)
+        assert len(table.streams) > 10
+        assert (table.full, table.lost, table.log.trouble) == ([True], [], "no room left")
+        said = (
+            "trial t: the data log cannot store samples; the trial waits for it, 300 s at most (datalog_full_seconds)"
+        )
+        assert caplog.messages == [f"{said}: no room left"]
+        await trio.sleep(2)
+        assert table.full == [True, False]
+        table.put(2)
+        assert table.lost == [1]
+        table.gate = table.nothing
+        await trio.sleep(20)
+        assert table.ticks[-1] == [1, 2]
+        assert caplog.messages[-1] == "trial t: the data log is back"
+        assert table.log.trouble == ""
+
+
+@pytest.mark.parametrize("here", [False, True])
+async def test_what_is_tried_in_vain_is_not_lost_for_want_of_memory(here: bool, autojump_clock: MockClock) -> None:
+    """The trial waits for memory, too; what is sent to one that has not come back yet may come back."""
+    async with desk(here=here, confirming=True) as table:
+        table.prompt = False
+        table.pool.total = STEP
+        other = table.pool.loan()
+        other.set(STEP)
+
+        async def fails_later(_: DatalogSample) -> None:
+            if table.streams[-1].written:
+                raise FULL
+
+        table.gate = fails_later
+        table.streams[0].break_off(FULL)
+        await settle()
+        table.put(*range(10), size=LARGE)
+        await trio.sleep(100)
+        assert len(table.streams) > 5
+        assert (table.full, table.lost) == ([True], [])
+        other.close()
+
+
+async def test_one_that_cannot_store_and_then_is_away_has_the_grace_from_then_on(autojump_clock: MockClock) -> None:
+    limits: dict[str, Any] = {"datalog_grace_seconds": 10, "datalog_full_seconds": 300}
+    async with desk(max_queued_samples=1, datalog_reconnect_max_seconds=1, **limits) as table:
+        table.gate = table.is_full
+        table.put(0)
+        await trio.sleep(100)
+        table.refusal = AWAY
+        await trio.sleep(9)
+        assert (table.full, table.log.trouble) == ([True], "away")
+        await trio.sleep(3)
+        assert table.full == [True, False]
+
+
+async def test_at_the_end_one_that_cannot_store_is_waited_for_as_long(autojump_clock: MockClock) -> None:
+    async with desk(datalog_flush_seconds=7, datalog_full_seconds=300) as table:
+        table.gate = table.is_full
+        await trio.sleep(50)
+        table.put(0, 1)
+        await trio.sleep(100)
+        table.log.complete()
+        await trio.sleep(150)
+        assert (table.ended, table.lost) == ([], [])
+        table.gate = table.nothing
+        await trio.sleep(20)
+        assert (table.ticks[-1], table.lost, len(table.ended)) == ([0, 1], [], 1)
+
+
+async def test_one_that_begins_to_fail_at_the_end_is_waited_for_too(autojump_clock: MockClock) -> None:
+    async with desk(datalog_flush_seconds=7, datalog_full_seconds=300) as table:
+        table.put(0)
+        await settle()
+        table.gate = table.is_full
+        table.put(1)
+        table.log.complete()
+        await trio.sleep(299)
+        assert not table.ended
+        await trio.sleep(1.5)
+        assert (table.ended, table.lost) == ([300], [1])
+
+
+async def test_one_without_room_is_told_at_least_how_the_trial_ended(autojump_clock: MockClock) -> None:
+    async with desk(datalog_flush_seconds=7, datalog_full_seconds=20, max_queued_samples=2) as table:
+
+        async def small_ones_only(sample: DatalogSample) -> None:
+            if sample.observations.observations:
+                raise FULL
+
+        table.gate = small_ones_only
+        table.put(0, 1, size=10)
+        await trio.sleep(25)
+        table.put(2, size=10)  # one is dropped for it
+        table.put(3, size=10, end=EndOfTrial(cause=EndCause.END_CAUSE_ENVIRONMENT, ticks=4))
+        table.log.complete()
+        await trio.sleep(100)
+        assert sum(table.lost) == table.log.dropped_samples == 4
+        assert table.ticks[-1] == [3]
+        [told_last] = table.streams[-1].written
+        assert told_last.info.end == EndOfTrial(cause=EndCause.END_CAUSE_ENVIRONMENT, ticks=4, samples_lost=4)
+        assert list(told_last.info.special_events) == [told(3)]
+        assert len(table.completed) == 1
+        assert len(table.ended) == 1
+
+
+async def test_the_last_sample_says_how_many_were_lost_before(autojump_clock: MockClock) -> None:
+    async with desk(datalog_grace_seconds=0, max_queued_samples=1) as table:
+        table.refusal = AWAY
+        table.streams[0].break_off()
+        await settle()
+        table.put(0, 1)
+        table.refusal = None
+        await trio.sleep(5)
+        table.put(2, end=EndOfTrial(ticks=3))
+        table.log.complete()
+        await settle()
+        assert table.ticks[-1] == [1, 2]
+        assert table.streams[-1].written[-1].info.end.samples_lost == 1
 
 
 # The end
@@ -874,7 +1008,7 @@ async def test_what_fails_when_it_is_complete_is_tried_again(autojump_clock: Moc
         table.completing = table.fails
         table.log.complete()
         await settle()
-        table.completing = table._nothing
+        table.completing = table.nothing
         await trio.sleep(1)
         assert table.ticks == [[0, 1], [1]]
         assert len(table.completed) == 2

@@ -151,12 +151,14 @@ def _samples_differ(beside: Beside, _name: str, read: list[Any], *, whole: bool)
 
 def _without_losses(sample: DatalogSample) -> DatalogSample:
     told = [event for event in sample.info.special_events if _LOST.match(event)]
-    if not told:
+    if not told and not sample.info.end.samples_lost:
         return sample
     plain = DatalogSample()
     plain.CopyFrom(sample)
     for event in told:
         plain.info.special_events.remove(event)
+    if plain.info.HasField("end"):
+        plain.info.end.samples_lost = 0
     return plain
 
 

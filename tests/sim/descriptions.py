@@ -76,6 +76,7 @@ def _info(trial: Trial, account: Account) -> list[tuple[str, Any, Any]]:
         ("its actors", actors, list(info.actors_in_trial)),
         ("its properties", dict(account.params.properties), dict(info.properties)),
         ("its end", end, info.end),
+        ("what it has lost", trial.samples_lost, info.samples_lost),
         ("whom it says that it waits for", list(_awaited(account)), list(info.awaited)),
     ]
     shown = account.book.current.observations if account.book is not None else None
@@ -105,7 +106,12 @@ def _glance(trial: Trial, account: Account) -> list[tuple[str, Any, Any]]:
         ("its state at a glance", (account.state, account.tick), (glance.state, glance.tick)),
         ("its environment at a glance", account.environment.name, glance.environment),
         ("how many actors it has at a glance", len(account.actors), glance.actors),
-        ("who waits at a glance", (trial.queues.messages, trial.queues.samples), glance[-3:-1]),
+        (
+            "who waits at a glance",
+            (trial.queues.messages, trial.queues.samples),
+            (glance.queued_messages, glance.queued_samples),
+        ),
+        ("what it has lost at a glance", trial.samples_lost, glance.lost_samples),
     ]
     told.append(("whom it waits for", _awaited(account), glance.awaited))
     if account.stage is not Stage.OVER:

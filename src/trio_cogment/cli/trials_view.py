@@ -39,7 +39,20 @@ def end_text(trial_id: str, end: EndOfTrial) -> str:
     if outcome.cause is EndCause.UNKNOWN:
         return ""
     by = outcome.participant or outcome.failed_participant
-    return outcome.cause.label + (f" ({by})" if by else "")
+    text = outcome.cause.label + (f" ({by})" if by else "")
+    return f"{text}; {_lost(outcome.samples_lost)}" if outcome.samples_lost else text
+
+
+def trouble_text(info: TrialInfo) -> str:
+    """Return what is wrong with the samples of a trial that is not over: some are lost, or the data log takes none."""
+    parts = ["the data log takes no samples"] if info.datalog_trouble else []
+    if info.samples_lost and not info.end.samples_lost:
+        parts.append(_lost(info.samples_lost))
+    return "; ".join(parts)
+
+
+def _lost(samples: int) -> str:
+    return "1 sample lost" if samples == 1 else f"{samples} samples lost"
 
 
 def duration_text(seconds: float) -> str:
@@ -57,6 +70,7 @@ def row_of(info: TrialInfo, rate: float | None = None) -> tuple[str, ...]:
     if rate is None:
         rate = info.tick_id / seconds if seconds else 0.0
     end = end_text(info.trial_id, info.end) if info.HasField("end") else ""
+    end = "; ".join(filter(None, (end, trouble_text(info))))
     return (info.trial_id, state_text(info.state), str(info.tick_id), f"{rate:.1f}", duration_text(seconds), end)
 
 
@@ -105,14 +119,20 @@ class Trials:
     def measured(self, infos: Iterable[TrialInfo], now: float) -> None:
         """Take note of how far trials are, at a time in seconds."""
         for info in infos:
+            if info.trial_id in self._ended:
+                self._ended[info.trial_id] = info
             if info.trial_id in self._running:
                 self._running[info.trial_id] = info
                 ticks = self._ticks.setdefault(info.trial_id, deque(maxlen=_MEASUREMENTS))
                 ticks.append((now, info.tick_id))
 
     def to_measure(self, most: int) -> list[str]:
-        """Return the ids of the trials that are worth a measurement: those that are shown, `most` of them."""
-        return list(self._running)[-most:] if most > 0 else []
+        """Return the ids of the trials that are worth a measurement: those that are shown, `most` of them.
+
+        Of those that ended it is these whose samples are not stored yet.
+        """
+        pending = [trial_id for trial_id, info in self._ended.items() if info.end.samples_pending]
+        return [*pending, *self._running][-most:] if most > 0 else []
 
     def lines(self, height: int) -> list[str]:
         """Return so many lines at most: the numbers of trials, those that run, and those that ended last."""

@@ -25,6 +25,8 @@ class OrchestratorConfig:
         datalog_flush_seconds: how long the data log of an ended trial may make no progress with the remaining samples.
         datalog_grace_seconds: how long a trial whose queue is full waits for a data log that cannot be reached; after
             that it goes on, and the oldest samples are dropped. 0: it does not wait.
+        datalog_full_seconds: the same for a data log that says that it cannot store samples now: its disk is full, or
+            fails. An ended trial waits as long, too, until its samples are stored.
         datalog_reconnect_initial_seconds: the pause before the first reconnection to a data log (plus or minus a
             fifth); each further pause is 1.6 times as long.
         datalog_reconnect_max_seconds: the longest of these pauses.
@@ -81,6 +83,7 @@ class OrchestratorConfig:
     datalog_connect_timeout_seconds: float = 10.0
     datalog_flush_seconds: float = 10.0
     datalog_grace_seconds: float = 10.0
+    datalog_full_seconds: float = 600.0
     datalog_reconnect_initial_seconds: float = 0.5
     datalog_reconnect_max_seconds: float = 10.0
     max_queued_samples: int = 1024

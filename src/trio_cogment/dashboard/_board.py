@@ -99,6 +99,10 @@ class Board:
         }
         if glance.queued_messages or glance.queued_samples:
             row |= {"messages": glance.queued_messages, "samples": glance.queued_samples}
+        if glance.lost_samples:
+            row["lost"] = glance.lost_samples
+        if glance.datalog_trouble:
+            row["trouble"] = glance.datalog_trouble
         if pace is not None:
             rate = pace.ticks_per_second
             if rate is not None:

@@ -162,4 +162,6 @@ def _row(trial: StoredTrial) -> dict[str, Any]:
     }
     if trial.outcome is not None:
         row["end"] = {"cause": trial.outcome.cause.name, "reason": trial.outcome.reason}
+        if trial.outcome.samples_lost:
+            row["lost"] = trial.outcome.samples_lost
     return row

@@ -16,7 +16,14 @@ from trio_cogment.datastore._group_commit import GroupCommit, WriteStream
 from trio_cogment.datastore._leases import Leases
 from trio_cogment.datastore._owners import Owners
 from trio_cogment.datastore.storage import EndWrite, OutcomeWrite, TrialEnd, TrialStore, TrialWrite, Write
-from trio_cogment.errors import CogmentError, InvalidArgumentError, QuotaError, ResourceExhaustedError, UnavailableError
+from trio_cogment.errors import (
+    CogmentError,
+    InvalidArgumentError,
+    QuotaError,
+    ResourceExhaustedError,
+    StorageFailedError,
+    UnavailableError,
+)
 from trio_cogment.rpc.relay import Lane, turns_of_run
 
 _log = logging.getLogger(__name__)
@@ -260,7 +267,7 @@ def check_actors(params: TrialParams, most: int) -> None:
 
 
 def _for_data_log(error: CogmentError) -> CogmentError:
-    """Return the error for the data log. For a full storage it is UNAVAILABLE: the sample may be sent again."""
-    if isinstance(error, ResourceExhaustedError) and not isinstance(error, QuotaError):
-        return UnavailableError(str(error))
+    """Return the error for the data log. When the storage is full, or fails, the sample may be sent again."""
+    if isinstance(error, ResourceExhaustedError | UnavailableError) and not isinstance(error, QuotaError):
+        return StorageFailedError(str(error))
     return error

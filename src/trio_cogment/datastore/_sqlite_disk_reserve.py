@@ -1,4 +1,4 @@
-"""The disk reserve: free space that samples must leave, so that trials can be deleted from a full disk.
+"""The disk reserve: free space that samples must leave, so that trials can end on a full disk, and be deleted from it.
 
 SQLite writes a transaction to its log first, and the log starts over only after it was copied into the database. Both
 take space. On a disk without any, no transaction could be committed any more, not even the deletion of a trial.
@@ -8,15 +8,22 @@ from __future__ import annotations
 
 import os
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 
+from trio_cogment.api.common_pb2 import TrialState
+from trio_cogment.datastore.storage import SampleWrite, TrialWrite, Write
 from trio_cogment.errors import ResourceExhaustedError
 from trio_cogment.sqlite_file import LOG, PAGE_BYTES
 
 #: The reserve: so many bytes, or this part (an eighth) of a small disk.
 _RESERVE_BYTES = 16 * 1024 * 1024
 _RESERVE_PART = 8
+#: Of which what says how trials ended leaves this part.
+_ENDS_PART = 2
+#: A batch that only ends trials has a place on a full disk, up to this size; so has a last sample up to this size.
+_ENDS_BYTES = 256 * 1024
+_END_SAMPLE_BYTES = 4 * 1024
 #: What a transaction takes beside its data: pages that change, and a part of the data for those that are not filled.
 _CHANGED_BYTES = 16 * PAGE_BYTES
 _UNFILLED_PART = 4
@@ -48,12 +55,13 @@ class DiskReserve:
         self._spare_transactions = 0
         self._spare_until = 0.0
 
-    def check(self, connection: sqlite3.Connection, size: int) -> None:
+    def check(self, connection: sqlite3.Connection, size: int, *, ends: bool = False) -> None:
         """Make sure that there is space for a transaction and, after it, for the reserve.
 
         Args:
             connection: not in a transaction.
             size: of the data that is written.
+            ends: it is little, and says how trials ended; half of the reserve is for that, too.
 
         Raises:
             ResourceExhaustedError: there is not enough space.
@@ -69,9 +77,10 @@ class DiskReserve:
             self._spare_until = self._clock() + _SPARE_SECONDS
             return
         self.recheck()
-        if not _has_space(connection, self._path, size):
+        part = _ENDS_PART if ends else 1
+        if not _has_space(connection, self._path, size, part):
             _empty_log(connection)
-            if not _has_space(connection, self._path, size):
+            if not _has_space(connection, self._path, size, part):
                 raise ResourceExhaustedError(
                     f"storage: cannot write to {self._path}: there is no room left: the rest of the disk is kept for "
                     "deletions"
@@ -88,10 +97,25 @@ class DiskReserve:
                 _empty_log(connection)
 
 
-def _has_space(connection: sqlite3.Connection, path: str, size: int) -> bool:
+def only_ends(connection: sqlite3.Connection, writes: Sequence[Write], size: int) -> bool:
+    """Whether a batch is small, and does nothing but end trials that are there: last samples, outcomes, and ends."""
+    if size > _ENDS_BYTES:
+        return False
+    for write in writes:
+        if isinstance(write, SampleWrite):
+            if write.state != TrialState.ENDED or len(write.data) > _END_SAMPLE_BYTES:
+                return False
+        elif isinstance(write, TrialWrite):
+            found = "SELECT 1 FROM trials WHERE trial_id = ?"
+            if connection.execute(found, (write.trial_id,)).fetchone() is None:
+                return False
+    return True
+
+
+def _has_space(connection: sqlite3.Connection, path: str, size: int, part: int = 1) -> bool:
     disk = os.statvfs(path)
     free = disk.f_bavail * disk.f_frsize
-    kept = min(_RESERVE_BYTES, disk.f_blocks * disk.f_frsize // _RESERVE_PART)
+    kept = min(_RESERVE_BYTES, disk.f_blocks * disk.f_frsize // _RESERVE_PART) // part
     try:
         log = os.stat(path + LOG).st_size
     except FileNotFoundError:

@@ -10,7 +10,7 @@ from typing import Any
 
 from trio_cogment.datastore._merging import begin_waiting, merge_late
 from trio_cogment.datastore._recent_samples import ChangeSet, TrialChanges
-from trio_cogment.datastore._sqlite_disk_reserve import DiskReserve
+from trio_cogment.datastore._sqlite_disk_reserve import DiskReserve, only_ends
 from trio_cogment.datastore._sqlite_statements import change_heads, insert_samples
 from trio_cogment.datastore._write_rules import (
     MAX_NUMBER,
@@ -107,7 +107,7 @@ class SqliteWriter:
             CogmentError: see `file_errors`; nothing was written.
         """
         changes = ChangeSet()
-        with self._transaction(_size(writes)) as connection:
+        with self._transaction(_size(writes), writes) as connection:
             changes.base, changes.others_wrote = self._next_position - 1, self._others_wrote
             step = _Transaction(connection, self._known, self._next_position, changes, watched)
             refused = step.apply(writes)
@@ -159,18 +159,19 @@ class SqliteWriter:
         return True
 
     @contextmanager
-    def _transaction(self, size: int | None = None) -> Iterator[sqlite3.Connection]:
+    def _transaction(self, size: int | None = None, writes: Sequence[Write] = ()) -> Iterator[sqlite3.Connection]:
         """Do what the block does in one transaction.
 
         Args:
             size: of the data it writes; None: it frees space.
+            writes: what it writes.
         """
 
         def before(connection: sqlite3.Connection) -> None:
             if size is None:
                 self._reserve.prepare_to_free(connection)
             else:
-                self._reserve.check(connection, size)
+                self._reserve.check(connection, size, ends=only_ends(connection, writes, size))
 
         done = False
         try:

@@ -3,12 +3,14 @@
 - While a stream is open, a full queue is back-pressure: the trial waits.
 - A stream that breaks is opened again, after growing pauses. The parameters come first, then what the sink is not known
   to have taken, then the rest: a sink that confirms gets every sample at least once, another at most once.
-- A sink that is away for less than `datalog_grace_seconds` holds the trial up when the queue is full, as a slow one
-  does. After that the trial goes on without it: the oldest samples are dropped, counted, and told of by a special event
-  in the next sample that gets through.
+- A sink that is away for less than `datalog_grace_seconds`, or says for less than `datalog_full_seconds` that it
+  cannot store samples, holds the trial up when the queue is full, as a slow one does. After that the trial goes on
+  without it: the oldest samples are dropped, counted, and told of by a special event in the next sample that gets
+  through.
 - A queue is full by the number of its samples, or because no memory can be borrowed for them (`_sample_bytes`).
 - When the trial is over, what is left is written in order. The sink may take `datalog_flush_seconds` for each step of
-  it; what has not got through then is lost, counted and logged.
+  it, or `datalog_full_seconds` if it cannot store samples; what has not got through then is lost, counted and logged.
+  One that has no room for samples is told at least how the trial ended: that is small.
 
 This module is long because what waits, what is sent and what is lost is one count.
 """
@@ -16,6 +18,7 @@ This module is long because what waits, what is sent and what is lost is one cou
 from __future__ import annotations
 
 import logging
+import math
 import random
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -33,6 +36,7 @@ from trio_cogment.errors import (
     CogmentError,
     FailedPreconditionError,
     StatusCode,
+    is_storage_failure,
     status_of,
 )
 from trio_cogment.orchestrator._datalog_owner import Owner
@@ -78,6 +82,7 @@ class Datalog:
         opened: set once the first stream is open, or `failure` is.
         failure: why the sink did not accept the first stream.
         dropped_samples: those that did not reach the sink.
+        trouble: why it takes no samples now; empty: it does, or has not been given any since.
         weighs_all: samples are large, so those count, too, that hardly wait.
     """
 
@@ -108,6 +113,7 @@ class Datalog:
         self._stream: SampleStream | None = None
         #: Its `write_nowait`, while samples are written to it.
         self._write_nowait: Callable[[DatalogSample], bool] | None = None
+        self._sink_is_here = False
         self._parked = trio.lowlevel.ParkingLot()
         self._opening = trio.CancelScope()
         self._writing = trio.CancelScope()
@@ -116,6 +122,9 @@ class Datalog:
         self._connected_at: float
         self._stream_seconds: float
         self._away_since: float | None = None
+        #: It is away because it cannot store samples; it is waited for until then, on Trio's clock.
+        self._cannot_store = False
+        self._waits_until = -math.inf
         self._lossy = False
         self._full = False
         self._completed = trio.Event()
@@ -127,6 +136,7 @@ class Datalog:
         self.opened = trio.Event()
         self.failure: Exception | None = None
         self.dropped_samples = 0
+        self.trouble = ""
         self.weighs_all = False
 
     # Called by the trial
@@ -152,6 +162,8 @@ class Datalog:
         if self._over:
             self._count_lost(1)
             return
+        if self.dropped_samples:
+            self._say_lost(sample)
         if self._write_nowait is not None and not self._queue and not self._untold and self._write_at_once(sample):
             return
         if len(self._queue) < _UNCOUNTED_SAMPLES and not self.weighs_all:
@@ -188,7 +200,7 @@ class Datalog:
         self._completed.set()
         self._opening.cancel()
         if not self._over:
-            self._flushing.deadline = trio.current_time() + self._config.datalog_flush_seconds
+            self._renew_flushing()
             self._owner.spawn(self._wait_flushed, "patience with the data log")
             self._parked.unpark()
 
@@ -225,8 +237,10 @@ class Datalog:
             with self._writing:
                 await self._write_everything(params)
             if self._writing.cancelled_caught:
-                why = f"it took nothing for {self._config.datalog_flush_seconds:g} s"
+                why = self.trouble or f"it took nothing for {self._config.datalog_flush_seconds:g} s"
                 _log.warning("trial %s: the data log is given up: %s", self._trial_id, why)
+                if self._cannot_store:
+                    await self._write_end_alone(params)
         finally:
             self._over = True
             self._grace.cancel()
@@ -264,6 +278,29 @@ class Datalog:
         with trio.move_on_after(seconds):
             await self._completed.wait()
 
+    async def _write_end_alone(self, params: TrialParams) -> None:
+        """Write the last sample with nothing but its `info`, and so with how the trial ended and what was lost."""
+        self._take_back()
+        if not self._queue or not self._queue[-1].sample.info.HasField("end"):
+            return
+        self._drop_oldest(len(self._queue) - 1)
+        self._bytes.size -= self._queue[-1].size
+        sample = DatalogSample(info=self._queue.pop().sample.info)
+        self._count_lost(1)
+        self._say_lost(sample)
+        if self._untold:
+            self._tell_loss(sample)
+        with trio.move_on_after(self._config.datalog_flush_seconds):
+            try:
+                async with self._sink.open(self._trial_id, self._user_id, params) as stream:
+                    await stream.write(sample)
+                    await stream.complete()
+            except* Exception as errors:  # noqa: BLE001  of a sink that is given up already
+                _log.debug("trial %s: the data log does not know how it ended: %s", self._trial_id, first_of(errors))
+
+    def _renew_flushing(self) -> None:
+        self._flushing.deadline = max(trio.current_time() + self._config.datalog_flush_seconds, self._waits_until)
+
     async def _wait_flushed(self) -> None:
         # Not the deadline of the writer's scope: a call that is opened under one keeps it, though progress moves this.
         with self._flushing:
@@ -295,13 +332,22 @@ class Datalog:
         self._connected_at = trio.current_time()
         self._grace.cancel()
         self._lossy = False
-        if self.opened.is_set():
-            _log.info("trial %s: the data log is back", self._trial_id)
         self.opened.set()
+        if not self._queue:
+            self._is_back()
         self._make_room()
+
+    def _is_back(self) -> None:
+        """It takes what it is given, or has nothing to take: one that breaks before that was no return."""
+        if self.trouble:
+            _log.info("trial %s: the data log is back", self._trial_id)
+            self.trouble = ""
+            self._cannot_store = False
+            self._waits_until = -math.inf
 
     async def _write(self, stream: SampleStream) -> None:
         self._write_nowait = getattr(stream, "write_nowait", None)
+        self._sink_is_here = self._write_nowait is not None
         if hasattr(stream, "on_confirmed"):
             stream.on_confirmed = self._progress
         try:
@@ -311,16 +357,17 @@ class Datalog:
         await stream.complete()
 
     async def _empty_queue(self, stream: SampleStream) -> None:
-        sink_is_here = self._write_nowait is not None
         while True:
             while self._queue:
                 # Taken off only once it is written: the queue's length is the back-pressure.
                 sample = self._queue[0].sample
                 if self._untold:
                     self._tell_loss(sample)
+                if self.dropped_samples:
+                    self._say_lost(sample)
                 await stream.write(sample)
                 kept = self._queue.popleft()
-                if sink_is_here:
+                if self._sink_is_here:
                     self._bytes.size -= kept.size
                     kept = _Kept(sample, 0)
                 self._sent.append(kept)
@@ -343,9 +390,13 @@ class Datalog:
                 self._forget_first()
             self._taken += taken
             self._refusals = 0
+            self._is_back()
             if self._completed.is_set():
-                self._flushing.deadline = trio.current_time() + self._config.datalog_flush_seconds
-        while len(self._sent) > self._config.max_queued_samples or (self._sent and not self._bytes.fit):
+                self._renew_flushing()
+        # Those for a sink of this process take no memory here. One that has broken is waited for instead: until it
+        # takes something, whatever it is sent may come back.
+        is_costly = not (self._sink_is_here or self.trouble)
+        while len(self._sent) > self._config.max_queued_samples or (is_costly and self._sent and not self._bytes.fit):
             self._forget_first()
             self._forgotten += 1
 
@@ -370,21 +421,34 @@ class Datalog:
 
     def _broke(self, failure: Exception, fruitful: bool) -> None:
         now = trio.current_time()
+        cannot_store = is_storage_failure(failure)
+        text = text_of(failure)
         # A stream that was opened and broke without taking anything was no return.
-        if self._away_since is None or fruitful:
+        if self._away_since is None or fruitful or cannot_store is not self._cannot_store:
             self._away_since = now
-            _log.warning("trial %s: the data log is away: %s", self._trial_id, text_of(failure))
+            if cannot_store:
+                limit = self._config.datalog_full_seconds
+                _log.warning("trial %s: the data log cannot store samples; the trial waits for it, %g s at most "
+                             "(datalog_full_seconds): %s", self._trial_id, limit, text)  # fmt: skip
+            else:
+                _log.warning("trial %s: the data log is away: %s", self._trial_id, text)
         else:
-            _log.debug("trial %s: the data log is still away: %s", self._trial_id, text_of(failure))
+            _log.debug("trial %s: the data log is still away: %s", self._trial_id, text)
+        self.trouble = text or "it is away"
+        self._cannot_store = cannot_store
+        limits = self._config.datalog_grace_seconds, self._config.datalog_full_seconds
+        waits_until = self._away_since + limits[cannot_store]
+        self._waits_until = waits_until if cannot_store else -math.inf
+        if self._completed.is_set():
+            self._flushing.deadline = max(self._flushing.deadline, self._waits_until)
         if not fruitful and isinstance(failure, CogmentError) and status_of(failure)[0] not in _TRANSPORT:
             self._refused(failure)
-        grace = self._away_since + self._config.datalog_grace_seconds - now
-        if grace <= 0:
+        if waits_until <= now:
             self._lossy = True
         else:
             self._grace.cancel()
             self._grace = trio.CancelScope()
-            self._owner.spawn(partial(self._wait_grace, self._grace, now + grace), "grace of the data log")
+            self._owner.spawn(partial(self._wait_grace, self._grace, waits_until), "grace of the data log")
         self._make_room()
 
     def _refused(self, failure: CogmentError) -> None:
@@ -439,6 +503,11 @@ class Datalog:
     def _count_lost(self, count: int) -> None:
         self.dropped_samples += count
         self._owner.on_samples_lost(count)
+
+    def _say_lost(self, sample: DatalogSample) -> None:
+        """Let the last sample say how many were lost before it."""
+        if sample.info.HasField("end"):
+            sample.info.end.samples_lost = self.dropped_samples
 
     def _tell_loss(self, sample: DatalogSample) -> None:
         count, self._untold = self._untold, 0

@@ -55,6 +55,8 @@ class Glance(NamedTuple):
         actors: how many.
         awaited: the names of those whom it waits for; see `awaited_of`.
         queued_messages, queued_samples: what waits in it.
+        lost_samples: how many did not reach its data log, so far.
+        datalog_trouble: why its data log takes no samples now; empty: it does.
         participants: each of them, the environment first, if that was asked for and they are known.
     """
 
@@ -69,6 +71,8 @@ class Glance(NamedTuple):
     awaited: tuple[str, ...]
     queued_messages: int
     queued_samples: int
+    lost_samples: int
+    datalog_trouble: str
     participants: tuple[ParticipantGlance, ...]
 
 
@@ -81,6 +85,8 @@ def glance(
     now: float,
     queued_messages: int,
     queued_samples: int,
+    lost_samples: int,
+    datalog_trouble: str,
     streams: Mapping[int, ParticipantStream] | None,
 ) -> Glance:
     """Look at a trial.
@@ -92,6 +98,8 @@ def glance(
         seconds: likewise.
         queued_messages: likewise.
         queued_samples: likewise.
+        lost_samples: likewise.
+        datalog_trouble: likewise.
         now: the trial's time.
         streams: of the participants; None: these are not looked at.
     """
@@ -108,6 +116,8 @@ def glance(
         awaited,
         queued_messages,
         queued_samples,
+        lost_samples,
+        datalog_trouble,
         () if streams is None else _participants(machine, streams, awaited, now),
     )
 

@@ -29,7 +29,7 @@ from trio_cogment.orchestrator._participant_streams import ParticipantStreams
 from trio_cogment.orchestrator._room import Holding
 from trio_cogment.orchestrator._tick_bytes import FREE_BYTES, TickBytes, tick_memory
 from trio_cogment.orchestrator._timers import Timers
-from trio_cogment.outcome import EndCause, TrialOutcome
+from trio_cogment.outcome import MAX_REASON, EndCause, TrialOutcome
 from trio_cogment.rpc import ServerCall, SharedMessage
 from trio_cogment.trial import (
     Announce,
@@ -101,11 +101,10 @@ class Trial:
         over: nothing more comes from the machine.
         ended_at: when it ended, on Trio's clock; 0 before.
         timers: the trial's time and its deadlines.
-        samples_lost: how many samples did not reach the data log; known when it takes no more of them.
     """
 
-    #: Of the class until it is known: there are many trials.
-    samples_lost = 0
+    #: Of the class while there are none: there are many trials.
+    _samples_lost = 0
 
     def __init__(
         self,
@@ -365,9 +364,20 @@ class Trial:
         """Whether its data log may still take samples of it."""
         return self._datalog is not None and not self._datalog.over
 
+    @property
+    def samples_lost(self) -> int:
+        """How many samples did not reach its data log, so far."""
+        return self._samples_lost if self._datalog is None else self._datalog.dropped_samples
+
+    @property
+    def datalog_trouble(self) -> str:
+        """Why its data log takes no samples now; empty: it does."""
+        return "" if self._datalog is None or self._datalog.over else self._datalog.trouble
+
     def samples_settled(self, lost: int) -> None:
         """Learn that its data log takes no more samples; so many were lost."""
-        self.samples_lost = lost
+        if lost:
+            self._samples_lost = lost
         self._on_settled(self)
 
     def glance(self, *, participants: bool = False) -> Glance:
@@ -381,6 +391,8 @@ class Trial:
             now=self.time,
             queued_messages=queues.messages,
             queued_samples=queues.samples,
+            lost_samples=self.samples_lost,
+            datalog_trouble=self.datalog_trouble,
             streams=(self._streams or {}) if participants else None,
         )
 
@@ -388,7 +400,10 @@ class Trial:
         """Describe the trial as it is now; tracebacks are for callers within this process."""
         outcome = self.outcome
         end = None if outcome is None else outcome.message(tracebacks=tracebacks)
-        return describe(self.machine, self.seconds, latest_observation=latest_observation, actors=actors, end=end)
+        info = describe(self.machine, self.seconds, latest_observation=latest_observation, actors=actors, end=end)
+        info.samples_lost = self.samples_lost
+        info.datalog_trouble = self.datalog_trouble[:MAX_REASON]
+        return info
 
 
 _PERFORM: Final[dict[type, Callable[[Trial, Any], None]]] = {

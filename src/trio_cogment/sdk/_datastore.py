@@ -249,7 +249,9 @@ def _check_complete(trials: Iterable[StoredTrial]) -> None:
             text = f"ended abnormally, its orchestrator went away: {stored}, and partial=True reads them"
         else:
             ticks = 0 if trial.outcome is None else trial.outcome.ticks
-            text = f"lost samples on the way: {stored} of {ticks} ticks, and partial=True reads them"
+            lost = 0 if trial.outcome is None else trial.outcome.samples_lost
+            what = "samples" if lost == 0 else "1 sample" if lost == 1 else f"{lost} samples"
+            text = f"lost {what} on the way: {stored} of {ticks} ticks, and partial=True reads them"
         raise TrialIncompleteError(f"trial {trial.trial_id!r} {text}")
 
 

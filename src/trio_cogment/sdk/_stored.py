@@ -77,7 +77,8 @@ class StoredTrial:
 
         A trial whose last sample does not say how it ended counts as complete when it has ended.
         """
-        lost = self.outcome is not None and self.samples_count < self.outcome.ticks
+        outcome = self.outcome
+        lost = outcome is not None and (outcome.samples_lost > 0 or self.samples_count < outcome.ticks)
         return self.ended and not self.ended_abnormally and not lost
 
     @property

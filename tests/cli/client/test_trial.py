@@ -94,7 +94,15 @@ async def test_a_trial_is_started_and_waited_for(tmp_path: Path) -> None:
         text = await found.said("start", found.params(), "--trial_id=one", "--wait")
         assert text == "one\nended after 5 ticks: step_limit\n"
         data = json.loads(await found.said("start", found.params(), "--trial_id=two", "--wait", "--json"))
-        assert data == {"trialId": "two", "ticks": 5, "cause": "step_limit", "failed": False, "reason": ""}
+        expected = {
+            "trialId": "two",
+            "ticks": 5,
+            "cause": "step_limit",
+            "failed": False,
+            "reason": "",
+            "samplesLost": 0,
+        }
+        assert data == expected
         taken = await found.ask("start", found.params(), "--trial_id=one")
         assert (taken.code, taken.err) == (1, "trio-cogment: --trial_id: one: there is such a trial already\n")
         started = (await found.said("start", found.params())).strip()

@@ -156,8 +156,10 @@ async def test_another_server_on_the_files(tmp_path: Path) -> None:
 def test_room_on_the_disk(tmp_path: Path) -> None:
     mebibytes = {10: FAIL, 100: WARN, 5000: OK}
     for count, level in mebibytes.items():
-        assert levels(data.disk([tmp_path, tmp_path / "not" / "there"], count * 2**20)) == [level]
-    assert len(levels(data.disk([tmp_path]))) == 1
+        assert levels(data.disk([tmp_path, tmp_path / "not" / "there"], 600.0, count * 2**20)) == [level]
+    assert len(levels(data.disk([tmp_path], 600.0))) == 1
+    [finding] = data.disk([tmp_path], 45.0, 0)
+    assert finding.advice.endswith("trials wait; after 45 s (datalog_full_seconds) they go on and lose samples")
 
 
 # The command

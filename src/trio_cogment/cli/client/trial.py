@@ -140,6 +140,7 @@ def start(
         "cause": outcome.cause.label,
         "failed": outcome.failed,
         "reason": outcome.reason,
+        "samplesLost": outcome.samples_lost,
     }
     show(settings, printable(f"ended after {ticks_text(outcome.ticks)}: {outcome.cause.label}"), data)
     if outcome.failed or not outcome.stored:
@@ -322,7 +323,7 @@ def _numbers(states: Iterable[str]) -> set[int]:
 
 
 def _described(info: TrialInfo) -> str:
-    from trio_cogment.outcome import TrialOutcome
+    from trio_cogment.outcome import TrialOutcome, lost_text
 
     outcome = TrialOutcome.of(info.trial_id, info.end)
     name, state, tick, rate, time, end = row_of(info)
@@ -338,6 +339,8 @@ def _described(info: TrialInfo) -> str:
         "properties": properties,
         "end": end,
         "reason": outcome.reason,
+        "data log": info.datalog_trouble,
+        "samples": "" if not info.samples_lost else lost_text(info.samples_lost),
         "lost": "; ".join(f"{loss.participant}: {loss.reason or loss.cause.label}" for loss in outcome.losses),
     }
     return "\n".join(printable(f"{label:11}  {text}") for label, text in entries.items() if text)

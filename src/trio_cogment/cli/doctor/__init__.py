@@ -13,6 +13,7 @@ from typing import Any
 import click
 
 from trio_cogment.cli.client.common import ClientSettings, run_client
+from trio_cogment.cli.configuration import configuration_of
 from trio_cogment.cli.doctor import data, machine
 from trio_cogment.cli.doctor.findings import Finding, Level, fail, lines, worst
 from trio_cogment.cli.errors import Failure
@@ -81,7 +82,8 @@ def doctor(
     findings = [machine.python(), *machine.versions()]
     findings += run_client(_of_network, hosts, port, directory_endpoint, tls)
     findings += _of_files(storage, archive, registrations, auth_secret_file, tls)
-    findings += [machine.clock(places), *data.disk(places or [Path()]), machine.descriptors()]
+    patience = configuration_of(ctx).orchestrator.datalog_full_seconds
+    findings += [machine.clock(places), *data.disk(places or [Path()], patience), machine.descriptors()]
     if as_json:
         print_json({"level": worst(findings).value, "findings": [finding.as_json() for finding in findings]})
     else:

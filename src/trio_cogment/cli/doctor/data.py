@@ -69,11 +69,12 @@ def secret(what: str, path: Path) -> Finding:
     return ok(what, f"{path}: only its owner can read it")
 
 
-def disk(places: list[Path], free: int | None = None) -> Iterator[Finding]:
+def disk(places: list[Path], patience: float, free: int | None = None) -> Iterator[Finding]:
     """Check how much room there is on the disks of some places.
 
     Args:
         places: files and folders, which need not exist yet.
+        patience: how many seconds trials wait for a disk that is full.
         free: bytes; by default, what there is.
     """
     seen = set()
@@ -85,7 +86,10 @@ def disk(places: list[Path], free: int | None = None) -> Iterator[Finding]:
         seen.add(device)
         left = (shutil.disk_usage(there).free if free is None else free) // _MEBIBYTE
         text = f"{left:,} MiB free at {there}"
-        advice = "make room: without any, samples cannot be stored, and trials wait"
+        advice = (
+            "make room: without any, samples cannot be stored, and trials wait; after "
+            f"{patience:g} s (datalog_full_seconds) they go on and lose samples"
+        )
         if left < _TOO_LITTLE:
             yield fail("disk", text, advice)
         elif left < _LITTLE:

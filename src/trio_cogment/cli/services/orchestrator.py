@@ -335,6 +335,8 @@ async def _opened(
                 parts.append(f"running trials that were ended: {still_running}")
             if platform.datastore is not None:
                 parts.append(f"samples stored: {platform.datastore.stored_samples}")
+            if platform.orchestrator.lost_samples:
+                parts.append(f"samples lost: {platform.orchestrator.lost_samples}")
             return "; ".join(parts)
 
         lifecycle, *others = platform.services

@@ -60,7 +60,7 @@ export function Stored() {
                   <tr key=${row.id}>
                     <td data-label="Compare"><input type="checkbox" aria-label="compare ${row.id}" checked=${chosen.includes(row.id)} onChange=${() => toggle(row.id)} /></td>
                     <th scope="row"><a href="#/replay/${encodeURIComponent(row.id)}">${row.id}</a></th>
-                    <td data-label="State"><${State} state=${row.state} />${!row.complete && row.state === "ENDED" ? html` <span class="tag warn">incomplete</span>` : ""}</td>
+                    <td data-label="State"><${State} state=${row.state} />${!row.complete && row.state === "ENDED" ? html` <span class="tag warn">incomplete${row.lost > 0 ? `, ${row.lost} lost` : ""}</span>` : ""}</td>
                     <td data-label="Samples" class="number">${row.samples}</td>
                     <td data-label="Environment">${row.environment}</td>
                     <td data-label="User">${row.user}</td>

@@ -85,13 +85,20 @@ function List({ rows }) {
   `;
 }
 
+/** @param {number} count */
+const lostText = (count) => (count === 1 ? "1 sample was lost" : `${count} samples were lost`);
+
 /** @param {{row: Row}} properties */
 function Queues({ row }) {
   const parts = [
     row.messages ? `${row.messages} messages` : "",
     row.samples ? `${row.samples} samples` : "",
   ].filter(Boolean);
-  return parts.length ? html`<span class="warn">${parts.join(", ")}</span>` : null;
+  return html`
+    ${parts.length > 0 && html`<span class="warn">${parts.join(", ")}</span> `}
+    ${row.trouble && html`<span class="bad" title=${row.trouble}>the data log takes no samples</span> `}
+    ${row.lost > 0 && html`<span class="bad">${lostText(row.lost)}</span>`}
+  `;
 }
 
 /** @param {{onDone: () => void}} properties */
@@ -170,8 +177,9 @@ export function Trial({ id }) {
         <div><dt>Ticks/s</dt><dd>${trial.rate ?? "–"}</dd></div>
         <div><dt>Time</dt><dd>${duration(trial.seconds)}</dd></div>
         <div><dt>User</dt><dd>${trial.user || "–"}</dd></div>
-        <div><dt>Queues</dt><dd>${trial.messages || trial.samples ? html`<${Queues} row=${trial} />` : "empty"}</dd></div>
+        <div><dt>Queues</dt><dd>${trial.messages || trial.samples || trial.lost ? html`<${Queues} row=${trial} />` : "empty"}</dd></div>
       </dl>
+      ${trial.trouble && html`<p class="note bad" role="status">The trial waits for its data log: ${trial.trouble}</p>`}
       ${trial.end && html`<${End} end=${trial.end} />`}
       <${Participants} rows=${participants} />
       ${note && html`<p class="note" role="status">${note}</p>`}
@@ -190,7 +198,7 @@ function End({ end }) {
       Ended: ${end.cause.toLowerCase().replaceAll("_", " ")}${end.participant && ` (${end.participant})`}${end.reason && `: ${end.reason}`}
       ${end.losses?.length > 0 &&
       html`<ul>${end.losses.map((/** @type {any} */ one) => html`<li>${one.participant}: ${one.reason}</li>`)}</ul>`}
-      ${end.lost > 0 && html`<p class="bad">${end.lost} samples were lost.</p>`}
+      ${end.lost > 0 && html`<p class="bad">${lostText(end.lost)}: the data log did not take them.</p>`}
     </div>
   `;
 }

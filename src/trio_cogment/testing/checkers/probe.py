@@ -93,7 +93,8 @@ class Probe:
                 # Each step of that has a limit of its own. What was held back for late rewards comes last.
                 params = run.trial.machine.params
                 held_back = 0 if params is None else buffered_ticks(params)
-                patience += config.datalog_flush_seconds * (2 + 2 * config.max_queued_samples + held_back)
+                step = max(config.datalog_flush_seconds, config.datalog_full_seconds)
+                patience += step * (2 + 2 * config.max_queued_samples + held_back)
             seconds = round(trio.current_time() - ended_at, 6)
             details = {"names": names, "seconds": seconds, "patience": patience + SLACK_SECONDS}
             self._history.record("probe", "tasks", trial_id, **details)

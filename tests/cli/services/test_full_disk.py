@@ -1,0 +1,149 @@
+"""`serve` on a disk that is full: trials wait, go on when there is room, and what is lost in the end is told."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio
+
+from tests.cli.process import PATIENCE_SECONDS, Server, run, served, server
+from trio_cogment.sdk import ActorSession, EnvironmentSession, Participants
+
+TICKS = 600
+OBSERVATION_BYTES = 60_000
+DISK_BYTES = 24 * 1024 * 1024
+
+
+async def world(session: EnvironmentSession) -> None:
+    """Observations that no disk makes smaller: together they are half as large again as the disk."""
+    await session.start([("*", os.urandom(OBSERVATION_BYTES))])
+    async for event in session.all_events():
+        if event.actions is not None:
+            observations = [("*", os.urandom(OBSERVATION_BYTES))]
+            if event.tick_id == TICKS - 1:
+                await session.end(observations)
+            else:
+                await session.produce_observations(observations)
+
+
+async def actor(session: ActorSession) -> None:
+    async for event in session.all_events():
+        if event.observation is not None:
+            await session.do_action(b"a")
+
+
+@pytest.fixture(params=["disk", "limit"])
+def storage(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[list[str]]:
+    """Flags for a place with 24 MiB: a disk of that size, or a store that may take no more."""
+    folder = tmp_path / "small"
+    folder.mkdir()
+    flags = [f"--storage=sqlite:{folder}/trials.db"]
+    if request.param == "limit":
+        yield [*flags, f"--file_storage_max_size={DISK_BYTES}"]
+        return
+    command = ["mount", "-t", "tmpfs", "-o", f"size={DISK_BYTES}", "tmpfs", str(folder)]
+    done = subprocess.run(command, check=False, capture_output=True)
+    if done.returncode:
+        pytest.skip(f"cannot mount a tmpfs: {done.stderr.decode().strip()}")
+    try:
+        yield flags
+    finally:
+        subprocess.run(["umount", str(folder)], check=True)
+
+
+@asynccontextmanager
+async def full(storage: list[str], folder: Path, *, seconds: float) -> AsyncIterator[tuple[Server, str]]:
+    """Have a server whose trials wait so long for a full disk, and the parameters of a trial that fills it."""
+    participants = Participants()
+    participants.register_environment(world, "world")
+    participants.register_actor(actor, "actor")
+    config, params = folder / "server.yaml", folder / "params.yaml"
+    settings = f"datalog_full_seconds: {seconds}, datalog_flush_seconds: 0.5, datalog_reconnect_max_seconds: 0.5"
+    settings += ", max_queued_samples: 100"
+    config.write_text(f"orchestrator: {{{settings}}}\n")
+    async with served(participants) as endpoint, server("serve", "--port=0", f"--config={config}", *storage) as one:
+        params.write_text(
+            "trial_params:\n"
+            "  datalog: {endpoint: 'cogment://discover'}\n"
+            f"  environment: {{implementation: world, endpoint: '{endpoint}'}}\n"
+            "  actors:\n"
+            f"    - {{name: ann, actor_class: c, implementation: actor, endpoint: '{endpoint}'}}\n"
+        )
+        await one.wait_serving()
+        yield one, f"--params={params}"
+
+
+async def test_a_trial_waits_for_a_full_disk_and_goes_on_with_room(storage: list[str], tmp_path: Path) -> None:
+    async with full(storage, tmp_path, seconds=10 * PATIENCE_SECONDS) as (one, params):
+        where = f"--endpoint=grpc://127.0.0.1:{one.port}"
+        half = await run("client", "trial", "start", params, "--trial_id=old", where)
+        assert (half.code, half.err) == (0, "")
+        info = await described_when(where, "old", lambda info: info["datalogTrouble"])
+        assert info["state"] == "RUNNING"
+        assert "no room left" in info["datalogTrouble"]
+        assert int(info["samplesLost"]) == 0
+        listed = await run("client", "trial", "list", where)
+        assert listed.out.splitlines()[-1].endswith("the data log takes no samples")
+        shown = await run("client", "trial", "info", "old", where)
+        assert "\ndata log     storage: cannot write to " in shown.out
+        # Somebody makes room: here, for the rest of this trial there is none without deleting what it has stored.
+        deleted = await run("client", "trial_datastore", "delete", "old", where)
+        assert deleted.code == 0
+        await described_when(where, "old", is_settled)
+        ended = await run("client", "trial", "list", where)
+        assert ended.out.splitlines()[-1].endswith("environment (env)")
+        assert await one.stop() == 0
+        await one.read_rest()
+        assert "samples lost" not in one.out
+    # It is back once for each time that it was away, however often it was tried.
+    assert one.err.count("the data log is back") == one.err.count("the data log cannot store samples")
+    assert one.err.count("writes failed") > one.err.count("the data log is back") > 0
+
+
+async def test_what_a_full_disk_has_cost_is_told(storage: list[str], tmp_path: Path) -> None:
+    async with full(storage, tmp_path, seconds=0.5) as (one, params):
+        where = f"--endpoint=grpc://127.0.0.1:{one.port}"
+        started = await run("client", "trial", "start", params, "--trial_id=t", "--wait", where)
+        assert started.code == 1
+        [text] = started.err.splitlines()
+        info = await described_when(where, "t", is_settled)
+        lost = int(info["samplesLost"])
+        assert 0 < lost < TICKS
+        assert int(info["end"]["samplesLost"]) == lost
+        assert text.endswith(f"; {lost} samples did not reach the data log")
+        listed = await run("client", "trial", "list", where)
+        assert listed.out.splitlines()[-1].endswith(f"environment (env); {lost} samples lost")
+        shown = await run("client", "trial", "info", "t", where)
+        assert f"\nsamples      {lost} samples did not reach the data log\n" in shown.out
+        stored = await run("client", "trial_datastore", "list", where)
+        [trial] = stored.out.splitlines()[1:]
+        # The last sample is there, without the observation that there was no room for.
+        assert trial.split()[:3] == ["t", "ENDED", str(TICKS + 1 - lost + 1)]
+        assert trial.endswith(f"environment (env); {lost} samples lost")
+        assert await one.stop() == 0
+        await one.read_rest()
+        assert one.out.endswith(f"; samples lost: {lost}\n")
+    assert "the data log is back" not in one.err
+
+
+def is_settled(info: dict[str, Any]) -> bool:
+    """Whether a trial has ended, and is stored as far as it will be."""
+    return "end" in info and not info["end"].get("samplesPending")
+
+
+async def described_when(where: str, trial_id: str, wanted: Callable[[dict[str, Any]], object]) -> dict[str, Any]:
+    """Ask for a trial until its description is what is wanted; return that."""
+    with trio.fail_after(PATIENCE_SECONDS):
+        while True:
+            asked = await run("client", "trial", "info", trial_id, where, "--json")
+            [info] = json.loads(asked.out)["trials"]
+            if wanted(info):
+                found: dict[str, Any] = info
+                return found
