@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any
@@ -140,7 +140,7 @@ def stock_server() -> Iterator[str]:
 
         def reset(self, seed: int | None = None, episode_id: str | None = None, **more: Any) -> Place:
             self.place, self.seed = 0, seed or 0
-            return Place(place=self.place, seed=self.seed)
+            return Place(place=self.place, seed=self.seed, metadata={"answer": 7})
 
         def step(self, action: Move, timeout_s: float | None = None, **more: Any) -> Place:
             self.place += action.move
@@ -184,5 +184,21 @@ async def test_our_environment_of_a_stock_server() -> None:
         {"place": Discrete(2001, -1000), "seed": Box(-np.inf, np.inf, (), "float64")}
     )
     assert (int(first.value["place"]), float(first.value["seed"])) == (0, 5.0)
+    assert (set(first.value), first.info) == ({"place", "seed"}, {"answer": 7})
     assert (int(last.value["place"]), last.reward, last.terminated) == (6, 2.0, True)
     assert len(player.observations) == 4
+
+
+async def test_a_stock_servers_metadata_is_no_observation() -> None:
+    seen: list[Mapping[str, Any]] = []
+
+    def to_value(fields: Mapping[str, Any]) -> int:
+        seen.append(fields)
+        return int(fields["place"])
+
+    player = Player(lambda _: {"move": np.int64(2)})
+    with stock_server() as url:
+        environment = openenv_environment(url, observation_space=Discrete(100), to_value=to_value)
+        async with playing(environment, player) as play:
+            await play(seed=5)
+    assert seen[0] == {"place": 0, "seed": 5.0}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -268,7 +268,36 @@ async def test_what_no_space_can_tell_is_text() -> None:
         await play()
     assert server.heard[1] == {"type": "step", "data": {"move": "north"}}
     assert isinstance(player.observations[0].action_space, Text)
-    assert json.loads(player.observations[0].value) == {"x": 0.5, "metadata": {}}
+    assert json.loads(player.observations[0].value) == {"x": 0.5}
+
+
+@pytest.mark.parametrize("version", ["0.3", "0.10"])
+async def test_what_a_policy_sees_does_not_depend_on_the_servers_version(version: str) -> None:
+    """Since 0.10 servers put the metadata into the observation, too: scores, and reference answers."""
+
+    def told(prompt: str, *, done: bool = False) -> dict[str, Any]:
+        told: dict[str, Any] = {"observation": {"prompt": prompt}, "reward": None, "done": done}
+        if version == "0.10":
+            told["observation"]["metadata"] = told["metadata"] = {"answer": "4"}
+        return told
+
+    schema = {"action": {"type": "object", "properties": {"text": {"type": "string"}}}, "observation": {}}
+    seen: list[Mapping[str, Any]] = []
+
+    def to_value(fields: Mapping[str, Any]) -> str:
+        seen.append(fields)
+        return str(fields["prompt"])
+
+    given: dict[str, Any] = {"observation_space": Text(100), "to_value": to_value}
+    for more in ({}, given):
+        server = Foreign(told("2 + 2"), told("well", done=True), schema=schema)
+        player = Player(lambda _: {"text": "4"})
+        async with foreign(server) as url, playing(openenv_environment(url, **more), player) as play:
+            await play()
+        values = [observation.value for observation in player.observations]
+        assert values == (["2 + 2", "well"] if more else ['{"prompt":"2 + 2"}', '{"prompt":"well"}'])
+        assert player.observations[0].info == ({"answer": "4"} if version == "0.10" else {})
+    assert seen == [{"prompt": "2 + 2"}, {"prompt": "well"}]
 
 
 async def test_spaces_that_the_user_gives() -> None:

@@ -38,7 +38,7 @@ DEFAULT_MAX_TEXT_CHARACTERS = 1_000_000
 #: What strings of actions may hold, and the JSON of observations does.
 CHARACTERS = string.ascii_letters + string.digits + string.punctuation + " \t\r\n"
 #: Properties of OpenEnv's base classes, which are no part of an action or an observation.
-_COMMON = {"metadata", "done", "reward"}
+COMMON = frozenset({"metadata", "done", "reward"})
 _INTEGERS = (-(2**63), 2**63 - 1)
 
 
@@ -155,7 +155,7 @@ def _codec(schema: Any, max_text_characters: int, *, strings: bool) -> Codec:
             return Codec(told, field="value")
         definitions = schema.get("$defs")
         reader = _Reader(definitions if isinstance(definitions, dict) else {}, max_text_characters, strings)
-        own = {name: inner for name, inner in properties.items() if name not in _COMMON}
+        own = {name: inner for name, inner in properties.items() if name not in COMMON}
         found = {name: reader.space(inner, 0) for name, inner in own.items()}
         spaces = {name: space for name, space in found.items() if space is not None}
         if spaces and len(spaces) == len(own):

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from trio_cogment.errors import InvalidArgumentError, RemoteProtocolError, UnavailableError
-from trio_cogment.rl.openenv.foreign_schemas import Codec, GivenObservation
+from trio_cogment.rl.openenv.foreign_schemas import COMMON, Codec, GivenObservation
 from trio_cogment.spaces import Frame, Observation, Space, SpaceError
 from trio_cogment.spaces.base import shown
 from trio_cogment.spaces.json_values import NOT_FINITE, loads
@@ -21,7 +21,7 @@ class Result:
     """The answer to a reset or a step.
 
     Attributes:
-        fields: of the observation.
+        fields: of the observation, without those that every one has.
         reward: of the step; None if there is none.
         done: the episode is over.
         metadata: what the server says besides.
@@ -60,6 +60,9 @@ def parse_answer(text: str | bytes, asked: str) -> Any:
 def parse_result(data: Any) -> Result:
     """Return the result of a reset or a step.
 
+    OpenEnv's servers from 0.10 on send the metadata twice, beside the observation and in it; earlier ones, not at all.
+    It is no part of the observation for either: environments put scores and reference answers there.
+
     Raises:
         SpaceError: a field is missing or wrong.
     """
@@ -68,9 +71,10 @@ def parse_result(data: Any) -> Result:
     done = data.get("done", False)
     if not isinstance(done, bool):
         raise SpaceError(f"expected true or false, got {shown(done)}", root="done")
-    metadata = data.get("metadata")
+    observation = data["observation"]
+    metadata = data.get("metadata", observation.get("metadata"))
     return Result(
-        fields=data["observation"],
+        fields={name: value for name, value in observation.items() if name not in COMMON},
         reward=_reward(data.get("reward")),
         done=done,
         metadata=metadata if isinstance(metadata, dict) else {},
