@@ -55,6 +55,8 @@ RL_PEERS = {
     "rl-peers": [
         "torch==2.13.0",
         "stable-baselines3==2.9.2",
+        "sb3-contrib==2.9.2",
+        "supersuit==3.11.0",
         "torchrl==0.14.1",
         "openenv==0.10.0",
         "tensorboard",

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 import inspect
+import pickle
+from collections.abc import Callable
 
 import pytest
 
@@ -30,6 +33,37 @@ FAILED = TrialOutcome("t1", EndCause.PARTICIPANT_FAILED, "alice", "it raised Val
 
 def all_errors() -> list[type[CogmentError]]:
     return [kind for _, kind in inspect.getmembers(errors, inspect.isclass) if issubclass(kind, CogmentError)]
+
+
+def some_errors() -> list[CogmentError]:
+    """Return errors that are made of other arguments than their texts, from all over the package."""
+    from trio_cogment.rl.environments.errors import InvalidActionError, InvalidEnvironmentError
+    from trio_cogment.rl.seats.errors import SeatError
+    from trio_cogment.spaces import SpaceError
+
+    return [
+        TrialFailedError(FAILED),
+        RpcError(StatusCode.NOT_FOUND, "no such trial"),
+        MissingExtraError.of("numpy", "arrays"),
+        SpaceError("expected 0 to 1, got 2").inside("arm", 0).of("action"),
+        InvalidActionError("duel", "player_0", SpaceError("expected 0 to 1, got 2")),
+        InvalidEnvironmentError("duel", "player_0", "reward: expected a number"),
+        SeatError("duel", "player_1", "no action"),
+    ]
+
+
+@pytest.mark.parametrize("error", some_errors(), ids=lambda error: type(error).__name__)
+@pytest.mark.parametrize("again", [lambda error: pickle.loads(pickle.dumps(error)), copy.copy, copy.deepcopy])
+def test_errors_cross_processes(error: CogmentError, again: Callable[[CogmentError], CogmentError]) -> None:
+    error.add_note("in a worker")
+    found = again(error)
+    assert type(found) is type(error)
+    assert str(found) == str(error)
+    assert found.args == error.args
+    assert found.__notes__ == error.__notes__
+    assert status_of(found) == status_of(error)
+    for name in ("name", "code", "outcome", "environment", "actor", "reason", "path", "root"):
+        assert getattr(found, name, None) == getattr(error, name, None)
 
 
 def test_every_error_has_one_root_and_a_status() -> None:

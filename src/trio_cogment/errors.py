@@ -12,7 +12,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from trio_cogment.outcome import TrialOutcome
@@ -41,7 +41,19 @@ class StatusCode(enum.IntEnum):
 
 
 class CogmentError(Exception):
-    """Base class of all exceptions that this package raises deliberately. The text may be shown to a peer."""
+    """Base class of all exceptions that this package raises deliberately. The text may be shown to a peer.
+
+    They can be pickled, since libraries bring them from one process to another.
+    """
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Not the class itself, whose arguments may be others than those of the exception.
+        reduced: tuple[Any, ...] = super().__reduce__()  # type: ignore[assignment]  # that of exceptions is no string
+        return (_made_again, reduced[:2], *reduced[2:])
+
+
+def _made_again(kind: type[CogmentError], arguments: tuple[Any, ...]) -> CogmentError:
+    return kind.__new__(kind, *arguments)
 
 
 class InvalidArgumentError(CogmentError):

@@ -63,6 +63,13 @@ class ModelSeat(LocalSeat):
         self._loading = trio.Lock()
         self._loaded: tuple[object, Function] | None = None
 
+    def __getstate__(self) -> dict[str, Any]:
+        # What is loaded, is loaded again.
+        return {**vars(self), "_loading": None, "_loaded": None}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state, _loading=trio.Lock())
+
     async def choose(self, context: SeatContext, chosen: str = "") -> str:
         """Return the model and the version that counts now; see `Seat.choose`."""
         try:

@@ -120,6 +120,11 @@ class HumanSeat(Seat):
         self.grace_seconds = grace_seconds
         self.agents: set[str] = set()
 
+    def __getstate__(self) -> dict[str, Any]:
+        if self.port is not None:
+            raise TypeError(f"human: port: expected None, because it can be opened once only; got {self.port}")
+        return dict(vars(self))
+
     def actor_params(self, agent: str, **options: Any) -> ActorParams:
         """Return the parameters of the actor; see `Seat.actor_params`."""
         self.agents.add(agent)

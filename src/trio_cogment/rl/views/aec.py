@@ -7,6 +7,7 @@ from typing import Any
 
 from trio_cogment.rl.seats.base import Seat
 from trio_cogment.rl.views.agents import AECEnv, SeatedAgents, open_match
+from trio_cogment.rl.views.copies import Recipe
 from trio_cogment.rl.views.match import Match
 from trio_cogment.rl.views.options import PlatformOptions
 from trio_cogment.rl.views.turns import info_of
@@ -200,4 +201,7 @@ def make_aec(
         platform=platform,
         arguments=arguments,
     )
-    return TrialAECEnv(match, render_mode=render_mode)
+    view = TrialAECEnv(match, render_mode=render_mode)
+    settings = {"agents": agents, "implementation": implementation, "render_mode": render_mode}
+    view.recipe = Recipe(match, make_aec, environment, seats, settings, arguments)
+    return view

@@ -7,6 +7,7 @@ from typing import Any
 
 from trio_cogment.errors import MissingExtraError, UnimplementedError
 from trio_cogment.rl.seats.base import Seat
+from trio_cogment.rl.views.copies import Remade
 from trio_cogment.rl.views.gymnasium import find_environment
 from trio_cogment.rl.views.match import Match
 from trio_cogment.rl.views.options import PlatformOptions
@@ -29,7 +30,7 @@ class NoStateError(UnimplementedError, NotImplementedError):
     """The environment of a view has no `state`, or is elsewhere."""
 
 
-class SeatedAgents:
+class SeatedAgents(Remade):
     """The part of a view of PettingZoo that is the same in both.
 
     Attributes:

@@ -10,6 +10,7 @@ from trio_cogment.rl.environments.base import SINGLE_AGENT, Environment
 from trio_cogment.rl.environments.gymnasium import GymnasiumEnvironment
 from trio_cogment.rl.environments.making import make_environment
 from trio_cogment.rl.seats.base import Seat
+from trio_cogment.rl.views.copies import Recipe, Remade
 from trio_cogment.rl.views.match import Match
 from trio_cogment.rl.views.options import PlatformOptions, is_address
 from trio_cogment.rl.views.parameters import RemoteEnvironment
@@ -29,7 +30,7 @@ _HOME = "trio_cogment.rl.views"
 _MASK = "action_mask"
 
 
-class TrialEnv(gymnasium.Env[Any, Any]):
+class TrialEnv(Remade, gymnasium.Env[Any, Any]):
     """An agent's seat in trials, as an environment: each episode is a trial, each step a tick. `make` makes it.
 
     Where the others of the trial are to act and this agent is not, the ticks of theirs belong to the step before; the
@@ -215,7 +216,10 @@ def make(
     if match.environment is None:
         kwargs["agents"] = agents
     spec = spec_of(environment, match, {key: value for key, value in kwargs.items() if value})
-    return TrialEnv(match, render_mode=render_mode, spec=spec)
+    view = TrialEnv(match, render_mode=render_mode, spec=spec)
+    settings = {"seat": seat, "agents": agents, "implementation": implementation, "render_mode": render_mode}
+    view.recipe = Recipe(match, make, environment, seats, settings, arguments)
+    return view
 
 
 def seated(

@@ -9,6 +9,7 @@ from trio_cogment.errors import InvalidArgumentError
 from trio_cogment.rl.environments.errors import InvalidActionError
 from trio_cogment.rl.seats.base import Seat
 from trio_cogment.rl.views.agents import ParallelEnv, SeatedAgents, open_match
+from trio_cogment.rl.views.copies import Recipe
 from trio_cogment.rl.views.match import Match
 from trio_cogment.rl.views.options import PlatformOptions
 from trio_cogment.rl.views.turns import info_of
@@ -181,4 +182,7 @@ def make_parallel(
         platform=platform,
         arguments=arguments,
     )
-    return TrialParallelEnv(match, render_mode=render_mode)
+    view = TrialParallelEnv(match, render_mode=render_mode)
+    settings = {"agents": agents, "implementation": implementation, "render_mode": render_mode}
+    view.recipe = Recipe(match, make_parallel, environment, seats, settings, arguments)
+    return view

@@ -114,6 +114,7 @@ class ViewPlatform:
         options: those of the argument.
         driver: calls into Trio.
         remote: a participant, the orchestrator or the datastore is elsewhere.
+        users: how many views share it; 0: it is closed.
     """
 
     def __init__(self, options: PlatformOptions, *, remote: bool = False, seats: Sequence[Seat] = ()) -> None:
@@ -121,7 +122,7 @@ class ViewPlatform:
         self.options = options
         self._seats = seats
         self._host = Host()
-        self._users = 1
+        self.users = 1
         self._rounds: dict[str, Round] = {}
         #: Exceptions of participants that a view raises as causes of its own, until the participants have ended.
         with_caller = self._with_caller = dict[int, bool]()
@@ -353,10 +354,8 @@ class ViewPlatform:
         """
         registry = self.registry()
         if registry is None:
-            here, elsewhere = (
-                "give model_registry= when the view is made",
-                "its trials run elsewhere: connect to theirs",
-            )
+            here = "give model_registry= when the view is made"
+            elsewhere = "its trials run elsewhere: connect to theirs"
             raise FailedPreconditionError(
                 f"environment {environment!r}: store_model: expected a model registry, and the view has none; "
                 f"{elsewhere if self.platform is None else here}"
@@ -384,17 +383,17 @@ class ViewPlatform:
                 raise InvalidArgumentError(
                     f"seats: human: expected port=None, or a seat of the view whose platform it is; got {seat.port}"
                 )
-        self._users += 1
+        self.users += 1
         return self
 
     def release(self) -> None:
         """Count one view less; the last one closes it."""
-        self._users -= 1
-        if self._users == 0:
+        self.users -= 1
+        if self.users == 0:
             self.driver.close()
 
     def abandon(self) -> None:
         """Count one view less, which nobody has closed; the last one begins to close it. From any thread."""
-        self._users -= 1
-        if self._users == 0:
+        self.users -= 1
+        if self.users == 0:
             self.driver.abandon()

@@ -2,14 +2,38 @@
 
 from __future__ import annotations
 
+import os
+import threading
+import weakref
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 from trio_cogment.errors import InvalidArgumentError
 from trio_cogment.platform import Platform
 from trio_cogment.rl.seats.base import Seat
 from trio_cogment.rl.views.options import PlatformOptions
 from trio_cogment.rl.views.platforms import ViewPlatform
+
+#: Process and thread, whose numbers come again, and an id.
+Token: TypeAlias = tuple[int, int, str]
+
+#: The platforms of views, by their tokens.
+_opened: weakref.WeakValueDictionary[Token, ViewPlatform] = weakref.WeakValueDictionary()
+
+
+def token_of(platform: ViewPlatform) -> Token:
+    """Return what stands for a platform where it cannot be itself, in a pickled view."""
+    return next(token for token, each in _opened.items() if each is platform)
+
+
+def platform_of(token: Token) -> ViewPlatform | None:
+    """Return the platform of a token, if it is open, and was opened in this thread of this process."""
+    found = _opened.get(token)
+    return found if found is not None and found.users and token[:2] == _here() else None
+
+
+def _here() -> tuple[int, int]:
+    return os.getpid(), threading.get_ident()
 
 
 def platform_for(
@@ -29,7 +53,9 @@ def platform_for(
         CogmentError: the platform cannot be opened.
     """
     if given is None:
-        return ViewPlatform(options or PlatformOptions(), remote=remote, seats=seats)
+        own = ViewPlatform(options or PlatformOptions(), remote=remote, seats=seats)
+        _opened[(*_here(), own.new_trial_id())] = own
+        return own
     shared = _platform_of(given)
     if options not in (None, PlatformOptions()):
         raise InvalidArgumentError(

@@ -10,6 +10,7 @@ from trio_cogment.errors import FailedPreconditionError, InvalidArgumentError
 from trio_cogment.rl.environments.base import SINGLE_AGENT
 from trio_cogment.rl.environments.making import maker_of
 from trio_cogment.rl.seats.base import Seat
+from trio_cogment.rl.views.copies import Recipe, Remade
 from trio_cogment.rl.views.gymnasium import (
     TrialEnv,
     find_environment,
@@ -17,7 +18,6 @@ from trio_cogment.rl.views.gymnasium import (
     spec_of,
 )
 from trio_cogment.rl.views.options import PlatformOptions
-from trio_cogment.rl.views.platforms import ViewPlatform
 
 # isort: split
 import numpy as np
@@ -25,7 +25,7 @@ from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space, concatenate, create_empty_array, iterate
 
 
-class TrialVectorEnv(VectorEnv[Any, Any, Any]):
+class TrialVectorEnv(Remade, VectorEnv[Any, Any, Any]):
     """One agent's seats in several trials that run at once; `make_vec` makes it.
 
     Observations, rewards, flags and infos are those of `gymnasium.vector.SyncVectorEnv`, step by step. All trials get
@@ -225,6 +225,7 @@ def make_vec(
     implementation: str = "",
     render_mode: str | None = None,
     options: PlatformOptions | None = None,
+    platform: Any = None,
     store: Any = None,
     model_registry: Any = None,
     orchestrator: str = "",
@@ -245,6 +246,7 @@ def make_vec(
         implementation: for an environment that is served elsewhere.
         render_mode: with which the environments are made.
         options: where the trials run.
+        platform: see `make`.
         store: keeps the episodes.
         model_registry: for seats of models.
         orchestrator: where the trials run, if not here.
@@ -263,15 +265,15 @@ def make_vec(
         raise InvalidArgumentError(f"num_envs: expected at least 1, got {num_envs}")
     target = environment if isinstance(environment, str) else maker_of(environment)
     envs: list[TrialEnv] = []
-    platform: ViewPlatform | None = None
+    shared = platform
     try:
         for number in range(num_envs):
             found = find_environment(
                 target, agents=agents, implementation=implementation, render_mode=render_mode, arguments=arguments
             )
             own = {agent: taken.beside(number) for agent, taken in (seats or {}).items()}
-            match = seated(found, own, seat, platform=platform, options=None if platform is not None else options)
-            platform = match.platform
+            match = seated(found, own, seat, platform=shared, options=None if number else options)
+            shared = match.platform
             envs.append(TrialEnv(match, render_mode=render_mode))
         vector = TrialVectorEnv(envs, autoreset_mode=AutoresetMode(autoreset_mode), copy=copy)
     except BaseException:  # Control-C, too: nobody else would close them
@@ -281,4 +283,14 @@ def make_vec(
     kwargs = {"seats": seats, "seat": seat, "implementation": implementation, "options": options, **arguments}
     kwargs = {key: value for key, value in kwargs.items() if value}
     vector.spec = spec_of(environment, match, {**kwargs, "num_envs": num_envs})
+    settings = {
+        "num_envs": num_envs,
+        "autoreset_mode": autoreset_mode,
+        "copy": copy,
+        "seat": seat,
+        "agents": agents,
+        "implementation": implementation,
+        "render_mode": render_mode,
+    }
+    vector.recipe = Recipe(match, make_vec, environment, seats, settings, arguments)
     return vector

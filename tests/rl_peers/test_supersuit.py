@@ -1,0 +1,42 @@
+"""SuperSuit, PettingZoo's usual way to Stable-Baselines3, over trials: it pickles the environments that it is given."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import trio_cogment.rl as tc
+
+pytestmark = pytest.mark.rl_peers
+
+
+def test_ppo_learns_for_all_agents_of_several_games(tmp_path: Path) -> None:
+    import supersuit
+    from stable_baselines3 import PPO
+
+    store = f"sqlite:{tmp_path / 'trials.db'}"
+    game: Any = tc.make_parallel("rps_v2", store=store)
+    rows = supersuit.pettingzoo_env_to_vec_env_v1(game)
+    envs = supersuit.concat_vec_envs_v1(rows, 2, base_class="stable_baselines3")
+    assert envs.num_envs == 4
+    model = PPO("MlpPolicy", envs, n_steps=64, device="cpu")
+    model.learn(512)
+    envs.close()
+    game.close()
+    # A game ends after fifteen rounds, and both played 512 / 4.
+    assert tc.export(store, parquet=tmp_path / "data").trials >= 2 * (512 // 4 // 15)
+
+
+def test_games_in_processes() -> None:
+    import supersuit
+
+    game: Any = tc.make_parallel("rps_v2")
+    rows = supersuit.pettingzoo_env_to_vec_env_v1(game)
+    envs = supersuit.concat_vec_envs_v1(rows, 2, num_cpus=2, base_class="gymnasium")
+    assert envs.reset(seed=1)[0].tolist() == [3, 3, 3, 3]
+    assert envs.step(np.array([0, 1, 2, 0]))[1].tolist() == [-1, 1, -1, 1]
+    envs.close()
+    game.close()
