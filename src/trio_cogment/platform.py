@@ -15,7 +15,7 @@ from trio_cogment.config import PlatformConfig, RpcConfig
 from trio_cogment.datastore import Datastore, TrialStore, datastore_services, open_store
 from trio_cogment.directory import DirectoryServer, directory_services
 from trio_cogment.discovery import DirectoryClient, open_directory
-from trio_cogment.endpoints import GrpcEndpoint
+from trio_cogment.endpoints import DISCOVER, GrpcEndpoint
 from trio_cogment.errors import FailedPreconditionError
 from trio_cogment.host import Host
 from trio_cogment.host.running import require_trio
@@ -196,7 +196,8 @@ async def open_platform(
         sample_sink: takes the samples of trials whose data log is `cogment://discover`, as the objects they are (see
             `docs/data-logs.md`); a data log that is registered with the participants comes first.
         store: the storage of a datastore, which takes those samples and serves them, or its address: `memory:` or
-            `sqlite:PATH`.
+            `sqlite:PATH`. Then `cogment://discover` is also the data log of trials whose parameters have no `datalog`;
+            one with an empty endpoint says that a trial is not stored.
         model_registry: the model registry to serve, or its folder.
         directory: finds what is not registered here: a client, the endpoint of a directory (see
             `trio_cogment.discovery.open_directory`), or a directory of this process, which is served too.
@@ -231,6 +232,7 @@ async def open_platform(
             config=config.orchestrator,
             rpc_config=config.rpc,
             default_params=default_params,
+            default_datalog="" if datastore is None else DISCOVER,
             pre_trial_hooks=config.pre_trial_hooks,
             directory=directory_client,
             client_tls=config.client_tls,

@@ -120,6 +120,10 @@ class Server:
         """Wait until `serve` says what there is, and return that."""
         return (await self.said(re.compile(r"^services +(.*)\n", re.MULTILINE)))[1]
 
+    async def trials(self) -> str:
+        """Wait until it says where trials are stored, and return that."""
+        return (await self.said(re.compile(r"^trials +(.*)\n", re.MULTILINE)))[1]
+
     async def said(self, wanted: re.Pattern[str]) -> re.Match[str]:
         """Wait until it prints something, and return that."""
         with trio.fail_after(PATIENCE_SECONDS):

@@ -5,14 +5,17 @@ from __future__ import annotations
 import re
 from pathlib import Path
 from typing import Any
-from urllib.parse import urljoin
+from urllib.parse import urljoin, urlsplit
 
 import httpx
 import pytest
 import trio
 
-from tests.cli.process import PATIENCE_SECONDS, run_main, server
+from tests.cli.process import PATIENCE_SECONDS, Server, run_main, server
+from tests.play.pages import read_message
+from tests.web.peers import HOST, Tab
 from trio_cogment.cli.play import _prepared
+from trio_cogment.datastore import open_store
 from trio_cogment.platform import Platform, open_platform
 from trio_cogment.play.lobby_machine import Shortage
 from trio_cogment.play.seat_machine import Outcome
@@ -76,6 +79,7 @@ def options(**changed: Any) -> dict[str, Any]:
         "text": "",
         "labels": "",
         "renderer": None,
+        "storage": "memory:",
         **changed,
     }
 
@@ -139,6 +143,9 @@ def test_a_module_becomes_a_game(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     game = _prepared(given).game
     assert (game.name, game.bot, game.renderer) == ("mine", "clever", b"<p>view</p>")
     assert game.seat.outcome is Outcome.BOT
+    (tmp_path / "params.yaml").write_text(PARAMS + "  datalog: {endpoint: 'cogment://discover'}\n")
+    assert _prepared(given).game.params.datalog.endpoint == "cogment://discover"
+    assert _prepared({**given, "storage": "none"}).game.params.datalog.endpoint == ""
     # Without a bot nobody can stand in.
     assert _prepared({**given, "bot": "random"}).game.seat.outcome is Outcome.LOSS
 
@@ -180,3 +187,53 @@ async def test_each_address_that_is_printed_leads_to_its_page() -> None:
             assert page.status_code == 200
             assert "<title>Dashboard</title>" in page.text
             assert await process.stop() == 0
+
+
+async def playing(process: Server, link: str) -> dict[str, Any]:
+    """Say in the lobby that one is ready, and play to the end; return how the lobby greeted."""
+    path = urlsplit(link).path
+    async with await trio.open_tcp_stream("127.0.0.1", process.port) as stream:
+        lobby = Tab(stream)
+        await lobby.open(f"{path}socket", origin=f"http://{HOST}")
+        await lobby.send(b'{"type": "hello", "ticket": ""}')
+        greeting: dict[str, Any] = read_message(await lobby.message())["welcome"]
+        await lobby.send(b'{"type": "ready"}')
+        while not (seat := read_message(await lobby.message()).get("link")):
+            pass
+        async with await trio.open_tcp_stream("127.0.0.1", process.port) as other:
+            page = Tab(other)
+            await page.open(f"{seat}socket", origin=f"http://{HOST}")
+            while not (state := read_message(await page.message())).get("over"):
+                if state.get("asked") is not None:
+                    await page.send(b'{"type": "act", "tick": %d, "action": {"base64": "aGVsbG8="}}' % state["asked"])
+    return greeting
+
+
+@pytest.mark.parametrize(
+    ("flags", "datalog", "kept", "trials"),
+    [
+        ([], "", "/.cogment/play.db", 1),
+        (["--storage=sqlite:own.db"], "", "/own.db", 1),
+        (["--storage=memory:"], "", "in memory", 0),
+        (["--storage=none"], "", "not stored (--storage=none)", 0),
+        ([], "  datalog: {endpoint: ''}\n", "not stored: datalog.endpoint is empty in their parameters", 0),
+    ],
+)
+async def test_what_people_play_is_stored_where_the_start_says(
+    flags: list[str], datalog: str, kept: str, trials: int, tmp_path: Path
+) -> None:
+    (tmp_path / "mine.py").write_text(MODULE)
+    (tmp_path / "params.yaml").write_text(PARAMS + datalog)
+    command = ("play", "mine", "--params=params.yaml", "--port=0", *flags)
+    with trio.fail_after(PATIENCE_SECONDS):
+        async with server(*command, folder=tmp_path, variables={"TRIO_COGMENT_STORAGE": ""}) as process:
+            said = await process.trials()
+            link = await process.said(_LINK)
+            greeting = await playing(process, link[1])
+            assert await process.stop() == 0
+    assert greeting["recorded"] is not kept.startswith("not stored")
+    assert said == (f"{tmp_path}{kept}" if kept.startswith("/") else kept)
+    if trials:
+        async with open_store(f"sqlite:{said}") as store:
+            [found] = await store.trials(after=0, limit=9)
+            assert found.samples_count == 2

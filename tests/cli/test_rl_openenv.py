@@ -35,8 +35,16 @@ async def test_a_seat_is_served(tmp_path: Path) -> None:
             async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{process.port}") as client:
                 assert (await client.post("/reset", json={"seed": 1})).json()["observation"]["value"] == 0
                 assert (await client.get("/schema")).json()["observation"]["properties"]["value"]["maximum"] == 63
+            assert await process.trials() == "not stored (--store=sqlite:FILE stores them)"
             process.process.terminate()
             assert await process.process.wait() == 0
+
+
+async def test_the_start_says_where_trials_are(tmp_path: Path) -> None:
+    (tmp_path / "lake_of_mine.py").write_text(MODULE)
+    arguments = ["lake_of_mine:make", "--port=0", "--store=sqlite:own.db"]
+    async with server("rl", "openenv", *arguments, folder=tmp_path) as process:
+        assert await process.trials() == f"{tmp_path}/own.db"
 
 
 def test_the_file_has_its_limits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,7 +12,7 @@ import trio
 
 from tests.datastore.harness import ENDED, GateStore, Harness
 from trio_cogment import open_platform
-from trio_cogment.api.common_pb2 import TrialParams, TrialState
+from trio_cogment.api.common_pb2 import DatalogParams, TrialParams, TrialState
 from trio_cogment.config import DatastoreConfig, OrchestratorConfig, PlatformConfig
 from trio_cogment.datastore import Datastore, TrialEnd, TrialStore
 from trio_cogment.datastore._conversion import TrialConverter
@@ -62,6 +62,32 @@ async def stored(
         register(platform, ticks, seconds_per_tick, observation)
         assert platform.datastore is not None
         yield platform, Harness(platform.channel, platform.datastore)
+
+
+@pytest.mark.parametrize(
+    ("datalog", "is_stored"),
+    [
+        (None, True),
+        (DatalogParams(exclude_fields=["observations"]), True),
+        (DatalogParams(endpoint="cogment://discover"), True),
+        (DatalogParams(), False),  # which is not the same as none at all
+    ],
+)
+async def test_trials_are_stored_unless_their_parameters_say_otherwise(
+    datalog: DatalogParams | None, is_stored: bool, autojump_clock: Clock
+) -> None:
+    given = trial_params([actor_params("ann", "player")])
+    if datalog is not None:
+        given.datalog.CopyFrom(datalog)
+    async with stored("memory:") as (platform, harness):
+        assert platform.orchestrator.datalog_of(given) == ("cogment://discover" if is_stored else "")
+        for trial_id in ("given", "by-default"):
+            await platform.controller.start_trial(given if trial_id == "given" else None, trial_id=trial_id)
+            platform.orchestrator.default_params.CopyFrom(given)
+            await platform.controller.wait_trial(trial_id)
+        found = (await harness.trials()).trial_infos
+        assert sorted(info.trial_id for info in found) == (["by-default", "given"] if is_stored else [])
+        assert all(info.params.datalog.endpoint == "cogment://discover" for info in found)
 
 
 @pytest.mark.parametrize("kind", ["memory:", "sqlite:"])

@@ -89,6 +89,7 @@ def test_the_command(grpc: bool) -> None:
     assert time.monotonic() - started < 20  # 10 s are promised for a machine that does nothing else
     assert (output.code, output.err) == (0, "")
     assert "\x1b" not in output.out
+    assert "The trial is not stored." in output.out
     first, last = re.findall(r"tenth (\d\.\d\d)", output.out)
     assert float(last) - float(first) > MARGIN
     assert output.out.count("recent mean reward") == 5

@@ -40,6 +40,7 @@ def demo(grpc: bool, seed: int, ticks: int | None, no_learning: bool, as_json: b
             click.echo(show.as_json(trio.run(_until_control_c, run)))
             return
         console.print("A speaker sees colours, a listener hears symbols; understanding is rewarded.")
+        console.print("The trial is not stored.")
         with show.Progress(console, ticks or DEFAULT_TICKS) as progress:
             result = trio.run(_until_control_c, partial(run, on_tick=progress.on_tick))
         console.print()

@@ -6,7 +6,7 @@ import functools
 import json
 import math
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,13 +17,25 @@ from trio_cogment.cli.announced import orchestrator_parts
 from trio_cogment.cli.errors import Failure
 from trio_cogment.cli.options import FilePath
 from trio_cogment.cli.rl.targets import environment_options, failures, target_of
+from trio_cogment.cli.services.kept import where_trials_are
 from trio_cogment.cli.services.pages import opened_pages
 from trio_cogment.cli.services.run import run_server
 from trio_cogment.cli.services.settings import THIS_MACHINE, ServerSettings, common_settings, service_options
 from trio_cogment.cli.services.start import Application, Resources, Running
+from trio_cogment.cli.services.trial_datastore import (
+    PLAY_FILE,
+    StorageSettings,
+    keeping,
+    opened_storage,
+    refuse_storage_in_use,
+    storage_options,
+    storage_settings,
+)
 from trio_cogment.cli.services.types_option import load_types, types_option
 from trio_cogment.cli.services.web_flags import web_options, web_settings
+from trio_cogment.endpoints import CLIENT, DISCOVER
 from trio_cogment.errors import CogmentError, needing
+from trio_cogment.services import ServiceKind
 
 if TYPE_CHECKING:
     from trio_cogment.api.common_pb2 import TrialParams
@@ -37,6 +49,13 @@ _COMMAND = "play"
 _DEFAULT_PORT = 9000
 _BOT = "bot"
 _GIVE_UP_SECONDS = 5.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlaySettings(ServerSettings):
+    """The settings of `play`; without a storage its trials are not stored."""
+
+    storage: StorageSettings | None
 
 
 async def _nothing() -> None:
@@ -136,6 +155,7 @@ def _seconds(_ctx: click.Context, param: click.Parameter, value: float) -> float
 @click.option("--text", default="", help="What people should know before they begin.")
 @click.option("--labels", default="", metavar="NAMES", help="Names of the actions, separated by commas.")
 @click.option("--renderer", type=FilePath(path_type=Path), help="HTML file of your own that shows the observations.")
+@storage_options(PLAY_FILE)
 @web_options
 @service_options("PLAY", port=_DEFAULT_PORT, host=THIS_MACHINE)
 @click.pass_context
@@ -145,11 +165,15 @@ def play(ctx: click.Context, /, **options: Any) -> None:
     ENVIRONMENT is an id of Gymnasium (CartPole-v1), an id or name of PettingZoo (classic/rps-v2), or MODULE:FUNCTION, a
     function that makes one. With --params, MODULE has participants, as for `trio-cogment participants`.
     """
-    settings = ServerSettings(**common_settings(ctx), web=web_settings(ctx))
+    common = common_settings(ctx)
+    common["configuration"] = keeping(ctx, common["configuration"])
+    settings = PlaySettings(**common, web=web_settings(ctx), storage=storage_settings(ctx))
     if settings.web is None or not settings.web.enabled:
         raise Failure("play: --web=false: expected a page to play on")
     prepared = functools.cache(functools.partial(_prepared, options))
-    name, services = orchestrator_parts(datastore=True, model_registry=False, directory=False, one_port=True)
+    name, services = orchestrator_parts(
+        datastore=settings.storage is not None, model_registry=False, directory=False, one_port=True
+    )
     application = Application(
         name=f"{_COMMAND}, {name}",
         ports=[options["port"]],
@@ -158,6 +182,8 @@ def play(ctx: click.Context, /, **options: Any) -> None:
         open=functools.partial(_opened, prepared, settings),
         give_up_seconds=_GIVE_UP_SECONDS,
     )
+    if settings.storage is not None:
+        refuse_storage_in_use(settings.storage)
     run_server(settings, application)
 
 
@@ -213,13 +239,18 @@ def _of_module(options: dict[str, Any]) -> Prepared:
     participants = load(options["target"])
     spec = load_types("--spec", options["spec"]) or participants.spec or Spec()
     params = load_params(options["params"], spec=spec)
+    if options["storage"].strip() == "none" and not _has_datalog(participants) and params.datalog.endpoint == DISCOVER:
+        params.datalog.endpoint = ""  # the storage is what would be found
     bot = "" if options["bot"] == "random" else options["bot"]
     types = load_types("--web_spec", options["web_spec"]) or spec
     return Prepared(_game(options, params, bot, options["target"]), participants, types)
 
 
+def _has_datalog(participants: Participants) -> bool:
+    return bool(participants.registered(ServiceKind.DATALOG))
+
+
 def _game(options: dict[str, Any], params: TrialParams, bot: str, name: str) -> Game:
-    from trio_cogment.endpoints import CLIENT
     from trio_cogment.play.games import Game
     from trio_cogment.play.lobby_machine import LobbyRules, Shortage
     from trio_cogment.play.seat_machine import Outcome, SeatRules
@@ -257,7 +288,7 @@ def _json(text: str | None) -> Any:
 
 @asynccontextmanager
 async def _opened(
-    prepared: Callable[[], Prepared], settings: ServerSettings, resources: Resources
+    prepared: Callable[[], Prepared], settings: PlaySettings, resources: Resources
 ) -> AsyncIterator[Running]:
     from trio_cogment.config import PlatformConfig
     from trio_cogment.platform import open_platform
@@ -266,7 +297,10 @@ async def _opened(
 
     game, configuration = prepared().game, settings.configuration
     config = PlatformConfig(
-        orchestrator=configuration.orchestrator, rpc=configuration.rpc, client_tls=resources.client_tls
+        orchestrator=configuration.orchestrator,
+        rpc=configuration.rpc,
+        datastore=configuration.datastore,
+        client_tls=resources.client_tls,
     )
 
     def links(access: PageAccess, address: str) -> dict[str, str]:
@@ -274,7 +308,8 @@ async def _opened(
 
     try:
         async with (
-            open_platform(prepared().participants, config=config, store="memory:") as platform,
+            nullcontext() if settings.storage is None else opened_storage(settings.storage) as store,
+            open_platform(prepared().participants, config=config, store=store) as platform,
             open_house(platform, [game], config=configuration.play) as house,
             opened_pages(settings, resources, platform, prepared().types) as dashboard,
         ):
@@ -288,6 +323,11 @@ async def _opened(
                 stop=platform.stop,
                 routes=routes,
                 links=links,
+                kept=where_trials_are(
+                    settings.storage,
+                    platform.orchestrator.datalog_of(game.params),
+                    own_datalog=_has_datalog(platform.participants),
+                ),
             )
     finally:
         await prepared().close()

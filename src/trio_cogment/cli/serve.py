@@ -18,7 +18,7 @@ from trio_cogment.cli.services.orchestrator import (
 )
 from trio_cogment.cli.services.settings import THIS_MACHINE
 from trio_cogment.cli.services.trainer import trainer_option
-from trio_cogment.cli.services.trial_datastore import storage_options, storage_settings
+from trio_cogment.cli.services.trial_datastore import DEFAULT_FILE, storage_options, storage_settings
 
 
 @click.command()
@@ -27,7 +27,7 @@ from trio_cogment.cli.services.trial_datastore import storage_options, storage_s
 @gateway_option
 @trainer_option
 @archive_option
-@storage_options
+@storage_options(DEFAULT_FILE)
 @orchestrator_options(host=THIS_MACHINE)
 @click.pass_context
 def serve(ctx: click.Context, /, port: int, **_options: Any) -> None:

@@ -31,6 +31,18 @@ class Given:
         return None if self.params is None else self.reach
 
 
+def datalog_of(params: TrialParams, *, default: str) -> str:
+    """Return the endpoint of the data log of trials with these parameters; empty: they have none.
+
+    Args:
+        params: of the trials. An empty endpoint says that there is none, unless there is something to exclude.
+        default: the endpoint where they say nothing.
+    """
+    endpoint: str = params.datalog.endpoint.strip()
+    said = params.HasField("datalog") and not params.datalog.exclude_fields
+    return endpoint if endpoint or said else default
+
+
 async def find_everybody(
     connections: Connections, params: TrialParams, reach: str | None
 ) -> tuple[dict[int, Target | None], Target | None]:

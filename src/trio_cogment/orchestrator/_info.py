@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from trio_cogment.api.common_pb2 import EndOfTrial, TrialActor, TrialParams, TrialState
 from trio_cogment.api.orchestrator_pb2 import TrialInfo
-from trio_cogment.errors import InvalidArgumentError
+from trio_cogment.errors import CogmentError, InvalidArgumentError, RpcError
 from trio_cogment.orchestrator._glance import awaited_of
 from trio_cogment.trial import TrialMachine
 
@@ -49,3 +49,11 @@ def describe(
         )
         info.awaited.extend(awaited_of(machine))
     return info
+
+
+def error_of_trial(trial_id: str, error: CogmentError) -> CogmentError:
+    """Return an error of the same kind whose text begins with the trial; the one given may be shared by several."""
+    prefix = f"trial {trial_id!r}: "
+    if isinstance(error, RpcError):
+        return RpcError(error.code, prefix + error.message, error.trailing_metadata)
+    return type(error)(f"{prefix}{error}")

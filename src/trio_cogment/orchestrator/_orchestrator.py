@@ -20,7 +20,6 @@ from trio_cogment.errors import (
     AlreadyExistsError,
     CogmentError,
     FailedPreconditionError,
-    RpcError,
     UnavailableError,
 )
 from trio_cogment.host import Host
@@ -28,9 +27,9 @@ from trio_cogment.metrics import OrchestratorMetrics
 from trio_cogment.orchestrator._alarms import Alarms
 from trio_cogment.orchestrator._connections import Connections, FindLegacy, LocalServices, Target
 from trio_cogment.orchestrator._fair_turns import FairTurns, Turn
-from trio_cogment.orchestrator._finding import Given, find_everybody
+from trio_cogment.orchestrator._finding import Given, datalog_of, find_everybody
 from trio_cogment.orchestrator._hooks import run_hooks
-from trio_cogment.orchestrator._info import check_describable
+from trio_cogment.orchestrator._info import check_describable, error_of_trial
 from trio_cogment.orchestrator._metering import MakeMachine, gauges, machine_for
 from trio_cogment.orchestrator._remote_sink import sink_of
 from trio_cogment.orchestrator._room import Holding, Room, check_counts, estimated_bytes
@@ -59,6 +58,8 @@ class Orchestrator:
         config: limits and timeouts.
         rpc_config: for the channels to participants.
         default_params: what a trial gets whose starter gave no parameters.
+        default_datalog: the data log of trials whose parameters have no `datalog`; empty: they have none. One with an
+            empty endpoint says that a trial has none.
         pre_trial_hooks: endpoints, in the order of their calls.
         local: what is served in this process.
         directory: who is asked for what is not; it stays the caller's.
@@ -75,6 +76,7 @@ class Orchestrator:
         make_machine: makes the machines of the trials that start from now on, as ``make_machine(trial_id, rules=...)``:
             plain ones, or those that `metrics` measures. A `recording.TrialRecorder` has one that records.
         default_params: see above.
+        datalog_of: returns the endpoint of the data log of trials with these parameters; empty: they have none.
         lost_samples: how many samples did not reach their data logs, of all trials so far.
         room: what the trials take of the server.
 
@@ -88,6 +90,7 @@ class Orchestrator:
         config: OrchestratorConfig | None = None,
         rpc_config: RpcConfig | None = None,
         default_params: TrialParams | None = None,
+        default_datalog: str = "",
         pre_trial_hooks: Sequence[str] = (),
         local: LocalServices | None = None,
         directory: DirectoryClient | None = None,
@@ -106,6 +109,7 @@ class Orchestrator:
         self.default_params = TrialParams()
         if default_params is not None:
             self.default_params.CopyFrom(default_params)
+        self.datalog_of = partial(datalog_of, default=default_datalog)
         self._hooks = tuple(pre_trial_hooks)
         self._local = local
         self._directory = directory
@@ -261,7 +265,7 @@ class Orchestrator:
             started = True
         except CogmentError as error:
             details += f": {error}"
-            raise _of_trial(trial_id, error) from error
+            raise error_of_trial(trial_id, error) from error
         finally:
             holding.started()
             if not started:
@@ -354,6 +358,8 @@ class Orchestrator:
         async with Turn(self._start_turns, trial.holding.account):
             trial.holding.take(estimated_bytes(params))
             params = validate_params(params)
+            if endpoint := self.datalog_of(params):
+                params.datalog.endpoint = endpoint
             check_describable(params, self.config.max_properties_bytes)
             await trio.lowlevel.checkpoint()  # the next one's turn is in the next round
         return params
@@ -390,11 +396,3 @@ class Orchestrator:
     def known(self, trial_ids: Iterable[str]) -> list[Trial]:
         """Return the trials with these ids, in this order; unknown ids are passed over."""
         return [trial for trial in map(self.trials.get, trial_ids) if trial is not None]
-
-
-def _of_trial(trial_id: str, error: CogmentError) -> CogmentError:
-    """Return an error of the same kind whose text begins with the trial; the one given may be shared by several."""
-    prefix = f"trial {trial_id!r}: "
-    if isinstance(error, RpcError):
-        return RpcError(error.code, prefix + error.message, error.trailing_metadata)
-    return type(error)(f"{prefix}{error}")

@@ -107,7 +107,9 @@ class PlayHouse:
         """
         if game.name in self._lobbies:
             raise FailedPreconditionError(f"there is a game {game.name!r} already")
-        lobby = self._lobbies[game.name] = Lobby(game, start or self.start, self.config, self._host)
+        recorded = bool(self._platform.orchestrator.datalog_of(game.params))
+        lobby = Lobby(game, start or self.start, self.config, self._host, recorded=recorded)
+        self._lobbies[game.name] = lobby
         await self._nursery.start(lobby.run)
         return lobby
 

@@ -37,10 +37,12 @@ class Lobby:
         start: starts a trial.
         config: limits of pages.
         host: makes tickets.
+        recorded: the trials are stored, which people are told.
     """
 
-    def __init__(self, game: Game, start: Start, config: PlayConfig, host: Host) -> None:
+    def __init__(self, game: Game, start: Start, config: PlayConfig, host: Host, *, recorded: bool) -> None:
         self.game = game
+        self._recorded = recorded
         self._start = start
         self._config = config
         self._host = host
@@ -105,6 +107,7 @@ class Lobby:
         page.greeting = {
             "title": self.game.title or self.game.name,
             "text": self.game.text,
+            "recorded": self._recorded,
             "again": self.game.again,
             "ticket": visitor.ticket,
         }

@@ -103,7 +103,7 @@ def trial_params(
     environment_name: str = "",
     environment_config: Payload | None = None,
     trial_config: Payload | None = None,
-    datalog_endpoint: str = "",
+    datalog_endpoint: str | None = None,
     datalog_exclude_fields: Iterable[str] = (),
     max_steps: int = 0,
     max_inactivity_seconds: int = 0,
@@ -113,7 +113,9 @@ def trial_params(
 ) -> TrialParams:
     """Return the parameters of a trial; `environment` is the implementation. 0 means no limit, or the default.
 
-    With a `spec`, the types of `environment_config` and `trial_config` are checked.
+    Without a `datalog_endpoint` the samples go where the orchestrator sends them by default: to the datastore of its
+    process, if there is one. An empty one means nowhere. With a `spec`, the types of `environment_config` and
+    `trial_config` are checked.
 
     Raises:
         InvalidArgumentError: a payload has the wrong type.
@@ -133,6 +135,7 @@ def trial_params(
         nb_buffered_ticks=nb_buffered_ticks,
         properties=properties,
     )
-    if datalog_endpoint:
-        params.datalog.CopyFrom(DatalogParams(endpoint=datalog_endpoint, exclude_fields=datalog_exclude_fields))
+    datalog = DatalogParams(endpoint=datalog_endpoint or "", exclude_fields=datalog_exclude_fields)
+    if datalog_endpoint is not None or datalog.exclude_fields:
+        params.datalog.CopyFrom(datalog)
     return params

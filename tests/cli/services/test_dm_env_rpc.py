@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -52,6 +53,9 @@ async def test_a_process_in_front_of_an_orchestrator(profile: Path) -> None:
             async with server(*arguments, f"--orchestrator={orchestrator}") as gateway:
                 assert gateway.addresses[0][2] == "Environment"
                 assert gateway.out.startswith("dm_env_rpc listening on ")
+                await gateway.said(
+                    re.compile(rf"^trials  run by the orchestrator at {orchestrator}, which", re.MULTILINE)
+                )
                 with trio.fail_after(PATIENCE_SECONDS):
                     assert await length(gateway.port) == Catch.ROWS
                     output = await run_here("dm_env_rpc", "probe", f"127.0.0.1:{gateway.port}")

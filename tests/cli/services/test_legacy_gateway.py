@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -57,6 +58,9 @@ async def test_in_front_of_an_orchestrator(tmp_path: Path) -> None:
         async with open_platform() as platform, listening(*platform.services) as orchestrator:
             command = ("services", "legacy_gateway", HERE, f"--port={port}", f"--profile={path}")
             async with server(*command, f"--orchestrator={orchestrator}") as gateway:
+                await gateway.said(
+                    re.compile(rf"^trials  run by the orchestrator at {orchestrator}, which", re.MULTILINE)
+                )
                 assert gateway.addresses[0][2] == "Trial, EnvironmentSP, ServiceActorSP, DatalogSP, TrialHooksSP"
                 with trio.fail_after(PATIENCE_SECONDS):
                     client = await play(gateway.port, 3, orchestrator)

@@ -19,7 +19,7 @@ import trio
 from tests.cli.process import NOTHING_ELSE, PATIENCE_SECONDS, Endless, environment_variables, server
 from tests.cli.services.test_stop import controlled
 from trio_cogment.cli.services.directory_flags import DirectorySettings
-from trio_cogment.cli.services.kept import what_is_kept
+from trio_cogment.cli.services.kept import what_is_kept, where_trials_are
 from trio_cogment.cli.services.screen import ScreenLog
 from trio_cogment.cli.services.trial_datastore import StorageSettings
 from trio_cogment.cli.services.welcome import Welcome
@@ -43,7 +43,7 @@ WIDTH = 80
     ],
 )
 def test_what_to_try_reaches_the_server(host: str, port: int, tried: str) -> None:
-    lines = Welcome(services="a, b", kept={"trials": "/x"}).lines(host, port, {"dashboard": "http://h/"})
+    lines = Welcome(services="a, b").lines(host, port, kept={"trials": "/x"}, notes={"dashboard": "http://h/"})
     assert lines == [
         "services   a, b",
         "trials     /x",
@@ -72,7 +72,25 @@ def test_what_is_kept_is_named_in_full(tmp_path: Path, monkeypatch: pytest.Monke
         "trials": "in memory",
         "directory": "in memory",
     }
-    assert what_is_kept(None, None, None, None) == {}
+    assert what_is_kept(None, None, None, None) == {"trials": "not stored (--storage=none)"}
+
+
+@pytest.mark.parametrize(
+    ("storage", "datalog", "said"),
+    [
+        (StorageSettings(file=Path("/t.db"), memory_bytes=1), "cogment://discover", "/t.db"),
+        (StorageSettings(memory_bytes=1), "cogment://discover", "in memory"),
+        (StorageSettings(memory_bytes=1), "grpc://h:1", "stored by the data log at grpc://h:1"),
+        (StorageSettings(memory_bytes=1), "", "not stored: datalog.endpoint is empty in their parameters"),
+        (None, "", "not stored (--storage=none)"),
+        (None, "grpc://h:1", "stored by the data log at grpc://h:1"),
+    ],
+)
+def test_where_the_trials_of_a_server_are(storage: StorageSettings | None, datalog: str, said: str) -> None:
+    assert where_trials_are(storage, datalog) == {"trials": said}
+    if datalog == "cogment://discover":
+        own = where_trials_are(storage, datalog, own_datalog=True)
+        assert own == {"trials": "given to the data log of the participants"}
 
 
 async def test_plain_lines_where_there_is_no_terminal(tmp_path: Path) -> None:

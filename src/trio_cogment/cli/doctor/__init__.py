@@ -23,7 +23,7 @@ from trio_cogment.cli.services.directory_flags import NO_DIRECTORY, own_director
 from trio_cogment.cli.services.model_registry import archive_folder, archive_option
 from trio_cogment.cli.services.orchestrator import DEFAULT_PORT
 from trio_cogment.cli.services.settings import THIS_MACHINE, given_hosts, host_option
-from trio_cogment.cli.services.trial_datastore import StorageSettings, storage_options, storage_settings
+from trio_cogment.cli.services.trial_datastore import DEFAULT_FILE, StorageSettings, storage_options, storage_settings
 from trio_cogment.cli.text import print_json
 from trio_cogment.cli.tls import TlsFiles, load_tls, server_tls_options, tls_files
 from trio_cogment.endpoints import GrpcEndpoint
@@ -51,7 +51,7 @@ from trio_cogment.endpoints import GrpcEndpoint
 )
 @own_directory_option
 @archive_option
-@storage_options
+@storage_options(DEFAULT_FILE)
 @host_option(THIS_MACHINE)
 @port_option("--port", default=DEFAULT_PORT, text="TCP port of `serve`.")
 @click.pass_context

@@ -15,6 +15,7 @@ from trio_cogment.cli.configuration import Configuration
 from trio_cogment.cli.errors import Failure
 from trio_cogment.cli.options import PairType
 from trio_cogment.cli.rl.targets import environment_options, failures, target_of
+from trio_cogment.cli.services.kept import where_at
 from trio_cogment.cli.services.run import run_server
 from trio_cogment.cli.services.settings import THIS_MACHINE, ServerSettings, common_settings, service_options
 from trio_cogment.cli.services.start import Application, Resources, Running
@@ -56,7 +57,12 @@ class _Seat(PairType):
     metavar="NAME=WHO",
     help="Who takes an agent's seat where no socket is: random, MODULE:FUNCTION, or grpc://host:port. Repeatable.",
 )
-@click.option("--store", default=None, metavar="ADDRESS", help="Keep the trials: memory:, or sqlite:FILE.")
+@click.option(
+    "--store",
+    default=None,
+    metavar="ADDRESS",
+    help="Store the trials: memory:, or sqlite:FILE. The default is not to store them.",
+)
 @click.option(
     "--max_sockets", type=click.IntRange(min=1), default=None, help="How many may be open; the default is 64."
 )
@@ -173,5 +179,11 @@ async def _opened(given: _Given, settings: ServerSettings, resources: Resources)
             ) as application,
         ):
             yield Running(
-                services=[()], routes=lambda _access: application.routes(), entrance=False, stop=platform.stop
+                services=[()],
+                routes=lambda _access: application.routes(),
+                entrance=False,
+                stop=platform.stop,
+                kept={
+                    "trials": where_at(given.store) if given.store else "not stored (--store=sqlite:FILE stores them)"
+                },
             )

@@ -19,6 +19,7 @@ from trio_cogment.cli.errors import Failure
 from trio_cogment.cli.options import applied
 from trio_cogment.cli.services.directory_flags import directory_options
 from trio_cogment.cli.services.gateway_flags import orchestrator_of, orchestrator_option, profile_option
+from trio_cogment.cli.services.kept import trials_elsewhere
 from trio_cogment.cli.services.orchestrator_access import client_of
 from trio_cogment.cli.services.run import run_server
 from trio_cogment.cli.services.settings import ServerSettings, common_settings, service_options
@@ -142,7 +143,8 @@ async def _opened(
         client_of(settings.orchestrator, settings, resources) as client,
         gateway.opened(await client.orchestrator(), access=resources.access.signing) as opened,
     ):
-        yield Running(services=[opened.services], stop=opened.stop)
+        kept = trials_elsewhere(settings.orchestrator)
+        yield Running(services=[opened.services], stop=opened.stop, kept=kept)
 
 
 def read_profile(flag: str, path: Path) -> Profile:

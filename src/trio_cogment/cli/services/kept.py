@@ -1,4 +1,4 @@
-"""What a server keeps, and where, in full."""
+"""What a server keeps, and where, in full; and whether trials are stored that it has part in."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from pathlib import Path
 
 from trio_cogment.cli.services.directory_flags import DirectorySettings
 from trio_cogment.cli.services.trial_datastore import StorageSettings
+from trio_cogment.endpoints import DISCOVER
 
 
 def what_is_kept(
@@ -14,18 +15,52 @@ def what_is_kept(
     """Return what a server keeps -> where, in full.
 
     Args:
-        storage: of trials; None: there is no datastore.
+        storage: of trials; None: they are not stored.
         archive: of models; None: there is no model registry.
         directory: of a server with an endpoint, somebody else's.
         trainer: the folder of runs; None: there is no trainer.
     """
-    kept = {}
-    if storage is not None:
-        kept["trials"] = storage.address if storage.file is None else str(storage.file.absolute())
+    kept = {"trials": _storage(storage)}
     if archive is not None:
         kept["models"] = str(archive.absolute())
     if directory is not None and directory.endpoint is None:
-        kept["directory"] = str(Path(directory.file).absolute()) if directory.file else "memory:"
+        kept["directory"] = str(Path(directory.file).absolute()) if directory.file else "in memory"
     if trainer is not None:
         kept["runs"] = str(trainer.absolute())
-    return {what: "in memory" if where == "memory:" else where for what, where in kept.items()}
+    return kept
+
+
+def trials_elsewhere(orchestrator: str) -> dict[str, str]:
+    """Return what a server says of the trials that it has an orchestrator elsewhere start."""
+    return {"trials": f"run by the orchestrator at {orchestrator}, which says whether they are stored"}
+
+
+def where_trials_are(storage: StorageSettings | None, datalog: str, *, own_datalog: bool = False) -> dict[str, str]:
+    """Return what a server says of the trials that it starts itself, all with the same parameters.
+
+    Args:
+        storage: of the server; None: it has none.
+        datalog: the endpoint of their data log; empty: they have none.
+        own_datalog: the participants of the server have a data log, which is found before the storage.
+    """
+    if datalog == DISCOVER and own_datalog:
+        return {"trials": "given to the data log of the participants"}
+    if datalog == DISCOVER or (storage is None and not datalog):
+        return {"trials": _storage(storage)}
+    if datalog:
+        return {"trials": f"stored by the data log at {datalog}"}
+    return {"trials": "not stored: datalog.endpoint is empty in their parameters"}
+
+
+def _storage(storage: StorageSettings | None) -> str:
+    if storage is None:
+        return "not stored (--storage=none)"
+    return where_at(storage.address if storage.file is None else f"sqlite:{storage.file}")
+
+
+def where_at(address: str) -> str:
+    """Return where a storage is, by its address as `open_store` takes it."""
+    if address == "memory:":
+        return "in memory"
+    scheme, _, path = address.partition(":")
+    return str(Path(path).absolute()) if scheme == "sqlite" else address

@@ -15,6 +15,7 @@ from trio_cogment.cli.announced import LEGACY_SERVICES
 from trio_cogment.cli.options import applied
 from trio_cogment.cli.services.directory_flags import directory_options
 from trio_cogment.cli.services.gateway_flags import orchestrator_of, orchestrator_option, profile_option
+from trio_cogment.cli.services.kept import trials_elsewhere
 from trio_cogment.cli.services.legacy import read_legacy_profile
 from trio_cogment.cli.services.orchestrator_access import client_of
 from trio_cogment.cli.services.run import run_server
@@ -101,7 +102,8 @@ async def _opened(
         client_of(settings.orchestrator, settings, resources) as client,
         gateway.opened(await client.orchestrator(), access=resources.access.signing) as opened,
     ):
-        yield Running(services=[opened.services], offers=_offers, stop=opened.stop)
+        kept = trials_elsewhere(settings.orchestrator)
+        yield Running(services=[opened.services], offers=_offers, stop=opened.stop, kept=kept)
 
 
 def _offers(port: int) -> list[Offer]:

@@ -211,8 +211,7 @@ def run_orchestrator(settings: OrchestratorSettings) -> None:
     """
     application = orchestrator_application(settings)
     if settings.welcomes:
-        kept = what_is_kept(settings.storage, settings.archive, settings.directory, settings.trainer)
-        application = replace(application, ready="", welcome=Welcome(services=application.name, kept=kept))
+        application = replace(application, ready="", welcome=Welcome(services=application.name))
     if settings.status_file is None:  # it comes first otherwise
         _refuse_files_in_use(settings)
     run_server(settings, application)
@@ -344,9 +343,16 @@ async def _opened(
             services=[[lifecycle], others],
             stop=stop,
             routes=routes,
+            kept=_kept(settings),
             controller=platform.controller,
             goodbye=goodbye,
         )
+
+
+def _kept(settings: OrchestratorSettings) -> dict[str, str]:
+    if not settings.welcomes:  # it has no storage of its own
+        return {"trials": "stored only where their parameters name a data log (datalog.endpoint)"}
+    return what_is_kept(settings.storage, settings.archive, settings.directory, settings.trainer)
 
 
 @asynccontextmanager

@@ -143,10 +143,13 @@ async def _serve_application(start: Start, status: StatusFile, stop: Stop) -> No
         if side is not None:
             nursery.start_soon(side.prepare)
         ready = [application.ready.format(port=servings[0][1].port)] if application.ready else []
+        kept = [f"{what}  {where}" for what, where in running.kept.items()]
+        if application.welcome is None:
+            ready += kept
         for line in ready:
             say(line)
         if settings.log.file is not None:  # on stderr they would stand beside what stdout says
-            for line in (*start.announcements(), *ready):
+            for line in (*start.announcements(), *(ready if application.welcome is None else [*ready, *kept])):
                 _log.info("%s", line)
         if side is not None and page_access is not None and running.routes is not None and running.entrance:
             start.renew_entrance = partial(_renew_entrance, start, running, page_access, servings[0][1].port)
@@ -215,15 +218,19 @@ async def _welcomed(start: Start, running: Running) -> AsyncIterator[None]:
     [[first, *_], *_] = start.ports.servers
     host, port = first.getsockname()[:2]
     start.notes.update(running.notes)
+
+    def lines() -> list[str]:
+        return welcome.lines(host, port, kept=running.kept, notes=start.notes)
+
     if not start.draws or running.controller is None:
-        for line in welcome.lines(host, port, start.notes):
+        for line in lines():
             say(line)
         yield
         return
     from trio_cogment.cli.services.screen import shown_on_screen
 
     def header() -> list[str]:
-        return [*announcements, *welcome.lines(host, port, start.notes)]
+        return [*announcements, *lines()]
 
     announcements = start.announcements()
     async with shown_on_screen(header, running.controller):

@@ -71,6 +71,8 @@ class Running:
         entrance: an administrator comes to the pages by an address that is printed.
         links: returns what people can be given, for the address of the pages: labels and links; None: nothing.
         stop: tells peers how it ended, before connections are drained; cancelled when a stop takes too long.
+        kept: what is kept -> where, in full; also what is not kept, though one may expect it. It is shown when it
+            serves.
         notes: what is shown beside the application's welcome, and never logged: a label, and a text.
         controller: of the trials that a screen shows.
         goodbye: gives the line that is printed when everything has been closed; empty: none.
@@ -82,6 +84,7 @@ class Running:
     entrance: bool = True
     links: Callable[[PageAccess, str], Mapping[str, str]] | None = None
     stop: Callable[[], Awaitable[None]] = _no_farewell
+    kept: Mapping[str, str] = field(default_factory=dict)
     notes: Mapping[str, str] = field(default_factory=dict)
     controller: Controller | None = None
     goodbye: Callable[[], str] = str

@@ -20,6 +20,7 @@ from trio_cogment.cli.errors import Failure
 from trio_cogment.cli.options import FilePath, applied
 from trio_cogment.cli.services.directory_flags import directory_options
 from trio_cogment.cli.services.gateway_flags import ORCHESTRATOR_FLAGS
+from trio_cogment.cli.services.kept import trials_elsewhere
 from trio_cogment.cli.services.orchestrator_access import client_of
 from trio_cogment.cli.services.run import run_server
 from trio_cogment.cli.services.settings import THIS_MACHINE, ServerSettings, common_settings, service_options
@@ -245,7 +246,13 @@ async def _opened(
         access=resources.access.tokens,
     )
     async with _platform(settings, spec(), resources) as (where, models), made.opened(where, models=models) as opened:
-        yield Running(services=[opened.services], stop=opened.stop)
+        yield Running(services=[opened.services], stop=opened.stop, kept=_kept(settings))
+
+
+def _kept(settings: TrainerSettings) -> dict[str, str]:
+    if settings.datastore:
+        return {"trials": f"stored in the datastore at {settings.datastore}"}
+    return trials_elsewhere(settings.orchestrator) if settings.orchestrator else {}
 
 
 @asynccontextmanager

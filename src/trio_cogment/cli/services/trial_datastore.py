@@ -33,6 +33,8 @@ _Decorated = TypeVar("_Decorated", bound=Callable[..., Any])
 _SERVICE = "TRIAL_DATASTORE"
 #: The reference's default file, and that of `serve`.
 DEFAULT_FILE = Path(".cogment") / "trial_datastore.db"
+#: That of `play`, which often runs beside a `serve` in the same folder.
+PLAY_FILE = DEFAULT_FILE.with_name("play.db")
 #: Of the reference.
 _DEFAULT_MEMORY_BYTES = 1073741824
 _MAX_MEMORY_BYTES = 2**32 - 1
@@ -166,18 +168,22 @@ def keeping(ctx: click.Context, configuration: Configuration) -> Configuration:
     return configuration.overridden("datastore", keep_trials=ctx.params["keep_trials"])
 
 
-def storage_options(command: _Decorated) -> _Decorated:
-    """Add where `serve` stores its trials."""
+def storage_options(file: Path) -> Callable[[_Decorated], _Decorated]:
+    """Return a decorator that adds where a server with an orchestrator stores its trials.
+
+    Args:
+        file: where it does by default.
+    """
     storage = click.option(
         "--storage",
-        default=f"sqlite:{DEFAULT_FILE}",
+        default=f"sqlite:{file}",
         metavar="ADDRESS",
         envvar="TRIO_COGMENT_STORAGE",
         show_default=True,
         show_envvar=True,
         help="Where trials are stored: sqlite:PATH, memory:, none, or an address for an installed plugin.",
     )
-    return storage(_keeping_options(command))
+    return lambda command: storage(_keeping_options(command))
 
 
 def storage_settings(ctx: click.Context) -> StorageSettings | None:
@@ -258,8 +264,8 @@ async def opened_storage(settings: StorageSettings) -> AsyncIterator[TrialStore]
     address = settings.address
     if settings.file is not None:
         address = f"sqlite:{settings.file}"
-        if settings.file == DEFAULT_FILE:
-            # The user did not name this folder, so it need not exist.
+        if settings.file.parent == DEFAULT_FILE.parent:
+            # This folder is the project's own, so it need not exist.
             try:
                 DEFAULT_FILE.parent.mkdir(mode=0o700, exist_ok=True)
             except OSError as error:

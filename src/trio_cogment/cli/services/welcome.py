@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from trio_cogment.services import SERVICES, ServiceKind
 
@@ -18,18 +18,19 @@ class Welcome:
 
     Attributes:
         services: what there is.
-        kept: what is kept -> where.
     """
 
     services: str
-    kept: Mapping[str, str] = field(default_factory=dict)
 
-    def lines(self, host: str, port: int, notes: Mapping[str, str] | None = None) -> list[str]:
+    def lines(
+        self, host: str, port: int, *, kept: Mapping[str, str] | None = None, notes: Mapping[str, str] | None = None
+    ) -> list[str]:
         """Return the lines, with a label each.
 
         Args:
             host: where it listens.
             port: where it listens.
+            kept: what is kept -> where.
             notes: further ones: a label, and a text.
         """
         command = ["trio-cogment", "client", "trial", "watch"]
@@ -37,7 +38,7 @@ class Welcome:
             command.append(f"--endpoint=grpc://{_reachable(host)}:{port}")
         entries = {
             "services": self.services,
-            **self.kept,
+            **(kept or {}),
             **(notes or {}),
             "try": shlex.join(command),
             "stop": "Control-C, or SIGTERM",

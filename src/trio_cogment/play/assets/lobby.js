@@ -61,6 +61,7 @@ export function Lobby({ welcome, state, say, again }) {
   return html`<main class="narrow" id="content" tabindex="-1">
     <div class="card">
       ${welcome.text && html`<p class="pre">${welcome.text}</p>`}
+      ${welcome.recorded && html`<p>This game is recorded: what you are shown, and what you do.</p>`}
       ${state.state === "seated"
         ? html`<p role="status">The game begins …</p>`
         : reading

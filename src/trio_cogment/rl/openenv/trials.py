@@ -50,7 +50,6 @@ class Game:
         config: of the environment, without what an episode adds to it.
         others: the parameters of the actors whom the server gives somebody, if no socket is there.
         default_actions: by actor, what is done there after its socket has gone; without one the trial ends.
-        datalog_endpoint: where the samples go, if anywhere.
     """
 
     name: str
@@ -63,7 +62,6 @@ class Game:
     config: EnvironmentConfig = field(default_factory=EnvironmentConfig)
     others: Mapping[str, ActorParams] = field(default_factory=dict)
     default_actions: Mapping[str, Any] = field(default_factory=dict)
-    datalog_endpoint: str = ""
 
 
 class Player(Protocol):
@@ -316,7 +314,6 @@ class Trials:
             environment=game.implementation,
             environment_endpoint=game.endpoint,
             environment_config=config,
-            datalog_endpoint=game.datalog_endpoint,
             spec=RL_SPEC,
         )
 

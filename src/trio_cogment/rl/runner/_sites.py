@@ -229,8 +229,6 @@ async def _site(name: str, orchestrator: Any, template: TrialParams, casting: Ca
         if store is not None and not own:
             raise InvalidArgumentError("store: expected None with an open platform, which has its own or none")
         datastore = None if orchestrator.datastore is None else orchestrator.datastore_client()
-        if datastore is not None and not params.HasField("datalog"):
-            params.datalog.CopyFrom(DatalogParams(endpoint=DISCOVER))
         return Site(name, orchestrator.controller, params, join=_joining(orchestrator), datastore=datastore)
     if store is not None:
         if not (isinstance(store, str) and store.startswith(("grpc:", "cogment:"))):

@@ -46,10 +46,10 @@ class PlatformOptions:
         return self.store is not None and not is_address(self.store)
 
     @property
-    def datalog_endpoint(self) -> str:
-        """The endpoint of what keeps the episodes; empty if nothing does."""
+    def datalog_endpoint(self) -> str | None:
+        """The endpoint of what keeps the episodes; None: what keeps trials by default where they run, if anything."""
         if self.store is None:
-            return ""
+            return None
         return self.store if is_address(self.store) else DISCOVER
 
     @property

@@ -76,7 +76,7 @@ class TrialRuns(Starter):
         await sink.ended(order.run_id, cause, reason[:_SHOWN_CHARACTERS])
 
     def _recorded(self, params: TrialParams) -> TrialParams:
-        if self._where.datastore is not None and not params.datalog.endpoint:
+        if self._where.datastore is not None and not params.HasField("datalog"):
             params.datalog.endpoint = self._where.datalog
         return params
 
