@@ -24,8 +24,8 @@ from trio_cogment.rl import export_async
 from trio_cogment.rl.datasets.episodes import Episode, check_minari, filler, stacked
 from trio_cogment.rl.datasets.minari import id_of_environment
 from trio_cogment.rl.datasets.minari_files import DatasetFiles
+from trio_cogment.rl.datasets.minari_recordings import MinariRecordings, _part
 from trio_cogment.rl.datasets.placing import Placement, put_in_place
-from trio_cogment.rl.datasets.recordings import MinariRecordings, _part
 from trio_cogment.rl.datasets.trials import TrialRecord
 from trio_cogment.sdk import StoredTrial
 from trio_cogment.spaces import Box, Dict, Discrete, Graph, OneOf, Sequence, Space, Text, Tuple, to_gymnasium

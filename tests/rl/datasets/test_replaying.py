@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -10,6 +12,7 @@ from typing import Any
 import gymnasium
 import minari
 import numpy as np
+import pyarrow.parquet as pq
 import pytest
 import trio
 from gymnasium import spaces
@@ -19,7 +22,7 @@ from pettingzoo import ParallelEnv
 from tests.rl.datasets.recorded import Duel, environment_of, params_of, play, recording
 from tests.rl.datasets.test_minari import Solo
 from tests.spaces.strategies import same
-from trio_cogment.errors import FailedPreconditionError, InvalidArgumentError, NotFoundError
+from trio_cogment.errors import DataLossError, FailedPreconditionError, InvalidArgumentError, NotFoundError
 from trio_cogment.outcome import EndCause
 from trio_cogment.rl import (
     export,
@@ -31,6 +34,7 @@ from trio_cogment.rl import (
     replay_environment,
     run_trials,
 )
+from trio_cogment.rl.datasets.minari_recordings import MinariRecordings
 from trio_cogment.rl.environments.base import Environment
 from trio_cogment.rl.environments.errors import InvalidActionError
 from trio_cogment.spaces import Discrete, Observation
@@ -291,6 +295,109 @@ def test_information_of_any_data_set_of_minari(folder: Path) -> None:
     assert [one["player_0"].info["lives"] for one in told] == [3, 2, 1]
     assert [one["player_0"].info["name"] for one in told] == ["a", "b", "c"]
     assert told[1]["player_0"].info["deep"]["x"].tolist() == [1, 1]
+
+
+LONG = 33_000  # Minari's reader takes 32,768 observations for a whole episode
+
+
+def counted(length: int) -> EpisodeBuffer:
+    """Return an episode whose observations and rewards are the steps' numbers."""
+    numbers = np.arange(length + 1)
+    return EpisodeBuffer(
+        observations={"count": numbers, "pair": (numbers[:, None].repeat(2, 1), [str(length)] * (length + 1))},
+        actions=numbers[:-1] % 3,
+        rewards=numbers[1:].astype(float).tolist(),
+        terminations=[False] * (length - 1) + [True],
+        truncations=[False] * length,
+        infos={"deep": {"near": np.stack([numbers, -numbers], 1).astype(np.int32)}, "name": list(map(str, numbers))},
+    )
+
+
+def made_by_minari(format_: str, *lengths: int) -> None:
+    pair = spaces.Tuple([spaces.Box(0, LONG, (2,), np.int64), spaces.Text(9)])
+    minari.create_dataset_from_buffers(
+        "mine-v0",
+        [counted(length) for length in lengths],
+        observation_space=spaces.Dict({"count": spaces.Discrete(LONG + 1), "pair": pair}),
+        action_space=spaces.Discrete(3),
+        data_format=format_,
+    )
+
+
+@pytest.mark.filterwarnings("ignore:.* is (set to )?None:UserWarning")
+@pytest.mark.parametrize("format_", ["parquet", "arrow", "hdf5"])
+def test_long_episodes_are_whole(folder: Path, format_: str) -> None:
+    made_by_minari(format_, LONG, 3)
+    recordings = MinariRecordings("mine-v0")
+    for index, length in enumerate((LONG, 3)):
+        episode = recordings.episode(index)
+        told = episode.told["player_0"]
+        assert (episode.length, len(told)) == (length + 1, length + 1)
+        for tick in (1, length - 1, length):
+            seen = told[tick]
+            assert seen.value["count"] == tick
+            assert seen.value["pair"][0].tolist() == [tick, tick]
+            assert seen.value["pair"][1] == str(length)
+            assert (seen.reward, seen.terminated) == (tick, tick == length)
+            assert (seen.info["deep"]["near"].tolist(), seen.info["name"]) == ([tick, -tick], str(tick))
+            assert seen.info["deep"]["near"].dtype == np.int32
+        assert [episode.actions["player_0"][tick] for tick in range(3)] == [0, 1, 2]
+
+
+@pytest.mark.filterwarnings("ignore:.* is (set to )?None:UserWarning")
+@pytest.mark.parametrize("jpeg", [False, True])
+def test_pictures_in_arrows_formats(folder: Path, jpeg: bool) -> None:
+    pictures = np.full((3, 32, 32, 3), 7, np.uint8)
+    buffer = EpisodeBuffer(
+        observations=pictures,
+        actions=np.zeros((2, 1), np.float32),
+        rewards=[1.0, 1.0],
+        terminations=[False, True],
+        truncations=[False, False],
+    )
+    minari.create_dataset_from_buffers(
+        "mine-v0",
+        [buffer],
+        observation_space=spaces.Box(0, 255, (32, 32, 3), np.uint8),
+        action_space=spaces.Box(-1, 1, (1,), np.float32),
+        data_format="parquet",
+        jpeg_encoding=jpeg,
+    )
+    told = told_by(replay_environment("mine-v0"))
+    assert len(told) == 3
+    assert np.abs(told[2]["player_0"].value.astype(int) - 7).max() <= (3 if jpeg else 0)
+
+
+@pytest.mark.filterwarnings("ignore:.* is (set to )?None:UserWarning")
+def test_an_episode_that_lacks_steps(folder: Path) -> None:
+    made_by_minari("parquet", 4)
+    file = folder / "minari" / "mine-v0" / "data" / "0" / "part-0.parquet"
+    pq.write_table(pq.read_table(file, partitioning=None).slice(0, 3), file)
+    with pytest.raises(DataLossError, match="'mine-v0': episode 0: expected 4 steps, as its metadata say, got 2"):
+        replay_environment("mine-v0").reset(None, None)
+
+
+@pytest.mark.filterwarnings("ignore:.* is (set to )?None:UserWarning")
+def test_without_pyarrow(folder: Path) -> None:
+    """The error has the command that installs it."""
+    made_by_minari("parquet", 4)
+    code = """
+import sys
+from importlib.abc import MetaPathFinder
+
+class Missing(MetaPathFinder):
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] == "pyarrow":
+            raise ModuleNotFoundError(name, name="pyarrow")
+
+sys.meta_path.insert(0, Missing())
+from trio_cogment.rl import replay_environment
+replay_environment("mine-v0")
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert "MissingExtraError: pyarrow is not installed, and the data set 'mine-v0' needs it; the extra 'minari'" in (
+        done.stderr
+    )
 
 
 async def test_what_cannot_be_replayed(folder: Path) -> None:

@@ -18,4 +18,11 @@ else:
             raise
         raise MissingExtraError.of("pyarrow", "export") from error
 
-__all__ = ["pa", "pq"]
+__all__ = ["pa", "pq", "whole_column"]
+
+
+def whole_column(table: Any, name: str) -> Any:
+    """Return a column of a table as one array."""
+    found = table.column(name).combine_chunks()
+    # Without chunks, and in some versions always, this is a chunked array still.
+    return found if isinstance(found, pa.Array) else pa.concat_arrays(found.chunks or [pa.array([], found.type)])

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from trio_cogment.api.spaces_pb2 import Value
-from trio_cogment.rl.datasets._arrow import pa
+from trio_cogment.rl.datasets._arrow import whole_column
 from trio_cogment.spaces import (
     ArraySpace,
     Dict,
@@ -75,9 +75,7 @@ def _mask(leaf: Space, part: Any) -> Any:
 def _column(table: Any, name: str) -> Any:
     if name not in table.column_names:
         raise SpaceError(f"expected the column {name!r}, but there is none", root="table")
-    found = table.column(name).combine_chunks()
-    # Without chunks, and in some versions always, this is a chunked array still.
-    return found if isinstance(found, pa.Array) else pa.concat_arrays(found.chunks or [pa.array([], found.type)])
+    return whole_column(table, name)
 
 
 def _read(leaf: Space, column: Any) -> list[Any]:

@@ -1,26 +1,18 @@
-"""Recorded episodes, read back from a data set: Parquet files of `export`, or any data set of Minari."""
+"""Recorded episodes, read back from a data set: what they are, and those of Parquet files of `export`."""
 
 from __future__ import annotations
 
 import json
-import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol, TypeAlias
+from typing import Any, Protocol
 
 import numpy as np
 
 from trio_cogment.errors import InvalidArgumentError, NotFoundError
-from trio_cogment.rl.datasets.episodes import INFO, OWN
-from trio_cogment.rl.datasets.info_columns import MASK, infos_in, masks_in
 from trio_cogment.rl.datasets.plain import restored
-from trio_cogment.rl.environments.base import SINGLE_AGENT
-from trio_cogment.spaces import ArraySpace, Dict, Observation, Space, Text, Tuple, from_gymnasium, from_jsonable
-from trio_cogment.spaces.masks import may_be_mask
-
-#: The folder of a data set of Parquet files, or the id of one of Minari.
-Dataset: TypeAlias = str | os.PathLike[str]
+from trio_cogment.spaces import Observation, Space, from_jsonable
 
 
 @dataclass(slots=True)
@@ -62,25 +54,6 @@ class Recordings(Protocol):
 
     def episode(self, index: int) -> Recording:
         """Read an episode. Blocks."""
-
-
-def open_recordings(dataset: Dataset, *, trials: Sequence[str] | None = None) -> Recordings:
-    """Open a data set. Blocks.
-
-    Args:
-        dataset: the folder of a data set of Parquet files, or else the id of one of Minari.
-        trials: the ids of the trials to take; None: all. For Parquet only.
-
-    Raises:
-        MissingExtraError: an extra is missing.
-        NotFoundError: there is no such data set, it is empty, or a trial is not in it.
-        InvalidArgumentError: it has no spaces, or the trials do not have the same agents and spaces.
-    """
-    if isinstance(dataset, os.PathLike) or Path(dataset).is_dir():
-        return ParquetRecordings(Path(dataset), trials)
-    if trials is not None:
-        raise InvalidArgumentError("trials: expected None for a data set of Minari")
-    return MinariRecordings(dataset)
 
 
 class ParquetRecordings:
@@ -270,113 +243,3 @@ class _File:
             groups = [metadata.row_group(number).column(column).statistics for number in range(metadata.num_row_groups)]
             self._ranges = [(group.min, group.max) for group in groups]
         return self._ranges
-
-
-class MinariRecordings:
-    """The episodes of a data set of Minari; see `Recordings`.
-
-    One of all actors together, which `export` has written, has these as agents; any other has one agent.
-    """
-
-    def __init__(self, dataset_id: str) -> None:
-        from trio_cogment.rl.datasets.minari import minari_module
-        from trio_cogment.rl.datasets.minari_files import METADATA
-
-        minari = minari_module()
-        try:
-            self._dataset = minari.load_dataset(dataset_id)
-        except (ValueError, FileNotFoundError, TypeError) as error:
-            raise NotFoundError(
-                f"{dataset_id!r}: expected a folder of Parquet files, or the id of a data set of Minari that is "
-                f"here: {error}"
-            ) from error
-        self.name = dataset_id
-        about = self._dataset.storage.metadata.get(METADATA, {})
-        observations, actions = (
-            from_gymnasium(space) for space in (self._dataset.observation_space, self._dataset.action_space)
-        )
-        self._is_ours = bool(about)
-        self._joint = bool(about.get("joint"))
-        self.observation_spaces: Mapping[str, Space]
-        self.action_spaces: Mapping[str, Space]
-        if self._joint and isinstance(observations, Dict) and isinstance(actions, Dict):
-            self.observation_spaces, self.action_spaces = observations.spaces, actions.spaces
-        else:
-            name = (about.get("actors") or [SINGLE_AGENT])[0]
-            self.observation_spaces, self.action_spaces = {name: observations}, {name: actions}
-        if not len(self):
-            raise NotFoundError(f"{dataset_id!r}: expected episodes, and there are none")
-
-    def __len__(self) -> int:
-        return int(self._dataset.total_episodes)
-
-    def find(self, name: str) -> int | None:
-        """See `Recordings.find`; the names are the trials' ids, or numbers."""
-        metadata = self._dataset.storage.get_episode_metadata(range(len(self)))
-        names = (str(found.get("trial_id", index)) for index, found in enumerate(metadata))
-        return next((index for index, found in enumerate(names) if found == name), None)
-
-    def episode(self, index: int) -> Recording:
-        """See `Recordings.episode`."""
-        episode = self._dataset[index]
-        length = len(episode.rewards) + 1
-        found = Recording(str(index), length=length)
-        for agent in self.observation_spaces:
-            one = (lambda whole: whole[agent]) if self._joint else (lambda whole: whole)  # noqa: B023  used at once
-            self._take(found, agent, episode, one)
-        return found
-
-    def _take(self, found: Recording, agent: str, episode: Any, one: Callable[[Any], Any]) -> None:
-        last = found.length - 1
-        infos = episode.infos or {}
-        kinds = ("reward", "terminated", "truncated", "active", "alive", "acted")
-        if self._joint:
-            given = {kind: infos[kind][agent] for kind in kinds}
-        else:
-            before = (episode.rewards, episode.terminations, episode.truncations)
-            given = {kind: [False, *values] for kind, values in zip(kinds, before, strict=False)}
-            given.update(active=[True] * last + [False], alive=[True] * (last + 1), acted=[True] * last)
-        further, masks = self._further(agent, infos, found.length)
-        told = found.told[agent] = {}
-        actions = found.actions[agent] = {}
-        for tick in range(last + 1):
-            alive = bool(given["alive"][tick])
-            if not (alive or given["terminated"][tick] or given["truncated"][tick]):
-                continue
-            told[tick] = Observation(
-                _part(self.observation_spaces[agent], one(episode.observations), tick),
-                reward=float(given["reward"][tick]) if tick and given["alive"][tick - 1] else None,
-                terminated=bool(given["terminated"][tick]),
-                truncated=bool(given["truncated"][tick]),
-                action_mask=masks[tick],
-                info=further[tick],
-                active=bool(given["active"][tick]),
-                alive=alive,
-            )
-            acted = tick < last and given["acted"][tick]
-            actions[tick] = _part(self.action_spaces[agent], one(episode.actions), tick) if acted else None
-
-    def _further(self, agent: str, infos: Mapping[str, Any], length: int) -> tuple[list[dict[str, Any]], list[Any]]:
-        """Return the information and the mask that an agent was told with each step."""
-        space = self.action_spaces[agent]
-        if self._joint:
-            of_agent = {key: infos[key][agent] for key in (MASK, f"_{MASK}") if agent in infos.get(key, {})}
-            return infos_in(infos.get(INFO, {}).get(agent, {}), length), masks_in(space, of_agent, length)
-        if self._is_ours:
-            return infos_in(infos, length, OWN), masks_in(space, infos, length)
-        found = infos_in(infos, length)
-        masks = [info.get(MASK) for info in found]
-        # Nobody has said what it is.
-        return found, [mask if may_be_mask(space, mask) else None for mask in masks]
-
-
-def _part(space: Space, values: Any, place: int) -> Any:
-    """Return one of values that are stacked by part."""
-    if isinstance(space, Dict):
-        return {key: _part(part, values[key], place) for key, part in space.spaces.items()}
-    if isinstance(space, Tuple):
-        return tuple(_part(part, value, place) for part, value in zip(space.spaces, values, strict=True))
-    if isinstance(space, Text):
-        return str(values[place])
-    assert isinstance(space, ArraySpace)
-    return space.check(np.asarray(values[place])) if space.shape == () else np.array(values[place], space.dtype)

@@ -2,17 +2,43 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
-from typing import Any
+from pathlib import Path
+from typing import Any, TypeAlias
 
 from trio_cogment.api import spaces_pb2
 from trio_cogment.errors import FailedPreconditionError, InvalidArgumentError, NotFoundError
 from trio_cogment.host import Host
-from trio_cogment.rl.datasets.recordings import Dataset, Recording, Recordings, open_recordings
+from trio_cogment.rl.datasets.recordings import ParquetRecordings, Recording, Recordings
 from trio_cogment.rl.environments.errors import InvalidActionError
 from trio_cogment.sdk import ActorImplementation, ActorSession, EventType
 from trio_cogment.spaces import Frame, Observation, Space, encode_action
 from trio_cogment.spec import decode
+
+#: The folder of a data set of Parquet files, or the id of one of Minari.
+Dataset: TypeAlias = str | os.PathLike[str]
+
+
+def open_recordings(dataset: Dataset, *, trials: Sequence[str] | None = None) -> Recordings:
+    """Open a data set. Blocks.
+
+    Args:
+        dataset: the folder of a data set of Parquet files, or else the id of one of Minari.
+        trials: the ids of the trials to take; None: all. For Parquet only.
+
+    Raises:
+        MissingExtraError: an extra is missing.
+        NotFoundError: there is no such data set, it is empty, or a trial is not in it.
+        InvalidArgumentError: it has no spaces, or the trials do not have the same agents and spaces.
+    """
+    if isinstance(dataset, os.PathLike) or Path(dataset).is_dir():
+        return ParquetRecordings(Path(dataset), trials)
+    if trials is not None:
+        raise InvalidArgumentError("trials: expected None for a data set of Minari")
+    from trio_cogment.rl.datasets.minari_recordings import MinariRecordings
+
+    return MinariRecordings(dataset)
 
 
 class ReplayEnvironment:
