@@ -11,7 +11,7 @@ import pytest
 from google.protobuf.any_pb2 import Any as AnyMessage
 from google.protobuf.message import Message
 from google.protobuf.struct_pb2 import Struct
-from google.protobuf.wrappers_pb2 import BoolValue, DoubleValue, Int64Value, StringValue
+from google.protobuf.wrappers_pb2 import BoolValue, DoubleValue, FloatValue, Int64Value, StringValue
 
 from trio_cogment.api.common_pb2 import TrialParams
 from trio_cogment.dashboard._payloads import numbers, shown
@@ -41,7 +41,8 @@ def struct(**fields: Any) -> Struct:
         (b"", {"hex": "", "size": 0}),
         (StringValue(value="<b>"), {"type": "google.protobuf.StringValue", "value": "<b>"}),
         (DoubleValue(value=math.inf), {"type": "google.protobuf.DoubleValue", "value": "inf"}),
-        (Int64Value(value=2**60), {"type": "google.protobuf.Int64Value", "value": str(2**60)}),
+        (Int64Value(value=2**60), {"type": "google.protobuf.Int64Value", "value": 2**60}),  # see `json_text`
+        (FloatValue(value=0.1), {"type": "google.protobuf.FloatValue", "value": 0.1}),
         (TrialParams(properties={"a": "b"}), {"type": "cogmentAPI.TrialParams", "value": {"properties": {"a": "b"}}}),
         (BoolValue(), {"type": "google.protobuf.BoolValue", "value": False}),
         (

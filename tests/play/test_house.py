@@ -203,14 +203,14 @@ async def test_feedback_goes_to_others(autojump_clock: MockClock) -> None:
             assert to_ann.welcome["receivers"] == ["bob", "env"]
             await to_ann.say(type="message", to="env", text="hello")
             await to_ann.say(type="message", to="bob", text="<b>hello</b>")
-            await to_ann.say(type="reward", to="bob", value=-1)
+            await to_ann.say(type="reward", to="bob", value=-0.1)
             said = await to_bob.read_until(lambda message: message["type"] == "message")
             assert (said["from"], said["text"]) == ("ann", "<b>hello</b>")
             for _ in range(2):
                 await act(to_ann)
                 await act(to_bob)
             reward = await to_bob.read_until(lambda message: message["type"] == "reward")
-            assert (reward["value"], reward["from"], reward["total"]) == (-1, ["ann"], -1)
+            assert (reward["value"], reward["from"], reward["total"]) == (-0.1, ["ann"], -0.1)
             await to_ann.say(type="message", to="nobody", text="x")
             refused = await to_ann.read_until(lambda message: message["type"] in ("refused", "dismissed"))
             assert refused["type"] == "dismissed" or "to: expected one of bob, env" in refused["reason"]
@@ -531,3 +531,18 @@ async def test_a_trial_that_cannot_start_is_told(autojump_clock: MockClock, capl
 def test_games_have_to_make_sense(wrong: dict[str, Any]) -> None:
     with pytest.raises(InvalidArgumentError):
         Game(**{"name": "counting", "params": params("ann"), "bot": "seven", **wrong})
+
+
+async def test_rewards_are_told_and_added_as_people_read_them(autojump_clock: MockClock) -> None:
+    """They have 32 bits: -0.1 is -0.10000000149011612 in 64."""
+    environment = Counting(3)
+    async with house_of(environment) as (_, house):
+        ann, bob = await seats_of(house, game("ann", "bob"))
+        async with page(ann.serve_page) as to_ann, page(bob.serve_page) as to_bob:
+            told = []
+            for _ in range(2):
+                await act(to_ann)
+                await to_ann.say(type="reward", to="bob", value=-0.1)
+                await act(to_bob)
+                told.append(await to_bob.read_until(lambda message: message["type"] == "reward"))
+            assert [(one["value"], one["total"]) for one in told] == [(-0.1, -0.1), (-0.1, -0.2)]

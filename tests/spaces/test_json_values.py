@@ -95,7 +95,8 @@ def test_graphs_and_their_links() -> None:
         ("1", Discrete(3), "value: expected a number, got '1'"),
         (7, Discrete(3), "value: expected 0 to 2, got 7"),
         (1.5, Discrete(3), "value: expected integers, got 1.5"),
-        ("Infinity", Discrete(3), "expected numbers"),
+        ("Infinity", Discrete(3), "expected a number"),
+        ("12345", Discrete(3), "expected a number"),
         (1e300, Discrete(3), r"expected integers, got 1e\+300"),
         (2**70, Discrete(3), "expected numbers"),
         (300, Box(0, 255, (), "uint8"), "expected numbers of uint8, got 300"),
@@ -139,3 +140,9 @@ def test_texts_that_are_no_json() -> None:
 def test_what_is_no_number_is_told(wrong: Any) -> None:
     with pytest.raises(SpaceError, match="expected"):
         from_json_value(wrong, Discrete(2))
+
+
+def test_integers_that_javascript_would_round_may_be_texts() -> None:
+    space = Box(-(2**63), 2**63 - 1, (2,), "int64")
+    found = from_json_value(["7136970930957654897", -5], space)
+    assert found.tolist() == [7136970930957654897, -5]

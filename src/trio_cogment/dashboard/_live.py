@@ -18,6 +18,7 @@ from trio_cogment.access import PAGES
 from trio_cogment.dashboard._views import SAMPLE_FIELDS, LogView, Samples, ServerView, TrialsView, TrialView, View
 from trio_cogment.errors import CogmentError, InvalidArgumentError, StatusCode, status_of
 from trio_cogment.sdk import DatastoreClient
+from trio_cogment.web.json_text import json_text
 from trio_cogment.web.page_access import check_right
 from trio_cogment.web.routing import Socket, Visit
 
@@ -115,7 +116,7 @@ class Tab:
         while True:
             news = view.news()
             if news is not None or first:  # the first one tells that there is nothing
-                data = json.dumps({"view": name, "number": number, **(news or {})}, separators=(",", ":"))
+                data = json_text({"view": name, "number": number, **(news or {})})
                 await self._socket.send(data.encode())
                 first = False
             await trio.sleep(seconds)

@@ -19,6 +19,7 @@ from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.message import DecodeError, Message
 
 from trio_cogment.api.spaces_pb2 import Array, DType
+from trio_cogment.web.json_text import shortest
 
 #: Of one payload: values, characters of a text, bytes of an array or picture, bytes as digits; and how deep it goes.
 _MAX_VALUES = 2000
@@ -26,7 +27,6 @@ _MAX_CHARACTERS = 4000
 _MAX_DATA_BYTES = 512 * 1024
 _MAX_HEX_BYTES = 512
 _MAX_DEPTH = 16
-_SAFE_INTEGER = 2**53
 _PICTURES = {
     b"\x89PNG\r\n\x1a\n": "image/png",
     b"\xff\xd8\xff": "image/jpeg",
@@ -158,11 +158,13 @@ def _one(field: FieldDescriptor, value: Any, room: _Room, depth: int) -> Any:
     if isinstance(value, bool):
         return value
     if isinstance(value, float):
-        return value if math.isfinite(value) else str(value)
+        if not math.isfinite(value):
+            return str(value)
+        return shortest(value) if field.type == FieldDescriptor.TYPE_FLOAT else value
     if field.enum_type is not None:
         known = field.enum_type.values_by_number.get(value)
         return value if known is None else known.name
-    return value if abs(value) < _SAFE_INTEGER else str(value)
+    return value
 
 
 def _wrapped(message: Any, room: _Room, depth: int) -> Any:

@@ -15,6 +15,7 @@ from trio_cogment.api.common_pb2 import TrialState
 from trio_cogment.dashboard._views import SAMPLE_FIELDS, sample_row
 from trio_cogment.errors import InvalidArgumentError, NotFoundError
 from trio_cogment.sdk import DatastoreClient, StoredTrial, export_trials
+from trio_cogment.web.json_text import json_text
 from trio_cogment.web.replies import Reply, Send, Streamed, json_data
 from trio_cogment.web.routing import AnyRoute, Route, Visit
 
@@ -105,7 +106,7 @@ class StoredPages:
             size = 0
             async with datastore.samples(trial, partial=True, fields=fields) as samples:
                 async for sample in samples:
-                    line = json.dumps(sample_row(sample, payloads=payloads), separators=(",", ":"))
+                    line = json_text(sample_row(sample, payloads=payloads))
                     piece.append(line)
                     size += len(line)
                     if size >= _PIECE_BYTES:

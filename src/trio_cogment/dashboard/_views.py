@@ -17,6 +17,7 @@ from trio_cogment.dashboard._rows import Differ, Row
 from trio_cogment.dashboard._series import Curves
 from trio_cogment.errors import CogmentError
 from trio_cogment.sdk import ActorSample, StoredSample
+from trio_cogment.web.json_text import shortest
 
 News = dict[str, Any]
 #: What is read of samples.
@@ -170,7 +171,7 @@ def sample_row(sample: StoredSample, *, payloads: bool = True) -> News:
     for name, actor in sample.actors.items():
         row: News = {}
         if actor.reward is not None:
-            row["reward"] = actor.reward
+            row["reward"] = shortest(actor.reward)
         if payloads:
             observation = payload_of(actor, "observation", actor.observation_bytes)
             action = payload_of(actor, "action", actor.action_bytes)

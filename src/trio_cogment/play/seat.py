@@ -31,6 +31,7 @@ from trio_cogment.play.stand_in import Asked, Bot
 from trio_cogment.play.views import View, page_message
 from trio_cogment.sdk import ActorSession, Event, EventType, RecvObservation
 from trio_cogment.spec import Payload
+from trio_cogment.web.json_text import shortest
 
 _log = logging.getLogger(__name__)
 
@@ -122,13 +123,15 @@ class Seat:
         if event.observation is not None:
             self._observe(event.observation, asks=event.type is EventType.ACTIVE)
         elif event.reward is not None:
-            self._total += event.reward.value
+            value = shortest(event.reward.value)
+            # To what adding in binary leaves at the end nobody has given a reward.
+            self._total = float(f"{self._total + value:.12g}")
             senders = sorted({source.sender_name for source in event.reward.sources if source.sender_name})
             self._notify(
                 {
                     "type": "reward",
                     "tick": event.reward.tick_id,
-                    "value": event.reward.value,
+                    "value": value,
                     "total": self._total,
                     "from": senders,
                 }

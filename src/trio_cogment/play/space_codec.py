@@ -19,6 +19,7 @@ from trio_cogment.spaces.elementary import ALPHANUMERIC
 from trio_cogment.spaces.json_values import from_json_value, to_json_value
 from trio_cogment.spaces.masks import allowed_numbers, check_allowed, element_masks, mask_in
 from trio_cogment.spaces.pictures import png_of
+from trio_cogment.web.json_text import shortest
 
 #: Arrays with more elements are not written out.
 _MAX_ELEMENTS = 1024
@@ -122,10 +123,22 @@ def _add_value(view: View, name: str, value: Any) -> None:
     elif _is_picture(value):
         view.add_bytes(name, png_of(value), "image/png")
     elif value.size > _MAX_ELEMENTS:
-        low, high = to_json_value(value.min()), to_json_value(value.max())
+        low, high = _numbers(value.min()), _numbers(value.max())
         view.add(name, "array", shape=list(value.shape), dtype=str(value.dtype), low=low, high=high)
     else:
-        view.add_json(name, to_json_value(value))
+        view.add_json(name, _numbers(value))
+
+
+def _numbers(array: Any) -> Any:
+    """Return the numbers of an array, or one of NumPy's, in nested lists."""
+    found = to_json_value(array)
+    return _shortest(found) if array.dtype == "float32" else found
+
+
+def _shortest(found: Any) -> Any:
+    if isinstance(found, list):
+        return [_shortest(inner) for inner in found]
+    return shortest(found) if isinstance(found, float) else found
 
 
 def _is_picture(array: Any) -> bool:

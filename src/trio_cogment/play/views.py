@@ -27,6 +27,8 @@ from google.protobuf import json_format
 from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.message import Message
 
+from trio_cogment.web.json_text import json_text, shortest
+
 #: Pictures that browsers show and that cannot run anything.
 _SIGNATURES = {
     b"\x89PNG\r\n\x1a\n": "image/png",
@@ -150,7 +152,7 @@ def _add_message(view: View, name: str, message: Message, depth: int) -> None:
         elif described.enum_type is not None:
             view.add_text(own, _enum_name(described, value))
         else:
-            view.add_json(own, value)
+            view.add_json(own, _single(described, value))
 
 
 def _repeated(described: FieldDescriptor, value: Any) -> Any:
@@ -165,6 +167,8 @@ def _single(described: FieldDescriptor, value: Any) -> Any:
         return _plain(value)
     if described.type == FieldDescriptor.TYPE_BYTES:
         return base64.b64encode(value).decode()
+    if described.type == FieldDescriptor.TYPE_FLOAT:
+        return shortest(value)
     return _enum_name(described, value) if described.enum_type is not None else value
 
 
@@ -188,5 +192,5 @@ def page_message(header: dict[str, Any], blobs: Sequence[tuple[str, bytes]] = ()
     """
     if blobs:
         header = {**header, "blobs": [{"type": media_type, "size": len(content)} for media_type, content in blobs]}
-    text = json.dumps(header, separators=(",", ":"), allow_nan=False).encode()
+    text = json_text(header).encode()
     return b"".join((_LENGTH.pack(len(text)), text, *(content for _, content in blobs)))

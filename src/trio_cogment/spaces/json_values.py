@@ -12,6 +12,7 @@ from __future__ import annotations
 import base64
 import json
 import math
+import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -39,6 +40,8 @@ if TYPE_CHECKING:
 #: What stands for the numbers that JSON does not have.
 NOT_FINITE = {"Infinity": math.inf, "-Infinity": -math.inf, "NaN": math.nan}
 _NAMES = {math.inf: "Infinity", -math.inf: "-Infinity"}
+#: In the JSON of pages integers that JavaScript would round are texts.
+_LARGE_INTEGER = re.compile(r"-?[0-9]{16,20}\Z")
 #: Integers up to here are numbers of 64 bits with a fraction, too: what a peer writes as `3.0` is 3.
 _EXACT = 2**53
 
@@ -127,11 +130,11 @@ def _read(found: Any, space: Space) -> Any:
 def _array(found: Any, space: ArraySpace, shape: tuple[int, ...]) -> Any:
     if isinstance(found, bool) and not _takes_bools(space):
         raise SpaceError(f"expected a number, got {found}")
-    infinite = shape == () and isinstance(found, str) and found in NOT_FINITE
-    if not isinstance(found, bool | int | float | list) and not infinite:
+    found = _with_numbers(found, space)
+    if not isinstance(found, bool | int | float | list):
         raise SpaceError(f"expected {'a list' if shape else 'a number'}, got {shown(found)}")
     try:
-        array = numbers(_with_infinities(found, space), "array")
+        array = numbers(found, "array")
     except SpaceError:
         raise SpaceError(f"expected numbers, in lists of the shape {shape}; got {shown(found)}") from None
     if array.size == 0 and 0 in shape:
@@ -145,11 +148,15 @@ def _takes_bools(space: ArraySpace) -> bool:
     return space.dtype.kind == "b" or (isinstance(space, Discrete) and (space.start, space.n) == (0, 2))
 
 
-def _with_infinities(found: Any, space: ArraySpace) -> Any:
+def _with_numbers(found: Any, space: ArraySpace) -> Any:
+    """Return numbers in place of the texts that stand for them."""
     if isinstance(found, list):
-        return [_with_infinities(inner, space) for inner in found]
-    if isinstance(found, str) and space.dtype.kind == "f":
-        return NOT_FINITE.get(found, found)
+        return [_with_numbers(inner, space) for inner in found]
+    if isinstance(found, str):
+        if space.dtype.kind == "f":
+            return NOT_FINITE.get(found, found)
+        if space.dtype.kind in "iu" and _LARGE_INTEGER.match(found):
+            return int(found)
     return found
 
 

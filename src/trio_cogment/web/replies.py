@@ -11,6 +11,7 @@ from http import HTTPStatus
 from typing import Any, TypeAlias
 
 from trio_cogment.errors import StatusCode, status_of
+from trio_cogment.web.json_text import json_text
 from trio_cogment.web.requests import Request
 
 #: What a page of this server may load, run and talk to: only what comes from the server itself.
@@ -124,9 +125,8 @@ def json_reply(status: int, message: str, **more: str) -> Reply:
 
 
 def json_data(value: Any, status: int = 200) -> Reply:
-    """Return an answer for programs: any value that JSON can have."""
-    body = json.dumps(value, ensure_ascii=True, allow_nan=False, separators=(",", ":")).encode()
-    return Reply(status, body, b"application/json")
+    """Return an answer for programs: any value that JSON can have; see `json_text`."""
+    return Reply(status, json_text(value).encode(), b"application/json")
 
 
 def html_page(request: Request, status: int, title: str, *paragraphs: str, content: str = "", head: str = "") -> Reply:

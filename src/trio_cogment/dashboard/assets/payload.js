@@ -44,6 +44,20 @@ export function numbersOf({ dtype, data }) {
 }
 
 /**
+ * The first numbers of an array as people read them: integers with all their digits, others with six.
+ * @param {Packed} packed
+ * @param {number} most
+ * @returns {string[]}
+ */
+function textsOf(packed, most) {
+  const values = numbersOf(packed).slice(0, most);
+  if (packed.dtype[0] === "f") return values.map((value) => String(Number(value.toPrecision(6))));
+  if (packed.dtype[1] !== "8") return values.map(String);
+  const view = new DataView(decoded(packed.data).buffer);
+  return values.map((_, index) => String(packed.dtype === "i8" ? view.getBigInt64(8 * index, true) : view.getBigUint64(8 * index, true)));
+}
+
+/**
  * What an array looks like: an image (height, width, and 1, 3 or 4 channels, which may come first), or nothing.
  * @param {number[]} shape
  * @returns {{height: number, width: number, channels: number, first: boolean} | null}
@@ -71,16 +85,16 @@ function ArrayView({ packed }) {
   if (fits) {
     return html`<figure><canvas ref=${place} role="img" aria-label="image, ${label}"></canvas><figcaption>${label}</figcaption></figure>`;
   }
-  if (values.length > 1 && values.length <= MAX_BARS) return html`<${Bars} values=${values} label=${label} />`;
-  const shown = values.slice(0, 32).map((value) => Number(value.toPrecision(6)));
+  if (values.length > 1 && values.length <= MAX_BARS) return html`<${Bars} values=${values} texts=${textsOf(packed, MAX_BARS)} label=${label} />`;
+  const shown = textsOf(packed, 32);
   return html`<span class="mono">${shown.join(", ")}${values.length > 32 ? ", …" : ""} <small>${label}</small></span>`;
 }
 
-/** @param {{values: number[], label: string}} properties */
-function Bars({ values, label }) {
+/** @param {{values: number[], texts: string[], label: string}} properties */
+function Bars({ values, texts, label }) {
   const [low, high] = [Math.min(0, ...values), Math.max(0, ...values)];
   const scale = 40 / (high - low || 1);
-  const text = `${label}: ${values.map((value) => Number(value.toPrecision(4))).join(", ")}`;
+  const text = `${label}: ${texts.join(", ")}`;
   return html`
     <figure>
       <svg class="bars" width=${values.length * BAR_PIXELS} viewBox="0 0 ${values.length * 6} 40" role="img" aria-label=${text.slice(0, 400)} preserveAspectRatio="none">

@@ -113,8 +113,9 @@ function Start({ onDone }) {
     const form = new FormData(event.target);
     const asked = { trial_id: form.get("trial_id"), user_id: form.get("user_id") };
     try {
-      const params = text === null ? undefined : JSON.parse(text);
-      const { trial_id: id } = await askJson(`${API}/trials`, { method: "POST", body: { ...asked, params } });
+      if (text !== null) JSON.parse(text); // says what is wrong; what is sent is the text, in which no number is rounded
+      const body = JSON.stringify(asked).replace(/}$/, () => (text === null ? "}" : `,"params":${text}}`));
+      const { trial_id: id } = await askJson(`${API}/trials`, { method: "POST", json: body });
       onDone();
       location.hash = link(id);
     } catch (failure) {
@@ -310,7 +311,7 @@ export function Sample({ sample, title }) {
           ([name, /** @type {any} */ actor]) => html`
             <div class="card">
               <h4>${name}</h4>
-              ${actor.reward !== undefined && html`<p>Reward <strong>${Number(actor.reward.toPrecision(6))}</strong></p>`}
+              ${actor.reward !== undefined && html`<p>Reward <strong>${actor.reward}</strong></p>`}
               <h5>Observation</h5>
               <${Payload} value=${actor.observation} />
               <h5>Action</h5>

@@ -145,7 +145,13 @@ export function Choices({ options, enabled, held, press, release }) {
 function NumberControl({ form, value, change, label }) {
   const { low, high, integer } = form;
   const step = integer ? 1 : "any";
-  const read = (/** @type {any} */ event) => event.target.value !== "" && change(Number(event.target.value));
+  /** @param {any} event */
+  const read = (event) => {
+    const text = event.target.value;
+    const number = Number(text);
+    // What would be rounded goes as the text that it is.
+    if (text !== "") change(integer && Number.isInteger(number) && !Number.isSafeInteger(number) ? text : number);
+  };
   const slider = low !== null && high !== null && (!integer || high - low <= 1000);
   return html`<label class="block">${label}
     <span class="number-control">

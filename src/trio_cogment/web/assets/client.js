@@ -26,15 +26,16 @@ export class Refused extends Error {
 /**
  * Ask the server.
  * @param {string} path
- * @param {{method?: string, body?: unknown, signal?: AbortSignal}} [options]
+ * @param {{method?: string, body?: unknown, json?: string, signal?: AbortSignal}} [options]  `json`: the body, written
  * @returns {Promise<Response>}
  */
-export async function ask(path, { method = "GET", body, signal } = {}) {
+export async function ask(path, { method = "GET", body, json, signal } = {}) {
+  const text = json ?? (body === undefined ? undefined : JSON.stringify(body));
   const answer = await fetch(ROOT + path, {
     method,
     signal,
     credentials: "same-origin",
-    ...(body === undefined ? {} : { body: JSON.stringify(body), headers: { "content-type": "application/json" } }),
+    ...(text === undefined ? {} : { body: text, headers: { "content-type": "application/json" } }),
   });
   if (!answer.ok) {
     let message = `${answer.status} ${answer.statusText}`;
@@ -51,7 +52,7 @@ export async function ask(path, { method = "GET", body, signal } = {}) {
 /**
  * Ask the server for JSON.
  * @param {string} path
- * @param {{method?: string, body?: unknown, signal?: AbortSignal}} [options]
+ * @param {{method?: string, body?: unknown, json?: string, signal?: AbortSignal}} [options]  `json`: the body, written
  * @returns {Promise<any>}
  */
 export async function askJson(path, options) {

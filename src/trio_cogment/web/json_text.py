@@ -1,0 +1,54 @@
+"""JSON for pages and programs that read numbers as JavaScript does: each number arrives as what it is.
+
+JavaScript has numbers of 64 bits with a fraction: integers beyond 2^53 are rounded (ECMAScript,
+`Number.MAX_SAFE_INTEGER`), so they go as texts. A number of 32 bits with a fraction, as protobuf's `float`, is written
+with the digits that tell it from others of 32 bits, not with those of the 64 bits in which Python holds it.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import struct
+from typing import Any
+
+MAX_SAFE_INTEGER = 2**53 - 1
+_MAYBE_UNSAFE = re.compile(r"[0-9]{16}")
+_FLOAT32 = struct.Struct("f")
+#: Significant digits: so many are always kept, and so many always suffice (IEEE 754, binary32).
+_FEWEST_DIGITS, _MOST_DIGITS = 6, 9
+
+
+def json_text(value: Any) -> str:
+    """Return a value as JSON, as short as it can be.
+
+    Raises:
+        ValueError: it holds infinity or NaN.
+    """
+    text = _dumps(value)
+    return _dumps(_with_texts(value)) if _MAYBE_UNSAFE.search(text) else text
+
+
+def _dumps(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=True, allow_nan=False, separators=(",", ":"))
+
+
+def _with_texts(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _with_texts(inner) for key, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [_with_texts(inner) for inner in value]
+    return str(value) if isinstance(value, int) and abs(value) > MAX_SAFE_INTEGER else value
+
+
+def shortest(value: float) -> float:
+    """Return the number with the fewest digits that is the same one in 32 bits."""
+    try:
+        wanted = _FLOAT32.pack(value)
+        for digits in range(_FEWEST_DIGITS, _MOST_DIGITS + 1):
+            found = float(f"{value:.{digits}g}")
+            if _FLOAT32.pack(found) == wanted:
+                return found
+    except OverflowError:  # it has more than 32 bits
+        pass
+    return value

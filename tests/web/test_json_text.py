@@ -1,0 +1,66 @@
+"""Numbers in the JSON of pages: none is rounded, and none has digits that say nothing."""
+
+from __future__ import annotations
+
+import json
+import struct
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from trio_cogment.web.json_text import json_text, shortest
+from trio_cogment.web.replies import json_data
+
+LARGE = 7136970930957654897  # as the id of a service
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (2**53 - 1, "9007199254740991"),
+        (2**53, '"9007199254740992"'),
+        (-(2**53), '"-9007199254740992"'),
+        ({"id": LARGE, "more": [1, (LARGE, True, 0.5)]}, f'{{"id":"{LARGE}","more":[1,["{LARGE}",true,0.5]]}}'),
+        ({"text": "1234567890123456", "pi": 3.141592653589793}, '{"text":"1234567890123456","pi":3.141592653589793}'),
+        (1e300, "1e+300"),
+    ],
+)
+def test_integers_that_would_be_rounded_are_texts(value: Any, text: str) -> None:
+    assert json_text(value) == text
+    assert json_data(value).body == text.encode()
+
+
+def test_what_json_does_not_have() -> None:
+    for value in (float("nan"), [float("inf"), LARGE]):
+        with pytest.raises(ValueError, match="JSON"):
+            json_text(value)
+
+
+@given(
+    st.recursive(
+        st.integers() | st.text() | st.none(), lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner)
+    )
+)
+def test_javascript_reads_all_of_it(value: Any) -> None:
+    def read(text: str) -> int:
+        assert float(text) == int(text)
+        return int(text)
+
+    json.loads(json_text(value), parse_int=read)
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [(0.10000000149011612, 0.1), (-0.20000000298023224, -0.2), (0.0, 0.0), (1e300, 1e300)],
+)
+def test_the_fewest_digits(value: float, shown: float) -> None:
+    assert shortest(value) == shown
+
+
+@given(st.floats(width=32, allow_nan=False))
+def test_the_same_number_in_32_bits(value: float) -> None:
+    found = shortest(value)
+    assert struct.pack("f", found) == struct.pack("f", value)
+    assert len(repr(found)) <= len(repr(value))
