@@ -85,6 +85,7 @@ JAVASCRIPT_NEEDS = [
     "protobufjs@7",
     "typescript@5",
     "grpc-web@2.1.1",
+    "@grpc/grpc-js@1.14.7",
     "axe-core@4.14.1",
     "google-protobuf@3",
     "xhr2@0.2",

@@ -11,7 +11,7 @@ import pytest
 
 from tests.rpc.raw_peer import request_headers
 from trio_cogment.errors import StatusCode
-from trio_cogment.rpc import _grpc_headers
+from trio_cogment.rpc import _grpc_headers, _peer_statuses
 from trio_cogment.rpc.metadata import Metadata
 
 
@@ -104,6 +104,9 @@ def test_a_refusal_is_read_as_what_is_told() -> None:
         (b"99", b"new", StatusCode.UNKNOWN, "new"),
         (b"99", None, StatusCode.UNKNOWN, "the peer sent an unknown status"),
         (b"x", b"", StatusCode.UNKNOWN, "the peer sent an unknown status"),
+        (b"", b"", StatusCode.UNKNOWN, "the peer sent an unknown status"),
+        (b"05", None, StatusCode.NOT_FOUND, ""),
+        (b"00", None, StatusCode.OK, ""),
     ],
 )
 def test_what_a_call_has_ended_with(status: bytes, message: bytes | None, code: StatusCode, text: str) -> None:
@@ -118,7 +121,7 @@ def test_what_a_call_has_ended_with(status: bytes, message: bytes | None, code: 
 def test_what_an_answer_without_a_status_means_is_what_grpc_says() -> None:
     """`http-grpc-status-mapping.md`; everything else is UNKNOWN."""
     expected = {
-        400: StatusCode.INTERNAL,
+        **dict.fromkeys((400, 431), StatusCode.INTERNAL),
         401: StatusCode.UNAUTHENTICATED,
         403: StatusCode.PERMISSION_DENIED,
         404: StatusCode.UNIMPLEMENTED,
@@ -156,8 +159,8 @@ def test_what_a_reset_means_to_the_caller_is_what_grpc_says() -> None:
         for code in h2.errors.ErrorCodes
         if code.name != "HTTP_1_1_REQUIRED"
     }
-    assert {code: status for code, (status, _) in _grpc_headers.STATUS_OF_RESET.items()} == expected
-    assert len({text for _, text in _grpc_headers.STATUS_OF_RESET.values()}) == len(expected)
+    assert {code: status for code, (status, _) in _peer_statuses.STATUS_OF_RESET.items()} == expected
+    assert len({text for _, text in _peer_statuses.STATUS_OF_RESET.values()}) == len(expected)
 
 
 @pytest.mark.parametrize(("fields", "remembered"), [(2, True), (4, True), (5, False)])

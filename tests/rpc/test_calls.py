@@ -299,8 +299,8 @@ REPLY = Observation(tick_id=1)
         (CANCELLED, [CANCELLED], CANCELLED),
         (TOO_LARGE, [], TOO_LARGE),  # the call is not waited for: nothing was asked
         (REFUSED, [], REFUSED),
-        (None, [None], StatusCode.INTERNAL),
-        (None, [REPLY, REPLY], StatusCode.INTERNAL),
+        (None, [None], StatusCode.UNIMPLEMENTED),
+        (None, [REPLY, REPLY], StatusCode.UNIMPLEMENTED),
         (None, [REPLY, REFUSED], REFUSED),
     ],
 )
@@ -343,7 +343,7 @@ def test_what_a_reply_consumer_passes_on(messages: list[Any], end: RpcError | No
         assert reply is None
         assert error is not None
         assert expected in error.message
-        assert error.code is (StatusCode.INTERNAL if end is None else end.code)
+        assert error.code is (StatusCode.UNIMPLEMENTED if end is None else end.code)
 
 
 @BOTH

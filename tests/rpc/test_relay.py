@@ -179,7 +179,7 @@ async def test_what_is_no_message_is_the_callers_fault(size: int) -> None:
     async with relayed(Handler()) as call:
         with pytest.raises(RpcError, match=f"{ECHO.path}: undecodable message") as caught:
             call.decode(b"\xff" * size)
-        assert caught.value.code is StatusCode.INVALID_ARGUMENT
+        assert caught.value.code is StatusCode.INTERNAL
 
 
 async def test_a_message_waits_for_room_where_there_is_none() -> None:

@@ -44,7 +44,7 @@ PATH = b"/trio_cogment.testing.Check/"
 GOOD = Action(tick_id=3, content=b"good").SerializeToString()
 ANSWER = Observation(tick_id=3, content=b"good").SerializeToString()
 
-OK, INVALID_ARGUMENT, RESOURCE_EXHAUSTED, UNIMPLEMENTED, INTERNAL = 0, 3, 8, 12, 13
+OK, RESOURCE_EXHAUSTED, UNIMPLEMENTED, INTERNAL = 0, 8, 12, 13
 
 #: name, changes to the headers, gRPC status, HTTP status
 BAD_HEADERS: list[tuple[str, dict[str, Any], int, bytes]] = [
@@ -82,7 +82,7 @@ BAD_BODIES: list[tuple[str, dict[str, bytes], list[tuple[int, bytes]], int]] = [
     ("not gzip", {"grpc_encoding": b"gzip"}, [(0, message(GOOD, 1))], INTERNAL),
     ("flag 2", {}, [(0, message(GOOD, 2))], INTERNAL),
     ("too long by its prefix", {}, [(0, b"\0\x7f\xff\xff\xff")], RESOURCE_EXHAUSTED),
-    ("undecodable", {}, [(0, message(b"\xff\xff\xff"))], INVALID_ARGUMENT),
+    ("undecodable", {}, [(0, message(b"\xff\xff\xff"))], INTERNAL),
     ("ends inside the prefix", {}, [(END_STREAM, b"\0\0")], INTERNAL),
     ("ends inside a message", {}, [(END_STREAM, message(GOOD)[:-1])], INTERNAL),
     ("prefix split over frames, then too long", {}, [(0, b"\0\x7f"), (0, b"\xff\xff\xff")], RESOURCE_EXHAUSTED),
@@ -187,7 +187,7 @@ async def test_a_method_of_one_request_gets_none_or_two(count: int, method: str)
         await peer.send(peer.headers(3, request_headers(path=b"/cogmentAPI." + name.encode())))
         await peer.send(frame(DATA, END_STREAM, 3, message(b"") * count))
         answer = await peer.until_over(3)
-        assert answer.status == INVALID_ARGUMENT
+        assert answer.status == UNIMPLEMENTED
         assert not answer.data
         assert b"got none" in (answer.field(b"grpc-message") or b"") or count
         await check_neighbour(peer, 1)

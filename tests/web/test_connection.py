@@ -149,7 +149,7 @@ async def test_what_is_no_call(method: str, path: str, kind: str, status: int, a
         (ECHO_ONE, {}, b"\x80\x00\x00\x00\x00", StatusCode.INTERNAL, "header fields"),
         (ECHO_ONE, {}, b"\x01\x00\x00\x00\x00", StatusCode.UNIMPLEMENTED, "compressed"),
         (ECHO_ONE, {}, b"\x00\xff\xff\xff\xff", StatusCode.RESOURCE_EXHAUSTED, "larger than"),
-        (ECHO_ONE, {}, message_frame(b"\xff"), StatusCode.INVALID_ARGUMENT, "undecodable"),
+        (ECHO_ONE, {}, message_frame(b"\xff"), StatusCode.INTERNAL, "undecodable"),
         (ECHO_ONE, {"content_type": TEXT}, b"!", StatusCode.INTERNAL, "base64"),
         (ECHO_ONE, {"content_type": TEXT}, b"AAA", StatusCode.INTERNAL, "base64"),
         (ECHO_ONE, {"grpc_timeout": "soon"}, request(), StatusCode.INTERNAL, "grpc-timeout"),

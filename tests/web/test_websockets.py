@@ -173,7 +173,7 @@ async def test_a_handshake_with_bytes_that_are_no_names(field: bytes, autojump_c
         ([HEAD, b"\x01\x01"], StatusCode.INTERNAL, "begins with 0"),
         ([HEAD, b"\x00\x80\x00\x00\x00\x00"], StatusCode.INTERNAL, "header fields"),
         ([HEAD, b"\x00\x00\xff\xff\xff\xff"], StatusCode.RESOURCE_EXHAUSTED, "larger"),
-        ([HEAD, b"\x00" + message_frame(b"\xff")], StatusCode.INVALID_ARGUMENT, "undecodable"),
+        ([HEAD, b"\x00" + message_frame(b"\xff")], StatusCode.INTERNAL, "undecodable"),
         ([HEAD + b"grpc-timeout: 10m\r\n"], StatusCode.DEADLINE_EXCEEDED, ""),
     ],
 )

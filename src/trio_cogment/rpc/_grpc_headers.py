@@ -20,10 +20,12 @@ from trio_cogment._version import __version__
 from trio_cogment.errors import STATUS_DETAILS, StatusCode
 from trio_cogment.rpc._hpack import RawHeaders as RawHeaders
 from trio_cogment.rpc._hpack import unindexed
+from trio_cogment.rpc._peer_statuses import STATUS_OF_HTTP
 from trio_cogment.rpc.metadata import Metadata
 
 CONTENT_TYPE = (b"content-type", b"application/grpc")
 _GRPC_SUBTYPES = (b"application/grpc+", b"application/grpc;")
+_OF_PROTOBUF = (b"application/grpc", b"application/grpc+proto")
 USER_AGENT = (b"user-agent", f"trio-cogment/{__version__}".encode())
 #: The message encodings that can be read, by gRPC's names.
 ENCODINGS = (b"identity", b"deflate", b"gzip")
@@ -42,34 +44,8 @@ _RESERVED = frozenset([b"te", b"content-type", b"content-length", b"user-agent",
 #: They are about an HTTP/1 connection; in HTTP/2 they make a message malformed (RFC 9113, 8.2.2).
 _OF_CONNECTIONS = frozenset([b"connection", b"keep-alive", b"proxy-connection", b"transfer-encoding", b"upgrade"])
 
-#: RST_STREAM codes as a client sees them (gRPC over HTTP/2, "Errors").
-STATUS_OF_RESET: dict[int, tuple[StatusCode, str]] = {
-    0x0: (StatusCode.INTERNAL, "the server reset the stream without a status"),
-    0x1: (StatusCode.INTERNAL, "the server reset the stream: protocol error"),
-    0x2: (StatusCode.INTERNAL, "the server reset the stream: internal error"),
-    0x3: (StatusCode.INTERNAL, "the server reset the stream: flow control error"),
-    0x4: (StatusCode.INTERNAL, "the server reset the stream: settings timeout"),
-    0x5: (StatusCode.INTERNAL, "the server reset the stream: stream closed"),
-    0x6: (StatusCode.INTERNAL, "the server reset the stream: frame size error"),
-    0x7: (StatusCode.UNAVAILABLE, "the server refused the stream"),
-    0x8: (StatusCode.CANCELLED, "the server cancelled the call"),
-    0x9: (StatusCode.INTERNAL, "the server reset the stream: compression error"),
-    0xA: (StatusCode.INTERNAL, "the server reset the stream: connect error"),
-    0xB: (StatusCode.RESOURCE_EXHAUSTED, "the server reset the stream: enhance your calm"),
-    0xC: (StatusCode.PERMISSION_DENIED, "the server reset the stream: inadequate security"),
-}
-
-#: HTTP statuses of a response without `grpc-status` (`http-grpc-status-mapping.md`).
-STATUS_OF_HTTP: dict[bytes, StatusCode] = {
-    b"400": StatusCode.INTERNAL,
-    b"401": StatusCode.UNAUTHENTICATED,
-    b"403": StatusCode.PERMISSION_DENIED,
-    b"404": StatusCode.UNIMPLEMENTED,
-    b"429": StatusCode.UNAVAILABLE,
-    b"502": StatusCode.UNAVAILABLE,
-    b"503": StatusCode.UNAVAILABLE,
-    b"504": StatusCode.UNAVAILABLE,
-}
+#: So much of a peer's content type is repeated in messages.
+_LONGEST_SHOWN = 100
 
 #: With so few fields a header list of a response is most likely one of a few.
 _USUAL_FIELDS = 4
@@ -155,6 +131,11 @@ def is_grpc(content_type: bytes) -> bool:
     return content_type == CONTENT_TYPE[1] or content_type.startswith(_GRPC_SUBTYPES)
 
 
+def is_protobuf(content_type: bytes) -> bool:
+    """Whether the messages of gRPC's content type are those of protobuf, with whatever parameters."""
+    return content_type.partition(b";")[0].rstrip().lower() in _OF_PROTOBUF
+
+
 def parse_request(headers: RawHeaders, max_header_list_bytes: int) -> RequestHead:
     """Check a request's headers.
 
@@ -204,7 +185,8 @@ def _checked_request_line(pseudo: dict[bytes, bytes], fields: dict[bytes, bytes]
     method = pseudo.get(b":method")
     if method != b"POST":
         raise RefusedRequest(StatusCode.INTERNAL, "expected the method POST", b"405" if method else b"400")
-    if not is_grpc(fields.get(b"content-type", b"")):
+    content_type = fields.get(b"content-type", b"")
+    if not is_grpc(content_type):
         raise RefusedRequest(StatusCode.INTERNAL, "expected the content-type application/grpc", b"415")
     if pseudo.get(b":scheme") not in (b"http", b"https"):
         raise RefusedRequest(StatusCode.INTERNAL, "expected the scheme http or https", b"400")
@@ -212,10 +194,17 @@ def _checked_request_line(pseudo: dict[bytes, bytes], fields: dict[bytes, bytes]
         raise RefusedRequest(StatusCode.INTERNAL, "malformed pseudo-header fields", b"400")
     if fields.get(b"te") != b"trailers":
         raise RefusedRequest(StatusCode.INTERNAL, "expected 'te: trailers'; is there an incompatible proxy?", b"400")
+    if content_type != CONTENT_TYPE[1] and not is_protobuf(content_type):
+        raise RefusedRequest(StatusCode.UNIMPLEMENTED, _other_messages(content_type))
     path = pseudo.get(b":path", b"")
     if path[:1] != b"/" or not _VALUE.match(path):
         raise RefusedRequest(StatusCode.UNIMPLEMENTED, "expected the path /<service>/<method>")
     return path.decode("ascii")
+
+
+def _other_messages(content_type: bytes) -> str:
+    shown = content_type[:_LONGEST_SHOWN].decode("ascii", "backslashreplace")
+    return f"content-type {shown!r} is not supported; expected application/grpc or application/grpc+proto"
 
 
 def encode_timeout(seconds: float) -> bytes:
@@ -315,16 +304,14 @@ def parse_trailers(headers: RawHeaders) -> Trailers:
         metadata = decode_metadata(headers, keep=STATUS_DETAILS.encode())
     except BadMetadataError as error:
         return Trailers(StatusCode.INTERNAL, f"malformed response: {error}", Metadata())
-    code = _STATUS_OF_TEXT.get(raw)
+    code = _STATUS_OF_TEXT.get(raw.lstrip(b"0") or raw[:1])
     if code is None:
         return Trailers(StatusCode.UNKNOWN, message or "the peer sent an unknown status", metadata)
     return Trailers(code, message, metadata)
 
 
 def _status_without_grpc(fields: dict[bytes, bytes]) -> tuple[StatusCode, str]:
-    http = fields.get(b":status")
-    if http is None:
-        return StatusCode.INTERNAL, "the response ended without grpc-status"
+    http = fields.get(b":status", b"200")
     if http != b"200":
         return STATUS_OF_HTTP.get(http, StatusCode.UNKNOWN), f"HTTP status {http.decode('latin-1')}"
     return StatusCode.UNKNOWN, "the response ended without grpc-status"
@@ -389,8 +376,11 @@ def parse_response(headers: RawHeaders) -> Metadata | Trailers:
         return Trailers(
             STATUS_OF_HTTP.get(http, StatusCode.UNKNOWN), f"HTTP status {http.decode('latin-1')}", Metadata()
         )
-    if not is_grpc(fields.get(b"content-type", b"")):
+    content_type = fields.get(b"content-type", b"")
+    if not is_grpc(content_type):
         return Trailers(StatusCode.UNKNOWN, "the response is not application/grpc", Metadata())
+    if content_type != CONTENT_TYPE[1] and not is_protobuf(content_type):
+        return Trailers(StatusCode.UNKNOWN, _other_messages(content_type), Metadata())
     try:
         return decode_metadata(headers)
     except BadMetadataError as error:

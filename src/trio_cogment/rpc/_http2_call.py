@@ -93,7 +93,6 @@ class Http2Call(Call):
     _connection: Transport
     _engine: CallEngine
     _stream: Stream
-    _undecodable: StatusCode
     _hold: bool  # this side sends a single message
     _may_wait = True  # a task receives, so that what takes long to decode can wait for its turn
     _unpacks_in_turns = False  # those that are always wait for their turn, if they may
@@ -227,7 +226,7 @@ class Http2Call(Call):
 
     def _unreadable(self, bad: Exception) -> RpcError:
         """End the call because of a message."""
-        error = RpcError(self._undecodable, f"{self.method.path}: undecodable message")
+        error = RpcError(StatusCode.INTERNAL, f"{self.method.path}: undecodable message")
         if isinstance(bad, BadMessageError):
             error = RpcError(bad.code, f"{self.method.path}: {bad.message}")
         self.on_broken(error.code, error.message)

@@ -24,6 +24,7 @@ from trio_cogment.rpc._compressed_message import CompressedMessage
 from trio_cogment.rpc._compression import IDENTITY, checked_encoding, decoder
 from trio_cogment.rpc._frames import ErrorCode
 from trio_cogment.rpc._http2_call import Http2Call
+from trio_cogment.rpc._peer_statuses import status_of_reset
 from trio_cogment.rpc._retry import BufferOnlyEngine, ReplayBuffer
 from trio_cogment.rpc.calls import ClientCall, MetadataLike, Method, checked_method, checked_timeout
 from trio_cogment.rpc.metadata import Metadata
@@ -32,7 +33,6 @@ from trio_cogment.rpc.metadata import Metadata
 class Http2ClientCall(Http2Call, ClientCall):
     """See `ClientCall`. It has no task of its own, except while it is made again."""
 
-    _undecodable = StatusCode.INTERNAL
     _connection: ClientTransport
 
     def __init__(
@@ -267,9 +267,7 @@ class Http2ClientCall(Http2Call, ClientCall):
         if refused and self._replay is not None and (self._again is None or self._connection.engine.exhausted()):
             self._try_again(self._replay)
             return
-        status, message = _grpc_headers.STATUS_OF_RESET.get(
-            code, (StatusCode.UNKNOWN, f"the server reset the stream: {code}")
-        )
+        status, message = status_of_reset(code)
         self._finish_client(RpcError(status, message), drop=False)
 
     def on_broken(self, code: StatusCode, message: str) -> None:

@@ -29,7 +29,6 @@ from trio_cogment.rpc.metadata import Metadata
 class Http2ServerCall(Http2Call, ServerCall):
     """See `ServerCall`. `run` is the handler's task."""
 
-    _undecodable = StatusCode.INVALID_ARGUMENT
     _connection: ServerTransport
     _engine: Engine
 

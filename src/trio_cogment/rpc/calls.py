@@ -407,7 +407,7 @@ class CallOpener(abc.ABC):
 
         Raises:
             TypeError, ValueError: as `call`.
-            RpcError: a status other than OK; INTERNAL when the peer sent no response or more than one.
+            RpcError: a status other than OK; UNIMPLEMENTED when the peer sent no response or more than one.
         """
         async with self.call(
             method, metadata=metadata, timeout=timeout, wait_for_ready=wait_for_ready, compression=compression
@@ -426,13 +426,13 @@ async def only_response(call: ClientCall[SentT, ReceivedT], method: Method) -> R
     """Return the response of a call that has one.
 
     Raises:
-        RpcError: a status other than OK; INTERNAL when the peer sent no response or more than one.
+        RpcError: a status other than OK; UNIMPLEMENTED when the peer sent no response or more than one.
     """
     response: ReceivedT | None = await call.receive()
     if response is None:
-        raise RpcError(StatusCode.INTERNAL, f"{method.path}: no response message")
+        raise RpcError(StatusCode.UNIMPLEMENTED, f"{method.path}: no response message")
     if await call.receive() is not None:
-        raise RpcError(StatusCode.INTERNAL, f"{method.path}: more than one response message")
+        raise RpcError(StatusCode.UNIMPLEMENTED, f"{method.path}: more than one response message")
     return response
 
 
@@ -456,7 +456,7 @@ class ReplyConsumer:
         """See `Consumer.on_end`."""
         if error is None and len(self._replies) != 1:
             how_many = "more than one response message" if self._replies else "no response message"
-            error = RpcError(StatusCode.INTERNAL, f"{self._method.path}: {how_many}")
+            error = RpcError(StatusCode.UNIMPLEMENTED, f"{self._method.path}: {how_many}")
         self._on_reply(None if error is not None else self._replies[0], error)
 
 

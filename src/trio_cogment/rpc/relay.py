@@ -114,7 +114,7 @@ class RelayedCall(InProcessClientCall):
             return message
         except DecodeError:
             text = f"{self.method.path}: undecodable message"
-            raise RpcError(StatusCode.INVALID_ARGUMENT, text) from None
+            raise RpcError(StatusCode.INTERNAL, text) from None
         except BadMessageError as bad:
             raise RpcError(bad.code, f"{self.method.path}: {bad.message}") from None
 

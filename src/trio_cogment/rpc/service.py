@@ -154,9 +154,9 @@ async def _missing(call: ServerCall) -> None:
 async def _only_request(call: ServerCall) -> Message:
     request: Message | None = await call.receive()
     if request is None:
-        raise RpcError(StatusCode.INVALID_ARGUMENT, f"{call.method.path}: expected one request message, got none")
+        raise RpcError(StatusCode.UNIMPLEMENTED, f"{call.method.path}: expected one request message, got none")
     if await call.receive() is not None:
-        raise RpcError(StatusCode.INVALID_ARGUMENT, f"{call.method.path}: expected one request message, got more")
+        raise RpcError(StatusCode.UNIMPLEMENTED, f"{call.method.path}: expected one request message, got more")
     return request
 
 
