@@ -361,3 +361,31 @@ async def test_forty_scripts_with_a_lot_to_say(display: Recorder) -> None:
     assert codes == [143]
     expected = [str(number).encode() for number in range(1, 501)]
     assert all(display.output(f"s{number}") == expected for number in range(40))
+
+
+async def test_an_expression_that_takes_for_ever_holds_nothing_up(display: Recorder) -> None:
+    """It counts as not found, lines after it are looked at, and what waits for the script starts."""
+    line = "a" * 64
+    # More than one line may come in one piece, and those after the slow one are then not looked at.
+    slow = shell("slow", f"echo {line}!; sleep 2; while echo aaa; do sleep 0.1; done", ready="^(a+)+$")
+    client = shell("client", "exit 7", depends_on=("slow",))
+    assert await launched(display, slow, client) == 7
+    text = "ready_output: a line took more than 1 s; it counts as one without a match"
+    assert display.texts(Level.ERROR)[0] == ("slow", text)
+    assert display.history["slow"] == [State.WAITING, State.STARTING, State.RUNNING]
+
+
+async def test_a_launch_is_stopped_while_an_expression_takes_for_ever(display: Recorder) -> None:
+    line = "a" * 64
+    slow = shell("slow", f"echo {line}!; exec sleep 1000", ready="^(a+)+$")
+    launcher = Launcher(Plan((slow,)), display)
+    with trio.fail_after(PATIENCE_SECONDS):
+        async with trio.open_nursery() as nursery:
+
+            async def stop() -> None:
+                await display.until_line(f"{line}!".encode())
+                launcher.stop(143)
+
+            nursery.start_soon(stop)
+            assert await launcher.run() == 143
+    assert State.RUNNING not in display.history["slow"]

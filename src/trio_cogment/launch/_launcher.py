@@ -12,6 +12,7 @@ import trio
 
 from trio_cogment.launch._format import Level, Source, State, Stream
 from trio_cogment.launch._groups import FindStrays, Groups, no_strays
+from trio_cogment.launch._line_matcher import LINE_SECONDS, LineMatcher, LineTooSlowError
 from trio_cogment.launch._lines import LineSplitter
 from trio_cogment.launch._plan import Plan, Script
 from trio_cogment.launch._programs import CommandNotFoundError, Programs
@@ -70,6 +71,9 @@ class Launcher:
         self._groups = Groups(find_strays)
         self._grace_seconds = grace_seconds
         self._ready = {script.name: trio.Event() for script in plan.scripts}
+        self._matchers = {
+            script.name: LineMatcher(script.ready_output) for script in plan.scripts if script.ready_output is not None
+        }
         self._states = {script.name: State.WAITING for script in plan.scripts}
         self._code: int | None = None
         self._over = trio.Event()
@@ -99,6 +103,8 @@ class Launcher:
                 deadline = trio.current_time() + self._grace_seconds + _KILL_SECONDS
                 with trio.CancelScope(shield=True, deadline=deadline):
                     await self._stop_processes()
+                for matcher in self._matchers.values():
+                    await matcher.aclose()
             # What was written before the end is shown; a process that cannot be killed must not hold this up.
             readers.cancel_scope.deadline = trio.current_time() + (0 if self._killed.is_set() else _DRAIN_SECONDS)
         assert self._code is not None
@@ -198,12 +204,23 @@ class Launcher:
     async def _take(self, script: Script, source: Source, stream: Stream, lines: Sequence[bytes]) -> None:
         if lines and not script.quiet:
             await self._display.show(source, stream, lines)
-        pattern = script.ready_output
-        if pattern is None or self._ready[script.name].is_set():
+        matcher = self._matchers.get(script.name)
+        if matcher is None or not lines or self._ready[script.name].is_set() or self._over.is_set():
             return
-        if any(pattern.search(line.decode(errors="replace")) for line in lines):
+        try:
+            found = await matcher.search(lines)
+        except LineTooSlowError:
+            text = f"ready_output: a line took more than {LINE_SECONDS:g} s; it counts as one without a match"
+            await self._display.tell(Level.ERROR, source, text)
+            return
+        except OSError as error:
+            text = f"ready_output: no process to look for it: {error.strerror or error}"
+            await self._display.tell(Level.ERROR, source, text)
+            return
+        if found:
             await self._enter(script.name, State.RUNNING)
             await self._display.tell(Level.INFO, source, "ready")
+            await matcher.aclose()
 
     async def _enter(self, name: str, state: State) -> None:
         self._states[name] = state
