@@ -28,7 +28,7 @@ from trio_cogment.play.seat_table import SeatState
 def game(*people: str, **options: Any) -> Game:
     options.setdefault("lobby", LobbyRules(seats=len(people)))
     options.setdefault("params", params(*people))
-    return Game(name="counting", bot="seven", **options)
+    return Game(**{"name": "counting", "bot": "seven", **options})
 
 
 @asynccontextmanager
@@ -515,6 +515,23 @@ async def test_a_trial_that_cannot_start_is_told(autojump_clock: MockClock, capl
         await ticketed(socket)
         await socket.say(type="ready")
         await in_state(socket, MemberState.FAILED)
+
+
+async def test_a_start_that_fails_ends_no_other(autojump_clock: MockClock, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.CRITICAL, "trio_cogment")
+
+    async def start(_game: Game, _people: int, _bots: bool) -> Any:
+        raise RuntimeError("planted")
+
+    async with house_of(Counting(3), game("ann")) as (_, house):
+        broken = await house.open_lobby(game("bob", name="broken"), start)
+        [seat] = await seats_of(house, house.lobby("counting").game)
+        async with page(seat.serve_page) as other, page(broken.serve_page) as socket:
+            await act(other)
+            await ticketed(socket)
+            await socket.say(type="ready")
+            await in_state(socket, MemberState.FAILED)
+            await act(other, 2)
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import logging
+from functools import partial
 from typing import Any
 
 import pytest
@@ -39,6 +40,8 @@ from trio_cogment.config import RpcConfig
 from trio_cogment.errors import RpcError, StatusCode
 from trio_cogment.rpc import Channel, Method, RunningServer, ServerCall, bind, open_listeners, serve, serve_stream
 from trio_cogment.testing.conformance.channel import ECHO, ECHO_ONE, WAIT, CheckService
+from trio_cogment.web import WebSide
+from trio_cogment.web.routing import AnyRoute
 
 PATH = b"/trio_cogment.testing.Check/"
 GOOD = Action(tick_id=3, content=b"good").SerializeToString()
@@ -569,3 +572,42 @@ async def test_a_connection_for_which_there_is_no_descriptor_is_closed_and_the_n
 def test_a_running_server_is_shown_by_its_addresses() -> None:
     shown = "RunningServer(addresses=('ipv4:127.0.0.1:9000',), ports=(9000,))"
     assert repr(RunningServer(("ipv4:127.0.0.1:9000",), (9000,))) == shown
+
+
+@pytest.mark.parametrize("where", ["handshake", "pages"])
+async def test_what_fails_before_a_connection_is_served_ends_no_other(
+    where: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def handler(call: ServerCall) -> None:
+        await call.send(Observation())
+
+    def no_routes() -> list[AnyRoute]:
+        raise RuntimeError("planted")
+
+    service, method = await _serve_one(handler)
+    side = WebSide(routes=no_routes)
+    async with trio.open_nursery() as nursery:
+        serving = await nursery.start(partial(serve, web=side), [service], await open_listeners("127.0.0.1"))
+        async with Channel("127.0.0.1", serving.port) as channel:
+            await channel.unary(method, Action())
+            with monkeypatch.context() as patched:
+                if where == "handshake":
+
+                    async def planted(*_args: Any, **_options: Any) -> None:
+                        raise RuntimeError("planted")
+
+                    patched.setattr("trio_cogment.rpc.server.shake_hands", planted)
+                for _ in range(3):
+                    async with await trio.open_tcp_stream("127.0.0.1", serving.port) as bad:
+                        await bad.send_all(b"GET / HTTP/1.1\r\nhost: localhost\r\n\r\n")
+                        with trio.fail_after(30):
+                            try:
+                                assert await bad.receive_some() == b""
+                            except trio.BrokenResourceError:
+                                pass  # it was closed with something unread
+            assert side._open == 0
+            await channel.unary(method, Action())
+        async with Channel("127.0.0.1", serving.port) as channel:
+            await channel.unary(method, Action())
+        nursery.cancel_scope.cancel()
+    assert "RuntimeError: planted" in caplog.text

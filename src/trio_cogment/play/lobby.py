@@ -160,6 +160,10 @@ class Lobby:
             _log.warning("game %r: no trial could be started: %s", self.game.name, error)
             self._perform(self._machine.start_failed(effect.members))
             return
+        except Exception:  # noqa: BLE001  the boundary of a trial
+            _log.exception("game %r: no trial could be started", self.game.name)
+            self._perform(self._machine.start_failed(effect.members))
+            return
         for ticket, link in zip(tickets, links, strict=True):
             self._links[ticket] = link
             page = self._pages.get(ticket)
@@ -169,6 +173,8 @@ class Lobby:
             await over()
         except CogmentError as error:
             _log.warning("game %r: a trial was lost: %s", self.game.name, error)
+        except Exception:  # noqa: BLE001  as above
+            _log.exception("game %r: a trial was lost", self.game.name)
         for ticket in tickets:
             self._links.pop(ticket, None)
         self._perform(self._machine.trial_over(effect.members))

@@ -192,7 +192,7 @@ async def _accept(listener: trio.abc.Listener[Any], server: _Server) -> None:
                 while True:
                     stream = await _accept_one(listener, server.admission, reserve)
                     if stream is not None:
-                        nursery.start_soon(_run_connection, stream, server, name="connection")
+                        nursery.start_soon(_run_guarded, stream, server, name="connection")
             await listener.aclose()  # draining: who connects now is refused and goes elsewhere
     finally:
         reserve.close()
@@ -219,6 +219,15 @@ async def _accept_one(
                 raise
     await trio.sleep(_ACCEPT_PAUSE_SECONDS)
     return None
+
+
+async def _run_guarded(stream: trio.abc.Stream, server: _Server) -> None:
+    """Serve a connection: what nobody has expected ends this one, and no other."""
+    peer = peer_name(stream)
+    try:
+        await _run_connection(stream, server)
+    except* Exception:
+        logger.exception("connection with %s failed", peer)
 
 
 async def _run_connection(
@@ -286,6 +295,10 @@ async def _run_connection(
             server.admission.out_of(f"connections of browsers: {error.strerror}")
             task_status.started()
             return
+        except BaseException:
+            account.close()
+            await byte_stream.aclose()
+            raise
     try:
         with server.group.connected(connection):
             await connection.run(task_status)

@@ -53,12 +53,13 @@ class WebSide:
         """Return a connection to be run."""
         from trio_cogment.web.connection import WebConnection
 
+        site = self._site()  # it may fail, and then there is no connection
         self._open += 1
         return WebConnection(
             accepted,
             limits=self.config,
             policy=self.policy,
-            site=self._site(),
+            site=site,
             overloaded=self._open > self.config.max_connections,
             on_end=self._left,
         )

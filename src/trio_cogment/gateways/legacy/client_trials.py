@@ -192,6 +192,8 @@ class ClientTrials:
             _log.warning(
                 "trial %r: the orchestrator cannot be asked any more: %s", trial.trial_id, errors.exceptions[0]
             )
+        except* Exception:  # noqa: BLE001  the boundary of a trial
+            _log.exception("trial %r: the gateway failed", trial.trial_id)
         finally:
             self._trials.pop(trial.trial_id, None)
             self._tombstones[trial.trial_id] = trial, trio.current_time()

@@ -26,6 +26,7 @@ from trio_cogment.gateways.dm_env_rpc import (
     dm_env_rpc_environment,
     open_connection,
 )
+from trio_cogment.gateways.dm_env_rpc.gateway.sequences import Sequence
 from trio_cogment.rl import InvalidEnvironmentError
 from trio_cogment.sdk import EnvironmentSession, actor_params
 from trio_cogment.spaces import Discrete, Observation, encode_observation
@@ -79,6 +80,27 @@ async def test_an_environment_that_fails_at_once() -> None:
         fails.failing = False
         assert await step(ann) == (RUNNING, 0, 0.0)
         assert (await ann.read_property("trial.last_error")).item() == ""
+
+
+async def test_a_world_that_fails_ends_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What nobody has expected in the tasks of a world is the end of that one."""
+
+    async def planted(self: Sequence) -> None:
+        raise RuntimeError("planted")
+
+    async with playing(Game()) as platform, joined(platform, "ann") as [other]:
+        assert await step(other) == (RUNNING, 0, 0.0)
+        async with joined(platform, "ann", world="bad") as [bad]:
+            await step(bad)
+            with monkeypatch.context() as patched:
+                patched.setattr(Sequence, "_end_trial", planted)
+                await bad.reset()
+                error = await refusal(bad)
+            assert (error.code, error.message) == (
+                StatusCode.UNAVAILABLE,
+                "world 'bad' failed; the gateway's log has the details",
+            )
+        assert (await step(other))[0] is RUNNING
 
 
 async def test_no_environment_is_registered() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 
 import trio
@@ -19,6 +20,8 @@ from trio_cogment.gateways.dm_env_rpc.gateway.slots import Reply, Slot, too_long
 from trio_cogment.gateways.dm_env_rpc.gateway.templates import WorldTemplate
 
 Settings = Mapping[str, pb.Tensor]
+
+_log = logging.getLogger(__name__)
 
 
 class World:
@@ -74,6 +77,12 @@ class World:
                         await self._joined.wait_value(0, held_for=seconds)
                         self.close(FailedPreconditionError(f"{self} is gone: nobody had joined it for {seconds:g} s"))
                 await self.wait_unplayed()
+        except* Exception:  # noqa: BLE001  the boundary of a world: what fails here harms no other
+            _log.exception("%s failed", self)
+            if self._sequence is not None:
+                self._sequence.abandon()
+                self._sequence = None
+            self.close(UnavailableError(f"{self} failed; the gateway's log has the details"))
         finally:
             if self._sequence is not None:
                 self._sequence.abandon()
