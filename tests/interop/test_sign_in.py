@@ -254,6 +254,15 @@ def test_two_play_while_somebody_watches(browser: Browser, door: str, tmp_path: 
                 ann.page.locator(".tag", has_text=f"tick {number + 1}").wait_for()
         ann.page.get_by_role("heading", name="The game is over").wait_for()
         page.get_by_text("Ended:").wait_for()
+        # It was recorded.
+        page.goto(f"{server.address}/dashboard#/stored")
+        page.locator("tbody th a").first.click()
+        page.get_by_label("Position").wait_for()
+        page.get_by_role("heading", name="player_0").wait_for()
+        # As a download it is refused for its certificate if it needs a new connection, whatever the browser was told.
+        link = page.get_by_role("link", name="Download")
+        size = link.evaluate("(link) => fetch(link.href).then(async (it) => it.ok && (await it.bytes()).length)")
+        assert size > 100
         # The end.
         page.get_by_role("button", name="Leave").click()
         admin.asked()
