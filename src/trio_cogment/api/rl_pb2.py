@@ -25,7 +25,7 @@ _sym_db = _symbol_database.Default()
 from trio_cogment.api import spaces_pb2 as trio__cogment_dot_api_dot_spaces__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x19trio_cogment/api/rl.proto\x12\x0ftrio_cogment.rl\x1a\x1dtrio_cogment/api/spaces.proto\"\xcb\x01\n\x11\x45nvironmentConfig\x12\n\n\x02id\x18\x01 \x01(\t\x12\x34\n\targuments\x18\x02 \x01(\x0b\x32!.trio_cogment.spaces.Value.Fields\x12\x11\n\x04seed\x18\x03 \x01(\x12H\x00\x88\x01\x01\x12\x32\n\x07options\x18\x04 \x01(\x0b\x32!.trio_cogment.spaces.Value.Fields\x12\x10\n\x08instance\x18\x05 \x01(\t\x12\x12\n\nframes_for\x18\x06 \x03(\tB\x07\n\x05_seedb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x19trio_cogment/api/rl.proto\x12\x0ftrio_cogment.rl\x1a\x1dtrio_cogment/api/spaces.proto\"\xd9\x01\n\x11\x45nvironmentConfig\x12\n\n\x02id\x18\x01 \x01(\t\x12\x34\n\targuments\x18\x02 \x01(\x0b\x32!.trio_cogment.spaces.Value.Fields\x12\x11\n\x04seed\x18\x03 \x01(\x12H\x00\x88\x01\x01\x12\x32\n\x07options\x18\x04 \x01(\x0b\x32!.trio_cogment.spaces.Value.Fields\x12\x10\n\x08instance\x18\x05 \x01(\t\x12\x12\n\nframes_for\x18\x06 \x03(\t\x12\x0c\n\x04spec\x18\x07 \x01(\tB\x07\n\x05_seedb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -33,5 +33,5 @@ _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'trio_cogment.api.rl_pb2', _
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
   _globals['_ENVIRONMENTCONFIG']._serialized_start=78
-  _globals['_ENVIRONMENTCONFIG']._serialized_end=281
+  _globals['_ENVIRONMENTCONFIG']._serialized_end=295
 # @@protoc_insertion_point(module_scope)

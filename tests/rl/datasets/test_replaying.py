@@ -30,12 +30,14 @@ from trio_cogment.rl import (
     make,
     make_environment,
     policy,
+    random,
     replay_actor,
     replay_environment,
     run_trials,
 )
 from trio_cogment.rl.datasets.minari_recordings import MinariRecordings
 from trio_cogment.rl.environments.base import Environment
+from trio_cogment.rl.environments.env_specs import recovered_spec
 from trio_cogment.rl.environments.errors import InvalidActionError
 from trio_cogment.spaces import Discrete, Observation
 from trio_cogment.spaces.masks import mask_in
@@ -230,6 +232,81 @@ class Meeting(ParallelEnv):  # type: ignore[misc]  # PettingZoo has no types
         infos = {agent: {"count": self.count, "action_mask": np.array([1, 0, 1], np.int8)} for agent in seen}
         self.agents = [agent for agent in seen if not ends[agent]]
         return dict.fromkeys(seen, self.count), dict.fromkeys(seen, 0.5), ends, dict.fromkeys(seen, False), infos
+
+
+def recorded_by_a_view(target: Any, store: str, **arguments: Any) -> None:
+    view = make(target, store=store, **arguments)
+    view.reset(seed=1)
+    over = False
+    while not over:
+        *_, terminated, truncated, _ = view.step(view.action_space.sample())
+        over = terminated or truncated
+    view.close()
+
+
+def recorded_by_a_run(target: Any, store: str, **arguments: Any) -> None:
+    run_trials(2, environment=target, arguments=arguments, seats={"player_0": random(seed=1)}, store=store)
+
+
+@pytest.mark.parametrize("record", [recorded_by_a_view, recorded_by_a_run])
+def test_minari_recovers_the_environment(record: Any, folder: Path) -> None:
+    """As it was made for the trials."""
+    store = f"sqlite:{folder / 'trials.db'}"
+    record("CartPole-v1", store, max_episode_steps=7, sutton_barto_reward=True, render_mode="rgb_array")
+    done = export(store, minari="cart/pole-v0")
+    environment = minari.load_dataset(done.minari[0]).recover_environment()
+    assert environment.spec.id == "CartPole-v1"
+    assert environment.spec.max_episode_steps == 7
+    assert environment.spec.kwargs["sutton_barto_reward"]
+    assert environment.render_mode is None
+    environment.close()
+
+
+@pytest.mark.parametrize(
+    "target",
+    [
+        lambda: gymnasium.wrappers.RescaleObservation(
+            gymnasium.make("MountainCar-v0", max_episode_steps=3), np.float32(0), np.float32(1)
+        ),
+        lambda: gymnasium.make("Blackjack-v1", natural=object()),
+        Levels,
+    ],
+)
+def test_what_minari_cannot_recover(target: Any, folder: Path) -> None:
+    """Rather than one that is made otherwise, there is none."""
+    store = f"sqlite:{folder / 'trials.db'}"
+    recorded_by_a_view(target, store)
+    export(store, minari="game-v0")
+    assert minari.load_dataset("game-v0").env_spec is None
+
+
+def test_two_ways_of_making_are_none(folder: Path) -> None:
+    store = f"sqlite:{folder / 'trials.db'}"
+    for limit in (3, 4):
+        recorded_by_a_view("CartPole-v1", store, max_episode_steps=limit)
+    export(store, minari="game-v0")
+    assert minari.load_dataset("game-v0").env_spec is None
+
+
+def test_the_parameters_of_a_trial_name_no_code() -> None:
+    spec = gymnasium.spec("CartPole-v1")
+    told = json.loads(spec.to_json())
+    assert recovered_spec(json.dumps(told), "", {}) == spec
+    assert recovered_spec("", "CartPole-v1", {"render_mode": "human", "max_episode_steps": 9}).max_episode_steps == 9
+    wrong: list[Any] = [
+        {**told, "entry_point": "os:system"},
+        {**told, "id": "Unknown-v1"},
+        {**told, "additional_wrappers": [{"name": "x", "entry_point": "os:system", "kwargs": {}}]},
+        {"id": "CartPole-v1"},
+        [],
+    ]
+    for each in wrong:
+        assert recovered_spec(json.dumps(each), "CartPole-v1", {}) is None
+    assert recovered_spec("{", "CartPole-v1", {}) is None
+    assert recovered_spec("null", "CartPole-v1", {}) is None
+    assert recovered_spec("", "Unknown-v1", {}) is None
+    assert recovered_spec("", "CartPole-v1", {"far": np.ones(2)}) is None
+    assert recovered_spec(json.dumps({**told, "vector_entry_point": "os:system"}), "", {}) == spec
 
 
 def told_by(environment: Environment) -> list[Mapping[str, Observation]]:

@@ -17,8 +17,11 @@ from trio_cogment.rl.datasets.episodes import Episode, check_minari, episodes_of
 from trio_cogment.rl.datasets.minari_files import DatasetFiles, path_of
 from trio_cogment.rl.datasets.payloads import Form
 from trio_cogment.rl.datasets.placing import Placement
+from trio_cogment.rl.datasets.plain import as_json
 from trio_cogment.rl.datasets.steps import Step
 from trio_cogment.rl.datasets.trials import TrialRecord
+from trio_cogment.rl.environments.base import SINGLE_AGENT
+from trio_cogment.rl.environments.env_specs import recovered_spec
 from trio_cogment.spaces import Dict, Space, SpaceError, to_gymnasium
 
 _METADATA_KEYS = {"author", "author_email", "algorithm_name", "code_permalink", "description", "requirements"}
@@ -168,10 +171,13 @@ class _EnvironmentWriter:
         self._forms: dict[str, Form] = {}
         self._trial: TrialRecord | None = None
         self._steps: list[Step] = []
+        self._makings: dict[str, TrialRecord] = {}
 
     def begin(self, trial: TrialRecord) -> None:
         """See `Writer.begin`."""
         self._trial, self._steps = trial, []
+        # One for each way in which the trials' environments were made.
+        self._makings.setdefault(as_json([trial.environment, trial.arguments, trial.spec]), trial)
         forms = self._forms
         if forms and set(forms) != set(trial.actors):
             raise InvalidArgumentError(
@@ -269,7 +275,18 @@ class _EnvironmentWriter:
         """Write what is in hand; see `Writer.finish`."""
         for dataset in self._files.values():
             dataset.flush()
-        return [Placement(dataset.complete(), dataset.target, self._overwrite) for dataset in self._files.values()]
+        spec = self._env_spec()
+        return [Placement(dataset.complete(spec), dataset.target, self._overwrite) for dataset in self._files.values()]
+
+    def _env_spec(self) -> str | None:
+        """Return how Gymnasium makes the environment; None if that is not known, or was done in several ways."""
+        if len(self._makings) != 1:
+            return None
+        (trial,) = self._makings.values()
+        if trial.actors.keys() != {SINGLE_AGENT}:
+            return None
+        spec = recovered_spec(trial.spec, trial.environment, trial.arguments)
+        return None if spec is None else str(spec.to_json())
 
     def abort(self) -> None:
         """See `Writer.abort`."""

@@ -118,11 +118,17 @@ class DatasetFiles:
                 **self._metadata,
             )
 
-    def complete(self) -> Path:
-        """Write what the data set says of itself; return its folder, which has to be moved to `target`."""
+    def complete(self, env_spec: str | None = None) -> Path:
+        """Write what the data set says of itself; return its folder, which has to be moved to `target`.
+
+        Args:
+            env_spec: how Gymnasium makes the environment, as JSON.
+        """
         file = self.temporary / "data" / "metadata.json"
         metadata = json.loads(file.read_text(encoding="utf-8"))
         metadata.update({"dataset_id": self._id, METADATA: self._about})
+        if env_spec is not None:
+            metadata["env_spec"] = env_spec
         file.write_text(json.dumps(metadata), encoding="utf-8")
         return self.temporary
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, Protocol
+from dataclasses import dataclass, field
+from typing import Any, Literal, Protocol
 
 from google.protobuf.message import DecodeError
 
@@ -13,6 +13,7 @@ from trio_cogment.api.rl_pb2 import EnvironmentConfig
 from trio_cogment.outcome import EndCause
 from trio_cogment.rl.datasets.placing import Placement
 from trio_cogment.rl.datasets.steps import Step
+from trio_cogment.rl.environments.env_specs import id_in
 from trio_cogment.rl.spec import HUMAN, PLAYER, POLICY_PROPERTY
 from trio_cogment.sdk import StoredTrial
 from trio_cogment.spaces import SpaceError
@@ -52,6 +53,8 @@ class TrialRecord:
         seed: of the episode; None if the environment went on with its generator, or it is not known.
         options: of the episode.
         actors: by name, in order.
+        arguments: with which the environment was made, as far as the trial's parameters say.
+        spec: how Gymnasium makes it, see `env_specs.spec_text`.
     """
 
     stored: StoredTrial
@@ -60,23 +63,25 @@ class TrialRecord:
     seed: int | None
     options: dict[str, Any]
     actors: Mapping[str, ActorRecord]
+    arguments: dict[str, Any] = field(default_factory=dict)
+    spec: str = ""
 
     @classmethod
     def of(cls, stored: StoredTrial, episode_index: int) -> TrialRecord:
         """Return what there is to know of a stored trial."""
         params = stored.params
         environment = params.environment.implementation or params.environment.name
-        seed, options = None, {}
+        seed, options, arguments, spec = None, {}, {}, ""
         config = _config(stored)
         if config is not None:
-            environment = config.id or environment
+            environment = config.id or id_in(config.spec) or environment
             seed = config.seed if config.HasField("seed") else None
-            options = _options(config)
+            options, arguments, spec = _fields(config, "options"), _fields(config, "arguments"), config.spec
         properties = params.properties
         actors = {
             actor.name: _actor_record(actor, properties.get(POLICY_PROPERTY + actor.name)) for actor in params.actors
         }
-        return cls(stored, episode_index, environment, seed, options, actors)
+        return cls(stored, episode_index, environment, seed, options, actors, arguments, spec)
 
     @property
     def environment_ended(self) -> bool:
@@ -102,9 +107,9 @@ def _config(stored: StoredTrial) -> EnvironmentConfig | None:
         return None
 
 
-def _options(config: EnvironmentConfig) -> dict[str, Any]:
+def _fields(config: EnvironmentConfig, name: Literal["options", "arguments"]) -> dict[str, Any]:
     try:
-        return decode_fields(config.options) if config.HasField("options") else {}
+        return decode_fields(getattr(config, name)) if config.HasField(name) else {}
     except SpaceError:
         return {}  # what was no option of the environment is none of the data set
 

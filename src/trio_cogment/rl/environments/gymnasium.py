@@ -7,6 +7,7 @@ from typing import Any
 
 from trio_cogment.rl.environments.base import SINGLE_AGENT
 from trio_cogment.rl.environments.checks import check_of, flag_of, info_of, mask_finder, reward_of
+from trio_cogment.rl.environments.env_specs import spec_text
 from trio_cogment.rl.environments.errors import InvalidEnvironmentError
 from trio_cogment.spaces import Frame, Observation, Space, SpaceError, from_gymnasium
 from trio_cogment.spaces.base import described
@@ -24,6 +25,7 @@ class GymnasiumEnvironment:
 
     Attributes:
         env: the environment itself.
+        gymnasium_spec: see `env_specs.spec_text`.
     """
 
     def __init__(self, env: Any, *, name: str = "") -> None:
@@ -39,6 +41,7 @@ class GymnasiumEnvironment:
         self.env = env
         spec = getattr(env, "spec", None)
         self.name = name or getattr(spec, "id", None) or type(env.unwrapped).__name__
+        self.gymnasium_spec = spec_text(env)
         self.agents: Sequence[str] = (SINGLE_AGENT,)
         self.metadata: Mapping[str, Any] = {**(env.metadata or {}), "render_mode": env.render_mode}
         self.observation_spaces: Mapping[str, Space] = {

@@ -135,6 +135,7 @@ class _LocalEnvironment:
         implementation: runs its trials.
         name: for errors.
         agents: its agents; None if only the seats say.
+        spec: how Gymnasium makes it, see `env_specs.spec_text`.
         aclose: closes what is left of it.
     """
 
@@ -142,6 +143,7 @@ class _LocalEnvironment:
     name: str
     agents: Sequence[str] | None
     aclose: Callable[[], Awaitable[None]] | None = None
+    spec: str = ""
 
     @classmethod
     def of(cls, environment: Any, hosting: Any, arguments: Mapping[str, Any]) -> _LocalEnvironment | None:
@@ -157,7 +159,8 @@ class _LocalEnvironment:
         implementation = served(environment, hosting=hosting, arguments=arguments)
         if isinstance(environment, str) or (callable(environment) and first is not environment):
             first.close()  # it was made only to ask for its agents
-        return cls(implementation, first.name, tuple(first.agents), implementation.aclose)
+        spec = getattr(first, "gymnasium_spec", "")
+        return cls(implementation, first.name, tuple(first.agents), implementation.aclose, spec)
 
 
 def _host_environment(
@@ -202,7 +205,7 @@ def _template(casting: Casting, local: _LocalEnvironment | None) -> tuple[TrialP
     if casting.max_steps:
         params.max_steps = casting.max_steps
     if casting.options is not None or not params.environment.HasField("config"):
-        params.environment.config.content = _config(params, casting.options).SerializeToString()
+        params.environment.config.content = _config(params, casting, local).SerializeToString()
     names = {actor.name for actor in params.actors}
     strangers = [name for name in casting.seats if name not in names]
     if strangers:
@@ -211,13 +214,15 @@ def _template(casting: Casting, local: _LocalEnvironment | None) -> tuple[TrialP
     return params, dict(casting.seats)
 
 
-def _config(params: TrialParams, options: Mapping[str, Any] | None) -> rl_pb2.EnvironmentConfig:
+def _config(params: TrialParams, casting: Casting, local: _LocalEnvironment | None) -> rl_pb2.EnvironmentConfig:
     try:
         config = rl_pb2.EnvironmentConfig.FromString(params.environment.config.content)
     except DecodeError as error:
         raise InvalidArgumentError(f"options: the environment's config is none of this package: {error}") from None
-    if options is not None:
-        config.options.CopyFrom(encode_value(dict(options)).dict)
+    if casting.options is not None:
+        config.options.CopyFrom(encode_value(dict(casting.options)).dict)
+    if local is not None:
+        config.spec = local.spec
     return config
 
 

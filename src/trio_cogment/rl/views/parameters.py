@@ -122,6 +122,7 @@ def params_of(
     config = rl_pb2.EnvironmentConfig()
     if remote is None:
         config.id = name
+        config.spec = getattr(environment, "gymnasium_spec", "")
     else:
         if remote.config is not None:
             config.CopyFrom(remote.config)
