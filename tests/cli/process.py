@@ -19,6 +19,7 @@ import trio
 from click.testing import CliRunner
 from purerpc import Service
 
+from trio_cogment.access import AccessControl
 from trio_cogment.cli import main
 from trio_cogment.rpc import open_listeners, serve
 from trio_cogment.sdk import ActorSession, EnvironmentSession, Participants, serve_participants
@@ -252,12 +253,12 @@ class Endless:
                 await self._progress.wait()
 
     @asynccontextmanager
-    async def served(self) -> AsyncIterator[str]:
-        """Serve both over gRPC; gives the endpoint."""
+    async def served(self, access: AccessControl | None = None) -> AsyncIterator[str]:
+        """Serve both over gRPC, to callers with tokens if access is controlled; gives the endpoint."""
         participants = Participants()
         participants.register_environment(self.environment)
         participants.register_actor(self.actor, "endless")
-        async with served(participants) as endpoint:
+        async with served(participants, access) as endpoint:
             yield endpoint
 
 
@@ -271,8 +272,8 @@ async def listening(*services: Service, port: int = 0) -> AsyncIterator[str]:
 
 
 @asynccontextmanager
-async def served(participants: Participants) -> AsyncIterator[str]:
+async def served(participants: Participants, access: AccessControl | None = None) -> AsyncIterator[str]:
     async with trio.open_nursery() as nursery:
-        serving = await nursery.start(partial(serve_participants, participants, address="127.0.0.1"))
+        serving = await nursery.start(partial(serve_participants, participants, address="127.0.0.1", access=access))
         yield f"grpc://127.0.0.1:{serving.port}"
         nursery.cancel_scope.cancel()

@@ -7,17 +7,23 @@ import signal
 import stat
 from pathlib import Path
 
+import click
 import httpx
 import pytest
 import trio
 import trustme
+from click.testing import CliRunner
 
 from tests.cli.process import PATIENCE_SECONDS, Endless, run_here, run_main, server
 from tests.rpc.tls_files import Party, make_party
-from trio_cogment.access import Keys
+from trio_cogment.access import AccessControl, Keys, Rules
+from trio_cogment.cli.services.auth import AuthSettings, auth_options, auth_settings
+from trio_cogment.discovery import DirectoryClient
 from trio_cogment.errors import RpcError, StatusCode
+from trio_cogment.host import Host
 from trio_cogment.rpc import Channel, client_tls
 from trio_cogment.sdk import Controller, actor_params, connect, trial_params
+from trio_cogment.services import ServiceKind
 
 HERE = "--host=127.0.0.1"
 
@@ -161,6 +167,68 @@ async def test_a_platform_of_several_processes_asks_and_is_asked(secret: Path) -
                     with pytest.raises(RpcError) as caught:
                         await Controller(stranger).versions()
                     assert caught.value.code is StatusCode.UNAUTHENTICATED
+
+
+@pytest.mark.parametrize("variable", ["COGMENT_TOKEN", "COGMENT_TOKEN_FILE"])
+async def test_a_token_exported_where_a_server_starts_is_not_sent_by_it(secret: Path, variable: str) -> None:
+    """Participants and the directory get the server's own, as without it; the log says so."""
+    text, endless, host = token(secret, "alice", "--role=operator"), Endless(), Host()
+    file = secret.with_name("alice.token")
+    await trio.Path(file).write_text(text)
+    keys = Keys.parse(await trio.Path(secret).read_text())
+    access = AccessControl(Rules(keys=keys), wall_clock=host.wall_clock, new_id=host.new_id)
+    exported = {variable: str(file) if variable.endswith("FILE") else text}
+    with trio.fail_after(2 * PATIENCE_SECONDS):
+        async with (
+            endless.served(access) as endpoint,
+            server("services", "directory", HERE, "--port=0", "--persistence_file=", *with_tokens(secret)) as directory,
+            server(
+                *("serve", HERE, "--port=0", f"--directory_endpoint=grpc://127.0.0.1:{directory.port}"),
+                *with_tokens(secret),
+                variables=exported,
+            ) as running,
+            Channel("127.0.0.1", running.port, token=text) as channel,
+            Channel("127.0.0.1", directory.port, token=text) as looking,
+        ):
+            controller = Controller(channel)
+            trial_id = await controller.start_trial(
+                trial_params([actor_params("a", "endless", endpoint=endpoint)], environment_endpoint=endpoint)
+            )
+            await endless.wait_running([trial_id])
+            while not await DirectoryClient(looking).inquire(ServiceKind.LIFECYCLE):
+                await trio.lowlevel.checkpoint()
+            assert await running.stop() == 0
+    assert f"{variable} is not used: this server makes its own tokens with --auth_secret_file." in running.err
+    assert text not in running.err
+
+
+@pytest.mark.parametrize(
+    ("flags", "variables", "sent", "unsent"),
+    [
+        ([], {"COGMENT_TOKEN": "hers"}, "", "COGMENT_TOKEN"),
+        ([], {"COGMENT_TOKEN_FILE": "gone"}, "", "COGMENT_TOKEN_FILE"),
+        (["--token=mine"], {"COGMENT_TOKEN": "hers"}, "mine", ""),
+        ([], {}, "", ""),
+    ],
+)
+def test_with_a_secret_a_flag_alone_says_which_token_to_send(
+    secret: Path, flags: list[str], variables: dict[str, str], sent: str, unsent: str
+) -> None:
+    found: list[AuthSettings] = []
+
+    @click.command()
+    @auth_options
+    @click.pass_context
+    def command(ctx: click.Context, /, **_: object) -> None:
+        found.append(auth_settings(ctx))
+
+    for arguments, expected in (
+        ([f"--auth_secret_file={secret}", *flags], (sent, unsent)),
+        (["--token=one"], ("one", "")),
+    ):
+        done = CliRunner().invoke(command, arguments, env=variables, catch_exceptions=False)
+        assert (done.exit_code, [(each.token, each.unsent) for each in found]) == (0, [expected])
+        found.clear()
 
 
 @pytest.mark.parametrize(

@@ -103,7 +103,10 @@ async def test_a_run_may_bring_a_token_of_its_own(secret: Path, tmp_path: Path) 
     everything = ("serve", HERE, "--port=0", f"--trainer={tmp_path / 'runs'}", "--archive_dir=none")
     with trio.fail_after(PATIENCE_SECONDS):
         async with (
-            server(*everything, "--storage=memory:", *with_tokens(secret)) as running,
+            # Her own token, exported where she starts the server, is no worker's.
+            server(
+                *everything, "--storage=memory:", *with_tokens(secret), variables={"COGMENT_TOKEN": "hers"}
+            ) as running,
             admins(running.port, admin) as client,
         ):
             for run_id, environment, expected in (

@@ -13,7 +13,7 @@ import click
 
 from trio_cogment.cli.access_token import access_token, access_token_options
 from trio_cogment.cli.errors import Failure
-from trio_cogment.cli.options import FilePath, applied
+from trio_cogment.cli.options import FilePath, applied, given_on_the_line
 
 if TYPE_CHECKING:
     from trio_cogment.access import AccessControl, Keys, Role, Rules, TokenSource
@@ -38,7 +38,8 @@ class AuthSettings:
         secret_file: with the keys that tokens are signed with.
         revocation_file: with the tokens that do not count any more.
         certificates_file: with the roles of clients' certificates, by their names.
-        token: that the server sends to others; empty: it makes its own.
+        token: that the server sends to its directory, and to the orchestrator it is in front of; empty: it makes one.
+        unsent: names the variable of a token that is not sent, because the server makes its own.
     """
 
     mode: str = OPEN
@@ -46,6 +47,7 @@ class AuthSettings:
     revocation_file: Path | None = None
     certificates_file: Path | None = None
     token: str = field(default="", repr=False)
+    unsent: str = ""
 
 
 def auth_options(command: _Decorated) -> _Decorated:
@@ -95,12 +97,15 @@ def auth_settings(ctx: click.Context) -> AuthSettings:
     given = ctx.params
     if "auth" not in given:
         return AuthSettings()
+    # Whoever starts a server may have exported the token of her own programs; the server would do its work with that.
+    unsent = "" if given["auth_secret_file"] is None else _variable_of_token(ctx)
     settings = AuthSettings(
         mode=given["auth"],
         secret_file=given["auth_secret_file"],
         revocation_file=given["auth_revocation_file"],
         certificates_file=given["auth_certificates_file"],
-        token=access_token(ctx),
+        token="" if unsent else access_token(ctx),
+        unsent=unsent,
     )
     if settings.mode == TOKEN and settings.secret_file is None and settings.certificates_file is None:
         raise Failure(
@@ -109,6 +114,15 @@ def auth_settings(ctx: click.Context) -> AuthSettings:
     if settings.mode == OPEN and settings.certificates_file is not None:
         raise Failure("--auth_certificates_file: expected --auth=token, too; with --auth=open nobody is asked")
     return settings
+
+
+def _variable_of_token(ctx: click.Context) -> str:
+    """Return the variable that gives a token; empty: there is none, or a flag gives one."""
+    names = ("token", "token_file")
+    if any(given_on_the_line(ctx, name) for name in names):
+        return ""
+    variables = {option.name: str(option.envvar) for option in ctx.command.params}
+    return next((variables[name] for name in names if ctx.params[name]), "")
 
 
 def read_rules(settings: AuthSettings, *, revoked_before: bool = False) -> Rules:
@@ -210,12 +224,15 @@ class ServerAccess:
 
     @property
     def tokens(self) -> AccessControl | None:
-        """What knows the platform's tokens; None: it has no secret."""
+        """What knows and signs the platform's tokens; None: it has no secret."""
         return self._own
 
     @property
     def signing(self) -> AccessControl | None:
-        """What signs the process's own tokens; None: it has no secret, or a token of its own."""
+        """What signs tokens for the orchestrator that this server is in front of.
+
+        None: it has no secret, or a flag gives the token for that.
+        """
         return None if self._settings.token else self._own
 
     @property

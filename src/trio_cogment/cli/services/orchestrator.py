@@ -302,7 +302,7 @@ async def _opened(
             ),
             default_params=params(),
             directory=resources.directory,
-            access=resources.access.signing,
+            access=resources.access.tokens,
             metrics=_metrics(settings, resources),
             store=store,
             model_registry=registry,

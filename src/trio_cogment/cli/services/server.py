@@ -136,6 +136,12 @@ async def _serve_application(start: Start, status: StatusFile, stop: Stop) -> No
         for_pages, more_healths = await _start_for_pages(nursery, servers, start, observer)
         healths += more_healths
         _warn_if_anybody_may_call(start)
+        if settings.auth.unsent:
+            _log.warning(
+                "%s is not used: this server makes its own tokens with --auth_secret_file. To send this one to its "
+                "directory, and to the orchestrator it is in front of, use --token_file",
+                settings.auth.unsent,
+            )
         settle()
         nursery.start_soon(Tidying(heap_of_process()).run, name="memory that is not needed")
         start.goodbye = running.goodbye if application.welcome else str

@@ -16,6 +16,7 @@ from trio_cogment.config import WorkersConfig
 from trio_cogment.errors import CogmentError
 from trio_cogment.host import Host
 from trio_cogment.sdk import ModelRegistryClient
+from trio_cogment.sdk.access_token import ACCESS_TOKEN_FILE_VARIABLE, ACCESS_TOKEN_VARIABLE
 from trio_cogment.trainer.dispatch.command import TOKEN_VARIABLE, Command, Surroundings, command_of
 from trio_cogment.trainer.dispatch.dispatcher import Starter
 from trio_cogment.trainer.dispatch.folders import RunFolders
@@ -227,11 +228,18 @@ async def _read_errors(output: Output, tail: Tail) -> None:
         tail.add(lines)
 
 
+def _inherited(command: Command) -> dict[str, str]:
+    """Return the server's variables, without its token if the worker has one: of two, it might take the server's."""
+    access = {ACCESS_TOKEN_VARIABLE, ACCESS_TOKEN_FILE_VARIABLE}
+    left_out = access if access & command.variables.keys() else set[str]()
+    return {name: value for name, value in os.environ.items() if name not in left_out}
+
+
 def _spawn(command: Command, token: str) -> subprocess.Popen[bytes]:
     return subprocess.Popen(
         command.arguments,
         # A worker's lines are to come when it writes them.
-        env={"PYTHONUNBUFFERED": "1", **os.environ, **command.variables, TOKEN_VARIABLE: token},
+        env={"PYTHONUNBUFFERED": "1", **_inherited(command), **command.variables, TOKEN_VARIABLE: token},
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
