@@ -6,8 +6,10 @@ reference; `client_settings` collects them.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -16,8 +18,9 @@ import click
 from trio_cogment.cli.access_token import access_token, access_token_options
 from trio_cogment.cli.errors import cause_of, failure_of
 from trio_cogment.cli.options import applied, json_option, nearest, timeout_option
-from trio_cogment.cli.text import print_json
+from trio_cogment.cli.text import print_json, printable
 from trio_cogment.cli.tls import TlsFiles, load_tls, tls_files, tls_options
+from trio_cogment.cli.variables import warnings
 from trio_cogment.endpoints import GrpcEndpoint
 
 if TYPE_CHECKING:
@@ -93,6 +96,13 @@ def as_file(path: Path) -> Path | None:
     return None if path in (_STANDARD, Path()) else path
 
 
+@cache
+def _warn_of_variables() -> None:
+    """Warn of variables that are misspelt: once, however often a command calls."""
+    for text in warnings(os.environ):
+        click.echo(f"trio-cogment: {printable(text)}", err=True)
+
+
 def run_client(function: Callable[..., Awaitable[_Result]], *args: Any) -> _Result:
     """Run a function with Trio, and return what it returns; the function itself limits its waits.
 
@@ -106,6 +116,8 @@ def run_client(function: Callable[..., Awaitable[_Result]], *args: Any) -> _Resu
         KeyboardInterrupt: it was interrupted.
     """
     import trio
+
+    _warn_of_variables()
 
     async def run() -> _Result:
         return await function(*args)

@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import Any, TypeVar
 
 import click
@@ -127,4 +128,8 @@ async def _opened(settings: DirectoryServerSettings, resources: Resources) -> As
             await directory.farewell()
             directory.stop()
 
-        yield Running(services=[directory_services(directory)], stop=stop)
+        yield Running(services=[directory_services(directory)], stop=stop, kept=_kept(settings))
+
+
+def _kept(settings: DirectoryServerSettings) -> dict[str, str]:
+    return {"directory": str(Path(settings.file).absolute()) if settings.file else "in memory"}

@@ -55,7 +55,7 @@ def where_trials_are(storage: StorageSettings | None, datalog: str, *, own_datal
 def _storage(storage: StorageSettings | None) -> str:
     if storage is None:
         return "not stored (--storage=none)"
-    return where_at(storage.address if storage.file is None else f"sqlite:{storage.file}")
+    return storage.place
 
 
 def where_at(address: str) -> str:

@@ -135,7 +135,10 @@ def run_model_registry(settings: ModelRegistrySettings) -> None:
         Failure: it cannot start.
     """
     application = Application(
-        name="model_registry", ports=[settings.port], services=[REGISTRY_SERVICES], open=partial(_opened, settings)
+        name="model_registry",
+        ports=[settings.port],
+        services=[REGISTRY_SERVICES],
+        open=partial(_opened, settings),
     )
     refuse_archive_in_use(settings.archive, settings.configuration)
     run_server(settings, application)
@@ -150,7 +153,8 @@ async def _opened(settings: ModelRegistrySettings, _resources: Resources) -> Asy
         async def stop() -> None:
             registry.stop()
 
-        yield Running(services=[model_registry_services(registry)], stop=stop)
+        kept = {"models": str(settings.archive.absolute())}
+        yield Running(services=[model_registry_services(registry)], stop=stop, kept=kept)
 
 
 def refuse_archive_in_use(archive: Path, configuration: Configuration) -> None:

@@ -50,6 +50,11 @@ def run_server(settings: ServerSettings, application: Application) -> None:
 
 
 def _set_up_logging(settings: ServerSettings) -> None:
+    import logging
+
     from trio_cogment.cli.log_setup import set_up_logging
+    from trio_cogment.cli.variables import warnings
 
     set_up_logging(settings.log)
+    for text in warnings(os.environ):
+        logging.getLogger(__name__).warning("%s", text)

@@ -250,9 +250,10 @@ async def _opened(
 
 
 def _kept(settings: TrainerSettings) -> dict[str, str]:
+    kept = {"runs": str(settings.folder.absolute())}
     if settings.datastore:
-        return {"trials": f"stored in the datastore at {settings.datastore}"}
-    return trials_elsewhere(settings.orchestrator) if settings.orchestrator else {}
+        return kept | {"trials": f"stored in the datastore at {settings.datastore}"}
+    return kept | (trials_elsewhere(settings.orchestrator) if settings.orchestrator else {})
 
 
 @asynccontextmanager

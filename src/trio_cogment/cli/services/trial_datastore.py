@@ -63,6 +63,13 @@ class StorageSettings:
     memory_bytes: int
     durability: str = "full"
 
+    @property
+    def place(self) -> str:
+        """Where that is, as people are told: a path in full, `in memory`, or the address."""
+        if self.file is not None:
+            return str(self.file.absolute())
+        return "in memory" if self.address == "memory:" else self.address
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DatastoreSettings(ServerSettings):
@@ -224,7 +231,10 @@ def run_datastore(settings: DatastoreSettings) -> None:
         Failure: it cannot start.
     """
     application = Application(
-        name="trial_datastore", ports=[settings.port], services=[DATASTORE_SERVICES], open=partial(_opened, settings)
+        name="trial_datastore",
+        ports=[settings.port],
+        services=[DATASTORE_SERVICES],
+        open=partial(_opened, settings),
     )
     refuse_storage_in_use(settings.storage)
     run_server(settings, application)
@@ -238,7 +248,7 @@ async def _opened(settings: DatastoreSettings, _resources: Resources) -> AsyncIt
         opened_storage(settings.storage) as store,
         Datastore(store, config=settings.configuration.datastore) as datastore,
     ):
-        yield Running(services=[datastore_services(datastore)])
+        yield Running(services=[datastore_services(datastore)], kept={"trials": settings.storage.place})
 
 
 def refuse_storage_in_use(settings: StorageSettings) -> None:

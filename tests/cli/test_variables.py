@@ -1,0 +1,78 @@
+"""Variables of the environment that are misspelt: who starts a command is told, and what was probably meant."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+import pytest
+
+from tests.cli.process import run, server
+from trio_cogment.cli.root import cli
+from trio_cogment.cli.variables import KNOWN, PREFIXES, warnings
+
+MISSPELT = "COGMENT_TRIAL_DATASTORE_FILE_STORAGE"
+WARNING = f"{MISSPELT}: no command knows this variable; did you mean {MISSPELT}_PATH?"
+
+
+def variables_of(command: click.Command) -> Iterator[str]:
+    context = click.Context(command)
+    for parameter in command.params:
+        yield from [parameter.envvar] if isinstance(parameter.envvar, str) else parameter.envvar or ()
+    if isinstance(command, click.Group):
+        for name in command.list_commands(context):
+            below = command.get_command(context, name)
+            assert below is not None
+            yield from variables_of(below)
+
+
+def test_all_variables_of_flags_are_known() -> None:
+    found = {name for name in variables_of(cli) if name.startswith(PREFIXES)}
+    assert len(found) > 100
+    assert found <= KNOWN, found - KNOWN
+    assert list(warnings(found)) == []
+
+
+def test_what_is_like_one_of_ours_is_told_of() -> None:
+    assert list(warnings(["HOME", "COGMENT_LOG_LEVEL", MISSPELT])) == [WARNING]
+    assert list(warnings(["TRIO_COGMENT_STORAG"])) == [
+        "TRIO_COGMENT_STORAG: no command knows this variable; did you mean TRIO_COGMENT_STORAGE?"
+    ]
+    assert list(warnings(["COGMENT_" + "Q" * 80])) == [f"COGMENT_{'Q' * 80}: no command knows this variable"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "place"),
+    [
+        (["trial_datastore"], "trials  in memory"),
+        (["trial_datastore", "--file_storage=trials.db"], "trials  {folder}/trials.db"),
+        (["model_registry", "--archive_dir=models"], "models  {folder}/models"),
+        (["directory", "--persistence_file=services"], "directory  {folder}/services"),
+        (["trainer", "--folder=runs"], "runs  {folder}/runs"),
+    ],
+)
+async def test_a_service_says_where_it_stores_and_which_variable_it_does_not_know(
+    arguments: list[str], place: str, tmp_path: Path
+) -> None:
+    variables = {MISSPELT: "elsewhere.db"}
+    async with server("services", *arguments, "--port=0", folder=tmp_path, variables=variables) as one:
+        await one.wait_serving()
+        assert await one.stop() == 0
+        await one.read_rest()
+    assert one.out.splitlines()[-1] == place.format(folder=tmp_path)
+    assert one.err.count(WARNING) == 1
+
+
+async def test_a_client_is_told_once() -> None:
+    asked = await run(
+        "client",
+        "trial",
+        "list",
+        "--endpoint=grpc://127.0.0.1:1",
+        "--timeout=100ms",
+        COGMENT_TRIAL_DATASTORE_FILE_STORAGE="x",
+    )
+    assert asked.code == 1
+    assert asked.err.splitlines()[0] == f"trio-cogment: {WARNING}"
+    assert asked.err.count(WARNING) == 1
