@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ import trio
 from tests.cli.process import PATIENCE_SECONDS, Server, run_main, server
 from tests.play.pages import read_message
 from tests.web.peers import HOST, Tab
+from trio_cogment.cli.errors import Failure
 from trio_cogment.cli.play import _prepared
 from trio_cogment.datastore import open_store
 from trio_cogment.platform import Platform, open_platform
@@ -64,11 +66,11 @@ def options(**changed: Any) -> dict[str, Any]:
         "argument": (),
         "hosting": "inline",
         "people": (),
-        "bot": "random",
+        "bot": None,
         "params": None,
         "spec": "",
         "web_spec": "",
-        "absent": "bot",
+        "absent": None,
         "default_action": None,
         "grace": 30.0,
         "action_seconds": float("inf"),
@@ -146,8 +148,64 @@ def test_a_module_becomes_a_game(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     (tmp_path / "params.yaml").write_text(PARAMS + "  datalog: {endpoint: 'cogment://discover'}\n")
     assert _prepared(given).game.params.datalog.endpoint == "cogment://discover"
     assert _prepared({**given, "storage": "none"}).game.params.datalog.endpoint == ""
-    # Without a bot nobody can stand in.
-    assert _prepared({**given, "bot": "random"}).game.seat.outcome is Outcome.LOSS
+    # Without a bot nobody can stand in, but what the file says is done then.
+    assert _prepared({**given, "bot": None}).game.seat.outcome is Outcome.LOSS
+    (tmp_path / "params.yaml").write_text(PARAMS.replace("{name: ann,", "{name: ann, default_action: {content: aGk=},"))
+    assert _prepared({**given, "bot": None}).game.seat.outcome is Outcome.DEFAULT
+    assert _prepared({**given, "bot": None, "absent": "loss"}).game.seat.outcome is Outcome.LOSS
+    assert _prepared(given).game.seat.outcome is Outcome.BOT
+
+
+@pytest.mark.parametrize(
+    ("changed", "limits", "action_seconds", "refused"),
+    [
+        ("", "", math.inf, ""),  # nobody has said that a trial ends while people think
+        ("", "  max_inactivity: 0\n", math.inf, ""),
+        ("", "  max_inactivity: 30\n", 20, ""),
+        ("", "  max_inactivity: 30\n", 30, "max_inactivity: expected 0, or more than 30,"),
+        ("", "  max_inactivity: 30\n", math.inf, "max_inactivity: expected 0, no limit, because people have any time"),
+        (", response_timeout: 5", "", math.inf, "actor 'ann': response_timeout: expected 0, no limit, because"),
+    ],
+)
+def test_no_limit_of_the_file_is_shorter_than_what_people_have(
+    changed: str, limits: str, action_seconds: float, refused: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "mine.py").write_text(MODULE)
+    (tmp_path / "params.yaml").write_text(PARAMS.replace("{name: ann", f"{{name: ann{changed}") + limits)
+    monkeypatch.chdir(tmp_path)
+    given = options(target="mine", params=tmp_path / "params.yaml", bot="clever", action_seconds=action_seconds)
+    if refused:
+        with pytest.raises(Failure, match=re.escape(refused)):
+            _prepared(given)
+    else:
+        assert _prepared(given).game.params.max_inactivity == (30 if "30" in limits else 0)
+
+
+@pytest.mark.parametrize(
+    ("flag", "refused"),
+    [
+        ("--absent=bot", "--absent=bot: expected --bot, the implementation that plays then"),
+        ("--shortage=bots", "--shortage=bots: expected --bot, the implementation that plays then"),
+        ("--absent=default", "--absent=default: expected a default action of 'ann': default_action in params.yaml"),
+        (
+            "--bot=random",
+            "--bot: expected an implementation for the actor class 'player', got 'random'; the module has",
+        ),
+        ("--person=agent", "--person: with --params, people are the actors of the file"),
+        ("--default=1", "--default: with --params, default actions are in the file"),
+        ("--argument=a=1", "--argument: with --params, the configuration of the environment is in the file"),
+        ("--hosting=thread", "--hosting: with --params, the module makes the environment"),
+    ],
+)
+def test_flags_that_say_nothing_beside_params(
+    flag: str, refused: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "mine.py").write_text(MODULE)
+    (tmp_path / "params.yaml").write_text(PARAMS)
+    monkeypatch.chdir(tmp_path)
+    done = run_main("play", "mine", "--params=params.yaml", "--port=0", flag)
+    assert (done.code, done.err.count("\n")) == (1, 1)
+    assert f"play: {refused}" in done.err
 
 
 @pytest.mark.parametrize(
@@ -155,11 +213,12 @@ def test_a_module_becomes_a_game(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     [
         (["NoSuchGame-v0"], "NoSuchGame"),
         (["CartPole-v1", "--person=bob"], "person 'bob': expected one of the agents 'player_0'"),
-        (["CartPole-v1", "--absent=default"], "expected a default action"),
+        (["CartPole-v1", "--absent=default"], "--absent=default: expected a default action of 'player_0': --default"),
+        (["CartPole-v1", "--spec=rl"], "--spec: it is for --params"),
         (["CartPole-v1", "--default=x"], "--default: expected JSON, got 'x'"),
         (["CartPole-v1", "--default=7"], "default: expected 0 to 1, got 7"),
         (["CartPole-v1", "--seed=-1"], "--seed: -1 is not in the range"),
-        (["tests.cli.tiny", "--params=pyproject.toml", "--seed=1"], "--seed: expected none with --params"),
+        (["tests.cli.tiny", "--params=pyproject.toml", "--seed=1"], "--seed: with --params, the configuration"),
         (["CartPole-v1", "--grace=-1"], "--grace: expected seconds"),
         (["CartPole-v1", "--web=false"], "expected a page to play on"),
         (["CartPole-v1", "--absent=x"], "'x' is not one of"),

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+from click.core import ParameterSource
 
 from trio_cogment.cli.announced import orchestrator_parts
 from trio_cogment.cli.errors import Failure
@@ -35,11 +36,12 @@ from trio_cogment.cli.services.types_option import load_types, types_option
 from trio_cogment.cli.services.web_flags import web_options, web_settings
 from trio_cogment.endpoints import CLIENT, DISCOVER
 from trio_cogment.errors import CogmentError, needing
-from trio_cogment.services import ServiceKind
+from trio_cogment.services import ACTOR_CLASS, IMPLEMENTATION, ServiceKind
 
 if TYPE_CHECKING:
     from trio_cogment.api.common_pb2 import TrialParams
     from trio_cogment.play.games import Game
+    from trio_cogment.play.seat_machine import Outcome
     from trio_cogment.sdk import Participants
     from trio_cogment.spec import Spec
     from trio_cogment.web import PageAccess
@@ -49,6 +51,14 @@ _COMMAND = "play"
 _DEFAULT_PORT = 9000
 _BOT = "bot"
 _GIVE_UP_SECONDS = 5.0
+#: What says nothing beside --params -> what says it then.
+_OF_ENVIRONMENTS = {
+    "argument": "with --params, the configuration of the environment is in the file (environment.config)",
+    "hosting": "with --params, the module makes the environment",
+    "seed": "with --params, the configuration of the environment is in the file (environment.config)",
+    "people": "with --params, people are the actors of the file whose endpoint is cogment://client",
+    "default_action": "with --params, default actions are in the file (default_action of an actor)",
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,11 +101,10 @@ def _seconds(_ctx: click.Context, param: click.Parameter, value: float) -> float
 @click.option("--person", "people", multiple=True, metavar="AGENT", help="An agent that a person plays; repeatable.")
 @click.option(
     "--bot",
-    default="random",
-    show_default=True,
+    default=None,
     metavar="random|MODULE:FUNCTION|NAME",
-    help="Who plays the other agents, and stands in for people who are away: random actions, a function of the "
-    "observation, or, with --params, an implementation of the module.",
+    help="Who plays the other agents, and stands in for people who are away: random actions (the default), or a "
+    "function of the observation. With --params, an implementation of the module; the default is none.",
 )
 @click.option(
     "--params",
@@ -107,12 +116,13 @@ def _seconds(_ctx: click.Context, param: click.Parameter, value: float) -> float
 @click.option(
     "--absent",
     type=click.Choice(["default", "bot", "loss"]),
-    default="bot",
-    show_default=True,
-    help="What happens if a person stays away: the default action is taken, a bot plays, or the seat is lost.",
+    default=None,
+    help="What happens if a person stays away: the default action is taken, a bot plays, or the seat is lost, which "
+    "ends a trial that needs the actor. The default is bot if there is one (see --bot), else default if all people's "
+    "actors have a default action, else loss.",
 )
 @click.option(
-    "--default", "default_action", metavar="JSON", help="The default action. With --params, that of the file."
+    "--default", "default_action", metavar="JSON", help="The default action. With --params, it is in the file."
 )
 @click.option(
     "--grace",
@@ -120,7 +130,7 @@ def _seconds(_ctx: click.Context, param: click.Parameter, value: float) -> float
     default=30.0,
     show_default=True,
     callback=_seconds,
-    help="Seconds within which a person who has left can come back.",
+    help="Seconds within which a person who has left can come back. 0: no limit.",
 )
 @click.option(
     "--action_seconds",
@@ -136,7 +146,7 @@ def _seconds(_ctx: click.Context, param: click.Parameter, value: float) -> float
     default=300.0,
     show_default=True,
     callback=_seconds,
-    help="Seconds to wait until enough people have come.",
+    help="Seconds to wait until enough people have come. 0: no limit.",
 )
 @click.option(
     "--shortage",
@@ -165,6 +175,7 @@ def play(ctx: click.Context, /, **options: Any) -> None:
     ENVIRONMENT is an id of Gymnasium (CartPole-v1), an id or name of PettingZoo (classic/rps-v2), or MODULE:FUNCTION, a
     function that makes one. With --params, MODULE has participants, as for `trio-cogment participants`.
     """
+    _refuse_without_effect(ctx)
     common = common_settings(ctx)
     common["configuration"] = keeping(ctx, common["configuration"])
     settings = PlaySettings(**common, web=web_settings(ctx), storage=storage_settings(ctx))
@@ -185,6 +196,21 @@ def play(ctx: click.Context, /, **options: Any) -> None:
     if settings.storage is not None:
         refuse_storage_in_use(settings.storage)
     run_server(settings, application)
+
+
+def _refuse_without_effect(ctx: click.Context) -> None:
+    """Refuse flags that say something about an environment where there is a module of participants, or the reverse.
+
+    Raises:
+        Failure: naming the flag.
+    """
+    has_params = ctx.params["params"] is not None
+    for param in ctx.command.params:
+        given = ctx.get_parameter_source(param.name or "") not in (ParameterSource.DEFAULT, ParameterSource.ENVIRONMENT)
+        if given and has_params and param.name in _OF_ENVIRONMENTS:
+            raise Failure(f"play: {param.opts[0]}: {_OF_ENVIRONMENTS[param.name]}")
+        if given and not has_params and param.name == "spec":
+            raise Failure(f"play: {param.opts[0]}: it is for --params; environments have their own types")
 
 
 def _prepared(options: dict[str, Any]) -> Prepared:
@@ -220,7 +246,8 @@ def _of_environment(options: dict[str, Any]) -> Prepared:
     served = environment(target, hosting=options["hosting"], arguments=arguments)
     participants = Participants(RL_SPEC)
     participants.register_environment(served)
-    seat = random() if options["bot"] == "random" else policy(target_of(options["bot"], _COMMAND))
+    bot = options["bot"] or "random"
+    seat = random() if bot == "random" else policy(target_of(bot, _COMMAND))
     participants.register_actor(seat.actor(SeatContext(name, _BOT)), _BOT, ["player"])
     people = options["people"] or agents[:1]
     default = _json(options["default_action"])
@@ -234,16 +261,28 @@ def _of_module(options: dict[str, Any]) -> Prepared:
     from trio_cogment.cli.participants import load
     from trio_cogment.spec import Spec, load_params
 
-    if options["seed"] is not None:
-        raise Failure("play: --seed: expected none with --params; the file's environment has its own config")
     participants = load(options["target"])
     spec = load_types("--spec", options["spec"]) or participants.spec or Spec()
-    params = load_params(options["params"], spec=spec)
+    # Those who think are not inactive; for those who are away there are flags.
+    params = load_params(options["params"], spec=spec, max_inactivity_seconds=0)
     if options["storage"].strip() == "none" and not _has_datalog(participants) and params.datalog.endpoint == DISCOVER:
         params.datalog.endpoint = ""  # the storage is what would be found
-    bot = "" if options["bot"] == "random" else options["bot"]
+    bot = options["bot"] or ""
+    if bot:
+        _require_bot(participants, params, bot)
     types = load_types("--web_spec", options["web_spec"]) or spec
     return Prepared(_game(options, params, bot, options["target"]), participants, types)
+
+
+def _require_bot(participants: Participants, params: TrialParams, bot: str) -> None:
+    for actor in params.actors:
+        wanted = {IMPLEMENTATION: bot, ACTOR_CLASS: actor.actor_class}
+        if actor.endpoint.strip() == CLIENT and participants.choose(ServiceKind.ACTOR, wanted) is None:
+            have = participants.registered(ServiceKind.ACTOR) or "none"
+            raise Failure(
+                f"play: --bot: expected an implementation for the actor class {actor.actor_class!r}, got {bot!r}; the "
+                f"module has {have}"
+            )
 
 
 def _has_datalog(participants: Participants) -> bool:
@@ -253,11 +292,11 @@ def _has_datalog(participants: Participants) -> bool:
 def _game(options: dict[str, Any], params: TrialParams, bot: str, name: str) -> Game:
     from trio_cogment.play.games import Game
     from trio_cogment.play.lobby_machine import LobbyRules, Shortage
-    from trio_cogment.play.seat_machine import Outcome, SeatRules
+    from trio_cogment.play.seat_machine import SeatRules
 
     people = sum(actor.endpoint.strip() == CLIENT for actor in params.actors)
     renderer = options["renderer"]
-    outcome = Outcome(options["absent"]) if bot or options["absent"] != "bot" else Outcome.LOSS
+    outcome = _outcome(options, params, bot)
     short = "".join(letter if letter.isascii() and letter.isalnum() else "-" for letter in name.lower())
     return Game(
         name=short.strip("-")[:40] or "game",
@@ -275,6 +314,31 @@ def _game(options: dict[str, Any], params: TrialParams, bot: str, name: str) -> 
         labels=[label.strip() for label in options["labels"].split(",") if label.strip()],
         renderer=b"" if renderer is None else renderer.read_bytes(),
     )
+
+
+def _outcome(options: dict[str, Any], params: TrialParams, bot: str) -> Outcome:
+    """Return what happens if a person stays away.
+
+    Raises:
+        Failure: the flags want somebody to act who is not there.
+    """
+    from trio_cogment.play.seat_machine import Outcome
+
+    without = [
+        actor.name
+        for actor in params.actors
+        if actor.endpoint.strip() == CLIENT and not actor.HasField("default_action")
+    ]
+    if not bot:
+        for flag, value in (("absent", "bot"), ("shortage", "bots")):
+            if options[flag] == value:
+                raise Failure(f"play: --{flag}={value}: expected --bot, the implementation that plays then")
+    if options["absent"] == "default" and without:
+        where = "--default" if options["params"] is None else f"default_action in {options['params']}"
+        raise Failure(f"play: --absent=default: expected a default action of {without[0]!r}: {where}")
+    if options["absent"] is not None:
+        return Outcome(options["absent"])
+    return Outcome.BOT if bot else Outcome.LOSS if without else Outcome.DEFAULT
 
 
 def _json(text: str | None) -> Any:

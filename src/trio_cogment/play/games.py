@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -58,10 +59,26 @@ class Game:
             raise InvalidArgumentError(f"lobby: expected {people} seats, as many as people, got {self.lobby.seats}")
         if not self.bot and (self.lobby.shortage is Shortage.BOTS or self.seat.outcome is Outcome.BOT):
             raise InvalidArgumentError("bot: expected the implementation of bots, got none")
+        self._check_limits()
         if self.seat.outcome is Outcome.DEFAULT:
             for actor in self.people():
                 if not actor.HasField("default_action"):
                     raise InvalidArgumentError(f"params: actor {actor.name!r}: expected a default action")
+
+    def _check_limits(self) -> None:
+        """See that no limit of the trial ends it, or an actor's part, while a person may still think."""
+        limits = {"max_inactivity": float(self.params.max_inactivity)}
+        for actor in self.people():
+            limits[f"actor {actor.name!r}: response_timeout"] = actor.response_timeout
+        allowed = self.seat.action_seconds
+        for name, seconds in limits.items():
+            if 0 < seconds <= allowed:
+                expected = "expected 0, no limit," if allowed == math.inf else f"expected 0, or more than {allowed:g},"
+                time = "any time" if allowed == math.inf else f"{allowed:g} s"
+                raise InvalidArgumentError(
+                    f"params: {name}: {expected} because people have {time} for an action (action_seconds); "
+                    f"got {seconds:g}"
+                )
 
     def people(self) -> list[ActorParams]:
         """Return the actors that are people's."""

@@ -34,19 +34,23 @@ _LEGACY = {
 
 
 def load_params(
-    path: str | Path, *, spec: Spec | None = None, named: Mapping[str, Callable[[], Spec]] = _NONE
+    path: str | Path,
+    *,
+    spec: Spec | None = None,
+    named: Mapping[str, Callable[[], Spec]] = _NONE,
+    max_inactivity_seconds: int = DEFAULT_MAX_INACTIVITY_SECONDS,
 ) -> TrialParams:
     """Read the `trial_params` of a file; other top-level keys are ignored, so that a whole cogment.yaml works.
 
-    Keys are the fields of `TrialParams`, in snake_case or lowerCamelCase; a blank value counts as absent. Without a
-    `max_inactivity`, it is 30 s. Configurations and default actions are `{content: <base64>}`, or the fields of their
-    type.
+    Keys are the fields of `TrialParams`, in snake_case or lowerCamelCase; a blank value counts as absent.
+    Configurations and default actions are `{content: <base64>}`, or the fields of their type.
 
     Args:
         path: the file.
         spec: the types; by default those that the file's key `spec` names, those of the file itself if it imports
             protos, or else of the `cogment.yaml` beside it. They are looked up only if the file gives fields.
         named: types that have a name, which the key `spec` may have in place of the path of a project file.
+        max_inactivity_seconds: the `max_inactivity` of a file that gives none.
 
     Raises:
         InvalidArgumentError: the file cannot be read, is not YAML, or has an unknown key or an invalid value; the
@@ -61,7 +65,7 @@ def load_params(
                 found = node
             else:
                 _refuse_legacy(file, key, place, node)
-    return read_params(file, found, _ROOT, spec=spec, named=named)
+    return read_params(file, found, _ROOT, spec=spec, named=named, max_inactivity_seconds=max_inactivity_seconds)
 
 
 def read_params(
@@ -71,6 +75,7 @@ def read_params(
     *,
     spec: Spec | None = None,
     named: Mapping[str, Callable[[], Spec]] = _NONE,
+    max_inactivity_seconds: int = DEFAULT_MAX_INACTIVITY_SECONDS,
 ) -> TrialParams:
     """Read trial parameters that are a part of a file; see `load_params`, also for what is raised.
 
@@ -80,6 +85,7 @@ def read_params(
         name: of the part, in errors.
         spec: the types.
         named: see `load_params`.
+        max_inactivity_seconds: see `load_params`.
     """
     payloads = _Payloads(file, spec, named)
     reader = FieldReader(file, refused=_LEGACY, special={SerializedMessage.DESCRIPTOR.full_name: payloads.read})
@@ -87,7 +93,7 @@ def read_params(
     given = set() if node is None else reader.fill(node, params, name)
     payloads.finish()
     if "max_inactivity" not in given:
-        params.max_inactivity = DEFAULT_MAX_INACTIVITY_SECONDS
+        params.max_inactivity = max_inactivity_seconds
     return params
 
 
