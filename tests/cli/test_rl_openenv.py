@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import re
+import shlex
 from pathlib import Path
 
 import httpx
 import pytest
 import trio
 
-from tests.cli.process import PATIENCE_SECONDS, run_main, server
+from tests.cli.process import PATIENCE_SECONDS, run, run_main, server
 from trio_cogment.cli.rl.openenv import openenv
 from trio_cogment.cli.services.settings import ServerSettings
 from trio_cogment.cli.services.start import Application
@@ -66,16 +68,23 @@ def test_the_file_has_its_limits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         assert application.open.args[0].seats == (("player_0", "random"),)  # type: ignore[attr-defined]  # a partial
 
 
+def commands_with_tokens() -> list[list[str]]:
+    """Return the commands of docs/rl-openenv.md that start a server with tokens, without the name of the program."""
+    page = (Path(__file__).resolve().parents[2] / "docs" / "rl-openenv.md").read_text(encoding="utf-8")
+    (block,) = re.findall(r"^```console\n(\$ trio-cogment token .*?)^```", page, re.MULTILINE | re.DOTALL)
+    lines = [line.removeprefix("$ trio-cogment ") for line in block.splitlines()]
+    return [shlex.split(line) for line in lines]
+
+
 async def test_tokens_and_origins(tmp_path: Path) -> None:
-    """The same flags as at every other server of the project."""
-    secret = tmp_path / "secret"
-    assert run_main("token", "init", f"--auth_secret_file={secret}").code == 0
-    made = run_main("token", "make", "ann", "--role=participant", f"--auth_secret_file={secret}")
-    token = made.out.split()[-1]
-    flags = ["--port=0", "--auth=token", f"--auth_secret_file={secret}", "--web_allow_origin=https://lab.example"]
+    """The commands of the guide, with the same flags as at every other server of the project."""
+    init, make, (*serve, host) = commands_with_tokens()
+    assert host == "--host=0.0.0.0"
+    assert (await run(*init, folder=tmp_path)).code == 0
+    token = (await run(*make, folder=tmp_path)).out.split()[-1]
     with trio.fail_after(PATIENCE_SECONDS):
         async with (
-            server("rl", "openenv", "CartPole-v1", *flags) as process,
+            server(*serve, "--port=0", "--web_allow_origin=https://lab.example", folder=tmp_path) as process,
             httpx.AsyncClient(base_url=f"http://127.0.0.1:{process.port}") as client,
         ):
             assert (await client.post("/reset", json={})).status_code == 401
