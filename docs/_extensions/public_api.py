@@ -20,6 +20,8 @@ import messages
 from names import OWN as _ROOT
 from names import MissingNameError, classes_of
 
+from trio_cogment.errors import MissingExtraError
+
 if TYPE_CHECKING:
     from sphinx.application import Sphinx
 
@@ -90,7 +92,10 @@ def write_pages(folder: Path) -> None:
 def public_names(module: ModuleType) -> Iterator[tuple[str, Any]]:
     """Yield what a package offers and this project has defined: classes, functions and documented values."""
     for name in sorted(vars(module).keys() | set(dir(module))):
-        value = getattr(module, name)
+        try:
+            value = getattr(module, name)
+        except MissingExtraError:
+            continue  # the package around which it is built is too large for the site; another page is about it
         if name.startswith("_") or inspect.ismodule(value):
             continue
         if getattr(value, "__module__", "").startswith(_ROOT) and (inspect.isclass(value) or inspect.isfunction(value)):

@@ -1,14 +1,20 @@
-"""Stable-Baselines3 on trials: its checker, and PPO with the same returns as on the bare environment."""
+"""Stable-Baselines3 on trials: its checker, PPO with the same returns as on the bare environment, and the page."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import gymnasium
 import pytest
 
 import trio_cogment.rl as tc
+from tests.docs.blocks import blocks_of, steps_of
+from tests.docs.running import Runner
+
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "rl-stable-baselines.md"
 
 pytestmark = pytest.mark.rl_peers
 
@@ -51,3 +57,10 @@ def test_ppo_is_the_same_on_bare_cartpole_and_on_trials(seed: int) -> None:
 
 def test_the_comparison_can_fail() -> None:
     assert learned(lambda: tc.make("CartPole-v1"), 1) != learned(lambda: tc.make("CartPole-v1"), 2)
+
+
+@pytest.mark.timeout(300)
+async def test_the_page(tmp_path: Path) -> None:
+    blocks = [replace(block, marks={}) for block in blocks_of(PAGE.name, PAGE.read_text(encoding="utf-8"))]
+    assert len(blocks) == 6
+    await Runner(tmp_path).run(steps_of(blocks))

@@ -20,7 +20,15 @@ from trio_cogment.spaces import (
     Tuple,
     to_gymnasium,
 )
-from trio_cogment.spaces.masks import allowed_numbers, check_allowed, has_masks, mask_in, may_be_mask, sample_allowed
+from trio_cogment.spaces.masks import (
+    allowed_numbers,
+    check_allowed,
+    flat_mask,
+    has_masks,
+    mask_in,
+    may_be_mask,
+    sample_allowed,
+)
 
 DRAWS = 200
 
@@ -193,3 +201,27 @@ def test_numbers() -> None:
 def test_what_is_not_allowed(space: Space, value: Any, own_mask: Any, text: str) -> None:
     with pytest.raises(SpaceError, match=text):
         check_allowed(space, value, own_mask)
+
+
+@pytest.mark.parametrize(
+    ("space", "mask", "row"),
+    [
+        (Discrete(3, start=-1), [0, 1, 1], [0, 1, 1]),
+        (Discrete(3), None, [1, 1, 1]),
+        (MultiDiscrete([[1, 2], [2, 1]]), (([1], [0, 1]), ([1, 0], [1])), [1, 0, 1, 1, 0, 1]),
+        (MultiDiscrete([2, 3]), None, [1] * 5),
+        (MultiBinary((2, 2)), [[0, 1], [2, 2]], [1, 0, 0, 1, 1, 1, 1, 1]),
+        (MultiBinary(2), None, [1] * 4),
+    ],
+)
+def test_masks_in_one_row(space: Space, mask: Any, row: list[int]) -> None:
+    found = flat_mask(space, mask)
+    assert found.dtype == np.bool_
+    assert found.tolist() == [bool(each) for each in row]
+
+
+def test_no_masks_in_one_row() -> None:
+    with pytest.raises(SpaceError, match="expected a space Discrete, MultiDiscrete or MultiBinary, got Dict"):
+        flat_mask(Dict({"a": Discrete(2)}), {"a": [1, 0]})
+    with pytest.raises(SpaceError, match=r"expected a mask of the shape \(2,\), got \(3,\)"):
+        flat_mask(Discrete(2), [1, 0, 1])

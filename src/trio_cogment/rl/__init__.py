@@ -58,6 +58,7 @@ if TYPE_CHECKING:
     from trio_cogment.rl.views.parallel import TrialParallelEnv as TrialParallelEnv
     from trio_cogment.rl.views.parallel import make_parallel as make_parallel
     from trio_cogment.rl.views.rounds import EpisodeFailedError as EpisodeFailedError
+    from trio_cogment.rl.views.stable_baselines import SB3VecEnv as SB3VecEnv
     from trio_cogment.rl.views.vector import TrialVectorEnv as TrialVectorEnv
     from trio_cogment.rl.views.vector import make_vec as make_vec
 
@@ -77,6 +78,7 @@ _HOMES = {
     "RL_SPEC": "spec",
     "Results": "runner",
     "RunFailedError": "runner",
+    "SB3VecEnv": "views.stable_baselines",
     "Seat": "seats.base",
     "SeatContext": "seats.base",
     "SeatError": "seats.errors",
@@ -115,7 +117,7 @@ _HOMES = {
 }
 #: The extra that a name needs, where that is not `arrays`.
 _EXTRAS = {
-    **dict.fromkeys(("make", "make_vec", "register", "TrialEnv", "TrialVectorEnv"), "gym"),
+    **dict.fromkeys(("make", "make_vec", "register", "TrialEnv", "TrialVectorEnv", "SB3VecEnv"), "gym"),
     **dict.fromkeys(("make_parallel", "make_aec", "TrialParallelEnv", "TrialAECEnv"), "pettingzoo"),
     **dict.fromkeys(("export", "export_async", "replay_actor", "replay_environment"), "export"),
     **dict.fromkeys(("openenv_environment", "serve_openenv", "OpenEnvServer"), "openenv"),

@@ -16,12 +16,15 @@ other (as MaskablePPO has them), and dicts without the parts where all is allowe
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from trio_cogment.spaces import Dict, Discrete, MultiBinary, MultiDiscrete, Space, SpaceError, Tuple
 from trio_cogment.spaces._numpy import np
 from trio_cogment.spaces.base import described, shown
 from trio_cogment.spaces.composite import part
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 
 def has_masks(space: Space) -> bool:
@@ -72,6 +75,27 @@ def check_allowed(space: Space, value: Any, mask: Any = None) -> None:
     """
     if mask is not None:
         _form_of(space).check(space, value, mask_in(space, mask))
+
+
+def flat_mask(space: Space, mask: Any = None) -> NDArray[np.bool_]:
+    """Return a mask as one row of bools, as MaskablePPO takes it; all are true where all is allowed.
+
+    A `Discrete` has one for each number, a `MultiDiscrete` those of one element after the other, and a `MultiBinary`
+    for each element one for 0 and one for 1.
+
+    Raises:
+        SpaceError: the mask is none of the space, or the space is none of these.
+    """
+    if not isinstance(space, Discrete | MultiDiscrete | MultiBinary):
+        raise SpaceError(f"expected a space Discrete, MultiDiscrete or MultiBinary, got {type(space).__name__}")
+    found = mask_in(space, mask)
+    if isinstance(space, MultiBinary):
+        flags = np.full(space.shape, 2) if found is None else found
+        return np.stack([flags != 1, flags != 0], axis=-1).reshape(-1)
+    if found is None:
+        return np.ones(space.n if isinstance(space, Discrete) else int(space.nvec.sum()), np.bool_)
+    row: NDArray[np.bool_] = np.concatenate(element_masks(found)) != 0
+    return row
 
 
 def allowed_numbers(space: Discrete, mask: Any) -> list[int]:

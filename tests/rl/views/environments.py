@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 import gymnasium
 import numpy as np
@@ -44,3 +44,47 @@ class Counter(gymnasium.Env[Any, Any]):
 
     def close(self) -> None:
         self.closed += 1
+
+
+class Masked(gymnasium.Env[Any, Any]):
+    """Allows some actions only, and raises an exception at others; ends after five steps, each of which is worth 1.
+
+    Attributes:
+        KINDS: by name, the action space, the mask, and the mask in one row as MaskablePPO takes it.
+    """
+
+    KINDS: ClassVar[dict[str, tuple[Any, Any, list[bool]]]] = {
+        "Discrete": (gymnasium.spaces.Discrete(4), np.array([0, 1, 0, 1], np.int8), [False, True, False, True]),
+        "MultiDiscrete": (
+            gymnasium.spaces.MultiDiscrete([2, 3]),
+            (np.array([1, 0], np.int8), np.array([0, 1, 1], np.int8)),
+            [True, False, False, True, True],
+        ),
+        "MultiBinary": (
+            gymnasium.spaces.MultiBinary(3),
+            np.array([0, 1, 2], np.int8),
+            [True, False, False, True, True, True],
+        ),
+    }
+
+    def __init__(self, kind: str = "Discrete") -> None:
+        self.observation_space = gymnasium.spaces.Box(0, 5, (1,), np.float32)
+        self.action_space, self.mask, self.row = self.KINDS[kind]
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Any:
+        super().reset(seed=seed)
+        self.steps = 0
+        return np.zeros(1, np.float32), {"action_mask": self.mask}
+
+    def step(self, action: Any) -> Any:
+        if not self._allows(action):
+            raise ValueError(f"{action} is not allowed")
+        self.steps += 1
+        return np.full(1, self.steps, np.float32), 1.0, self.steps == 5, False, {"action_mask": self.mask}
+
+    def _allows(self, action: Any) -> bool:
+        if isinstance(self.action_space, gymnasium.spaces.Discrete):
+            return bool(self.mask[action])
+        if isinstance(self.mask, tuple):
+            return all(mask[each] for mask, each in zip(self.mask, action, strict=True))
+        return bool(((self.mask == 2) | (self.mask == action)).all())

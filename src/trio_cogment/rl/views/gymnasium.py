@@ -15,6 +15,7 @@ from trio_cogment.rl.views.match import Match
 from trio_cogment.rl.views.options import PlatformOptions, is_address
 from trio_cogment.rl.views.parameters import RemoteEnvironment
 from trio_cogment.spaces import Observation, to_gymnasium
+from trio_cogment.spaces.masks import flat_mask
 
 try:
     import gymnasium
@@ -59,6 +60,7 @@ class TrialEnv(Remade, gymnasium.Env[Any, Any]):
         self.metadata = {"render_modes": [], **metadata}
         self.metadata.pop("render_mode", None)
         self.render_mode = render_mode
+        self._mask: Any = None
         env = getattr(found, "env", None)
         self._types = env if isinstance(env, TypeMemory) else None
         self._converts = not isinstance(
@@ -86,6 +88,7 @@ class TrialEnv(Remade, gymnasium.Env[Any, Any]):
         """
         super().reset(seed=seed)
         found, _ = self._until_asked(self._match.reset(seed, options)[self.agent], 0.0)
+        self._mask = found.action_mask
         return self._value(found), _info(found)
 
     def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
@@ -97,6 +100,14 @@ class TrialEnv(Remade, gymnasium.Env[Any, Any]):
             EpisodeFailedError, CogmentError: as `reset`; the episode is over.
         """
         return self._stepped(self._step({self.agent: action})[self.agent])
+
+    def action_masks(self) -> Any:
+        """Return which actions are allowed now, as MaskablePPO of sb3-contrib takes it; see `spaces.masks.flat_mask`.
+
+        Raises:
+            SpaceError: the action space is none of those that have masks there.
+        """
+        return flat_mask(self._match.action_spaces[self.agent], self._mask)
 
     def encoded(self, action: Any) -> Any:
         """Check and encode an action; see `Match.encoded`."""
@@ -114,6 +125,7 @@ class TrialEnv(Remade, gymnasium.Env[Any, Any]):
         reward: Any = found.reward or 0.0
         if not found.active and not self._match.over:
             found, reward = self._until_asked(found, reward)
+        self._mask = found.action_mask
         types = self._types
         if types is not None and type(types.reward) is not float:
             reward = like(reward, types.reward)
