@@ -32,6 +32,8 @@ USER_ID = "user-id"
 TRIAL_OWNER = "trial-owner"
 #: And its quotas, as `access.Quotas.text` writes them.
 TRIAL_QUOTAS = "trial-quotas"
+#: For the worker of which run a gateway starts a trial, quoted as above.
+TRIAL_RUN = "trial-run"
 #: Sent to a directory: a registration is found, and can be removed, only with the token it was made with.
 AUTHENTICATION_TOKEN = "authentication-token"
 

@@ -126,6 +126,22 @@ async def test_a_worlds_trials_are_those_of_whoever_has_created_it(elsewhere: bo
 
 
 @pytest.mark.parametrize("elsewhere", [False, True])
+async def test_the_trials_of_a_workers_world_are_of_its_run(elsewhere: bool) -> None:
+    worker = Grant(name="runs", roles=frozenset([Role.WORKER, Role.OPERATOR]), trials=("=r",))
+    async with worlds(elsewhere) as place:
+        for held, world, run_id in ((worker, "a", "r"), (operator("bob"), "b", "")):
+            async with open_connection(await place.channel(held)) as connection:
+                await connection.create_world({"world_name": world})
+                await connection.join_world(world, {"actor_name": "ann"})
+                await step(connection)
+                (info,) = [
+                    trial.info() for trial in place.platform.orchestrator.trials if trial.trial_id == f"{world}.1"
+                ]
+                assert (info.owner, info.run_id) == (f"token:{held.name}", run_id)
+        await place.ended()
+
+
+@pytest.mark.parametrize("elsewhere", [False, True])
 async def test_worlds_count_for_the_quota_of_trials(elsewhere: bool) -> None:
     async with worlds(elsewhere) as place:
         alice = await place.channel(operator("alice", trials=1))

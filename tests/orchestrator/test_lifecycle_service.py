@@ -25,38 +25,54 @@ from trio_cogment.orchestrator._client_actor_service import ClientActorService
 from trio_cogment.orchestrator._lifecycle_service import LifecycleService, _account, _may_see_tracebacks, _starter
 from trio_cogment.rpc import IN_PROCESS, InProcessChannel, Metadata, ServerCall, methods_of
 from trio_cogment.sdk import actor_params, trial_params
-from trio_cogment.services import TRIAL_OWNER, TRIAL_QUOTAS
+from trio_cogment.services import TRIAL_OWNER, TRIAL_QUOTAS, TRIAL_RUN
 
 RUN_TRIAL = methods_of(orchestrator_pb2.DESCRIPTOR.services_by_name["ClientActorSP"])["RunTrial"]
 TERMINATE = methods_of(orchestrator_pb2.DESCRIPTOR.services_by_name["TrialLifecycleSP"])["TerminateTrial"]
+WORKER = frozenset([Role.WORKER])
 QUOTAS = Quotas(trials=3)
 
 
 class Caller:
     """As much of a call as tells who makes it."""
 
-    def __init__(self, peer: str, *metadata: tuple[str, str], roles: frozenset[Role] = frozenset()) -> None:
+    def __init__(
+        self,
+        peer: str,
+        *metadata: tuple[str, str],
+        roles: frozenset[Role] = frozenset(),
+        trials: tuple[str, ...] = (),
+    ) -> None:
         self.peer = peer
         self.metadata = Metadata(metadata)
         self.method = TERMINATE
-        grant = Grant(name="me", roles=roles, quotas=QUOTAS)
+        grant = Grant(name="me", roles=roles, trials=trials, quotas=QUOTAS)
         self.identity = Identity(account="token:me", local=False, grant=grant)
 
 
 @pytest.mark.parametrize(
     ("caller", "starter"),
     [
-        (Caller("1.2.3.4:5"), ("token:me", QUOTAS)),
-        (Caller("1.2.3.4:5", (TRIAL_OWNER, "token:you"), (TRIAL_QUOTAS, "trials=9")), ("token:me", QUOTAS)),
-        (Caller(IN_PROCESS), ("", Quotas())),
-        (Caller(IN_PROCESS, ("other", "x")), ("", Quotas())),
-        (Caller(IN_PROCESS, (TRIAL_OWNER, "token:a%20b")), ("token:a b", Quotas())),
-        (Caller(IN_PROCESS, (TRIAL_QUOTAS, "trials=2")), ("", Quotas(trials=2))),
-        (Caller(IN_PROCESS, (TRIAL_OWNER, "x"), (TRIAL_QUOTAS, "trials=2")), ("x", Quotas(trials=2))),
+        (Caller("1.2.3.4:5"), ("token:me", QUOTAS, "")),
+        (Caller("1.2.3.4:5", (TRIAL_OWNER, "token:you"), (TRIAL_QUOTAS, "trials=9")), ("token:me", QUOTAS, "")),
+        (Caller(IN_PROCESS), ("", Quotas(), "")),
+        (Caller(IN_PROCESS, ("other", "x")), ("", Quotas(), "")),
+        (Caller(IN_PROCESS, (TRIAL_OWNER, "token:a%20b")), ("token:a b", Quotas(), "")),
+        (Caller(IN_PROCESS, (TRIAL_QUOTAS, "trials=2")), ("", Quotas(trials=2), "")),
+        (Caller(IN_PROCESS, (TRIAL_OWNER, "x"), (TRIAL_QUOTAS, "trials=2")), ("x", Quotas(trials=2), "")),
+        # For which run.
+        (Caller("1.2.3.4:5", roles=WORKER, trials=("=a",)), ("token:me", QUOTAS, "a")),
+        (Caller("1.2.3.4:5", roles=WORKER, trials=("a",)), ("token:me", QUOTAS, "a")),
+        (Caller("1.2.3.4:5", roles=WORKER, trials=("a*",)), ("token:me", QUOTAS, "")),
+        (Caller("1.2.3.4:5", roles=WORKER, trials=("a", "b")), ("token:me", QUOTAS, "")),
+        (Caller("1.2.3.4:5", roles=WORKER), ("token:me", QUOTAS, "")),
+        (Caller("1.2.3.4:5", trials=("=a",)), ("token:me", QUOTAS, "")),
+        (Caller("1.2.3.4:5", (TRIAL_RUN, "a")), ("token:me", QUOTAS, "")),
+        (Caller(IN_PROCESS, (TRIAL_OWNER, "x"), (TRIAL_RUN, "a%2Fb")), ("x", Quotas(), "a/b")),
     ],
 )
 def test_a_trial_is_of_who_calls_and_only_this_process_may_say_else(
-    caller: Caller, starter: tuple[str, Quotas]
+    caller: Caller, starter: tuple[str, Quotas, str]
 ) -> None:
     call = cast(ServerCall, caller)
     assert _starter(call) == starter

@@ -529,7 +529,8 @@ async def test_runs_of_a_file_from_before_names_were_stored(tmp_path: Path) -> N
         for run_id in "ab":
             await client.submit(run_id, run_name=f"{run_id} é")
     with closing(sqlite3.connect(path)) as connection, connection:
-        connection.execute("ALTER TABLE runs DROP COLUMN run_name")
+        for column in ("run_name", "owner"):
+            connection.execute(f"ALTER TABLE runs DROP COLUMN {column}")
         connection.execute("DELETE FROM configs WHERE number = 2")
         connection.execute("UPDATE runs SET state = 7, outcome = 'canceled' WHERE number = 2")
         connection.execute("PRAGMA user_version = 3")

@@ -86,6 +86,11 @@ class Identity:
         roles = self.grant.roles
         return Role.ADMIN in roles or (Role.WORKER in roles and self.grant.names_trial(run_id))
 
+    @property
+    def run_id(self) -> str:
+        """The run of a trainer for which it works; empty: for none, or for several."""
+        return self.grant.one_trial if Role.WORKER in self.grant.roles else ""
+
 
 def lasting(account: str) -> str:
     """Return an account that can own what is stored; empty for an address, which is somebody else's tomorrow."""

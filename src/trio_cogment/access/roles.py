@@ -132,6 +132,11 @@ class Grant:
         """Tell whether it is for this trial."""
         return _names(self.trials, trial_id)
 
+    @property
+    def one_trial(self) -> str:
+        """The one that it is for; empty: it is for several, or for any."""
+        return self.trials[0].removeprefix(EXACTLY) if _is_one(self.trials) else ""
+
     def names_actor(self, trial_id: str, actor_class: str, actor_name: str) -> bool:
         """Tell whether it is for this actor of this trial."""
         return _names(self.trials, trial_id) and _names(self.classes, actor_class) and _names(self.actors, actor_name)

@@ -45,7 +45,7 @@ class TrialInfoRequest(_message.Message):
     def __init__(self, get_latest_observation: bool = ..., get_actor_list: bool = ...) -> None: ...
 
 class TrialInfo(_message.Message):
-    __slots__ = ("trial_id", "state", "env_name", "tick_id", "trial_duration", "latest_observation", "actors_in_trial", "properties", "end", "awaited", "samples_lost", "datalog_trouble")
+    __slots__ = ("trial_id", "state", "env_name", "tick_id", "trial_duration", "latest_observation", "actors_in_trial", "properties", "end", "awaited", "samples_lost", "datalog_trouble", "owner", "run_id")
     class PropertiesEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -65,6 +65,8 @@ class TrialInfo(_message.Message):
     AWAITED_FIELD_NUMBER: _ClassVar[int]
     SAMPLES_LOST_FIELD_NUMBER: _ClassVar[int]
     DATALOG_TROUBLE_FIELD_NUMBER: _ClassVar[int]
+    OWNER_FIELD_NUMBER: _ClassVar[int]
+    RUN_ID_FIELD_NUMBER: _ClassVar[int]
     trial_id: str
     state: _common_pb2.TrialState
     env_name: str
@@ -77,7 +79,9 @@ class TrialInfo(_message.Message):
     awaited: _containers.RepeatedScalarFieldContainer[str]
     samples_lost: int
     datalog_trouble: str
-    def __init__(self, trial_id: _Optional[str] = ..., state: _Optional[_Union[_common_pb2.TrialState, str]] = ..., env_name: _Optional[str] = ..., tick_id: _Optional[int] = ..., trial_duration: _Optional[int] = ..., latest_observation: _Optional[_Union[_environment_pb2.ObservationSet, _Mapping]] = ..., actors_in_trial: _Optional[_Iterable[_Union[_common_pb2.TrialActor, _Mapping]]] = ..., properties: _Optional[_Mapping[str, str]] = ..., end: _Optional[_Union[_common_pb2.EndOfTrial, _Mapping]] = ..., awaited: _Optional[_Iterable[str]] = ..., samples_lost: _Optional[int] = ..., datalog_trouble: _Optional[str] = ...) -> None: ...
+    owner: str
+    run_id: str
+    def __init__(self, trial_id: _Optional[str] = ..., state: _Optional[_Union[_common_pb2.TrialState, str]] = ..., env_name: _Optional[str] = ..., tick_id: _Optional[int] = ..., trial_duration: _Optional[int] = ..., latest_observation: _Optional[_Union[_environment_pb2.ObservationSet, _Mapping]] = ..., actors_in_trial: _Optional[_Iterable[_Union[_common_pb2.TrialActor, _Mapping]]] = ..., properties: _Optional[_Mapping[str, str]] = ..., end: _Optional[_Union[_common_pb2.EndOfTrial, _Mapping]] = ..., awaited: _Optional[_Iterable[str]] = ..., samples_lost: _Optional[int] = ..., datalog_trouble: _Optional[str] = ..., owner: _Optional[str] = ..., run_id: _Optional[str] = ...) -> None: ...
 
 class TrialInfoReply(_message.Message):
     __slots__ = ("trial",)

@@ -10,7 +10,7 @@ from urllib.parse import quote
 from trio_cogment.access import AccessControl, Identity, Role, authorization, lasting
 from trio_cogment.errors import PermissionDeniedError
 from trio_cogment.rpc import CallOpener, ServerCall, WithMetadata
-from trio_cogment.services import TRIAL_OWNER, TRIAL_QUOTAS
+from trio_cogment.services import TRIAL_OWNER, TRIAL_QUOTAS, TRIAL_RUN
 
 #: How long a token counts that a gateway makes in the name of a client; it is renewed after half of that.
 _TOKEN_SECONDS = 30 * 86400.0
@@ -71,7 +71,11 @@ def callers_in_process(opener: CallOpener) -> Callers:
         owner = lasting(call.identity.account)
         if not owner:
             return Caller(call.identity, lambda: opener)
-        metadata = ((TRIAL_OWNER, quote(owner)), (TRIAL_QUOTAS, call.identity.grant.quotas.text()))
+        metadata = (
+            (TRIAL_OWNER, quote(owner)),
+            (TRIAL_QUOTAS, call.identity.grant.quotas.text()),
+            (TRIAL_RUN, quote(call.identity.run_id)),
+        )
         named = WithMetadata(opener, metadata)
         return Caller(call.identity, lambda: named)
 

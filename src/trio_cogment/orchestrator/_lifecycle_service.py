@@ -25,7 +25,7 @@ from trio_cogment.orchestrator._orchestrator import Orchestrator
 from trio_cogment.orchestrator._reply_room import ReplyRoom, replies_ledger
 from trio_cogment.orchestrator._trial import Trial
 from trio_cogment.rpc import IN_PROCESS, ServerCall
-from trio_cogment.services import TRIAL_ID, TRIAL_OWNER, TRIAL_QUOTAS
+from trio_cogment.services import TRIAL_ID, TRIAL_OWNER, TRIAL_QUOTAS, TRIAL_RUN
 
 _NO_QUOTAS = Quotas()
 _STATES = frozenset(TrialState.values())
@@ -43,15 +43,20 @@ def _account(call: ServerCall) -> str:
     return "" if call.peer == IN_PROCESS else call.identity.account
 
 
-def _starter(call: ServerCall) -> tuple[str, Quotas]:
-    """Return whose a trial is that is started, and the quotas of that account."""
+def _starter(call: ServerCall) -> tuple[str, Quotas, str]:
+    """Return whose a trial is that is started, the quotas of that account, and the run whose worker starts it."""
     if call.peer != IN_PROCESS:
-        return call.identity.account, call.identity.grant.quotas
+        return call.identity.account, call.identity.grant.quotas, call.identity.run_id
     if not call.metadata:
-        return "", _NO_QUOTAS
+        return "", _NO_QUOTAS, ""
     said = call.metadata.texts(TRIAL_OWNER)  # by a gateway of this process
     quotas = call.metadata.texts(TRIAL_QUOTAS)
-    return unquote(said[0]) if said else "", Quotas.parse(quotas[0] if quotas else "")
+    run_id = call.metadata.texts(TRIAL_RUN)
+    return (
+        unquote(said[0]) if said else "",
+        Quotas.parse(quotas[0] if quotas else ""),
+        unquote(run_id[0]) if run_id else "",
+    )
 
 
 class LifecycleService(About):
@@ -72,7 +77,7 @@ class LifecycleService(About):
     async def StartTrial(self, request: TrialStartRequest, call: ServerCall) -> TrialStartReply:
         """Start a trial; the reply comes when it is PENDING."""
         given = request.WhichOneof("start_data")
-        account, quotas = _starter(call)
+        account, quotas, run_id = _starter(call)
         trial_id = await self._orchestrator.start_trial(
             trial_id=request.trial_id_requested,
             user_id=request.user_id,
@@ -80,6 +85,7 @@ class LifecycleService(About):
             trial_config=request.config if given == "config" else None,
             account=account,
             quotas=quotas,
+            run_id=run_id,
             reach=reach_of(call.identity, call.peer),
         )
         return TrialStartReply(trial_id=trial_id)

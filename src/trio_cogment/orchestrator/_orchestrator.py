@@ -219,6 +219,7 @@ class Orchestrator:
         trial_config: SerializedMessage | None = None,
         account: str = "",
         quotas: Quotas | None = None,
+        run_id: str = "",
         reach: str | None = None,
     ) -> str:
         """Start a trial and return its id when it is PENDING; an empty text when the id asked for is taken.
@@ -235,6 +236,7 @@ class Orchestrator:
             account: whose it is, and under whose limits it counts; empty: this process's, for which only the limits for
                 all hold.
             quotas: what the account may have at a time; None: as much as any.
+            run_id: of which run of a trainer the account is a worker, for this trial; empty: of none.
             reach: how far the endpoints in `params` may lead; see `trio_cogment.access.reach_of`.
 
         Raises:
@@ -253,7 +255,7 @@ class Orchestrator:
             trial_id = self._unused_trial_id()
         if trial_id in self.trials:
             return ""
-        holding = self.room.enter(account, quotas)
+        holding = self.room.enter(account, quotas, run_id)
         trial = self.trials.reserve(trial_id, partial(self._new_trial, user_id, holding))
         started = False
         details = NOT_STARTED

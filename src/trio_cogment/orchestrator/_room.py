@@ -97,12 +97,13 @@ class Room:
             yield Count(what, kept, counter.total())
             yield Count(f"accounts with {what}", len(counter), sum(map(bool, counter.values())))
 
-    def enter(self, account: str, quotas: Quotas | None = None) -> Holding:
+    def enter(self, account: str, quotas: Quotas | None = None, run_id: str = "") -> Holding:
         """Count a trial that starts; `Holding.started` and `Holding.leave` must follow.
 
         Args:
             account: whose it is; empty: this process's, for which only the limits of the server hold.
             quotas: what the account may have; None: as much as any.
+            run_id: see `Holding`.
 
         Raises:
             ResourceExhaustedError: there are too many; the text names the limit.
@@ -125,7 +126,7 @@ class Room:
             if used >= limit:
                 raise ResourceExhaustedError(f"too many trials: {name} is {limit}; try again when some have ended")
         self._count(account, trials=1, starting=1)
-        return Holding(self, account, quotas)
+        return Holding(self, account, quotas, run_id)
 
     def _count(self, account: str, *, trials: int = 0, starting: int = 0, size: int = 0) -> None:
         self._all_trials += trials
@@ -169,18 +170,20 @@ class Holding:
     Attributes:
         account: whose it is.
         quotas: what the account may have.
+        run_id: of which run of a trainer it is a worker; empty: of none.
         size: about how many bytes.
     """
 
-    __slots__ = ("_held_back", "_observed", "_room", "_starting", "account", "quotas", "size")
+    __slots__ = ("_held_back", "_observed", "_room", "_starting", "account", "quotas", "run_id", "size")
 
-    def __init__(self, room: Room, account: str, quotas: Quotas) -> None:
+    def __init__(self, room: Room, account: str, quotas: Quotas, run_id: str = "") -> None:
         self._room: Room | None = room
         self._starting = True
         self._observed = 0
         self._held_back: Loan | None = None
         self.account = account
         self.quotas = quotas
+        self.run_id = run_id
         self.size = 0
 
     def recount(self) -> Iterator[Count]:

@@ -17,6 +17,7 @@ from typing import Any, Final, NamedTuple
 
 import trio
 
+from trio_cogment.access import lasting
 from trio_cogment.api.common_pb2 import TrialState
 from trio_cogment.api.orchestrator_pb2 import TrialInfo
 from trio_cogment.errors import CogmentError, PermissionDeniedError
@@ -403,6 +404,8 @@ class Trial:
         info = describe(self.machine, self.seconds, latest_observation=latest_observation, actors=actors, end=end)
         info.samples_lost = self.samples_lost
         info.datalog_trouble = self.datalog_trouble[:MAX_REASON]
+        info.owner = lasting(self.owner)
+        info.run_id = self.holding.run_id
         return info
 
 

@@ -113,8 +113,8 @@ class Board:
         self._entries.pop(entry.run_id, None)
         self._by_number.pop(entry.number, None)
 
-    def create(self, run_id: str, digest: str, config: RunConfig) -> Entry:
-        """Add a run that was submitted, and queue it for the storage."""
+    def create(self, run_id: str, digest: str, config: RunConfig, owner: str = "") -> Entry:
+        """Add a run that an account has submitted, and queue it for the storage."""
         now = self._wall_clock()
         run = Run(
             run_id=run_id,
@@ -123,6 +123,7 @@ class Board:
             created_ns=now,
             updated_ns=now,
             run_name=config.run_name,
+            owner=owner,
         )
         last, marks = dict.fromkeys(Kind, 0), {kind: dict[str, int]() for kind in Kind}
         entry = self.add(self._next_number, run, config, last, marks)

@@ -78,7 +78,7 @@ class Chores:
 
     async def _restart_all(self, entries: Sequence[Entry]) -> None:
         orders = [
-            RunOrder(entry.run_id, entry.config, again=True)
+            RunOrder(entry.run_id, entry.config, again=True, owner=entry.latest.owner)
             for entry in entries
             if entry.config is not None and not entry.config.external
         ]
@@ -106,7 +106,7 @@ class Chores:
         config = entry.config
         if self._dispatcher is not None and config is not None and not entry.over:
             try:
-                await self._dispatcher.start(RunOrder(entry.run_id, config, again), self._sink)
+                await self._dispatcher.start(RunOrder(entry.run_id, config, again, entry.latest.owner), self._sink)
             except CogmentError as error:
                 entry.refusal = error
                 await self._board.report_if_possible(entry, Cause.REFUSED, f"dispatch_error: {error}")

@@ -59,9 +59,9 @@ class TrainerService:
         self._trainer = trainer
         self._address = address
 
-    async def SubmitRun(self, request: SubmitRunRequest, _call: ServerCall) -> SubmitRunResponse:
+    async def SubmitRun(self, request: SubmitRunRequest, call: ServerCall) -> SubmitRunResponse:
         """Take a run."""
-        run_id, digest = await self._trainer.submit(request.run_id, request.config_json)
+        run_id, digest = await self._trainer.submit(request.run_id, request.config_json, call.identity.account)
         return SubmitRunResponse(run_id=run_id, digest=digest)
 
     async def CancelRun(self, request: CancelRunRequest, _call: ServerCall) -> CancelRunResponse:

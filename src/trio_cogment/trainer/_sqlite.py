@@ -31,7 +31,8 @@ CREATE TABLE runs (
     published INTEGER NOT NULL,
     checkpoints TEXT NOT NULL DEFAULT '[]',
     max_rate_hz INTEGER NOT NULL DEFAULT 0,
-    run_name TEXT NOT NULL DEFAULT ''
+    run_name TEXT NOT NULL DEFAULT '',
+    owner TEXT NOT NULL DEFAULT ''
 );
 CREATE TABLE configs (number INTEGER PRIMARY KEY, config TEXT NOT NULL);
 CREATE TABLE events (seq INTEGER PRIMARY KEY AUTOINCREMENT, data BLOB NOT NULL);
@@ -61,7 +62,7 @@ INSERT INTO recoveries VALUES (0);
 FORMAT = SqliteFormat(
     user="trainer",
     application_id=0x54435472,  # "TCTr"
-    version=4,
+    version=5,
     schema=_SCHEMA,
     migrations={
         1: "ALTER TABLE runs ADD COLUMN checkpoints TEXT NOT NULL DEFAULT '[]'",
@@ -69,6 +70,7 @@ FORMAT = SqliteFormat(
         3: "ALTER TABLE runs ADD COLUMN run_name TEXT NOT NULL DEFAULT '';"
         "UPDATE runs SET run_name = coalesce("
         "(SELECT json_extract(config, '$.run_name') FROM configs WHERE configs.number = runs.number), '')",
+        4: "ALTER TABLE runs ADD COLUMN owner TEXT NOT NULL DEFAULT ''",
     },
 )
 
@@ -79,7 +81,7 @@ _FORGOTTEN_AT_ONCE = 20_000
 _ROWS = 1000
 _COLUMNS = (
     "number, run_id, digest, external, created_ns, updated_ns, heartbeat_ns, state, outcome, failure_reason, detail, "
-    "gpu_slots, published, checkpoints, max_rate_hz, run_name"
+    "gpu_slots, published, checkpoints, max_rate_hz, run_name, owner"
 )
 _PUT_RUN = f"INSERT OR REPLACE INTO runs ({_COLUMNS}) VALUES ({', '.join('?' * len(_COLUMNS.split(',')))})"
 #: SQLite's integers end here; numbers of workers may be larger.
@@ -244,6 +246,7 @@ def _values_of(number: int, run: Run) -> tuple[object, ...]:
         json.dumps(run.checkpoints),
         run.max_rate_hz,
         run.run_name,
+        run.owner,
     )
 
 
@@ -264,4 +267,5 @@ def _run_of(row: tuple[Any, ...]) -> Run:
         checkpoints=tuple(json.loads(row[13])),
         max_rate_hz=row[14],
         run_name=row[15],
+        owner=row[16],
     )

@@ -171,9 +171,14 @@ class Trainer:
             if entry.shown is not None and entry.shown.state in statuses and (not wanted or entry.run_id in wanted)
         ]
 
-    async def submit(self, run_id: str, config_json: str) -> tuple[str, str]:
+    async def submit(self, run_id: str, config_json: str, owner: str = "") -> tuple[str, str]:
         """Take a run; return its id and the digest of its configuration. The id is that of a run that goes on already,
         if that has the same configuration, and no other id was asked for.
+
+        Args:
+            run_id: the id to use; empty: that in the configuration, or a new one.
+            config_json: the configuration.
+            owner: the account that submits it; empty: that is not known.
 
         Raises:
             InvalidArgumentError: the configuration or the id is not valid.
@@ -195,7 +200,7 @@ class Trainer:
         if entry is None:
             if not config.external and self._dispatcher is None:
                 raise FailedPreconditionError("entry_point: expected 'external': this trainer starts no workers")
-            entry = self.board.create(run_id or config.run_id or self._new_id(), digest, config)
+            entry = self.board.create(run_id or config.run_id or self._new_id(), digest, config, owner)
         await self.board.commits.wait(entry.position)
         await entry.started.wait()
         if entry.refusal is not None:

@@ -18,6 +18,7 @@ class RunOrder:
     Attributes:
         run_id: its name.
         config: what to start.
+        owner: the account that has submitted it; empty: that is not known.
         again: a trainer that was stopped, or killed, has had it before: there may be something left of that, and it
             waits for what it asks for, whatever its configuration says.
     """
@@ -25,6 +26,7 @@ class RunOrder:
     run_id: str
     config: RunConfig
     again: bool = False
+    owner: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -166,6 +166,7 @@ class Run:
         checkpoints: the latest versions of models that it has saved, as `model@version`, in order.
         max_rate_hz: how many steps, or starts of trials, a second controllers allow; 0: any number.
         run_name: what its configuration calls it, for people.
+        owner: the account that has submitted it; empty: that is not known.
     """
 
     run_id: str
@@ -183,6 +184,7 @@ class Run:
     checkpoints: tuple[str, ...] = ()
     max_rate_hz: int = 0
     run_name: str = ""
+    owner: str = ""
 
     @property
     def ended(self) -> bool:

@@ -11,14 +11,14 @@ from typing import Any
 import pytest
 import trio
 
-from tests.cli.process import PATIENCE_SECONDS, server
+from tests.cli.process import PATIENCE_SECONDS, Endless, server
 from tests.cli.services.test_auth import HERE, asked, token, with_tokens
 from tests.trainer.bench import Client, steps
 from tests.trainer.dispatch.programs import program, until
 from trio_cogment.api.trainer.trainer_pb2 import HeartbeatRequest
 from trio_cogment.errors import RpcError, StatusCode
 from trio_cogment.rpc import Channel
-from trio_cogment.sdk import connect
+from trio_cogment.sdk import Controller, actor_params, connect, trial_params
 
 #: Stores a model, looks at trials, registers itself, and tries to work for another run; says what came of it.
 WORKER = """
@@ -95,6 +95,77 @@ async def test_workers_have_tokens_for_their_runs(secret: Path, tmp_path: Path) 
             async with connect(f"grpc://127.0.0.1:{running.port}", access_token=admin, variables={}) as connected:
                 assert (await (await connected.model_registry()).retrieve("walker"))[1] == b"weights"
             assert await running.stop() == 0
+
+
+#: Starts a trial of its own run, and one in the name of the run "mine"; waits for their ends.
+STARTER = """
+import os
+import trio
+from trio_cogment.sdk import actor_params, connect, trial_params
+
+async def main():
+    endpoint = os.environ["PARTICIPANTS"]
+    params = trial_params(
+        [actor_params("a", "endless", endpoint=endpoint)], environment_endpoint=endpoint, max_steps=3,
+        datalog_endpoint="cogment://discover",
+    )
+    async with connect(os.environ["COGMENT_ORCHESTRATOR"]) as client:
+        controller = await client.controller()
+        for trial_id in (os.environ["RUN_ID"] + "-ep000000", "mine-ep000005"):
+            await controller.start_trial(params, trial_id=trial_id)
+            await controller.wait_trial(trial_id)
+
+trio.run(main)
+"""
+
+
+async def episodes_of(client: Client, run_id: str) -> list[str]:
+    async with client.stream(run_id, kind="Episodes") as call:
+        return [json.loads(episode.metadata_json)["trial_id"] async for episode in call]
+
+
+async def test_nobody_feeds_the_run_of_somebody_else(secret: Path, tmp_path: Path) -> None:
+    """By the id of a trial or its property, an operator and the worker of another run; nor do they end it."""
+    admin, own = token(secret, "root", "--role=admin"), token(secret, "root", "--role=operator")
+    bob = token(secret, "bob", "--role=operator")
+    everything = ("serve", HERE, "--port=0", f"--trainer={tmp_path / 'runs'}", "--archive_dir=none")
+    endless = Endless()
+    with trio.fail_after(2 * PATIENCE_SECONDS):
+        async with (
+            endless.served() as endpoint,
+            server(*everything, "--storage=memory:", *with_tokens(secret)) as running,
+            admins(running.port, admin) as client,
+        ):
+            await client.submit("mine", entry_point="external", schedule={"max_steps": 14})
+
+            async def play(text: str, trial_id: str, **properties: str) -> None:
+                params = trial_params(
+                    [actor_params("a", "endless", endpoint=endpoint)],
+                    environment_endpoint=endpoint,
+                    datalog_endpoint="cogment://discover",
+                    max_steps=3,
+                    properties=properties,
+                )
+                async with Channel("127.0.0.1", running.port, token=text) as channel:
+                    controller = Controller(channel)
+                    await controller.start_trial(params, trial_id=trial_id)
+                    await controller.wait_trial(trial_id)
+
+            await play(bob, "mine-ep000001")
+            await play(bob, "hers", run_id="mine")
+            await client.submit("other", **program(STARTER), environment={"PARTICIPANTS": endpoint})
+            await until(client, "other", "TERM")
+            assert await episodes_of(client, "other") == ["other-ep000000"]
+            # What its owner starts comes last.
+            await play(own, "mine-ep000002")
+            await play(own, "more", run_id="mine")
+            async with client.stream("mine", kind="Episodes") as call:
+                first, second = await call.receive(), await call.receive()
+            found = {json.loads(each.metadata_json)["trial_id"] for each in (first, second)}
+            assert found == {"mine-ep000002", "more"}
+            assert await client.status("mine") == "EXEC"
+            assert await running.stop() == 0
+    assert "run mine: trial mine-ep000001 is none of its trials: somebody else started it" in running.err
 
 
 async def test_a_run_may_bring_a_token_of_its_own(secret: Path, tmp_path: Path) -> None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from trio_cogment.trainer.trials.naming import Place, place_of, starts_of, trial_id_of
+from trio_cogment.api.orchestrator_pb2 import TrialInfo
+from trio_cogment.trainer.trials.naming import Place, is_of, place_of, starts_of, trial_id_of
 
 
 def test_ids() -> None:
@@ -27,6 +28,35 @@ def test_ids() -> None:
 )
 def test_places(trial_id: str, place: Place | None) -> None:
     assert place_of("r", trial_id) == place
+
+
+@pytest.mark.parametrize(
+    ("trial", "owners", "expected"),
+    [
+        ({"owner": "token:ann"}, ["token:ann"], True),
+        ({"owner": "token:bob"}, ["token:ann"], False),
+        ({"owner": "token:bob"}, ["token:ann", "token:bob"], True),
+        # Its worker, and that of another run.
+        ({"owner": "token:runs", "run_id": "r"}, ["token:ann"], True),
+        ({"owner": "token:runs", "run_id": "s"}, ["token:ann"], False),
+        ({"owner": "token:runs", "run_id": "s"}, ["token:runs"], False),
+        # A run that was stored before its owner was.
+        ({"owner": "token:ann"}, [""], False),
+        ({"owner": "token:runs", "run_id": "r"}, [""], True),
+        # Nobody is asked who he is: by the orchestrator, by the trainer.
+        ({}, ["token:ann"], True),
+        ({}, [""], True),
+        ({"owner": "token:bob"}, ["ipv4:10.0.0.1"], True),
+        ({"owner": "token:bob"}, ["inprocess"], True),
+    ],
+)
+def test_which_trials_are_of_a_run(trial: dict[str, str], owners: list[str], expected: bool) -> None:
+    info = TrialInfo(trial_id="r-ep000001", owner=trial.get("owner", ""), run_id=trial.get("run_id", ""))
+    assert is_of(info, "r", owners) is expected
+    info.trial_id = "other"
+    assert not is_of(info, "r", owners)
+    info.properties["run_id"] = "r"
+    assert is_of(info, "r", owners) is expected
 
 
 def test_how_often_episodes_were_started() -> None:

@@ -286,6 +286,19 @@ class ServerAccess:
             len(rules.certificates),
         )
 
+    @property
+    def account(self) -> str:
+        """The account of `token_for`, as servers with the same secret know it; empty: nothing says so."""
+        if not self._settings.token:
+            return "" if self._own is None else f"token:{self._name}"
+        from trio_cogment.access import unverified
+        from trio_cogment.errors import InvalidArgumentError
+
+        try:
+            return f"token:{unverified(self._settings.token).grant.name}"
+        except InvalidArgumentError:
+            return ""
+
     def token_for(self, *roles: Role, lifetime_seconds: float = OWN_TOKEN_SECONDS) -> str | TokenSource:
         """Return the token to send to other servers: that of the flags, else one of the process's own with these roles.
 

@@ -273,7 +273,8 @@ async def _platform(
         where = None
         if settings.orchestrator:
             datastore = await client.datastore(settings.datastore) if settings.datastore else None
-            where = Where(await client.orchestrator(), datastore, settings.datastore, spec or Spec())
+            orchestrator, account = await client.orchestrator(), resources.access.account
+            where = Where(orchestrator, datastore, settings.datastore, spec or Spec(), account)
         yield where, models
 
 

@@ -33,7 +33,7 @@ class Starter(abc.ABC):
         nothing.
         """
 
-    async def recover(self, run_ids: Collection[str]) -> None:
+    async def recover(self, orders: Collection[RunOrder]) -> None:
         """End what an earlier server has left of runs elsewhere. It takes a few seconds at most, and never raises."""
         await trio.lowlevel.checkpoint_if_cancelled()
 
@@ -131,9 +131,9 @@ class RunDispatcher:
         """See `Dispatcher.recover`."""
         async with trio.open_nursery() as nursery:
             for starter in (self._workers, self._trials, self._external):
-                run_ids = {order.run_id for order in orders if self._starter_of(order) is starter}
-                if starter is not None and run_ids:
-                    nursery.start_soon(starter.recover, run_ids)
+                of_it = [order for order in orders if self._starter_of(order) is starter]
+                if starter is not None and of_it:
+                    nursery.start_soon(starter.recover, of_it)
 
     async def forget(self, run_id: str) -> None:
         """See `Dispatcher.forget`."""

@@ -8,18 +8,20 @@ from contextlib import asynccontextmanager
 
 import trio
 
+from trio_cogment.access import unverified
 from trio_cogment.api.common_pb2 import TrialState
 from trio_cogment.api.orchestrator_pb2 import TrialInfo
 from trio_cogment.backoff import exponential_delay
-from trio_cogment.errors import CogmentError
+from trio_cogment.errors import CogmentError, InvalidArgumentError
 from trio_cogment.sdk import Controller
+from trio_cogment.sdk.access_token import ACCESS_TOKEN_VARIABLE
 from trio_cogment.trainer._telemetry import Telemetry
 from trio_cogment.trainer.dispatch.dispatcher import Starter
 from trio_cogment.trainer.dispatching import RunControl, RunOrder, RunSink
 from trio_cogment.trainer.runs import Cause, Run
 from trio_cogment.trainer.trials.following import TrialFollower
 from trio_cogment.trainer.trials.leftovers import GRACE_SECONDS, TELL_SECONDS, end_left_behind
-from trio_cogment.trainer.trials.naming import Place, is_of, place_of
+from trio_cogment.trainer.trials.naming import Place, is_of, names_run, place_of
 from trio_cogment.trainer.trials.where import Where
 
 _log = logging.getLogger(__name__)
@@ -35,7 +37,8 @@ _PUBLISH_SECONDS = 30.0
 class AttendedWorkers(Starter):
     """Workers of runs, and the trials that they start; a `Starter` of a dispatcher.
 
-    A trial is of a run if its id begins with that of the run and a hyphen, or if its property `run_id` says so.
+    A trial is of a run if its id begins with that of the run and a hyphen, or if its property `run_id` says so; and if
+    it was started by the run's owner or its worker: see `naming.is_of`.
 
     Args:
         workers: runs the workers.
@@ -52,10 +55,10 @@ class AttendedWorkers(Starter):
         async with self._workers.opened():
             yield
 
-    async def recover(self, run_ids: Collection[str]) -> None:
+    async def recover(self, orders: Collection[RunOrder]) -> None:
         """See `Starter.recover`."""
-        await self._workers.recover(run_ids)
-        await end_left_behind(run_ids, self._where)
+        await self._workers.recover(orders)
+        await end_left_behind({order.run_id: _owners(order) for order in orders}, self._where)
 
     async def forget(self, run_id: str) -> None:
         """See `Starter.forget`."""
@@ -94,10 +97,19 @@ class ExternalRuns(Starter):
                     sink.heard(order.run_id)
 
 
+def _owners(order: RunOrder) -> frozenset[str]:
+    """Return the accounts whose trials may join a run: its owner's, and that of a token in its configuration."""
+    given = order.config.environment.get(ACCESS_TOKEN_VARIABLE, "")
+    try:
+        return frozenset([order.owner, *([f"token:{unverified(given).grant.name}"] if given else [])])
+    except InvalidArgumentError:
+        return frozenset([order.owner])
+
+
 @asynccontextmanager
 async def _attended(order: RunOrder, where: Where, sink: RunSink) -> AsyncIterator[_Attendant]:
     """Follow the trials of a run within the block; at its end they end."""
-    attendant = _Attendant(order.run_id, where, sink)
+    attendant = _Attendant(order.run_id, _owners(order), where, sink)
     attendant.skip_known = order.again and order.config.external
     async with trio.open_nursery() as nursery:
         attendant.followers = nursery
@@ -122,8 +134,9 @@ class _Attendant:
 
     followers: trio.Nursery
 
-    def __init__(self, run_id: str, where: Where, sink: RunSink) -> None:
+    def __init__(self, run_id: str, owners: Collection[str], where: Where, sink: RunSink) -> None:
         self._run_id = run_id
+        self._owners = owners
         self._sink = sink
         self._controller = Controller(where.opener, spec=where.spec, user_id=run_id)
         self._follower = None if where.datastore is None else TrialFollower(run_id, sink, where.datastore)
@@ -162,11 +175,13 @@ class _Attendant:
             failures += 1
 
     def _is_ours(self, info: TrialInfo) -> bool:
-        return is_of(info, self._run_id)
+        return is_of(info, self._run_id, self._owners)
 
     def _note(self, info: TrialInfo) -> None:
         trial_id, state = info.trial_id, info.state
         if not self._is_ours(info):
+            if state == TrialState.PENDING and names_run(info, self._run_id):
+                _log.info("run %s: trial %s is none of its trials: somebody else started it", self._run_id, trial_id)
             return
         if state >= TrialState.ENDED:
             self._running.discard(trial_id)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 
 import trio
 
@@ -23,12 +23,17 @@ TELL_SECONDS = 5.0
 _LOOK_SECONDS = 0.2
 
 
-async def end_left_behind(run_ids: Collection[str], where: Where) -> None:
-    """End the trials of some runs: softly, and after a while hard. It never fails: who cannot be reached is logged."""
+async def end_left_behind(owners: Mapping[str, Collection[str]], where: Where) -> None:
+    """End the trials of some runs: softly, and after a while hard. It never fails: who cannot be reached is logged.
+
+    Args:
+        owners: of each run, the accounts that may have started its trials; see `is_of`.
+        where: where the trials are.
+    """
     controller = Controller(where.opener, spec=where.spec)
     try:
         with trio.move_on_after(TELL_SECONDS + GRACE_SECONDS) as waiting:
-            await _end(controller, run_ids)
+            await _end(controller, owners)
     except CogmentError as error:
         _log.warning("trials of earlier runs may be left: %s", error)
     else:
@@ -36,8 +41,8 @@ async def end_left_behind(run_ids: Collection[str], where: Where) -> None:
             _log.warning("trials of earlier runs may be left: the orchestrator is slow")
 
 
-async def _end(controller: Controller, run_ids: Collection[str]) -> None:
-    left = await _left(controller, run_ids)
+async def _end(controller: Controller, owners: Mapping[str, Collection[str]]) -> None:
+    left = await _left(controller, owners)
     if not left:
         return
     _log.info("ending %d trials of earlier runs", len(left))
@@ -45,15 +50,15 @@ async def _end(controller: Controller, run_ids: Collection[str]) -> None:
     with trio.move_on_after(GRACE_SECONDS):
         while left:
             await trio.sleep(_LOOK_SECONDS)
-            left = await _left(controller, run_ids)
+            left = await _left(controller, owners)
     if left:
         await controller.terminate_trial(left, hard=True)
 
 
-async def _left(controller: Controller, run_ids: Collection[str]) -> list[str]:
+async def _left(controller: Controller, owners: Mapping[str, Collection[str]]) -> list[str]:
     infos = await controller.trial_infos()
     return [
         info.trial_id
         for info in infos
-        if info.state < TrialState.ENDED and any(is_of(info, run_id) for run_id in run_ids)
+        if info.state < TrialState.ENDED and any(is_of(info, *run) for run in owners.items())
     ]

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
+from trio_cogment.access import lasting
 from trio_cogment.api.orchestrator_pb2 import TrialInfo
 
 _EPISODE = re.compile(r"(?:w(?P<worker>.{1,64})-)?ep(?P<index>[0-9]{1,18})(?:-(?P<count>[0-9]{1,9}))?")
@@ -39,9 +40,27 @@ def trial_id_of(run_id: str, index: int, count: int = 1) -> str:
     return f"{run_id}-ep{index:06d}" + (f"-{count}" if count > 1 else "")
 
 
-def is_of(info: TrialInfo, run_id: str) -> bool:
-    """Whether a trial is of a run: by its id, or because a property says so."""
+def names_run(info: TrialInfo, run_id: str) -> bool:
+    """Tell whether a trial says that it is of a run: by its id, or by a property. Anybody can say so."""
     return info.properties.get(RUN_PROPERTY) == run_id or info.trial_id.startswith(f"{run_id}-")
+
+
+def is_of(info: TrialInfo, run_id: str, owners: Collection[str]) -> bool:
+    """Tell whether a trial is of a run: it says so, and was started by one of the run's owners, or its worker.
+
+    Where the trainer or the orchestrator asks nobody who they are, anybody may report for a run, or start trials in
+    anybody's name.
+
+    Args:
+        info: describes the trial.
+        run_id: the run.
+        owners: accounts, for example the one that has submitted the run.
+    """
+    if not names_run(info, run_id):
+        return False
+    if info.run_id or not info.owner:
+        return info.run_id in ("", run_id)
+    return info.owner in owners or any(owner and not lasting(owner) for owner in owners)
 
 
 def place_of(run_id: str, trial_id: str) -> Place | None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import trio
 
+from trio_cogment.access import THIS_PROCESS
 from trio_cogment.api.common_pb2 import TrialParams
 from trio_cogment.errors import CogmentError
 from trio_cogment.host import Host
@@ -52,9 +53,11 @@ class TrialRuns(Starter):
         """There is nothing to get ready."""
         yield
 
-    async def recover(self, run_ids: Collection[str]) -> None:
+    async def recover(self, orders: Collection[RunOrder]) -> None:
         """See `Starter.recover`."""
-        await end_left_behind(run_ids, self._where)
+        # They are the trainer's own; where it does not know its name, the orchestrator lets it end no others.
+        mine = [self._where.account or THIS_PROCESS.account]
+        await end_left_behind({order.run_id: mine for order in orders}, self._where)
 
     async def run(self, order: RunOrder, gpus: Sequence[int], sink: RunSink) -> None:
         """Run the trials of a run, and tell the sink how that ended. On `Cancelled` they end, softly if they can."""

@@ -18,9 +18,11 @@ class Where:
         datastore: has the samples of trials; None: there is no telemetry of them.
         datalog: the endpoint of its data log, for trials that name none.
         spec: the types of payloads.
+        account: by which the orchestrator knows the trainer; empty: that is not known.
     """
 
     opener: CallOpener
     datastore: DatastoreClient | None = None
     datalog: str = ""
     spec: Spec = field(default_factory=Spec)
+    account: str = ""
