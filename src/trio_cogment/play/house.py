@@ -151,7 +151,7 @@ class PlayHouse:
         settings = SeatSettings(
             rules=game.seat,
             default=own.default_action.content if own.HasField("default_action") else None,
-            bot=None if opener is None else partial(_bot, opener, game.bot),
+            bot=None if opener is None else partial(bot_of, opener, game.bot),
             title=game.title or game.name,
             receivers=[*others, params.environment.name or "env"],
             renderer=bool(game.renderer),
@@ -191,13 +191,22 @@ class PlayHouse:
             self._renderers.pop(trial_id, None)
 
 
-def _bot(
+def bot_of(
     opener: CallOpener,
     implementation: str,
     trial_id: str,
     init: ActorInitialInput,
     on_action: Callable[[int, bytes], None],
 ) -> Bot:
+    """Return a bot; without the first two arguments it is a `BotFor`.
+
+    Args:
+        opener: of the service that has the implementation.
+        implementation: of actors, that plays.
+        trial_id: see `Bot`.
+        init: see `Bot`.
+        on_action: see `Bot`.
+    """
     init.impl_name = implementation
     return Bot(opener, trial_id, init, on_action)
 

@@ -20,10 +20,14 @@ import trio_cogment.rl as tc
 from tests.rl.openenv.games import RockPaperScissors, TakingTurns, Walk
 from tests.rl.openenv.test_client import Player, playing
 from tests.rl.openenv.test_server import Client, client, error
+from trio_cogment.api.rl_pb2 import EnvironmentConfig
+from trio_cogment.config import OpenEnvConfig
 from trio_cogment.errors import InvalidArgumentError, NotFoundError
 from trio_cogment.platform import open_platform
 from trio_cogment.rl.openenv.games import registered_game
+from trio_cogment.rl.openenv.gathering import Gathering
 from trio_cogment.rl.openenv.server import serve_game
+from trio_cogment.rl.openenv.trials import Trials
 from trio_cogment.rl.spec import RL_SPEC
 from trio_cogment.spaces import Observation
 
@@ -147,6 +151,27 @@ async def test_pictures_are_for_the_seats_that_ask() -> None:
             player.observations.clear()
             await play()
             assert all(observation.frame is None for observation in player.observations)
+
+
+async def test_pictures_are_for_a_person_with_a_page_unless_a_socket_has_the_seat() -> None:
+    async with open_platform(RL_SPEC) as platform, trio.open_nursery() as nursery:
+        registered = registered_game(
+            platform,
+            RockPaperScissors,
+            seats={"player_0": tc.human(port=0, page=print), "player_1": tc.human()},
+            default_actions={},
+            arguments={},
+            hosting="inline",
+            description="",
+            max_idle=4,
+        )
+        async with registered as game:
+            assert list(game.config.frames_for) == ["player_0"]
+            trials = Trials(nursery, platform, game, OpenEnvConfig())
+            for taken, wanted in (("player_1", ["player_0"]), ("player_0", [])):
+                params = trials._params(Gathering("", game.agents, taken={taken: object()}), "instance")
+                config = EnvironmentConfig.FromString(params.environment.config.content)
+                assert list(config.frames_for) == wanted
 
 
 async def test_one_platform_may_have_several_servers() -> None:

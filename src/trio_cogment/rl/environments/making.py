@@ -111,16 +111,25 @@ class Recipe:
             raise EnvironmentFailedError(f"environment {self.name!r}: {type(error).__name__}: {error}") from error
 
     def _made(self) -> Environment:
-        environment = make_environment(self.target, **self.arguments)
-        if not self.pictures or environment.metadata.get("render_mode") or not _takes_render_mode(self.target):
-            return environment
-        offered = environment.metadata.get("render_modes") or ()
-        mode = next((mode for mode in _PICTURE_MODES if mode in offered), None)
-        if mode is None:
-            return environment
-        # Only one that has been made tells its modes.
-        environment.close()
-        return make_environment(self.target, **{**self.arguments, "render_mode": mode})
+        make = make_to_watch if self.pictures else make_environment
+        return make(self.target, **self.arguments)
+
+
+def make_to_watch(target: Target, **arguments: Any) -> Environment:
+    """Return an environment that somebody wants to see; see `make_environment`.
+
+    If the arguments name no `render_mode`, one that returns pictures is chosen, where it has one.
+    """
+    environment = make_environment(target, **arguments)
+    if environment.metadata.get("render_mode") or not _takes_render_mode(target):
+        return environment
+    offered = environment.metadata.get("render_modes") or ()
+    mode = next((mode for mode in _PICTURE_MODES if mode in offered), None)
+    if mode is None:
+        return environment
+    # Only one that has been made tells its modes.
+    environment.close()
+    return make_environment(target, **{**arguments, "render_mode": mode})
 
 
 def _takes_render_mode(target: Target) -> bool:

@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from trio_cogment.api.common_pb2 import ActorParams
+from trio_cogment.api.rl_pb2 import EnvironmentConfig
 from trio_cogment.errors import AlreadyExistsError, InvalidArgumentError
 from trio_cogment.platform import Platform
 from trio_cogment.rl.environments.making import Target, is_made, make_environment
@@ -55,6 +56,7 @@ async def registered_game(
             implementation=_register(name, lambda free: platform.participants.register_environment(served, free)),
             others={agent: _seated(platform, seat, found, agent) for agent, seat in seats.items()},
             default_actions=_checked(name, default_actions, found),
+            config=EnvironmentConfig(frames_for=[agent for agent, seat in seats.items() if seat.watches]),
         )
     finally:
         await served.aclose()

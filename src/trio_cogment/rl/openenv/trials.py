@@ -303,7 +303,8 @@ class Trials:
         config.instance = f"openenv/{wanted.name}" if wanted.name else instance
         if wanted.seed is not None:
             config.seed = wanted.seed
-        config.frames_for.extend(sorted(wanted.frames_for))
+        # Whoever would watch from a seat that a socket has taken is not there.
+        config.frames_for[:] = sorted(wanted.frames_for | set(config.frames_for).difference(wanted.taken))
         if wanted.options is not None:
             try:
                 fill_fields(config.options, dict(wanted.options))

@@ -41,6 +41,7 @@ class Seat(ABC):
     Attributes:
         label: a short name of what sits there: in the trial's parameters it is the actor's implementation.
         chooses: `choose` is to be asked before each trial.
+        watches: who sits there is shown what the environment renders, if it renders.
         optional: whether the trial goes on without.
         default: the action that is taken when there is no other; None if there is none.
         response_timeout_seconds: how long an answer may take before the actor counts as lost; 0 for ever.
@@ -49,6 +50,7 @@ class Seat(ABC):
 
     label: str
     chooses: bool = False
+    watches: bool = False
 
     def __init__(
         self,
@@ -120,6 +122,10 @@ class Seat(ABC):
 
     def _endpoint(self, endpoint: str) -> str:
         return endpoint
+
+    def advice(self, agent: str) -> str:
+        """Return what is said beside the failure of a trial in which this seat was lost: `; ...`, or nothing."""
+        return ""
 
     @abstractmethod
     def actor(self, context: SeatContext) -> ActorImplementation | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -13,6 +13,7 @@ import trio
 from trio_cogment.api.common_pb2 import ActorParams, TrialParams, TrialState
 from trio_cogment.endpoints import CLIENT
 from trio_cogment.platform import Platform
+from trio_cogment.rl.seats.base import SeatContext
 from trio_cogment.rl.seats.remote import HumanSeat
 from trio_cogment.rl.spec import PLAYER, RL_SPEC
 from trio_cogment.spaces import encode_action
@@ -20,9 +21,12 @@ from trio_cogment.spaces import encode_action
 if TYPE_CHECKING:
     from trio_cogment.play.games import Game
     from trio_cogment.play.house import PlayHouse
+    from trio_cogment.play.stand_in import BotFor
     from trio_cogment.web import PageAccess, WebSide
 
 _LINK_SECONDS = 7 * 86400.0
+#: The name of who plays for a person that is away.
+_ABSENT = "absent"
 #: How many trials whose seats were taken are remembered.
 _REMEMBERED_SEATS = 1024
 
@@ -63,7 +67,8 @@ class Doors:
 class _Door:
     """Leads to the seat of whichever trial waits for it."""
 
-    def __init__(self, platform: Platform, house: PlayHouse, seat: HumanSeat) -> None:
+    def __init__(self, platform: Platform, house: PlayHouse, seat: HumanSeat, bot: BotFor | None = None) -> None:
+        self._bot = bot
         self._controller = platform.controller
         self._house = house
         self._seat = seat
@@ -80,6 +85,7 @@ class _Door:
         settings = SeatSettings(
             rules=game.seat,
             default=None if default is None else encode_action(default),
+            bot=self._bot,
             title=game.title,
             receivers=[*others, environment or "env"],
             again=True,
@@ -121,11 +127,31 @@ async def page_doors(platform: Platform, seats: Sequence[HumanSeat]) -> AsyncIte
     from trio_cogment.play.house import open_house
     from trio_cogment.web import PageAccess
 
-    async with open_house(platform) as house:
+    async with AsyncExitStack() as stack:
+        house = await stack.enter_async_context(open_house(platform))
         named = {f"seat-{number}": seat for number, seat in enumerate(with_page, 1)}
         for name, seat in named.items():
-            await house.open_lobby(_game(name, seat), _Door(platform, house, seat).start)
+            bot = await stack.enter_async_context(_absent(platform, seat))
+            await house.open_lobby(_game(name, seat), _Door(platform, house, seat, bot).start)
         yield Doors(house, PageAccess(), named)
+
+
+@asynccontextmanager
+async def _absent(platform: Platform, seat: HumanSeat) -> AsyncIterator[BotFor | None]:
+    """Have who plays for a person that is away be there for the time of the block; None: nobody does."""
+    if seat.absent is None:
+        yield None
+        return
+    from trio_cogment.play.house import bot_of
+    from trio_cogment.rpc import open_in_process
+    from trio_cogment.sdk import Participants
+
+    bots = Participants(RL_SPEC, host=platform.participants.host)
+    actor = seat.absent.actor(SeatContext(f"the seat of {seat.name or 'a person'}", _ABSENT))
+    assert actor is not None, "a seat of this process has an implementation"
+    bots.register_actor(actor, _ABSENT, [PLAYER])
+    async with open_in_process(bots.host, bots.services()) as channel:
+        yield partial(bot_of, channel, _ABSENT)
 
 
 def _game(name: str, seat: HumanSeat) -> Game:
@@ -133,6 +159,8 @@ def _game(name: str, seat: HumanSeat) -> Game:
     from trio_cogment.play.seat_machine import Outcome, SeatRules
 
     outcome = Outcome.LOSS if seat.default is None or seat.optional else Outcome.DEFAULT
+    if seat.absent is not None:
+        outcome = Outcome.BOT
     who = ActorParams(name=seat.name or "person", actor_class=PLAYER, endpoint=CLIENT)
     if outcome is Outcome.DEFAULT:
         who.default_action.content = encode_action(seat.default).SerializeToString()
@@ -140,6 +168,7 @@ def _game(name: str, seat: HumanSeat) -> Game:
         name=name,
         params=TrialParams(actors=[who]),
         seat=SeatRules(grace_seconds=seat.grace_seconds, outcome=outcome),
+        bot="" if seat.absent is None else _ABSENT,
         title=seat.name or "Play",
         again=True,
     )

@@ -87,6 +87,7 @@ class HumanSeat(Seat):
         endpoint: where clients connect, while `serve_clients` serves them; empty before and after.
         page: is told the link of the page on which the person plays; None: there is no page.
         grace_seconds: for how long the seat is kept for a page that has gone.
+        absent: plays after that, until the person comes back; None: nobody does.
         agents: whose seat it is, as far as trials were started.
     """
 
@@ -97,14 +98,23 @@ class HumanSeat(Seat):
         address: str,
         page: Callable[[str], object] | None,
         grace_seconds: float,
+        absent: Seat | None,
         **options: Any,
     ) -> None:
         """Keep where clients come from.
 
         Raises:
-            InvalidArgumentError: the port is none, or a page has none; or the grace is not positive.
+            InvalidArgumentError: the port is none, or a page has none; or the grace is not positive; or who is to play
+                for a person cannot.
         """
         super().__init__(**options)
+        if absent is not None and (page is None or absent.chooses or isinstance(absent, RemoteSeat | HumanSeat)):
+            raise InvalidArgumentError(
+                "absent: expected a seat of this process, such as random() or policy(...), and a page; got "
+                f"{absent.label} {'without' if page is None else 'with'} a page"
+            )
+        if absent is not None and self.optional:
+            raise InvalidArgumentError("absent: expected None where the seat is optional: then the default is taken")
         if page is not None and port is None:
             raise InvalidArgumentError("port: expected one, or 0 for any, where a page is to be served; got None")
         if not grace_seconds > 0:
@@ -117,8 +127,25 @@ class HumanSeat(Seat):
         self.address = address
         self.endpoint = ""
         self.page = page
+        self.watches = page is not None
         self.grace_seconds = grace_seconds
+        self.absent = absent
         self.agents: set[str] = set()
+
+    def advice(self, agent: str) -> str:
+        """See `Seat.advice`."""
+        if self.page is None:
+            return "; human(optional=True, default=ACTION) has the trial go on without a client"
+        return (
+            f"; the person of {agent!r} has left, or the page was closed for longer than grace_seconds="
+            f"{self.grace_seconds:g}: with human(absent=random()) others play then, with human(default=ACTION) that "
+            "action is taken"
+        )
+
+    def reseed(self, seed: int) -> None:
+        """See `Seat.reseed`: who plays for the person begins anew."""
+        if self.absent is not None:
+            self.absent.reseed(seed)
 
     def __getstate__(self) -> dict[str, Any]:
         if self.port is not None:
@@ -148,6 +175,7 @@ def human(
     address: str = "127.0.0.1",
     page: Callable[[str], object] | None = None,
     grace_seconds: float = 30.0,
+    absent: Seat | None = None,
     optional: bool = False,
     default: Any = None,
     response_timeout_seconds: float = 0.0,
@@ -174,8 +202,9 @@ def human(
             attribute `endpoint` tells. None: somebody else serves it, or the client is in this process.
         address: the address to listen on. Whoever reaches it controls the platform: no password is asked.
         page: serve a page on the port, and call this with its link. It needs `port`.
-        grace_seconds: for how long the seat is kept when the page has gone. After that the default action is taken, if
-            there is one; otherwise the client counts as lost.
+        grace_seconds: for how long the seat is kept when the page has gone. After that `absent` plays, or the default
+            action is taken, if there is one; otherwise the client counts as lost.
+        absent: who plays then, until the person comes back: `random()` or `policy(...)`.
         optional: the trial begins without a client, or goes on without one that is lost.
         default: the action that is taken then.
         response_timeout_seconds: how long an answer may take before the client counts as lost; 0 for ever.
@@ -183,7 +212,7 @@ def human(
 
     Raises:
         InvalidArgumentError: the port is none, or a page has none, a timeout is negative, or the seat is optional and
-            has no default action.
+            has no default action; or `absent` is no seat of this process, or there is no page.
     """
     return HumanSeat(
         name,
@@ -191,6 +220,7 @@ def human(
         address,
         page,
         grace_seconds,
+        absent,
         optional=optional,
         default=default,
         response_timeout_seconds=response_timeout_seconds,

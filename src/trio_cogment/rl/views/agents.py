@@ -149,6 +149,11 @@ def open_match(
 ) -> Match:
     """Return the match of a view of PettingZoo; see `make_parallel` for the arguments and the errors."""
     found = find_environment(
-        environment, agents=agents, implementation=implementation, render_mode=render_mode, arguments=arguments
+        environment,
+        seats=seats,
+        agents=agents,
+        implementation=implementation,
+        render_mode=render_mode,
+        arguments=arguments,
     )
     return Match(found, seats=seats or {}, platform=platform, options=options)

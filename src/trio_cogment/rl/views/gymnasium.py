@@ -8,12 +8,12 @@ from typing import Any
 from trio_cogment.errors import InvalidArgumentError, MissingExtraError
 from trio_cogment.rl.environments.base import SINGLE_AGENT, Environment
 from trio_cogment.rl.environments.gymnasium import GymnasiumEnvironment
-from trio_cogment.rl.environments.making import make_environment
+from trio_cogment.rl.environments.making import make_environment, make_to_watch
 from trio_cogment.rl.seats.base import Seat
 from trio_cogment.rl.views.copies import Recipe, Remade
 from trio_cogment.rl.views.match import Match
 from trio_cogment.rl.views.options import PlatformOptions, is_address
-from trio_cogment.rl.views.parameters import RemoteEnvironment
+from trio_cogment.rl.views.parameters import RemoteEnvironment, watching
 from trio_cogment.spaces import Observation, to_gymnasium
 from trio_cogment.spaces.masks import flat_mask
 
@@ -221,7 +221,12 @@ def make(
             store=store, model_registry=model_registry, orchestrator=orchestrator, directory=directory, thread=thread
         )
     found = find_environment(
-        environment, agents=agents, implementation=implementation, render_mode=render_mode, arguments=arguments
+        environment,
+        seats=seats,
+        agents=agents,
+        implementation=implementation,
+        render_mode=render_mode,
+        arguments=arguments,
     )
     match = seated(found, seats, seat, platform=platform, options=options)
     kwargs = {"seats": seats, "seat": seat, "implementation": implementation, "options": options, **arguments}
@@ -254,9 +259,17 @@ def seated(
 
 
 def find_environment(
-    target: Any, *, agents: Sequence[str], implementation: str, render_mode: str | None, arguments: dict[str, Any]
+    target: Any,
+    *,
+    seats: Mapping[str, Seat] | None,
+    agents: Sequence[str],
+    implementation: str,
+    render_mode: str | None,
+    arguments: dict[str, Any],
 ) -> Environment | RemoteEnvironment:
     """Return the environment of a view: in this process, or where it is served.
+
+    Where somebody watches it, and it has no `render_mode`, one is chosen that returns pictures.
 
     Raises:
         InvalidArgumentError: an environment elsewhere was given arguments.
@@ -265,7 +278,7 @@ def find_environment(
         return _remote(target, agents, implementation, render_mode, arguments)
     if render_mode is not None:
         arguments = {**arguments, "render_mode": render_mode}
-    made = make_environment(target, **arguments)
+    made = (make_to_watch if watching(seats or {}) else make_environment)(target, **arguments)
     if isinstance(made, GymnasiumEnvironment):
         return GymnasiumEnvironment(TypeMemory(made.env), name=made.name)
     return made

@@ -15,7 +15,6 @@ from typing import Any
 from trio_cogment.errors import CogmentError, FailedPreconditionError, InvalidArgumentError, LocalProtocolError
 from trio_cogment.rl.environments.base import Environment
 from trio_cogment.rl.environments.encoding import CheckedAction
-from trio_cogment.rl.environments.episode import Episode
 from trio_cogment.rl.environments.errors import InvalidActionError
 from trio_cogment.rl.seats.base import Seat
 from trio_cogment.rl.views.codec import NO_ACTION, ActionEncoder, ObservationDecoder
@@ -25,6 +24,7 @@ from trio_cogment.rl.views.options import PlatformOptions
 from trio_cogment.rl.views.parameters import (
     RemoteEnvironment,
     driven_agents,
+    episode_of,
     episode_params,
     is_remote,
     params_of,
@@ -85,7 +85,7 @@ class Match:
         self._closed = False
         self._unseeded_begun = False
         self._turn_after = _STEPS_PER_TURN
-        self._episode = None if self.environment is None else Episode(self.environment, self.agents)
+        self._episode = None if self.environment is None else episode_of(self.environment, self.agents, seats)
         remote = self._remote is not None or any(is_remote(seat) for seat in seats.values())
         self.platform = platform_for(self.name, platform, options, remote=remote, seats=tuple(seats.values()))
         if self.platform.options.records:

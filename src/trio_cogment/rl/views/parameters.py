@@ -11,6 +11,7 @@ from trio_cogment.api import rl_pb2
 from trio_cogment.api.common_pb2 import TrialParams
 from trio_cogment.errors import InvalidArgumentError
 from trio_cogment.rl.environments.base import SINGLE_AGENT, Environment
+from trio_cogment.rl.environments.episode import Episode
 from trio_cogment.rl.seats.base import Seat
 from trio_cogment.rl.seats.remote import HumanSeat, RemoteSeat
 from trio_cogment.rl.spec import PLAYER, RL_SPEC
@@ -84,6 +85,17 @@ def is_remote(seat: Seat) -> bool:
     return isinstance(seat, RemoteSeat | HumanSeat)
 
 
+def watching(seats: Mapping[str, Seat]) -> list[str]:
+    """Return the agents who are to see what the environment renders."""
+    # What is no seat is refused later, with everything else that is wrong with seats.
+    return [agent for agent, seat in seats.items() if isinstance(seat, Seat) and seat.watches]
+
+
+def episode_of(environment: Environment, agents: Sequence[str], seats: Mapping[str, Seat]) -> Episode:
+    """Return the episodes of an environment in this process; whoever watches gets what it renders."""
+    return Episode(environment, agents, frames_for=watching(seats))
+
+
 def params_of(
     environment: Environment | RemoteEnvironment,
     name: str,
@@ -127,6 +139,7 @@ def params_of(
         if remote.config is not None:
             config.CopyFrom(remote.config)
         config.instance = instance
+    config.frames_for.extend(watching(seats))
     return trial_params(
         actors,
         environment=platform.serve_environment() if remote is None else remote.implementation,

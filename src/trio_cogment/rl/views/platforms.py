@@ -311,7 +311,8 @@ class ViewPlatform:
         text = str(outcome)
         if not outcome.ticks:
             text = f"not begun after {trio.current_time() - round_.launched_at:.1f} s: {text}"
-        return text, round_.raised.get(outcome.failed_participant)
+        participant = outcome.failed_participant
+        return text + round_.seating.advice(participant), round_.raised.get(participant)
 
     async def withdraw(self, round_: Round) -> None:
         """End a trial that was started ahead and never began; it is not stored."""

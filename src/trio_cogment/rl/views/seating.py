@@ -25,6 +25,10 @@ class Seating:
         self.chooses = bool(self._choosing)
         self._local = {agent: seat.actor(self._contexts[agent]) for agent, seat in seats.items()}
 
+    def advice(self, participant: str) -> str:
+        """Return what is said beside the failure of a trial in which a participant was lost; see `Seat.advice`."""
+        return self._seats[participant].advice(participant) if participant in self._seats else ""
+
     async def choose(self, chosen: Mapping[str, str] | None = None) -> dict[str, str]:
         """Return what plays in a trial, by agent, where there is a choice.
 

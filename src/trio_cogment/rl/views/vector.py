@@ -269,7 +269,12 @@ def make_vec(
     try:
         for number in range(num_envs):
             found = find_environment(
-                target, agents=agents, implementation=implementation, render_mode=render_mode, arguments=arguments
+                target,
+                seats=seats,
+                agents=agents,
+                implementation=implementation,
+                render_mode=render_mode,
+                arguments=arguments,
             )
             own = {agent: taken.beside(number) for agent, taken in (seats or {}).items()}
             match = seated(found, own, seat, platform=shared, options=None if number else options)
