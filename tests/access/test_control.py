@@ -226,6 +226,21 @@ def test_a_token_of_the_server_is_withdrawn() -> None:
         admitted(visitor, first, path)
 
 
+def test_tokens_that_are_withdrawn_stay_so_when_others_are() -> None:
+    """Each until it would have expired; then nothing is left of it."""
+    clock = Clock()
+    access = AccessControl(Rules(keys=KEYS), wall_clock=clock, new_id=iter("abc").__next__)
+    texts = [access.mint(grant(Role.WORKER), seconds) for seconds in (60, 90, 120)]
+    path = "/gymgui.trainer.TrainerService/Heartbeat"
+    identities = [admitted(access.visitor(PEER), text, path) for text in texts]
+    for count, text in enumerate(texts, 1):
+        access.withdraw(text)
+        assert [access.valid(identity) for identity in identities] == [False] * count + [True] * (3 - count)
+    clock.seconds = NOW + 60
+    access.withdraw(texts[2])
+    assert access._withdrawn == {"b": NOW + 90, "c": NOW + 120}
+
+
 def test_a_channels_token_is_renewed_when_half_of_its_life_is_over() -> None:
     clock = Clock()
     access = control(clock=clock)

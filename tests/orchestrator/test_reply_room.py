@@ -52,6 +52,19 @@ def test_what_is_being_sent_counts_for_its_peer_until_it_is_sent() -> None:
     assert not ledger.accounts
 
 
+def test_a_reply_in_parts_counts_each_byte_once() -> None:
+    ledger = replies_ledger()
+    config = OrchestratorConfig(max_peer_replies_bytes=30 * KIBIBYTE)
+    with ReplyRoom(ledger, "a", config) as room:
+        room.take(FREE_BYTES)
+        for parts in (1, 2, 3):
+            room.take(10 * KIBIBYTE)
+            assert ledger.used("a") == parts * 10 * KIBIBYTE
+        with pytest.raises(ResourceExhaustedError, match="max_peer_replies_bytes"):
+            room.take(1)
+    assert not ledger.accounts
+
+
 async def test_over_a_socket_it_is_refused_by_name_and_in_process_it_is_sent() -> None:
     config = OrchestratorConfig(max_info_reply_bytes=100 * KIBIBYTE)
     async with bench(config=config) as table, trio.open_nursery() as nursery:

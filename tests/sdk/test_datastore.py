@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 import io
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import Any
@@ -32,7 +32,7 @@ from trio_cogment.errors import AlreadyExistsError, InvalidArgumentError, NotFou
 from trio_cogment.outcome import EndCause
 from trio_cogment.rpc import CallOpener, Channel, open_listeners, serve
 from trio_cogment.sdk import DatastoreClient, StoredSample, export_trials, import_samples
-from trio_cogment.sdk._sample_file import encode_header
+from trio_cogment.sdk._sample_file import encode_header, encode_sample
 
 TICKS = 5
 SPEC = Spec.of(ActorClass("number", observation=UInt32Value, action=UInt32Value), ActorClass("raw"))
@@ -358,6 +358,51 @@ async def test_an_import_is_all_or_nothing(how: str) -> None:
                 await import_samples(store, reading(content, 100), prefix="x-", on_progress=lambda _: scope.cancel())
             assert scope.cancelled_caught
         assert [trial.trial_id for trial in await store.trials()] == ["a", "b", "empty"]
+
+
+async def test_an_import_of_one_trial_that_fails_leaves_nothing() -> None:
+    async with platform_with(Game()) as platform:
+        store = DatastoreClient(platform.channel)
+        header = encode_header({"a": params()}, version="1", timestamp=5)
+        samples = [
+            encode_sample(StoredTrialSample(trial_id="a", tick_id=tick, state=TrialState.RUNNING)) for tick in range(3)
+        ]
+        content = header + b"".join(samples)
+        for cut in (len(content) - 1, len(header) + len(samples[0]) + 1):
+            with pytest.raises(InvalidArgumentError, match="cut off"):
+                await import_samples(store, reading(content[:cut], 1))
+            assert await store.trials() == []
+        assert (await import_samples(store, reading(content, 1))).samples == {"a": 3}
+        assert [trial.trial_id for trial in await store.trials()] == ["a"]
+
+
+class Deletions(DatastoreClient):
+    """Notes what is deleted."""
+
+    def __init__(self, opener: CallOpener) -> None:
+        super().__init__(opener)
+        self.deleted: list[list[str]] = []
+
+    async def delete_trials(self, trial_ids: Iterable[str]) -> None:
+        self.deleted.append(list(trial_ids))
+        await super().delete_trials(trial_ids)
+
+
+async def test_an_import_deletes_what_it_has_created_and_only_if_it_fails() -> None:
+    async with platform_with(Game()) as platform:
+        store = Deletions(platform.channel)
+        content = encode_header({"a": params()}, version="1", timestamp=5)
+        with pytest.raises(InvalidArgumentError, match="cut off"):
+            await import_samples(store, reading(content[:-1], 100))  # before there is a trial
+        await import_samples(store, reading(content, 100))
+        with pytest.raises(AlreadyExistsError):
+            await import_samples(store, reading(content, 100))
+        assert store.deleted == []
+        sample = encode_sample(StoredTrialSample(trial_id="a"))
+        with pytest.raises(InvalidArgumentError, match="cut off"):
+            await import_samples(store, reading(content + sample + sample[:-1], 100), prefix="x-")
+        assert store.deleted == [["x-a"]]
+        assert [trial.trial_id for trial in await store.trials()] == ["a"]
 
 
 @pytest.mark.parametrize("trial_id", ["\u00e9t\u00e9", " one", "one ", "o\ne", ""])

@@ -6,7 +6,9 @@ import random
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import aclosing
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import pytest
 import trio
@@ -16,10 +18,11 @@ from trio.testing import MockClock
 
 from tests.model_registry.helpers import open_harness, refused
 from trio_cogment.api import model_registry_pb2 as pb
-from trio_cogment.errors import InvalidArgumentError, StatusCode
+from trio_cogment.errors import InvalidArgumentError, RpcError, StatusCode
 from trio_cogment.model_registry import ModelRegistry, model_registry_services
-from trio_cogment.rpc import InProcessChannel, ServerCall, bind, serve
+from trio_cogment.rpc import CallOpener, ClientCall, InProcessChannel, ServerCall, bind, serve
 from trio_cogment.sdk import ModelRegistryClient
+from trio_cogment.sdk._tracking import FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS
 from trio_cogment.testing import World, simulate
 
 BOTH = pytest.mark.parametrize("wire", [False, True], ids=["in process", "http/2"])
@@ -332,6 +335,32 @@ async def restarts(world: World) -> list[tuple[int, str]]:
 
 def test_following_over_restarts() -> None:
     assert simulate(1, restarts).value == [(1, "a"), (2, "b"), (3, "c")]
+
+
+class Away(CallOpener):
+    """A registry that cannot be reached; it notes when somebody tries."""
+
+    def __init__(self) -> None:
+        self.tried: list[float] = []
+
+    def call(self, *_arguments: Any, **_options: Any) -> ClientCall:
+        self.tried.append(trio.current_time())
+        raise RpcError(StatusCode.UNAVAILABLE, "away")
+
+    async def unary(self, *_arguments: Any, **_options: Any) -> Any:
+        raise AssertionError("only the calls that follow a model are expected")
+
+
+async def test_a_registry_that_is_away_is_tried_again_every_few_seconds(autojump_clock: MockClock) -> None:
+    """The pauses become longer, up to the longest: when it is back, that is noticed soon."""
+    away = Away()
+    with trio.move_on_after(100):
+        async with ModelRegistryClient(away).track_latest("m"):
+            await trio.sleep_forever()
+    pauses = [round(later - earlier, 6) for earlier, later in pairwise(away.tried)]
+    doubled = [FIRST_PAUSE_SECONDS * 2**count for count in range(1, len(pauses) + 1)]
+    assert pauses == [min(pause, LONGEST_PAUSE_SECONDS) for pause in doubled]
+    assert len(pauses) > 15
 
 
 async def test_a_model_that_was_made_anew_while_nobody_looked_is_news(autojump_clock: MockClock) -> None:

@@ -79,6 +79,25 @@ def test_is_what_gymnasium_makes() -> None:
         made.close()
 
 
+def test_a_masked_reset_is_of_those_in_the_mask_only() -> None:
+    """One whose episode is over, and which is not reset, begins its next one by itself; the one that is does not."""
+    env = tc.make_vec(Counter, 3)
+    try:
+        env.reset()
+        zeros = np.zeros(3, np.int64)
+        for _ in range(5):
+            _, _, ended, _, _ = env.step(zeros)
+        assert ended.all()
+        env.reset(options={"reset_mask": np.array([True, False, False])})
+        found, rewards, *_ = env.step(zeros)
+        assert found[:, 0].tolist() == [1, 0, 0]
+        assert rewards.tolist() == [0.1, 0.0, 0.0]
+        found, *_ = env.step(zeros)
+        assert found[:, 0].tolist() == [2, 1, 1]
+    finally:
+        env.close()
+
+
 def test_its_spec_makes_it_again(vector: tc.TrialVectorEnv) -> None:
     assert vector.spec is not None
     again = gymnasium.make_vec(vector.spec)

@@ -58,6 +58,21 @@ async def test_leaving_and_joining_again_costs_no_trial() -> None:
     assert len(game.sessions) == 2
 
 
+async def test_who_leaves_before_a_trial_has_begun_does_not_end_it_for_those_who_stay() -> None:
+    """Nor does the last one but one; when nobody is left it ends."""
+    game, names = Game(), ("ann", "ben", "cleo")
+    async with playing(game, names) as platform, joined(platform, *names) as (ann, ben, cleo):
+        for gone in (ann, ben):
+            await gone.leave_world()
+            await wait_all_tasks_blocked()
+            assert len(game.sessions) == 1
+            assert not game.sessions[0].is_over
+        for back, name in ((ann, "ann"), (ben, "ben")):
+            await back.join_world("w", {"actor_name": name})
+        assert await together(ann, ben, cleo) == [(RUNNING, 0, 0.0)] * 3
+        assert len(game.sessions) == 1
+
+
 async def test_who_joins_while_the_trial_for_the_one_before_is_ended() -> None:
     go_on = trio.Event()
 

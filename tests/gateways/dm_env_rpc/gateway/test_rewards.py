@@ -29,6 +29,15 @@ def test_several_rewards_become_one_number(mode: RewardMode, expected: float) ->
     assert gathered.take() == 0.0
 
 
+def test_the_weight_of_each_reward_is_its_confidence() -> None:
+    gathered = GatheredRewards("weighted")
+    for value, confidence in ((8.0, 0.25), (2.0, 1.0), (1.0, 0.75)):
+        gathered.add(received((value, confidence), value=value))
+    assert gathered.take() == (8.0 * 0.25 + 2.0 + 0.75) / 2.0
+    gathered.add(received((3.0, 0.5), (1.0, 0.25), value=1.0))
+    assert gathered.take() == (1.5 + 0.25) / 0.75
+
+
 def test_rewards_without_confidence() -> None:
     gathered = GatheredRewards("weighted")
     gathered.add(received((4.0, 0.0), value=0.0))
