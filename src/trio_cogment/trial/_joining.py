@@ -34,6 +34,7 @@ def open_to_actors(trial: TrialMemory, _participant: object, complete: Parameter
     trial.participants = {participant.index: participant for participant in (trial.environment, *trial.actors)}
     trial.unsettled = set(range(len(trial.actors)))
     # Waiting for actors counts as inactivity too: a trial that nobody joins must not stay for ever.
+    trial.last_activity = trial.now
     trial.arm(INACTIVITY, params.max_inactivity)
     if trial.collect_samples:
         held_back = complete.held_back_bytes

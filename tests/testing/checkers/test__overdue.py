@@ -67,6 +67,14 @@ def test_acknowledgements_may_take_for_ever_where_the_operator_says_so() -> None
     assert list(waits_of(play.machine)) == []
 
 
+def test_activity_is_waited_for_from_the_beginning_where_nobody_has_come() -> None:
+    play = Play(make_params(max_inactivity=30), rules=UNHURRIED)
+    play.now = 100.0
+    play.begin()
+    play.now = 105.0
+    assert list(waits_of(play.machine)) == [Wait("anything to happen", 30, since=100.0)]
+
+
 def test_activity_is_waited_for_from_the_last_one_on() -> None:
     play = Play(make_params(max_inactivity=30), rules=UNHURRIED).start()
     assert list(waits_of(play.machine)) == [Wait("anything to happen", 30, since=100.0)]
