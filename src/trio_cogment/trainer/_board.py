@@ -189,14 +189,16 @@ class Board:
 
     async def keep_rate(self, entry: Entry, done: trio.Event) -> None:
         """Store the rate that controllers allow a run, however often it has to be tried; then set `done`."""
-        # A new run that could not be stored is not there any more.
-        while self._entries.get(entry.run_id) is entry:
-            if entry.latest.max_rate_hz != entry.max_rate_hz:
-                entry.latest = replace(self.with_heartbeat(entry, entry.latest), max_rate_hz=entry.max_rate_hz)
-                entry.position = self.commits.put_run(RunWrite(entry.number, entry.latest))
-            if await self._stored(entry, "rate"):
-                break
-        done.set()
+        try:
+            # A new run that could not be stored is not there any more.
+            while self._entries.get(entry.run_id) is entry:
+                if entry.latest.max_rate_hz != entry.max_rate_hz:
+                    entry.latest = replace(self.with_heartbeat(entry, entry.latest), max_rate_hz=entry.max_rate_hz)
+                    entry.position = self.commits.put_run(RunWrite(entry.number, entry.latest))
+                if await self._stored(entry, "rate"):
+                    break
+        finally:
+            done.set()
 
     async def _stored(self, entry: Entry, what: str) -> bool:
         """Wait until a change of a run is stored; after a failure, wait a while and return False."""
@@ -223,8 +225,9 @@ class Board:
             await self.report(entry, cause, reason)
         except FailedPreconditionError as error:
             _log.info("%s", error)
-        if done is not None:
-            done.set()
+        finally:
+            if done is not None:
+                done.set()
 
     def on_stored(self, batch: Batch) -> None:
         """See `Owner.on_stored`."""

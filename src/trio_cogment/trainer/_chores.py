@@ -13,6 +13,7 @@ from trio_cogment.errors import CogmentError
 from trio_cogment.host import Runner
 from trio_cogment.trainer._board import RETRY_SECONDS, Board
 from trio_cogment.trainer._entries import Entry
+from trio_cogment.trainer._run_tasks import RunTasks
 from trio_cogment.trainer.dispatching import Dispatcher, RunOrder, RunSink
 from trio_cogment.trainer.runs import Cause, RunState
 from trio_cogment.trainer.storage import Database, RunWrite
@@ -29,6 +30,7 @@ class Chores:
 
     Args:
         board: the runs.
+        tasks: starts the tasks of single runs.
         database: where old changes are forgotten.
         run_writer: runs what writes to it.
         config: limits.
@@ -40,6 +42,7 @@ class Chores:
     def __init__(
         self,
         board: Board,
+        tasks: RunTasks,
         database: Database,
         run_writer: Runner,
         config: TrainerConfig,
@@ -48,6 +51,7 @@ class Chores:
         wall_clock: Callable[[], int],
     ) -> None:
         self._board = board
+        self._tasks = tasks
         self._wall_clock = wall_clock
         self._database = database
         self._run_writer = run_writer
@@ -59,7 +63,6 @@ class Chores:
 
     def begin(self, nursery: trio.Nursery) -> None:
         """Start the tasks, and see to the runs that a previous process has left behind."""
-        self._nursery = nursery
         nursery.start_soon(self._watch_deadlines, name="trainer: deadlines")
         nursery.start_soon(self._prune, name="trainer: old changes")
         if self._config.retention_seconds:
@@ -72,9 +75,9 @@ class Chores:
         if write.event is not None:
             self._prune_wanted.unpark_all()
             if write.run.state in (RunState.FAULT, RunState.TERM):
-                self._nursery.start_soon(self._clean_up, entry, name=f"cleanup of run {entry.run_id}")
+                self._tasks.start(entry, "cleanup", self._clean_up, entry)
         if write.config is not None:
-            self._nursery.start_soon(self._start, entry, name=f"start of run {entry.run_id}")
+            self._tasks.start(entry, "start", self._start, entry)
 
     async def _restart_all(self, entries: Sequence[Entry]) -> None:
         orders = [
@@ -84,12 +87,15 @@ class Chores:
         ]
         for entry in entries:
             if entry.config is None or entry.config.external:
-                self._nursery.start_soon(self._restart, entry, name=f"restart of run {entry.run_id}")
+                self._tasks.start(entry, "restart", self._restart, entry)
         if orders and self._dispatcher is not None:
-            await self._dispatcher.recover(orders)
+            try:
+                await self._dispatcher.recover(orders)
+            except Exception:  # noqa: BLE001  what is left of one run must not end the others
+                _log.exception("what is left of %d runs could not be ended", len(orders))
         for order in orders:
             entry = self._board.entry(order.run_id)
-            self._nursery.start_soon(self._restart, entry, name=f"restart of run {entry.run_id}")
+            self._tasks.start(entry, "restart", self._restart, entry)
 
     async def _restart(self, entry: Entry) -> None:
         if entry.latest.state is RunState.FAULT:
@@ -119,7 +125,10 @@ class Chores:
 
     async def _clean_up(self, entry: Entry) -> None:
         """End what is left of a run that is over."""
-        await self.end(entry)
+        try:
+            await self.end(entry)
+        except Exception:  # noqa: BLE001  it has ended all the same
+            _log.exception("run %s: what is left of it could not be ended", entry.run_id)
         entry.started.set()
         if entry.latest.state is RunState.FAULT:
             await self._board.report_if_possible(entry, Cause.CLEANED)
@@ -140,6 +149,8 @@ class Chores:
                     await self._run_writer(self._database.forget_events, before)
                 except CogmentError as error:
                     _log.warning("old changes of runs could not be removed: %s", error)
+                except Exception:  # noqa: BLE001  a bug here must not end the service of all runs
+                    _log.exception("old changes of runs could not be removed")
 
     async def _retire(self) -> None:
         """Forget runs that have ended long ago."""
@@ -159,13 +170,15 @@ class Chores:
 
     async def _forget(self, entry: Entry) -> None:
         self._board.forget(entry)
-        if self._dispatcher is not None:
-            await self._dispatcher.forget(entry.run_id)
         try:
+            if self._dispatcher is not None:
+                await self._dispatcher.forget(entry.run_id)
             while not await self._run_writer(self._database.forget_run, entry.number):
                 pass
         except CogmentError as error:
             _log.warning("run %s is forgotten, and what is stored of it at the next start: %s", entry.run_id, error)
+        except Exception:  # noqa: BLE001  a bug here must not end the service of all runs
+            _log.exception("run %s is forgotten, and what is left of it was not removed", entry.run_id)
         else:
             _log.info("run %s is forgotten", entry.run_id)
 
@@ -175,7 +188,7 @@ class Chores:
             for entry in self._board.active.values():
                 when, cause, reason = self._deadline(entry)
                 if when <= trio.current_time():
-                    self._nursery.start_soon(self._board.report_if_possible, entry, cause, reason)
+                    self._tasks.start(entry, "deadline", self._board.report_if_possible, entry, cause, reason)
                     when = trio.current_time() + RETRY_SECONDS
                 due = min(due, when)
             with trio.move_on_at(due):

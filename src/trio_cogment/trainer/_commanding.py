@@ -10,6 +10,7 @@ from trio_cogment.errors import FailedPreconditionError
 from trio_cogment.trainer._board import Board
 from trio_cogment.trainer._control import tell
 from trio_cogment.trainer._entries import Entry
+from trio_cogment.trainer._run_tasks import RunTasks
 from trio_cogment.trainer.dispatching import RunControl
 from trio_cogment.trainer.runs import Cause, RunState, follow
 
@@ -19,16 +20,13 @@ class Commanding:
 
     Args:
         board: the runs.
+        tasks: carries commands out, also when nobody waits for them any more.
         config: limits.
-
-    Attributes:
-        nursery: where commands are carried out, also when nobody waits for them any more; set before the first one.
     """
 
-    nursery: trio.Nursery
-
-    def __init__(self, board: Board, config: TrainerConfig) -> None:
+    def __init__(self, board: Board, tasks: RunTasks, config: TrainerConfig) -> None:
         self._board = board
+        self._tasks = tasks
         self._config = config
 
     def entry(self, run_id: str) -> Entry:
@@ -45,21 +43,23 @@ class Commanding:
             if worker.stream is not None:
                 worker.stream.tell_pause(True)
         entry.changed.unpark_all()
-        self.nursery.start_soon(self._pause, entry, done, name=f"pause of run {run_id}")
+        self._tasks.start(entry, "pause", self._pause, entry, done)
         return done
 
     async def _pause(self, entry: Entry, done: trio.Event) -> None:
         """Pause a run when its workers have stopped sending, or after a while."""
-        with trio.move_on_after(self._config.pause_ack_seconds):
-            while entry.pause_wanted and any(
-                worker.supports_pause and worker.stream is not None and not worker.stream.paused
-                for worker in entry.workers.values()
-            ):
-                await entry.changed.park()
-        if entry.pause_wanted:
-            entry.figures.pauses += entry.latest.state is not RunState.PAUSED
-            await self._board.report_if_possible(entry, Cause.PAUSE)
-        done.set()
+        try:
+            with trio.move_on_after(self._config.pause_ack_seconds):
+                while entry.pause_wanted and any(
+                    worker.supports_pause and worker.stream is not None and not worker.stream.paused
+                    for worker in entry.workers.values()
+                ):
+                    await entry.changed.park()
+            if entry.pause_wanted:
+                entry.figures.pauses += entry.latest.state is not RunState.PAUSED
+                await self._board.report_if_possible(entry, Cause.PAUSE)
+        finally:
+            done.set()
 
     def resume(self, run_id: str) -> trio.Event:
         """See `Commands.resume`."""
@@ -72,9 +72,7 @@ class Commanding:
             if worker.stream is not None:
                 worker.stream.tell_pause(False)
         entry.changed.unpark_all()
-        self.nursery.start_soon(
-            self._board.report_if_possible, entry, entry.latest.resumption, "", done, name=f"resumption of run {run_id}"
-        )
+        self._tasks.start(entry, "resumption", self._board.report_if_possible, entry, entry.latest.resumption, "", done)
         return done
 
     def limit_rate(self, run_id: str, max_rate_hz: int) -> trio.Event:
@@ -89,7 +87,7 @@ class Commanding:
         tell(entry, "rate", ControlEvent(run_id=run_id, max_rate_hz=max_rate_hz))
         entry.changed.unpark_all()
         done = trio.Event()
-        self.nursery.start_soon(self._board.keep_rate, entry, done, name=f"rate of run {run_id}")
+        self._tasks.start(entry, "rate", self._board.keep_rate, entry, done)
         return done
 
     def control(self, run_id: str) -> RunControl:

@@ -30,6 +30,7 @@ from trio_cogment.trainer._entries import Entry
 from trio_cogment.trainer._messages import record_of, status_name
 from trio_cogment.trainer._publishing import STOPPING, Intake
 from trio_cogment.trainer._reports import Reports
+from trio_cogment.trainer._run_tasks import RunTasks
 from trio_cogment.trainer._watching import Events
 from trio_cogment.trainer.config_check import parse_config
 from trio_cogment.trainer.credits import ClassShare, GrantTurns
@@ -91,9 +92,12 @@ class Trainer:
         self.grants = Grants(GrantTurns(shares, chunk=config.credit_low, capacity=config.credit_high))
         self.intake = Intake(board.commits, self.grants, config, self._begin_telemetry, self._end_telemetry)
         board.store_again = self.intake.store_again
-        self.commanding = Commanding(board, config)
+        self._run_tasks = run_tasks = RunTasks(board)
+        self.commanding = Commanding(board, run_tasks, config)
         self.reports = Reports(board, self.intake, self.commanding, config, self._host)
-        self._chores = Chores(board, database, run_writer, config, dispatcher, self.reports, self._host.wall_clock)
+        self._chores = Chores(
+            board, run_tasks, database, run_writer, config, dispatcher, self.reports, self._host.wall_clock
+        )
 
     async def __aenter__(self) -> Trainer:
         """Read the storage, begin, and end the runs that a previous process has left behind."""
@@ -106,7 +110,7 @@ class Trainer:
                 text = await self._run_reader(self._database.config, stored.number)
                 config = parse_config(text, max_characters=max(len(text), 1))
             self.board.restore(stored, config)
-        self._nursery = self.commanding.nursery = await self._tasks.__aenter__()
+        self._nursery = self._run_tasks.nursery = await self._tasks.__aenter__()
         self._nursery.start_soon(self.board.commits.run, name="trainer: commits")
         self._nursery.start_soon(self.grants.run, name="trainer: grants")
         self._chores.begin(self._nursery)
@@ -234,7 +238,9 @@ class Trainer:
             await self.board.commits.wait(self.board.change(entry, Cause.CANCEL, "user_cancel"))
         except CogmentError:
             # Perhaps its own worker has filled the disk. It ends now, and the storage learns of it later.
-            self._nursery.start_soon(self.board.report_if_possible, entry, Cause.CANCEL, "user_cancel")
+            self._run_tasks.start(
+                entry, "cancellation", self.board.report_if_possible, entry, Cause.CANCEL, "user_cancel"
+            )
             with trio.move_on_after(self.config.cancel_seconds):
                 await self._chores.end(entry)
             raise
@@ -276,7 +282,7 @@ class Trainer:
         limit = entry.most_steps
         if limit is not None and kind is Kind.STEPS and entry.logs[kind].accepted >= limit and not entry.over:
             self.board.change(entry, Cause.LIMIT, "schedule limit")
-            self._nursery.start_soon(self.board.report_if_possible, entry, Cause.LIMIT, "schedule limit")
+            self._run_tasks.start(entry, "limit", self.board.report_if_possible, entry, Cause.LIMIT, "schedule limit")
 
     async def _write(self, batch: Batch) -> None:
         await self._run_writer(self._database.write, batch)

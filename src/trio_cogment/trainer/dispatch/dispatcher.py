@@ -207,5 +207,7 @@ async def _report(job: _Job, reason: str) -> None:
             await job.sink.ended(job.order.run_id, cause, f"dispatch_error: {reason}")
         except FailedPreconditionError as error:
             _log.info("%s", error)
+        except Exception:  # noqa: BLE001  as above
+            _log.exception("run %s: its end could not be noted", job.order.run_id)
         else:
             return
