@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from functools import partial
 
 import pytest
 import trio
@@ -115,6 +116,56 @@ async def test_a_disk_that_fails(autojump_clock: Clock, caplog: pytest.LogCaptur
         "the registrations cannot be written; changes are refused: no space",
         "the registrations can be written again",
     ]
+
+
+async def test_a_change_that_fails_is_undone_and_harms_no_other(autojump_clock: Clock) -> None:
+    """It may have failed halfway, and the others are made without it."""
+
+    def half(entries: Entries) -> None:
+        entries.register(entry(9), CONFIG)
+        raise ZeroDivisionError("planted")
+
+    async with disk_at_work() as (disk, nursery):
+        nursery.start_soon(disk.register, 1)
+        await trio.testing.wait_all_tasks_blocked()
+        outcomes: list[str] = []
+
+        async def note(function: Callable[[], Awaitable[object]]) -> None:
+            try:
+                await function()
+                outcomes.append("made")
+            except (FailedPreconditionError, ZeroDivisionError) as error:
+                outcomes.append(type(error).__name__)
+
+        async with trio.open_nursery() as attempts:
+            for function in (
+                partial(disk.register, 2),
+                partial(disk.changes.make, half),
+                partial(disk.deregister, 7),
+                partial(disk.changes.make, half),
+                partial(disk.register, 3),
+            ):
+                attempts.start_soon(note, function)
+                await trio.testing.wait_all_tasks_blocked()
+        assert sorted(outcomes) == ["FailedPreconditionError", "ZeroDivisionError", "ZeroDivisionError", "made", "made"]
+        await disk.register(4)
+    assert disk.written == disk.adopted == [[1], [1, 2, 3], [1, 2, 3, 4]]
+
+
+async def test_a_write_that_fails_in_another_way(
+    autojump_clock: Clock, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def planted(entries: Entries) -> list[int]:
+        raise ZeroDivisionError("planted")
+
+    async with disk_at_work() as (disk, _):
+        with monkeypatch.context() as patched:
+            patched.setattr("tests.directory.test_changes.ids", planted)
+            with pytest.raises(UnavailableError, match=r"^the directory cannot write its file; the server's log has"):
+                await disk.register(1)
+        await disk.register(2)
+    assert disk.written == disk.adopted == [[2]]
+    assert "ZeroDivisionError: planted" in caplog.text
 
 
 async def test_everybody_in_a_batch_that_fails_is_told(autojump_clock: Clock) -> None:

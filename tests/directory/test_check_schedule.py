@@ -72,6 +72,41 @@ async def test_what_becomes_of_a_service_is_logged(autojump_clock: Clock, caplog
     ]
 
 
+@pytest.mark.parametrize("where", ["record", "remove"])
+async def test_what_fails_with_one_service_ends_no_other(
+    where: str, autojump_clock: Clock, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    one = Bench()
+    one.monitored.adopt(Entries([entry(1), entry(2)]), trio.current_time())
+    record, remove = one.monitored.record, one.remove
+
+    def planted_record(of: Entry, load: int | None, now: float) -> None:
+        if of.service_id == 1:
+            raise RuntimeError("planted")
+        record(of, load, now)
+
+    async def planted_remove(of: Entry) -> None:
+        if of.service_id == 1:
+            raise RuntimeError("planted")
+        await remove(of)
+
+    if where == "record":
+        monkeypatch.setattr(one.monitored, "record", planted_record)
+    else:
+        one.scheduler = CheckScheduler(one.monitored, one.check, planted_remove, one.count, CONFIG)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(one.scheduler.run)
+        await trio.sleep(5)
+        with trio.fail_after(1):
+            await one.scheduler.check_now([entry(1), entry(2)], wait_seconds=10)
+        one.load = None
+        await trio.sleep(100)
+        nursery.cancel_scope.cancel()
+    assert one.removed == [2]
+    assert "the health check of service 1 at host-1:9000 failed" in caplog.text
+    assert "RuntimeError: planted" in caplog.text
+
+
 async def test_before_the_start_and_after_the_end_nothing_is_checked(autojump_clock: Clock) -> None:
     one = Bench()
     await one.scheduler.check_now([entry(1)], wait_seconds=10)

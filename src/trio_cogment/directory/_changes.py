@@ -28,15 +28,19 @@ class _Change:
         self.function = function
         self.settled = trio.Event()
         self.result: Any = None
-        self.refusal: CogmentError | None = None
+        self.refusal: Exception | None = None
         self.abandoned = False
 
     def try_on(self, entries: Entries) -> bool:
+        """Apply it, and return whether the registrations are as it wants them, or as they were before.
+
+        False: nobody has expected its error, and the registrations may be anything.
+        """
         try:
             self.result = self.function(entries)
-        except CogmentError as error:
+        except Exception as error:  # noqa: BLE001  its caller gets it, and nobody else
             self.refusal = error
-        return self.refusal is None
+        return self.refusal is None or isinstance(self.refusal, CogmentError)
 
 
 class Changes:
@@ -78,7 +82,7 @@ class Changes:
         To refuse a change, the function raises a `CogmentError` and leaves the registrations as they are.
 
         Raises:
-            CogmentError: raised by the function.
+            Exception: raised by the function.
             UnavailableError: the file cannot be written, or the directory is stopping.
 
         After `Cancelled` a change that is being written takes effect; one that still waits does not.
@@ -102,8 +106,7 @@ class Changes:
         try:
             while True:
                 await self._wait()
-                draft = self._entries.copy()
-                made = [change for change in self._batch if not change.abandoned and change.try_on(draft)]
+                draft, made = self._apply()
                 if made or self._failed:
                     problem = await self._write(draft)
                     if problem is None:
@@ -114,6 +117,15 @@ class Changes:
                 self._settle()
         finally:
             self._refuse_the_rest()
+
+    def _apply(self) -> tuple[Entries, list[_Change]]:
+        """Return the registrations with the batch applied, and the changes that were not refused."""
+        while True:
+            draft = self._entries.copy()
+            wanted = [change for change in self._batch if not change.abandoned and change.refusal is None]
+            if all(change.try_on(draft) for change in wanted):
+                return draft, [change for change in wanted if change.refusal is None]
+            # One has failed, perhaps halfway: without it, from the beginning.
 
     async def _wait(self) -> None:
         """Wait for changes, or, after a failure, for the next attempt."""
@@ -141,6 +153,10 @@ class Changes:
                 _log.warning("the registrations cannot be written; changes are refused: %s", error)
             self._failed = True
             return UnavailableError(f"the directory cannot write its file: {error}")
+        except Exception:  # noqa: BLE001  a bug must not end the service of all registrations
+            _log.exception("the registrations cannot be written; changes are refused")
+            self._failed = True
+            return UnavailableError("the directory cannot write its file; the server's log has the details")
         if self._failed:
             _log.info("the registrations can be written again")
         self._failed = False

@@ -86,16 +86,26 @@ class CheckScheduler:
 
     async def _run_one(self, entry: Entry, done: trio.Event) -> None:
         try:
+            try:
+                change = await self._check_repeatedly(entry)
+            finally:
+                del self._running[entry.service_id]
+                done.set()
+            if change is not None:
+                await self._follow_up(entry, *change)
+        except Exception:  # noqa: BLE001  the boundary of a registration
+            _log.exception("the health check of %s failed", described(entry))
+
+    async def _check_repeatedly(self, entry: Entry) -> tuple[Health, Health] | None:
+        """Check until it is known whether the service is up; return as `_check_within_limit` does."""
+        change = await self._check_within_limit(entry)
+        while change is not None and change[1].state is State.NEW:  # it may be starting
+            await trio.sleep_until(change[1].due)
             change = await self._check_within_limit(entry)
-            while change is not None and change[1].state is State.NEW:  # it may be starting
-                await trio.sleep_until(change[1].due)
-                change = await self._check_within_limit(entry)
-        finally:
-            del self._running[entry.service_id]
-            done.set()
-        if change is None:
-            return
-        before, after = change
+        return change
+
+    async def _follow_up(self, entry: Entry, before: Health, after: Health) -> None:
+        """Do what the result of a check asks for."""
         if after.shown and not before.shown:
             self._on_shown()
         if after.state is not before.state:
