@@ -113,10 +113,13 @@ async def test_a_later_deadline_does_not_put_off_an_earlier_one(autojump_clock: 
         assert await ends(store) == [TrialEnd.ABNORMAL, TrialEnd.ABNORMAL, TrialEnd.OPEN]
 
 
-async def test_a_storage_that_fails_is_asked_again_every_five_seconds(autojump_clock: MockClock) -> None:
+@pytest.mark.parametrize("failure", [UnavailableError("away"), RuntimeError("planted")])
+async def test_a_storage_that_fails_is_asked_again_every_five_seconds(
+    autojump_clock: MockClock, failure: Exception
+) -> None:
     async with running(1) as (leases, store):
         began = trio.current_time()
-        store.failure = UnavailableError("away")
+        store.failure = failure
         leases.leave("t0", ended=False)
         await trio.sleep(43)
         assert [round(at - began) for _, at in store.asked] == [30, 35, 40]

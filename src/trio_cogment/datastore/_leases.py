@@ -87,6 +87,10 @@ class Leases:
             for trial_id in trial_ids:
                 nursery.start_soon(self._end_one, trial_id)
 
+    def _try_again(self, trial_id: str) -> None:
+        if trial_id not in self._streams:
+            self._set_deadline(trial_id, _RETRY_SECONDS)
+
     async def _end_one(self, trial_id: str) -> None:
         try:
             async with self._owners.writing(trial_id, "") as trial:
@@ -98,7 +102,9 @@ class Leases:
             return
         except CogmentError as error:
             _log.warning("trial %s: cannot be marked as ended abnormally: %s", trial_id, error)
-            if trial_id not in self._streams:
-                self._set_deadline(trial_id, _RETRY_SECONDS)
+            self._try_again(trial_id)
+        except Exception:  # noqa: BLE001  the boundary of a trial
+            _log.exception("trial %s: cannot be marked as ended abnormally", trial_id)
+            self._try_again(trial_id)
         else:
             _log.warning("trial %s: marked as ended abnormally, its data log did not come back in time", trial_id)

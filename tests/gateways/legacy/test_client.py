@@ -16,7 +16,8 @@ from trio_cogment.api.common_pb2 import SerializedMessage
 from trio_cogment.api.legacy import common_pb2 as legacy
 from trio_cogment.api.legacy import orchestrator_pb2 as pb
 from trio_cogment.errors import RpcError
-from trio_cogment.gateways.legacy.client_trials import TOMBSTONE_SECONDS
+from trio_cogment.gateways.legacy.client_seat import ClientSeat
+from trio_cogment.gateways.legacy.client_trials import TOMBSTONE_SECONDS, ClientTrials
 from trio_cogment.outcome import EndCause
 from trio_cogment.rpc import open_channel, open_listeners, serve
 from trio_cogment.sdk import ActorSession, EnvironmentSession, PreTrialSession
@@ -222,6 +223,35 @@ async def test_heartbeats_keep_a_trial_alive(autojump_clock: trio.testing.MockCl
         assert outcome.cause is EndCause.HARD_TERMINATION
         final = await client.act(b"late")
         assert (final.trial_is_over, final.observation.data.content) == (True, b"see 1")
+
+
+@pytest.mark.parametrize("method", ["_watch_activity", "_play"])
+async def test_what_fails_in_one_trial_ends_no_other(
+    method: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Planted where the gateway watches over a trial, and where it has the part of a client."""
+
+    async def planted(self: object, _of: object) -> None:
+        raise RuntimeError("planted")
+
+    async with theatre(with_clients("p", max_inactivity_seconds=1000), ends_at=100) as here:
+        other, bad = here.client(), here.client()
+        with trio.fail_after(60):
+            await other.start()
+            with monkeypatch.context() as patched:
+                patched.setattr(ClientTrials if method == "_watch_activity" else ClientSeat, method, planted)
+                if method == "_play":
+                    with pytest.raises(RpcError, match="the gateway failed; its log has the details") as caught:
+                        await bad.start()
+                    assert caught.value.code.name == "UNAVAILABLE"
+                else:
+                    await bad.start()
+            assert not (await other.act(b"still there")).trial_is_over
+            third = here.client()
+            await third.start()
+            for client in (other, third):
+                await client.end()
+    assert "RuntimeError: planted" in caplog.text
 
 
 async def test_feedback_of_a_client_is_a_reward() -> None:

@@ -203,16 +203,21 @@ class ClientSeat:
         try:
             await join_trial(self._opener, self._trial_id, self._play, actor_name=self.member.name, host=self._host)
         except CogmentError as error:
-            if self._session is None:
-                self._refusal = error if self._part.refused() is Do.FAIL else None
-                _log.warning("%s: a client cannot join: %s", self._who, error)
-                self._wake()
-                return
-            _log.warning("%s: %s", self._who, error)
+            _log.warning("%s: %s%s", self._who, "a client cannot join: " if self._session is None else "", error)
+            self._lost(error)
+        except Exception:  # noqa: BLE001  the boundary of a client
+            _log.exception("%s: the gateway failed", self._who)
+            self._lost(UnavailableError(f"{self._who}: the gateway failed; its log has the details"))
         finally:
             # Also when the gateway stops: whoever waits is answered.
             if self._session is not None or self._part.state is not State.FREE:
                 self._end()
+
+    def _lost(self, error: CogmentError) -> None:
+        """Refuse the call of a client that cannot join; one that has joined learns that it is over."""
+        if self._session is None:
+            self._refusal = error if self._part.refused() is Do.FAIL else None
+            self._wake()
 
     def _end(self) -> None:
         session, self._session = self._session, None
