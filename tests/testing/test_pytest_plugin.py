@@ -104,6 +104,40 @@ def test_seeds_by_default_marker_and_option(inside: pytest.Pytester) -> None:
     assert "2 passed" in output
 
 
+STANDING = """
+import sys, trio
+from trio_cogment.testing.sim import standing_clock
+
+class Heard:
+    def __init__(self):
+        self.text, self.event = "", trio.Event()
+
+    def write(self, text):
+        self.text += text
+        self.event.set()
+
+    def flush(self):
+        pass
+
+async def test_clock(mock_clock, trial_platform, monkeypatch):
+    monkeypatch.setattr(standing_clock, "PATIENCE_SECONDS", 0.01)
+    monkeypatch.setattr(sys, "stderr", Heard())
+    async with trial_platform(), trio.open_nursery() as nursery:
+        nursery.start_soon(trio.sleep, 7200)
+        await trio.testing.wait_all_tasks_blocked()
+        mock_clock.jump(3600)
+        while "::test_clock: the mock clock stands at 3600 s" not in sys.stderr.text:
+            sys.stderr.event = trio.Event()
+            await sys.stderr.event.wait()
+        nursery.cancel_scope.cancel()
+        mock_clock.autojump_threshold = 0
+"""
+
+
+def test_a_mock_clock_that_stands_still_is_told_of(inside: pytest.Pytester) -> None:
+    assert "1 passed" in run(inside, STANDING, "-s")
+
+
 def test_failure_shows_its_seed(inside: pytest.Pytester) -> None:
     output = run(inside, FAILING)
     assert "1 failed, 9 passed" in output

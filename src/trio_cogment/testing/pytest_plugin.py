@@ -9,8 +9,9 @@ from __future__ import annotations
 import argparse
 import os
 import shlex
-from collections.abc import Awaitable, Callable
-from contextlib import AbstractAsyncContextManager
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import pytest
@@ -144,17 +145,29 @@ def _as_argument(item: pytest.Item) -> str:
 
 
 @pytest.fixture
-def trial_platform() -> Callable[..., AbstractAsyncContextManager[Platform]]:
+def trial_platform(request: pytest.FixtureRequest) -> Callable[..., AbstractAsyncContextManager[Platform]]:
     """Open platforms whose ids, and with `autojump_clock` the wall clock, are the same in every run.
 
     Use it as ``async with trial_platform() as platform`` in the test itself.
 
-    What it gives takes the arguments of `trio_cogment.open_platform`. It is not an async fixture because
+    What it gives takes the arguments of `trio_cogment.open_platform`. With `mock_clock`, who waits for which time is
+    printed when the clock stands still and nobody can go on. It is not an async fixture because
     pytest-trio starts those in an order that no seed decides.
     """
     from trio_cogment.testing import World
+    from trio_cogment.testing.sim.standing_clock import told_when_time_stands_still
 
-    return World(0).open_platform
+    def tell(hint: str) -> None:
+        capturing = request.config.pluginmanager.getplugin("capturemanager")
+        with nullcontext() if capturing is None else capturing.global_and_fixture_disabled():
+            print(f"\n{request.node.nodeid}: {hint}", file=sys.stderr, flush=True)  # while it hangs
+
+    @asynccontextmanager
+    async def opened(*args: Any, **kwargs: Any) -> AsyncIterator[Platform]:
+        async with told_when_time_stands_still(tell), World(0).open_platform(*args, **kwargs) as platform:
+            yield platform
+
+    return opened
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:

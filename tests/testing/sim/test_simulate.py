@@ -280,6 +280,21 @@ def test_a_participant_that_waits_for_ever_is_named_with_its_line(
     assert any("the scenario at " in line and " in Stuck.play: await platform" in line for line in found)
 
 
+def test_who_sleeps_is_shown_with_the_time_of_waking() -> None:
+    async def sleeper() -> None:
+        await trio.sleep(80_000)
+
+    async def scenario(_world: World) -> None:
+        with trio.fail_after(500):
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(sleeper)
+
+    with pytest.raises(trio.TooSlowError) as caught:
+        simulate(1, scenario)
+    lines = caught.value.__notes__[0].splitlines()
+    assert [line for line in lines if line.endswith("await trio.sleep(80_000), until 80000 s (in 79500 s)")]
+
+
 def test_many_tasks_are_not_all_shown() -> None:
     async def wait() -> None:
         await trio.Event().wait()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import linecache
+import math
 import os
 import sysconfig
 from collections.abc import Iterable
@@ -15,7 +16,7 @@ import purerpc
 import trio
 
 from trio_cogment.sdk import EnvironmentSession, Session
-from trio_cogment.testing.sim.schedule import name_of, short_name, tasks_below
+from trio_cogment.testing.sim.schedule import name_of, short_name, tasks_below, waits_until
 
 #: Of those with a line of their own.
 _SHOWN_TASKS = 50
@@ -32,7 +33,8 @@ _SCENARIO = "run_seeded.<locals>.main"
 def who_waits() -> list[str]:
     """Return a line for each task of the run that waits in the user's code, or for a participant; then the others.
 
-    A line names the participant, or else the task, and the innermost line of the user's code in which it waits.
+    A line names the participant, or else the task, the innermost line of the user's code in which it waits, and for
+    which time, if for any.
     """
     root = trio.lowlevel.current_root_task()
     tasks = [] if root is None else [task for task in tasks_below(root) if not task.name.startswith("<")]
@@ -64,7 +66,12 @@ def _described(task: trio.lowlevel.Task) -> str | None:
     if not (participant or place):
         return None
     name = "the scenario" if task.name.endswith(_SCENARIO) else short_name(name_of(task))
-    return f"{participant or name}{f' at {place}' if place else ''}"
+    return f"{participant or name}{f' at {place}' if place else ''}{_until(waits_until(task))}"
+
+
+def _until(deadline: float) -> str:
+    left = deadline - trio.current_time()
+    return f", until {deadline:.9g} s (in {left:.9g} s)" if math.isfinite(deadline) and left > 0 else ""
 
 
 def _place(frame: FrameType, line: int) -> str:

@@ -229,6 +229,17 @@ def scopes_around(task: trio.lowlevel.Task) -> Iterator[trio.CancelScope]:
         status = status._parent
 
 
+def waits_until(task: trio.lowlevel.Task) -> float:
+    """Return when a task goes on at the latest: at the nearest deadline that it feels and that has not passed."""
+    deadline = math.inf
+    for scope in scopes_around(task):
+        if not scope.cancel_called:
+            deadline = min(deadline, scope.deadline)
+        if scope.shield:
+            break
+    return deadline
+
+
 def shielded_until(task: trio.lowlevel.Task, cancelled: trio.CancelScope) -> float | None:
     """Return when a task will feel something that is shielded from a cancelled scope around it; None when it is not."""
     shielded, deadline = False, math.inf
