@@ -105,7 +105,7 @@ def _token_access() -> tuple[Any, str]:
 
     rules = Rules(keys=Keys((secrets.token_bytes(32),)))
     access = AccessControl(rules, wall_clock=time.time_ns, new_id=lambda: str(uuid.uuid4()))
-    return access, access.mint(Grant(name="benchmark", roles=frozenset([Role.ADMIN])), 24 * 3600)
+    return access, access.mint(Grant(name="benchmark", roles=frozenset([Role.ADMIN])), 24 * 3600, ())
 
 
 class OurClient:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
+from typing import Any
+
 import pytest
 
 from tests.access.keys import FOREIGN, KEYS, NOW, Clock, control, grant, token_text
@@ -10,6 +13,7 @@ from trio_cogment.access import (
     AccessControl,
     Grant,
     Identity,
+    Keys,
     Revoked,
     Role,
     Rules,
@@ -197,18 +201,18 @@ def test_the_revocation_file_is_checked() -> None:
 def test_the_server_signs_tokens_of_its_own() -> None:
     clock = Clock()
     access = control(clock=clock)
-    text = access.mint(grant(Role.ORCHESTRATOR, name="server", trials=("t",)), 60)
+    text = access.mint(grant(Role.ORCHESTRATOR, name="server", trials=("t",)), 60, ())
     found = admitted(access.visitor(PEER), text, "/cogmentAPI.DatalogSP/RunTrialDatalog")
     assert found.grant.trials == ("t",)
     assert found.expires_at == NOW + 60
-    assert access.mint(grant(), 60) != ""
-    assert control(Rules()).mint(grant(), 60) == ""
+    assert access.mint(grant(), 60, ()) != ""
+    assert control(Rules()).mint(grant(), 60, ()) == ""
 
 
 def test_a_token_of_the_server_is_withdrawn() -> None:
     clock = Clock()
     access = AccessControl(Rules(keys=KEYS), wall_clock=clock, new_id=iter("abc").__next__)
-    first, second = access.mint(grant(Role.WORKER), 60), access.mint(grant(Role.WORKER), 60)
+    first, second = access.mint(grant(Role.WORKER), 60, ()), access.mint(grant(Role.WORKER), 60, ())
     visitor, path = access.visitor(PEER), "/gymgui.trainer.TrainerService/Heartbeat"
     identity = admitted(visitor, first, path)
     access.withdraw(first)
@@ -230,7 +234,7 @@ def test_tokens_that_are_withdrawn_stay_so_when_others_are() -> None:
     """Each until it would have expired; then nothing is left of it."""
     clock = Clock()
     access = AccessControl(Rules(keys=KEYS), wall_clock=clock, new_id=iter("abc").__next__)
-    texts = [access.mint(grant(Role.WORKER), seconds) for seconds in (60, 90, 120)]
+    texts = [access.mint(grant(Role.WORKER), seconds, ()) for seconds in (60, 90, 120)]
     path = "/gymgui.trainer.TrainerService/Heartbeat"
     identities = [admitted(access.visitor(PEER), text, path) for text in texts]
     for count, text in enumerate(texts, 1):
@@ -244,7 +248,7 @@ def test_tokens_that_are_withdrawn_stay_so_when_others_are() -> None:
 def test_a_channels_token_is_renewed_when_half_of_its_life_is_over() -> None:
     clock = Clock()
     access = control(clock=clock)
-    source = access.source(grant(Role.OPERATOR, name="server"), 60)
+    source = access.source(grant(Role.OPERATOR, name="server"), 60, ())
     first = source()
     clock.seconds = NOW + 29.9
     assert source() == first
@@ -264,3 +268,135 @@ def test_a_token_is_sent_as_metadata() -> None:
     for bad in ("a b", "a\nb", "ä", "a" * 9000):
         with pytest.raises(InvalidArgumentError, match=r"^token: expected printable ASCII without blanks$"):
             authorization(bad)
+
+
+# Tokens that were derived from others
+
+
+def derived(access: AccessControl, text: str, *roles: Role, name: str = "derived") -> str:
+    identity = access.verified(text, local=False)
+    return access.mint(grant(*(roles or (Role.OPERATOR,)), name=name), 600, identity.derives)
+
+
+def numbered(rules: Rules | None = None, clock: Clock | None = None, **options: Any) -> AccessControl:
+    ids = itertools.count()
+    return AccessControl(
+        rules or Rules(keys=KEYS), wall_clock=clock or Clock(), new_id=lambda: f"id{next(ids)}", **options
+    )
+
+
+@pytest.mark.parametrize("entry", ["t1", "name=alice", "id0", "name=derived", "id1", "name=last"])
+def test_what_was_derived_ends_with_it(entry: str) -> None:
+    """Whichever of the line is revoked; what was derived before it goes on, on every server that has read that."""
+    here = numbered()
+    first = token_text(grant(Role.OPERATOR))
+    second = derived(here, first)
+    third = derived(here, second, name="last")
+    line = {"t1": first, "name=alice": first, "id0": second, "name=derived": second, "id1": third, "name=last": third}
+    texts = [first, second, third]
+    identities = [here.verified(text, local=False) for text in texts]
+    elsewhere = numbered()
+    visitor = elsewhere.visitor(PEER)
+    for text in texts:
+        admitted(visitor, text)
+    rules = Rules(keys=KEYS, revoked=Revoked.parse(entry))
+    here.adopt(rules)
+    elsewhere.adopt(rules)
+    revoked_from = texts.index(line[entry])
+    for number, (text, identity) in enumerate(zip(texts, identities, strict=True)):
+        counts = number < revoked_from
+        assert here.valid(identity) is counts
+        assert here.stand(identity.derives) is counts
+        for asked in (visitor, elsewhere.visitor(PEER)):
+            if counts:
+                assert admitted(asked, text) == identity
+            else:
+                with pytest.raises(UnauthenticatedError, match=r"^the token has been revoked"):
+                    admitted(asked, text)
+
+
+def test_what_was_derived_ends_when_its_source_expires_or_its_key_goes() -> None:
+    clock = Clock()
+    old, both = Keys((bytes(range(2, 34)),)), Keys((bytes(range(32)), bytes(range(2, 34))))
+    access = numbered(Rules(keys=both), clock)
+    text = derived(access, token_text(grant(Role.OPERATOR), keys=old, expires_at=NOW + 60))
+    identity = access.verified(text, local=False)
+    visitor = access.visitor(PEER)
+    assert admitted(visitor, text) == identity
+    clock.seconds = NOW + 60
+    with pytest.raises(UnauthenticatedError, match=r"^the token has expired that it was derived from$"):
+        admitted(visitor, text)
+    assert not access.valid(identity)
+    assert access.stand(identity.derives)  # nobody has revoked it
+    clock.seconds = NOW
+    access.adopt(Rules(keys=KEYS))
+    with pytest.raises(UnauthenticatedError, match=r"^the token has been revoked that it was derived from$"):
+        admitted(access.visitor(PEER), text)
+    assert not access.stand(identity.derives)
+
+
+def test_what_was_derived_from_a_withdrawn_token_ends() -> None:
+    access = numbered()
+    first = access.mint(grant(Role.OPERATOR), 60, ())
+    second = access.verified(derived(access, first), local=False)
+    assert access.valid(second)
+    access.withdraw(first)
+    assert not access.valid(second)
+
+
+def test_what_was_derived_from_a_certificate_ends_when_that_is_taken_out() -> None:
+    certificates = parse_certificates("ann operator")
+    access = numbered(Rules(keys=KEYS, certificates=certificates))
+    identity = access.visitor(PEER, ["ann"]).identity
+    text = access.mint(grant(Role.OPERATOR, name="derived"), 60, identity.derives)
+    assert admitted(access.visitor(PEER), text).grant.name == "derived"
+    access.adopt(Rules(keys=KEYS))
+    with pytest.raises(UnauthenticatedError, match=r"derived from$"):
+        admitted(access.visitor(PEER), text)
+    # A server that never had it takes the word of the one that did.
+    assert admitted(numbered().visitor(PEER), text).grant.name == "derived"
+    access.adopt(Rules(keys=KEYS, certificates=certificates))
+    assert admitted(access.visitor(PEER), text).grant.name == "derived"
+
+
+def test_a_renewed_token_is_the_same_one() -> None:
+    clock = Clock()
+    access = numbered(clock=clock)
+    first = access.verified(derived(access, token_text(grant(Role.OPERATOR))), local=False)
+    clock.seconds = NOW + 300
+    second = access.verified(access.renew(first, 600), local=False)
+    assert second.expires_at == NOW + 900
+    assert (second.token_id, second.grant, second.sources) == (first.token_id, first.grant, first.sources)
+    access.adopt(Rules(keys=KEYS, revoked=Revoked.parse(first.token_id)))
+    assert not access.valid(second)
+
+
+def test_keys_of_ones_own_beside_the_platforms() -> None:
+    """What the platform has revoked counts, for the tokens that these have signed and for what those came from."""
+    platform = numbered()
+    own = numbered(Rules(keys=FOREIGN), platform=platform)
+    ann = platform.verified(token_text(grant(Role.OPERATOR)), local=False)
+    from_ann = own.verified(own.mint(grant(Role.OPERATOR, name="seat"), 60, ann.derives), local=False)
+    alone = own.verified(own.mint(grant(Role.ADMIN, name="pages"), 60, ()), local=False)
+    # The platform's other servers do not know the other keys.
+    from_alone = platform.verified(platform.mint(grant(Role.OBSERVER, name="x"), 60, alone.derives), local=False)
+    assert own.valid(from_ann)
+    assert own.valid(alone)
+    assert numbered().valid(from_alone)
+    platform.adopt(Rules(keys=KEYS, revoked=Revoked.parse("t1")))
+    assert not own.valid(from_ann)
+    assert own.valid(alone)
+    platform.adopt(Rules(keys=KEYS, revoked=Revoked.parse("name=pages")))
+    assert own.valid(from_ann)
+    assert not own.valid(alone)
+    assert not platform.valid(from_alone)
+
+
+def test_nobody_derives_for_ever() -> None:
+    access = numbered()
+    text = token_text(grant(Role.OPERATOR))
+    for _ in range(8):
+        text = derived(access, text)
+    assert len(text) < 4000
+    with pytest.raises(InvalidArgumentError, match=r"^sources: expected 8 at most, got 9$"):
+        derived(access, text)

@@ -47,7 +47,7 @@ async def test_who_asks(access: AccessControl | None) -> None:
                         kind=STORE.directory_type, protocol=ServiceEndpoint.GRPC, host="127.0.0.1", port=running.port
                     )
                 )
-                if access is not None and access.mint(Grant(name="x"), 1):
+                if access is not None and access.mint(Grant(name="x"), 1, ()):
                     await service.asked.wait()
                     assert service.callers[0].grant == Grant(name="server:directory")
                     # Long enough that one is seldom made, short enough that nobody keeps it.

@@ -10,7 +10,7 @@ import pytest
 import trio
 
 from tests.access.keys import control, grant, token_text
-from trio_cogment.access import Grant, Quotas, Role
+from trio_cogment.access import AccessControl, Grant, Quotas, Role
 from trio_cogment.api.common_pb2 import TrialState
 from trio_cogment.config import PlatformConfig
 from trio_cogment.endpoints import CLIENT
@@ -47,8 +47,9 @@ async def play(session: ActorSession) -> None:
 class World:
     """A platform that asks for tokens, and who calls it."""
 
-    def __init__(self, platform: Platform, port: int, nursery: trio.Nursery) -> None:
+    def __init__(self, platform: Platform, port: int, nursery: trio.Nursery, access: AccessControl) -> None:
         self.platform = platform
+        self.access = access
         self._port = port
         self._nursery = nursery
 
@@ -72,8 +73,9 @@ async def world(config: PlatformConfig | None = None, store: str = "memory:") ->
             trio.open_nursery() as nursery,
         ):
             listeners = await open_listeners("127.0.0.1")
-            running = await nursery.start(partial(serve, platform.services, listeners, access=control()))
-            yield World(platform, running.port, nursery)
+            access = control()
+            running = await nursery.start(partial(serve, platform.services, listeners, access=access))
+            yield World(platform, running.port, nursery, access)
             nursery.cancel_scope.cancel()
 
 

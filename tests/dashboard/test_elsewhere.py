@@ -11,13 +11,13 @@ from pathlib import Path
 import pytest
 import trio.testing
 
-from tests.access.keys import control, grant
+from tests.access.keys import KEYS, control, grant, token_text
 from tests.access.test_ownership import World, world
 from tests.access.test_stored_ownership import add_sample, add_trial
 from tests.dashboard.test_pages import API, Visitor
 from tests.web.peers import Tab, serving
 from trio_cogment import open_platform
-from trio_cogment.access import AccessControl, Role
+from trio_cogment.access import AccessControl, Revoked, Role, Rules
 from trio_cogment.dashboard import open_dashboard
 from trio_cogment.dashboard._elsewhere import reading
 from trio_cogment.errors import FailedPreconditionError
@@ -35,7 +35,7 @@ class Near:
     access: PageAccess
 
     def visitor(self, name: str) -> Visitor:
-        return Visitor(self.side, self.access.mint(self.far.named(name), 1000.0))
+        return Visitor(self.side, self.access.mint(self.far.named(name), 1000.0, ()))
 
 
 @asynccontextmanager
@@ -84,7 +84,7 @@ async def test_the_curves_of_a_trial() -> None:
         async with far.channel(far.named("alice")) as alice:
             await add_trial(alice, "hers")
             await add_sample(alice, "hers")
-        token = f"Bearer {here.access.mint(far.named('eve'), 1000.0)}"
+        token = f"Bearer {here.access.mint(far.named('eve'), 1000.0, ())}"
         async with serving(*trio.testing.memory_stream_pair(), here.side) as there:
             tab = Tab(there.stream)
             await tab.open("/dashboard/live", authorization=token)
@@ -108,9 +108,29 @@ async def test_nothing_is_found(autojump_clock: object) -> None:
 
     async with open_platform() as platform, open_dashboard(platform, find=find) as routes:
         access = PageAccess()
-        visitor = Visitor(WebSide(routes=routes, access=access), access.mint(grant(Role.ADMIN), 1000.0))
+        visitor = Visitor(WebSide(routes=routes, access=access), access.mint(grant(Role.ADMIN), 1000.0, ()))
         for path, kind in (("stored", "datastore"), ("models", "modelregistry")):
             answer = await visitor.ask("GET", f"{API}/{path}")
             assert answer.status == 501
             text = f"this server has no {kind}, and none was found: nobody has registered one"
             assert json.loads(answer.body)["message"] == text
+
+
+async def test_who_looks_elsewhere_is_known_there_by_what_it_came_with() -> None:
+    """So what the other server has revoked counts, also for who has come by the printed address."""
+    keys = control()
+    async with world() as far, far.channel(None) as channel, open_platform() as platform:
+
+        async def find(_kind: ServiceKind) -> CallOpener:
+            return channel
+
+        async with open_dashboard(platform, find=find, mint=keys.mint) as routes:
+            access = PageAccess(keys)
+            side = WebSide(routes=routes, access=access)
+            entered = access.enter(access.new_code())
+            for token, entry in ((token_text(grant(Role.ADMIN)), "t1"), (entered, "name=pages")):
+                visitor = Visitor(side, token)
+                assert (await visitor.ask("GET", f"{API}/stored")).status == 200
+                far.access.adopt(Rules(keys=KEYS, revoked=Revoked.parse(entry)))
+                assert (await visitor.ask("GET", f"{API}/stored")).status == 401
+                far.access.adopt(Rules(keys=KEYS))

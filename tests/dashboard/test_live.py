@@ -36,7 +36,7 @@ class Here:
     @asynccontextmanager
     async def tab(self, role: Role = Role.ADMIN, pair: Any = None, **asked: Any) -> AsyncIterator[Tab]:
         ours, theirs = pair or trio.testing.memory_stream_pair()
-        token = self.access.mint(Grant(name="ann", roles=frozenset([role])), 1000.0)
+        token = self.access.mint(Grant(name="ann", roles=frozenset([role])), 1000.0, ())
         async with serving(ours, theirs, self.side):
             tab = Tab(ours)
             await tab.open("/dashboard/live", authorization=f"Bearer {token}")

@@ -55,7 +55,7 @@ class There:
     def visitor(self, role: Role, name: str = "ann") -> Visitor:
         names = ("x",) if role is Role.SEAT else ()
         grant = Grant(name=name, roles=frozenset([role]), trials=names, actors=names)
-        return Visitor(self.side, self.access.mint(grant, 1000.0))
+        return Visitor(self.side, self.access.mint(grant, 1000.0, ()))
 
 
 @asynccontextmanager

@@ -11,10 +11,10 @@ from urllib.parse import urljoin
 import pytest
 from trio.testing import MockClock
 
-from tests.access.keys import KEYS, Clock, control
+from tests.access.keys import KEYS, Clock, control, grant, token_text
 from tests.play.pages import Counting, params, platform_of
 from tests.web.peers import Served, served, websocket_fields
-from trio_cogment.access import Grant, Role, Rules
+from trio_cogment.access import Grant, Revoked, Role, Rules
 from trio_cogment.host import Host
 from trio_cogment.play.games import Game
 from trio_cogment.play.house import PlayHouse, open_house
@@ -94,9 +94,9 @@ async def test_a_seat_is_for_one_actor_of_one_trial(autojump_clock: MockClock) -
             link = seat_link(access, 60, trial_id, actor)
             # The page comes, and its socket says that there is nothing.
             assert (await there.ask("GET", link)).status == 200
-        token = access.mint(Grant(name="ann", roles=frozenset([Role.OPERATOR])), 60)
+        token = access.mint(Grant(name="ann", roles=frozenset([Role.OPERATOR])), 60, ())
         assert (await there.ask("GET", f"/~{token}/play/")).status == 403
-        token = access.mint(Grant(name="ann", roles=frozenset([Role.OBSERVER])), 60)
+        token = access.mint(Grant(name="ann", roles=frozenset([Role.OBSERVER])), 60, ())
         assert (await there.ask("GET", f"/~{token}/play/")).status == 403
 
 
@@ -109,7 +109,7 @@ async def test_nobody_without_a_token(autojump_clock: MockClock) -> None:
 
 async def test_an_administrator_finds_the_links(autojump_clock: MockClock) -> None:
     async with pages_of() as (there, house, access, _clock):
-        token = access.mint(Grant(name="admin", roles=frozenset([Role.ADMIN])), 60)
+        token = access.mint(Grant(name="admin", roles=frozenset([Role.ADMIN])), 60, ())
         page = await there.ask("GET", "/play/", authorization=f"Bearer {token}")
         assert NAME.encode() not in page.body
         assert b"&lt;b&gt;Game&lt;/b&gt;" in page.body
@@ -145,3 +145,29 @@ async def test_links_of_a_platform_with_a_secret_outlast_the_process(autojump_cl
     identity = PageAccess(control(rules)).identify(token, local=True)
     assert identity.grant.names_actor("trial", "player", "ann")
     assert not identity.grant.names_actor("trial", "player", "bob")
+
+
+async def test_links_that_an_administrator_finds_end_with_its_token(autojump_clock: MockClock) -> None:
+    """Those that the server itself has printed go on."""
+    platform = control(Rules(keys=KEYS))
+    access = PageAccess(platform)
+    game = Game(name="game", params=params("ann"), title=NAME)
+    async with platform_of(Counting()) as there, open_house(there, [game]) as house:
+        side = WebSide(routes=partial(play_routes, house, access), access=access)
+        async with served(side) as pages:
+            await pages.ask("GET", "/")
+            await house.start(game, 1, False)
+            printed = lobby_link(access, 60, "game")
+            for token in (token_text(grant(Role.ADMIN)), access.enter(access.new_code())):
+                page = await pages.ask("GET", "/play/", authorization=f"Bearer {token}")
+                links = [urljoin("/play/", link) for link in re.findall(r'<li><a href="([^"]+)"', page.body.decode())]
+                assert len(links) == 2
+                for link in (*links, printed):
+                    assert (await pages.ask("GET", link)).status == 200
+                name = access.identify(token, local=True).grant.name
+                platform.adopt(Rules(keys=KEYS, revoked=Revoked.parse(f"name={name}")))
+                assert (await pages.ask("GET", "/play/", authorization=f"Bearer {token}")).status == 401
+                for link in links:
+                    assert (await pages.ask("GET", link)).status == 401
+                assert (await pages.ask("GET", printed)).status == 200
+                platform.adopt(Rules(keys=KEYS))

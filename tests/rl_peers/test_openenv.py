@@ -83,7 +83,7 @@ async def test_a_stock_client_gives_its_token_in_the_address() -> None:
     from openenv.core.generic_client import GenericEnvClient
 
     access = AccessControl(Rules(keys=Keys((b"k" * 32,))), wall_clock=lambda: 1, new_id=lambda: "1")
-    token = access.mint(Grant(name="ann", roles=frozenset([Role.PARTICIPANT])), 1000.0)
+    token = access.mint(Grant(name="ann", roles=frozenset([Role.PARTICIPANT])), 1000.0, ())
 
     def play(url: str) -> Any:
         with GenericEnvClient(base_url=url).sync() as client:

@@ -10,6 +10,7 @@ import pytest
 import trio
 
 from tests.trainer.configs import a_config
+from trio_cogment.access import AccessControl
 from trio_cogment.api.trainer import trainer_pb2
 from trio_cogment.api.trainer.trainer_pb2 import (
     CancelRunRequest,
@@ -161,11 +162,15 @@ class FakeDispatcher:
 
 @asynccontextmanager
 async def serving(
-    storage: str = "memory:", dispatcher: Dispatcher | None = None, host: Host = INLINE, **settings: Any
+    storage: str = "memory:",
+    dispatcher: Dispatcher | None = None,
+    host: Host = INLINE,
+    access: AccessControl | None = None,
+    **settings: Any,
 ) -> AsyncIterator[tuple[Client, Trainer]]:
     config = TrainerConfig(**settings)
     async with (
-        open_trainer(storage, config=config, host=host, dispatcher=dispatcher, full=False) as trainer,
+        open_trainer(storage, config=config, host=host, dispatcher=dispatcher, full=False, access=access) as trainer,
         InProcessChannel(trainer_services(trainer, address="127.0.0.1:50055")) as channel,
     ):
         yield Client(channel), trainer

@@ -387,7 +387,7 @@ async def test_runs_of_a_file_from_before_rates_were_stored(tmp_path: Path) -> N
     async with serving(f"sqlite:{path}") as (client, _):
         await ready(client)
     with closing(sqlite3.connect(path)) as connection:
-        for column in ("max_rate_hz", "run_name", "owner"):
+        for column in ("max_rate_hz", "run_name", "owner", "sources"):
             connection.execute(f"ALTER TABLE runs DROP COLUMN {column}")
         connection.execute("PRAGMA user_version = 2")
     for before in (0, 3):

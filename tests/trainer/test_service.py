@@ -11,8 +11,10 @@ from typing import Any
 import pytest
 import trio
 
+from tests.access.keys import KEYS, NOW, control, grant, token_text
 from tests.trainer.bench import STATUS, Client, FakeDispatcher, fails, serving, steps
 from tests.trainer.configs import a_config
+from trio_cogment.access import NEVER, Revoked, Role, Rules, Source
 from trio_cogment.api.trainer.trainer_pb2 import (
     CancelRunRequest,
     HealthCheckRequest,
@@ -25,7 +27,8 @@ from trio_cogment.api.trainer.trainer_pb2 import (
 )
 from trio_cogment.errors import ResourceExhaustedError, StatusCode
 from trio_cogment.host import Host, inline_runner
-from trio_cogment.rpc import ClientCall
+from trio_cogment.rpc import ClientCall, InProcessChannel
+from trio_cogment.rpc.relay import OnBehalf
 from trio_cogment.trainer.runs import Cause
 from trio_cogment.trainer.storage import Kind, MemoryDatabase, Row
 
@@ -529,7 +532,7 @@ async def test_runs_of_a_file_from_before_names_were_stored(tmp_path: Path) -> N
         for run_id in "ab":
             await client.submit(run_id, run_name=f"{run_id} é")
     with closing(sqlite3.connect(path)) as connection, connection:
-        for column in ("run_name", "owner"):
+        for column in ("run_name", "owner", "sources"):
             connection.execute(f"ALTER TABLE runs DROP COLUMN {column}")
         connection.execute("DELETE FROM configs WHERE number = 2")
         connection.execute("UPDATE runs SET state = 7, outcome = 'canceled' WHERE number = 2")
@@ -546,7 +549,7 @@ async def test_ended_runs_are_forgotten_after_a_while(
     storage = "memory:" if kind == "memory" else f"sqlite:{tmp_path / 'runs.db'}"
     host = Host(runner=inline_runner, wall_clock=lambda: 10**18 + round(trio.current_time() * 1e9))
     dispatcher = FakeDispatcher()
-    settings = {"retention_seconds": 100, "heartbeat_timeout_seconds": 0}
+    settings: dict[str, Any] = {"retention_seconds": 100, "heartbeat_timeout_seconds": 0}
     async with serving(storage, dispatcher, host, **settings) as (client, trainer):
         for run_id in ("old", "new", "active"):
             await client.submit(run_id, run_name=run_id)
@@ -601,3 +604,48 @@ async def test_a_vanished_client_has_submitted_and_cancelled(autojump_clock: tri
         await trio.sleep(5)
         assert dispatcher.stopped == ["a"]
         assert await client.status("a") == "TERM"
+
+
+# Tokens that were revoked
+
+
+async def test_a_session_ends_with_the_token_that_has_registered(autojump_clock: trio.testing.MockClock) -> None:
+    access = control()
+    worker = access.verified(token_text(grant(Role.WORKER, name="runs")), local=False)
+    other = access.verified(token_text(grant(Role.WORKER, name="other"), token_id="t2"), local=False)
+    async with serving(access=access, heartbeat_timeout_seconds=0) as (client, trainer):
+        await client.submit("a")
+        channel = client.channel
+        assert isinstance(channel, InProcessChannel)
+        first, second = (Client(OnBehalf(channel, "ipv4:10.0.0.7:1", who)) for who in (worker, other))
+        token = await first.register("a")
+        # Whoever else may work for the run is not ended: it has registered by itself.
+        kept = await second.register("a", worker_id="kept")
+        async with second.control(token) as stream, second.control(kept) as going_on:
+            await next_of(stream)
+            access.adopt(Rules(keys=KEYS, revoked=Revoked.parse("t1")))
+            with trio.fail_after(10):
+                async for _ in stream:
+                    pass
+            async with fails(StatusCode.UNAUTHENTICATED, "not that of a worker"):
+                await second.publish(steps("a", 1), token=token)
+            async with second.control(token) as again, fails(StatusCode.UNAUTHENTICATED):
+                await next_of(again)
+            assert (await second.publish(steps("a", 1, worker_id="kept"), token=kept)).accepted == 1
+            assert trainer.board.entry("a").workers["kept"].stream is not None
+            await going_on.done_sending()
+
+
+async def test_what_a_workers_token_is_derived_from_survives_the_trainer(tmp_path: Path) -> None:
+    access = control()
+    ann = access.verified(token_text(grant(Role.ADMIN), expires_at=NOW + 60), local=False)
+    storage, dispatcher = f"sqlite:{tmp_path / 'runs.db'}", FakeDispatcher()
+    async with serving(storage, dispatcher) as (client, _):
+        channel = client.channel
+        assert isinstance(channel, InProcessChannel)
+        await Client(OnBehalf(channel, "ipv4:10.0.0.7:1", ann)).submit("a", entry_point="python")
+        (order,) = dispatcher.orders
+        # A run goes on when the time of the token is over by which it was submitted.
+        assert order.sources == (Source("t1", "alice", ann.key_name, NEVER),)
+    async with serving(storage, dispatcher) as (_, trainer):
+        assert trainer.board.entry("a").latest.sources == order.sources

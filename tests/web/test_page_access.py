@@ -174,7 +174,7 @@ def test_a_new_address_takes_the_place_of_the_old_one() -> None:
 
 
 def test_another_process_has_another_secret() -> None:
-    token = page_access().mint(grant(Role.ADMIN), 10)
+    token = page_access().mint(grant(Role.ADMIN), 10, ())
     other = PageAccess(host=Host(wall_clock=Clock()))
     with pytest.raises(UnauthenticatedError):
         other.identify(token, local=True)
@@ -199,7 +199,7 @@ def seat(trial: str = "t", actor: str = "ann") -> Grant:
 def test_minted_tokens(keys: bool) -> None:
     """Where the platform has a secret they are signed with it, and so survive the process."""
     access = page_access(keys=keys)
-    token = access.mint(seat(), 10)
+    token = access.mint(seat(), 10, ())
     identity = access.identify(token, local=False)
     assert identity.grant == seat()
     assert access.is_own(identity) is not keys

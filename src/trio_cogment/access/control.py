@@ -11,15 +11,22 @@ forgotten, and `valid` tells of running calls whether they may go on.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Sequence
 from typing import TypeAlias
 
+from trio_cogment.access.identity import CERTIFICATE, NOTHING, Identity, anonymous
 from trio_cogment.access.identity import EVERYTHING as EVERYTHING
-from trio_cogment.access.identity import NOTHING, Identity, anonymous
 from trio_cogment.access.rights import OPEN_TO_ANYBODY
-from trio_cogment.access.roles import Grant, Role, roles_of
-from trio_cogment.access.tokens import MAX_TOKEN_CHARACTERS, Keys, Token, key_name_of, unverified
+from trio_cogment.access.roles import Grant, Role
+from trio_cogment.access.rules import Rules
+from trio_cogment.access.tokens import (
+    MAX_TOKEN_CHARACTERS,
+    Source,
+    Sources,
+    Token,
+    key_name_of,
+    unverified,
+)
 from trio_cogment.errors import InvalidArgumentError, PermissionDeniedError, UnauthenticatedError
 
 #: Gives the token for a call; empty for none.
@@ -32,86 +39,10 @@ BEARER = "Bearer "
 #: How many tokens one connection's calls may use in turn before the oldest is verified again. A client has one; a
 #: proxy's connection carries those of several.
 _REMEMBERED_TOKENS = 32
-_REVOKED_NAME = "name="
 #: What may be a token in a header.
 _SENDABLE = re.compile("[!-~]+")
 _NANOSECONDS = 1_000_000_000
 _EXPECTED = "expected a token, in the metadata authorization as 'Bearer TOKEN', or a client certificate that is known"
-
-
-@dataclass(frozen=True, slots=True)
-class Revoked:
-    """What does not count any more, though its signature is good.
-
-    Attributes:
-        token_ids: of tokens.
-        names: of holders: none of their tokens counts.
-    """
-
-    token_ids: frozenset[str] = frozenset()
-    names: frozenset[str] = frozenset()
-
-    @classmethod
-    def parse(cls, text: str) -> Revoked:
-        """Read the content of a revocation file: on each line a token's id, or `name=` and a holder's name.
-
-        What follows a `#` is a comment.
-
-        Raises:
-            InvalidArgumentError: a line is something else.
-        """
-        token_ids, names = set(), set()
-        for number, line in enumerate(text.splitlines(), 1):
-            entry = line.partition("#")[0].strip()
-            if entry.startswith(_REVOKED_NAME):
-                names.add(entry.removeprefix(_REVOKED_NAME).strip())
-            elif entry.isalnum():
-                token_ids.add(entry)
-            elif entry:
-                raise InvalidArgumentError(f"line {number}: expected a token's id or name=NAME, got {entry[:64]!r}")
-        return cls(frozenset(token_ids), frozenset(names))
-
-    def has(self, token_id: str, name: str) -> bool:
-        """Tell whether a token is revoked."""
-        return token_id in self.token_ids or name in self.names
-
-
-def parse_certificates(text: str) -> dict[str, Grant]:
-    """Read which names of client certificates have which roles: on each line a name and its roles.
-
-    Raises:
-        InvalidArgumentError: a line is something else.
-    """
-    grants: dict[str, Grant] = {}
-    for number, line in enumerate(text.splitlines(), 1):
-        name, *roles = line.partition("#")[0].split() or [""]
-        if not name:
-            continue
-        if not roles:
-            raise InvalidArgumentError(f"line {number}: expected a certificate's name and its roles")
-        if name in grants:
-            raise InvalidArgumentError(f"line {number}: {name!r} is there twice")
-        try:
-            grants[name] = Grant(name=name, roles=roles_of(roles))
-        except InvalidArgumentError as error:
-            raise InvalidArgumentError(f"line {number}: {error}") from None
-    return grants
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Rules:
-    """Who is who.
-
-    Attributes:
-        keys: verify tokens, and sign those of the server itself; None: no token counts.
-        revoked: tokens that do not count any more.
-        certificates: what clients with certificates of these names may do. A name is the subject's common name, or a
-            DNS name or URI of the certificate.
-    """
-
-    keys: Keys | None = None
-    revoked: Revoked = Revoked()
-    certificates: Mapping[str, Grant] = field(default_factory=dict)
 
 
 class AccessControl:
@@ -121,17 +52,30 @@ class AccessControl:
         rules: who is who, until `adopt`.
         wall_clock: returns the time of the day in nanoseconds since the epoch.
         new_id: returns an id that nobody else has, as text.
+        platform: judges the platform's tokens, where this has keys of its own: what that has revoked counts here, too,
+            and it judges what tokens were derived from. None: this does.
     """
 
-    def __init__(self, rules: Rules, *, wall_clock: Callable[[], int], new_id: Callable[[], str]) -> None:
+    def __init__(
+        self,
+        rules: Rules,
+        *,
+        wall_clock: Callable[[], int],
+        new_id: Callable[[], str],
+        platform: AccessControl | None = None,
+    ) -> None:
         self._rules = rules
         self._wall_clock = wall_clock
         self._new_id = new_id
+        self._platform = platform or self
         self._withdrawn: dict[str, int] = {}  # ids of own tokens, and when these expire anyway
+        self._removed_certificates: frozenset[str] = frozenset()
         self.generation = 0
 
     def adopt(self, rules: Rules) -> None:
         """Judge by other rules from now on."""
+        known = self._removed_certificates | self._rules.certificates.keys()
+        self._removed_certificates = known - rules.certificates.keys()
         self._rules = rules
         self.generation += 1
 
@@ -154,7 +98,8 @@ class AccessControl:
             grant = self._rules.certificates.get(name)
             if grant is not None:
                 here = anonymous(peer)
-                return Identity(account=f"certificate:{name}", local=here.local, grant=grant), True
+                account = f"{CERTIFICATE}:{name}"
+                return Identity(account=account, local=here.local, grant=grant, derives=(Source("", name),)), True
         return anonymous(peer, NOTHING), False
 
     def verified(self, text: str, *, local: bool) -> Identity:
@@ -167,6 +112,9 @@ class AccessControl:
         if keys is None:
             raise UnauthenticatedError("no tokens are accepted here")
         token = keys.verify(text)
+        # Nobody else has the keys that are not the platform's.
+        key_name = key_name_of(text) if self._platform is self else ""
+        itself = Source(token.token_id, token.grant.name, key_name, token.expires_at)
         identity = Identity(
             account=f"token:{token.grant.name}",
             local=local,
@@ -174,6 +122,8 @@ class AccessControl:
             token_id=token.token_id,
             key_name=key_name_of(text),
             expires_at=token.expires_at,
+            sources=token.sources,
+            derives=(itself, *token.sources),
         )
         self.check(identity)
         return identity
@@ -191,15 +141,40 @@ class AccessControl:
         """Check that a token that was good is so still.
 
         Raises:
-            UnauthenticatedError: it has expired or was revoked, or its key has gone.
+            UnauthenticatedError: it has expired or was revoked, or its key has gone; or this is so of what it was
+                derived from.
         """
         if identity.key_name and not self.has_key(identity.key_name):
             raise UnauthenticatedError("the token is not valid here")
-        if identity.expires_at and self._wall_clock() >= identity.expires_at * _NANOSECONDS:
+        if self._expired(identity.expires_at):
             raise UnauthenticatedError("the token has expired")
-        revoked = self._rules.revoked.has(identity.token_id, identity.grant.name)
-        if identity.token_id and (revoked or identity.token_id in self._withdrawn):
+        if identity.token_id and self._has_revoked(identity.token_id, identity.grant.name):
             raise UnauthenticatedError("the token has been revoked")
+        if identity.sources:
+            if any(self._expired(source.expires_at) for source in identity.sources):
+                raise UnauthenticatedError("the token has expired that it was derived from")
+            if not self.stand(identity.sources):
+                raise UnauthenticatedError("the token has been revoked that it was derived from")
+
+    def stand(self, sources: Sources) -> bool:
+        """Tell whether none of what something was derived from was revoked, whatever has expired."""
+        return all(map(self._stands, sources))
+
+    def _stands(self, source: Source) -> bool:
+        platform = self._platform
+        if not source.token_id:
+            return source.name not in platform._removed_certificates
+        if source.key_name and not platform.has_key(source.key_name):
+            return False
+        return not self._has_revoked(source.token_id, source.name)
+
+    def _has_revoked(self, token_id: str, name: str) -> bool:
+        if token_id in self._withdrawn or self._rules.revoked.has(token_id, name):
+            return True
+        return self._platform is not self and self._platform._has_revoked(token_id, name)
+
+    def _expired(self, expires_at: int) -> bool:
+        return bool(expires_at) and self._wall_clock() >= expires_at * _NANOSECONDS
 
     def valid(self, identity: Identity) -> bool:
         """Tell whether a call that was let in may go on under the present rules."""
@@ -208,21 +183,37 @@ class AccessControl:
         except UnauthenticatedError:
             return False
         kind, _, name = identity.account.partition(":")
-        return kind != "certificate" or self._rules.certificates.get(name) == identity.grant
+        return kind != CERTIFICATE or self._rules.certificates.get(name) == identity.grant
 
-    def mint(self, grant: Grant, lifetime_seconds: float) -> str:
-        """Return a new token, with which the server calls others of its platform; empty if there are no keys.
+    def mint(self, grant: Grant, lifetime_seconds: float, sources: Sources) -> str:
+        """Return a new token; empty if there are no keys.
 
         Args:
-            grant: no more than what the calls need: whoever is called gets the token.
+            grant: no more than what is needed: whoever is called gets the token.
             lifetime_seconds: from now on.
+            sources: the token counts as long as these do: `Identity.derives` of who it is made for; empty: it is the
+                server's own.
         """
         keys = self._rules.keys
         if keys is None:
             return ""
         token_id = "".join(filter(str.isalnum, self._new_id()))[:32]
         expires_at = int(self.now()) + max(1, round(lifetime_seconds))
-        return keys.sign(Token(token_id=token_id, grant=grant, expires_at=expires_at))
+        return keys.sign(Token(token_id=token_id, grant=grant, expires_at=expires_at, sources=sources))
+
+    def renew(self, identity: Identity, lifetime_seconds: float) -> str:
+        """Return a token of `mint` with a later end. It is the same one: whatever revokes it revokes both.
+
+        Args:
+            identity: whose token it is.
+            lifetime_seconds: from now on.
+        """
+        keys = self._rules.keys
+        assert keys is not None, "it was made here"
+        expires_at = int(self.now()) + max(1, round(lifetime_seconds))
+        return keys.sign(
+            Token(token_id=identity.token_id, grant=identity.grant, expires_at=expires_at, sources=identity.sources)
+        )
 
     def withdraw(self, text: str) -> None:
         """Let a token of `mint` count no more, here: what it was made for is over.
@@ -234,15 +225,16 @@ class AccessControl:
         token = unverified(text)
         self._withdrawn[token.token_id] = token.expires_at
 
-    def source(self, grant: Grant, lifetime_seconds: float) -> TokenSource:
-        """Return what gives a token for each call of a channel: the same one until half of its life is over."""
-        return _Source(self, grant, lifetime_seconds)
+    def source(self, grant: Grant, lifetime_seconds: float, sources: Sources) -> TokenSource:
+        """Return what gives a token of `mint` for each call of a channel: the same until half of its life is over."""
+        return _Minting(self, grant, lifetime_seconds, sources)
 
 
-class _Source:
-    def __init__(self, control: AccessControl, grant: Grant, lifetime_seconds: float) -> None:
+class _Minting:
+    def __init__(self, control: AccessControl, grant: Grant, lifetime_seconds: float, sources: Sources) -> None:
         self._control = control
         self._grant = grant
+        self._sources = sources
         self._lifetime_seconds = lifetime_seconds
         self._text = ""
         self._renewed: tuple[int, float] = (-1, 0.0)  # the generation of the keys, and until when it is given
@@ -251,7 +243,7 @@ class _Source:
         control, now = self._control, self._control.now()
         generation, until = self._renewed
         if generation != control.generation or now >= until:
-            self._text = control.mint(self._grant, self._lifetime_seconds)
+            self._text = control.mint(self._grant, self._lifetime_seconds, sources=self._sources)
             self._renewed = control.generation, now + self._lifetime_seconds / 2
         return self._text
 
@@ -308,7 +300,7 @@ class Visitor:
             if len(self._tokens) >= _REMEMBERED_TOKENS:
                 del self._tokens[next(iter(self._tokens))]
             self._tokens[text] = identity
-        elif identity.expires_at:
+        elif identity.expires_at or identity.sources:
             self._control.check(identity)
         return identity
 

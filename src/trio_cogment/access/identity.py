@@ -7,10 +7,13 @@ from dataclasses import dataclass
 
 from trio_cogment.access.rights import Scope, scope_of
 from trio_cogment.access.roles import PLAYERS, Grant, Role
+from trio_cogment.access.tokens import Sources
 from trio_cogment.errors import PermissionDeniedError
 
 #: The network that one holder of an IPv6 address usually has: its addresses are one account.
 _IPV6_PREFIX_BITS = 64
+#: Begins the account of who is known by a certificate.
+CERTIFICATE = "certificate"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,6 +28,9 @@ class Identity:
         token_id: of its token, if it has one.
         key_name: of the key that has signed its token.
         expires_at: when its token ends, in seconds since the epoch; 0: never.
+        sources: what its token was derived from.
+        derives: what tokens are derived from that are made for what it does: its own token, or certificate, and what
+            that was derived from; see `AccessControl.mint`.
     """
 
     account: str
@@ -33,6 +39,8 @@ class Identity:
     token_id: str = ""
     key_name: str = ""
     expires_at: int = 0
+    sources: Sources = ()
+    derives: Sources = ()
 
     @property
     def by_address(self) -> bool:

@@ -4,6 +4,10 @@ A token is `tc1.KEY.CLAIMS.SIGNATURE`: the version, the name of the key it was s
 HMAC-SHA256 over all of that, the last two in URL-safe base64. There is one algorithm and no field that chooses it, so
 none can be chosen wrongly; that, four calls of the standard library and no dependency more are why this is not a JWT.
 
+A token that a server makes for what somebody does with a token (a seat, a link, a worker's) is derived from that: its
+claims name what it was derived from, in turn, and wherever it is shown it ends when one of these does. So no server has
+to keep a list, and none that is started anew forgets.
+
 A secret file has a key on each line, as hexadecimal digits. The first one signs, all of them verify: to rotate, a new
 key is put in front, and the old one is removed when its tokens have been replaced.
 """
@@ -17,7 +21,7 @@ import hmac
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple, TypeAlias
 
 from trio_cogment.access.roles import Grant, Quotas, roles_of
 from trio_cogment.errors import CogmentError, InvalidArgumentError, UnauthenticatedError
@@ -28,11 +32,38 @@ KEY_BYTES = 32
 MAX_TOKEN_CHARACTERS = 8192
 #: The time of a token that does not expire.
 NEVER = 0
+#: How long the line of tokens may be from which a token was derived.
+MAX_SOURCES = 8
 
 _ID_CHARACTERS = 32
 _QUOTAS = {"t": "trials", "b": "stored_bytes", "m": "models"}
 _NAMES = {"t": "trials", "c": "classes", "a": "actors"}
 _NOT_VALID = "the token is not valid here"
+
+
+class Source(NamedTuple):
+    """A token, or a certificate, from which a token was derived.
+
+    Attributes:
+        token_id: of the token; empty: it is a certificate.
+        name: of the holder, or of the certificate.
+        key_name: of the key that has signed the token; empty: it is not one of the platform's.
+        expires_at: as in `Token`; what was derived ends then, too.
+    """
+
+    token_id: str
+    name: str
+    key_name: str = ""
+    expires_at: int = NEVER
+
+
+#: What something was derived from: the nearest first; empty: from nobody's token or certificate.
+Sources: TypeAlias = tuple[Source, ...]
+
+
+def lasting_sources(sources: Sources) -> Sources:
+    """Return the same for what goes on when the time of its sources is over: it ends only if one is revoked."""
+    return tuple(source._replace(expires_at=NEVER) for source in sources)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,15 +74,19 @@ class Token:
         token_id: by which it is revoked.
         grant: what its holder may do.
         expires_at: when it ends, in seconds since the epoch; `NEVER`: it does not.
+        sources: what it was derived from, and ends with.
     """
 
     token_id: str
     grant: Grant
     expires_at: int
+    sources: Sources = ()
 
     def __post_init__(self) -> None:
         if not (0 < len(self.token_id) <= _ID_CHARACTERS and self.token_id.isascii() and self.token_id.isalnum()):
             raise InvalidArgumentError(f"token_id: expected 1 to {_ID_CHARACTERS} ASCII letters and digits")
+        if len(self.sources) > MAX_SOURCES:
+            raise InvalidArgumentError(f"sources: expected {MAX_SOURCES} at most, got {len(self.sources)}")
         if not 0 <= self.expires_at < 2**53:
             raise InvalidArgumentError(f"expires_at: expected seconds since the epoch, got {self.expires_at}")
 
@@ -182,9 +217,22 @@ def read_claims(content: bytes) -> Token:
                 **{field: tuple(map(_text, claims.get(name, ()))) for name, field in _NAMES.items()},
             ),
             expires_at=_number(claims["e"]),
+            sources=sources_of(claims.get("d", ())),
         )
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         raise InvalidArgumentError("its claims cannot be read") from None
+
+
+def sources_of(value: Any) -> Sources:
+    """Return sources that were written as JSON, where each is an array.
+
+    Raises:
+        ValueError, TypeError: they cannot be read.
+    """
+    return tuple(
+        Source(_text(token_id), _text(name), _text(key_name), _number(expires_at))
+        for token_id, name, key_name, expires_at in value
+    )
 
 
 def _claims(token: Token) -> bytes:
@@ -197,6 +245,7 @@ def _claims(token: Token) -> bytes:
         "r": sorted(role.value for role in grant.roles),
         "q": {name: value for name, value in quotas.items() if value is not None},
         "o": grant.owner,
+        "d": token.sources,
         **{name: list(getattr(grant, field)) for name, field in _NAMES.items()},
     }
     always = ("i", "n", "e")

@@ -12,7 +12,7 @@ from typing import TypeAlias
 
 from google.protobuf.message import Message
 
-from trio_cogment.access import Grant, Identity, Role, Scope
+from trio_cogment.access import Grant, Identity, Role, Scope, Sources
 from trio_cogment.errors import EndpointError, FailedPreconditionError, PermissionDeniedError, UnimplementedError
 from trio_cogment.rpc import CallOpener, ClientCall, DirectCall, InProcessChannel, MetadataLike, Method, WithMetadata
 from trio_cogment.rpc.relay import OnBehalf
@@ -21,8 +21,8 @@ from trio_cogment.web.routing import Visit
 
 #: Finds what calls a service of another process.
 Find: TypeAlias = Callable[[ServiceKind], Awaitable[CallOpener]]
-#: Returns a token for somebody, for so many seconds; empty: there is nothing to sign it with.
-Mint: TypeAlias = Callable[[Grant, float], str]
+#: Returns a token for somebody, for so many seconds, derived from that one's; empty: there is nothing to sign it with.
+Mint: TypeAlias = Callable[[Grant, float, Sources], str]
 
 #: A call ends with its token; so it has to last for a long download.
 _TOKEN_SECONDS = 3600.0
@@ -61,7 +61,7 @@ class VisitorCalls:
             found = await self._find(kind)
         except (EndpointError, FailedPreconditionError) as error:
             raise UnimplementedError(f"this server has no {kind.value}, and none was found: {error}") from None
-        token = self._mint(reading(visit.who.grant), _TOKEN_SECONDS)
+        token = self._mint(reading(visit.who.grant), _TOKEN_SECONDS, visit.who.derives)
         return _Elsewhere(found, visit.who, token)
 
 

@@ -45,7 +45,8 @@ async def open_dashboard(
         metrics: a registry of prometheus_client, which is shown.
         find: finds a datastore or a model registry elsewhere, where the platform has none: given its kind, it returns
             what calls it.
-        mint: returns a token of the visitor for these, given its grant and the seconds for which it counts; empty, or
+        mint: returns a token of the visitor for these, given its grant, the seconds for which it
+            counts, and what it is derived from; empty, or
             without this, only visitors who may see everything see what they have.
         host: the clock.
     """
@@ -60,7 +61,7 @@ async def open_dashboard(
         here = frozenset(service.name for service in platform.services)
         made = Dashboard(
             platform,
-            VisitorCalls(channel, here, find, mint or (lambda _grant, _seconds: "")),
+            VisitorCalls(channel, here, find, mint or (lambda _grant, _seconds, _sources: "")),
             log,
             types=types,
             directory=directory,

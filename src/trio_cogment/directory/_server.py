@@ -82,7 +82,9 @@ class DirectoryServer:
             retry_seconds=config.write_retry_seconds,
         )
         self._outgoing = Outgoing(outgoing or OutgoingConfig(), host, config.connect_timeout_seconds)
-        token = None if access is None else access.source(Grant(name="server:directory"), _CHECK_TOKEN_SECONDS)
+        token = (
+            None if access is None else access.source(Grant(name="server:directory"), _CHECK_TOKEN_SECONDS, sources=())
+        )
         health_checker = HealthChecker(self._outgoing, config, rpc_config or RpcConfig(), self._rng, token)
         self._checks = CheckScheduler(
             self._monitored,

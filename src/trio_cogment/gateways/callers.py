@@ -96,7 +96,7 @@ def callers_elsewhere(opener: CallOpener, access: AccessControl | None) -> Calle
             return Caller(identity, lambda: opener)
         # What a client may do here was decided here: the profile says what is started for it.
         grant = replace(identity.grant, roles=(identity.grant.roles - {Role.SEAT}) | {Role.OPERATOR})
-        source = access.source(grant, _TOKEN_SECONDS)
+        source = access.source(grant, _TOKEN_SECONDS, sources=identity.derives)
         return Caller(identity, lambda: WithMetadata(opener, authorization(source())))
 
     return caller_of

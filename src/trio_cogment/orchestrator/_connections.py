@@ -209,6 +209,7 @@ class Connections:
         """Return the metadata that says to a participant, a hook or a data log that this is the trial's orchestrator.
 
         The token is for this trial alone, and says whose that is: where it goes was said by whoever started the trial.
+        It is the orchestrator's own: trials go on when the token of who has started them is revoked.
         """
         return self.authorizations(trial_id, holding)()
 
@@ -223,7 +224,7 @@ class Connections:
             quotas=Quotas() if holding is None else holding.quotas,
             owner="" if holding is None else lasting(holding.account),
         )
-        token = self._access.source(grant, TRIAL_TOKEN_SECONDS)
+        token = self._access.source(grant, TRIAL_TOKEN_SECONDS, sources=())
         return lambda: authorization(token())
 
     @asynccontextmanager

@@ -9,7 +9,7 @@ from __future__ import annotations
 import html
 from functools import partial
 
-from trio_cogment.access import EXACTLY, PAGES, Grant, Identity, Role
+from trio_cogment.access import EXACTLY, PAGES, Grant, Identity, Role, Sources
 from trio_cogment.errors import NotFoundError, PermissionDeniedError
 from trio_cogment.play.house import PlayHouse
 from trio_cogment.web import PageAccess
@@ -48,7 +48,7 @@ def play_routes(house: PlayHouse, access: PageAccess) -> list[AnyRoute]:
     ]
 
 
-def seat_link(access: PageAccess, seconds: float, trial_id: str, actor: str) -> str:
+def seat_link(access: PageAccess, seconds: float, trial_id: str, actor: str, sources: Sources = ()) -> str:
     """Return the link of a seat: a path.
 
     Args:
@@ -56,6 +56,7 @@ def seat_link(access: PageAccess, seconds: float, trial_id: str, actor: str) -> 
         seconds: how long it counts.
         trial_id: of the trial.
         actor: the actor's name.
+        sources: the link counts as long as these do; empty: it is the server's own.
     """
     grant = Grant(
         name=f"seat {actor}"[:64] if actor.isprintable() and "#" not in actor else "seat",
@@ -63,12 +64,12 @@ def seat_link(access: PageAccess, seconds: float, trial_id: str, actor: str) -> 
         trials=(f"{EXACTLY}{trial_id}",),
         actors=(f"{EXACTLY}{actor}",),
     )
-    return f"/~{access.mint(grant, seconds)}/play/"
+    return f"/~{access.mint(grant, seconds, sources)}/play/"
 
 
-def lobby_link(access: PageAccess, seconds: float, name: str) -> str:
+def lobby_link(access: PageAccess, seconds: float, name: str, sources: Sources = ()) -> str:
     """Return the link of a game's lobby; the arguments are those of `seat_link`."""
-    return seat_link(access, seconds, f"{_LOBBY}{name}", _WAITS)
+    return seat_link(access, seconds, f"{_LOBBY}{name}", _WAITS, sources)
 
 
 class _Pages:
@@ -86,10 +87,12 @@ class _Pages:
     def _overview(self, visit: Visit) -> Reply:
         if not visit.who.admin:
             raise PermissionDeniedError("expected the link of a seat, or of a lobby")
-        house, seconds = self._house, self._house.config.link_seconds
-        lobbies = [(game.title or game.name, lobby_link(self._access, seconds, game.name)) for game in house.games]
+        access, house, sources = self._access, self._house, visit.who.derives
+        seconds = house.config.link_seconds
+        lobbies = [(game.title or game.name, lobby_link(access, seconds, game.name, sources)) for game in house.games]
         seats = [
-            (f"{seat.actor}, {seat.trial_id}", self._house.link_of(seat.trial_id, seat.actor)) for seat in house.seats
+            (f"{seat.actor}, {seat.trial_id}", seat_link(access, seconds, seat.trial_id, seat.actor, sources))
+            for seat in house.seats
         ]
         content = "".join(
             f"<h2>{title}</h2>\n<ul>{''.join(_item(visit, *link) for link in links)}</ul>\n"

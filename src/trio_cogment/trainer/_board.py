@@ -9,6 +9,7 @@ from dataclasses import replace
 
 import trio
 
+from trio_cogment.access import Sources
 from trio_cogment.config import TrainerConfig
 from trio_cogment.errors import CogmentError, FailedPreconditionError, InvalidArgumentError, NotFoundError
 from trio_cogment.trainer._commits import Commits
@@ -113,7 +114,7 @@ class Board:
         self._entries.pop(entry.run_id, None)
         self._by_number.pop(entry.number, None)
 
-    def create(self, run_id: str, digest: str, config: RunConfig, owner: str = "") -> Entry:
+    def create(self, run_id: str, digest: str, config: RunConfig, owner: str = "", sources: Sources = ()) -> Entry:
         """Add a run that an account has submitted, and queue it for the storage."""
         now = self._wall_clock()
         run = Run(
@@ -124,6 +125,7 @@ class Board:
             updated_ns=now,
             run_name=config.run_name,
             owner=owner,
+            sources=sources,
         )
         last, marks = dict.fromkeys(Kind, 0), {kind: dict[str, int]() for kind in Kind}
         entry = self.add(self._next_number, run, config, last, marks)

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 
 import trio
 
+from trio_cogment.access import AccessControl
 from trio_cogment.config import TrainerConfig
 from trio_cogment.errors import CogmentError
 from trio_cogment.host import Runner
@@ -22,6 +23,8 @@ _log = logging.getLogger(__name__)
 
 #: Old runs are looked for at least so often: the time of the day may be set.
 _LOOK_NS = 3600 * 10**9
+#: How often is looked for sessions whose access token was revoked, as for calls (`RpcConfig.access_recheck_seconds`).
+_RECHECK_SECONDS = 5.0
 _WITH_WORKER = (RunState.READY, RunState.EXECUTING, RunState.PAUSED)
 
 
@@ -37,6 +40,7 @@ class Chores:
         dispatcher: starts workers and trials, if there is one.
         sink: what the dispatcher reports to.
         wall_clock: returns the time of the day in nanoseconds since the epoch.
+        access: knows which tokens were revoked; None: there are none.
     """
 
     def __init__(
@@ -49,7 +53,9 @@ class Chores:
         dispatcher: Dispatcher | None,
         sink: RunSink,
         wall_clock: Callable[[], int],
+        access: AccessControl | None = None,
     ) -> None:
+        self._access = access
         self._board = board
         self._tasks = tasks
         self._wall_clock = wall_clock
@@ -65,6 +71,8 @@ class Chores:
         """Start the tasks, and see to the runs that a previous process has left behind."""
         nursery.start_soon(self._watch_deadlines, name="trainer: deadlines")
         nursery.start_soon(self._prune, name="trainer: old changes")
+        if self._access is not None:
+            nursery.start_soon(self._end_sessions, self._access, name="trainer: sessions of revoked tokens")
         if self._config.retention_seconds:
             nursery.start_soon(self._retire, name="trainer: old runs")
         nursery.start_soon(self._restart_all, list(self._board.active.values()), name="trainer: restart of runs")
@@ -81,7 +89,7 @@ class Chores:
 
     async def _restart_all(self, entries: Sequence[Entry]) -> None:
         orders = [
-            RunOrder(entry.run_id, entry.config, again=True, owner=entry.latest.owner)
+            RunOrder(entry.run_id, entry.config, True, entry.latest.owner, entry.latest.sources)
             for entry in entries
             if entry.config is not None and not entry.config.external
         ]
@@ -112,7 +120,8 @@ class Chores:
         config = entry.config
         if self._dispatcher is not None and config is not None and not entry.over:
             try:
-                await self._dispatcher.start(RunOrder(entry.run_id, config, again, entry.latest.owner), self._sink)
+                order = RunOrder(entry.run_id, config, again, entry.latest.owner, entry.latest.sources)
+                await self._dispatcher.start(order, self._sink)
             except CogmentError as error:
                 entry.refusal = error
                 await self._board.report_if_possible(entry, Cause.REFUSED, f"dispatch_error: {error}")
@@ -139,6 +148,12 @@ class Chores:
                 worker.stream.close()
         for log in entry.logs.values():
             log.close()
+
+    async def _end_sessions(self, access: AccessControl) -> None:
+        while True:
+            await trio.sleep(_RECHECK_SECONDS)
+            for entry in self._board.active.values():
+                entry.end_sessions(access.stand)
 
     async def _prune(self) -> None:
         while True:

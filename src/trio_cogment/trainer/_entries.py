@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Protocol
 
 import trio
 
+from trio_cogment.access import Sources
 from trio_cogment.api.trainer.trainer_pb2 import ControlEvent
 from trio_cogment.errors import CogmentError, ResourceExhaustedError
 from trio_cogment.metrics import RunFigures
@@ -56,16 +58,18 @@ class Worker:
     Attributes:
         worker_id: its name within the run.
         token: of its registration; empty: it has not registered.
+        sources: the access token by which it has registered, and what that was derived from.
         supports_pause: it says so when it has paused.
         ledger: its credits.
         stream: its control stream.
     """
 
-    __slots__ = ("ledger", "stream", "supports_pause", "token", "worker_id")
+    __slots__ = ("ledger", "sources", "stream", "supports_pause", "token", "worker_id")
 
     def __init__(self, worker_id: str, rules: CreditRules) -> None:
         self.worker_id = worker_id
         self.token = ""
+        self.sources: Sources = ()
         self.supports_pause = False
         self.ledger = Ledger(rules)
         self.stream: WorkerLink | None = None
@@ -198,6 +202,14 @@ class Entry:
             current_outstanding=sum(ledger.outstanding for ledger in ledgers),
             ingest_rate_hz=figures.ingest_rate_hz(trio.current_time()),
         )
+
+    def end_sessions(self, stand: Callable[[Sources], bool]) -> None:
+        """End the sessions of workers that have registered by a token that was revoked."""
+        for worker in self.workers.values():
+            if worker.token and not stand(worker.sources):
+                worker.token = ""
+                if worker.stream is not None:
+                    worker.stream.close()
 
     def by_token(self, token: str) -> Worker | None:
         """Return the worker that has registered with a token."""

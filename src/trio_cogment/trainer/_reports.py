@@ -10,6 +10,7 @@ from dataclasses import replace
 
 import trio
 
+from trio_cogment.access import Sources, lasting_sources
 from trio_cogment.api.trainer.trainer_pb2 import RegisterWorkerRequest, RunEpisode
 from trio_cogment.config import TrainerConfig
 from trio_cogment.errors import FailedPreconditionError
@@ -49,8 +50,13 @@ class Reports:
         self._config = config
         self._secret_bytes = host.secret_bytes
 
-    async def register(self, request: RegisterWorkerRequest) -> str:
+    async def register(self, request: RegisterWorkerRequest, sources: Sources = ()) -> str:
         """Register a worker; return the token of its session. A former one of the same worker is not valid any more.
+
+        Args:
+            request: says which worker.
+            sources: the access token of who registers, and what that was derived from: the session ends when they are
+                revoked.
 
         Raises:
             NotFoundError: there is no such run.
@@ -62,14 +68,14 @@ class Reports:
             raise FailedPreconditionError(
                 f"proto_version: expected one of {PROTOCOL}, got {request.proto_version[:80]!r}"
             )
-        worker = self._registered(entry, request.worker_id, request.supports_pause)
+        worker = self._registered(entry, request.worker_id, request.supports_pause, lasting_sources(sources))
         await self._board.commits.wait(entry.position)
         return worker.token
 
-    def _registered(self, entry: Entry, worker_id: str, supports_pause: bool) -> Worker:
+    def _registered(self, entry: Entry, worker_id: str, supports_pause: bool, sources: Sources = ()) -> Worker:
         follow(entry.latest, entry.latest.registration, 0)  # raises if the run waits for none
         worker = entry.worker(worker_id, self._intake.rules, self._config.max_workers)
-        worker.token = self._secret_bytes(_TOKEN_BYTES).hex()
+        worker.token, worker.sources = self._secret_bytes(_TOKEN_BYTES).hex(), sources
         entry.is_registered = True
         worker.supports_pause = supports_pause
         if worker.stream is not None:

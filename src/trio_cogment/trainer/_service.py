@@ -61,7 +61,8 @@ class TrainerService:
 
     async def SubmitRun(self, request: SubmitRunRequest, call: ServerCall) -> SubmitRunResponse:
         """Take a run."""
-        run_id, digest = await self._trainer.submit(request.run_id, request.config_json, call.identity.account)
+        who = call.identity
+        run_id, digest = await self._trainer.submit(request.run_id, request.config_json, who.account, who.derives)
         return SubmitRunResponse(run_id=run_id, digest=digest)
 
     async def CancelRun(self, request: CancelRunRequest, _call: ServerCall) -> CancelRunResponse:
@@ -91,7 +92,7 @@ class TrainerService:
     async def RegisterWorker(self, request: RegisterWorkerRequest, call: ServerCall) -> RegisterWorkerResponse:
         """Register a worker."""
         _check_works_for(call, request.run_id)
-        token = await self._trainer.reports.register(request)
+        token = await self._trainer.reports.register(request, call.identity.derives)
         return RegisterWorkerResponse(accepted_version=PROTOCOL, session_token=token)
 
     async def ControlStream(self, call: ServerCall) -> None:

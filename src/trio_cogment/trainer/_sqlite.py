@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from contextlib import closing
 from typing import Any
 
+from trio_cogment.access import sources_of
 from trio_cogment.sqlite_file import SqliteFormat, WritingConnection, file_errors
 from trio_cogment.sqlite_hold import DatabaseHold
 from trio_cogment.trainer.runs import Run, RunOutcome, RunState
@@ -32,7 +33,8 @@ CREATE TABLE runs (
     checkpoints TEXT NOT NULL DEFAULT '[]',
     max_rate_hz INTEGER NOT NULL DEFAULT 0,
     run_name TEXT NOT NULL DEFAULT '',
-    owner TEXT NOT NULL DEFAULT ''
+    owner TEXT NOT NULL DEFAULT '',
+    sources TEXT NOT NULL DEFAULT '[]'
 );
 CREATE TABLE configs (number INTEGER PRIMARY KEY, config TEXT NOT NULL);
 CREATE TABLE events (seq INTEGER PRIMARY KEY AUTOINCREMENT, data BLOB NOT NULL);
@@ -62,7 +64,7 @@ INSERT INTO recoveries VALUES (0);
 FORMAT = SqliteFormat(
     user="trainer",
     application_id=0x54435472,  # "TCTr"
-    version=5,
+    version=6,
     schema=_SCHEMA,
     migrations={
         1: "ALTER TABLE runs ADD COLUMN checkpoints TEXT NOT NULL DEFAULT '[]'",
@@ -71,6 +73,7 @@ FORMAT = SqliteFormat(
         "UPDATE runs SET run_name = coalesce("
         "(SELECT json_extract(config, '$.run_name') FROM configs WHERE configs.number = runs.number), '')",
         4: "ALTER TABLE runs ADD COLUMN owner TEXT NOT NULL DEFAULT ''",
+        5: "ALTER TABLE runs ADD COLUMN sources TEXT NOT NULL DEFAULT '[]'",
     },
 )
 
@@ -81,7 +84,7 @@ _FORGOTTEN_AT_ONCE = 20_000
 _ROWS = 1000
 _COLUMNS = (
     "number, run_id, digest, external, created_ns, updated_ns, heartbeat_ns, state, outcome, failure_reason, detail, "
-    "gpu_slots, published, checkpoints, max_rate_hz, run_name, owner"
+    "gpu_slots, published, checkpoints, max_rate_hz, run_name, owner, sources"
 )
 _PUT_RUN = f"INSERT OR REPLACE INTO runs ({_COLUMNS}) VALUES ({', '.join('?' * len(_COLUMNS.split(',')))})"
 #: SQLite's integers end here; numbers of workers may be larger.
@@ -247,6 +250,7 @@ def _values_of(number: int, run: Run) -> tuple[object, ...]:
         run.max_rate_hz,
         run.run_name,
         run.owner,
+        json.dumps(run.sources),
     )
 
 
@@ -268,4 +272,5 @@ def _run_of(row: tuple[Any, ...]) -> Run:
         max_rate_hz=row[14],
         run_name=row[15],
         owner=row[16],
+        sources=sources_of(json.loads(row[17])),
     )

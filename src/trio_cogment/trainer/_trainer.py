@@ -9,6 +9,7 @@ from types import TracebackType
 
 import trio
 
+from trio_cogment.access import AccessControl, Sources, lasting_sources
 from trio_cogment.api.trainer.trainer_pb2 import RunRecord
 from trio_cogment.config import TrainerConfig
 from trio_cogment.errors import (
@@ -73,6 +74,7 @@ class Trainer:
         config: TrainerConfig | None = None,
         host: Host | None = None,
         dispatcher: Dispatcher | None = None,
+        access: AccessControl | None = None,
     ) -> None:
         self.config = config = config or TrainerConfig()
         self._database = database
@@ -95,9 +97,8 @@ class Trainer:
         self._run_tasks = run_tasks = RunTasks(board)
         self.commanding = Commanding(board, run_tasks, config)
         self.reports = Reports(board, self.intake, self.commanding, config, self._host)
-        self._chores = Chores(
-            board, run_tasks, database, run_writer, config, dispatcher, self.reports, self._host.wall_clock
-        )
+        clock = self._host.wall_clock
+        self._chores = Chores(board, run_tasks, database, run_writer, config, dispatcher, self.reports, clock, access)
 
     async def __aenter__(self) -> Trainer:
         """Read the storage, begin, and end the runs that a previous process has left behind."""
@@ -175,7 +176,7 @@ class Trainer:
             if entry.shown is not None and entry.shown.state in statuses and (not wanted or entry.run_id in wanted)
         ]
 
-    async def submit(self, run_id: str, config_json: str, owner: str = "") -> tuple[str, str]:
+    async def submit(self, run_id: str, config_json: str, owner: str = "", sources: Sources = ()) -> tuple[str, str]:
         """Take a run; return its id and the digest of its configuration. The id is that of a run that goes on already,
         if that has the same configuration, and no other id was asked for.
 
@@ -183,6 +184,8 @@ class Trainer:
             run_id: the id to use; empty: that in the configuration, or a new one.
             config_json: the configuration.
             owner: the account that submits it; empty: that is not known.
+            sources: the token of who submits it, and what that was derived from: the worker's ends when they are
+                revoked.
 
         Raises:
             InvalidArgumentError: the configuration or the id is not valid.
@@ -204,7 +207,8 @@ class Trainer:
         if entry is None:
             if not config.external and self._dispatcher is None:
                 raise FailedPreconditionError("entry_point: expected 'external': this trainer starts no workers")
-            entry = self.board.create(run_id or config.run_id or self._new_id(), digest, config, owner)
+            new_id = run_id or config.run_id or self._new_id()
+            entry = self.board.create(new_id, digest, config, owner, lasting_sources(sources))
         await self.board.commits.wait(entry.position)
         await entry.started.wait()
         if entry.refusal is not None:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from trio_cogment.access import Sources
 from trio_cogment.trainer._telemetry import Telemetry
 from trio_cogment.trainer.run_config import RunConfig
 from trio_cogment.trainer.runs import Cause, Run
@@ -21,12 +22,14 @@ class RunOrder:
         owner: the account that has submitted it; empty: that is not known.
         again: a trainer that was stopped, or killed, has had it before: there may be something left of that, and it
             waits for what it asks for, whatever its configuration says.
+        sources: what its worker's token is derived from.
     """
 
     run_id: str
     config: RunConfig
     again: bool = False
     owner: str = ""
+    sources: Sources = ()
 
 
 @dataclass(frozen=True, slots=True)

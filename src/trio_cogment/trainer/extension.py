@@ -117,7 +117,14 @@ class PlatformTrainer:
         storage = f"sqlite:{os.path.join(self._folder, DATABASE)}"
         async with (
             RunDispatcher(capacity, workers=workers, trials=trials, external=external) as dispatcher,
-            open_trainer(storage, full=self._full, config=self._config, host=host, dispatcher=dispatcher) as trainer,
+            open_trainer(
+                storage,
+                full=self._full,
+                config=self._config,
+                host=host,
+                dispatcher=dispatcher,
+                access=self._access,
+            ) as trainer,
         ):
             if self._metrics is not None:
                 self._metrics.attach(trainer.gauges)

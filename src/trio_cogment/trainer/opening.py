@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 
 import trio
 
+from trio_cogment.access import AccessControl
 from trio_cogment.config import TrainerConfig
 from trio_cogment.errors import InvalidArgumentError
 from trio_cogment.host import Host, run_inline
@@ -26,6 +27,7 @@ async def open_trainer(
     config: TrainerConfig | None = None,
     host: Host | None = None,
     dispatcher: Dispatcher | None = None,
+    access: AccessControl | None = None,
 ) -> AsyncIterator[Trainer]:
     """Run a trainer for the time of an `async with` block.
 
@@ -36,6 +38,8 @@ async def open_trainer(
         config: limits and timeouts.
         host: gives the time of the day, ids and tokens, and runs what blocks.
         dispatcher: starts workers and trials; None: only external runs are possible.
+        access: knows which tokens were revoked: the sessions end of workers that have registered with one; None: there
+            are no tokens.
 
     Raises:
         InvalidArgumentError: there is no such storage.
@@ -48,7 +52,7 @@ async def open_trainer(
     scheme, _, path = storage.partition(":")
     if storage == "memory:":
         async with Trainer(
-            MemoryDatabase(), run_inline, run_inline, config=config, host=host, dispatcher=dispatcher
+            MemoryDatabase(), run_inline, run_inline, config=config, host=host, dispatcher=dispatcher, access=access
         ) as trainer:
             yield trainer
         return
@@ -59,7 +63,7 @@ async def open_trainer(
     try:
         await run_writer(database.open)
         async with Trainer(
-            database, run_writer, run_reader, config=config, host=host, dispatcher=dispatcher
+            database, run_writer, run_reader, config=config, host=host, dispatcher=dispatcher, access=access
         ) as trainer:
             yield trainer
     finally:

@@ -15,6 +15,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
+from trio_cogment.access import Sources
 from trio_cogment.errors import FailedPreconditionError
 
 
@@ -167,6 +168,7 @@ class Run:
         max_rate_hz: how many steps, or starts of trials, a second controllers allow; 0: any number.
         run_name: what its configuration calls it, for people.
         owner: the account that has submitted it; empty: that is not known.
+        sources: the token, or certificate, of who has submitted it; that of its worker is derived from it.
     """
 
     run_id: str
@@ -185,6 +187,7 @@ class Run:
     max_rate_hz: int = 0
     run_name: str = ""
     owner: str = ""
+    sources: Sources = ()
 
     @property
     def ended(self) -> bool:

@@ -19,8 +19,9 @@ from __future__ import annotations
 import base64
 import hmac
 import math
+from functools import partial
 
-from trio_cogment.access import AccessControl, Grant, Identity, Keys, Role, Rules, bearer_token
+from trio_cogment.access import AccessControl, Grant, Identity, Keys, Role, Rules, Sources, bearer_token
 from trio_cogment.access.tokens import KEY_BYTES
 from trio_cogment.errors import PermissionDeniedError, UnauthenticatedError
 from trio_cogment.host import Host
@@ -57,17 +58,21 @@ class PageAccess:
         host = host or Host()
         self._control = control
         secret = Rules(keys=Keys((host.secret_bytes(KEY_BYTES),)))
-        self._own = AccessControl(secret, wall_clock=host.wall_clock, new_id=host.new_id)
+        make = partial(AccessControl, wall_clock=host.wall_clock, new_id=host.new_id)
+        self._own = make(secret, platform=control or make(Rules()))
         self._secret_bytes = host.secret_bytes
         self._session_seconds = session_seconds
         self._code = ""
 
     # --- tokens ---
 
-    def mint(self, grant: Grant, lifetime_seconds: float) -> str:
-        """Return a new token: the platform's, which lasts longer than the process, where there is a secret for that."""
-        text = "" if self._control is None else self._control.mint(grant, lifetime_seconds)
-        return text or self._own.mint(grant, lifetime_seconds)
+    def mint(self, grant: Grant, lifetime_seconds: float, sources: Sources) -> str:
+        """Return a new token: the platform's, which lasts longer than the process, where there is a secret for that.
+
+        The arguments are those of `AccessControl.mint`.
+        """
+        text = "" if self._control is None else self._control.mint(grant, lifetime_seconds, sources)
+        return text or self._own.mint(grant, lifetime_seconds, sources)
 
     def identify(self, text: str, *, local: bool) -> Identity:
         """Return whose token this is.
@@ -112,7 +117,7 @@ class PageAccess:
                 "SIGHUP (kill -HUP and its process id)"
             )
         self._code = ""
-        return self._own.mint(Grant(name=ENTERED, roles=frozenset([Role.ADMIN])), self._session_seconds)
+        return self._own.mint(Grant(name=ENTERED, roles=frozenset([Role.ADMIN])), self._session_seconds, sources=())
 
     # --- what a request has ---
 

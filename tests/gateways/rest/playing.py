@@ -96,7 +96,7 @@ async def opened_proxy(
     host = Host(wall_clock=lambda: SECOND + round(trio.current_time() * SECOND), new_id=lambda: f"trial-{next(ids)}")
     participants = Participants(spec(), host=host)
     participants.register_environment(environment or Field().run, "field")
-    proxy = RestProxy(spec(), signing=control(), control=access, config=config, participants=participants)
+    proxy = RestProxy(spec(), signing=access or control(), control=access, config=config, participants=participants)
     async with open_platform(participants, host=host) as platform:
         proxy.connect(platform.channel)
         yield proxy, platform

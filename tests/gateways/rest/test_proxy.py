@@ -15,12 +15,13 @@ from tests.gateways.rest.playing import (
     act_body,
     control,
     holding,
+    keys,
     observation,
     opened_proxy,
     spec,
     start_body,
 )
-from trio_cogment.access import Grant, Role
+from trio_cogment.access import Grant, Revoked, Role, Rules
 from trio_cogment.config import WebProxyConfig
 from trio_cogment.errors import (
     AlreadyExistsError,
@@ -338,7 +339,7 @@ async def test_tokens_of_actors(autojump_clock: object) -> None:
     async with opened_proxy(config=WebProxyConfig(token_seconds=100)) as (proxy, _):
         token = await started(proxy)
         other = (await proxy.start_trial(ME, start_body(trial_id="other")))["tokens"][ANN]
-        forged = control(2).mint(Grant(name="x", roles=frozenset([Role.ADMIN])), 100)
+        forged = control(2).mint(Grant(name="x", roles=frozenset([Role.ADMIN])), 100, ())
         for text in ("", "x", other, forged, token[:-1], token + "x"):
             with pytest.raises(UnauthenticatedError):
                 await proxy.act(holding(text), TRIAL, ANN, 0, act_body(1))
@@ -366,7 +367,7 @@ async def test_the_token_that_who_starts_has_for_others(autojump_clock: object) 
 def known(*roles: Role, name: str = "somebody", **names: Any) -> Caller:
     """Return a caller with a token of the platform."""
     access = control()
-    token = access.mint(Grant(name=name, roles=frozenset(roles), **names), 1000)
+    token = access.mint(Grant(name=name, roles=frozenset(roles), **names), 1000, ())
     return Caller(STRANGER.peer, identity=access.verified(token, local=False), token=token)
 
 
@@ -407,3 +408,79 @@ async def test_an_operator_plays_in_its_own_trials(autojump_clock: object) -> No
         operator = known(Role.OPERATOR)
         await proxy.start_trial(operator, start_body(trial_id=TRIAL))
         assert (await proxy.join(operator, TRIAL, ANN))["tick_id"] == "0"
+
+
+@pytest.mark.parametrize(
+    "how", ["who starts", "who joins by a token", "who joins again", "who joins", "the seat's own"]
+)
+async def test_a_seat_ends_with_the_token_it_was_derived_from(how: str, autojump_clock: object) -> None:
+    """It acts and joins no more, and the actor leaves, so that nobody waits for it."""
+    access, ends = control(), trio.Event()
+
+    async def endless(session: EnvironmentSession) -> None:
+        await session.start([("*", observation(0))])
+        async for event in session.all_events():
+            if event.actions is not None:
+                await session.produce_observations([("*", observation(event.tick_id + 1))])
+        ends.set()
+
+    def of(name: str, *roles: Role, **names: Any) -> Caller:
+        token = access.mint(Grant(name=name, roles=frozenset(roles), **names), 1000, ())
+        return Caller(STRANGER.peer, identity=access.verified(token, local=False), token=token)
+
+    async with opened_proxy(endless, access=access) as (proxy, platform):
+        ann = of("ann", Role.OPERATOR)
+        seat = (await proxy.start_trial(ann, start_body(trial_id=TRIAL)))["tokens"][ANN]
+        revoked = "name=ann"
+        if how == "who joins by a token":
+            seat = (await proxy.join(holding(seat), TRIAL, ANN))["token"]
+        elif how == "who joins again":
+            for _ in range(20):
+                seat = (await proxy.join(holding(seat), TRIAL, ANN))["token"]
+            assert len(seat) < 600
+        elif how == "who joins":
+            seat = (await proxy.join(of("bob", Role.PARTICIPANT), TRIAL, ANN))["token"]
+            revoked = "name=bob"
+        elif how == "the seat's own":
+            seat = (await proxy.join(holding(seat), TRIAL, ANN))["token"]
+            revoked = access.verified(seat, local=False).token_id
+        if how == "who starts":  # nobody has joined
+            access.adopt(Rules(keys=keys(), revoked=Revoked.parse(revoked)))
+            with pytest.raises(UnauthenticatedError, match="revoked"):
+                await proxy.join(holding(seat), TRIAL, ANN)
+            return
+        assert (await proxy.act(holding(seat), TRIAL, ANN, 0, act_body(1)))["tick_id"] == "1"
+        access.adopt(Rules(keys=keys(), revoked=Revoked.parse(revoked)))
+        with pytest.raises(UnauthenticatedError, match="revoked"):
+            await proxy.act(holding(seat), TRIAL, ANN, 1, act_body(1))
+        with pytest.raises(UnauthenticatedError, match="revoked"):
+            await proxy.join(holding(seat), TRIAL, ANN)
+        with pytest.raises(UnauthenticatedError, match="revoked"):
+            proxy.leave(holding(seat), TRIAL, ANN)
+        before = trio.current_time()
+        with trio.fail_after(60):
+            await platform.controller.wait_trial(TRIAL, check=False)
+        assert trio.current_time() - before < 10
+
+
+async def test_requests_that_wait_end_with_their_token(autojump_clock: object) -> None:
+    async def silent(session: EnvironmentSession) -> None:
+        await session.start([("*", observation(0))])
+        await trio.sleep_forever()
+
+    access = control()
+    async with opened_proxy(silent, access=access) as (proxy, _), trio.open_nursery() as nursery:
+        token = access.mint(Grant(name="ann", roles=frozenset([Role.OPERATOR])), 1000, ())
+        ann = Caller(STRANGER.peer, identity=access.verified(token, local=False), token=token)
+        seat = (await proxy.start_trial(ann, start_body(trial_id=TRIAL)))["tokens"][ANN]
+        await proxy.join(holding(seat), TRIAL, ANN)
+
+        async def act() -> None:
+            with trio.fail_after(10), pytest.raises(UnauthenticatedError, match="revoked"):
+                await proxy.act(holding(seat), TRIAL, ANN, 0, act_body(1))
+            nursery.cancel_scope.cancel()
+
+        nursery.start_soon(act)
+        await trio.sleep(1)
+        access.adopt(Rules(keys=keys(), revoked=Revoked.parse("name=ann")))
+        await trio.sleep_forever()

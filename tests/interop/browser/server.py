@@ -55,7 +55,7 @@ async def main() -> None:
             serving = await nursery.start(served, platform.services, listeners)
             print(serving.port, flush=True)
             if arguments.tokens:
-                print(access.mint(Grant(name="ann", roles=frozenset([Role.OPERATOR])), 3600), flush=True)
+                print(access.mint(Grant(name="ann", roles=frozenset([Role.OPERATOR])), 3600, ()), flush=True)
             await trio.to_thread.run_sync(sys.stdin.read, abandon_on_cancel=True)
             await platform.stop()
             await serving.drain(2)

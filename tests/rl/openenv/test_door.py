@@ -105,7 +105,7 @@ async def test_who_may_play_where_callers_are_asked() -> None:
     access = AccessControl(Rules(keys=Keys((b"k" * 32,))), wall_clock=lambda: 1, new_id=lambda: next(ids))
 
     def token(*roles: Role) -> str:
-        return access.mint(Grant(name="ann", roles=frozenset(roles)), 1000.0)
+        return access.mint(Grant(name="ann", roles=frozenset(roles)), 1000.0, ())
 
     good, other = token(Role.PARTICIPANT), token(Role.OBSERVER)
     async with served(Walk, access=access) as (server, _), httpx.AsyncClient(base_url=server.url) as http:

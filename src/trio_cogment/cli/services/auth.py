@@ -308,4 +308,4 @@ class ServerAccess:
             return self._settings.token
         from trio_cogment.access import Grant
 
-        return self._own.source(Grant(name=self._name, roles=frozenset(roles)), lifetime_seconds)
+        return self._own.source(Grant(name=self._name, roles=frozenset(roles)), lifetime_seconds, sources=())

@@ -176,7 +176,9 @@ def _signing(settings: WebProxySettings, resources: Resources) -> AccessControl:
 
     host = Host()
     key = hashlib.sha256(b"web proxy of trio-cogment\0" + settings.secret.encode()).digest()
-    return AccessControl(Rules(keys=Keys((key,))), wall_clock=host.wall_clock, new_id=host.new_id)
+    return AccessControl(
+        Rules(keys=Keys((key,))), wall_clock=host.wall_clock, new_id=host.new_id, platform=resources.access.tokens
+    )
 
 
 @asynccontextmanager
@@ -189,6 +191,7 @@ async def _opened(settings: WebProxySettings, spec: Callable[[], Spec], resource
         control=resources.access.control,
         implementation=settings.implementation,
         config=settings.configuration.web_proxy,
+        recheck_seconds=settings.configuration.rpc.access_recheck_seconds,
     )
     actors = SERVICES[ServiceKind.ACTOR].full_name
     services = [service for service in proxy.participants.services() if service.name == actors]

@@ -59,11 +59,13 @@ class RestProxy:
 
     Args:
         spec: the types of the project.
-        signing: signs and verifies the tokens of actors; it has keys.
+        signing: signs and verifies the tokens of actors; it has keys, and if they are not the platform's, `control` is
+            its platform.
         control: decides about callers; None: everybody may do everything.
         implementation: the name by which trials ask for actors that play here.
         config: limits.
         participants: where the actors are to be registered.
+        recheck_seconds: how often is looked for actors whose token was revoked; they leave.
     """
 
     def __init__(
@@ -75,6 +77,7 @@ class RestProxy:
         implementation: str = "web",
         config: WebProxyConfig | None = None,
         participants: Participants | None = None,
+        recheck_seconds: float = 5.0,
     ) -> None:
         self.spec = spec
         self.config = config or WebProxyConfig()
@@ -85,7 +88,7 @@ class RestProxy:
         self._control = control
         self._owners: OrderedDict[str, str] = OrderedDict()
         self._orchestrator: CallOpener | None = None
-        self._seats = Seats(self.config)
+        self._seats = Seats(self.config, signing.stand, recheck_seconds)
 
     def connect(self, orchestrator: CallOpener) -> None:
         """Say which orchestrator starts and lists trials; before that there are no requests."""
@@ -129,7 +132,7 @@ class RestProxy:
         return {
             "message": "trial started",
             "trial_id": trial_id,
-            "tokens": {name: self._token(trial_id, name) for name in here},
+            "tokens": {name: self._token(trial_id, name, self._identity(caller)) for name in here},
         }
 
     def _controller(self, caller: Caller, right: str) -> Controller:
@@ -161,16 +164,15 @@ class RestProxy:
             FailedPreconditionError: somebody else has joined, or the actor's part is over.
         """
         by_token = bool(caller.seat_token)
-        if by_token:
-            self._check_seat_token(caller.seat_token, trial_id, actor_name)
-        else:
-            self._identity(caller)
+        holder = self._holder(caller.seat_token, trial_id, actor_name) if by_token else self._identity(caller)
         seat = await self._seats.awaited(trial_id, actor_name)
+        self._check_stands(holder)
         account = seat.account if by_token else self._may_play(caller, seat)
         if not by_token and seat.state is not SeatState.FREE and account != seat.account:
             raise FailedPreconditionError("somebody has joined; expected the token of the actor to join again")
-        seat.join(account)
+        seat.join(account, holder.derives)
         news = await seat.news()
+        self._check_stands(holder)
         session = seat.session
         return {
             "message": "joined",
@@ -180,7 +182,7 @@ class RestProxy:
             "actor_implementation": session.implementation,
             **({} if session.config is None else {"actor_config": payload_to_json(session.config)}),
             **self._told(news),
-            "token": self._token(trial_id, actor_name),
+            "token": self._renewed(holder) if by_token else self._token(trial_id, actor_name, holder),
         }
 
     def _may_play(self, caller: Caller, seat: Seat) -> str:
@@ -198,7 +200,7 @@ class RestProxy:
             UnauthenticatedError: the token is missing, or is not one of this actor.
             NotFoundError: there is no such actor, or its part is over.
         """
-        self._check_seat_token(caller.seat_token, trial_id, actor_name)
+        self._holder(caller.seat_token, trial_id, actor_name)
         self._seats.get(trial_id, actor_name).leave()
         return {"message": "left"}
 
@@ -220,12 +222,13 @@ class RestProxy:
             NotFoundError: there is no such actor, or its part is over.
             FailedPreconditionError: it is not the actor's turn, or not in this tick.
         """
-        self._check_seat_token(caller.seat_token, trial_id, actor_name)
+        holder = self._holder(caller.seat_token, trial_id, actor_name)
         seat = self._seats.get(trial_id, actor_name)
         kind = self.spec.actor_class(seat.session.actor_class).action
         act = default_act(kind) if body is None else act_from_json(loads(body), kind, self.spec)
         seat.act(tick_id, act)
         news = await seat.news()
+        self._check_stands(holder)
         return {
             "message": "trial ended" if news.ended else "acted",
             **self._told(news),
@@ -264,23 +267,37 @@ class RestProxy:
 
     # --- tokens of actors ---
 
-    def _token(self, trial_id: str, actor_name: str) -> str:
+    def _token(self, trial_id: str, actor_name: str, holder: Identity) -> str:
+        """Return a token of an actor, which ends with what its holder is known by."""
         grant = Grant(
             name=_HOLDER,
             roles=frozenset([Role.SEAT]),
             trials=(EXACTLY + trial_id,),
             actors=(EXACTLY + actor_name,),
         )
-        return self._signing.mint(grant, self.config.token_seconds)
+        return self._signing.mint(grant, self.config.token_seconds, holder.derives)
 
-    def _check_seat_token(self, text: str, trial_id: str, actor_name: str) -> None:
-        """Check that a request has the token of an actor.
+    def _check_stands(self, holder: Identity) -> None:
+        """Refuse a request whose token was revoked while it waited.
 
         Raises:
-            UnauthenticatedError: it has none, or one that is not valid for this actor.
+            UnauthenticatedError: it was.
+        """
+        if not self._signing.stand(holder.derives):
+            raise UnauthenticatedError("the token has been revoked")
+
+    def _renewed(self, holder: Identity) -> str:
+        return self._signing.renew(holder, self.config.token_seconds)
+
+    def _holder(self, text: str, trial_id: str, actor_name: str) -> Identity:
+        """Return whose the token of an actor is that a request has.
+
+        Raises:
+            UnauthenticatedError: it has none, or one that is not valid for this actor (any more).
         """
         if not text:
             raise UnauthenticatedError("Cogment-Actor-Trial-Token: expected the token of this actor")
-        grant = self._signing.verified(text, local=False).grant
-        if (grant.trials, grant.actors) != ((EXACTLY + trial_id,), (EXACTLY + actor_name,)):
+        holder = self._signing.verified(text, local=False)
+        if (holder.grant.trials, holder.grant.actors) != ((EXACTLY + trial_id,), (EXACTLY + actor_name,)):
             raise UnauthenticatedError("Cogment-Actor-Trial-Token: it is not that of this actor")
+        return holder

@@ -7,12 +7,14 @@ is kept until the actor has acted on it: a request whose answer was lost is made
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
 import trio
 from trio_util import AsyncValue
 
+from trio_cogment.access import Sources
 from trio_cogment.config import WebProxyConfig
 from trio_cogment.errors import (
     AlreadyExistsError,
@@ -24,6 +26,7 @@ from trio_cogment.errors import (
 )
 from trio_cogment.gateways.rest.acting import Act
 from trio_cogment.gateways.rest.seat_states import ANSWERABLE, FINISHED, SeatInput, SeatState, after
+from trio_cogment.rpc import OwnNursery
 from trio_cogment.sdk import ActorSession, Event, EventType, RecvMessage, RecvReward
 
 #: What a reward counts, without what its sources add.
@@ -89,11 +92,13 @@ class Seat:
     Attributes:
         session: the actor's.
         account: of who has joined.
+        sources: by which token that was, the last time, and what that was derived from.
     """
 
     def __init__(self, session: ActorSession, max_unread_bytes: int) -> None:
         self.session = session
         self.account = ""
+        self.sources: Sources = ()
         self._max_unread_bytes = max_unread_bytes
         self._state = AsyncValue(SeatState.FREE)
         self._scope = trio.CancelScope()
@@ -153,14 +158,14 @@ class Seat:
 
     # --- the actor's side ---
 
-    def join(self, account: str) -> None:
+    def join(self, account: str, sources: Sources) -> None:
         """Take the seat, or come back to it.
 
         Raises:
             FailedPreconditionError: the actor's part is over.
         """
         self._step(SeatInput.JOIN)
-        self.account = account
+        self.account, self.sources = account, sources
 
     def act(self, tick_id: int, act: Act) -> None:
         """Send what an actor does. An action for the final observation is dropped.
@@ -227,10 +232,14 @@ class Seats:
 
     Args:
         config: limits.
+        stand: tells whether none of the tokens was revoked by which somebody has a seat.
+        recheck_seconds: how often it is asked.
     """
 
-    def __init__(self, config: WebProxyConfig) -> None:
+    def __init__(self, config: WebProxyConfig, stand: Callable[[Sources], bool], recheck_seconds: float) -> None:
         self._config = config
+        self._stand = stand
+        self._recheck_seconds = recheck_seconds
         #: Those that are over, and when they were.
         self._over: deque[tuple[float, tuple[str, str], Seat]] = deque()
         self._seats: dict[tuple[str, str], Seat] = {}
@@ -257,9 +266,19 @@ class Seats:
         if event is not None:
             event.set()
         try:
-            await seat.play()
+            async with OwnNursery() as nursery:
+                nursery.start_soon(self._recheck, seat)
+                await seat.play()
+                nursery.cancel_scope.cancel()
         finally:
             self._over.append((trio.current_time(), key, seat))
+
+    async def _recheck(self, seat: Seat) -> None:
+        """Have somebody leave whose token was revoked."""
+        while True:
+            await trio.sleep(self._recheck_seconds)
+            if not self._stand(seat.sources) and seat.state not in FINISHED:
+                seat.leave()
 
     def _forget(self) -> None:
         """Forget what has been over for a while."""

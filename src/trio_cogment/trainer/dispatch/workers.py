@@ -102,16 +102,18 @@ class Workers(Starter):
 
     async def run(self, order: RunOrder, gpus: Sequence[int], sink: RunSink) -> None:
         """Run the worker of a run until it has ended, and tell the sink how; on `Cancelled`, end it."""
-        with self._access_token(order.run_id) as access_token:
+        with self._access_token(order) as access_token:
             await self._run(order, gpus, sink, access_token)
 
     @contextmanager
-    def _access_token(self, run_id: str) -> Iterator[str]:
-        """Give a worker's token for the time of its run."""
+    def _access_token(self, order: RunOrder) -> Iterator[str]:
+        """Give a worker's token for the time of its run; it ends earlier if that of who has submitted it is revoked."""
         token = ""
         if self._access is not None:
-            grant = Grant(name=_WORKERS, roles=frozenset([Role.WORKER, Role.OPERATOR]), trials=(EXACTLY + run_id,))
-            token = self._access.mint(grant, self._config.token_days * _DAY_SECONDS)
+            grant = Grant(
+                name=_WORKERS, roles=frozenset([Role.WORKER, Role.OPERATOR]), trials=(EXACTLY + order.run_id,)
+            )
+            token = self._access.mint(grant, self._config.token_days * _DAY_SECONDS, order.sources)
         try:
             yield token
         finally:
