@@ -386,7 +386,7 @@ def test_the_keyboard_is_enough(browser: Browser) -> None:
 @contextmanager
 def played_by_command(*arguments: str) -> Iterator[str]:
     """Run `trio-cogment play`, and yield the link that it prints."""
-    command = [sys.executable, "-m", "trio_cogment", "play", *arguments, "--port=0"]
+    command = [sys.executable, "-m", "trio_cogment", "play", *arguments, "--port=0", "--storage=memory:"]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT)
     assert process.stdout is not None
     try:
@@ -405,6 +405,8 @@ def test_the_command_prints_a_link_for_people(browser: Browser) -> None:
         played_by_command("CartPole-v1", "--labels=left,right") as link,
         people(browser, 1, viewport={"width": 1100, "height": 640}) as [ann],
     ):
+        ann.page.goto(link)
+        ann.page.get_by_text("This game is recorded").wait_for()
         ann.ready(link)
         ann.turn()
         for number, key in enumerate(["ArrowRight", "ArrowLeft", "ArrowRight", "2"], 1):
