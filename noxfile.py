@@ -575,6 +575,22 @@ def fetch_mermaid(session: nox.Session, folder: Path) -> None:
 
 
 @nox.session
+def audit(session: nox.Session) -> None:
+    """Known advisories of what is installed with the package and its extras, but for those of docs/security.md."""
+    extras = ",".join(PROJECT["project"]["optional-dependencies"])
+    # Anew each time: it is about what somebody gets who installs it today.
+    shutil.rmtree(Path(session.cache_dir).parent / "audited", ignore_errors=True)
+    audited = environment(session, "audited", [f".[{extras}]"])
+    env = environment(session, "audit", nox.project.dependency_groups(PROJECT, "audit"))
+    [packages] = Path(audited["VIRTUAL_ENV"]).glob("lib/python*/site-packages")
+    command = [str(python_of(env)), "tools/audit.py", str(packages)]
+    said = str(session.run(*command, env=env, external=True, success_codes=[0, 3], silent=True))
+    session.log(said.strip())
+    if said.startswith("no advisory could be looked up"):
+        untested(session, "no source of advisories can be reached", "for known advisories")
+
+
+@nox.session
 def news(session: nox.Session) -> None:
     """Show the change log as it would be at the next release."""
     run(session, checks(session), "towncrier", "build", "--draft", "--version", "next")
