@@ -18,7 +18,7 @@ from google.protobuf.descriptor import FileDescriptor, ServiceDescriptor
 import trio_cogment.api
 import trio_cogment.rpc._protos
 from tests.access.keys import FOREIGN, KEYS, NOW, control, grant, token_text
-from trio_cogment.access import RIGHTS, Revoked, Role, Rules
+from trio_cogment.access import RIGHTS, Revoked, Role, Rules, Source
 from trio_cogment.rpc import bind, open_listeners, serve
 
 PATIENCE_SECONDS = 60
@@ -105,6 +105,8 @@ async def test_nobody_gets_in_without_a_good_token() -> None:
         "expired": token_text(admin, expires_at=NOW),
         "revoked": token_text(admin, token_id="gone"),
         "of a revoked holder": token_text(grant(Role.ADMIN, name="mallory")),
+        "derived": control().mint(admin, 60, (Source("gone", "ann"),)),
+        "derived of a revoked holder": control().mint(admin, 60, (Source("x", "mallory"),)),
     }
     found = await codes_with(bad)
     for name, codes in found.items():

@@ -14,8 +14,9 @@ import trio.testing
 from prometheus_client import CollectorRegistry, Counter, Metric
 from prometheus_client.registry import Collector
 
+from trio_cogment.cli.services.web_flags import WebSettings, refuses_pages
 from trio_cogment.config import MetricsConfig
-from trio_cogment.metrics.endpoint import serve_metrics
+from trio_cogment.metrics.endpoint import Refuses, serve_metrics
 from trio_cogment.rpc import open_listeners
 
 PATIENCE_SECONDS = 40
@@ -23,7 +24,10 @@ PATIENCE_SECONDS = 40
 
 @asynccontextmanager
 async def served(
-    registry: CollectorRegistry | None = None, permits: Callable[[str], bool] | None = None, **limits: Any
+    registry: CollectorRegistry | None = None,
+    permits: Callable[[str], bool] | None = None,
+    refuses: Refuses | None = None,
+    **limits: Any,
 ) -> AsyncIterator[int]:
     if registry is None:
         registry = CollectorRegistry()
@@ -32,7 +36,9 @@ async def served(
     config = MetricsConfig(**limits)
     with trio.fail_after(PATIENCE_SECONDS):
         async with trio.open_nursery() as nursery:
-            await nursery.start(partial(serve_metrics, config=config, permits=permits), registry, listeners)
+            await nursery.start(
+                partial(serve_metrics, config=config, permits=permits, refuses=refuses), registry, listeners
+            )
             yield listeners[0].socket.getsockname()[1]
             nursery.cancel_scope.cancel()
 
@@ -198,3 +204,43 @@ async def test_who_may_read_is_asked() -> None:
         status, _, body = await exchange(port, get("/metrics", "GET", "authorization: Bearer good"))
         assert status == 200
         assert b"things_total 3.0\n" in body
+
+
+EVIL = "https://evil.example"
+
+
+@pytest.mark.parametrize(
+    ("fields", "expected"),
+    [
+        ({"host": "127.0.0.1:9100"}, 200),
+        ({"host": "localhost:9100"}, 200),
+        ({"host": "known.example:9100"}, 200),
+        ({"host": "evil.example:9100"}, 403),
+        ({"host": "127.0.0.1.evil.example"}, 403),
+        ({"host": "127.0.0.1:9100", "origin": EVIL}, 403),
+        ({"host": "127.0.0.1:9100", "origin": "null"}, 403),
+        ({"host": "evil.example", "origin": "http://evil.example"}, 403),
+        ({"host": "127.0.0.1:9100", "origin": "https://friend.example"}, 200),
+    ],
+)
+@pytest.mark.parametrize("token", ["", "good", "bad"])
+async def test_pages_of_other_origins_get_nothing(fields: dict[str, str], expected: int, token: str) -> None:
+    refuses = refuses_pages(WebSettings(hosts=("known.example",), origins=("https://friend.example",)))
+    lines = [f"{name}: {value}" for name, value in fields.items()]
+    if token:
+        lines.append(f"authorization: Bearer {token}")
+        expected = 401 if (expected, token) == (200, "bad") else expected
+    permits = (lambda value: value == "Bearer good") if token else None
+    async with served(permits=permits, refuses=refuses) as port:
+        status, _, body = await exchange(port, "\r\n".join(["GET /metrics HTTP/1.1", *lines, "", ""]).encode())
+        assert status == expected
+        assert (b"things_total" in body) is (expected == 200)
+
+
+async def test_scrapers_of_the_network_find_it_by_any_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No page of another origin does, whose requests say so."""
+    monkeypatch.setattr("trio_cogment.metrics.endpoint._is_loopback", lambda _stream: False)
+    async with served(refuses=refuses_pages(None)) as port:
+        for lines, expected in (("host: cogment:9100",), 200), (("host: cogment:9100", f"origin: {EVIL}"), 403):
+            request = "\r\n".join(["GET /metrics HTTP/1.1", *lines, "", ""])
+            assert (await exchange(port, request.encode()))[0] == expected

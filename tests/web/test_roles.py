@@ -14,10 +14,10 @@ import pytest
 import trio
 import trio.testing
 
-from tests.access.keys import FOREIGN, NOW, control, grant, token_text
+from tests.access.keys import FOREIGN, KEYS, NOW, control, grant, token_text
 from tests.access.test_wire import services
 from tests.web.clients import Connect, Forward, channel_over, over_http, over_websocket
-from trio_cogment.access import RIGHTS, Role
+from trio_cogment.access import RIGHTS, Revoked, Role, Rules, Source
 from trio_cogment.errors import RpcError, StatusCode
 from trio_cogment.rpc import CallOpener, MetadataLike, Method, ServerCall, WithMetadata, bind, methods_of, serve_stream
 from trio_cogment.web import WebSide
@@ -44,7 +44,7 @@ WAYS = {"gRPC-Web": by_field, "path": by_path}
 @asynccontextmanager
 async def opened(way: str, token: str) -> AsyncIterator[CallOpener]:
     forward, metadata = WAYS[way](token)
-    access = control()
+    access = control(Rules(keys=KEYS, revoked=Revoked.parse("gone")))
     async with trio.open_nursery() as nursery:
 
         async def connect() -> trio.abc.Stream:
@@ -92,8 +92,10 @@ async def test_every_cell(role: Role | None, way: str, autojump_clock: object) -
         token_text(grant(Role.ADMIN))[:-2],
         token_text(grant(Role.ADMIN), keys=FOREIGN),
         token_text(grant(Role.ADMIN), expires_at=NOW),
+        token_text(grant(Role.ADMIN), token_id="gone"),
+        control().mint(grant(Role.ADMIN), 60, (Source("gone", "ann"),)),
     ],
-    ids=["nonsense", "forged", "foreign", "expired"],
+    ids=["nonsense", "forged", "foreign", "expired", "revoked", "derived"],
 )
 async def test_nobody_gets_in_without_a_good_token(token: str, way: str, autojump_clock: object) -> None:
     async with opened(way, token) as channel:

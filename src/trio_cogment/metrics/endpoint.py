@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import ipaddress
 import logging
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Collection
+from typing import Any, TypeAlias
 
 import h11
 import trio
@@ -19,10 +20,14 @@ PATH = "/metrics"
 _RECEIVE_BYTES = 4096
 #: What a client may send after the response. It is read, as closing with unread data could destroy the response.
 _LEFTOVER_BYTES = 64 * 1024
+#: Tells why a request with these fields `Host` and `Origin` is refused; empty: it is not.
+Refuses: TypeAlias = Callable[[Collection[str], Collection[str]], str]
+
 _METHODS = (b"GET", b"HEAD")
 _TEXTS = {
     400: "bad request",
     401: "expected a token, as 'Bearer TOKEN'",
+    403: "not for pages of other origins, nor by this name; the server's operator can allow them (--web_host)",
     404: "only /metrics is here",
     405: "only GET and HEAD",
     431: "the request is too long",
@@ -35,6 +40,7 @@ async def serve_metrics(
     *,
     config: MetricsConfig | None = None,
     permits: Callable[[str], bool] | None = None,
+    refuses: Refuses | None = None,
     task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
 ) -> None:
     """Serve a registry's metrics until cancelled.
@@ -46,6 +52,8 @@ async def serve_metrics(
         listeners: the listeners; this function closes them.
         config: limits.
         permits: tells whether a request with this field `authorization` (empty: without it) is answered; None: all are.
+        refuses: tells why a request is refused that a page has sent, or that came to this machine's own address by some
+            name; None: none is.
         task_status: `started` is called when connections are accepted.
     """
     config = config or MetricsConfig()
@@ -58,7 +66,7 @@ async def serve_metrics(
             return  # closed unread; scrapers retry
         try:
             with trio.move_on_after(config.request_timeout_seconds):
-                await _answer(registry, stream, config, permits)
+                await _answer(registry, stream, config, permits, refuses)
         except trio.BrokenResourceError:
             pass  # the scraper left
         except Exception:  # noqa: BLE001  the boundary of a connection
@@ -74,6 +82,7 @@ async def _answer(
     stream: trio.SocketStream,
     config: MetricsConfig,
     permits: Callable[[str], bool] | None,
+    refuses: Refuses | None,
 ) -> None:
     connection = h11.Connection(h11.SERVER, max_incomplete_event_size=config.max_request_bytes)
     request = await _request(connection, stream)
@@ -82,6 +91,8 @@ async def _answer(
     headers = [("connection", "close")]
     if isinstance(request, int):
         status, body = request, _text(request)
+    elif refuses is not None and _refused(request, stream, refuses):
+        status, body = 403, _text(403)
     elif request.target.partition(b"?")[0] != PATH.encode():
         status, body = 404, _text(404)
     elif request.method not in _METHODS:
@@ -105,6 +116,25 @@ async def _answer(
     left = _LEFTOVER_BYTES
     while left > 0 and (more := await stream.receive_some(_RECEIVE_BYTES)):
         left -= len(more)
+
+
+def _refused(request: h11.Request, stream: trio.SocketStream, refuses: Refuses) -> str:
+    """Return why a request is refused; empty: it is not.
+
+    Scrapers send no `Origin`, and may find a server in their network by any name. On loopback a name is that of a page
+    which had it resolved to this machine (DNS rebinding).
+    """
+    hosts, origins = _fields(request, b"host"), _fields(request, b"origin")
+    return refuses(hosts, origins) if origins or _is_loopback(stream) else ""
+
+
+def _is_loopback(stream: trio.SocketStream) -> bool:
+    address: str = stream.socket.getsockname()[0]
+    return ipaddress.ip_address(address.partition("%")[0]).is_loopback
+
+
+def _fields(request: h11.Request, wanted: bytes) -> list[str]:
+    return [value.decode("latin-1") for name, value in request.headers if name == wanted]
 
 
 async def _request(connection: h11.Connection, stream: trio.SocketStream) -> h11.Request | int | None:

@@ -27,7 +27,7 @@ from trio_cogment.cli.services.idle_memory import Tidying, heap_of_process
 from trio_cogment.cli.services.process import INITIALIZING, READY, StatusFile, Stop, run_until_signal
 from trio_cogment.cli.services.settings import ServerSettings
 from trio_cogment.cli.services.start import Application, Resources, Running, Start
-from trio_cogment.cli.services.web_flags import entrance, open_side, web_side
+from trio_cogment.cli.services.web_flags import entrance, open_side, refuses_pages, web_side
 from trio_cogment.cli.terminal import on_terminal
 from trio_cogment.host.clock import PerformanceCounter
 from trio_cogment.rpc import HealthService, RunningServer, ServerObserver, serve, standard_services
@@ -119,7 +119,10 @@ async def _serve_application(start: Start, status: StatusFile, stop: Stop) -> No
             from trio_cogment.metrics.endpoint import serve_metrics
 
             serve_metrics_there = partial(
-                serve_metrics, config=configuration.metrics, permits=start.access.permits_metrics
+                serve_metrics,
+                config=configuration.metrics,
+                permits=start.access.permits_metrics,
+                refuses=refuses_pages(settings.web),
             )
             await nursery.start(serve_metrics_there, registry, _listeners(start.ports.metrics))
         servers: list[list[Service]] = merged(application.ports, running.services)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -202,6 +202,21 @@ def web_side(
     if access is None or routes is None:
         return WebSide(policy, config=config, access=access)
     return WebSide(policy, config=config, access=access, routes=partial(routes, access))
+
+
+def refuses_pages(settings: WebSettings | None) -> Callable[[Collection[str], Collection[str]], str]:
+    """Return what tells why a request with these fields `Host` and `Origin` is refused; empty: it is not.
+
+    Args:
+        settings: of the flags; None: what is allowed without any.
+    """
+    policy = _policy(settings or WebSettings())
+
+    def refuses(hosts: Collection[str], origins: Collection[str]) -> str:
+        admitted = policy.admit(hosts=hosts, origins=origins, secure=False)
+        return admitted if isinstance(admitted, str) else ""
+
+    return refuses
 
 
 def entrance(settings: WebSettings, hosts: Sequence[str], port: int, *, tls: bool) -> str:
