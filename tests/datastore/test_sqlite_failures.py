@@ -224,6 +224,28 @@ async def test_a_failing_sweep_is_tried_again(
         assert connection.execute("SELECT count(*) FROM samples").fetchone() == (0,)
 
 
+async def test_a_sweep_that_fails_unexpectedly_is_tried_again(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    autojump_clock: trio.testing.MockClock,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    def planted() -> bool:
+        raise RuntimeError("planted")
+
+    async with quiet_store(tmp_path) as store:
+        assert isinstance(store, SqliteStore)
+        await store.apply([new_trial("a"), sample("a", 0)])
+        with monkeypatch.context() as patched:
+            patched.setattr(store._writer, "sweep", planted)
+            await store.delete(["a"])
+            await trio.sleep(9)
+        await trio.sleep(2)
+    with closing(sqlite3.connect(tmp_path / "a.db")) as connection:
+        assert connection.execute("SELECT count(*) FROM samples").fetchone() == (0,)
+    assert "RuntimeError: planted" in caplog.text
+
+
 async def test_a_bug_is_told_to_whoever_caused_it(tmp_path: Path) -> None:
     """What no write should be (a text that is no text) fails its batch and none of those that wait beside it."""
     results: dict[str, str] = {}

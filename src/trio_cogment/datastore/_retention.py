@@ -53,10 +53,13 @@ class Retention:
                     await self.look()
                 except CogmentError as error:
                     _log.warning("old trials cannot be deleted, which is tried again: %s", error)
-                    await trio.sleep(_RETRY_SECONDS)
+                except Exception:  # noqa: BLE001  a storage may be foreign code
+                    _log.exception("old trials cannot be deleted, which is tried again")
+                else:
+                    await watch.changed()
+                    await trio.sleep(_PAUSE_SECONDS)
                     continue
-                await watch.changed()
-                await trio.sleep(_PAUSE_SECONDS)
+                await trio.sleep(_RETRY_SECONDS)
 
     async def look(self) -> None:
         """Count the trials, and delete those that are too many.

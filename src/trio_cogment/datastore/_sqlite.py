@@ -140,8 +140,12 @@ class SqliteStore:
                         break
             except CogmentError as error:
                 _logger.warning("samples of deleted trials could not be removed, trying again later: %s", error)
-                self._to_sweep.set()
-                await trio.sleep(SWEEP_PAUSE_SECONDS)
+            except Exception:  # a bug here must not end the service of all trials
+                _logger.exception("samples of deleted trials could not be removed, trying again later")
+            else:
+                continue
+            self._to_sweep.set()
+            await trio.sleep(SWEEP_PAUSE_SECONDS)
 
 
 @asynccontextmanager
