@@ -38,13 +38,13 @@ async def house_of(
     # Virtual time: a test that waits for what does not come fails at once.
     with trio.fail_after(100_000):
         async with platform_of(environment) as platform, open_house(platform, games, config=config) as house:
-            house.link_of = lambda trial_id, actor: f"/{trial_id}/{actor}"
+            house.link_of = lambda trial_id, actor, _sources: f"/{trial_id}/{actor}"
             yield platform, house
 
 
 async def seats_of(house: PlayHouse, played: Game) -> list[Seat]:
     links, _ = await house.start(played, len(played.people()), False)
-    return [house.seat(*link[1:].split("/")) for link in links]
+    return [house.seat(*link(())[1:].split("/")) for link in links]
 
 
 async def act(socket: Socket, number: int = 1) -> dict[str, Any]:
@@ -369,7 +369,7 @@ async def test_seats_are_forgotten_in_the_end(autojump_clock: MockClock) -> None
 async def test_the_end_of_the_house_ends_trials(autojump_clock: MockClock) -> None:
     async with platform_of(Counting()) as platform:
         async with open_house(platform) as house:
-            house.link_of = lambda trial_id, actor: f"/{trial_id}/{actor}"
+            house.link_of = lambda trial_id, actor, _sources: f"/{trial_id}/{actor}"
             [seat] = await seats_of(house, game("ann"))
             async with page(seat.serve_page) as socket:
                 await socket.read()

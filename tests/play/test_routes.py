@@ -9,11 +9,11 @@ from functools import partial
 from urllib.parse import urljoin
 
 import pytest
-from trio.testing import MockClock
+from trio.testing import MockClock, memory_stream_pair
 
 from tests.access.keys import KEYS, Clock, control, grant, token_text
-from tests.play.pages import Counting, params, platform_of
-from tests.web.peers import Served, served, websocket_fields
+from tests.play.pages import Counting, params, platform_of, read_message
+from tests.web.peers import Served, Tab, served, serving, websocket_fields
 from trio_cogment.access import Grant, Revoked, Role, Rules
 from trio_cogment.host import Host
 from trio_cogment.play.games import Game
@@ -57,7 +57,8 @@ async def test_the_link_of_a_lobby_and_its_files(autojump_clock: MockClock) -> N
 async def test_the_link_of_a_seat(autojump_clock: MockClock) -> None:
     async with pages_of() as (there, house, _, _clock):
         [game] = house.games
-        [link], _ = await house.start(game, 1, False)
+        [made], _ = await house.start(game, 1, False)
+        link = made(())
         assert (await there.ask("GET", link)).status == 200
         assert (await there.ask("GET", f"{link}socket", **websocket_fields(""))).status == 101
 
@@ -125,7 +126,8 @@ async def test_an_administrator_finds_the_links(autojump_clock: MockClock) -> No
 async def test_a_renderer_is_shut_in(autojump_clock: MockClock) -> None:
     async with pages_of(renderer=b"<p>mine</p>") as (there, house, access, _clock):
         [game] = house.games
-        [link], _ = await house.start(game, 1, False)
+        [made], _ = await house.start(game, 1, False)
+        link = made(())
         page = await there.ask("GET", f"{link}renderer")
         assert page.body == b"<p>mine</p>"
         policy = page.headers["content-security-policy"]
@@ -171,3 +173,28 @@ async def test_links_that_an_administrator_finds_end_with_its_token(autojump_clo
                     assert (await pages.ask("GET", link)).status == 401
                 assert (await pages.ask("GET", printed)).status == 200
                 platform.adopt(Rules(keys=KEYS))
+
+
+async def test_a_seat_ends_with_the_link_of_the_lobby(autojump_clock: MockClock) -> None:
+    platform = control(Rules(keys=KEYS))
+    access = PageAccess(platform)
+    game = Game(name="game", params=params("ann"), title=NAME)
+    async with platform_of(Counting()) as there, open_house(there, [game]) as house:
+        side = WebSide(routes=partial(play_routes, house, access), access=access)
+        async with served(side) as pages:
+            await pages.ask("GET", "/")
+            ours, theirs = memory_stream_pair()
+            link = lobby_link(access, 60, "game")
+            async with serving(ours, theirs, side):
+                tab = Tab(ours)
+                await tab.open(f"{link}socket")
+                await tab.send(b'{"type": "hello", "ticket": ""}')
+                await tab.send(b'{"type": "ready"}')
+                while "link" not in (header := read_message(await tab.message())):
+                    pass
+            seat = header["link"]
+            assert (await pages.ask("GET", seat)).status == 200
+            identity = access.identify(link.split("/")[1][1:], local=True)
+            platform.adopt(Rules(keys=KEYS, revoked=Revoked.parse(identity.token_id)))
+            assert (await pages.ask("GET", link)).status == 401
+            assert (await pages.ask("GET", seat)).status == 401

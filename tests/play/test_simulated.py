@@ -109,10 +109,10 @@ async def seats(world: World) -> None:
         platform.participants.register_environment(environment)
         platform.participants.register_actor(seven, "seven", ["player"])
         with trio.fail_after(PATIENCE_SECONDS):
-            house.link_of = lambda trial_id, actor: f"{trial_id}/{actor}"
+            house.link_of = lambda trial_id, actor, _sources: f"{trial_id}/{actor}"
             links, over = await house.start(game, 2, False)
             async with trio.open_nursery() as nursery:
-                for link in links:
+                for link in (made(()) for made in links):
                     seat = house.seat(*link.split("/"))
                     for number in range(2):  # windows
                         visitor = Visitor(world, f"{link.split('/')[1]} {number}")
@@ -132,7 +132,7 @@ async def lobbies(world: World) -> None:
     async with world.open_platform(SPEC) as platform, open_house(platform, [game]) as house:
         platform.participants.register_environment(environment)
         platform.participants.register_actor(seven, "seven", ["player"])
-        house.link_of = lambda trial_id, actor: f"{trial_id}/{actor}"
+        house.link_of = lambda trial_id, actor, _sources: f"{trial_id}/{actor}"
         lobby = house.lobby("game")
         async with trio.open_nursery() as nursery:
             visitors = [Visitor(world, f"visitor {number}") for number in range(5)]

@@ -10,6 +10,7 @@ from functools import partial
 
 import trio
 
+from trio_cogment.access import Sources
 from trio_cogment.api.common_pb2 import ActorInitialInput, TrialParams
 from trio_cogment.config import PlayConfig
 from trio_cogment.errors import CogmentError, FailedPreconditionError, NotFoundError
@@ -18,7 +19,7 @@ from trio_cogment.platform import Platform
 from trio_cogment.play.codec_choice import codec_for
 from trio_cogment.play.codecs import Codec
 from trio_cogment.play.games import Game, with_bots, with_fewer
-from trio_cogment.play.lobby import Lobby, Start
+from trio_cogment.play.lobby import Link, Lobby, Start
 from trio_cogment.play.seat import Seat
 from trio_cogment.play.seat_parts import SeatSettings
 from trio_cogment.play.seat_table import SeatState
@@ -29,8 +30,8 @@ from trio_cogment.services import ACTOR_CLASS, IMPLEMENTATION, ServiceKind
 
 _log = logging.getLogger(__name__)
 
-#: Returns the link of a seat, of a trial's id and an actor's name.
-LinkOf = Callable[[str, str], str]
+#: Returns the link of a seat, of a trial's id, an actor's name, and what it ends with; see `lobby.Link`.
+LinkOf = Callable[[str, str, Sources], str]
 
 
 class PlayHouse:
@@ -48,7 +49,7 @@ class PlayHouse:
         self, platform: Platform, nursery: trio.Nursery, bots: LocalParticipants, config: PlayConfig, host: Host
     ) -> None:
         #: The link of a seat; pages have them set it.
-        self.link_of: LinkOf = lambda trial_id, actor: ""
+        self.link_of: LinkOf = lambda trial_id, actor, sources: ""
         self.config = config
         self._platform = platform
         self._nursery = nursery
@@ -113,7 +114,7 @@ class PlayHouse:
         await self._nursery.start(lobby.run)
         return lobby
 
-    async def start(self, game: Game, people: int, bots: bool) -> tuple[list[str], Callable[[], Awaitable[None]]]:
+    async def start(self, game: Game, people: int, bots: bool) -> tuple[list[Link], Callable[[], Awaitable[None]]]:
         """Start a trial of a game; return the links of its seats, and what waits for its end.
 
         Args:
@@ -136,7 +137,7 @@ class PlayHouse:
 
         return links, over
 
-    async def hold(self, game: Game, params: TrialParams, trial_id: str, actor: str) -> str:
+    async def hold(self, game: Game, params: TrialParams, trial_id: str, actor: str) -> Link:
         """Take a seat of a trial for the person who comes; return its link.
 
         Args:
@@ -160,7 +161,7 @@ class PlayHouse:
         actor_class = self._platform.participants.spec.actor_class(own.actor_class)
         return self.take(trial_id, actor, codec_for(actor_class, game.labels), settings)
 
-    def take(self, trial_id: str, actor: str, codec: Codec, settings: SeatSettings) -> str:
+    def take(self, trial_id: str, actor: str, codec: Codec, settings: SeatSettings) -> Link:
         """Take a seat of a trial, as `hold` does, with settings of its own; return its link.
 
         Args:
@@ -172,7 +173,7 @@ class PlayHouse:
         seat = Seat(trial_id, actor, codec, settings, self.config)
         self._seats[trial_id, actor] = seat
         self._nursery.start_soon(self._run_seat, seat)
-        return self.link_of(trial_id, actor)
+        return partial(self.link_of, trial_id, actor)
 
     async def _run_seat(self, seat: Seat) -> None:
         """Have a seat take part. What fails here ends this seat and no other."""

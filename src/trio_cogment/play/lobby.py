@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable
-from functools import partial
-from typing import Any
+from functools import cache, partial
+from typing import Any, TypeAlias
 
 import trio
 
+from trio_cogment.access import Sources
 from trio_cogment.config import PlayConfig
 from trio_cogment.errors import CogmentError, FailedPreconditionError, InvalidArgumentError
 from trio_cogment.host import Host
@@ -23,9 +24,11 @@ from trio_cogment.play.views import page_message
 
 _log = logging.getLogger(__name__)
 
+#: Returns the link of a seat for somebody: it counts as long as what that one came by, which is given.
+Link: TypeAlias = Callable[[Sources], str]
 #: Starts a trial with so many people, and bots for the other seats if there are to be bots; returns the links of the
 #: seats, and waits with what it returns then until the trial is over.
-Start = Callable[[Game, int, bool], Awaitable[tuple[list[str], Callable[[], Awaitable[None]]]]]
+Start = Callable[[Game, int, bool], Awaitable[tuple[list[Link], Callable[[], Awaitable[None]]]]]
 _TICKET_BYTES = 24
 
 
@@ -49,7 +52,9 @@ class Lobby:
         self._machine = LobbyMachine(game.lobby)
         self._perform = EffectQueue(self._perform_one)
         self._pages: dict[str, Page] = {}
-        self._links: dict[str, str] = {}
+        #: By what those came who have a page.
+        self._sources: dict[str, Sources] = {}
+        self._links: dict[str, Link] = {}
         self._presence = machine.Presence(0, 0, 0, 0, game.lobby.seats)
         self._wait_ends: float | None = None
         self._wait_scope = trio.CancelScope()
@@ -70,16 +75,21 @@ class Lobby:
 
     # --- pages ---
 
-    async def serve_page(self, socket: PageSocket) -> None:
-        """Have the page of somebody who waits until it is gone."""
+    async def serve_page(self, socket: PageSocket, sources: Sources = ()) -> None:
+        """Have the page of somebody who waits until it is gone.
+
+        Args:
+            socket: to it.
+            sources: the link by which it came, and what that was derived from: the links of seats are, too.
+        """
         page = Page(self._config)
-        visitor = _Visitor()
+        visitor = _Visitor(sources)
         try:
             await page.serve(socket, partial(self._on_page, page, visitor))
         finally:
             # A page that was opened anew with the same ticket has taken its place.
             if visitor.ticket and self._pages.get(visitor.ticket) is page:
-                del self._pages[visitor.ticket]
+                del self._pages[visitor.ticket], self._sources[visitor.ticket]
                 self._perform(self._machine.detach(visitor.ticket))
 
     def _on_page(self, page: Page, visitor: _Visitor, message: PageMessage) -> None:
@@ -100,7 +110,7 @@ class Lobby:
         known = bool(message.ticket) and self._machine.state_of(message.ticket) is not None
         visitor.ticket = message.ticket if known else self._host.secret_bytes(_TICKET_BYTES).hex()
         before = self._pages.get(visitor.ticket)
-        self._pages[visitor.ticket] = page
+        self._pages[visitor.ticket], self._sources[visitor.ticket] = page, visitor.sources
         if before is not None:
             before.notify({"type": "dismissed", "reason": "taken over", "failure": ""})
             before.close()
@@ -134,7 +144,7 @@ class Lobby:
             header["welcome"], page.greeting = page.greeting, None
         link = self._links.get(ticket)
         if link and state is MemberState.SEATED:
-            header["link"] = link
+            header["link"] = link(self._sources.get(ticket, ()))
         return page_message(header)
 
     # --- what the machine wants ---
@@ -165,7 +175,7 @@ class Lobby:
             self._perform(self._machine.start_failed(effect.members))
             return
         for ticket, link in zip(tickets, links, strict=True):
-            self._links[ticket] = link
+            self._links[ticket] = cache(link)  # a page that asks again is told the same
             page = self._pages.get(ticket)
             if page is not None:
                 page.refresh(partial(self._render, ticket))
@@ -213,7 +223,8 @@ class Lobby:
 class _Visitor:
     """Who sits at a page: nobody, until it has said so."""
 
-    def __init__(self) -> None:
+    def __init__(self, sources: Sources) -> None:
+        self.sources = sources
         self.ticket = ""
 
 

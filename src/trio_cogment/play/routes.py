@@ -119,7 +119,7 @@ class _Pages:
             raise PermissionDeniedError("expected the link of a seat, or of a lobby")
         trial_id, actor = place
         if trial_id.startswith(_LOBBY):
-            await self._house.lobby(trial_id.removeprefix(_LOBBY)).serve_page(socket)
+            await self._house.lobby(trial_id.removeprefix(_LOBBY)).serve_page(socket, visit.who.derives)
         else:
             await self._house.seat(trial_id, actor).serve_page(socket)
 

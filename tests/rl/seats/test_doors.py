@@ -29,7 +29,7 @@ async def door(human: HumanSeat, game: Duel) -> AsyncIterator[tuple[Platform, An
         open_house(platform) as house,
         _absent(platform, human) as bot,
     ):
-        house.link_of = lambda trial_id, actor: f"{trial_id}/{actor}"
+        house.link_of = lambda trial_id, actor, _sources: f"{trial_id}/{actor}"
         await house.open_lobby(_game("seat-1", human), _Door(platform, house, human, bot).start)
         yield platform, house, seats
 
