@@ -15,18 +15,23 @@ from pathlib import Path
 import pytest
 import trio
 
+from tests.access.keys import KEYS, control, grant, token_text
 from tests.trainer.bench import STATUS, Client, serving
+from tests.trainer.configs import a_config
 from tests.trainer.dispatch.programs import SLEEPS, STUBBORN, WRITES, dispatching, marked_by, program, until
+from trio_cogment.access import Revoked, Role, Rules
 from trio_cogment.api.trainer.trainer_pb2 import RunStep
 from trio_cogment.errors import FailedPreconditionError
 from trio_cogment.host import run_inline
 from trio_cogment.host.files import SystemFiles
 from trio_cogment.host.processes import processes
+from trio_cogment.trainer.config_check import parse_config
 from trio_cogment.trainer.dispatch.admission import Capacity
 from trio_cogment.trainer.dispatch.command import TOKEN_VARIABLE, Surroundings
 from trio_cogment.trainer.dispatch.folders import RunFolders
 from trio_cogment.trainer.dispatch.groups import end_marked, marked, signal_marked
 from trio_cogment.trainer.dispatch.workers import Workers
+from trio_cogment.trainer.dispatching import RunOrder
 from trio_cogment.trainer.storage import Kind
 
 pytestmark = pytest.mark.skipif(processes() is None, reason="the system does not tell its processes")
@@ -425,3 +430,18 @@ def test_two_servers_do_not_share_a_folder(tmp_path: Path) -> None:
     first.close()
     second.open()
     second.close()
+
+
+def test_a_workers_token_ends_with_the_token_that_submitted_its_run(tmp_path: Path) -> None:
+    access = control()
+    ann = access.verified(token_text(grant(Role.ADMIN)), local=False)
+    workers = Workers(str(tmp_path), Surroundings(), access=access)
+    order = RunOrder("a", parse_config(a_config(), max_characters=10_000), sources=ann.derives)
+    with workers._access_token(order) as token:
+        worker = access.verified(token, local=False)
+        assert worker.works_for("a")
+        access.adopt(Rules(keys=KEYS, revoked=Revoked.parse("t1")))
+        assert not access.valid(worker)
+        access.adopt(Rules(keys=KEYS))
+        assert access.valid(worker)
+    assert not access.valid(worker)
