@@ -18,6 +18,7 @@ import trio
 from gymnasium import spaces
 from minari.data_collector import EpisodeBuffer
 from pettingzoo import ParallelEnv
+from pettingzoo.classic import rps_v2
 
 from tests.rl.datasets.recorded import Duel, environment_of, params_of, play, recording
 from tests.rl.datasets.test_minari import Solo
@@ -260,6 +261,26 @@ def test_minari_recovers_the_environment(record: Any, folder: Path) -> None:
     assert environment.spec.kwargs["sutton_barto_reward"]
     assert environment.render_mode is None
     environment.close()
+
+
+@pytest.mark.parametrize("target", ["rps_v2", lambda: rps_v2.parallel_env(num_actions=3)])
+def test_runs_of_one_game_are_one_data_set(target: Any, folder: Path) -> None:
+    """Under the game's name, however often it is played, and beside other games."""
+    store = f"sqlite:{folder / 'trials.db'}"
+    for _ in range(2):
+        seats = {"player_0": random(seed=1), "player_1": random(seed=2)}
+        run_trials(1, environment=target, seats=seats, store=store, max_steps=3)
+    recorded_by_a_run("CartPole-v1", store, max_episode_steps=3)
+    done = export(store, parquet=folder / "steps", minari="game-v0")
+    assert done.minari == [
+        "rps_v2/game-v0",
+        "rps_v2/game-player_0-v0",
+        "rps_v2/game-player_1-v0",
+        "CartPole-v1/game-v0",
+    ]
+    assert minari.load_dataset("rps_v2/game-v0").total_episodes == 2
+    assert minari.load_dataset("CartPole-v1/game-v0").recover_environment().spec.max_episode_steps == 3
+    assert json.loads((folder / "steps/meta/info.json").read_text())["environments"] == ["rps_v2", "CartPole-v1"]
 
 
 @pytest.mark.parametrize(

@@ -76,12 +76,16 @@ class ServedEnvironment:
     """An environment of the field that serves trials; `environment` makes it.
 
     `aclose` closes the objects that no trial uses, as the end of the Trio run does.
+
+    Attributes:
+        name: what a trial's configuration may call the environment, beside the target; empty: nothing.
     """
 
     def __init__(self, target: Target | None, *, hosting: str, arguments: Mapping[str, Any], pool: Pool) -> None:
         """Serve an environment; see `environment`."""
         if hosting not in _OPENERS:
             raise InvalidArgumentError(f"hosting: expected {', '.join(map(repr, _OPENERS))}; got {hosting!r}")
+        self.name = ""
         self._target = None if target is None else repeatable(target)
         self._inline = hosting == "inline"
         self._open = _OPENERS[hosting]
@@ -99,10 +103,13 @@ class ServedEnvironment:
             Exception: what the environment raised.
         """
         config = _config_of(session)
-        key = Key(
-            config.id, config.arguments.SerializeToString(deterministic=True), bool(config.frames_for), config.instance
-        )
         recipe = self._recipe(config)
+        key = Key(
+            config.id if self._target is None else "",
+            config.arguments.SerializeToString(deterministic=True),
+            bool(config.frames_for),
+            config.instance,
+        )
         opening = _opening_of(config, session)
         part = Part(session, opening)
         with noted_seed(session.trial_id, opening.seed):
@@ -146,7 +153,7 @@ class ServedEnvironment:
     def _recipe(self, config: rl_pb2.EnvironmentConfig) -> Recipe:
         arguments = {**self._arguments, **_decoded(config, "arguments")}
         if self._target is not None:
-            if config.id and config.id != self._target:
+            if config.id and config.id not in (self.name, self._target):
                 own = repr(self._target) if isinstance(self._target, str) else "none, because there is one environment"
                 raise InvalidArgumentError(f"environment config: id: expected {own}; got {config.id!r}")
             return Recipe(self._target, arguments, bool(config.frames_for))

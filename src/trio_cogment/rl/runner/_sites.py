@@ -133,7 +133,7 @@ class _LocalEnvironment:
 
     Attributes:
         implementation: runs its trials.
-        name: for errors.
+        name: of the environment.
         agents: its agents; None if only the seats say.
         spec: how Gymnasium makes it, see `env_specs.spec_text`.
         aclose: closes what is left of it.
@@ -157,6 +157,7 @@ class _LocalEnvironment:
 
         first = make_environment(environment, **arguments)
         implementation = served(environment, hosting=hosting, arguments=arguments)
+        implementation.name = first.name
         if isinstance(environment, str) or (callable(environment) and first is not environment):
             first.close()  # it was made only to ask for its agents
         spec = getattr(first, "gymnasium_spec", "")
@@ -222,7 +223,8 @@ def _config(params: TrialParams, casting: Casting, local: _LocalEnvironment | No
     if casting.options is not None:
         config.options.CopyFrom(encode_value(dict(casting.options)).dict)
     if local is not None:
-        config.spec = local.spec
+        # Exports name data sets by it: each run registers the environment under another name.
+        config.id, config.spec = local.name, local.spec
     return config
 
 
