@@ -61,7 +61,8 @@ def init(auth_secret_file: Path, rotate: bool, as_json: bool) -> None:
     Its servers share it, and only its owner can read it.
     """
     from trio_cogment.access import Keys
-    from trio_cogment.host.files import SystemFiles, create_durably, replace_durably
+    from trio_cogment.host.beside import create_durably
+    from trio_cogment.host.files import SystemFiles, replace_durably
 
     key = os.urandom(32).hex()
     if not rotate:
@@ -149,7 +150,7 @@ def make(
     from trio_cogment.access import NEVER, Grant, Quotas, Token, roles_of
     from trio_cogment.cli.services.auth import read_secret
     from trio_cogment.errors import InvalidArgumentError
-    from trio_cogment.host.files import create_durably
+    from trio_cogment.host.beside import create_durably
 
     try:
         grant = Grant(

@@ -9,12 +9,10 @@ This module is long because the promises of each operation stand beside what kee
 from __future__ import annotations
 
 import errno
-import itertools
 import os
-import stat
 import sys
 import time
-from typing import BinaryIO, Protocol, TypeAlias
+from typing import Protocol, TypeAlias
 
 from trio_cogment.host.lock_probe import LOCK as LOCK
 
@@ -355,35 +353,6 @@ def write_whole(file: _Writer, data: bytes) -> None:
         written += file.write(data[written:])
 
 
-#: What a temporary file has of the name of the one beside it: all of it together fits into 255 bytes.
-_NAME_CHARACTERS = 50
-
-
-def open_beside(path: str) -> tuple[BinaryIO, str]:
-    """Open a new file in the folder of another one, whose place it is to take once it is whole; return it and its name.
-
-    Nobody else writes to it, however many want to replace the same file. If that is there already, who may read it may
-    read this one, and nobody else.
-
-    Raises:
-        OSError: it cannot be made.
-    """
-    folder, name = os.path.split(path)
-    for number in itertools.count():
-        # Processes of several containers that share a folder may have the same number.
-        temporary = os.path.join(folder, f".{name[:_NAME_CHARACTERS]}.{os.getpid()}.{number}{TEMPORARY}")
-        try:
-            file = open(temporary, "xb")  # noqa: SIM115  the caller closes it
-        except FileExistsError:
-            continue
-        try:
-            os.fchmod(file.fileno(), stat.S_IMODE(os.stat(path).st_mode))
-        except OSError:
-            pass  # there is none yet, or its file system knows no modes
-        return file, temporary
-    raise AssertionError("numbers do not end")
-
-
 def replace_durably(files: Files, path: str, data: bytes) -> None:
     """Give a file new content: whoever reads sees all of the old or all of the new, also after the power was lost.
 
@@ -409,44 +378,3 @@ def replace_durably(files: Files, path: str, data: bytes) -> None:
             pass  # it has the final name already, or the disk takes nothing any more
         raise
     files.sync_folder(os.path.dirname(path) or ".")
-
-
-#: A file system without hard links says one of these.
-_NO_LINKS = frozenset([errno.EPERM, errno.EOPNOTSUPP, errno.ENOTSUP, errno.ENOSYS, errno.EMLINK])
-
-
-def create_durably(path: str, data: bytes, *, mode: int = 0o600) -> None:
-    """Make a file that is not there yet: whoever finds it finds all of it, also after a full disk or a loss of power.
-
-    Args:
-        path: where it is to be.
-        data: what is in it.
-        mode: who may do what with it; the process's umask takes from it.
-
-    Raises:
-        FileExistsError: there is one, which is left alone.
-        OSError: the disk is full or failed, and nothing is there.
-    """
-    files = SystemFiles(mode)
-    folder, name = os.path.split(path)
-    temporary = os.path.join(folder, f".{name[:_NAME_CHARACTERS]}.{os.getpid()}.{os.urandom(4).hex()}{TEMPORARY}")
-    file = files.open(temporary, exclusive=True)
-    try:
-        try:
-            write_whole(file, data)
-            file.sync()
-        finally:
-            file.close()
-        try:
-            os.link(temporary, path)
-        except OSError as error:
-            if error.errno not in _NO_LINKS:
-                raise
-            files.open(path, exclusive=True).close()  # the name is taken, and what it names replaced at once
-            os.replace(temporary, path)
-    finally:
-        try:
-            os.remove(temporary)
-        except OSError:
-            pass  # it has the final name
-    files.sync_folder(folder or ".")

@@ -25,7 +25,7 @@ from trio_cogment.api.model_registry_pb2 import (
     VersionUpdateRequest,
 )
 from trio_cogment.errors import InvalidArgumentError, RpcError, StatusCode
-from trio_cogment.host.files import open_beside
+from trio_cogment.host.beside import open_beside
 from trio_cogment.metrics import ModelMetrics
 from trio_cogment.rpc import CallOpener, ClientCall, OwnNursery, methods_of
 from trio_cogment.sdk._tracking import LatestVersion
@@ -248,8 +248,9 @@ class ModelRegistryClient:
             async with trio.wrap_file(opened) as file, aclosing(self._download(info)) as chunks:
                 async for chunk in chunks:
                     await file.write(chunk)
-            await temporary.replace(path)
-            whole = True
+                await file.flush()
+                await temporary.replace(path)
+                whole = True
         finally:
             if not whole:
                 with trio.CancelScope(shield=True, deadline=trio.current_time() + _CLEANUP_SECONDS):

@@ -12,7 +12,7 @@ from google.protobuf.message import Message
 
 from trio_cogment.api.trainer.trainer_pb2 import RunEpisode, RunStatus, RunStep
 from trio_cogment.errors import FailedPreconditionError, MissingExtraError
-from trio_cogment.host.files import open_beside
+from trio_cogment.host.beside import open_beside
 from trio_cogment.trainer.client import TrainerClient
 
 if TYPE_CHECKING:
@@ -74,8 +74,10 @@ async def _export(stream: Any, kind: type[Message], path: Path) -> int:
                     if len(rows) == _ROWS:
                         count += _write(writer, rows, schema)
             count += _write(writer, rows, schema)
-        os.replace(temporary, path)
-        temporary = ""
+            writer.close()
+            file.flush()
+            os.replace(temporary, path)
+            temporary = ""
     finally:
         if temporary:
             os.unlink(temporary)

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from trio_cogment.errors import AlreadyExistsError
-from trio_cogment.rl.datasets.placing import Placement, put_in_place
+from trio_cogment.host.beside import make_folder_beside
+from trio_cogment.rl.datasets.placing import Placement, put_in_place, put_right
 
 
 def folder(path: Path, text: str) -> Path:
@@ -60,3 +61,66 @@ def test_what_cannot_be_moved_back_is_said(tmp_path: Path, caplog: pytest.LogCap
     placement.undo()
     assert "there: cannot be removed" in caplog.text
     assert "what was there is in" in caplog.text
+
+
+def test_what_goes_on_is_left_alone(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """A reader that comes while an export is between its two names."""
+    target = folder(tmp_path / "there", "old")
+    written, hold = make_folder_beside(str(target))
+    Path(written, "text").write_text("new")
+    placement = Placement(Path(written), target, True, hold)
+    rename, looked = os.rename, []
+
+    def look(source: Path, to: Path) -> None:
+        if to == target:
+            before = sorted(tmp_path.iterdir())
+            put_right(target)
+            assert sorted(tmp_path.iterdir()) == before
+            looked.append(before)
+        rename(source, to)
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr("os.rename", look)
+        put_in_place([placement])
+    assert len(looked) == 1
+    assert target not in looked[0]
+    assert texts(tmp_path) == {"there": "new"}
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr("fcntl.flock", _locked)
+        again = Placement(folder(tmp_path / "1.tmp", "newer"), target, overwrite=True)
+        with pytest.raises(BlockingIOError):
+            again.put()
+    assert texts(tmp_path / "there") == {".": "new"}
+    assert not caplog.text
+
+
+def _locked(_descriptor: int, _how: int) -> None:
+    raise BlockingIOError
+
+
+def test_of_several_the_newest_is_back(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """As releases before this one have left them; a link stays one."""
+    target = tmp_path / "there"
+    folder(tmp_path / ".there.0.old", "older")
+    folder(tmp_path / ".there.1.old", "x").rename(tmp_path / ".there.2.old")
+    (tmp_path / ".there.2.old" / "text").write_text("newest")
+    folder(tmp_path / ".there.4711.0.tmp", "half")
+    folder(tmp_path / ".else.0.old", "else")
+    (tmp_path / "link").symlink_to(target)
+    put_right(tmp_path / "link")
+    assert texts(tmp_path) == {"there": "newest", ".else.0.old": "else"}
+    assert sorted(os.listdir(tmp_path)) == [".else.0.old", "link", "there"]
+    assert f"{target}: an export was killed while it replaced this; what was there is back" in caplog.text
+
+
+def test_what_cannot_be_put_right_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail(_source: Path, _target: Path) -> None:
+        raise PermissionError("not yours")
+
+    folder(tmp_path / ".there.0.old", "old")
+    monkeypatch.setattr("os.rename", fail)
+    put_right(tmp_path / "there")
+    put_right(tmp_path / "none" / "there")
+    assert "cannot be put right: not yours" in caplog.text

@@ -445,3 +445,39 @@ def test_a_workers_token_ends_with_the_token_that_submitted_its_run(tmp_path: Pa
         access.adopt(Rules(keys=KEYS))
         assert access.valid(worker)
     assert not access.valid(worker)
+
+
+REMOVED = """
+import os, signal, sys
+from trio_cogment.host.files import SystemFiles
+from trio_cogment.trainer.dispatch.folders import RunFolders
+taken = 0
+def look(event, arguments):
+    global taken
+    if event in ("os.remove", "os.rmdir"):
+        if taken == int(sys.argv[2]):
+            os.kill(os.getpid(), signal.SIGKILL)
+        taken += 1
+sys.addaudithook(look)
+RunFolders(sys.argv[1], SystemFiles()).remove("a")
+"""
+
+
+def test_a_server_that_is_killed_while_it_removes_a_folder_does_the_rest_at_its_next_start(tmp_path: Path) -> None:
+    for step in range(20):
+        (tmp_path / "a" / "logs").mkdir(parents=True)
+        (tmp_path / "a" / "checkpoints" / "deep").mkdir(parents=True)
+        # Folders are read in no certain order.
+        results = [f"result-{number}" for number in range(6)]
+        for name in (*results[:3], "config.json", "logs/worker.stdout.log", "checkpoints/deep/one", *results[3:]):
+            (tmp_path / "a" / name).write_text('{"artifacts": {"keep_checkpoints": false}}')
+        done = subprocess.run(
+            [sys.executable, "-c", REMOVED, str(tmp_path), str(step)], stderr=subprocess.PIPE, check=False
+        )
+        assert done.returncode in (0, -signal.SIGKILL), done.stderr
+        # The run is forgotten behind its folder, so it is removed once more.
+        RunFolders(str(tmp_path), SystemFiles()).remove("a")
+        assert list(tmp_path.iterdir()) == []
+        if not done.returncode:
+            break
+    assert step > 5

@@ -120,7 +120,6 @@ async def export_async(
     run = (host or Host()).runner(1)
     writers: list[Writer] = []
     result = Exported()
-    whole = False
     with shown(progress, _bar_of) as show:
         try:
             async with open_source(source, spec=spec) as client:
@@ -146,13 +145,11 @@ async def export_async(
             placements = [placement for writer in writers for placement in await run(writer.finish)]
             # In one call: no cancellation can come in between.
             await run(put_in_place, placements)
-            whole = True
         finally:
-            if not whole:
-                # No deadline: a thread cannot be left alone while it removes files.
-                with trio.CancelScope(shield=True):
-                    for writer in writers:
-                        await run(writer.abort)
+            # No deadline: a thread cannot be left alone while it removes files.
+            with trio.CancelScope(shield=True):
+                for writer in writers:
+                    await run(writer.close)
     return result
 
 

@@ -8,13 +8,12 @@ Images are stored as they are. Minari's own default is JPEG, which changes them.
 from __future__ import annotations
 
 import re
-import shutil
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 from trio_cogment.errors import AlreadyExistsError, InvalidArgumentError, MissingExtraError
 from trio_cogment.rl.datasets.episodes import Episode, check_minari, episodes_of_actor, episodes_of_all
-from trio_cogment.rl.datasets.minari_files import DatasetFiles, path_of
+from trio_cogment.rl.datasets.minari_files import DatasetFiles, path_of, put_right_dataset
 from trio_cogment.rl.datasets.payloads import Form
 from trio_cogment.rl.datasets.placing import Placement
 from trio_cogment.rl.datasets.plain import as_json
@@ -132,10 +131,10 @@ class MinariWriter:
         self.ids[:] = [dataset_id for writer in writers for dataset_id in writer.ids]
         return [placement for writer in writers for placement in writer.finish()]
 
-    def abort(self) -> None:
-        """See `Writer.abort`."""
+    def close(self) -> None:
+        """See `Writer.close`."""
         for writer in self._by_environment.values():
-            writer.abort()
+            writer.close()
 
 
 def id_of_environment(dataset_id: str, environment: str) -> str:
@@ -153,6 +152,7 @@ def _check_id(dataset_id: str, *, overwrite: bool) -> None:
         parse_dataset_id(dataset_id)
     except (ValueError, TypeError) as error:  # a TypeError if there is no version
         raise InvalidArgumentError(f"minari: expected an id such as 'rps/duel-v0', got {dataset_id!r}") from error
+    put_right_dataset(dataset_id)
     if not overwrite and path_of(dataset_id).exists():
         raise AlreadyExistsError(f"minari: {dataset_id} exists already; overwrite=True replaces it")
 
@@ -288,10 +288,10 @@ class _EnvironmentWriter:
         spec = recovered_spec(trial.spec, trial.environment, trial.arguments)
         return None if spec is None else str(spec.to_json())
 
-    def abort(self) -> None:
-        """See `Writer.abort`."""
+    def close(self) -> None:
+        """See `Writer.close`."""
         for dataset in self._files.values():
-            shutil.rmtree(dataset.temporary, ignore_errors=True)
+            dataset.close()
 
 
 def _spaces(form: Form) -> tuple[Space, Space]:

@@ -11,14 +11,16 @@ from typing import Any
 
 import numpy as np
 
+from trio_cogment.host.beside import left_behind, make_folder_beside, names_left_beside, remove
 from trio_cogment.rl.datasets.episodes import Episode
+from trio_cogment.rl.datasets.placing import put_right
 from trio_cogment.rl.datasets.plain import as_json
 from trio_cogment.rl.datasets.trials import TrialRecord
 
 #: Episodes are written together: so many steps, or about so many bytes.
 _BATCH_STEPS = 4096
 _BATCH_BYTES = 16 * 1024 * 1024
-#: What is inserted into the name of a data set until it is whole.
+#: What is inserted into the name of a data set until it is whole, before the numbers of an export.
 _INCOMPLETE = "-incomplete"
 #: What a data set's metadata say of it, beside what Minari writes.
 METADATA = "trio_cogment"
@@ -31,8 +33,32 @@ def path_of(dataset_id: str) -> Path:
     return Path(get_dataset_path(dataset_id))
 
 
+def put_right_dataset(dataset_id: str) -> None:
+    """Put right what killed exports have left of a data set, and log it; see `put_right`. Never raises."""
+    target = path_of(dataset_id)
+    base, dash, version = target.name.rpartition("-v")
+    # Earlier releases had one name for all exports.
+    claims = [(claim, _folder_of(target, claim)) for claim in names_left_beside(str(target))]
+    claims.append(("", target.with_name(f"{base}{_INCOMPLETE}{dash}{version}")))
+    for claim, folder in claims:
+        with left_behind(claim or str(folder)) as nobodys:
+            if nobodys and folder.exists():
+                remove(str(folder))
+    put_right(target)
+
+
+def _folder_of(target: Path, claim: str) -> Path:
+    """Return the folder that Minari writes for an export that has made a folder beside the data set."""
+    base, dash, version = target.name.rpartition("-v")
+    process, number = claim.split(".")[-3:-1]
+    return target.with_name(f"{base}{_INCOMPLETE}-{process}-{number}{dash}{version}")
+
+
 class DatasetFiles:
     """One data set that is being written, under a name that says so until it is in its place.
+
+    Minari has its folder to itself until there is something in it. So what shows others that somebody writes it is an
+    empty folder beside it, `.duel-v0.4711.0.tmp` for `duel-incomplete-4711-0-v0`.
 
     Args:
         minari: the module.
@@ -54,20 +80,20 @@ class DatasetFiles:
         metadata: Mapping[str, Any],
         about: Mapping[str, Any],
     ) -> None:
-        base, dash, version = dataset_id.rpartition("-v")
         self._minari = minari
         self._id = dataset_id
-        self._incomplete = f"{base}{_INCOMPLETE}{dash}{version}"
         self._spaces = spaces
         self._metadata = metadata
         self._about = about
-        self.temporary = path_of(self._incomplete)
         self.target = path_of(dataset_id)
+        self.target.parent.mkdir(parents=True, exist_ok=True)
+        self._claim, self._hold = make_folder_beside(str(self.target))
+        self.temporary = _folder_of(self.target, self._claim)
+        self._incomplete = f"{dataset_id.rpartition('/')[0]}/{self.temporary.name}".lstrip("/")
         self._storage: Any = None
         self._buffers: list[Any] = []
         self._notes: list[dict[str, Any]] = []
         self._steps = self._bytes = 0
-        shutil.rmtree(self.temporary, ignore_errors=True)  # of an export that was killed
 
     def add(self, trial: TrialRecord, episode: Episode) -> None:
         """Add an episode; it is written later, together with others."""
@@ -131,6 +157,12 @@ class DatasetFiles:
             metadata["env_spec"] = env_spec
         file.write_text(json.dumps(metadata), encoding="utf-8")
         return self.temporary
+
+    def close(self) -> None:
+        """Remove what is not in its place. Never raises."""
+        shutil.rmtree(self.temporary, ignore_errors=True)
+        shutil.rmtree(self._claim, ignore_errors=True)
+        self._hold.release()
 
 
 def _attributes(options: Mapping[str, Any]) -> dict[str, Any]:

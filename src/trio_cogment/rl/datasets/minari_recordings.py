@@ -24,10 +24,11 @@ class MinariRecordings:
 
     def __init__(self, dataset_id: str) -> None:
         from trio_cogment.rl.datasets.minari import minari_module
-        from trio_cogment.rl.datasets.minari_files import METADATA
+        from trio_cogment.rl.datasets.minari_files import METADATA, put_right_dataset
 
         minari = minari_module()
         try:
+            put_right_dataset(dataset_id)
             self._dataset = minari.load_dataset(dataset_id)
         except (ValueError, FileNotFoundError, TypeError) as error:
             raise NotFoundError(

@@ -15,9 +15,10 @@ from typing import Any
 
 from trio_cogment._version import __version__
 from trio_cogment.errors import AlreadyExistsError, FailedPreconditionError
+from trio_cogment.host.beside import make_folder_beside
 from trio_cogment.rl.datasets._arrow import pa, pq
 from trio_cogment.rl.datasets.payloads import Form
-from trio_cogment.rl.datasets.placing import Placement, is_empty
+from trio_cogment.rl.datasets.placing import Placement, is_empty, put_right
 from trio_cogment.rl.datasets.steps import Step
 from trio_cogment.rl.datasets.tables import TRIALS, ActorSums, StepTable, trial_row
 from trio_cogment.rl.datasets.trials import ActorRecord, TrialRecord
@@ -36,8 +37,6 @@ FILE_BYTES = 512 * 1024 * 1024
 _TRIAL_ROWS = 8192
 #: To what depth `meta/info.json` has lines of their own. Below that are the bounds of spaces, two for each pixel.
 _INFO_LEVELS = 4
-#: How often names are tried for a folder that nobody else writes to.
-_TRIES = 1000
 #: How many strange files an error text names at most.
 _NAMED = 5
 
@@ -93,13 +92,17 @@ class ParquetWriter:
     """
 
     def __init__(self, target: str | os.PathLike[str], *, overwrite: bool = False) -> None:
-        self.path = Path(target)
+        # A link stays a link.
+        self.path = Path(os.path.realpath(target) if os.path.islink(target) else target)
         self._overwrite = overwrite
+        put_right(self.path)
         check_target(self.path, overwrite=overwrite)
         try:
-            self._folder = _new_folder(self.path)
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            folder, self._hold = make_folder_beside(str(self.path))
         except OSError as error:
             raise FailedPreconditionError(f"parquet: {self.path}: {error.strerror or error}") from error
+        self._folder = Path(folder)
         self._files: dict[Form, _Files] = {}
         self._environments: dict[str, None] = {}
         self._trial_rows: list[dict[str, Any]] = []
@@ -187,7 +190,7 @@ class ParquetWriter:
         _sync(self._folder)
         if self.path.exists():
             _check_own(self.path)  # again: an export takes its time, and what is there goes with the folder
-        return [Placement(self._folder, self.path, self._overwrite)]
+        return [Placement(self._folder, self.path, self._overwrite, self._hold)]
 
     def _named_groups(self) -> list[dict[str, Any]]:
         all_files = list(self._files.values())
@@ -205,13 +208,14 @@ class ParquetWriter:
             found.append(_group(name, folder, files))
         return found
 
-    def abort(self) -> None:
-        """See `Writer.abort`."""
+    def close(self) -> None:
+        """See `Writer.close`."""
         for files in self._files.values():
             _quietly_close(files)
         if self._trials_writer is not None:
             _quietly_close(self._trials_writer)
         shutil.rmtree(self._folder, ignore_errors=True)
+        self._hold.release()
 
 
 def _quietly_close(writer: Any) -> None:
@@ -339,19 +343,6 @@ def _listed_files(path: Path) -> list[str]:
         return [str(file) for group in info["groups"] for file in group["files"]]
     except (OSError, ValueError, LookupError, TypeError):
         return []
-
-
-def _new_folder(path: Path) -> Path:
-    """Make a folder beside the one that it is to become."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    for number in range(_TRIES):
-        folder = path.parent / f".{path.name}.{os.getpid()}.{number}.tmp"
-        try:
-            folder.mkdir()
-        except FileExistsError:
-            continue
-        return folder
-    raise FileExistsError(f"{_TRIES} unfinished data sets are beside it")
 
 
 def _sync(folder: Path) -> None:

@@ -10,6 +10,7 @@ from typing import Any, TypeAlias
 from trio_cogment.api import spaces_pb2
 from trio_cogment.errors import FailedPreconditionError, InvalidArgumentError, NotFoundError
 from trio_cogment.host import Host
+from trio_cogment.rl.datasets.placing import put_right
 from trio_cogment.rl.datasets.recordings import ParquetRecordings, Recording, Recordings
 from trio_cogment.rl.environments.errors import InvalidActionError
 from trio_cogment.sdk import ActorImplementation, ActorSession, EventType
@@ -23,6 +24,8 @@ Dataset: TypeAlias = str | os.PathLike[str]
 def open_recordings(dataset: Dataset, *, trials: Sequence[str] | None = None) -> Recordings:
     """Open a data set. Blocks.
 
+    What a killed export has left there is put right before.
+
     Args:
         dataset: the folder of a data set of Parquet files, or else the id of one of Minari.
         trials: the ids of the trials to take; None: all. For Parquet only.
@@ -32,6 +35,7 @@ def open_recordings(dataset: Dataset, *, trials: Sequence[str] | None = None) ->
         NotFoundError: there is no such data set, it is empty, or a trial is not in it.
         InvalidArgumentError: it has no spaces, or the trials do not have the same agents and spaces.
     """
+    put_right(Path(dataset))
     if isinstance(dataset, os.PathLike) or Path(dataset).is_dir():
         return ParquetRecordings(Path(dataset), trials)
     if trials is not None:

@@ -137,5 +137,5 @@ class Writer(Protocol):
             OSError: the disk is full, or failed.
         """
 
-    def abort(self) -> None:
-        """Remove what was written; what is in its place stays there. Never raises."""
+    def close(self) -> None:
+        """Remove what is not in its place. Never raises."""

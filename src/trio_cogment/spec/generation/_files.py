@@ -6,6 +6,8 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
+from trio_cogment.host.beside import open_beside
+
 
 def write_files(folder: str | Path, files: Mapping[str, str]) -> list[str]:
     """Write files below a folder, which is made if need be; return the paths of those that changed.
@@ -25,11 +27,13 @@ def write_files(folder: str | Path, files: Mapping[str, str]) -> list[str]:
             continue
         target.parent.mkdir(parents=True, exist_ok=True)
         # Whoever imports or watches the file never finds half of it.
-        unfinished = target.with_name(f".{target.name}.{os.getpid()}")
+        file, unfinished = open_beside(str(target))
         try:
-            unfinished.write_bytes(content)
-            unfinished.replace(target)
+            with file:
+                file.write(content)
+                file.flush()
+                os.replace(unfinished, target)
         finally:
-            unfinished.unlink(missing_ok=True)
+            Path(unfinished).unlink(missing_ok=True)
         changed.append(path)
     return changed

@@ -92,8 +92,14 @@ class RunFolders:
         if self._token(run_id):
             raise FileExistsError(f"{folder}: processes of the run are left")
         if not self._keeps_checkpoints(folder):
-            shutil.rmtree(folder)
-            return
+            # The configuration goes last: a server that is killed here does the rest at its next start.
+            with os.scandir(folder) as entries:
+                rest = [entry for entry in entries if entry.name != _CONFIG]
+            for entry in rest:
+                if entry.is_dir(follow_symlinks=False):
+                    shutil.rmtree(entry.path)
+                else:
+                    os.remove(entry.path)
         own = [os.path.join(_LOGS, name) for name in LOG_NAMES]
         for name in (*own, WORKER_CONFIG, _CONFIG):
             with suppress(FileNotFoundError):
