@@ -56,6 +56,26 @@ async def test_a_cancelled_search_leaves_nothing() -> None:
         await matcher.aclose()
 
 
+async def test_a_search_that_is_closed_meanwhile_finds_nothing_and_was_not_too_slow() -> None:
+    """The other output of a script was matched: nobody waits for this one any more."""
+    matcher = LineMatcher(re.compile(SLOW))
+    found: list[bool] = []
+
+    async def search() -> None:
+        found.append(await matcher.search([LINE, b"aaa"]))
+
+    with trio.fail_after(PATIENCE_SECONDS):
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(search)
+            nursery.start_soon(search)
+            while matcher._process is None:  # until it has started
+                await trio.lowlevel.checkpoint()
+            process = matcher._process
+            await matcher.aclose()
+    assert found == [False, False]
+    assert process.returncode is not None
+
+
 async def test_the_end_of_a_long_line_is_not_looked_at() -> None:
     matcher = LineMatcher(re.compile("end"))
     assert not await matcher.search([b"x" * LINE_BYTES + b"end"])

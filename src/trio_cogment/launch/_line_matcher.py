@@ -50,7 +50,7 @@ class LineMatcher:
         self._closed = False
 
     async def search(self, lines: Sequence[bytes]) -> bool:
-        """Return whether the expression is found in one of the lines; False once it is closed.
+        """Return whether the expression is found in one of the lines; False once it is closed, also meanwhile.
 
         Raises:
             LineTooSlowError: it was not found in the lines before one that took too long; those after it are not looked
@@ -81,16 +81,23 @@ class LineMatcher:
             )
         assert self._process.stdin is not None
         assert self._process.stdout is not None
-        await self._process.stdin.send_all(b"%010d" % len(line) + line)
-        answer = await self._process.stdout.receive_some(1)
-        if not answer:
+        try:
+            await self._process.stdin.send_all(b"%010d" % len(line) + line)
+            answer = await self._process.stdout.receive_some(1)
+        except trio.BrokenResourceError:  # the process has ended
+            answer = b""
+        if not answer and not self._closed:
             raise LineTooSlowError
         return answer == b"1"
 
     async def aclose(self) -> None:
-        """End the process, for good."""
+        """End the process, for good. A search that is under way ends."""
         self._closed = True
-        await self._end()
+        if self._process is not None:
+            self._process.kill()
+        with trio.CancelScope(shield=True):  # without its process the search ends at once
+            async with self._turn:
+                await self._end()
 
     async def _end(self) -> None:
         process, self._process = self._process, None
