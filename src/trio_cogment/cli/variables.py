@@ -22,7 +22,7 @@ _SERVICES = (
     "TRIAL_DATASTORE",
     "WEB_PROXY",
 )
-#: Each of them has these, but for some that have no directory, or several ports.
+#: Each of them has these, but for those of `_MISSING`.
 _OF_SERVICES = (
     "PORT",
     "PROMETHEUS_PORT",
@@ -31,6 +31,27 @@ _OF_SERVICES = (
     "DIRECTORY_REGISTRATION_HOST",
     "DIRECTORY_REGISTRATION_PROPERTIES",
 )
+
+#: Two services and the page of `play` do not register in a directory, and the orchestrator has two ports.
+_MISSING = frozenset(
+    [
+        "COGMENT_ORCHESTRATOR_PORT",
+        "COGMENT_ORCHESTRATOR_GRPC_REFLECTION",
+        *(
+            f"COGMENT_{service}_{name}"
+            for service in ("DIRECTORY", "OPENENV", "PLAY")
+            for name in _OF_SERVICES
+            if name.startswith("DIRECTORY_")
+        ),
+    ]
+)
+#: What a name that none of ours is like was probably meant for.
+_MEANT = {"COGMENT_ORCHESTRATOR_PORT": "COGMENT_LIFECYCLE_PORT"}
+
+#: A trainer tells its workers by these where the services are (docs/trainer.md); flags do not read them.
+OF_WORKERS = ("COGMENT_DATASTORE", "COGMENT_DIRECTORY", "COGMENT_MODEL_REGISTRY", "COGMENT_ORCHESTRATOR")
+#: These are between processes of this program.
+INTERNAL = ("TRIO_COGMENT_RUN_TOKEN", "TRIO_COGMENT_YIELDED")
 
 _OTHERS = (
     "COGMENT_ACTOR_PORT",
@@ -100,7 +121,6 @@ _OTHERS = (
     "TRIO_COGMENT_OUTGOING_ALLOW",
     "TRIO_COGMENT_OUTGOING_DENY",
     "TRIO_COGMENT_PLAY_SPEC",
-    "TRIO_COGMENT_RUN_TOKEN",
     "TRIO_COGMENT_STORAGE",
     "TRIO_COGMENT_WEB",
     "TRIO_COGMENT_WEB_ALLOW_ORIGIN",
@@ -109,10 +129,15 @@ _OTHERS = (
     "TRIO_COGMENT_WEB_MODEL_REGISTRY",
     "TRIO_COGMENT_WEB_SPEC",
     "TRIO_COGMENT_WEB_URL",
-    "TRIO_COGMENT_YIELDED",
 )
 
-KNOWN = frozenset(_OTHERS) | {f"COGMENT_{service}_{name}" for service in _SERVICES for name in _OF_SERVICES}
+KNOWN = frozenset([*_OTHERS, *OF_WORKERS, *INTERNAL]) | (
+    {f"COGMENT_{service}_{name}" for service in _SERVICES for name in _OF_SERVICES} - _MISSING
+)
+
+
+def _plain(name: str) -> str:
+    return name.removeprefix("TRIO_").removeprefix("COGMENT_")  # all are alike in what they begin with
 
 
 def warnings(variables: Iterable[str]) -> Iterator[str]:
@@ -125,5 +150,6 @@ def warnings(variables: Iterable[str]) -> Iterator[str]:
         if name.startswith(PREFIXES) and name not in KNOWN:
             from trio_cogment.suggestions import similar
 
-            close = similar(name, KNOWN)
+            known = {_plain(one): one for one in sorted(KNOWN.difference(INTERNAL))}
+            close = _MEANT.get(name) or known.get(similar(_plain(name), known) or "")
             yield f"{name}: no command knows this variable" + (f"; did you mean {close}?" if close else "")
