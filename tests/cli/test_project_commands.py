@@ -152,6 +152,7 @@ def test_what_init_writes_can_be_launched(tmp_path: Path) -> None:
     found = re.findall(r"^\[participants:\(1/1\)\] stdout: (player \d): \d guesses$", done.stdout, re.MULTILINE)
     assert sorted(found) == ["player 1", "player 2"]
     assert "ERROR" not in done.stderr
+    assert "EVERYBODY IN THE NETWORK" not in done.stderr
 
 
 @pytest.mark.parametrize("name", ["Player", "1", "a b", "", "environment"])
