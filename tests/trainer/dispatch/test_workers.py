@@ -149,6 +149,19 @@ async def test_a_program_that_cannot_be_started(tmp_path: Path, entry_point: str
         assert (status, found.startswith("dispatch_error: "), reason in found) == ("TERM", True, True)
 
 
+async def test_a_script_that_is_no_program_fails_with_what_to_do(tmp_path: Path) -> None:
+    script = tmp_path / "train.py"
+    script.write_text("print('never')")
+    async with dispatching(tmp_path) as (client, _, _):
+        for name, mode in (("a", 0o644), ("b", 0o755)):  # not executable, and without an interpreter
+            script.chmod(mode)
+            worker = {"worker": {"script": str(script)}}
+            await client.submit(name, run_name=name, entry_point="python", arguments=[], metadata=worker)
+            found = (await reason_of(client, name))[1]
+            assert str(script) in found
+            assert found.endswith("; expected a program, or an executable script that begins with #!")
+
+
 async def test_a_folder_that_cannot_be_made_fails_the_run_only(tmp_path: Path) -> None:
     async with dispatching(tmp_path) as (client, _, _):
         (tmp_path / "a").write_text("in the way")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import logging
 import os
 import subprocess
@@ -138,7 +139,7 @@ class Workers(Starter):
             leader = await self._runner(_spawn, command, token)
         except (OSError, ValueError) as error:
             await self._runner(self._folders.forget, run_id)
-            await sink.ended(run_id, Cause.START_FAILED, f"dispatch_error: {error}")
+            await sink.ended(run_id, Cause.START_FAILED, f"dispatch_error: {error}{_hint(error, command)}")
             return
         group = Group(leader, token, self._runner)
         listener = Listener(Origin(run_id, command.worker_id, command.agent_id), sink, self._models)
@@ -235,6 +236,15 @@ def _inherited(command: Command) -> dict[str, str]:
     access = {ACCESS_TOKEN_VARIABLE, ACCESS_TOKEN_FILE_VARIABLE}
     left_out = access if access & command.variables.keys() else set[str]()
     return {name: value for name, value in os.environ.items() if name not in left_out}
+
+
+def _hint(error: OSError | ValueError, command: Command) -> str:
+    """Return what to do if the program of a worker cannot be executed; empty for other errors."""
+    if not isinstance(error, OSError) or error.errno not in (errno.EACCES, errno.ENOEXEC):
+        return ""
+    if error.filename != command.arguments[0]:  # a folder, for example
+        return ""
+    return "; expected a program, or an executable script that begins with #!"
 
 
 def _spawn(command: Command, token: str) -> subprocess.Popen[bytes]:
