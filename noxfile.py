@@ -86,6 +86,7 @@ JAVASCRIPT_NEEDS = [
     "typescript@5",
     "grpc-web@2.1.1",
     "@grpc/grpc-js@1.14.7",
+    *("@connectrpc/connect@2.1.2", "@connectrpc/connect-node@2.1.2", "@bufbuild/protobuf@2.17.0"),
     "axe-core@4.14.1",
     "google-protobuf@3",
     "xhr2@0.2",

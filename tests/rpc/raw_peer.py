@@ -11,8 +11,10 @@ import hpack
 import trio
 import trio.testing
 
+from trio_cogment.access import AccessControl
 from trio_cogment.config import RpcConfig
 from trio_cogment.rpc import serve_stream
+from trio_cogment.rpc.relay import ServerSide
 
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 DATA, HEADERS, PRIORITY, RST, SETTINGS, PUSH, PING, GOAWAY, WINDOW_UPDATE, CONTINUATION = range(10)
@@ -150,7 +152,12 @@ class RawPeer:
 
 @asynccontextmanager
 async def raw_client(
-    services: list[Any], *, config: RpcConfig | None = None, settings_values: dict[int, int] | None = None
+    services: list[Any],
+    *,
+    config: RpcConfig | None = None,
+    settings_values: dict[int, int] | None = None,
+    access: AccessControl | None = None,
+    web: ServerSide | None = None,
 ) -> AsyncIterator[RawPeer]:
     """Serve one connection in memory and talk to it raw."""
     with trio.fail_after(30):
@@ -158,7 +165,7 @@ async def raw_client(
             ours, theirs = trio.testing.memory_stream_pair()
 
             async def run() -> None:
-                await serve_stream(services, theirs, config=config)
+                await serve_stream(services, theirs, config=config, access=access, web=web)
 
             nursery.start_soon(run)
             peer = RawPeer(ours)

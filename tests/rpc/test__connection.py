@@ -442,6 +442,9 @@ async def test_a_side_for_browsers_that_cannot_take_a_connection_closes_it(caplo
         def connection(self, accepted: Accepted) -> Served:
             raise OSError(errno.EMFILE, "Too many open files")
 
+        def grpc_web(self, *, secure: bool) -> None:
+            return None
+
     caplog.set_level(logging.INFO)
     with trio.fail_after(30):
         async with trio.open_nursery() as nursery:

@@ -104,6 +104,20 @@ def test_a_compressed_message_says_so() -> None:
     assert data_frames(queue.take_output()) == [(1, message(b"zip", 1))]
 
 
+def test_bytes_that_are_framed_already_go_behind_the_messages() -> None:
+    queue, stream = make_queue(), make_stream(1, 0)
+    queue.send_message(stream, b"a")
+    queue.send_framed(stream, message(b"end", 0x80))
+    stream.send_window += 100
+    queue.schedule(stream)
+    queue.resume()
+    queue.send_framed(stream, b"more")
+    assert data_frames(queue.take_output()) == [(1, message(b"a") + message(b"end", 0x80)), (1, b"more")]
+    stream.closed = True
+    queue.send_framed(stream, b"late")
+    assert queue.take_output() == b""
+
+
 def test_output_stays_near_the_high_water_mark() -> None:
     queue, stream = make_queue(), make_stream(1)
     for _ in range(100):

@@ -8,6 +8,10 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import Any
 
+import h2.config
+import h2.connection
+import h2.events
+import h2.exceptions
 import h11
 import trio
 from purerpc import Service
@@ -151,6 +155,81 @@ async def over_http(connect: Connect, path: str, call: ServerCall, *, text: bool
                     assert isinstance(event, h11.EndOfMessage), event
                     break
             frames.finish()
+
+        await _duplex(send, receive)
+
+
+def _check_size(fields: Iterable[tuple[bytes, bytes]]) -> None:
+    """What comes is limited by the client, in HTTP/2."""
+    if sum(len(name) + len(value) + 32 for name, value in fields) > RpcConfig().max_header_list_bytes:
+        raise RpcError(StatusCode.RESOURCE_EXHAUSTED, "the response's metadata is too large")
+
+
+async def over_http2(connect: Connect, path: str, call: ServerCall) -> None:
+    """Make a call by gRPC-Web over HTTP/2, with a connection of its own."""
+    client: Any = h2.connection.H2Connection(h2.config.H2Configuration(header_encoding=None))
+    stream = await connect()
+    async with stream:
+        client.initiate_connection()
+        pseudo = [(b":method", b"POST"), (b":scheme", b"http"), (b":path", path.encode()), (b":authority", HOST[1])]
+        kind = [(b"content-type", b"application/grpc-web+proto"), (b"x-grpc-web", b"1")]
+        client.send_headers(1, [*pseudo, *kind, *head_fields(call)])
+        sending = trio.Lock()
+        room = trio.Event()
+
+        async def flush() -> None:
+            async with sending:
+                await stream.send_all(client.data_to_send())
+
+        async def send() -> None:
+            nonlocal room
+            try:
+                async for message in call:
+                    data = message_frame(message.SerializeToString())
+                    while data:
+                        room = trio.Event()
+                        size = min(client.local_flow_control_window(1), client.max_outbound_frame_size)
+                        if size:
+                            client.send_data(1, data[:size])
+                            data = data[size:]
+                            await flush()
+                        else:
+                            await room.wait()
+                client.end_stream(1)
+                await flush()
+            except (trio.BrokenResourceError, h2.exceptions.ProtocolError):
+                pass  # the answer may say why
+
+        async def receive() -> None:
+            frames = Frames(call)
+            await flush()
+            while True:
+                data = bytes(await stream.receive_some())
+                if not data:
+                    raise RpcError(StatusCode.UNAVAILABLE, "the connection is lost")
+                for event in client.receive_data(data):
+                    room.set()
+                    if isinstance(event, h2.events.ResponseReceived):
+                        fields = [(name, value) for name, value in event.headers if name not in _OF_HTTP]
+                        _check_size(fields)
+                        if dict(fields)[b":status"] != b"200":
+                            raise RpcError(StatusCode.UNAVAILABLE, "the server has not answered 200")
+                        if b"grpc-status" in dict(fields):
+                            frames.status = parse_trailers(fields)
+                        else:
+                            call.set_initial_metadata(decode_metadata(fields))
+                            await call.send_initial_metadata()
+                    elif isinstance(event, h2.events.DataReceived):
+                        await frames.receive(event.data)
+                        if frames.status is not None:
+                            _check_size(encode_metadata(frames.status.metadata))
+                        client.acknowledge_received_data(event.flow_controlled_length, 1)
+                    elif isinstance(event, h2.events.StreamEnded):
+                        frames.finish()
+                        return
+                    else:
+                        assert not isinstance(event, h2.events.StreamReset | h2.events.TrailersReceived), event
+                await flush()
 
         await _duplex(send, receive)
 

@@ -25,7 +25,7 @@ from trio_cogment.config import PlatformConfig, RpcConfig, WebConfig
 from trio_cogment.errors import RpcError, StatusCode, UnavailableError
 from trio_cogment.platform import Platform
 from trio_cogment.rpc import CallOpener, ServerCall, serve
-from trio_cogment.rpc.relay import Accepted, Served
+from trio_cogment.rpc.relay import Accepted, Served, WebRules
 from trio_cogment.sdk import (
     ActorSession,
     Controller,
@@ -314,6 +314,10 @@ class Counted:
         """Return a connection to be run."""
         self.open += 1
         return _CountedConnection(self, self._side.connection(accepted))
+
+    def grpc_web(self, *, secure: bool) -> WebRules | None:
+        """Return what judges requests of gRPC-Web over HTTP/2."""
+        return self._side.grpc_web(secure=secure)
 
 
 class _CountedConnection:

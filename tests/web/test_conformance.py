@@ -1,4 +1,4 @@
-"""gRPC-Web, as bytes and as text, and gRPC over WebSockets: the same conformance kit as every transport."""
+"""gRPC-Web, as bytes, as text and over HTTP/2, and gRPC over WebSockets: the conformance kit of every transport."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import trio
 import trio.testing
 from purerpc import Service
 
-from tests.web.clients import Forward, channel_over, over_http, over_websocket
+from tests.web.clients import Forward, channel_over, over_http, over_http2, over_websocket
 from trio_cogment.config import RpcConfig
 from trio_cogment.rpc import CallOpener, open_listeners, serve, serve_stream
 from trio_cogment.testing.conformance.channel import CASES, CheckService, MakeChannel, check_case
@@ -53,8 +53,10 @@ _PATIENCE_SECONDS = 60.0
 
 MAKES = {
     "tcp-bytes": partial(over_tcp, over_http),
+    "tcp-http2": partial(over_tcp, over_http2),
     "tcp-websocket": partial(over_tcp, over_websocket),
     "memory-bytes": partial(over_memory, over_http),
+    "memory-http2": partial(over_memory, over_http2),
     "memory-text": partial(over_memory, partial(over_http, text=True)),
     "memory-websocket": partial(over_memory, over_websocket),
 }

@@ -35,6 +35,7 @@ from trio_cogment.rpc._drain import Drain
 from trio_cogment.rpc._engine import Engine
 from trio_cogment.rpc._fairness import OPERATIONS_PER_CHECKPOINT
 from trio_cogment.rpc._frames import ErrorCode, Kind
+from trio_cogment.rpc._grpc_web import WebRules
 from trio_cogment.rpc._lingering_close import LingeringClose
 from trio_cogment.rpc._liveness import Liveness
 from trio_cogment.rpc._reader import Reader
@@ -82,12 +83,15 @@ class Connection:
         routes: dict[str, Route] | None = None,
         visitor: Visitor | None = None,
         account: PeerConnection | None = None,
+        web: WebRules | None = None,
         on_change: Callable[[Connection], None] | None = None,
     ) -> None:
         self.peer = peer
         self.config = config
         self._memory = memory_of_run()
-        self.engine = Engine(client_side=client_side, config=config, clock=trio.current_time, memory=self._memory)
+        self.engine = Engine(
+            client_side=client_side, config=config, clock=trio.current_time, memory=self._memory, web=web
+        )
         self.byte_stream = byte_stream
         self.closed = False
         self.number = 0

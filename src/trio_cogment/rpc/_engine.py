@@ -72,6 +72,7 @@ from trio_cogment.rpc._frames import (
     ErrorCode,
     Event,
 )
+from trio_cogment.rpc._grpc_web import WebRules
 from trio_cogment.rpc._header_blocks import HeaderBlocks
 from trio_cogment.rpc._receive_window import ReceiveWindow
 from trio_cogment.rpc._send_queue import SendQueue
@@ -97,8 +98,8 @@ class Engine:
     Besides its own methods it has those of its parts:
 
     * of the stream table: `open_request`, `send_headers`, `end`, `finish_now` and `reset`;
-    * of the send queue: `send_message`, `send_compressed`, `send_shared`, `has_room`, `take_output`, `sent` and
-      `take_rooms`;
+    * of the send queue: `send_message`, `send_compressed`, `send_shared`, `send_framed`, `has_room`, `take_output`,
+      `sent` and `take_rooms`;
     * of the receive window: `consumed`, `keep`, `forget`, `holders` and `incomplete`.
 
     Args:
@@ -106,6 +107,7 @@ class Engine:
         config: limits.
         clock: the time in seconds, for rates; without one everything happens at once.
         memory: what is borrowed for what waits; None: as much as the limits of the connection allow.
+        web: judges requests of gRPC-Web; None: they are refused.
 
     Attributes:
         streams: those that are open, by number.
@@ -127,6 +129,7 @@ class Engine:
         config: RpcConfig,
         clock: Callable[[], float] = float,
         memory: ConnectionMemory | None = None,
+        web: WebRules | None = None,
     ) -> None:
         memory = memory or ConnectionMemory()
         self.client_side = client_side
@@ -173,6 +176,7 @@ class Engine:
             window=window,
             blocks=blocks,
             floods=floods,
+            web=web,
         )
         self.parser = FrameParser(
             client_side=client_side,
@@ -192,6 +196,7 @@ class Engine:
         self.send_message = queue.send_message
         self.send_compressed = queue.send_compressed
         self.send_shared = queue.send_shared
+        self.send_framed = queue.send_framed
         self.has_room = queue.has_room
         self.take_output = queue.take_output
         self.take_rooms = queue.take_rooms

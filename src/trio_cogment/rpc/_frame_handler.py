@@ -44,6 +44,7 @@ from trio_cogment.rpc._frames import (
     Event,
     Kind,
 )
+from trio_cogment.rpc._grpc_web import WebRules
 from trio_cogment.rpc._header_blocks import HeaderBlocks
 from trio_cogment.rpc._receive_window import ReceiveWindow
 from trio_cogment.rpc._request_heads import RequestHeads
@@ -75,6 +76,7 @@ class FrameHandler(Handler):
         window: ReceiveWindow,
         blocks: HeaderBlocks,
         floods: Floods,
+        web: WebRules | None,
     ) -> None:
         self.goaway_received = False
         self._client_side = client_side
@@ -88,7 +90,7 @@ class FrameHandler(Handler):
         self._window = window
         self._blocks = blocks
         self._floods = floods
-        self._heads = RequestHeads(config.max_header_list_bytes)
+        self._heads = RequestHeads(config.max_header_list_bytes, web)
 
     def control_frame(self, frame: bytes, kind: int, flags: int, stream_id: int, events: list[Event]) -> None:
         """Handle a whole frame that is not DATA.
@@ -175,8 +177,7 @@ class FrameHandler(Handler):
             head = self._heads.read(headers)
         except _grpc_headers.RefusedRequest as refusal:
             # HTTP/2 is satisfied. What gRPC does not accept gets a status, so that its caller learns why.
-            status = _grpc_headers.trailer_headers(refusal.code, refusal.message, (), alone=refusal.http_status)
-            table.finish_now(stream, [*status, *refusal.headers])
+            table.finish_now(stream, refusal.response())
             if refusal.code is StatusCode.INTERNAL:  # malformed; others an honest caller may meet again and again
                 self._floods.count_reset()
             return

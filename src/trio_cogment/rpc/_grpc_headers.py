@@ -1,7 +1,10 @@
 """What gRPC puts into HTTP/2 headers, and how it is read back: paths, timeouts, metadata, statuses.
 
 Everything here is a pure function of header lists (pairs of bytes). The rules are those of the gRPC documents
-`PROTOCOL-HTTP2.md`, `http-grpc-status-mapping.md` and `statuscodes.md`.
+`PROTOCOL-HTTP2.md`, `http-grpc-status-mapping.md` and `statuscodes.md`. Requests of gRPC-Web are read here as well,
+after a server's web side has judged them (`_grpc_web`).
+
+This module is long because requests and responses share the names of fields, and how their values are written.
 """
 
 from __future__ import annotations
@@ -18,6 +21,7 @@ from typing import NamedTuple
 
 from trio_cogment._version import __version__
 from trio_cogment.errors import STATUS_DETAILS, StatusCode
+from trio_cogment.rpc._grpc_web import WebAnswer, WebRules
 from trio_cogment.rpc._hpack import RawHeaders as RawHeaders
 from trio_cogment.rpc._hpack import unindexed
 from trio_cogment.rpc._peer_statuses import STATUS_OF_HTTP
@@ -26,6 +30,8 @@ from trio_cogment.rpc.metadata import Metadata
 CONTENT_TYPE = (b"content-type", b"application/grpc")
 _GRPC_SUBTYPES = (b"application/grpc+", b"application/grpc;")
 _OF_PROTOBUF = (b"application/grpc", b"application/grpc+proto")
+_GRPC_WEB = b"application/grpc-web"
+_WEB_OF_PROTOBUF = (b"application/grpc-web", b"application/grpc-web+proto")
 USER_AGENT = (b"user-agent", f"trio-cogment/{__version__}".encode())
 #: The message encodings that can be read, by gRPC's names.
 ENCODINGS = (b"identity", b"deflate", b"gzip")
@@ -57,13 +63,23 @@ class RefusedRequest(Exception):  # noqa: N818 - not an error of this end: the a
     """A request that gets a status instead of a handler."""
 
     def __init__(
-        self, code: StatusCode, message: str, http_status: bytes = b"200", headers: Sequence[tuple[bytes, bytes]] = ()
+        self,
+        code: StatusCode,
+        message: str,
+        http_status: bytes = b"200",
+        headers: Sequence[tuple[bytes, bytes]] = (),
+        web: WebAnswer | None = None,
     ) -> None:
         super().__init__(message)
         self.code = code
         self.message = message
         self.http_status = http_status
         self.headers = headers  # what else the answer says
+        self.web = web
+
+    def response(self) -> RawHeaders:
+        """Return the answer."""
+        return [*status_alone(self.code, self.message, self.web, self.http_status), *self.headers]
 
 
 class BadMetadataError(ValueError):
@@ -72,13 +88,19 @@ class BadMetadataError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class RequestHead:
-    """The headers of an accepted request."""
+    """The headers of an accepted request.
+
+    Attributes:
+        path, timeout, metadata, encoding, accept_encoding: as they say it.
+        web: how the call is answered, if it is one of gRPC-Web.
+    """
 
     path: str
     timeout: float | None
     metadata: Metadata
     encoding: bytes
     accept_encoding: bytes
+    web: WebAnswer | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,8 +158,13 @@ def is_protobuf(content_type: bytes) -> bool:
     return content_type.partition(b";")[0].rstrip().lower() in _OF_PROTOBUF
 
 
-def parse_request(headers: RawHeaders, max_header_list_bytes: int) -> RequestHead:
+def parse_request(headers: RawHeaders, max_header_list_bytes: int, web: WebRules | None = None) -> RequestHead:
     """Check a request's headers.
+
+    Args:
+        headers: see above.
+        max_header_list_bytes: more are refused, as HTTP/2 counts them.
+        web: judges requests of gRPC-Web; None: there must be none.
 
     Raises:
         RefusedRequest: they do not make a gRPC request; the stream gets the status it carries.
@@ -153,12 +180,36 @@ def parse_request(headers: RawHeaders, max_header_list_bytes: int) -> RequestHea
             raise RefusedRequest(StatusCode.INTERNAL, "malformed pseudo-header fields", b"400")
         else:
             pseudo[name] = value
-    if size > max_header_list_bytes:
-        raise RefusedRequest(
-            StatusCode.RESOURCE_EXHAUSTED, f"metadata is larger than {max_header_list_bytes} bytes", b"431"
-        )
+    too_large = f"metadata is larger than {max_header_list_bytes} bytes" if size > max_header_list_bytes else ""
     known = _known_fields(fields)
-    path = _checked_request_line(pseudo, known)
+    if web is not None and known.get(b"content-type", b"")[: len(_GRPC_WEB)].lower() == _GRPC_WEB:
+        return _parse_web_request(web, pseudo, fields, known, too_large)
+    return _parse(pseudo, fields, known, too_large)
+
+
+def _parse_web_request(
+    web: WebRules, pseudo: dict[bytes, bytes], fields: RawHeaders, known: dict[bytes, bytes], too_large: str
+) -> RequestHead:
+    path, authority = (pseudo.get(name, b"").decode("latin-1") for name in (b":path", b":authority"))
+    request = web(path, authority, fields)
+    try:
+        pseudo[b":path"] = request.path.encode("latin-1")
+        return _parse(pseudo, request.fields, known, too_large, request.answer)
+    except RefusedRequest as refusal:
+        refusal.web = request.answer
+        raise
+
+
+def _parse(
+    pseudo: dict[bytes, bytes],
+    fields: RawHeaders,
+    known: dict[bytes, bytes],
+    too_large: str,
+    web: WebAnswer | None = None,
+) -> RequestHead:
+    if too_large:
+        raise RefusedRequest(StatusCode.RESOURCE_EXHAUSTED, too_large, b"431")
+    path = _checked_request_line(pseudo, known, web is not None)
     timeout = known.get(b"grpc-timeout")
     try:
         metadata = decode_metadata(fields)
@@ -174,6 +225,7 @@ def parse_request(headers: RawHeaders, max_header_list_bytes: int) -> RequestHea
         metadata,
         encoding,
         known.get(b"grpc-accept-encoding", b""),
+        web,
     )
 
 
@@ -181,20 +233,23 @@ def _known_fields(fields: RawHeaders) -> dict[bytes, bytes]:
     return {name: value for name, value in fields if name in (b"te", b"content-type") or name[:5] == b"grpc-"}
 
 
-def _checked_request_line(pseudo: dict[bytes, bytes], fields: dict[bytes, bytes]) -> str:
+def _checked_request_line(pseudo: dict[bytes, bytes], fields: dict[bytes, bytes], over_web: bool) -> str:
     method = pseudo.get(b":method")
     if method != b"POST":
         raise RefusedRequest(StatusCode.INTERNAL, "expected the method POST", b"405" if method else b"400")
     content_type = fields.get(b"content-type", b"")
-    if not is_grpc(content_type):
+    if not over_web and not is_grpc(content_type):
         raise RefusedRequest(StatusCode.INTERNAL, "expected the content-type application/grpc", b"415")
     if pseudo.get(b":scheme") not in (b"http", b"https"):
         raise RefusedRequest(StatusCode.INTERNAL, "expected the scheme http or https", b"400")
     if not pseudo.keys() <= {b":method", b":scheme", b":path", b":authority"}:
         raise RefusedRequest(StatusCode.INTERNAL, "malformed pseudo-header fields", b"400")
-    if fields.get(b"te") != b"trailers":
+    if not over_web and fields.get(b"te") != b"trailers":
         raise RefusedRequest(StatusCode.INTERNAL, "expected 'te: trailers'; is there an incompatible proxy?", b"400")
-    if content_type != CONTENT_TYPE[1] and not is_protobuf(content_type):
+    if over_web:
+        if content_type.partition(b";")[0].rstrip().lower() not in _WEB_OF_PROTOBUF:
+            raise RefusedRequest(StatusCode.UNIMPLEMENTED, _other_messages(content_type, _WEB_OF_PROTOBUF))
+    elif content_type != CONTENT_TYPE[1] and not is_protobuf(content_type):
         raise RefusedRequest(StatusCode.UNIMPLEMENTED, _other_messages(content_type))
     path = pseudo.get(b":path", b"")
     if path[:1] != b"/" or not _VALUE.match(path):
@@ -202,9 +257,10 @@ def _checked_request_line(pseudo: dict[bytes, bytes], fields: dict[bytes, bytes]
     return path.decode("ascii")
 
 
-def _other_messages(content_type: bytes) -> str:
+def _other_messages(content_type: bytes, supported: Sequence[bytes] = _OF_PROTOBUF) -> str:
     shown = content_type[:_LONGEST_SHOWN].decode("ascii", "backslashreplace")
-    return f"content-type {shown!r} is not supported; expected application/grpc or application/grpc+proto"
+    expected = b" or ".join(supported).decode()
+    return f"content-type {shown!r} is not supported; expected {expected}"
 
 
 def encode_timeout(seconds: float) -> bytes:
@@ -289,6 +345,20 @@ def trailer_headers(
     if metadata:
         headers += encode_metadata(metadata)
     return headers
+
+
+def status_alone(code: StatusCode, message: str, web: WebAnswer | None, http_status: bytes = b"200") -> RawHeaders:
+    """Return the response that consists of a status.
+
+    Args:
+        code: the status.
+        message: of the status.
+        web: how a request of gRPC-Web is answered; None: it was one of gRPC.
+        http_status: beside it, for gRPC.
+    """
+    if web is None:
+        return trailer_headers(code, message, (), alone=http_status)
+    return [*web.opening, *trailer_headers(code, message, ())]
 
 
 def parse_trailers(headers: RawHeaders) -> Trailers:

@@ -18,6 +18,7 @@ from trio_cogment.rpc import _grpc_headers
 from trio_cogment.rpc._call_protocols import ServerTransport
 from trio_cogment.rpc._compression import IDENTITY, accepts, checked_encoding, decoder
 from trio_cogment.rpc._engine import Engine
+from trio_cogment.rpc._frames import ErrorCode
 from trio_cogment.rpc._http2_call import Http2Call
 from trio_cogment.rpc._shared_message import SharedMessage
 from trio_cogment.rpc._status import outcome_of
@@ -46,6 +47,7 @@ class Http2ServerCall(Http2Call, ServerCall):
             self._decode = self._decode_any
             self._path.packs = self._unpacks_in_turns = True
         self._accept_encoding = head.accept_encoding
+        self._web = head.web
         self._connection = connection
         self._engine = connection.engine
         self._stream = stream
@@ -91,11 +93,13 @@ class Http2ServerCall(Http2Call, ServerCall):
             self._connection.wake()
 
     def _send_headers(self) -> None:
-        headers = _grpc_headers.RESPONSE_HEADERS
+        web = self._web
+        headers = _grpc_headers.RESPONSE_HEADERS if web is None else web.opening
         if self._compression:
             headers = [*headers, (b"grpc-encoding", self._compression.encode())]
         if self._initial:
-            headers = headers + _grpc_headers.encode_metadata(self._initial)
+            initial = _grpc_headers.encode_metadata(self._initial)
+            headers = headers + (initial if web is None else web.initial(initial))
         self._engine.send_headers(self._stream, headers)
         self._choose_path()
 
@@ -152,20 +156,35 @@ class Http2ServerCall(Http2Call, ServerCall):
             return
         if code is StatusCode.OK and not self._stream.headers_sent:
             self._send_headers()  # some clients want headers before trailers even where nothing was sent
-        self._engine.end(self._stream, self._trailers(code, message, trailing))
+        self._end(self._trailers(code, message, trailing), now=False)
         self._sending_done = True
         self._choose_path()
         self._connection.flush_soon()
 
     def _complete_now(self, code: StatusCode, message: str, trailing: Metadata) -> None:
         """Send the status at once, and drop the messages that are queued: a failure matters more."""
-        self._engine.finish_now(self._stream, self._trailers(code, message, trailing))
+        self._end(self._trailers(code, message, trailing), now=True)
         self._sending_done = True
         self._choose_path()
         self._connection.wake()
 
+    def _end(self, trailers: _grpc_headers.RawHeaders, *, now: bool) -> None:
+        """End the stream with a status: behind what is queued, or `now`, without that.
+
+        The trailers of gRPC-Web are part of the body, and so are always behind what is queued: a message that is cut
+        off would hide them. Who does not read so much as that is not told, the second time.
+        """
+        engine, stream = self._engine, self._stream
+        if self._web is None:
+            (engine.finish_now if now else engine.end)(stream, trailers)
+        elif stream.end is None:
+            engine.send_framed(stream, self._web.closing(trailers))
+            engine.end(stream, [])
+        elif now:
+            engine.reset(stream, ErrorCode.CANCEL)
+
     def _trailers(self, code: StatusCode, message: str, trailing: Metadata) -> _grpc_headers.RawHeaders:
-        if self._initial and not self._stream.headers_sent:
+        if (self._initial or self._web is not None) and not self._stream.headers_sent:
             self._send_headers()
         alone = b"" if self._stream.headers_sent else b"200"
         return _grpc_headers.trailer_headers(code, message, trailing, alone=alone)
@@ -182,9 +201,7 @@ class Http2ServerCall(Http2Call, ServerCall):
 
     def on_lost(self, reason: RpcError) -> None:
         """The connection is gone, or the server is stopping; in that case the client can still be told."""
-        self._engine.finish_now(
-            self._stream, self._trailers(StatusCode.UNAVAILABLE, "the server is stopping", Metadata())
-        )
+        self._end(self._trailers(StatusCode.UNAVAILABLE, "the server is stopping", Metadata()), now=True)
         self._abandon(RpcError(StatusCode.CANCELLED, "the connection to the caller is lost"))
 
     def on_broken(self, code: StatusCode, message: str) -> None:

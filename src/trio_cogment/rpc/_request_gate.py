@@ -63,11 +63,11 @@ class RequestGate:
             try:
                 identity = self._visitor.admit(head.path, head.metadata)
             except CogmentError as error:
-                self._refuse_caller(stream, error)
+                self._refuse_caller(stream, head, error)
                 return None
         route = self._routes.get(head.path)
         if route is None:
-            self._refuse(stream, StatusCode.UNIMPLEMENTED, f"{head.path} is not implemented here")
+            self._refuse(stream, head, StatusCode.UNIMPLEMENTED, f"{head.path} is not implemented here")
             return None
         if handlers >= self._most_handlers:
             # A stream that was reset is gone at once, its handler only when it has cleaned up: both are bounded. An
@@ -78,17 +78,17 @@ class RequestGate:
             try:
                 self._account.begin_call(identity)
             except ResourceExhaustedError as error:
-                self._refuse_caller(stream, error)
+                self._refuse_caller(stream, head, error)
                 return None
         return route, identity
 
-    def _refuse_caller(self, stream: Stream, error: CogmentError) -> None:
+    def _refuse_caller(self, stream: Stream, head: _grpc_headers.RequestHead, error: CogmentError) -> None:
         code, message = status_of(error)
         note_refused_call(_log, self._identity.account, code, message)
-        self._refuse(stream, code, message)
+        self._refuse(stream, head, code, message)
 
-    def _refuse(self, stream: Stream, code: StatusCode, message: str) -> None:
-        self._engine.finish_now(stream, _grpc_headers.trailer_headers(code, message, (), alone=b"200"))
+    def _refuse(self, stream: Stream, head: _grpc_headers.RequestHead, code: StatusCode, message: str) -> None:
+        self._engine.finish_now(stream, _grpc_headers.status_alone(code, message, head.web))
 
     def leave(self) -> None:
         """A call that was admitted is over, and its handler has ended or will never begin."""

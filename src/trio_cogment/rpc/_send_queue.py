@@ -302,6 +302,11 @@ class SendQueue:
             length = len(head) + len(tail)
             self._enqueue(stream, b"\0" + length.to_bytes(4, "big") + head, tail)
 
+    def send_framed(self, stream: Stream, frame: bytes) -> None:
+        """Send bytes behind the stream's messages as they are; there is always room for them, as they are its last."""
+        if not stream.closed:
+            self._enqueue(stream, frame)
+
     def _enqueue(self, stream: Stream, *pieces: bytes) -> None:
         for piece in pieces:
             if piece:

@@ -39,6 +39,9 @@ class GrpcOnly:
         """Return a connection that answers once."""
         return _OneAnswer(accepted)
 
+    def grpc_web(self, *, secure: bool) -> None:
+        """Return that gRPC-Web is refused, as any other content type is."""
+
 
 class _OneAnswer:
     def __init__(self, accepted: Accepted) -> None:

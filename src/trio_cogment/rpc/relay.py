@@ -1,6 +1,7 @@
 """For other protocols than gRPC's own: how their calls reach the handlers of a server, and what carries their bytes.
 
-A server can be given a `ServerSide`, which gets the connections that do not speak HTTP/2. Such a connection has a
+A server can be given a `ServerSide`, which gets the connections that do not speak HTTP/2 (of those that do, it judges
+the requests of gRPC-Web). Such a connection has a
 `CallRelay`: what it has received as a call becomes a call within the process, so the rules for sending, receiving,
 deadlines and the end are those of `calls`, and a handler sees no difference.
 """
@@ -30,6 +31,8 @@ from trio_cogment.rpc._grpc_headers import encode_metadata as encode_metadata
 from trio_cogment.rpc._grpc_headers import encode_timeout as encode_timeout
 from trio_cogment.rpc._grpc_headers import parse_trailers as parse_trailers
 from trio_cogment.rpc._grpc_headers import trailer_headers as trailer_headers
+from trio_cogment.rpc._grpc_web import WebRequest as WebRequest
+from trio_cogment.rpc._grpc_web import WebRules as WebRules
 from trio_cogment.rpc._in_process_call import Exchange
 from trio_cogment.rpc._lingering_close import LingeringClose as LingeringClose
 from trio_cogment.rpc._observer import MethodObserver, ServerObserver
@@ -210,10 +213,17 @@ class Accepted:
 
 
 class ServerSide(Protocol):
-    """Serves what does not speak HTTP/2."""
+    """Serves what does not speak HTTP/2, and says which requests of gRPC-Web are served that do."""
 
     def connection(self, accepted: Accepted) -> Served:
         """Return a connection to be run; the byte stream belongs to it."""
+
+    def grpc_web(self, *, secure: bool) -> WebRules | None:
+        """Return what judges the requests of gRPC-Web of one connection of HTTP/2; None: they are refused.
+
+        Args:
+            secure: it is encrypted.
+        """
 
 
 class OnBehalf(CallOpener):

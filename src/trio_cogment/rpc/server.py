@@ -111,8 +111,8 @@ async def serve(
             those of `trio_cogment.rpc.standard_services`.
         observer: learns of every call, for example a `metrics.calls.CallMetrics`.
         access: decides about every call before its handler starts; None: every call is let in.
-        web: gets the connections that do not speak HTTP/2, for example a `trio_cogment.web.WebSide`; None: they are
-            closed.
+        web: gets the connections that do not speak HTTP/2, and judges the requests of gRPC-Web that come by the others,
+            for example a `trio_cogment.web.WebSide`; None: both are refused.
         task_status: gets a `RunningServer` when connections are accepted.
 
     Raises:
@@ -166,7 +166,7 @@ async def serve_stream(
 
 @dataclass(frozen=True, slots=True)
 class _Door:
-    """Where connections go that do not speak HTTP/2, and what can be called there."""
+    """Where connections go that do not speak HTTP/2, and what can be called there; the others may bring gRPC-Web."""
 
     side: ServerSide
     routes: dict[str, RelayRoute]
@@ -274,6 +274,7 @@ async def _run_connection(
             return
         on_failure.pop_all()
     connection: Served
+    secure = isinstance(stream, trio.SSLStream)
     if door is None or speaks_http2:
         connection = Connection(
             byte_stream,
@@ -283,9 +284,9 @@ async def _run_connection(
             routes=server.routes,
             visitor=visitor,
             account=account,
+            web=None if door is None else door.side.grpc_web(secure=secure),
         )
     else:
-        secure = isinstance(stream, trio.SSLStream)
         accepted = Accepted(byte_stream, peer, secure, door.routes, config, visitor, account)
         try:
             connection = door.side.connection(accepted)

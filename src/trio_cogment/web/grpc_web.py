@@ -20,11 +20,9 @@ from trio_cogment.web.frames import FrameReader, TextReader
 from trio_cogment.web.hosting import Hosting, admitted, counted
 from trio_cogment.web.http1 import BadRequestError, Http1, Sign
 from trio_cogment.web.intake import BATCH_UNITS, MOST_AT_ONCE, units_of
+from trio_cogment.web.replies import of_handler
 from trio_cogment.web.requests import Request, call_head, is_text, reply_type, wants_text
 
-#: Fields of an answer's head that are not the handler's to set.
-_NOT_FROM_HANDLERS = (b"access-control-", b"content-", b"sec-", b"set-cookie", b"x-frame-", b"cross-origin-")
-_OF_HTTP = frozenset([b"vary", b"cache-control", b"date", b"server", b"location", b"referrer-policy", b"trailer"])
 _ONE_REQUEST = (Cardinality.UNARY_UNARY, Cardinality.UNARY_STREAM)
 
 
@@ -40,11 +38,7 @@ class WebAnswering(Answering):
 
     def opening(self, metadata: Metadata) -> bytes:
         """See `Answering.opening`."""
-        headers = [(b"content-type", reply_type(self.text))]
-        for name, value in encode_metadata(metadata):
-            if name not in _OF_HTTP and not name.startswith(_NOT_FROM_HANDLERS):
-                headers.append((name, value))
-        return self.http.head(200, headers)
+        return self.http.head(200, [(b"content-type", reply_type(self.text)), *of_handler(encode_metadata(metadata))])
 
     def wrapped(self, frame: bytes) -> bytes:
         """See `Answering.wrapped`."""

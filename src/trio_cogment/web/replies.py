@@ -49,6 +49,9 @@ HTTP_STATUS: dict[StatusCode, int] = {
     StatusCode.CANCELLED: 503,
     StatusCode.DEADLINE_EXCEEDED: 504,
 }
+#: Fields of a call's answer that are not the handler's to set.
+_NOT_FROM_HANDLERS = (b"access-control-", b"content-", b"sec-", b"set-cookie", b"x-frame-", b"cross-origin-")
+_OF_HTTP = frozenset([b"vary", b"cache-control", b"date", b"server", b"location", b"referrer-policy", b"trailer"])
 _PAGE = """<!doctype html>
 <html lang="en">
 <head>
@@ -116,6 +119,11 @@ def common_headers(foreign: str, own: Collection[bytes] = ()) -> list[tuple[byte
     if foreign:
         headers += [(b"access-control-allow-origin", foreign.encode("latin-1")), _EXPOSED]
     return headers
+
+
+def of_handler(fields: Iterable[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
+    """Return those fields of a handler's initial metadata that an answer may say: not those that browsers obey."""
+    return [(name, value) for name, value in fields if name not in _OF_HTTP and not name.startswith(_NOT_FROM_HANDLERS)]
 
 
 def json_reply(status: int, message: str, **more: str) -> Reply:

@@ -130,14 +130,9 @@ def call_head(headers: Iterable[tuple[bytes, bytes]], max_bytes: int) -> CallHea
     """
     fields: RawHeaders = []
     timeout: float | None = None
-    for name, value in headers:
-        if name in _NOT_METADATA or name.startswith((b"sec-", b"access-control-")):
-            continue
+    for name, value in call_fields(headers):
         if name == b"grpc-timeout":
             timeout = _timeout(value)
-        elif name == TRIAL_ID.encode():
-            # A browser makes one field of several with the same name.
-            fields.extend((name, part.strip()) for part in value.split(b","))
         else:
             fields.append((name, value))
     if sum(len(name) + len(value) + 32 for name, value in fields) > max_bytes:
@@ -146,6 +141,20 @@ def call_head(headers: Iterable[tuple[bytes, bytes]], max_bytes: int) -> CallHea
         return CallHead(decode_metadata(fields), timeout)
     except BadMetadataError as error:
         raise RpcError(StatusCode.INTERNAL, str(error)) from None
+
+
+def call_fields(headers: Iterable[tuple[bytes, bytes]]) -> RawHeaders:
+    """Return the header fields that are a call's; names are in lower case."""
+    fields: RawHeaders = []
+    for name, value in headers:
+        if name in _NOT_METADATA or name.startswith((b"sec-", b"access-control-")):
+            continue
+        if name == TRIAL_ID.encode():
+            # A browser makes one field of several with the same name.
+            fields.extend((name, part.strip()) for part in value.split(b","))
+        else:
+            fields.append((name, value))
+    return fields
 
 
 def _timeout(value: bytes) -> float:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import trio
 
 from trio_cogment.config import WebConfig
-from trio_cogment.rpc.relay import Accepted, Served
+from trio_cogment.rpc.relay import Accepted, RawHeaders, Served, WebRequest, WebRules
 from trio_cogment.web.origins import OriginPolicy
 
 if TYPE_CHECKING:
@@ -64,6 +64,16 @@ class WebSide:
             on_end=self._left,
         )
 
+    def grpc_web(self, *, secure: bool) -> WebRules:
+        """Return what judges requests of gRPC-Web that come over HTTP/2; see `rpc.relay.ServerSide`."""
+
+        def rules(path: str, authority: str, fields: RawHeaders) -> WebRequest:
+            from trio_cogment.web.grpc_web_http2 import judge
+
+            return judge(self.policy, secure, path, authority, fields)
+
+        return rules
+
     async def prepare(self) -> None:
         """Import what the first connection needs, in a thread: a server that starts has other things to do before."""
         try:
@@ -73,6 +83,7 @@ class WebSide:
 
     def _import(self) -> None:
         import_module("trio_cogment.web.connection")
+        import_module("trio_cogment.web.grpc_web_http2")
         self._site()
 
     def _site(self) -> Site:
