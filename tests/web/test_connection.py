@@ -219,7 +219,6 @@ async def test_byte_by_byte(autojump_clock: object) -> None:
         (b"CONNECT evil.example:443 HTTP/1.1\r\nhost: localhost\r\n\r\n", 400),
         (b"GET / HTTP/1.1\r\nhost: localhost\r\nx: " + b"y" * 40_000, 431),
         (b"GET /" + b"y" * 40_000, 431),
-        (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\r\n\r\n", 400),
         (b"GET / HTTP/1.1\r\nhost: localhost\r\ntransfer-encoding: gzip\r\n\r\n", 400),
         (b"GET / HTTP/1.1\r\nhost: localhost\r\ncontent-length: 1\r\ncontent-length: 2\r\n\r\n", 400),
         (b"POST / HTTP/1.1\r\nhost: localhost\r\ncontent-length: 99\r\n\r\n", 405),
