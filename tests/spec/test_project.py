@@ -117,6 +117,9 @@ def test_a_type_of_protobuf_whose_proto_is_not_named_says_which_to_add(tmp_path:
         load_spec(project(tmp_path, WITH_STRUCT.replace(" google/protobuf/struct.proto,", "")))
     with pytest.raises(InvalidArgumentError, match=r"there is no file 'google/protobuf/mine.proto'"):
         load_spec(project(tmp_path, WITH_STRUCT.replace("protobuf/struct", "protobuf/mine")))
+    for name in ("google/protobuf/strct", "struct"):
+        with pytest.raises(InvalidArgumentError, match=r"did you mean 'google/protobuf/struct.proto'\?"):
+            load_spec(project(tmp_path, WITH_STRUCT.replace("google/protobuf/struct", name)))
 
 
 def test_nothing_is_written_into_the_folder(tmp_path: Path) -> None:

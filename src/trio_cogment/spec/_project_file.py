@@ -133,6 +133,10 @@ class ProjectFile:
     def _similar(self, path: PurePosixPath) -> str:
         """Return what to try instead of a file that does not exist."""
         found = similar_protos(self.folder, path.name)
+        if not found:
+            of_protobuf = {PurePosixPath(known).stem: known for known in well_known_protos()}
+            close = similar(path.stem, of_protobuf, cutoff=0.8)
+            found = [] if close is None else [of_protobuf[close]]
         return f"; did you mean {found[0]!r}?" if found else "; paths are relative to the folder of this file"
 
     def _config(self, values: Mapping[str, yaml.Node], name: str) -> Declared | None:
