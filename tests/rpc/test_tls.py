@@ -34,8 +34,10 @@ from trio_cogment.rpc import (
 )
 from trio_cogment.rpc._turn_order import Lane
 from trio_cogment.rpc.grpc_only import GrpcOnly
+from trio_cogment.rpc.relay import ServerSide
 from trio_cogment.rpc.tls import RenewableListener, _reason, certificate_names, client_stream, shake_hands
 from trio_cogment.testing.conformance.channel import ECHO_ONE, WAIT, CheckService
+from trio_cogment.web import WebSide
 
 
 @pytest.fixture(scope="module")
@@ -429,9 +431,9 @@ async def test_a_channel_without_tls_says_that_the_server_may_speak_it(
     assert any("; the client may not speak TLS" in text for text in caplog.messages)
 
 
-@pytest.mark.parametrize("web", [None, GrpcOnly()])
+@pytest.mark.parametrize("web", [None, GrpcOnly(), WebSide()])
 async def test_a_channel_with_tls_says_that_the_server_may_not_speak_it(
-    web: GrpcOnly | None, server: Party, caplog: pytest.LogCaptureFixture
+    web: ServerSide | None, server: Party, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO)
     listeners = await open_listeners("127.0.0.1")
