@@ -436,6 +436,7 @@ class Account:
             self._announce(TrialState.TERMINATING)
         self.stage = Stage.ACKS_OWED if final else Stage.RUNNING
         self.sets += 1
+        shown = _dated(shown)
         self.book.begin(shown, self.wall_ns, ended_in)
         self._contents = {}
         self._answered = final
@@ -468,7 +469,7 @@ class Account:
             return
         assert self.book is not None
         self._contents[actor.number] = action.content
-        self.book.current.actions[actor.number] = action
+        self.book.current.actions[actor.number] = _dated(action)
         self.deadlines.pop(("RESPONSE", actor.number), None)
         self._waiting_for.discard(actor.number)
         self._answer_if_all_are_in()
@@ -752,3 +753,13 @@ class Account:
 
 def _envelope(person: Person, **fields: Any) -> Any:
     return EnvRunTrialInput(**fields) if person.is_environment else ActorRunTrialInput(**fields)
+
+
+def _dated(said: Any) -> Any:
+    """Return what somebody said with its time in nanoseconds: a number of 15 or 16 digits is one of microseconds."""
+    if len(str(said.timestamp)) not in (15, 16):
+        return said
+    dated = type(said)()
+    dated.CopyFrom(said)
+    dated.timestamp *= 1000
+    return dated

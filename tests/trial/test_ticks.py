@@ -2,10 +2,11 @@ from __future__ import annotations
 
 import pytest
 
-from trio_cogment.api.common_pb2 import TrialState
-from trio_cogment.trial import ENVIRONMENT, TimerKind
+from trio_cogment.api.common_pb2 import Action, ActorRunTrialOutput, TrialState
+from trio_cogment.api.environment_pb2 import EnvRunTrialOutput, ObservationSet
+from trio_cogment.trial import ENVIRONMENT, Received, TimerKind
 
-from .harness import LAST, Play, actor, kind_of, make_params, play_ticks
+from .harness import LAST, NORMAL, Play, actor, kind_of, make_params, play_ticks
 
 S = TrialState
 
@@ -28,6 +29,36 @@ def test_ticks_are_numbered_and_stamped() -> None:
         assert list(action_set.actions) == [b"x0", b"x1"]
         assert not action_set.unavailable_actors
         assert play.machine.tick_id == tick
+
+
+@pytest.mark.parametrize(
+    ("sent", "kept"),
+    [
+        (
+            1_764_316_800_000_000,
+            1_764_316_800_000_000_000,
+        ),  # `Date.now() * 1000` of the JavaScript SDK
+        (10**14, 10**17),
+        (10**16 - 1, 10**19 - 1000),
+        (10**14 - 1, 10**14 - 1),
+        (10**16, 10**16),
+        (1_764_316_800_123_456_789, 1_764_316_800_123_456_789),
+        (0, 0),
+    ],
+)
+def test_microseconds_become_nanoseconds(sent: int, kept: int) -> None:
+    """Where the orchestrator takes them, so whoever sees them sees the same."""
+    play = Play(make_params(actor("a"))).start()
+    data = ObservationSet(tick_id=-1, timestamp=sent, observations=[b"o"], actors_map=[0])
+    play.feed(Received(ENVIRONMENT, EnvRunTrialOutput(state=NORMAL, observation_set=data)))
+    (message,) = play.take(0)
+    assert message.observation.timestamp == kept
+    play.feed(Received(0, ActorRunTrialOutput(state=NORMAL, action=Action(tick_id=-1, timestamp=sent))))
+    play.observe()
+    play.act(0)
+    play.observe()
+    sample = play.samples[0]
+    assert (sample.observations.timestamp, sample.actions[0].timestamp) == (kept, kept)
 
 
 def test_actors_may_share_an_observation_and_the_map_may_be_too_long() -> None:

@@ -26,6 +26,11 @@ from trio_cogment.trial._trial_table import PUBLIC_STATE, Input, Phase
 #: What an environment writes for "the next tick".
 NEXT_TICK: Final = -1
 
+#: Timestamps are nanoseconds since the Unix epoch, but the published JavaScript SDK sends microseconds. Those of the
+#: years 1973 to 2286 are between these; as nanoseconds, such numbers would be of the first months of 1970.
+_MICROSECONDS_FROM: Final = 10**14
+_MICROSECONDS_TO: Final = 10**16
+
 _NORMAL: Final = CommunicationState.NORMAL
 _LAST: Final = CommunicationState.LAST
 _RESPONSE: Final = TimerKind.RESPONSE
@@ -93,6 +98,8 @@ def next_tick(trial: TrialMemory, _environment: Participant, observations: Obser
 
 def begin_tick(trial: TrialMemory, observations: ObservationSet) -> None:
     """Close the tick under way, if there is one, and begin the next."""
+    if _MICROSECONDS_FROM <= observations.timestamp < _MICROSECONDS_TO:
+        observations.timestamp *= 1000
     if trial.latest_observation is not None:
         trial.tick_id += 1
         trial.tick_bytes = 0
@@ -126,6 +133,8 @@ def take_action(trial: TrialMemory, actor: Actor, received: Any) -> None:
     contents[index] = content = action.content
     trial.tick_bytes += len(content)
     if trial.log is not None:
+        if _MICROSECONDS_FROM <= action.timestamp < _MICROSECONDS_TO:
+            action.timestamp *= 1000
         trial.log.take_action(index, action)
         trial.tick_bytes += len(content)
     if actor.response_timeout > 0:
