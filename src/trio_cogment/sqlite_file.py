@@ -130,14 +130,13 @@ class SqliteFormat:
         files.sync_folder(os.path.dirname(path) or ".")
 
 
-def connect(path: str, *, full: bool = True, query_only: bool = False, max_bytes: int = 0) -> sqlite3.Connection:
+def connect(path: str, *, full: bool = True, query_only: bool = False) -> sqlite3.Connection:
     """Open a connection to a database that is there, to be used by one thread at a time.
 
     Args:
         path: of the file.
         full: a commit waits until it would survive a loss of power.
         query_only: it never writes.
-        max_bytes: how large the file may become; 0: as large as there is room.
 
     Raises:
         sqlite3.Error: it cannot be opened.
@@ -158,8 +157,6 @@ def connect(path: str, *, full: bool = True, query_only: bool = False, max_bytes
             f"query_only = {int(query_only)}",
         ):
             connection.execute(f"PRAGMA {setting}")
-        if max_bytes:
-            connection.execute(f"PRAGMA max_page_count = {max(1, max_bytes // PAGE_BYTES)}")
         # The first read opens the write-ahead log, and finds out if the file is no database.
         connection.execute("SELECT count FROM recoveries").fetchone()
     except sqlite3.Error:
@@ -218,14 +215,12 @@ class WritingConnection:
     Args:
         path: of the file, which must exist.
         full: see `connect`.
-        max_bytes: see `connect`.
         missing: returns which file of the database is not there any more, or another one; empty: none.
     """
 
-    def __init__(self, path: str, *, full: bool, max_bytes: int = 0, missing: Callable[[], str] = lambda: "") -> None:
+    def __init__(self, path: str, *, full: bool, missing: Callable[[], str] = lambda: "") -> None:
         self._path = path
         self._full = full
-        self._max_bytes = max_bytes
         self._missing = missing
         self._connection: sqlite3.Connection | None = None
         self._failed = False
@@ -280,7 +275,7 @@ class WritingConnection:
     def _open(self) -> sqlite3.Connection:
         if self._connection is None:
             self._check_files()  # or another database would be written to
-            self._connection = connect(self._path, full=self._full, max_bytes=self._max_bytes)
+            self._connection = connect(self._path, full=self._full)
         if self._failed:
             self._connection.execute("UPDATE recoveries SET count = count + 1")
             self._failed = False

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -12,8 +12,8 @@ import trio
 from tests.datastore.harness import GateStore, params_with
 from trio_cogment.config import DatastoreConfig
 from trio_cogment.datastore._group_commit import GroupCommit, WriteStream
-from trio_cogment.datastore.storage import SampleWrite, TrialWrite, WriteKind
-from trio_cogment.errors import NotFoundError, UnavailableError
+from trio_cogment.datastore.storage import SampleWrite, TrialWrite, Write, WriteKind
+from trio_cogment.errors import NotFoundError, ResourceExhaustedError, UnavailableError
 
 Clock = trio.testing.MockClock
 settled = trio.testing.wait_all_tasks_blocked
@@ -177,6 +177,33 @@ async def test_a_failure_is_told_to_everybody_in_the_batch_and_to_nobody_else(au
         # Nothing of it is held any more.
         await writer.drain()
         assert (writer._held_writes, writer._held_bytes, len(writer._queue)) == (0, 0, 0)
+
+
+async def test_what_there_is_no_room_for_together_is_committed_in_parts(
+    autojump_clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with running(commit_samples=100) as (writer, store):
+        apply = store.apply
+
+        async def little_room(writes: Sequence[Write]) -> Mapping[int, str]:
+            if sum(len(write.data) for write in writes if isinstance(write, SampleWrite)) > 50:
+                raise ResourceExhaustedError("no room left")
+            return await apply(writes)
+
+        monkeypatch.setattr(store, "apply", little_room)
+        large, small = writer.stream(), writer.stream()
+        await fill(large, 11)
+        await large.put(sample_write(11, size=60))
+        await fill(large, 2, first=12)
+        await fill(small, 7, first=20)
+        await small.flush()
+        with pytest.raises(ResourceExhaustedError, match="no room left"):
+            await large.flush()
+        # All up to the first that does not fit alone, and everything of others.
+        assert (large.durable, small.durable) == (11, 7)
+        written = [write.tick_id for batch in store.batches for write in batch if isinstance(write, SampleWrite)]
+        assert written == [*range(11), *range(20, 27)]
+        assert writer.stored_samples == 18
 
 
 async def test_a_put_that_waits_fails_with_its_stream(autojump_clock: Clock) -> None:

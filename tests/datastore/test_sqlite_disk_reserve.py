@@ -48,8 +48,59 @@ async def test_full_and_with_room_again(tmp_path: Path) -> None:
         assert (await get(store, "b")).samples_count == 0
         await store.delete(["a"])
         await trio.testing.wait_all_tasks_blocked()
-        await apply_when_swept(store, [big("b", tick) for tick in range(written)])
+        for tick in range(0, written, 2):  # each is in the log, too, until that is copied
+            await apply_when_swept(store, [big("b", tick), big("b", tick + 1)])
         assert await ticks(store, "b") == list(range(written))
+
+
+@pytest.mark.parametrize("limit", [300_000, 1_000_000, 3_000_000])
+async def test_the_files_of_a_store_stay_within_its_limit(limit: int, tmp_path: Path) -> None:
+    """All of them together, at any time: while samples come, one by one and many at a time, and while trials go."""
+    folder = tmp_path / "store"
+    folder.mkdir()
+    largest = tick = 0
+
+    def look() -> None:
+        nonlocal largest
+        largest = max(largest, sum(file.stat().st_size for file in folder.iterdir()))
+        assert largest <= limit
+
+    async def more(count: int, size: int) -> bool:
+        nonlocal tick
+        try:
+            await store.apply([sample("a", tick + number, payload=bytes(size)) for number in range(count)])
+        except ResourceExhaustedError:
+            return False
+        finally:
+            look()
+        tick += count
+        return True
+
+    async with open_store(f"sqlite:{folder}/a.db", durability="batch", file_bytes=limit) as store:
+        for number in range(2):
+            tick = 0
+            await store.apply([new_trial("a", user_id=f"{number}")])
+            while await more(1, 100) and tick < 60:
+                pass
+            while await more(20, 500) or await more(1, 3000):
+                pass
+            with pytest.raises(ResourceExhaustedError, match=f"its files may have {limit} bytes together"):
+                await store.apply([sample("a", tick, payload=bytes(3000))])
+            assert tick > 10
+            assert await ticks(store, "a") == list(range(tick))
+            await store.delete(["a"])
+            with trio.fail_after(30):
+                while True:
+                    look()
+                    try:
+                        await store.apply([new_trial("b"), sample("b", 0)])
+                        break
+                    except ResourceExhaustedError:
+                        await trio.sleep(0.01)
+            await store.delete(["b"])
+            await trio.testing.wait_all_tasks_blocked(0.1)
+            look()
+    assert largest > limit * 0.6
 
 
 async def apply_when_swept(store: TrialStore, writes: list[Write]) -> None:

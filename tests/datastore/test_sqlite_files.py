@@ -373,8 +373,8 @@ async def test_nothing_is_scanned(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     """Whatever is asked or written, an index answers: a million samples cost what ten do."""
     statements: set[str] = set()
 
-    def traced(path: str, *, full: bool = True, query_only: bool = False, max_bytes: int = 0) -> sqlite3.Connection:
-        connection = connect(path, full=full, query_only=query_only, max_bytes=max_bytes)
+    def traced(path: str, *, full: bool = True, query_only: bool = False) -> sqlite3.Connection:
+        connection = connect(path, full=full, query_only=query_only)
         connection.set_trace_callback(statements.add)
         return connection
 
@@ -405,8 +405,8 @@ async def test_a_new_run_is_as_fast_as_the_first(tmp_path: Path, monkeypatch: py
     """Samples above all others are not looked up one by one, nor are those of a trial that is run anew."""
     statements: list[str] = []
 
-    def traced(path: str, *, full: bool = True, query_only: bool = False, max_bytes: int = 0) -> sqlite3.Connection:
-        connection = connect(path, full=full, query_only=query_only, max_bytes=max_bytes)
+    def traced(path: str, *, full: bool = True, query_only: bool = False) -> sqlite3.Connection:
+        connection = connect(path, full=full, query_only=query_only)
         connection.set_trace_callback(statements.append)
         return connection
 

@@ -17,7 +17,7 @@ import trio
 from trio_cogment.config import DatastoreConfig
 from trio_cogment.datastore._stored_bytes import Account, Accounts, Purse
 from trio_cogment.datastore.storage import OutcomeWrite, SampleWrite, TrialStore, TrialWrite, Write, counted_bytes
-from trio_cogment.errors import CogmentError, NotFoundError, UnavailableError
+from trio_cogment.errors import CogmentError, NotFoundError, ResourceExhaustedError, UnavailableError
 from trio_cogment.recount import Count
 
 _log = logging.getLogger(__name__)
@@ -318,6 +318,9 @@ class GroupCommit:
             refused = await self._apply(batch)
             self._commit_seconds = trio.current_time() - began
         except CogmentError as error:
+            if isinstance(error, ResourceExhaustedError) and len(batch.writes) > 1:
+                await self._commit_halves(batch)
+                return
             _log.warning("%d writes failed: %s", len(batch.writes), error)
             failure = error
         except Exception:  # noqa: BLE001  a storage may be foreign code, and other writes follow
@@ -331,6 +334,16 @@ class GroupCommit:
             return
         for stream in counts:
             stream.fail(failure)
+
+    async def _commit_halves(self, batch: _Batch) -> None:
+        """Commit in two steps what there is no room for in one: what fits is stored, whoever it is from."""
+        half = len(batch.writes) // 2
+        for part in (slice(half), slice(half, None)):
+            less = _Batch()
+            less.writes, less.streams, less.reserved = batch.writes[part], batch.streams[part], batch.reserved
+            counts = _drop_failed(less)
+            if less.writes:
+                await self._commit(less, counts)
 
     async def _apply(self, batch: _Batch) -> Mapping[int, str]:
         if not batch.reserved:

@@ -11,6 +11,7 @@ from typing import Any
 from trio_cogment.datastore._merging import begin_waiting, merge_late
 from trio_cogment.datastore._recent_samples import ChangeSet, TrialChanges
 from trio_cogment.datastore._sqlite_disk_reserve import DiskReserve, only_ends
+from trio_cogment.datastore._sqlite_size_limit import SizeLimit
 from trio_cogment.datastore._sqlite_statements import change_heads, insert_samples
 from trio_cogment.datastore._write_rules import (
     MAX_NUMBER,
@@ -66,7 +67,7 @@ class SqliteWriter:
     Args:
         path: of the file, which must exist.
         full: see `connect`.
-        max_bytes: see `connect`.
+        max_bytes: see `SizeLimit`.
         clock: see `DiskReserve`.
         missing: see `WritingConnection`.
     """
@@ -80,8 +81,9 @@ class SqliteWriter:
         clock: Callable[[], float],
         missing: Callable[[], str] = lambda: "",
     ) -> None:
-        self._writing = WritingConnection(path, full=full, max_bytes=max_bytes, missing=missing)
+        self._writing = WritingConnection(path, full=full, missing=missing)
         self._reserve = DiskReserve(path, clock)
+        self._limit = SizeLimit(path, max_bytes)
         self._known: dict[str, _Known] = {}
         self._data_version = -1
         self._next_position = 1
@@ -147,7 +149,7 @@ class SqliteWriter:
                 return False
             found = "SELECT position, length(data) FROM samples WHERE trial = ? ORDER BY position LIMIT ?"
             size, last = 0, None
-            for position, length in connection.execute(found, (*row, _SWEEP_ROWS)).fetchall():
+            for position, length in connection.execute(found, (*row, self._limit.swept(_SWEEP_ROWS))).fetchall():
                 last = position
                 size += length
                 if size >= _SWEEP_BYTES:
@@ -170,20 +172,21 @@ class SqliteWriter:
         def before(connection: sqlite3.Connection) -> None:
             if size is None:
                 self._reserve.prepare_to_free(connection)
+                self._limit.prepare_to_free(connection)
             else:
-                self._reserve.check(connection, size, ends=only_ends(connection, writes, size))
+                ends = only_ends(connection, writes, size)
+                self._reserve.check(connection, size, ends=ends)
+                self._limit.check(connection, size, len({write.trial_id for write in writes}), ends=ends)
 
-        done = False
         try:
             large = size is not None and size >= _LARGE_BYTES
             with self._writing.transaction(before, large=large) as connection:
                 self._notice_other_writers(connection)
                 yield connection
-            done = True
-        finally:
-            if not done:
-                self._reserve.recheck()
-                self._forget()
+        except BaseException:
+            self._reserve.recheck()
+            self._forget()
+            raise
 
     def _notice_other_writers(self, connection: sqlite3.Connection) -> None:
         """Clear the cache if another process has written, for example an SQLite shell."""

@@ -34,7 +34,7 @@ async def open_store(
             folder has to be). Any other scheme is looked up among the installed plugins (`trio_cogment.plugins`).
         durability: what a write to a file waits for, one of `DURABILITIES`.
         memory_bytes: what trials in memory may take; see `MemoryStore`.
-        file_bytes: how large the file may become; 0: as large as there is room.
+        file_bytes: how large the file and what SQLite puts beside it may become together; 0: as large as there is room.
         host: runs what blocks, in worker threads unless given. A file is on the system's disk in any case: SQLite
             opens it.
 

@@ -135,7 +135,7 @@ def test_limits_of_what_is_stored(command: click.Command, monkeypatch: pytest.Mo
 
 
 async def test_a_file_has_the_size_that_the_flag_allows(tmp_path: Path) -> None:
-    file = StorageSettings(file=tmp_path / "t.db", file_bytes=200_000, memory_bytes=1)
+    file = StorageSettings(file=tmp_path / "t.db", file_bytes=400_000, memory_bytes=1)
     async with opened_storage(file) as store:
         await store.apply([TrialWrite("t", "", TrialParams(), True)])
         samples = [SampleWrite("t", tick, tick, 3, bytes(10_000), WriteKind.LOGGED) for tick in range(100)]

@@ -98,8 +98,8 @@ def _keeping_options(command: _Decorated) -> _Decorated:
             metavar="BYTES",
             envvar=f"COGMENT_{_SERVICE}_FILE_STORAGE_MAX_SIZE",
             show_envvar=True,
-            help="How large the SQLite database may become; then samples are refused. The default is as large as there "
-            "is room.",
+            help="How large the SQLite database may become with its log; then samples are refused. The default is as "
+            "large as there is room.",
         ),
         _durability_option,
     )
