@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
 import trio
 import trio.testing
+from google.protobuf.descriptor import ServiceDescriptor
 
 from trio_cogment.api.common_pb2 import VersionInfo, VersionRequest
+from trio_cogment.api.orchestrator_pb2 import TrialListEntry, TrialListRequest
 from trio_cogment.errors import RpcError, StatusCode
 from trio_cogment.rpc import (
     CallOpener,
@@ -24,6 +27,7 @@ from trio_cogment.rpc import (
 from trio_cogment.services import SERVICES, ServiceKind
 
 SERVICE = SERVICES[ServiceKind.LIFECYCLE].descriptor()
+CLIENT_ACTOR = SERVICES[ServiceKind.CLIENT_ACTOR].descriptor()
 METHODS = methods_of(SERVICE)
 VERSION = METHODS["Version"]
 
@@ -93,6 +97,28 @@ class SnakeCase:
         raise AssertionError
 
 
+class Generating:
+    """As methods of streams are with grpc.aio."""
+
+    async def WatchTrials(self, _request: TrialListRequest, _call: ServerCall) -> AsyncIterator[TrialListEntry]:
+        yield TrialListEntry()
+
+
+class MisspeltGenerating:
+    async def watch_trials(self, _request: TrialListRequest, _call: ServerCall) -> AsyncIterator[TrialListEntry]:
+        yield TrialListEntry()
+
+
+class WithoutRequest:
+    async def Version(self, _call: ServerCall) -> VersionInfo:
+        raise AssertionError
+
+
+class WithRequest:
+    async def RunTrial(self, _request: object, _call: ServerCall) -> None:
+        raise AssertionError
+
+
 class Helping(Versions):
     """What is its own stays its own: names that are like no method, and one that is like a method which is there."""
 
@@ -108,12 +134,45 @@ class Helping(Versions):
     [
         (Misspelt(), r"Misspelt\.version: cogmentAPI\.TrialLifecycleSP has no such method; did you mean 'Version'\?"),
         (SnakeCase(), r"SnakeCase\.get_trial_info: .*; did you mean 'GetTrialInfo'\?"),
+        (MisspeltGenerating(), r"MisspeltGenerating\.watch_trials: .*; did you mean 'WatchTrials'\?"),
         (Versions, "expected an object, got the class Versions"),
     ],
 )
 def test_a_misspelt_method_is_refused(implementation: object, text: str) -> None:
     with pytest.raises(TypeError, match=text):
         bind(SERVICE, implementation)
+
+
+@pytest.mark.parametrize(
+    ("service", "implementation", "text"),
+    [
+        (
+            SERVICE,
+            Generating(),
+            r"Generating\.WatchTrials: a method cannot be a generator; `await call\.send\(response\)`",
+        ),
+        (
+            SERVICE,
+            WithoutRequest(),
+            r"WithoutRequest\.Version: expected a function of \(request, call\), for one request",
+        ),
+        (
+            CLIENT_ACTOR,
+            WithRequest(),
+            r"WithRequest\.RunTrial: expected a function of \(call\), for a stream of requests",
+        ),
+    ],
+)
+def test_a_function_of_another_shape_is_refused(service: ServiceDescriptor, implementation: object, text: str) -> None:
+    with pytest.raises(TypeError, match=text):
+        bind(service, implementation)
+
+
+def test_what_is_no_service_is_refused() -> None:
+    with pytest.raises(TypeError, match=r"service: expected a ServiceDescriptor, as .* gives one, got 'Greeter'"):
+        bind("Greeter", WithRequest())  # type: ignore[arg-type]  # that is the mistake
+    with pytest.raises(TypeError, match="expected a ServiceDescriptor"):
+        methods_of(SERVICE.file)  # type: ignore[arg-type]
 
 
 async def test_other_functions_of_an_implementation_are_its_own() -> None:

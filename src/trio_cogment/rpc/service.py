@@ -69,7 +69,13 @@ class Methods(dict[str, Method]):
 
 
 def methods_of(service: ServiceDescriptor) -> Methods:
-    """Return the methods of a service by name, for calling them."""
+    """Return the methods of a service by name, for calling them.
+
+    Raises:
+        TypeError: it is no descriptor of a service.
+    """
+    if not isinstance(service, ServiceDescriptor):
+        raise TypeError(f"service: expected a ServiceDescriptor, as services_by_name[...] gives one, got {service!r}")
     return Methods(service)
 
 
@@ -99,14 +105,17 @@ def bind(service: ServiceDescriptor, implementation: object) -> Service:
         implementation: an object with the functions.
 
     Raises:
-        TypeError: it is a class, or one of its functions has nearly the name of a method that it lacks.
+        TypeError: it is a class; or one of its functions has nearly the name of a method that it lacks, is a generator,
+            or does not take the arguments of its shape; or the service is no descriptor.
     """
     if inspect.isclass(implementation):
         raise TypeError(f"implementation: expected an object, got the class {implementation.__name__}")
-    bound = BoundService(service.full_name)
     methods = methods_of(service)
+    bound = BoundService(service.full_name)
     functions = {name: function for name in methods if (function := _implemented(implementation, name)) is not None}
     _refuse_misspelt(service, implementation, methods.keys() - functions.keys())
+    for name, function in functions.items():
+        _check_shape(f"{type(implementation).__name__}.{name}", function, service.methods_by_name[name])
     for name, method in methods.items():
         function = functions.get(name)
         handler = _missing if function is None else _SHAPES[method.cardinality](function)
@@ -131,12 +140,32 @@ def _refuse_misspelt(service: ServiceDescriptor, implementation: object, lacking
     known = {_plain(name): name for name in sorted(lacking)}
     for name in dir(type(implementation)):
         function = inspect.getattr_static(implementation, name)
-        if name.startswith("_") or name in service.methods_by_name or not inspect.iscoroutinefunction(function):
+        if name.startswith("_") or name in service.methods_by_name:
+            continue
+        if not inspect.iscoroutinefunction(function) and not inspect.isasyncgenfunction(function):
             continue
         meant = similar(_plain(name), known, cutoff=0.85)
         if meant is not None:
             where = f"{type(implementation).__name__}.{name}"
             raise TypeError(f"{where}: {service.full_name} has no such method; did you mean {known[meant]!r}?")
+
+
+def _check_shape(where: str, function: Callable[..., Any], method: MethodDescriptor) -> None:
+    if inspect.isasyncgenfunction(function) or inspect.isgeneratorfunction(function):
+        raise TypeError(
+            f"{where}: a method cannot be a generator; `await call.send(response)` takes the place of `yield`"
+        )
+    arguments = ["call"] if method.client_streaming else ["request", "call"]
+    try:
+        signature = inspect.signature(function)
+    except ValueError:  # of a callable that does not tell it
+        return
+    try:
+        signature.bind(*arguments)
+    except TypeError:
+        why = "a stream of requests" if method.client_streaming else "one request"
+        expected = f"a function of ({', '.join(arguments)}), for {why}"
+        raise TypeError(f"{where}: expected {expected}, got one of {signature}") from None
 
 
 def _plain(name: str) -> str:
