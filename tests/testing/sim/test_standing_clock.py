@@ -51,6 +51,12 @@ async def test_who_waits_for_which_time_is_told(mock_clock: trio.testing.MockClo
     first, *lines = hint.splitlines()
     assert first.startswith("the mock clock stands at 3600 s, and everybody waits: the next deadline is in 3600 s.")
     assert [line for line in lines if line.endswith("await trio.sleep(7200), until 7200 s (in 3600 s)")]
+    assert [
+        line
+        for line in lines
+        if "<test 'test_who_waits_for_which_time_is_told'>" in line and __file__.rpartition("/")[2] in line
+    ]
+    assert "pytest_trio" not in hint
 
 
 async def test_each_time_at_which_it_stands_is_told(mock_clock: trio.testing.MockClock) -> None:

@@ -20,10 +20,13 @@ from trio_cogment.testing.sim.schedule import name_of, short_name, tasks_below, 
 
 #: Of those with a line of their own.
 _SHOWN_TASKS = 50
+#: So pytest-trio names the tasks of tests and fixtures. Others of this form are of no interest.
+_OF_TESTS = ("<test ", "<fixture ")
 #: Below these is no code of the user's; what is installed otherwise may be.
 _LIBRARIES = (
     str(Path(__file__).parents[2]) + os.sep,
     *(str(Path(str(library.__file__)).parent) + os.sep for library in (trio, purerpc, outcome)),
+    str(Path(str(trio.__file__)).parents[1] / "pytest_trio") + os.sep,  # which may not be installed
 )
 _STANDARD = tuple({sysconfig.get_path(name) + os.sep for name in ("stdlib", "platstdlib")})
 _RUN = Session.run.__code__
@@ -37,7 +40,7 @@ def who_waits() -> list[str]:
     which time, if for any.
     """
     root = trio.lowlevel.current_root_task()
-    tasks = [] if root is None else [task for task in tasks_below(root) if not task.name.startswith("<")]
+    tasks = [] if root is None else [task for task in tasks_below(root) if _is_of_interest(task.name)]
     lines, others = [], []
     for task in tasks:
         found = _described(task)
@@ -52,6 +55,10 @@ def who_waits() -> list[str]:
     if others:
         lines.append(f"others: {', '.join(sorted(others))}" if lines else ", ".join(sorted(others)))
     return lines
+
+
+def _is_of_interest(name: str) -> bool:
+    return not name.startswith("<") or name.startswith(_OF_TESTS)
 
 
 def _described(task: trio.lowlevel.Task) -> str | None:
