@@ -563,3 +563,22 @@ async def test_rewards_are_told_and_added_as_people_read_them(autojump_clock: Mo
                 await act(to_bob)
                 told.append(await to_bob.read_until(lambda message: message["type"] == "reward"))
             assert [(one["value"], one["total"]) for one in told] == [(-0.1, -0.1), (-0.1, -0.2)]
+
+
+async def test_what_comes_with_the_end_is_told_once(autojump_clock: MockClock) -> None:
+    """The page that the end is shown gets everything so far; a notice that waited for it then is in there."""
+    async with house_of(Counting(1)) as (_, house):
+        ann, bob = await seats_of(house, game("ann", "bob"))
+        async with page(ann.serve_page) as to_ann, page(bob.serve_page) as to_bob:
+            await to_bob.read_until(lambda message: message.get("asked") is not None)
+            to_bob.reads = trio.Event()
+            await to_ann.read_until(lambda message: message.get("asked") is not None)
+            await to_ann.say(type="reward", to="bob", value=0.5)
+            await act(to_ann)
+            await to_bob.say(type="act", tick=0, action={"value": "1"})
+            await to_ann.read_until(lambda message: message["type"] == "dismissed")
+            to_bob.reads.set()
+            shown: list[Any] = []
+            while (message := await to_bob.read())["type"] != "dismissed":
+                shown = message["welcome"]["history"] if "welcome" in message else [*shown, message]
+    assert [each["type"] for each in shown] == ["reward"]

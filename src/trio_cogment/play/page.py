@@ -73,6 +73,12 @@ class Page:
         self._notices.append(notice)
         self._more.set()
 
+    def welcome(self, greeting: dict[str, Any]) -> None:
+        """Have the page get a greeting with the state; what its `history` has is no notice any more."""
+        self.greeting = greeting
+        told = set(map(id, greeting["history"]))
+        self._notices = deque(each for each in self._notices if id(each) not in told)
+
     def close(self) -> None:
         """Close the page once it has been sent what there is."""
         self._closing = True

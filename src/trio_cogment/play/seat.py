@@ -254,17 +254,19 @@ class Seat:
         page = effect.page
         assert isinstance(page, Page)
         page.new_form(None)
-        page.greeting = {
-            "trial": self.trial_id,
-            "actor": self.actor,
-            "title": self._settings.title,
-            "receivers": list(self._settings.receivers),
-            "renderer": self._settings.renderer,
-            "again": self._settings.again,
-            "total": self._total,
-            "grace": self._settings.rules.grace_seconds,
-            "history": list(self._history),
-        }
+        page.welcome(
+            {
+                "trial": self.trial_id,
+                "actor": self.actor,
+                "title": self._settings.title,
+                "receivers": list(self._settings.receivers),
+                "renderer": self._settings.renderer,
+                "again": self._settings.again,
+                "total": self._total,
+                "grace": self._settings.rules.grace_seconds,
+                "history": list(self._history),
+            }
+        )
         page.refresh(self._render)
 
     def _show(self, effect: machine.Show) -> None:
