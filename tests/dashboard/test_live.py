@@ -92,6 +92,7 @@ async def test_one_trial(autojump_clock: object) -> None:
     async with here("run-a") as there, there.tab(view="trial", id="run-a") as tab:
         rows: dict[str, Any] = {}
         ticks: list[int] = []
+        values: list[float] = []
         messages = []
         sample: Any = None
         with trio.move_on_after(6):
@@ -101,6 +102,7 @@ async def test_one_trial(autojump_clock: object) -> None:
                 curve = news.get("curves", {}).get("reward|quick")
                 if curve is not None:
                     ticks = curve["ticks"] if curve.get("all") else [*ticks, *curve["ticks"]]
+                    values += curve["values"]
                 messages += news.get("messages", [])
                 sample = news.get("sample", sample)
         assert rows["trial"]["state"] == "RUNNING"
@@ -111,6 +113,7 @@ async def test_one_trial(autojump_clock: object) -> None:
         assert shares["env"] > shares["slow"] > shares["quick"]
         assert ticks == list(range(len(ticks)))
         assert len(ticks) > 50
+        assert values == [float(f"{value:.9g}") for value in values]  # the digits of 32 bits, not of 64
         assert messages[0]["from"] in ("quick", "slow")
         assert messages[0]["payload"]["value"] == "tick 0 <b>here</b>"
         [of_environment] = [one for one in messages if not one["from"] and one["tick"] < 40]

@@ -104,7 +104,9 @@ def test_size_is_bounded(payload: Any) -> None:
 @pytest.mark.parametrize(
     ("payload", "found"),
     [
-        (encode_array(np.array([0.5, -1.0], np.float32)), {"[0]": 0.5, "[1]": -1.0}),
+        (encode_array(np.array([0.5, -0.1], np.float32)), {"[0]": 0.5, "[1]": -0.1}),  # as people read 32 bits
+        (encode_array(np.array([np.inf], np.float32)), {"": math.inf}),
+        (encode_array(np.array(-0.1)), {"": -0.1}),
         (encode_array(np.array(3, np.int64)), {"": 3.0}),
         (encode_array(np.zeros((24, 24), np.uint8)), {}),
         (DoubleValue(value=2.5), {"": 2.5}),

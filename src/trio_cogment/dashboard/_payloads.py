@@ -242,4 +242,5 @@ def _array_numbers(array: Any, name: str) -> Iterator[tuple[str, float]]:
     if len(data) != struct.calcsize(layout):
         return
     for index, item in enumerate(struct.unpack(layout, data)):
-        yield (name if size == 1 else f"{name}[{index}]"), float(item)
+        value = shortest(item) if array["dtype"] == "f4" else float(item)
+        yield (name if size == 1 else f"{name}[{index}]"), value

@@ -70,7 +70,7 @@ class Samples:
         self.last = sample
         for name, actor in sample.actors.items():
             if actor.reward is not None:
-                self.curves.add(f"reward|{name}", sample.tick_id, actor.reward)
+                self.curves.add(f"reward|{name}", sample.tick_id, shortest(actor.reward))
             content = actor.action_bytes
             if content is not None and 0 < len(content) <= _MAX_CURVE_BYTES:
                 for place, value in numbers(payload_of(actor, "action", content)):

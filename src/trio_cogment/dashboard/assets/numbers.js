@@ -16,6 +16,18 @@ export function numbersIn(value) {
   return found.slice(0, MAX_NUMBERS);
 }
 
+/**
+ * A number of 32 bits with the fewest digits that tell it from others of 32 bits; as `shortest` in `json_text.py`.
+ * @param {number} value
+ */
+export function shortest(value) {
+  for (let digits = 6; digits < 9; digits++) {
+    const found = Number(value.toPrecision(digits));
+    if (Math.fround(found) === value) return found;
+  }
+  return Number(value.toPrecision(9));
+}
+
 /** @param {any} value @param {string} name @param {[string, number][]} found */
 function collect(value, name, found) {
   if (found.length >= MAX_NUMBERS || value === null || value === undefined) return;
@@ -27,7 +39,8 @@ function collect(value, name, found) {
     if ("$array" in value) {
       const size = value.$array.shape.reduce((/** @type {number} */ a, /** @type {number} */ b) => a * b, 1);
       if (size > MAX_NUMBERS) return;
-      const numbers = numbersOf(value.$array);
+      const read = numbersOf(value.$array);
+      const numbers = value.$array.dtype === "f4" ? read.map(shortest) : read;
       numbers.forEach((item, index) => found.push([size === 1 ? name : `${name}[${index}]`, item]));
     } else if ("type" in value && "value" in value && Object.keys(value).length === 2) {
       collect(value.value, name, found);
