@@ -15,13 +15,16 @@ import trio
 from tests.cli.process import PATIENCE_SECONDS, Server, run_main, server
 from tests.play.pages import read_message
 from tests.web.peers import HOST, Tab
+from trio_cogment.api.common_pb2 import TrialState
 from trio_cogment.cli.errors import Failure
 from trio_cogment.cli.play import _prepared
 from trio_cogment.datastore import open_store
 from trio_cogment.platform import Platform, open_platform
 from trio_cogment.play.lobby_machine import Shortage
 from trio_cogment.play.seat_machine import Outcome
-from trio_cogment.sdk import ActorSession
+from trio_cogment.rl.datasets.trials import TrialRecord
+from trio_cogment.rl.environments.env_specs import recovered_spec
+from trio_cogment.sdk import ActorSession, StoredTrial
 from trio_cogment.spaces import Discrete, decode_observation, encode_action
 
 _LINK = re.compile(r"^play +(http://localhost:\d+/~\S+/play/)$", re.MULTILINE)
@@ -101,6 +104,19 @@ def test_who_is_a_person_can_be_said() -> None:
     assert [actor.endpoint for actor in game.params.actors] == ["cogment://discover", "cogment://client"]
     game = _prepared(options(target="rps_v2", people=("player_1", "player_0"))).game
     assert game.lobby.seats == 2
+
+
+def test_the_trials_say_what_was_played() -> None:
+    """So games of several environments can be in one file, and a data set can make its environment again."""
+
+    def record(target: str) -> TrialRecord:
+        params = _prepared(options(target=target)).game.params
+        return TrialRecord.of(StoredTrial("one", "ann", TrialState.ENDED, 1, params), 0)
+
+    assert [record(target).environment for target in ("CartPole-v1", "rps_v2")] == ["CartPole-v1", "rps_v2"]
+    assert record("gymnasium.envs.classic_control:CartPoleEnv").environment == "CartPoleEnv"
+    made = recovered_spec(record("CartPole-v1").spec, "", {})
+    assert made.id == "CartPole-v1"
 
 
 def test_the_default_action_is_one_of_the_space() -> None:

@@ -242,17 +242,27 @@ def _of_environment(options: dict[str, Any]) -> Prepared:
     with failures(_COMMAND):
         made = Recipe(target, arguments).make()
         agents, spaces = list(made.agents), dict(made.action_spaces)
+        played, gymnasium_spec = made.name, getattr(made, "gymnasium_spec", "")
         made.close()
     served = environment(target, hosting=options["hosting"], arguments=arguments)
     participants = Participants(RL_SPEC)
-    participants.register_environment(served)
+    participants.register_environment(served, played)
     bot = options["bot"] or "random"
     seat = random() if bot == "random" else policy(target_of(bot, _COMMAND))
     participants.register_actor(seat.actor(SeatContext(name, _BOT)), _BOT, ["player"])
     people = options["people"] or agents[:1]
     default = _json(options["default_action"])
     seed = options["seed"]
-    params = people_params(agents, people, bot=_BOT, default=default, action_spaces=spaces, seed=seed)
+    params = people_params(
+        agents,
+        people,
+        bot=_BOT,
+        default=default,
+        action_spaces=spaces,
+        seed=seed,
+        environment=played,
+        gymnasium_spec=gymnasium_spec,
+    )
     types = load_types("--web_spec", options["web_spec"]) or RL_SPEC
     return Prepared(_game(options, params, _BOT, name), participants, types, served.aclose)
 

@@ -23,6 +23,8 @@ def people_params(
     default: Any = None,
     action_spaces: dict[str, Space] | None = None,
     seed: int | None = None,
+    environment: str = "",
+    gymnasium_spec: str = "",
 ) -> TrialParams:
     """Return the parameters of trials in which people and bots play; people are shown what the environment renders.
 
@@ -33,6 +35,8 @@ def people_params(
         default: an action in the form of JSON, which is taken for people who are away; None: there is none.
         action_spaces: of the agents, in which the default action has to be.
         seed: of the environment in each trial, and of what bots draw; None: each trial is another.
+        environment: the implementation; whoever reads the trial later knows by it what was played.
+        gymnasium_spec: how Gymnasium makes it, see `env_specs.spec_text`; for those readers, too.
 
     Raises:
         InvalidArgumentError: a name is of no agent, somebody has to be a bot and there is none, or the default action
@@ -58,5 +62,5 @@ def people_params(
             actors.append(actor_params(agent, PLAYER, implementation=bot, endpoint=DISCOVER, spec=RL_SPEC))
         else:
             raise InvalidArgumentError(f"agent {agent!r}: expected a person or a bot")
-    config = rl_pb2.EnvironmentConfig(frames_for=people, seed=seed)
-    return trial_params(actors, environment_config=config, spec=RL_SPEC)
+    config = rl_pb2.EnvironmentConfig(frames_for=people, seed=seed, spec=gymnasium_spec)
+    return trial_params(actors, environment=environment, environment_config=config, spec=RL_SPEC)
