@@ -116,6 +116,15 @@ async def test_nothing_is_found(autojump_clock: object) -> None:
             assert json.loads(answer.body)["message"] == text
 
 
+async def test_what_a_server_does_not_have_is_said_in_words() -> None:
+    async with open_platform() as platform, open_dashboard(platform) as routes:
+        access = PageAccess()
+        visitor = Visitor(WebSide(routes=routes, access=access), access.mint(grant(Role.ADMIN), 1000.0, ()))
+        for path, text in (("stored", "this server stores no trials"), ("models", "this server has no models")):
+            answer = await visitor.ask("GET", f"{API}/{path}")
+            assert (answer.status, json.loads(answer.body)["message"]) == (501, text)
+
+
 async def test_who_looks_elsewhere_is_known_there_by_what_it_came_with() -> None:
     """So what the other server has revoked counts, also for who has come by the printed address."""
     keys = control()

@@ -319,6 +319,16 @@ def test_a_token_that_expires_meanwhile(browser: Browser, door: str, tmp_path: P
         ann.gives(new)
         ann.page.wait_for_url(f"{server.address}/dashboard")
         ann.is_in()
+        # Who sees a part of the trials is told so, and why a part of the page is empty.
+        own = ann.page.get_by_text("the trials that you have started")
+        assert own.count() == 0
+        ann.page.get_by_role("button", name="Leave").click()
+        ann.gives(server.token(Role.OPERATOR))
+        ann.is_in()
+        own.wait_for()
+        ann.page.get_by_role("link", name="Stored").click()
+        ann.page.get_by_text("this server has no datastore").wait_for()
+        own.wait_for()
 
 
 @pytest.mark.parametrize("door", ["http", "https", "https behind a prefix"])

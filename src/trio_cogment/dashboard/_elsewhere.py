@@ -24,6 +24,10 @@ Find: TypeAlias = Callable[[ServiceKind], Awaitable[CallOpener]]
 #: Returns a token for somebody, for so many seconds, derived from that one's; empty: there is nothing to sign it with.
 Mint: TypeAlias = Callable[[Grant, float, Sources], str]
 
+_NONE_HERE = {
+    ServiceKind.DATASTORE: "this server stores no trials",
+    ServiceKind.MODEL_REGISTRY: "this server has no models",
+}
 #: A call ends with its token; so it has to last for a long download.
 _TOKEN_SECONDS = 3600.0
 
@@ -55,8 +59,10 @@ class VisitorCalls:
             UnimplementedError: it is nowhere to be found.
             UnavailableError: the directory cannot be reached.
         """
-        if self._find is None or SERVICES[kind].full_name in self._here:
+        if SERVICES[kind].full_name in self._here:
             return self.here(visit)
+        if self._find is None:
+            raise UnimplementedError(_NONE_HERE[kind])
         try:
             found = await self._find(kind)
         except (EndpointError, FailedPreconditionError) as error:

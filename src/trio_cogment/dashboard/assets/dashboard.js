@@ -57,6 +57,9 @@ function Part({ at }) {
   }
 }
 
+/** @param {string[]} roles */
+const ownOnly = (roles) => !roles.includes("admin") && !roles.includes("observer");
+
 function App() {
   const [at, setAt] = useState(place());
   const [state, setState] = useState({ state: "lost", why: "" });
@@ -102,7 +105,11 @@ function App() {
         <button onClick=${leave}>Leave</button>
       </span>
     </header>
-    <main id="main" tabindex="-1" ref=${main}><${Part} at=${at} /></main>
+    <main id="main" tabindex="-1" ref=${main}>
+      ${me && ownOnly(me.roles) && ["trials", "stored"].includes(at.name) &&
+      html`<p class="faint">You see the trials that you have started. Those of others are for administrators and observers.</p>`}
+      <${Part} at=${at} />
+    </main>
   `;
 }
 
