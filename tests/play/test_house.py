@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 import trio
+from google.protobuf.wrappers_pb2 import Int64Value
 from trio.testing import MockClock
 
 from tests.play.pages import Counting, Socket, page, params, platform_of
@@ -23,6 +24,7 @@ from trio_cogment.play.lobby_table import MemberState
 from trio_cogment.play.seat import Seat
 from trio_cogment.play.seat_machine import Outcome, SeatRules
 from trio_cogment.play.seat_table import SeatState
+from trio_cogment.sdk import ActorSession
 
 
 def game(*people: str, **options: Any) -> Game:
@@ -167,6 +169,45 @@ async def test_somebody_comes_back_and_relieves_the_bot(autojump_clock: MockCloc
                 await socket.read_until(lambda message: message["tick"] == len(environment.actions))
     assert [5, 2] in environment.actions
     assert [7, 2] in environment.actions
+
+
+async def test_a_bot_is_told_that_it_is_over(autojump_clock: MockClock, caplog: pytest.LogCaptureFixture) -> None:
+    """At the end of the trial, and when the person is back, whose turn it is then."""
+    caplog.set_level(logging.INFO, "trio_cogment")
+    environment, ended = Counting(3), []
+
+    async def slow(session: ActorSession[Any, Any, Any]) -> None:
+        async for event in session.all_events():
+            if event.observation is not None:
+                await trio.sleep(1)
+                await session.do_action(Int64Value(value=8))
+        ended.append(trio.current_time())
+
+    async with house_of(environment) as (platform, house):
+        platform.participants.register_actor(slow, "slow", ["player"])
+        [seat] = await seats_of(house, game("ann", bot="slow", seat=SeatRules(outcome=Outcome.BOT)))
+        async with page(seat.serve_page) as socket:
+            await socket.read()
+        await trio.sleep(30.5)  # the grace is over, and the bot thinks
+        async with page(seat.serve_page) as socket:
+            await trio.sleep(5)
+            assert len(ended) == 1
+            assert environment.actions == []
+            await act(socket, 5)
+        await platform.controller.wait_trial(seat.trial_id)
+        await trio.sleep(5)
+    assert environment.actions == [[5], [8], [8]]
+    assert len(ended) == 2
+    said = [record.getMessage() for record in caplog.records if record.name == "trio_cogment.play.seat"]
+    assert [text.partition("'ann': ")[2] for text in said] == [
+        "the person is here",
+        "the page is gone; the trial waits for it",
+        "the person stays away; a bot or the default action acts",
+        "the person is here",
+        "the page is gone; the trial waits for it",
+        "the person stays away; a bot or the default action acts",
+    ]
+    assert [record for record in caplog.records if record.levelno >= logging.WARNING] == []
 
 
 async def test_a_bot_that_fails_loses_the_seat(autojump_clock: MockClock, caplog: pytest.LogCaptureFixture) -> None:

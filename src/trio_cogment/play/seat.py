@@ -35,6 +35,16 @@ from trio_cogment.web.json_text import shortest
 
 _log = logging.getLogger(__name__)
 
+#: For so long a bot may be at its last answer when it is not needed any more.
+_GOODBYE_SECONDS = 2.0
+#: What the log says of a person: why a trial waits, and who acts.
+_SAID = {
+    SeatState.HELD: "the person is here",
+    SeatState.AWAY: "the page is gone; the trial waits for it",
+    SeatState.ABSENT: "the person stays away; a bot or the default action acts",
+    SeatState.LEFT: "the person stays away; the seat is lost",
+}
+
 
 class Seat:
     """One seat in one trial.
@@ -81,6 +91,7 @@ class Seat:
         self._timers = dict.fromkeys(Timer, trio.CancelScope())
         self._bot: Bot | None = None
         self._bot_scope = trio.CancelScope()
+        self._bot_gone = trio.Event()
         self._nursery: trio.Nursery | None = None
         self._scope = trio.CancelScope()
 
@@ -99,6 +110,8 @@ class Seat:
                 with self._scope:
                     self._perform(self._machine.begin())
                     await session.handle(self._on_event)
+                    if self._dismiss_bot():
+                        await self._bot_gone.wait()
                 self._nursery.cancel_scope.cancel()
         finally:
             self._nursery = self._session = None
@@ -299,8 +312,8 @@ class Seat:
         assert self._observed is not None
         if self._bot is None and settings.bot is not None and self._nursery is not None and self._session is not None:
             self._bot = settings.bot(self.trial_id, part_of(self._session), self._on_bot)
-            self._bot_scope = trio.CancelScope()
-            self._nursery.start_soon(self._run_bot, self._bot, self._bot_scope)
+            self._bot_scope, self._bot_gone = trio.CancelScope(), trio.Event()
+            self._nursery.start_soon(self._run_bot, self._bot, self._bot_scope, self._bot_gone)
         payload = self._codec.for_newcomer(self._observed.payload)
         content = payload if isinstance(payload, bytes) else payload.SerializeToString()
         if self._bot is not None:
@@ -309,7 +322,7 @@ class Seat:
     def _on_bot(self, tick_id: int, content: bytes) -> None:
         self._perform(self._machine.stand_in_acts(tick_id, content))
 
-    async def _run_bot(self, bot: Bot, scope: trio.CancelScope) -> None:
+    async def _run_bot(self, bot: Bot, scope: trio.CancelScope, gone: trio.Event) -> None:
         with scope:
             try:
                 await bot.run()
@@ -318,15 +331,26 @@ class Seat:
                 if self._bot is bot:
                     self._bot = None
                     self._perform(self._machine.stand_in_fails())
+        gone.set()
+
+    def _dismiss_bot(self) -> bool:
+        """Tell the bot, if there is one, that it is over, which may take a moment; return whether there was one."""
+        bot, self._bot = self._bot, None
+        if bot is not None:
+            bot.dismiss()
+            self._bot_scope.deadline = trio.current_time() + _GOODBYE_SECONDS
+        return bot is not None
 
     def _drop_stand_in(self, _effect: machine.DropStandIn) -> None:
-        self._bot = None
-        self._bot_scope.cancel()
+        self._dismiss_bot()
 
     def _leave(self, _effect: machine.Leave) -> None:
         self._scope.cancel()
 
-    def _changed(self, _effect: machine.Changed) -> None:
+    def _changed(self, effect: machine.Changed) -> None:
+        said = _SAID.get(effect.state)
+        if said:
+            _log.info("trial %r, actor %r: %s", self.trial_id, self.actor, said)
         self._on_change(self)
 
 

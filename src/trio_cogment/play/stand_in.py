@@ -63,6 +63,7 @@ class Bot:
         self._init = init
         self._on_action = on_action
         self._asked: Asked | None = None
+        self._over = False
         self._more = trio.Event()
 
     def ask(self, asked: Asked) -> None:
@@ -70,8 +71,13 @@ class Bot:
         self._asked = asked
         self._more.set()
 
+    def dismiss(self) -> None:
+        """Have `run` return soon, after the bot was told that it is over; it acts no more."""
+        self._over = True
+        self._more.set()
+
     async def run(self) -> None:
-        """Have the bot act until cancelled.
+        """Have the bot act until it is dismissed, or cancelled.
 
         Raises:
             FailedPreconditionError: it failed, or left.
@@ -80,12 +86,16 @@ class Bot:
             async with self._opener.call(_RUN_TRIAL, metadata=((TRIAL_ID, self._trial_id),)) as call:
                 await call.send(ActorRunTrialInput(state=CommunicationState.NORMAL, init_input=self._init))
                 await self._next(call, "init_output")
-                while True:
+                while not self._over:
                     await self._more.wait()
                     self._more = trio.Event()
                     asked, self._asked = self._asked, None
-                    if asked is not None:
+                    if asked is not None and not self._over:
                         await self._answer(call, asked)
+                await call.send(ActorRunTrialInput(state=CommunicationState.END))
+                await call.done_sending()
+                while await call.receive() is not None:
+                    pass
         except RpcError as error:
             raise FailedPreconditionError(f"the bot failed: {error.message}") from error
 
@@ -93,7 +103,8 @@ class Bot:
         observation = Observation(tick_id=asked.tick_id, timestamp=asked.timestamp, content=asked.content)
         await call.send(ActorRunTrialInput(state=CommunicationState.NORMAL, observation=observation))
         found = await self._next(call, "action")
-        self._on_action(asked.tick_id, found.action.content)
+        if not self._over:
+            self._on_action(asked.tick_id, found.action.content)
 
     async def _next(self, call: Call, kind: str) -> ActorRunTrialOutput:
         """Wait for data of a kind; what a bot says besides has no receiver."""
