@@ -106,6 +106,7 @@ async def test_a_start_that_waits_says_whose_certificate_is_not_trusted(
             assert json.loads(done.out)["cause"] == "participant_missing"
             for text in (json.loads(done.out)["reason"], done.err):
                 assert re.search("TLS handshake failed: (self-signed certificate|unable to get local issuer)", text)
+                assert "; its authority is not among the trusted roots" in text
 
 
 async def test_a_start_waits_until_the_trial_runs(tmp_path: Path) -> None:

@@ -55,4 +55,7 @@ async def test_a_server_is_closed_in_three_commands(tmp_path: Path) -> None:
         assert plain.code == 1
         assert "connection lost; the server may speak TLS: --root_cert" in plain.err
         await running.stop()
+        await running.read_rest()
+    [tried] = [line for line in running.out.splitlines() if line.startswith("try ")]
+    assert tried.endswith(f"--endpoint=grpc://127.0.0.1:{running.port} --root_cert=... --token_file=...")
     assert "EVERYBODY" not in running.err

@@ -25,6 +25,7 @@ _CIPHERS = "ECDHE+AESGCM:ECDHE+CHACHA20"
 #: What OpenSSL says of bytes that are no TLS, and of an end in the middle.
 _NOT_TLS = frozenset(["WRONG_VERSION_NUMBER", "HTTP_REQUEST", "PACKET_LENGTH_TOO_LONG", "RECORD_LAYER_FAILURE"])
 _CUT = "UNEXPECTED_EOF_WHILE_READING"
+_UNKNOWN_AUTHORITY = frozenset([18, 19, 20, 21])  # of OpenSSL: no issuer is found, or it is not trusted
 _VERSIONS = frozenset(["TLSv1.2", "TLSv1.3"])
 
 
@@ -205,7 +206,10 @@ def left_without_a_word(error: RemoteProtocolError) -> bool:
 
 
 def _hint(error: BaseException | None, *, server_side: bool) -> str:
-    """Return what a handshake suggests of a peer that does not speak TLS, as part of a sentence."""
+    """Return what a failed handshake suggests, as part of a sentence: no TLS at the peer, or an unknown authority."""
+    if isinstance(error, ssl.SSLCertVerificationError):
+        unknown = getattr(error, "verify_code", None) in _UNKNOWN_AUTHORITY
+        return "; its authority is not among the trusted roots" if unknown else ""
     reason = error.reason if isinstance(error, ssl.SSLError) else None
     if server_side:
         return "; the client may not speak TLS" if reason in _NOT_TLS else ""

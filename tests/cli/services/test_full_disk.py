@@ -93,6 +93,7 @@ async def test_a_trial_waits_for_a_full_disk_and_goes_on_with_room(storage: list
         assert listed.out.splitlines()[-1].endswith("the data log takes no samples")
         shown = await run("client", "trial", "info", "old", where)
         assert "\ndata log     storage: cannot write to " in shown.out
+        assert "\nend " not in shown.out
         # Somebody makes room: here, for the rest of this trial there is none without deleting what it has stored.
         deleted = await run("client", "trial_datastore", "delete", "old", where)
         assert deleted.code == 0

@@ -15,7 +15,7 @@ from trio_cogment.cli.errors import Failure
 from trio_cogment.cli.options import FilePath, Group, as_all_properties, nearest
 from trio_cogment.cli.terminal import can_draw
 from trio_cogment.cli.text import fields_of, printable
-from trio_cogment.cli.trials_view import line_of, row_of, table
+from trio_cogment.cli.trials_view import end_text, line_of, row_of, table
 from trio_cogment.errors import CogmentError
 from trio_cogment.services import ServiceKind
 
@@ -326,7 +326,7 @@ def _described(info: TrialInfo) -> str:
     from trio_cogment.outcome import TrialOutcome, lost_text
 
     outcome = TrialOutcome.of(info.trial_id, info.end)
-    name, state, tick, rate, time, end = row_of(info)
+    name, state, tick, rate, time, _ = row_of(info)  # its last column has troubles as well, which have lines here
     properties = ", ".join(f"{key}={info.properties[key]}" for key in sorted(info.properties))
     entries = {
         "trial": name,
@@ -337,7 +337,7 @@ def _described(info: TrialInfo) -> str:
         "actors": ", ".join(f"{actor.name} ({actor.actor_class})" for actor in info.actors_in_trial),
         "waiting for": ", ".join(info.awaited),
         "properties": properties,
-        "end": end,
+        "end": end_text(info.trial_id, info.end) if info.HasField("end") else "",
         "reason": outcome.reason,
         "data log": info.datalog_trouble,
         "samples": "" if not info.samples_lost else lost_text(info.samples_lost),

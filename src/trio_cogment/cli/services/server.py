@@ -229,7 +229,7 @@ async def _welcomed(start: Start, running: Running) -> AsyncIterator[None]:
     start.notes.update(running.notes)
 
     def lines() -> list[str]:
-        return welcome.lines(host, port, kept=running.kept, notes=start.notes)
+        return welcome.lines(host, port, kept=running.kept, notes=start.notes, needs=start.client_flags)
 
     if not start.draws or running.controller is None:
         for line in lines():

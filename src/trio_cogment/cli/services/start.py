@@ -155,6 +155,16 @@ class Start:
         """Whether connections to the servers are encrypted."""
         return self.tls is not None and self.tls.server is not None
 
+    @property
+    def client_flags(self) -> list[str]:
+        """The flags of `trio-cogment client` without which this server refuses it."""
+        flags = ["--root_cert"] if self.serves_tls else []
+        if self.serves_tls and self.settings.tls is not None and self.settings.tls.root_cert is not None:
+            flags += ["--private_key", "--trust_chain"]
+        elif self.access.control is not None:
+            flags.append("--token_file")
+        return flags
+
     def prepare(self) -> None:
         """Open the ports, and check what can be checked.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from trio_cogment.services import SERVICES, ServiceKind
@@ -23,7 +23,13 @@ class Welcome:
     services: str
 
     def lines(
-        self, host: str, port: int, *, kept: Mapping[str, str] | None = None, notes: Mapping[str, str] | None = None
+        self,
+        host: str,
+        port: int,
+        *,
+        kept: Mapping[str, str] | None = None,
+        notes: Mapping[str, str] | None = None,
+        needs: Sequence[str] = (),
     ) -> list[str]:
         """Return the lines, with a label each.
 
@@ -32,6 +38,7 @@ class Welcome:
             port: where it listens.
             kept: what is kept -> where.
             notes: further ones: a label, and a text.
+            needs: flags without which clients are refused; their values are the client's own.
         """
         command = ["trio-cogment", "client", "trial", "watch"]
         if host not in _HERE + _ANYWHERE or port != SERVICES[ServiceKind.LIFECYCLE].default_port:
@@ -40,7 +47,7 @@ class Welcome:
             "services": self.services,
             **(kept or {}),
             **(notes or {}),
-            "try": shlex.join(command),
+            "try": " ".join((shlex.join(command), *(f"{flag}=..." for flag in needs))),
             "stop": "Control-C, or SIGTERM",
         }
         width = max(map(len, entries))
