@@ -172,7 +172,7 @@ def test_what_is_no_service_is_refused() -> None:
     with pytest.raises(TypeError, match=r"service: expected a ServiceDescriptor, as .* gives one, got 'Greeter'"):
         bind("Greeter", WithRequest())  # type: ignore[arg-type]  # that is the mistake
     with pytest.raises(TypeError, match="expected a ServiceDescriptor"):
-        methods_of(SERVICE.file)  # type: ignore[arg-type]
+        methods_of(SERVICE.file)  # type: ignore[arg-type]  # that is the mistake
 
 
 async def test_other_functions_of_an_implementation_are_its_own() -> None:

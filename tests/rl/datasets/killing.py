@@ -16,14 +16,14 @@ from pathlib import Path
 from typing import Any
 
 # Once, and not in each process that is forked.
-import h5py  # noqa: F401
-import minari  # noqa: F401
-import pyarrow.parquet  # noqa: F401
+import h5py  # noqa: F401  imported to be there
+import minari  # noqa: F401  imported to be there
+import pyarrow.parquet  # noqa: F401  imported to be there
 import trio
 
 import trio_cogment.rl.datasets.minari
 import trio_cogment.rl.datasets.minari_recordings
-import trio_cogment.rl.datasets.parquet  # noqa: F401
+import trio_cogment.rl.datasets.parquet  # noqa: F401  imported to be there
 from tests.rl.datasets.recorded import Duel, play, recording
 from trio_cogment.errors import NotFoundError
 from trio_cogment.rl import export, replay_environment
