@@ -278,6 +278,19 @@ def test_end_from_participants_is_ignored() -> None:
     assert play.take_set().tick_id == 0
 
 
+def test_an_end_that_says_why_is_no_fault() -> None:
+    """What the SDK says when an actor has failed is in the reason of the loss; the log complains of nothing else."""
+    play = Play().start()
+    play.observe()
+    play.clear()
+    play.say(0, END, details="it failed")
+    play.say(1, END)
+    assert [(note.level, note.text.partition(":")[0]) for note in play.notes] == [
+        ("debug", "actor 'a'"),
+        ("warning", "actor 'b'"),
+    ]
+
+
 def test_a_hard_end_overrides_a_soft_one() -> None:
     play = soft_ended(Play().start())
     play.hard("now")

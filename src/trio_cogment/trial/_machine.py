@@ -244,7 +244,9 @@ class TrialMachine(TrialMemory):
             self.fire(_DELIVERED[symbol], participant)
         elif verdict is Verdict.IGNORE:
             what = _FAULTS.get(symbol, symbol.name)
-            self.ignore(participant, f"{symbol.name.lower()}_in_vain", f"{what} while {participant.state.name}")
+            # Why it goes is told when its stream closes.
+            level = "debug" if symbol is _END and self.last_words[participant.index] else "warning"
+            self.ignore(participant, f"{symbol.name.lower()}_in_vain", f"{what} while {participant.state.name}", level)
         elif verdict is Verdict.READY:
             _joining.get_ready(self, participant)
         elif verdict is Verdict.REFUSE:
