@@ -85,6 +85,9 @@ def test_a_maker_makes_many() -> None:
         ("pettingzoo.classic.rps_v1", r"did you mean 'pettingzoo.classic.rps_v2'\?"),
         ("mpe/simple_spread_v3", r"the package mpe2 \(pip install mpe2\); did you mean 'mpe2.simple_spread_v3'\?"),
         ("pettingzoo.mpe.simple_v3", r"the package mpe2 \(pip install mpe2\); did you mean 'mpe2.simple_v3'\?"),
+        ("simple_spread_v3", r"the package mpe2 \(pip install mpe2\); did you mean 'mpe2.simple_spread_v3'\?"),
+        ("ConnectFour-v3", r"did you mean '(classic/)?connect_four[-_]v3'\?"),
+        ("classic/ConnectFour-v3", r"did you mean '(classic/)?connect_four[-_]v3'\?"),
         # of packages with other names
         ("ALE/Pong-v9", r"environment 'ALE/Pong-v9': .*ALE"),
         ("Pong-v5", r"environment 'Pong-v5': .*doesn't exist"),

@@ -65,19 +65,23 @@ def suggestion_for(target: str) -> str:
         return ""
     place, base = found["place"] or "", found["base"].replace("-", "_")
     family = place.lower().removeprefix("pettingzoo").strip(".")
+    if base.partition("_")[0] == "simple" and MODULE.fullmatch(target) and not place and not _folders("mpe2"):
+        family = "mpe"  # no other environment of PettingZoo is called so
     if family in _MOVED:
         package, modules = _MOVED[family]
         version = re.search(r"[-_](v\d+)$", target)
         name = f"{modules}.{base.lower()}_{version[1] if version else 'v...'}"
         return f"PettingZoo's {family} has become the package {package} (pip install {package}); did you mean {name!r}?"
-    # Elsewhere than in PettingZoo names have capitals, and other packages have namespaces of their own.
+    # Other packages have namespaces of their own, and their names have capitals.
     if place and similar(family or "classic", [*FAMILIES, *(package for package, _ in _MOVED.values())]) is None:
         return ""
-    if not place and base != base.lower():
-        return ""
-    known = list(_installed())
+    # Games of Atari that are written with a capital are those of another package, ALE/Pong-v5.
+    is_plain = bool(place) or base == base.lower()
+    known = [one for one in _installed() if is_plain or one.place != "pettingzoo.atari"]
     by_base = {one.base: one for one in sorted(known, key=lambda one: one.version)}
-    close = base.lower() if base.lower() in by_base else similar(base.lower(), by_base, cutoff=0.75)
+    close = {name.replace("_", ""): name for name in by_base}.get(base.lower().replace("_", ""))  # ConnectFour, too
+    if close is None and is_plain:
+        close = similar(base.lower(), by_base, cutoff=0.75)
     return "" if close is None else f"did you mean {by_base[close].called_like(target)!r}?"
 
 
