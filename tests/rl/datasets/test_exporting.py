@@ -246,7 +246,7 @@ async def test_a_target_that_is_there(tmp_path: Path) -> None:
     async with recording(game) as platform:
         await play(platform, game, "one")
         await export_async(platform, parquet=target)
-        with pytest.raises(AlreadyExistsError, match="data exists already; overwrite=True replaces"):
+        with pytest.raises(AlreadyExistsError, match=r"data exists already; overwrite=True \(--overwrite\) replaces"):
             await export_async(platform, parquet=target)
         await play(platform, game, "two")
         await export_async(platform, parquet=target, overwrite=True)

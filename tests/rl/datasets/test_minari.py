@@ -127,8 +127,8 @@ async def test_a_data_set_that_is_there(folder: Path) -> None:
             await export_async(platform, minari="tests/solo-v0")
         await play(platform, game)
         await export_async(platform, minari="tests/solo-v0", overwrite=True)
-        for wrong in ("solo", "so lo-v0"):
-            with pytest.raises(InvalidArgumentError, match="minari: expected an id such as"):
+        for wrong in ("solo", "so lo-v0", "a/solo-v0"):
+            with pytest.raises(InvalidArgumentError, match=r"a namespace \(of two characters or more\), a name"):
                 await export_async(platform, minari=wrong)
         with pytest.raises(InvalidArgumentError, match=r"minari_metadata: expected some of .*; got 'colour'"):
             await export_async(platform, minari="solo-v0", minari_metadata={"colour": "red"})

@@ -102,9 +102,10 @@ async def test_an_episode_is_played_as_it_was(folder: Path, turns: bool) -> None
         replay.close()
 
 
-async def test_which_episode_a_reset_begins(folder: Path) -> None:
+@pytest.mark.parametrize("format_", ["parquet", "minari"])
+async def test_which_episode_a_reset_begins(folder: Path, format_: str) -> None:
     data = await recorded(Duel(), folder, "one", "two", "three")
-    replay = replay_environment(data)
+    replay = replay_environment(data if format_ == "parquet" else "tests/game-v0")
     order = []
     for seed, options in ((None, None), (None, {}), (4, None), (None, None), (None, {"trial_id": "one"}), (None, None)):
         replay.reset(seed, options)
@@ -120,7 +121,7 @@ async def test_which_episode_a_reset_begins(folder: Path) -> None:
 async def test_actions_are_checked(folder: Path) -> None:
     replay = replay_environment(await recorded(Duel(), folder, "one"), check_actions=True)
     replay.reset(None, None)
-    with pytest.raises(InvalidActionError, match=r"actor 'player_1': action: expected that of step 0 .* got .*2"):
+    with pytest.raises(InvalidActionError, match=r"'player_1': .* step 0 of the recorded trial 'one', 0; got 2$"):
         replay.step({"player_0": np.int64(0), "player_1": np.int64(2)})
     assert replay.step({"player_0": np.int64(0), "player_1": np.int64(0)})["player_0"].reward == 0.1
 

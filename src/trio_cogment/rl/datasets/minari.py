@@ -151,10 +151,13 @@ def _check_id(dataset_id: str, *, overwrite: bool) -> None:
     try:
         parse_dataset_id(dataset_id)
     except (ValueError, TypeError) as error:  # a TypeError if there is no version
-        raise InvalidArgumentError(f"minari: expected an id such as 'rps/duel-v0', got {dataset_id!r}") from error
+        raise InvalidArgumentError(
+            "minari: expected an id such as 'rps/duel-v0', a namespace (of two characters or more), a name and a "
+            f"version, of letters, digits, '_' and '-'; got {dataset_id!r}"
+        ) from error
     put_right_dataset(dataset_id)
     if not overwrite and path_of(dataset_id).exists():
-        raise AlreadyExistsError(f"minari: {dataset_id} exists already; overwrite=True replaces it")
+        raise AlreadyExistsError(f"minari: {dataset_id} exists already; overwrite=True (--overwrite) replaces it")
 
 
 class _EnvironmentWriter:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -65,19 +65,22 @@ class MinariRecordings:
 
     def find(self, name: str) -> int | None:
         """See `Recordings.find`; the names are the trials' ids, or numbers."""
-        metadata = self._dataset.storage.get_episode_metadata(range(len(self)))
-        names = (str(found.get("trial_id", index)) for index, found in enumerate(metadata))
-        return next((index for index, found in enumerate(names) if found == name), None)
+        return next((index for index, found in enumerate(self._names(range(len(self)))) if found == name), None)
 
     def episode(self, index: int) -> Recording:
         """See `Recordings.episode`."""
         episode = self._read(index)
         length = len(episode.rewards) + 1
-        found = Recording(str(index), length=length)
+        found = Recording(self._names([index])[0], length=length)
         for agent in self.observation_spaces:
             one = (lambda whole: whole[agent]) if self._joint else (lambda whole: whole)  # noqa: B023  used at once
             self._take(found, agent, episode, one)
         return found
+
+    def _names(self, indices: Sequence[int]) -> list[str]:
+        """Return the ids of the trials of episodes, or the numbers of those that were no trials."""
+        metadata = self._dataset.storage.get_episode_metadata(indices)
+        return [str(found.get("trial_id", index)) for index, found in zip(indices, metadata, strict=True)]
 
     def _read(self, index: int) -> Any:
         """Return an episode as Minari has it.

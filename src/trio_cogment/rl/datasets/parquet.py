@@ -303,7 +303,7 @@ def check_target(path: Path, *, overwrite: bool) -> None:
     if not path.exists() or is_empty(path):
         return
     if not overwrite:
-        raise AlreadyExistsError(f"parquet: {path} exists already; overwrite=True replaces a data set")
+        raise AlreadyExistsError(f"parquet: {path} exists already; overwrite=True (--overwrite) replaces a data set")
     if not is_dataset(path):
         raise FailedPreconditionError(f"parquet: {path} is no data set, so it is not replaced")
     _check_own(path)

@@ -59,7 +59,7 @@ class ReplayEnvironment:
         action_spaces: by agent.
         metadata: nothing: no pictures are drawn.
         episodes: how many there are.
-        trial_id: of the episode that is played; empty before the first.
+        trial_id: of the episode that is played; its number if it was no trial; empty before the first.
     """
 
     def __init__(self, recordings: Recordings, *, check_actions: bool = False) -> None:
@@ -139,8 +139,8 @@ class ReplayEnvironment:
             raise InvalidActionError(
                 self.name,
                 agent,
-                f"action: expected that of step {self._tick} of the recorded trial {episode.name!r}, {recorded!r}; got "
-                f"{action!r}",
+                f"action: expected that of step {self._tick} of the recorded trial {episode.name!r}, {recorded}; got "
+                f"{action}",
             )
 
 
