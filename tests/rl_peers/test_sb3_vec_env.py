@@ -15,6 +15,7 @@ from gymnasium.utils.env_checker import data_equivalence
 
 import trio_cogment.rl as tc
 from tests.rl.views.environments import Masked
+from trio_cogment.errors import InvalidArgumentError
 
 pytestmark = pytest.mark.rl_peers
 
@@ -57,6 +58,14 @@ def test_equals_the_bare_environments(name: str, opened: Callable[[Any], Any]) -
         cut += sum(info["TimeLimit.truncated"] for info in found[3])
     assert ends > 3
     assert cut == (6 if name == "Pendulum-v1" else 0)
+
+
+def test_what_is_no_vector_environment(opened: Callable[[Any], Any]) -> None:
+    env = opened(tc.make("CartPole-v1"))
+    with pytest.raises(InvalidArgumentError, match="got TrialEnv; Stable-Baselines3 takes that as it is"):
+        tc.SB3VecEnv(env)
+    with pytest.raises(InvalidArgumentError, match=r"expected what make_vec\(environment, number\) returns, got str"):
+        tc.SB3VecEnv("CartPole-v1")  # type: ignore[arg-type]  # what is refused
 
 
 def test_attributes_and_methods(opened: Callable[[Any], Any]) -> None:

@@ -37,9 +37,9 @@ from trio_cogment.sdk._datalog import DatalogImplementation, DatalogSession
 from trio_cogment.sdk._environment import EnvironmentImplementation, run_environment
 from trio_cogment.sdk._failures import failure_of
 from trio_cogment.sdk._hook import PreTrialHook, PreTrialSession
-from trio_cogment.sdk._implementations import check_implementation
 from trio_cogment.sdk._spec_checks import list_of_classes
 from trio_cogment.sdk._stream import receive_init
+from trio_cogment.sdk.implementations import check_implementation
 from trio_cogment.services import ACTOR_CLASS, IMPLEMENTATION, SERVICES, USER_ID, ServiceKind
 from trio_cogment.spec import Spec
 

@@ -279,12 +279,25 @@ async def test_a_store_of_its_own() -> None:
 # What makes no sense
 
 
+def move(seen: object) -> int:
+    """Act on an observation, which is no function over a session."""
+    return 0
+
+
 @pytest.mark.parametrize(
     ("given", "words"),
     [
         ({"seats": SEATS}, "environment: expected an environment, or its endpoint"),
         ({"environment": countdown()}, "seats: expected one for each actor, none for any actor"),
         ({"environment": countdown(), "seats": {"player_0": 3}}, "seats: 'player_0': expected a seat.*got int"),
+        (
+            {"environment": countdown(), "seats": {"player_0": lambda _seen: 0}},
+            r"seats: 'player_0': expected an async function, got .*'<lambda>'.* make a seat, policy\(function\)",
+        ),
+        (
+            {"environment": countdown(), "seats": {"player_0": move}},
+            r"seats: 'player_0': expected an async function, got .*'move'.* make a seat, policy\(function\)",
+        ),
         (
             {"environment": countdown(), "seats": SEATS, "parallel": 0},
             "parallel: expected an integer, 1 or more, got 0",

@@ -30,6 +30,7 @@ from trio_cogment.sdk import (
     connect,
 )
 from trio_cogment.sdk import trial_params as make_params
+from trio_cogment.sdk.implementations import check_implementation
 from trio_cogment.spaces import encode_value
 
 #: Where trials run: a platform, clients of `connect`, controllers, or endpoints such as `grpc://host:9000`.
@@ -260,6 +261,14 @@ def _joining(orchestrator: Platform | Client) -> Join:
 # The seats
 
 
+def _check_function(actor: str, implementation: object) -> None:
+    """Refuse what is no function over a session before a trial begins: a function of an observation, mostly."""
+    try:
+        check_implementation(f"seats: {actor!r}", implementation, lambdas=False)
+    except InvalidArgumentError as error:
+        raise InvalidArgumentError(f"{error}; of a function of the observation make a seat, policy(function)") from None
+
+
 def _seat(site: Site, orchestrator: Orchestrator, seats: Mapping[str, Sitter], environment: str) -> None:
     """Put into a site's parameters where its actors are, and those of this process into its seats."""
     local: dict[str, ActorImplementation] = {}
@@ -287,6 +296,8 @@ def _seat(site: Site, orchestrator: Orchestrator, seats: Mapping[str, Sitter], e
                 f"seats: {actor.name!r}: expected a seat, an asynchronous function over a session, or the parameters "
                 f"of an actor; got {type(implementation).__name__}"
             )
+        if not isinstance(sitter, Seat):
+            _check_function(actor.name, implementation)
         if site.join is None:
             raise FailedPreconditionError(
                 f"seats: {actor.name!r}: orchestrator {site.name} is given as a Controller, with which no actor of "

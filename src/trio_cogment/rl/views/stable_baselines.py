@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from trio_cogment.errors import MissingExtraError
+from trio_cogment.errors import InvalidArgumentError, MissingExtraError
 from trio_cogment.rl.views.gymnasium import TrialEnv
 from trio_cogment.rl.views.restarting import RestartingEnvs
 from trio_cogment.rl.views.vector import TrialVectorEnv
@@ -36,7 +36,11 @@ class SB3VecEnv(VecEnv):  # type: ignore[misc]  # Stable-Baselines3 is not there
 
         Args:
             vector: made by `make_vec`; it is closed with this object, and not to be stepped beside it.
+
+        Raises:
+            InvalidArgumentError: it is something else.
         """
+        _require_vector(vector)
         self._vector = vector
         self._steps = RestartingEnvs(vector.envs)
         self.envs = self._steps.envs
@@ -115,3 +119,11 @@ class SB3VecEnv(VecEnv):  # type: ignore[misc]  # Stable-Baselines3 is not there
 
     def __reduce__(self) -> tuple[Callable[[TrialVectorEnv], SB3VecEnv], tuple[TrialVectorEnv]]:
         return SB3VecEnv, (self._vector,)
+
+
+def _require_vector(found: object) -> None:
+    if not isinstance(found, TrialVectorEnv):
+        hint = "; Stable-Baselines3 takes that as it is" if isinstance(found, TrialEnv) else ""
+        raise InvalidArgumentError(
+            f"vector: expected what make_vec(environment, number) returns, got {type(found).__name__}{hint}"
+        )

@@ -9,11 +9,11 @@ from types import FunctionType, MethodType
 from trio_cogment.errors import InvalidArgumentError
 
 
-def check_implementation(what: str, implementation: object) -> None:
+def check_implementation(what: str, implementation: object, *, lambdas: bool = True) -> None:
     """Check that this is, or may be, an async function of a session.
 
-    A lambda, and what is not written in Python, may return an awaitable without saying so: these are found out when
-    they are called.
+    A lambda (unless `lambdas` is false), and what is not written in Python, may return an awaitable without saying so:
+    these are found out when they are called.
 
     Raises:
         InvalidArgumentError: it is none; `what` names it.
@@ -29,7 +29,7 @@ def check_implementation(what: str, implementation: object) -> None:
     if not callable(implementation):
         raise InvalidArgumentError(f"{expected}, got {implementation!r}")
     function = _function_of(implementation)
-    if function is None or function.__name__ == "<lambda>":
+    if function is None or (lambdas and function.__name__ == "<lambda>"):
         return
     if any(map(inspect.iscoroutinefunction, (implementation, function, inspect.unwrap(function)))):
         return
