@@ -11,6 +11,8 @@ from typing import Any
 ATTACK = Path(__file__).resolve().parents[1] / "benchmarks" / "attack.py"
 #: What a server says that lives and takes its time to answer.
 ANSWERS = ("OK", "INVALID_ARGUMENT", "RESOURCE_EXHAUSTED")
+#: As gRPC has it for a message that cannot be read; see docs/grpc-statuses.md.
+UNREADABLE = "INTERNAL /cogmentAPI.TrialLifecycleSP/StartTrial: undecodable message"
 
 
 def attack(*options: str) -> Any:
@@ -25,7 +27,7 @@ def test_every_attack_is_answered_and_the_neighbours_trial_ticks_afterwards() ->
     strange = {
         name: answers
         for name, answers in outcomes.items()
-        if not answers or not all(answer.startswith(ANSWERS) for answer in answers)
+        if not answers or not all(answer.startswith((*ANSWERS, UNREADABLE)) for answer in answers)
     }
     assert not strange
 

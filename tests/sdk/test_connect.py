@@ -249,15 +249,19 @@ async def test_service_that_is_not_registered() -> None:
 
 
 async def test_bad_endpoint() -> None:
-    async with connect("cogment://client") as client:
+    with pytest.raises(EndpointError) as refused:
+        async with connect("cogment://client"):
+            raise AssertionError("it is refused at once")
+    async with connect("cogment://discover") as client:
         with pytest.raises(EndpointError) as caught:
-            await client.controller()
+            await client.controller("cogment://client")
         with pytest.raises(EndpointError, match="model_registry: endpoint: 'localhost:9000'"):
             await client.model_registry("localhost:9000")
-    assert str(caught.value) == (
-        "controller: endpoint: 'cogment://client': expected grpc://host:port or cogment://discover; cogment://client "
-        "is for actors only"
-    )
+    for error, what in ((refused, "connect"), (caught, "controller")):
+        assert str(error.value) == (
+            f"{what}: endpoint: 'cogment://client': expected grpc://host:port or cogment://discover; cogment://client "
+            "is for actors only"
+        )
 
 
 def test_log_level_variable() -> None:

@@ -311,8 +311,8 @@ MUTATIONS = (
         "rewards added up without their weights",
         "a mean of rewards divides their plain sum by the confidence",
         "rewards.py",
-        "            total += value * confidence\n",
-        "            total += value\n",
+        "            self._total += value * confidence\n",
+        "            self._total += value\n",
     ),
     Mutation(
         "distrusted rewards counted",

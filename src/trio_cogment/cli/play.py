@@ -1,4 +1,7 @@
-"""`trio-cogment play`: people take part in trials, on a page; one command, and a link."""
+"""`trio-cogment play`: people take part in trials, on a page; one command, and a link.
+
+This module is long because the flags of a game stand beside what they mean together, with and without `--params`.
+"""
 
 from __future__ import annotations
 
