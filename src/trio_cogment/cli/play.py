@@ -244,28 +244,16 @@ def _of_environment(options: dict[str, Any]) -> Prepared:
     target = target_of(name, _COMMAND)
     with failures(_COMMAND):
         made = Recipe(target, arguments).make()
-        agents, spaces = list(made.agents), dict(made.action_spaces)
-        played, gymnasium_spec = made.name, getattr(made, "gymnasium_spec", "")
-        made.close()
+        made.close()  # it says what is played; each trial makes its own
     served = environment(target, hosting=options["hosting"], arguments=arguments)
     participants = Participants(RL_SPEC)
-    participants.register_environment(served, played)
+    participants.register_environment(served, made.name)
     bot = options["bot"] or "random"
     seat = random() if bot == "random" else policy(target_of(bot, _COMMAND))
     participants.register_actor(seat.actor(SeatContext(name, _BOT)), _BOT, ["player"])
-    people = options["people"] or agents[:1]
+    people = options["people"] or made.agents[:1]
     default = _json(options["default_action"])
-    seed = options["seed"]
-    params = people_params(
-        agents,
-        people,
-        bot=_BOT,
-        default=default,
-        action_spaces=spaces,
-        seed=seed,
-        environment=played,
-        gymnasium_spec=gymnasium_spec,
-    )
+    params = people_params(made, people, bot=_BOT, default=default, seed=options["seed"])
     types = load_types("--web_spec", options["web_spec"]) or RL_SPEC
     return Prepared(_game(options, params, _BOT, name), participants, types, served.aclose)
 
