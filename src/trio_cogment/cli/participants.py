@@ -79,8 +79,11 @@ def load(target: str) -> Participants:
     """
     name, _, attribute = target.partition(":")
     if name.endswith(".py") or "/" in name:
-        hint = Path(name).with_suffix("").as_posix().replace("/", ".")
-        raise Failure(f"{name}: expected the name of a module, not of a file; try {hint!r}")
+        path = Path(name).with_suffix("")
+        hint = repr(".".join(path.parts))
+        if path.is_absolute() or ".." in path.parts:
+            hint = f"{path.name!r} in the folder {path.parent.as_posix()}"
+        raise Failure(f"{name}: expected the name of a module, not of a file; try {hint}")
     found = _member(imported(name), attribute)
     from trio_cogment.sdk import Participants
 
