@@ -34,7 +34,7 @@ LEAVES = (
         "rewards",
     ),
     *("log_context", "metrics", "plugins", "api", "outcome", "recount", "suggestions", "compiling"),
-    *("sqlite_file", "sqlite_hold"),
+    *("sqlite_file", "sqlite_hold", "stand_ins"),
 )
 #: What a room may import of the leaves, where that is not all of them. A leaf without a row imports no other.
 NARROWED = {

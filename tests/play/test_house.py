@@ -13,8 +13,10 @@ import trio
 from google.protobuf.wrappers_pb2 import Int64Value
 from trio.testing import MockClock
 
-from tests.play.pages import Counting, Socket, page, params, platform_of
+from tests.play.pages import SPEC, Counting, Socket, page, params, platform_of, seven
+from trio_cogment import open_platform
 from trio_cogment.config import PlayConfig
+from trio_cogment.dashboard._views import sample_row
 from trio_cogment.errors import InvalidArgumentError, NotFoundError
 from trio_cogment.platform import Platform
 from trio_cogment.play.games import Game
@@ -24,7 +26,9 @@ from trio_cogment.play.lobby_table import MemberState
 from trio_cogment.play.seat import Seat
 from trio_cogment.play.seat_machine import Outcome, SeatRules
 from trio_cogment.play.seat_table import SeatState
+from trio_cogment.rl.datasets.ticks import tick_of
 from trio_cogment.sdk import ActorSession
+from trio_cogment.stand_ins import StandIn
 
 
 def game(*people: str, **options: Any) -> Game:
@@ -216,6 +220,51 @@ async def test_a_bot_that_fails_loses_the_seat(autojump_clock: MockClock, caplog
     async with house_of(Counting()) as (platform, house):
         [seat] = await seats_of(house, played)
         assert (await platform.controller.wait_trial(seat.trial_id, check=False)).participant == "ann"
+
+
+@pytest.mark.parametrize("outcome", [Outcome.BOT, Outcome.DEFAULT])
+async def test_who_has_acted_is_stored_and_told_to_nobody_else(outcome: Outcome, autojump_clock: MockClock) -> None:
+    environment = Counting(4)
+    played = game("ann", "bob", seat=SeatRules(outcome=outcome))
+    heard = []
+    async with open_platform(SPEC, store="memory:") as platform, open_house(platform) as house:
+        platform.participants.register_environment(environment)
+        platform.participants.register_actor(seven, "seven", ["player"])
+        house.link_of = lambda trial_id, actor, _sources: f"/{trial_id}/{actor}"
+        ann, bob = await seats_of(house, played)
+        async with page(bob.serve_page) as to_bob:
+            for tick in range(4):
+                if tick in (0, 3):
+                    async with page(ann.serve_page) as to_ann:
+                        await act(to_ann)
+                await act(to_bob)
+        for seat in (ann, bob):  # the end, with everything so far
+            async with page(seat.serve_page) as socket:
+                heard += (await socket.read())["welcome"]["history"]
+        await platform.controller.wait_trial(ann.trial_id)
+        datastore = platform.datastore_client()
+        samples = [sample async for sample in datastore.samples(ann.trial_id)]
+        found = [(sample.actors["ann"].stand_in, sample.actors["bob"].stand_in) for sample in samples]
+        rows = [sample_row(sample) for sample in samples]
+        steps = [tick_of(sample).actors["ann"].stand_in for sample in samples]
+    who = StandIn(outcome.value)
+    assert found == [(None, None), (who, None), (who, None), (None, None), (None, None)]
+    assert [stand_in for stand_in, _ in found] == steps
+    assert [row["actors"]["ann"].get("standIn") for row in rows] == [None, who.value, who.value, None, None]
+    assert not any("messages" in row for row in rows)
+    assert heard == environment.messages == []
+
+
+async def test_a_page_that_is_closed_while_the_trial_ends(autojump_clock: MockClock) -> None:
+    """The seat takes no more tasks then."""
+    async with house_of(Counting(1)) as (platform, house):
+        ann, bob = await seats_of(house, game("ann", "bob"))
+        async with page(bob.serve_page) as to_bob:
+            async with page(ann.serve_page) as to_ann:
+                await act(to_ann)
+            await act(to_bob)
+        assert (await platform.controller.wait_trial(ann.trial_id)).ticks == 2
+    assert ann.state is bob.state is SeatState.OVER
 
 
 async def test_an_action_has_a_time_limit(autojump_clock: MockClock) -> None:

@@ -17,6 +17,7 @@ from trio_cogment.dashboard._rows import Differ, Row
 from trio_cogment.dashboard._series import Curves
 from trio_cogment.errors import CogmentError
 from trio_cogment.sdk import ActorSample, StoredSample
+from trio_cogment.stand_ins import stand_in_of
 from trio_cogment.web.json_text import shortest
 
 News = dict[str, Any]
@@ -161,6 +162,8 @@ def message_rows(sample: StoredSample) -> Iterator[Row]:
         # What actors send is with the sender; what the environment sends only with those who get it.
         sent = [one for one in actor.received_messages if not one.sender]
         for one in (*actor.sent_messages, *sent):
+            if one.sender == one.receiver and stand_in_of([one.payload]) is not None:
+                continue  # it is shown with the action
             payload = shown(one.payload, types)
             yield {"tick": sample.tick_id, "from": one.sender, "to": one.receiver, "payload": payload}
 
@@ -172,6 +175,8 @@ def sample_row(sample: StoredSample, *, payloads: bool = True) -> News:
         row: News = {}
         if actor.reward is not None:
             row["reward"] = shortest(actor.reward)
+        if actor.stand_in is not None:
+            row["standIn"] = actor.stand_in.value
         if payloads:
             observation = payload_of(actor, "observation", actor.observation_bytes)
             action = payload_of(actor, "action", actor.action_bytes)

@@ -31,6 +31,7 @@ from trio_cogment.play.stand_in import Asked, Bot
 from trio_cogment.play.views import View, page_message
 from trio_cogment.sdk import ActorSession, Event, EventType, RecvObservation
 from trio_cogment.spec import Payload
+from trio_cogment.stand_ins import StandIn, stand_in_note
 from trio_cogment.web.json_text import shortest
 
 _log = logging.getLogger(__name__)
@@ -106,15 +107,19 @@ class Seat:
         """Take part in the trial; an `ActorImplementation`."""
         self._session = session
         try:
-            async with trio.open_nursery() as self._nursery:
-                with self._scope:
-                    self._perform(self._machine.begin())
-                    await session.handle(self._on_event)
-                    if self._dismiss_bot():
-                        await self._bot_gone.wait()
-                self._nursery.cancel_scope.cancel()
+            async with trio.open_nursery() as nursery:
+                self._nursery = nursery
+                try:
+                    with self._scope:
+                        self._perform(self._machine.begin())
+                        await session.handle(self._on_event)
+                        if self._dismiss_bot():
+                            await self._bot_gone.wait()
+                finally:
+                    self._nursery = None  # pages come and go meanwhile, and it takes no more tasks
+                nursery.cancel_scope.cancel()
         finally:
-            self._nursery = self._session = None
+            self._session = None
             if self._machine.state is not SeatState.LEFT:
                 self._finish(session)
 
@@ -149,7 +154,7 @@ class Seat:
                     "from": senders,
                 }
             )
-        elif event.message is not None:
+        elif event.message is not None and event.message.sender_name != self.actor:
             text = text_of(event.message.payload)
             self._notify({"type": "message", "from": event.message.sender_name, "text": text})
 
@@ -307,7 +312,7 @@ class Seat:
     def _ask_stand_in(self, effect: machine.AskStandIn) -> None:
         settings = self._settings
         if settings.rules.outcome is not Outcome.BOT:
-            self._perform(self._machine.stand_in_acts(effect.tick_id, settings.default))
+            self._stand_in_acts(effect.tick_id, settings.default, StandIn.DEFAULT)
             return
         assert self._observed is not None
         if self._bot is None and settings.bot is not None and self._nursery is not None and self._session is not None:
@@ -320,7 +325,13 @@ class Seat:
             self._bot.ask(Asked(effect.tick_id, self._observed.timestamp, content))
 
     def _on_bot(self, tick_id: int, content: bytes) -> None:
-        self._perform(self._machine.stand_in_acts(tick_id, content))
+        self._stand_in_acts(tick_id, content, StandIn.BOT)
+
+    def _stand_in_acts(self, tick_id: int, action: Any, stand_in: StandIn) -> None:
+        effects = self._machine.stand_in_acts(tick_id, action)
+        if effects and self._session is not None and not self._session.is_over:
+            self._session.send_message_nowait(stand_in_note(stand_in), self.actor)
+        self._perform(effects)
 
     async def _run_bot(self, bot: Bot, scope: trio.CancelScope, gone: trio.Event) -> None:
         with scope:

@@ -22,6 +22,7 @@ from trio_cogment.errors import RemoteProtocolError
 from trio_cogment.outcome import TrialOutcome
 from trio_cogment.sdk._arrays import as_array
 from trio_cogment.spec import Spec, decode
+from trio_cogment.stand_ins import StandIn, stand_in_of
 
 if TYPE_CHECKING:
     import numpy as np
@@ -168,6 +169,12 @@ class ActorSample:
     def sent_messages(self) -> list[StoredMessage]:
         """The sent messages."""
         return [self._message(message) for message in self.message.sent_messages]
+
+    @property
+    def stand_in(self) -> StandIn | None:
+        """What acted for a person who was away; None: the actor itself did."""
+        sent = self.message.sent_messages
+        return stand_in_of(self._sample.any(one.payload) for one in sent if one.receiver == self.message.actor)
 
     def observation_array(self) -> np.ndarray[Any, Any]:
         """Return the observation as a NumPy array.

@@ -34,6 +34,7 @@ from trio_cogment.rl.datasets.placing import Placement
 from trio_cogment.sdk import EventType, trial_params
 from trio_cogment.spaces import Box, Discrete, Space, encode_action, from_jsonable
 from trio_cogment.spec import ActorClass, Spec
+from trio_cogment.stand_ins import StandIn, stand_in_note
 
 
 async def test_a_trial_as_parquet(tmp_path: Path) -> None:
@@ -70,6 +71,40 @@ async def test_a_trial_as_parquet(tmp_path: Path) -> None:
             assert (row["reward"], row["terminated"]) == (after.reward, after.terminated)
             assert row["action"] == game.actions[row["episode_index"]][row["tick"]][row["actor"]]
     assert {row["policy"] for row in rows if row["trial_id"] == "one"} == {None, "rps@3"}
+
+
+async def test_what_acted_for_a_person_was_no_person(tmp_path: Path) -> None:
+    """Nor was the default action that the orchestrator took."""
+
+    async def environment(session: EnvironmentSession) -> None:
+        await session.start([("*", b"go")])
+        async for event in session.all_events():
+            if event.actions is not None:
+                send = session.end if event.tick_id == 3 else session.produce_observations
+                await send([("*", b"go on")])
+
+    async def seat(session: ActorSession) -> None:
+        async for event in session.all_events():
+            if event.observation is not None:
+                for tick, stand_in in ((1, StandIn.BOT), (2, StandIn.DEFAULT)):
+                    if event.tick_id == tick:
+                        await session.send_message(stand_in_note(stand_in), session.name)
+                await session.do_action(b"acted")
+
+    async with open_platform(store="memory:") as platform:
+        platform.participants.register_environment(environment)
+        params = trial_params([actor_params("ann", "player", endpoint="cogment://client")])
+        trial = await platform.controller.start_trial(params)
+        await platform.join_trial(trial, seat, actor_name="ann")
+        await platform.controller.wait_trial(trial)
+        await export_async(platform, parquet=tmp_path / "data")
+    rows = pads.dataset(tmp_path / "data" / "data").to_table().to_pylist()
+    assert [(row["is_human"], row["default_action"]) for row in rows if row["action"] is not None] == [
+        (True, False),
+        (False, False),
+        (False, True),
+        (True, False),
+    ]
 
 
 def files_in(folder: Path) -> list[str]:

@@ -12,6 +12,7 @@ from trio_cogment.rl.datasets.payloads import payloads_of
 from trio_cogment.rl.datasets.steps import Step, StepBuilder
 from trio_cogment.rl.datasets.ticks import ActorTick, RewardFrom, Tick
 from trio_cogment.spaces import Box, Discrete, Observation, SpaceError, encode_action, encode_observation
+from trio_cogment.stand_ins import StandIn
 
 BOX, MOVES = Box(0, 100, (1,), np.float64), Discrete(5)
 
@@ -87,6 +88,25 @@ def test_rewards_of_others_are_kept_apart() -> None:
     first, last = game.finish()
     assert (first.reward, first.other_rewards) == (0.5, both[1:])
     assert (last.reward, last.other_rewards) == (None, both[1:])
+
+
+def test_they_are_kept_apart_from_a_reward_that_no_observation_tells() -> None:
+    """As in a project of one's own."""
+    game = Game()
+    given = [RewardFrom("", 0.5, 1.0), RewardFrom("", 0.25, 1.0), RewardFrom("teacher", -1.0, 0.5)]
+    game.feed(a=ActorTick(told(0), did(1), reward=0.1, rewards=given))
+    game.feed(a=ActorTick(told(1, terminated=True), None))
+    first, _ = game.finish()
+    assert (first.reward, first.other_rewards) == (0.375, given[2:])
+
+
+def test_what_acted_for_a_person_is_known() -> None:
+    game = Game()
+    for stand_in in (None, StandIn.BOT, StandIn.DEFAULT, StandIn.BOT):
+        game.feed(a=ActorTick(told(0), did(1), stand_in=stand_in))
+    steps = game.finish()
+    assert [step.stand_in for step in steps] == [False, True, True, False]  # the last one is no step of it
+    assert [step.default_action for step in steps] == [False, False, True, False]
 
 
 @pytest.mark.parametrize("action", [None, 3])

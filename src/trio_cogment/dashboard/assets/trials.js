@@ -300,6 +300,8 @@ export function Curves({ curves, at }) {
   `;
 }
 
+const STAND_INS = /** @type {Record<string, string>} */ ({ bot: "by a bot", default: "the default one" });
+
 /** @param {{sample: any, title: string}} properties */
 export function Sample({ sample, title }) {
   return html`
@@ -314,7 +316,7 @@ export function Sample({ sample, title }) {
               ${actor.reward !== undefined && html`<p>Reward <strong>${actor.reward}</strong></p>`}
               <h5>Observation</h5>
               <${Payload} value=${actor.observation} />
-              <h5>Action</h5>
+              <h5>Action${actor.standIn && ` (${STAND_INS[actor.standIn] ?? actor.standIn})`}</h5>
               <${Payload} value=${actor.action} />
             </div>
           `,

@@ -16,9 +16,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from trio_cogment.errors import DataLossError, RemoteProtocolError
+from trio_cogment.rewards import mean_reward
 from trio_cogment.rl.datasets.payloads import Payloads, without_spaces
 from trio_cogment.rl.datasets.ticks import ActorTick, RewardFrom, Tick
 from trio_cogment.spaces import Observation, SpaceError
+from trio_cogment.stand_ins import StandIn
 
 #: How many ticks are held back.
 _HELD = 2
@@ -36,8 +38,9 @@ class Step:
         observation: what it was told in this tick.
         action: what it did; None in its last step, when it was not its turn, and if it was not available.
         default_action: the action is the default one of the trial's parameters.
-        reward: for the action: the environment's, with 64 bits, or else the mean of all rewards; 0 if there was none.
-            None in the last step.
+        stand_in: something acted for a person who was away: a bot, or the default action was taken.
+        reward: for the action: the environment's, with 64 bits if its observations tell it, or else the mean of all
+            rewards; 0 if there was none. None in the last step.
         other_rewards: the rewards for this tick that `reward` does not have in it.
         terminated: with this action the task ended for the actor.
         truncated: after this action the actor was cut off, or the trial.
@@ -53,6 +56,7 @@ class Step:
     observation: Observation
     action: Any
     default_action: bool = False
+    stand_in: bool = False
     reward: float | None = None
     other_rewards: Sequence[RewardFrom] = ()
     terminated: bool = False
@@ -169,7 +173,8 @@ class StepBuilder:
             tick.timestamp_ns,
             without_spaces(observation),
             None if ended or given.action is None else track.payloads.action(given.action),
-            default_action=given.default_action and not ended,
+            default_action=not ended and (given.default_action or given.stand_in is StandIn.DEFAULT),
+            stand_in=not ended and given.stand_in is not None,
             is_first=step is None,
             is_last=ended,
             is_terminal=ended and observation.terminated,
@@ -188,7 +193,12 @@ def _complete(step: Step, given: ActorTick | None, told: Observation) -> None:
         # The environment's own is the same reward, with fewer bits.
         step.other_rewards = [reward for reward in given.rewards if reward.sender]
     else:
-        step.reward = 0.0 if given.reward is None else given.reward
+        own = [(reward.value, reward.confidence) for reward in given.rewards if not reward.sender]
+        if own:
+            step.reward = mean_reward(own)
+            step.other_rewards = [reward for reward in given.rewards if reward.sender]
+        else:
+            step.reward = 0.0 if given.reward is None else given.reward
     step.terminated, step.truncated = told.terminated, told.truncated
     if not (told.alive or told.terminated or told.truncated):
         step.truncated = True  # it is out, and nobody has said why
@@ -199,7 +209,7 @@ def _close(track: _Track, *, terminated: bool) -> None:
     step, before = track.step, track.before
     if step is not None and not track.over:
         # What an action led to that nobody has seen is no step.
-        step.action, step.default_action = None, False
+        step.action, step.default_action, step.stand_in = None, False, False
         step.is_last, step.is_terminal = True, terminated
         step.other_rewards = track.given.rewards if track.given is not None else ()
         if before is not None:

@@ -120,7 +120,7 @@ class StepTable:
             actor.name,
             actor.actor_class,
             actor.implementation,
-            actor.is_human,
+            actor.is_human and not (step.stand_in or step.default_action),
             step.reward,
             step.terminated,
             step.truncated,

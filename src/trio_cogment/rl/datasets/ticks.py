@@ -10,6 +10,7 @@ from trio_cogment.addressing import ActorAddresses
 from trio_cogment.errors import RemoteProtocolError
 from trio_cogment.rewards import mean_reward
 from trio_cogment.sdk import LogSample, StoredSample
+from trio_cogment.stand_ins import StandIn, stand_in_of
 
 #: The tick of an action in a data log that nobody sent.
 _NO_ACTION_TICK = -2
@@ -38,6 +39,7 @@ class ActorTick(NamedTuple):
         default_action: the action is the default one of the trial's parameters.
         reward: the mean of the rewards, weighted by their confidence; None without any.
         rewards: these rewards.
+        stand_in: what acted for a person who was away; None: the actor itself did.
     """
 
     observation: bytes | None
@@ -45,6 +47,7 @@ class ActorTick(NamedTuple):
     default_action: bool = False
     reward: float | None = None
     rewards: Sequence[RewardFrom] = ()
+    stand_in: StandIn | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,17 +77,19 @@ def tick_of(sample: StoredSample | LogSample) -> Tick:
 def _of_stored(sample: StoredSample) -> Tick:
     defaults = frozenset(sample.message.default_actors)
     actors = {}
-    for message in sample.message.actor_samples:
+    for name, actor in sample.actors.items():
+        message = actor.message
         rewards = [
             RewardFrom(sample.name(reward.sender), reward.reward, reward.confidence)
             for reward in message.received_rewards
         ]
-        actors[sample.name(message.actor)] = ActorTick(
+        actors[name] = ActorTick(
             sample.payload(message.observation) if message.HasField("observation") else None,
             sample.payload(message.action) if message.HasField("action") else None,
             message.actor in defaults,
             message.reward if message.HasField("reward") else None,
             rewards,
+            actor.stand_in,
         )
     return Tick(sample.tick_id, sample.timestamp, actors)
 
@@ -105,6 +110,9 @@ def _of_logged(sample: LogSample) -> Tick:
             index in sample.message.default_actors,
             mean_reward([(reward.value, reward.confidence) for reward in got]) if got else None,
             got,
+            stand_in_of(
+                one.payload for one in sample.message.messages if one.sender_name == one.receiver_name == actor.name
+            ),
         )
     return Tick(sample.tick_id, sample.timestamp, actors)
 
