@@ -281,6 +281,8 @@ def test_who_is_not_asked_answers_nothing() -> None:
     codec = seen(Discrete(2), active=False)
     assert codec.idle() == spaces_pb2.Action()
     assert part(seen(Discrete(2), alive=False).view(spaces_pb2.Observation()), "")["text"] == "You are out."
+    won = seen(Discrete(2), alive=False, terminated=True).view(spaces_pb2.Observation())
+    assert "You are out." not in [each.get("text") for each in won.parts]  # as if somebody had lost
 
 
 def test_observations_are_shown_by_what_they_are() -> None:

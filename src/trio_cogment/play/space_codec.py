@@ -70,7 +70,7 @@ class SpaceCodec(Codec):
         for name, text in (("terminated", "the task has ended"), ("truncated", "the time is over")):
             if getattr(seen, name):
                 view.add_text(name, text)
-        if not seen.alive:
+        if not (seen.alive or seen.terminated or seen.truncated):  # who has won is not told so
             view.add_text("", "You are out.")
         return view
 
