@@ -108,6 +108,9 @@ def test_size_is_bounded(payload: Any) -> None:
         (encode_array(np.array([np.inf], np.float32)), {"": math.inf}),
         (encode_array(np.array(-0.1)), {"": -0.1}),
         (encode_array(np.array(3, np.int64)), {"": 3.0}),
+        (encode_array(np.array([2**53 + 1, 4], np.int64)), {"[1]": 4.0}),  # an id would be rounded
+        (Int64Value(value=-(2**53) - 1), {}),
+        (Int64Value(value=2**53 - 1), {"": 2.0**53 - 1}),
         (encode_array(np.zeros((24, 24), np.uint8)), {}),
         (DoubleValue(value=2.5), {"": 2.5}),
         (StringValue(value="x"), {}),

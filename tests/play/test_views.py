@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from google.protobuf import struct_pb2
+from google.protobuf.wrappers_pb2 import Int64Value, UInt32Value, UInt64Value
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -146,6 +147,16 @@ def test_a_message_to_a_page_has_its_blobs_behind_it() -> None:
 
 def form_of(kind: Any) -> dict[str, Any]:
     return message_form(kind.DESCRIPTOR)
+
+
+@pytest.mark.parametrize(
+    ("kind", "low", "high"),
+    [(Int64Value, -(2**63), 2**63 - 1), (UInt64Value, 0, 2**64 - 1), (UInt32Value, 0, 2**32 - 1)],
+)
+def test_whole_numbers_have_all_their_bits(kind: Any, low: int, high: int) -> None:
+    """An id of 64 bits can be given as it is shown."""
+    [field] = form_of(kind)["fields"]
+    assert (field["form"]["low"], field["form"]["high"]) == (low, high)
 
 
 def test_the_form_of_a_message() -> None:

@@ -19,7 +19,7 @@ from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.message import DecodeError, Message
 
 from trio_cogment.api.spaces_pb2 import Array, DType
-from trio_cogment.web.json_text import shortest
+from trio_cogment.web.json_text import MAX_SAFE_INTEGER, shortest
 
 #: Of one payload: values, characters of a text, bytes of an array or picture, bytes as digits; and how deep it goes.
 _MAX_VALUES = 2000
@@ -217,7 +217,8 @@ def numbers(payload: Any, name: str = "") -> Iterator[tuple[str, float]]:
 
 def _numbers(value: Any, name: str) -> Iterator[tuple[str, float]]:
     if isinstance(value, int | float):  # a bool is one, too
-        yield name, float(value)
+        if _is_exact(value):
+            yield name, float(value)
     elif isinstance(value, list):
         for index, item in enumerate(value):
             yield from _numbers(item, f"{name}[{index}]")
@@ -242,5 +243,11 @@ def _array_numbers(array: Any, name: str) -> Iterator[tuple[str, float]]:
     if len(data) != struct.calcsize(layout):
         return
     for index, item in enumerate(struct.unpack(layout, data)):
-        value = shortest(item) if array["dtype"] == "f4" else float(item)
-        yield (name if size == 1 else f"{name}[{index}]"), value
+        if _is_exact(item):
+            value = shortest(item) if array["dtype"] == "f4" else float(item)
+            yield (name if size == 1 else f"{name}[{index}]"), value
+
+
+def _is_exact(value: float) -> bool:
+    """Return whether a curve can have a number: a large integer, an id say, would be rounded."""
+    return not isinstance(value, int) or abs(value) <= MAX_SAFE_INTEGER

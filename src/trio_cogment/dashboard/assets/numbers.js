@@ -41,7 +41,8 @@ function collect(value, name, found) {
       if (size > MAX_NUMBERS) return;
       const read = numbersOf(value.$array);
       const numbers = value.$array.dtype === "f4" ? read.map(shortest) : read;
-      numbers.forEach((item, index) => found.push([size === 1 ? name : `${name}[${index}]`, item]));
+      const exact = (/** @type {number} */ item) => value.$array.dtype[0] === "f" || Number.isSafeInteger(item);
+      numbers.forEach((item, index) => exact(item) && found.push([size === 1 ? name : `${name}[${index}]`, item]));
     } else if ("type" in value && "value" in value && Object.keys(value).length === 2) {
       collect(value.value, name, found);
     } else if (!("hex" in value) && !("$image" in value)) {
