@@ -24,7 +24,7 @@ from tests.directory.bench import (
     new_server,
     registration,
 )
-from trio_cogment.access import EVERYTHING, AccessControl, Grant, Identity
+from trio_cogment.access import EVERYTHING, AccessControl, Grant, Identity, Sources
 from trio_cogment.api.common_pb2 import StatusReply, StatusRequest, VersionInfo, VersionRequest
 from trio_cogment.api.directory_pb2 import (
     DeregisterReply,
@@ -827,9 +827,10 @@ async def test_the_file_has_one_thread_and_checks_a_token_of_an_hour() -> None:
         return inline_runner(count)
 
     class Access:
-        def source(self, grant: Grant, seconds: float) -> Any:
+        def source(self, grant: Grant, seconds: float, *, sources: Sources) -> Any:
             asked.append((grant.name, seconds))
             assert not grant.roles
+            assert sources == ()
             return lambda: "token"
 
     DirectoryServer(host=Host(runner=runner), access=cast("AccessControl", Access()))

@@ -19,7 +19,7 @@ async def test_runs_of_a_file_from_before_there_were_checkpoints(tmp_path: Path)
     async with serving(f"sqlite:{path}") as (client, _):
         await client.submit("a")
     with closing(sqlite3.connect(path)) as connection:
-        for column in ("checkpoints", "max_rate_hz", "run_name", "owner"):
+        for column in ("checkpoints", "max_rate_hz", "run_name", "owner", "sources"):
             connection.execute(f"ALTER TABLE runs DROP COLUMN {column}")
         connection.execute("PRAGMA user_version = 1")
     async with serving(f"sqlite:{path}") as (client, trainer):
