@@ -792,7 +792,8 @@ async def test_one_that_cannot_store_is_waited_for_as_long_as_its_setting_says(
         assert len(table.streams) > 10
         assert (table.full, table.lost, table.log.trouble) == ([True], [], "no room left")
         said = (
-            "trial t: the data log cannot store samples; the trial waits for it, 300 s at most (datalog_full_seconds)"
+            "trial t: the data log cannot store samples; when 2 wait (max_queued_samples), so does the trial, until "
+            "this has lasted 300 s (datalog_full_seconds)"
         )
         assert caplog.messages == [f"{said}: no room left"]
         await trio.sleep(2)

@@ -428,8 +428,9 @@ class Datalog:
             self._away_since = now
             if cannot_store:
                 limit = self._config.datalog_full_seconds
-                _log.warning("trial %s: the data log cannot store samples; the trial waits for it, %g s at most "
-                             "(datalog_full_seconds): %s", self._trial_id, limit, text)  # fmt: skip
+                _log.warning("trial %s: the data log cannot store samples; when %d wait (max_queued_samples), so does "
+                             "the trial, until this has lasted %g s (datalog_full_seconds): %s",
+                             self._trial_id, self._config.max_queued_samples, limit, text)  # fmt: skip
             else:
                 _log.warning("trial %s: the data log is away: %s", self._trial_id, text)
         else:
