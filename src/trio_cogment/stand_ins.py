@@ -1,4 +1,4 @@
-"""Who acted for an actor whose person was away: a note from the actor to itself, so that it is stored with the action.
+"""Notes of who acted for a person who was away: from the actor to itself, so that they are stored with the action.
 
 To the trial, whatever comes from a person's seat is that actor's. The note is a message of the tick whose sender is its
 only receiver, a `google.protobuf.StringValue`: "stand-in: bot" or "stand-in: default".

@@ -1,4 +1,4 @@
-"""Who is who: the keys, the revocations and the certificates by which callers are judged."""
+"""The rules of access: the keys, the revocations and the certificates by which callers are judged."""
 
 from __future__ import annotations
 

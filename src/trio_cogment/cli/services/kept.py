@@ -1,4 +1,4 @@
-"""What a server keeps, and where, in full; and whether trials are stored that it has part in."""
+"""The places where a server stores things, in full; and whether trials are stored that it has part in."""
 
 from __future__ import annotations
 

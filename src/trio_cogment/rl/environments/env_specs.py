@@ -1,4 +1,4 @@
-"""How Gymnasium makes an environment, in a trial's parameters: written when it is played, read for a data set of it."""
+"""Gymnasium's spec of an environment in a trial's parameters: written when it is played, read for a data set of it."""
 
 from __future__ import annotations
 
