@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import trio
 from google.protobuf.wrappers_pb2 import Int64Value
-from trio.testing import MockClock
+from trio.testing import MockClock, wait_all_tasks_blocked
 
 from tests.play.pages import SPEC, Counting, Socket, page, params, platform_of, seven
 from trio_cogment import open_platform
@@ -227,26 +227,32 @@ async def test_who_has_acted_is_stored_and_told_to_nobody_else(outcome: Outcome,
     environment = Counting(4)
     played = game("ann", "bob", seat=SeatRules(outcome=outcome))
     heard = []
-    async with open_platform(SPEC, store="memory:") as platform, open_house(platform) as house:
-        platform.participants.register_environment(environment)
-        platform.participants.register_actor(seven, "seven", ["player"])
-        house.link_of = lambda trial_id, actor, _sources: f"/{trial_id}/{actor}"
-        ann, bob = await seats_of(house, played)
-        async with page(bob.serve_page) as to_bob:
-            for tick in range(4):
-                if tick in (0, 3):
-                    async with page(ann.serve_page) as to_ann:
-                        await act(to_ann)
+    with trio.fail_after(100_000):
+        async with open_platform(SPEC, store="memory:") as platform, open_house(platform) as house:
+            platform.participants.register_environment(environment)
+            platform.participants.register_actor(seven, "seven", ["player"])
+            house.link_of = lambda trial_id, actor, _sources: f"/{trial_id}/{actor}"
+            ann, bob = await seats_of(house, played)
+            async with page(bob.serve_page) as to_bob:
+                async with page(ann.serve_page) as to_ann:
+                    await act(to_ann)
                 await act(to_bob)
-        for seat in (ann, bob):  # the end, with everything so far
-            async with page(seat.serve_page) as socket:
-                heard += (await socket.read())["welcome"]["history"]
-        await platform.controller.wait_trial(ann.trial_id)
-        datastore = platform.datastore_client()
-        samples = [sample async for sample in datastore.samples(ann.trial_id)]
-        found = [(sample.actors["ann"].stand_in, sample.actors["bob"].stand_in) for sample in samples]
-        rows = [sample_row(sample) for sample in samples]
-        steps = [tick_of(sample).actors["ann"].stand_in for sample in samples]
+                await act(to_bob)
+                await to_bob.read_until(lambda message: message.get("asked") == 2)
+                await wait_all_tasks_blocked()  # somebody has acted for ann; she is back before she is asked again
+                async with page(ann.serve_page) as to_ann:
+                    await act(to_bob)
+                    await act(to_ann)
+                    await act(to_bob)
+            for seat in (ann, bob):  # the end, with everything so far
+                async with page(seat.serve_page) as socket:
+                    heard += (await socket.read())["welcome"]["history"]
+            await platform.controller.wait_trial(ann.trial_id)
+            datastore = platform.datastore_client()
+            samples = [sample async for sample in datastore.samples(ann.trial_id)]
+            found = [(sample.actors["ann"].stand_in, sample.actors["bob"].stand_in) for sample in samples]
+            rows = [sample_row(sample) for sample in samples]
+            steps = [tick_of(sample).actors["ann"].stand_in for sample in samples]
     who = StandIn(outcome.value)
     assert found == [(None, None), (who, None), (who, None), (None, None), (None, None)]
     assert [stand_in for stand_in, _ in found] == steps
