@@ -332,10 +332,11 @@ def collected(session: nox.Session) -> None:
 
 @nox.session
 def lint(session: nox.Session) -> None:
-    """Style, formatting, the generated API's freshness, and the JavaScript of pages: where it is from, its types."""
+    """Style, formatting, titles, the generated API's freshness, and the JavaScript of pages: its origin, its types."""
     env = checks(session)
     run(session, env, "ruff", "check", ".")
     run(session, env, "ruff", "format", "--check", ".")
+    run(session, env, "python", "tools/check_titles.py")
     run(session, env, "python", "tools/generate_api.py", "--check")
     run(session, env, "python", "tools/vendor_js.py", "--check")
     if shutil.which("npm") is None or shutil.which("node") is None:

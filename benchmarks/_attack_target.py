@@ -1,4 +1,4 @@
-"""What the attacks of `attack.py` are written with: calls by name, participants of their own, bare connections."""
+"""Tools of the attacks of `attack.py`: calls by name, participants of their own, bare connections."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the benchmarks share: a table on the terminal, and one flat JSON object on the last line."""
+"""Reports of the benchmarks: a table on the terminal, and one flat JSON object on the last line."""
 
 from __future__ import annotations
 

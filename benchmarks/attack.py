@@ -1,4 +1,4 @@
-"""What an anonymous neighbour can do to a server: attacks, each beside a trial that should tick 80 times a second.
+"""Attacks of an anonymous neighbour on a server, each beside a trial that should tick 80 times a second.
 
 `python benchmarks/attack.py` starts a default `trio-cogment serve` for each attack, lets the neighbour's trial tick
 over gRPC on the loopback, and then lets another process attack, in a bounded number of requests and for a bounded time

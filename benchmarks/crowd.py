@@ -1,4 +1,4 @@
-"""What a crowd of trials costs in memory, in process: per running trial, and what is left of it afterwards.
+"""Memory of a crowd of trials, in process: per running trial, and what is left of it afterwards.
 
 `python benchmarks/crowd.py` measures in fresh processes of its own:
 

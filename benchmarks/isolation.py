@@ -1,4 +1,4 @@
-"""What troublemakers cost their neighbours: the ticks per second of 8 trials, with and without them.
+"""Cost of troublemakers to their neighbours: the ticks per second of 8 trials, with and without them.
 
 `python benchmarks/isolation.py` measures alternated pairs, in process and over gRPC. The troublemakers:
 

@@ -1,4 +1,4 @@
-"""How fast virtual time passes: a day of a trial with a human who does nothing, over the simulated network.
+"""Pace of virtual time: a day of a trial with a human who does nothing, over the simulated network.
 
 `python benchmarks/simulated_day.py` plays the scenario of `tests/sim/test_long_trial.py`: 150 ticks, each of which
 waits 10 minutes for the human, with heartbeats and keepalive on. The bar is 20 s of real time, the median of the

@@ -1,4 +1,4 @@
-"""What holds for every test, and what some ask for."""
+"""Fixtures and settings of every test."""
 
 import gc
 import logging

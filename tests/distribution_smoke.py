@@ -1,4 +1,4 @@
-"""What an installed distribution has to do: `nox -s matrix` runs it as a program, far from the sources.
+"""Smoke test of an installed distribution: `nox -s matrix` runs it as a program, far from the sources.
 
 It imports every module that needs no extra, runs the demo within the process and over sockets, stores trials and reads
 them back, asks a server by the command line, and loads its pages with all that belongs to them. It must not import

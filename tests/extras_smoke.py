@@ -1,4 +1,4 @@
-"""What each extra of the package is for, in a few lines; and what is said where an extra is missing.
+"""Smoke test of each extra of the package, in a few lines; and the words where an extra is missing.
 
 `nox -s extras` runs it as a program, with the names of the extras that are installed, in environments that have these
 and nothing else. It must not import anything that a test needs.

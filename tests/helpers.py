@@ -1,4 +1,4 @@
-"""What several tests need: an orchestrator with participants that do exactly what a test tells them."""
+"""Helpers of several tests: an orchestrator with participants that do exactly what a test tells them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which modules run compiled: those of the build hook, in an installation of a compiled wheel, and none elsewhere.
+"""Compiled modules: those of the build hook, in an installation of a compiled wheel, and none elsewhere.
 
 `nox -s compiled` installs such a wheel, says so in `TRIO_COGMENT_COMPILED`, and runs the suite on it.
 """

@@ -1,4 +1,4 @@
-"""Which trial a line of the log is about."""
+"""The trial that a line of the log is about."""
 
 from __future__ import annotations
 

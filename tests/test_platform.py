@@ -1,4 +1,4 @@
-"""What `open_platform` has beside its orchestrator: a model registry, and a directory of the same process."""
+"""`open_platform` beside its orchestrator: a model registry, and a directory of the same process."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a mistyped name may have been meant for."""
+"""Suggestions for misspelt names."""
 
 from __future__ import annotations
 

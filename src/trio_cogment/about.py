@@ -1,4 +1,4 @@
-"""What every server answers to `Version` and `Status`."""
+"""The answers of every server to `Version` and `Status`."""
 
 from __future__ import annotations
 

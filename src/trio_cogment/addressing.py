@@ -1,4 +1,4 @@
-"""Whom a reward or message is for: one rule for trials, and for what is stored of them."""
+"""Receivers of a reward or message: one rule for trials, and for what is stored of them."""
 
 from __future__ import annotations
 

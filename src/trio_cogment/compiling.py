@@ -1,4 +1,4 @@
-"""What classes tell the compiler of a compiled wheel; without effect where the sources run.
+"""Markers for the compiler of a compiled wheel; without effect where the sources run.
 
 mypyc knows this decorator by its name in `mypy_extensions`, a package that nobody needs to run anything.
 """

@@ -1,4 +1,4 @@
-"""How a trial ended, and which participants it lost: the same words in every place that tells of it.
+"""Outcomes of trials: their end and the participants they lost, in the same words in every place that tells of it.
 
 The trial's state machine decides it, once. It travels in the messages `EndOfTrial` and `ParticipantLoss` of the API.
 `docs/ends.md` says what each cause means.

@@ -1,4 +1,4 @@
-"""What keeps a number of bytes, messages, users or entries can count anew, to be compared with what it has kept.
+"""Self-checks: objects that keep counters of bytes, messages, users or entries can recompute them.
 
 Whoever counts has a method `recount`. Nothing calls it in production: simulations look for it in every object that a
 run has made (`trio_cogment.testing.Counts`), so nothing has to be registered, and it costs nothing.

@@ -1,4 +1,4 @@
-"""What a name that nothing has may have been meant for."""
+"""Suggestions for misspelt names."""
 
 from __future__ import annotations
 

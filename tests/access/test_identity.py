@@ -1,4 +1,4 @@
-"""Who a caller is: accounts, what they own, and whom they play."""
+"""Callers: accounts, their property, and the actors they play."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where endpoints may lead that peers have named."""
+"""Endpoints that peers have named, and the networks they may lead to."""
 
 from __future__ import annotations
 

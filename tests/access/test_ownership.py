@@ -1,4 +1,4 @@
-"""What is whose: trials that somebody else has started, over the wire."""
+"""Ownership of trials that somebody else has started, over the wire."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What one peer may have: nobody has more than the limits say, and everything comes back."""
+"""Limits of one peer: nobody has more than they say, and everything comes back."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What everybody in a trial must see, said plainly: one method for each thing that can happen.
+"""The account of a trial, said plainly: one method for each thing that can happen.
 
 This module is long because it is one story, and is to be read from one end to the other.
 

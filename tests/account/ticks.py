@@ -1,4 +1,4 @@
-"""What happened in each tick, and the samples that tell a data log of it."""
+"""Ticks of an account, and the samples that tell a data log of them."""
 
 from __future__ import annotations
 

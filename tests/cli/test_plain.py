@@ -1,4 +1,4 @@
-"""What is read without click is what click reads; where click refuses, or might, nothing is read."""
+"""Command lines that are read without click: as click reads them, and not at all where click might refuse."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What others have chosen, on a terminal."""
+"""Texts that others have chosen, on a terminal."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the dashboard tells of a directory."""
+"""The dashboard's view of a directory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a tab is told while trials run: enough, not too often, and never at a trial's expense."""
+"""Updates of a tab while trials run: enough, not too often, and never at a trial's expense."""
 
 from __future__ import annotations
 

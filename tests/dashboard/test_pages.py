@@ -1,4 +1,4 @@
-"""What pages ask for, in the name of whoever looks; and who may."""
+"""Requests of pages, in the name of whoever looks; and who may."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What data logs are told, and when."""
+"""Answers to data logs, and their times."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How long trials without a stream are waited for."""
+"""Leases of trials without a stream: how long they are waited for."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the memory store keeps and refuses; and a server's memory, in its own process, while somebody reads slowly."""
+"""The memory store: what it keeps and refuses; and the memory of a server, a process, while somebody reads slowly."""
 
 from __future__ import annotations
 

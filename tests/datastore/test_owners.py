@@ -1,4 +1,4 @@
-"""Whose trials a call may reach."""
+"""Owners of trials, and the calls that may reach these."""
 
 from __future__ import annotations
 

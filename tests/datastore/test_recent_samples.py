@@ -1,4 +1,4 @@
-"""What was committed last of the trials that are watched."""
+"""Recent samples: the last commits of the trials that are watched."""
 
 from __future__ import annotations
 

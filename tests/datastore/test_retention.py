@@ -1,4 +1,4 @@
-"""Which trials are kept where there is a limit."""
+"""Retention: which trials are kept where there is a limit."""
 
 from __future__ import annotations
 

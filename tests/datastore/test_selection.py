@@ -1,4 +1,4 @@
-"""What of a stored sample a reader gets."""
+"""Selection: the part of a stored sample that a reader gets."""
 
 from __future__ import annotations
 

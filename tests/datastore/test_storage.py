@@ -1,4 +1,4 @@
-"""What storages and the datastore say to each other."""
+"""Storages and the datastore: what each says to the other."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What accounts with a quota have stored, and what they are about to: none gets more."""
+"""Stored bytes of accounts with a quota, with those about to be stored: none gets more."""
 
 from __future__ import annotations
 

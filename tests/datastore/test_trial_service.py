@@ -1,4 +1,4 @@
-"""What readers of trials and samples get."""
+"""Trials and samples, as readers get them."""
 
 from __future__ import annotations
 

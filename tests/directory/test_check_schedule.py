@@ -1,4 +1,4 @@
-"""When services are checked, and what is said about it."""
+"""Schedule of the checks of services, and what is said about it."""
 
 from __future__ import annotations
 

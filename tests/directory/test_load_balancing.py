@@ -1,4 +1,4 @@
-"""Which services have the lowest load."""
+"""Load balancing: the services with the lowest load."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which services are shown, and which are checked."""
+"""Entries of a directory: the services that are shown, and those that are checked."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What may be registered and asked for; everything else is refused, naming the field."""
+"""Requests to a directory: everything unforeseen is refused, naming the field."""
 
 from __future__ import annotations
 

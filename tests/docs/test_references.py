@@ -1,4 +1,4 @@
-"""What a page of the API refers to is found, and what is not there is reported."""
+"""References of a page of the API: each is found, and what is not there is reported."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What runs the pages finds what is wrong with them."""
+"""The runner of the pages finds mistakes in them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the fuzzing programs share: the way into atheris."""
+"""Shared start of the fuzzing programs: the way into atheris."""
 
 from __future__ import annotations
 

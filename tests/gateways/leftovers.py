@@ -1,4 +1,4 @@
-"""What simulated runs of gateways have left behind."""
+"""Leftovers of simulated runs of gateways."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whose the trials are that clients of gateways start: theirs, with a platform and in front of one elsewhere."""
+"""Owners of trials that clients of gateways start: with a platform, and in front of one elsewhere."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a program takes from outside: from the system, and from a simulated world."""
+"""The host of a program: the system, or a simulated world."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What participants of both SDKs saw, and what the datastore has of it, read by both SDKs: 50 trials, all fields.
+"""Participants of both SDKs see the same, and so does the datastore, read by both SDKs: 50 trials, all fields.
 
 In each trial there are actors of both SDKs, an environment of either one, and a client actor of either one: all four
 pairs. Each follows a random script of rewards and messages, in the form of `app/players.py`, and takes down all it

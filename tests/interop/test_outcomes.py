@@ -1,4 +1,4 @@
-"""How a trial with participants on the published SDK ended, as a controller of ours is told."""
+"""Outcomes of trials with participants on the published SDK, as a controller of ours is told."""
 
 from __future__ import annotations
 

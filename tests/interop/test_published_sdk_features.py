@@ -1,4 +1,4 @@
-"""What the published SDK offers beyond a plain trial, against our orchestrator.
+"""Features of the published SDK beyond a plain trial, against our orchestrator.
 
 The programs are in `app/`: `participants.py` serves actors, environments, a hook and a data log that follow scripts
 (`players.py` tells which), `remote.py` is a controller that does what it is told from here.

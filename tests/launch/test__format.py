@@ -1,4 +1,4 @@
-"""What is shown, at each quietness and with colours."""
+"""Output of the launcher, at each quietness and with colours."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where programs are looked for."""
+"""Places where programs are looked for."""
 
 from __future__ import annotations
 

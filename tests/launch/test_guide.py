@@ -1,4 +1,4 @@
-"""What `docs/launch.md` shows works as it says."""
+"""The examples of `docs/launch.md` work as it says."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is on the disk: the reference's layout read and written, restarts, losses of power, full and failing disks."""
+"""The archive on the disk: the reference layout read and written, restarts, losses of power, full and failing disks."""
 
 from __future__ import annotations
 

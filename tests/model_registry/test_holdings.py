@@ -1,4 +1,4 @@
-"""What each account has in a registry, and is about to have: no more than its quota."""
+"""Holdings of each account in a registry, with those it is about to have: no more than its quota."""
 
 from __future__ import annotations
 

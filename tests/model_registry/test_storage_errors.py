@@ -1,4 +1,4 @@
-"""What callers learn of a storage that fails, and what only the log says."""
+"""Errors of a storage: what callers learn of them, and what only the log says."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which tests and which simulated runs reach a line, and what each of them costs.
+"""Coverage of a line: the tests and the simulated runs that reach it, and what each of them costs.
 
 They are run once, unchanged, in processes of their own, while coverage notes the lines of each. What came of it is kept
 in `.nox/mutants` until the package changes; of its tests only the files that changed are run again.

@@ -1,4 +1,4 @@
-"""What is tried on a mutant, and in which order: what reaches it, likely ones first, as much as there is time for."""
+"""Judging a mutant: the tests that reach it, likely ones first, as many as there is time for."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What may stand instead of a piece of code: one change, of a kind that people make by mistake.
+"""Operators: the changes of a piece of code, each of a kind that people make by mistake.
 
 Each operator takes a node of a LibCST tree and yields nodes that could replace it. It does not ask where the node is:
 that is the affair of `tests.mutants.sites`. A change of which nobody could notice anything (of a text for people, of an

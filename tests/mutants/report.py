@@ -1,4 +1,4 @@
-"""What came of the mutants of a package: a table, the survivors, and all of it as JSON."""
+"""Reports on the mutants of a package: a table, the survivors, and all of it as JSON."""
 
 from __future__ import annotations
 

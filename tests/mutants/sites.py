@@ -1,4 +1,4 @@
-"""Where a module can be changed so that it matters: the walk over its tree, and what it leaves out.
+"""Sites of a module that can be changed so that it matters: the walk over its tree, and what it leaves out.
 
 Left out is what nobody could notice by what the program does: docstrings, annotations, imports, what is for type
 checkers, texts for people (what is logged, sentences, what errors say), `__repr__`, `recount` (which only simulations

@@ -1,4 +1,4 @@
-"""What is drawn depends on the seed and the source alone, and is another program than the source."""
+"""Drawings of mutants depend on the seed and the source alone, and are other programs than the source."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is tried on a mutant, and in which order."""
+"""Order of the trials of a mutant."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where what is made at import is used."""
+"""Uses of what is made at import."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where what a module has made at import is used: a constant, a field's default, a table.
+"""Uses of what a module has made at import: a constant, a field's default, a table.
 
 A test reaches nearly every module that it imports, so that nothing is learnt from which tests reach a constant's line.
 What is looked for is its name, in the functions of its package: those lines, and those of what is made of it in turn.

@@ -1,4 +1,4 @@
-"""Who is told of which change."""
+"""Watchers, and the changes that each is told of."""
 
 from __future__ import annotations
 

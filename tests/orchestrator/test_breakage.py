@@ -1,4 +1,4 @@
-"""What happens when something breaks, row by row of the reference's table; where it does nothing, we do something."""
+"""Breakages, row by row of the reference's table; where it does nothing, we do something."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who may join a trial, or learn that there is one."""
+"""Rights of client actors: who may join a trial, or learn that there is one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whom the parameters of a trial lead to, in which order it is asked for them, and with what."""
+"""Finding participants by a trial's parameters: in which order who is asked for them, and with what."""
 
 from __future__ import annotations
 

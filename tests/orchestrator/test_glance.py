@@ -1,4 +1,4 @@
-"""What can be seen of a trial at a moment."""
+"""Glances at a trial at a moment."""
 
 from __future__ import annotations
 

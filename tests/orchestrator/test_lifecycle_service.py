@@ -1,4 +1,4 @@
-"""Whose a trial is, who may end it and watch it, and clients of this process that join without a task."""
+"""The lifecycle service: owners, who may end and watch a trial, clients of this process that join without a task."""
 
 from __future__ import annotations
 

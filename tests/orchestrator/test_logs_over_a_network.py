@@ -1,4 +1,4 @@
-"""What arrives at a data log on another host, and what is known of the rest, when connections or the host go."""
+"""Data logs on another host: what arrives, and what is known of the rest, when connections or the host go."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the status of a stream says of its participant."""
+"""Lost participants: what the status of a stream says of them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is measured of trials, on a virtual clock: so the figures are exact."""
+"""Measurements of trials, on a virtual clock: so the figures are exact."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What waits for participants that do not read is borrowed, and who has borrowed most goes first."""
+"""Outboxes of participants that do not read are borrowed, and who has borrowed most goes first."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What trials may take of the server: each limit refuses with its name, and what was taken comes back."""
+"""Room of trials in the server: each limit refuses with its name, and what was taken comes back."""
 
 from __future__ import annotations
 

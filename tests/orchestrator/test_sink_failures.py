@@ -1,4 +1,4 @@
-"""What is said of a data log's failure."""
+"""Words for a data log's failure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is held of ticks is borrowed, and who holds most of it for longest goes first."""
+"""Bytes of ticks are borrowed, and who holds most of them for longest goes first."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How trials begin and end: what is left when a start is abandoned at the worst moment, and last words."""
+"""Lives of trials: what is left when a start is abandoned at the worst moment, and last words."""
 
 from __future__ import annotations
 

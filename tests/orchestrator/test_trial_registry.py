@@ -1,4 +1,4 @@
-"""Which trials an orchestrator remembers, and what others see of that."""
+"""The registry of trials that an orchestrator remembers, and what others see of it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a page is shown: views of messages, forms of actions, and actions from answers."""
+"""Views of messages, forms of actions, and actions from answers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What somebody is told who has the package without extras: the extra that is needed, and not the first of several."""
+"""The package without extras: the extra that is needed is named, and not the first of several."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the field's libraries need here: they are installed by `nox -s rl-peers` alone, and warn about each other."""
+"""Fixtures for the field's libraries: installed by `nox -s rl-peers` alone, and with warnings about each other."""
 
 from __future__ import annotations
 

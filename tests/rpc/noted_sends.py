@@ -1,4 +1,4 @@
-"""What is sent over sockets without waiting, noted."""
+"""Sends over sockets without waiting, noted."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How much a connection reads at once."""
+"""Sizes of a connection's reads."""
 
 from __future__ import annotations
 

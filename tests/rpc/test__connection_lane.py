@@ -1,4 +1,4 @@
-"""Which connections pass as established ones."""
+"""Connections that pass as established ones."""
 
 from __future__ import annotations
 

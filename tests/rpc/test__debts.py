@@ -1,4 +1,4 @@
-"""What becomes of memory that is borrowed and of no use, while others wait for it."""
+"""Debts: memory that is borrowed and of no use, while others wait for it."""
 
 from __future__ import annotations
 

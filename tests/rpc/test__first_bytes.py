@@ -1,4 +1,4 @@
-"""What is set on a socket whose peer may speak HTTP/1.1, and how its first bytes are looked at."""
+"""First bytes: options of a socket whose peer may speak HTTP/1.1, and how its first bytes are looked at."""
 
 from __future__ import annotations
 

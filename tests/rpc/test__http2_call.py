@@ -1,4 +1,4 @@
-"""When the messages of a call over HTTP/2 leave."""
+"""Times at which the messages of a call over HTTP/2 leave."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the two ends of a call within a process share: how it ends."""
+"""The two ends of a call within a process, and how it ends."""
 
 from __future__ import annotations
 

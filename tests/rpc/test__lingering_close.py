@@ -1,4 +1,4 @@
-"""How connections end over real sockets: what was said arrives, and nobody holds us."""
+"""Ends of connections over real sockets: what was said arrives, and nobody holds us."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a call keeps to be sent again, within the budget of its channel and the limits of an outbox."""
+"""Retries: what a call keeps to be sent again, within the budget of its channel and the limits of an outbox."""
 
 from __future__ import annotations
 

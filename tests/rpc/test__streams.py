@@ -1,4 +1,4 @@
-"""What a stream keeps of a message that has not come whole: few objects, and no whole read for a few bytes of it."""
+"""Streams with a message that has not come whole: few objects, and no whole read for a few bytes of it."""
 
 from __future__ import annotations
 

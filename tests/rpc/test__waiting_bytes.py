@@ -1,4 +1,4 @@
-"""What waits in one place of a connection, and what is borrowed for it."""
+"""Bytes that wait in one place of a connection, and the loan for them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What holds for a call on every way to a server: a socket, and the own process."""
+"""Calls on every way to a server: a socket, and the own process."""
 
 from __future__ import annotations
 

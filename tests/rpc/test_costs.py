@@ -1,4 +1,4 @@
-"""What a peer sends costs in proportion: no time for calls that it does not concern, no memory for how it is cut."""
+"""Costs in proportion to what a peer sends: no time for calls that it does not concern, no memory for how it is cut."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What only the in-process channel has: its limits by configuration."""
+"""The in-process channel alone: its limits by configuration."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where servers listen: hosts and ports, UNIX sockets, and what happens when descriptors run out."""
+"""Listeners of servers: hosts and ports, UNIX sockets, and what happens when descriptors run out."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What rpc keeps in numbers can be counted anew, and a number that is wrong is told."""
+"""Recounts: what rpc keeps in numbers can be counted again, and a number that is wrong is told."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a client holds of answers that nobody has read: with the calls that have ended, within one budget."""
+"""Unread answers that a client holds: with the calls that have ended, within one budget."""
 
 from __future__ import annotations
 

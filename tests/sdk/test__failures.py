@@ -1,4 +1,4 @@
-"""What is logged of participants whose trial is taken away from them."""
+"""Log records of participants whose trial is taken away from them."""
 
 from __future__ import annotations
 

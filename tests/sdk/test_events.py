@@ -1,4 +1,4 @@
-"""What sessions, data logs and controllers tell: names, times, statuses, and who says that sending is done."""
+"""Events of sessions, data logs and controllers: names, times, statuses, and who says that sending is done."""
 
 from __future__ import annotations
 

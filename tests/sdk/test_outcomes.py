@@ -1,4 +1,4 @@
-"""How a trial ended, as its controller is told: each way to fail, in process and over sockets."""
+"""Outcomes of trials as controllers are told: each way to fail, in process and over sockets."""
 
 from __future__ import annotations
 

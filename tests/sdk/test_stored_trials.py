@@ -1,4 +1,4 @@
-"""What `wait_trial` promises is stored: a trial that has ended can be read at once, whole."""
+"""The promise of `wait_trial`: a trial that has ended can be read at once, whole."""
 
 from __future__ import annotations
 

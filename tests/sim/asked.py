@@ -1,4 +1,4 @@
-"""What a data log says of trials, and what readers are told of it, who ask for some actors and fields only.
+"""Answers about trials that a data log gives, and those to readers who ask for some actors and fields only.
 
 Both are described by the names of things, apart from how the datastore keeps them: by places in a list of payloads.
 """

@@ -1,4 +1,4 @@
-"""What some runs must come to: counted from the history, declared here, and missed when no run does."""
+"""Counts that some runs must come to: taken from the history, declared here, and missed when no run does."""
 
 from __future__ import annotations
 

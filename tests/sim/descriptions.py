@@ -1,4 +1,4 @@
-"""What trials say of themselves while they are played, compared with their accounts.
+"""Descriptions of trials while they are played, compared with their accounts.
 
 It is looked at whenever something of a trial is noted, in the very task that notes it: nothing of the run is changed.
 """

@@ -1,4 +1,4 @@
-"""What runs of the suites come to, so that processes can be compared.
+"""Fingerprints of the suites' runs, so that processes can be compared.
 
 `python -m tests.sim.fingerprints 2 3 10-20` prints those of the seeds 2, 3 and 10 to 19, in the order of their numbers.
 """

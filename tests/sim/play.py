@@ -1,4 +1,4 @@
-"""What both suites play: four trials at a time over the simulated network, and everything that happens to them."""
+"""The play of both suites: four trials at a time over the simulated network, and everything that happens to them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is played beside the four trials: datastore, model registry and directory, each with its storage, in trouble.
+"""Services beside the four trials: datastore, model registry and directory, each with its storage, in trouble.
 
 The scenarios are those of the services' own tests, which run some seeds of each, and of `tests.sim.orchestrators`.
 """

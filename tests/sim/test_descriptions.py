@@ -1,4 +1,4 @@
-"""What a trial says of itself is compared with its account, and a difference is noticed."""
+"""Descriptions of a trial are compared with its account, and a difference is noticed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What happens to one trial is not seen by the others: the same seed with and without it."""
+"""Isolation: what happens to one trial is not seen by the others. The same seed with and without it."""
 
 from __future__ import annotations
 

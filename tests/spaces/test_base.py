@@ -1,4 +1,4 @@
-"""What all spaces do: sample, check, name the place of a mistake, split values into leaves."""
+"""Common behaviour of spaces: sample, check, name the place of a mistake, split values into leaves."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How calls end is noted."""
+"""Notes of the ends of calls."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What nobody has expected in a task of a run ends that run, and no other."""
+"""Unexpected errors in a task of a run end that run, and no other."""
 
 from __future__ import annotations
 

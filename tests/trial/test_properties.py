@@ -1,4 +1,4 @@
-"""What holds in every trial, whatever happens in whatever order."""
+"""Properties of every trial, whatever happens in whatever order."""
 
 from __future__ import annotations
 

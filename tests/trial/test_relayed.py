@@ -1,4 +1,4 @@
-"""What is said is kept once, and each receiver's envelope is what it was when every receiver had a copy."""
+"""Relayed contents are kept once, and each receiver's envelope is what it was when every receiver had a copy."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What browsers send by halves is bounded, and so is what they send a thousand times: others get on."""
+"""Input of browsers by halves, or a thousand times, is bounded: others get on."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who may use a server from a browser: the rule, and that it holds for every method and every WebSocket."""
+"""Origins that may use a server from a browser: the rule, and that it holds for every method and every WebSocket."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What waits for browsers that do not read is bounded, and those that read get on."""
+"""Output to browsers that do not read is bounded, and those that read get on."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which route a path belongs to, and what a visit says."""
+"""Routing: the route of a path, and what a visit says."""
 
 from __future__ import annotations
 

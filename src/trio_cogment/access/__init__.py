@@ -1,4 +1,4 @@
-"""Who may do what: tokens, roles, the table of rights, quotas, limits per peer. Pure: no I/O, clock or randomness."""
+"""Access rights: tokens, roles, the table of rights, quotas, limits per peer. Pure: no I/O, clock or randomness."""
 
 from trio_cogment.access.byte_pool import BytePool as BytePool
 from trio_cogment.access.byte_pool import Loan as Loan

@@ -1,4 +1,4 @@
-"""Who is let in, where tokens or certificates are asked for: the gate in front of a server's handlers.
+"""Access control: the gate in front of a server's handlers, where tokens or certificates are asked for.
 
 A server with open access has no gate. With one, each connection has a `Visitor`, which is asked about each call before
 its handler starts. What it has verified it remembers, so a client that sends its token with each call, as all do, costs

@@ -1,4 +1,4 @@
-"""Who makes a call: what its handler may ask about the caller."""
+"""The caller's identity: all that a handler may ask about who makes a call."""
 
 from __future__ import annotations
 

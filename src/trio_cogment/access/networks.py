@@ -1,4 +1,4 @@
-"""Which addresses a server connects to when a peer has named them.
+"""Networks that a server may connect to when a peer has named an address.
 
 Without this, whoever can start a trial or register a service could look around, through the server, in the networks
 that the server is in: its own machine's services, a lab's machines, a cloud's metadata.

@@ -1,4 +1,4 @@
-"""What one peer, and all peers of a server together, may have and do: connections, calls, resets.
+"""Limits of one peer, and of all peers of a server together: connections, calls, resets.
 
 A peer is an account (`Identity.account`): a token, a certificate, or a remote address, over all its connections. Of
 peers on this machine nothing is known but that they are here, so their address is no account: the actors of a whole

@@ -1,4 +1,4 @@
-"""What the servers of the platform are announced as, when their ports are open.
+"""Names under which the servers of the platform are announced once their ports are open.
 
 A server announces itself before anything slow is imported, so this module imports nothing but names.
 """

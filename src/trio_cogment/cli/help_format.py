@@ -1,4 +1,4 @@
-"""How help is laid out: names of variables and of flags are never cut, however narrow the terminal is."""
+"""Layout of help: names of variables and of flags are never cut, however narrow the terminal is."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where `trio-cogment launch` shows things: stdout and stderr, and on a terminal a last line with the states."""
+"""The screen of `trio-cogment launch`: stdout and stderr, and on a terminal a last line with the states."""
 
 from __future__ import annotations
 

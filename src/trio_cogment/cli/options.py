@@ -1,4 +1,4 @@
-"""How commands and their flags are written: groups with aliases, types of flags, flags that several commands take.
+"""Helpers to declare commands and flags: groups with aliases, types of flags, flags that several commands take.
 
 A flag wins over its environment variable, which wins over the file of `--config`, which wins over the default; an empty
 variable counts as unset.

@@ -1,4 +1,4 @@
-"""What makes the calls of visitors: to services of this process, and to those that are elsewhere.
+"""Calls of visitors: to services of this process, and to those that are elsewhere.
 
 An orchestrator may have its datastore and its model registry in other processes. They get a token of the visitor, so
 that they judge it by its own rights; where no token can be made for it, only who may see everything gets there.

@@ -1,4 +1,4 @@
-"""How fast trials are and whom they wait for, seen from outside: by looking now and then.
+"""The pace of trials and whom they wait for, seen from outside: by looking now and then.
 
 Nothing is measured within a tick. Each look says which tick a trial is at, and who has not answered yet. Over many
 looks, the share of those in which somebody was waited for is the share of the time that the trial has waited for them:

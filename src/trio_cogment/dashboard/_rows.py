@@ -1,4 +1,4 @@
-"""What a page knows and what there is: only the difference is sent.
+"""Incremental updates: a page is sent only what changed.
 
 A view is rows by their keys, each of which JSON can have. A page that has got all deltas in order has the same rows as
 the server. However late the next delta is, it is the difference to the last one, so nothing waits for a page that does

@@ -1,4 +1,4 @@
-"""What pages do to trials, and ask of them besides what they are told: start, stop, parameters."""
+"""Requests of pages about trials: start, stop, parameters."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a tab can look at, as what is new since it was told last.
+"""Views of a tab: each tells what is new since the tab was told last.
 
 Nothing here waits, and nothing knows of the tab: `news` may be asked for whenever it is ready for more.
 """

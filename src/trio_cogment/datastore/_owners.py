@@ -1,4 +1,4 @@
-"""Whose stored trials are: nobody writes over somebody else's.
+"""Owners of stored trials: nobody writes over somebody else's.
 
 Trials that come without an owner are open to all who may write: those of servers with open access, and of this process.
 """

@@ -1,4 +1,4 @@
-"""How protobuf writes fields: as much of it as is needed to find fields in a serialised message."""
+"""The wire format of protobuf: as much of it as is needed to find fields in a serialised message."""
 
 from __future__ import annotations
 

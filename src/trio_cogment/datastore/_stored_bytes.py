@@ -1,4 +1,4 @@
-"""How much accounts with a quota have stored, so that none gets more: what is there, and what is about to be written.
+"""Stored bytes of accounts with a quota: those that are there, and those about to be written.
 
 What is there is the storage's to say. It is asked when somebody with a quota begins to write, after each batch with
 writes of theirs, and before anybody is refused. What is about to be written is reserved before it is queued, and given

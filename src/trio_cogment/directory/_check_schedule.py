@@ -1,4 +1,4 @@
-"""When services are checked: each one periodically, and several at the same time."""
+"""Schedule of the checks of services: each one periodically, and several at the same time."""
 
 from __future__ import annotations
 

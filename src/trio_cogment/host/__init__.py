@@ -1,4 +1,4 @@
-"""What a program takes from outside itself: the clock, ids, randomness, connections, files and worker threads.
+"""The host of a program: the clock, ids, randomness, connections, files and worker threads.
 
 `Host()` is the system. A simulation gives its programs hosts of its own (`trio_cogment.testing.World.host`), in which
 all of this comes from the seed. `files` and `blocking` have the interfaces of files and of blocking work.

@@ -1,4 +1,4 @@
-"""Where blocking functions run: in worker threads, or on the spot."""
+"""Runners of blocking functions: in worker threads, or on the spot."""
 
 from __future__ import annotations
 

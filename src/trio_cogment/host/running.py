@@ -1,4 +1,4 @@
-"""Whether Trio runs: asked where a program enters the package, so that an asyncio program learns what it lacks."""
+"""Check that Trio runs, where a program enters the package, so that an asyncio program learns what it lacks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a launcher shows: the output of its processes with a prefix, what it does itself, and a line of states."""
+"""Format of a launcher's output: lines of its processes with a prefix, its own actions, and a line of states."""
 
 from __future__ import annotations
 

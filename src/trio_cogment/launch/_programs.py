@@ -1,4 +1,4 @@
-"""Where the program of a command is."""
+"""Search for the program of a command."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What accounts have in a registry: which models are whose, how many, and how many bytes these take.
+"""Holdings of accounts in a registry: which models are whose, how many, and how many bytes these take.
 
 A model's bytes are those of its blobs, and of its versions that are not archived. They are looked up when somebody with
 a quota of bytes adds to them for the first time, and kept up from then on; where nobody has a quota, nobody looks.

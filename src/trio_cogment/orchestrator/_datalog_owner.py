@@ -1,4 +1,4 @@
-"""What a data log needs of the trial whose samples it has."""
+"""The owner of a data log: its trial, as far as the log needs it."""
 
 from __future__ import annotations
 

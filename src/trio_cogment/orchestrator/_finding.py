@@ -1,4 +1,4 @@
-"""Where the participants of a trial and its data log are, by its parameters."""
+"""Finding the participants of a trial and its data log, by its parameters."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What can be seen of a trial at a moment, at so little cost that it can be looked at several times a second."""
+"""A glance at a trial: so cheap that it can be taken several times a second."""
 
 from __future__ import annotations
 

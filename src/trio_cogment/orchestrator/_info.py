@@ -1,4 +1,4 @@
-"""What a trial says about itself."""
+"""The information that a trial gives about itself."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Why a participant's stream ended, as far as its status tells.
+"""Reasons for the end of a participant's stream, as far as its status tells.
 
 An implementation that raises ends its stream with a status of its own: UNKNOWN, or that of the error it raised. The
 statuses of the connection say nothing of the implementation: the process was killed, or the network failed.

@@ -1,4 +1,4 @@
-"""How large a reply that describes trials may be, and all of those together that one peer has not been sent yet."""
+"""Room for replies that describe trials: of each one, and of all together that one peer has not been sent yet."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What trials may take of the server: each of them, those of one account, and all together.
+"""Room for trials in the server: for each of them, for those of one account, and for all together.
 
 Sizes are estimates, on the safe side: a message takes more memory than its bytes on the wire, and a participant costs
 something beside what it is sent. Whoever takes gives back, and nothing here waits: of two who ask for the last of it at

@@ -1,4 +1,4 @@
-"""What the settings of an orchestrator mean to the machines of its trials."""
+"""Rules of trials: the settings of an orchestrator as their machines take them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is said of a data log's failure, whatever it was."""
+"""Words for a data log's failure, whatever it was."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a trial has while it runs: the streams of its participants, its data log, and the nursery of their tasks.
+"""A trial's run: the streams of its participants, its data log, and the nursery of their tasks.
 
 A run lasts from the complete parameters to the end of the trial's last task. The trial itself (`_trial`) is known
 longer, before its run and after it.

@@ -1,4 +1,4 @@
-"""Who wants to know about state changes: each watcher has a bounded queue of its own and harms nobody else.
+"""Watchers of state changes: each has a bounded queue of its own and harms nobody else.
 
 This module is long because what watchers may know, what waits for them and what is dropped is one count.
 """

@@ -1,4 +1,4 @@
-"""Where the samples of a trial go: one interface for a data log elsewhere and for a sink in this process.
+"""Sinks of samples: one interface for a data log elsewhere and for a sink in this process.
 
 Whoever sits in the same process implements `SampleSink` and is given to `open_platform(sample_sink=...)`; a trial whose
 data log is `cogment://discover` then hands it the very objects the trial made: nothing is copied or serialised. A data

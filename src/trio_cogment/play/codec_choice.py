@@ -1,4 +1,4 @@
-"""Which codec an actor's payloads have."""
+"""Choice of the codec for an actor's payloads."""
 
 from __future__ import annotations
 

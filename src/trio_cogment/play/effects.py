@@ -1,4 +1,4 @@
-"""What a machine wants done, done in its order, though doing it may make the machine want more."""
+"""Effects of a machine, done in its order, though doing one may make the machine want more."""
 
 from __future__ import annotations
 

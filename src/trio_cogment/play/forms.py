@@ -1,4 +1,4 @@
-"""What a page needs to know to let a person act: a form, as JSON; and the action that an answer is.
+"""Forms for people to act with, as JSON; and the action that an answer is.
 
 | kind | further fields | the answer |
 |---|---|---|

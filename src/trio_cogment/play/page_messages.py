@@ -1,4 +1,4 @@
-"""What a page may say: JSON objects, each with a `type`; nothing else is let in."""
+"""Messages of a page: JSON objects, each with a `type`; nothing else is let in."""
 
 from __future__ import annotations
 

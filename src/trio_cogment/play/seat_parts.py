@@ -1,4 +1,4 @@
-"""What a seat is made of: its settings, the part that it plays, and what it reads of messages."""
+"""Parts of a seat: its settings, the actor that it plays, and what it reads of messages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a page is shown of an observation: parts with a name and a kind, and the bytes of pictures beside them.
+"""Views of observations for a page: parts with a name and a kind, and the bytes of pictures beside them.
 
 | kind | further fields |
 |---|---|

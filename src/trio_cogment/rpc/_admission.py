@@ -1,4 +1,4 @@
-"""Which connections a server takes, and how it refuses the others.
+"""Admission of connections to a server, and the refusal of the others.
 
 Three things can be short: connections (`PeerLimits`), descriptors, and memory of the kernel's. Descriptors are needed
 for more than connections: a database opens its journal, a trial connects to its actors. So a server refuses

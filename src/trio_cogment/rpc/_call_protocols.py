@@ -1,4 +1,4 @@
-"""What a connection and its calls know of each other.
+"""Interfaces between a connection and its calls.
 
 A call over HTTP/2 needs little of its connection, and a connection little of its calls. These protocols say what, so
 that calls and connections are layers of their own: a call is written against a `Transport`, a connection against a

@@ -1,4 +1,4 @@
-"""What stands for a message that is still compressed, from the frames it came in to the call that takes it."""
+"""A received message that has not been decompressed yet, from its frames to the call that takes it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How many entries the repeated fields of a message have: a few bytes may stand for a million of them.
+"""Count of the entries in a message's repeated fields: a few bytes may stand for a million of them.
 
 Each entry that is a message, a text or bytes becomes an object when somebody looks at it, so a message of four
 megabytes can be hundreds of megabytes, and seconds of work for a handler that goes through it. Names of an enumeration

@@ -1,4 +1,4 @@
-"""How often an operation that need not wait lets other tasks run.
+"""Checkpoints of operations that need not wait: how often they let other tasks run.
 
 An async function of Trio is a checkpoint: it notices cancellation, and other tasks get their turn. The full checkpoint
 (`trio.lowlevel.checkpoint`) puts the task at the end of the run queue, which costs about as much as handling a small

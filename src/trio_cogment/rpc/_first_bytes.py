@@ -1,4 +1,4 @@
-"""Whether a new connection speaks HTTP/2, without taking anything from it.
+"""First bytes of a new connection: whether it speaks HTTP/2, without taking anything from it.
 
 A client of HTTP/2 speaks first (RFC 9113, 3.4), with bytes that no request of HTTP/1.1 begins with. On a socket they
 are looked at and left where they are, so that the engine reads them as ever; only other streams need to have them put

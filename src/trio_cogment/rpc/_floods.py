@@ -1,4 +1,4 @@
-"""How often a peer may send what costs this end more than it costs the peer.
+"""Limits of frames that cost this end more than they cost the peer.
 
 Flow control bounds DATA alone. Every other frame is free to send, and some make the receiver work, answer or remember
 something (RFC 9113, 10.5). Two kinds of limits answer to that. Where memory is at stake, the amount is bounded: see

@@ -1,4 +1,4 @@
-"""What each frame of the peer means: a table by frame type, and what becomes of it.
+"""Handling of the peer's frames: a table by frame type, and what becomes of each.
 
 A fault on one stream ends that stream, a fault of the connection raises `ConnectionFaultError`, and which is which
 follows RFC 9113 (5.4, 6). Everything else becomes an event or an answer.

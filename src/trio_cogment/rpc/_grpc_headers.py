@@ -1,4 +1,4 @@
-"""What gRPC puts into HTTP/2 headers, and how it is read back: paths, timeouts, metadata, statuses.
+"""gRPC in HTTP/2 headers, written and read back: paths, timeouts, metadata, statuses.
 
 Everything here is a pure function of header lists (pairs of bytes). The rules are those of the gRPC documents
 `PROTOCOL-HTTP2.md`, `http-grpc-status-mapping.md` and `statuscodes.md`. Requests of gRPC-Web are read here as well,

@@ -1,4 +1,4 @@
-"""What server and client calls over HTTP/2 have in common: an inbox, and sending through the engine.
+"""Shared parts of server and client calls over HTTP/2: an inbox, and sending through the engine.
 
 The inbox holds messages that are not decoded yet, and has no bound of its own: the stream's flow-control window is the
 bound (RFC 9113, 5.2). What a message has used of the window is given back only when the message is taken. So a call

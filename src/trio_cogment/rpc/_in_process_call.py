@@ -1,4 +1,4 @@
-"""What the two ends of a call within a process share: two queues, the status, and how both send and receive.
+"""Shared state of the two ends of a call within a process: two queues, the status, and how both send and receive.
 
 A protobuf message can be changed after it was sent. Over a network that does no harm, as it is serialized when it is
 sent. Within a process the receiver would see the change. So `End._put` copies each message once, and the copy belongs

@@ -1,4 +1,4 @@
-"""What one end of a call has received and nobody has taken yet, and how the call ends: the same on every transport.
+"""The inbox of one end of a call: messages that nobody has taken yet, and the call's end. The same on every transport.
 
 Items leave an inbox in one of two ways, and only one of them is used in a call:
 

@@ -1,4 +1,4 @@
-"""What is overdue on a connection: a handshake, a sign of life, a call on an idle connection, the rest of a message.
+"""Deadlines of a connection: a handshake, a sign of life, a call on an idle connection, the rest of a message.
 
 One task per connection looks at it when something may be due. The connection's reader notes the time of each `recv`;
 nothing else here costs anything per message.

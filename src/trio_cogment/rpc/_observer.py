@@ -1,4 +1,4 @@
-"""What a server tells whoever counts its calls. Without an observer nothing is in the way of a call."""
+"""Observers of a server's calls. Without one nothing is in the way of a call."""
 
 from __future__ import annotations
 

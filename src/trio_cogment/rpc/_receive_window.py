@@ -1,4 +1,4 @@
-"""What the peer may send on one connection: windows, grants for large messages, and a bound on memory.
+"""Receive windows of one connection: grants for large messages, and a bound on memory.
 
 Flow control has two levels (RFC 9113, 5.2), and they are credited at different times:
 

@@ -1,4 +1,4 @@
-"""What a request must pass before its handler is even thought of: rights, routes, and limits.
+"""The gate of requests: rights, routes, and limits, before a handler is even thought of.
 
 Whoever is refused gets a status, from the headers alone; no call is made for it.
 """

@@ -1,4 +1,4 @@
-"""What the headers of requests say, remembered for a client that makes the same call again.
+"""Parsed headers of requests, remembered for a client that makes the same call again.
 
 Such a client sends the same block each time, and `_hpack.Decoder` returns the same list for it.
 """

@@ -1,4 +1,4 @@
-"""What a client keeps to make a call again that its server has not processed (a "transparent retry", gRPC's A6).
+"""Transparent retries (gRPC's A6): a client's record of calls that its server has not processed.
 
 A stream that was refused (RST_STREAM with REFUSED_STREAM), or whose number is above the last one that a GOAWAY names,
 has had no effect (RFC 9113, 6.8 and 8.7). The call is made again on another stream, once, as long as all messages that

@@ -1,4 +1,4 @@
-"""What a server answers, by path."""
+"""Routes of a server, by path."""
 
 from __future__ import annotations
 

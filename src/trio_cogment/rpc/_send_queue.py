@@ -1,4 +1,4 @@
-"""What waits to be sent on one connection: the output, the outboxes of the streams, and the peer's windows.
+"""The send queue of one connection: the output, the outboxes of the streams, and the peer's windows.
 
 A message goes straight into the output while three things allow it: the window of its stream, the window of the
 connection, and the high-water mark of the output. Otherwise it waits in its stream's outbox.

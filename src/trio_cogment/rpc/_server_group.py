@@ -1,4 +1,4 @@
-"""What the parts of one running server share: who is connected, and whether it drains."""
+"""Shared state of the parts of one running server: who is connected, and whether it drains."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who goes next where everybody wants to go at once: pure, without tasks and without a clock.
+"""Fair scheduling: which connection runs next. Pure, without tasks and without a clock.
 
 Trio's loop runs all tasks that are ready in one pass, and looks for input only between passes. If a thousand
 connections have something to read, a trial whose input comes a moment later waits for all thousand. So connections

@@ -1,4 +1,4 @@
-"""What peers are refused, counted by kind, and in the log once a second at most for each kind.
+"""Refusals of peers, counted by kind, and in the log once a second at most for each kind.
 
 Whoever is refused can try again as fast as the server answers. Without this each attempt would be a line of the log.
 """

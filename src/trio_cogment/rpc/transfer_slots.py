@@ -1,4 +1,4 @@
-"""How many large things are received, or sent, at the same time, and who gives way when others wait.
+"""Slots for large transfers: how many are received, or sent, at the same time, and which give way when others wait.
 
 A client may be as slow as it likes while nobody waits for its slot. When somebody does, a transfer that has moved
 next to nothing within an interval loses its slot: thirty clients that send a byte every few seconds, or read nothing,

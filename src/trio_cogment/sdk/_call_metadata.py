@@ -1,4 +1,4 @@
-"""What a participant reads in the metadata of a call."""
+"""Metadata of a call, as a participant reads it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What becomes of an implementation that raises: a record in the log, and a few words for the orchestrator.
+"""Failures of implementations: a record in the log, and a few words for the orchestrator.
 
 The log gets the whole traceback, once, unless a caller in this process gets the exception itself. The orchestrator gets
 the type and the first line of the exception, as a gRPC server of the published SDK gives them: they are for whoever

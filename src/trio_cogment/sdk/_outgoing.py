@@ -1,4 +1,4 @@
-"""What participants say to one another, checked and made into messages of the API: rewards and messages."""
+"""Outgoing rewards and messages of participants, checked and made into messages of the API."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a participant's stream to its orchestrator consists of, before a session is made of it."""
+"""A participant's stream to its orchestrator, before a session is made of it."""
 
 from __future__ import annotations
 

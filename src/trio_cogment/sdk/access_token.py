@@ -1,4 +1,4 @@
-"""Where a program finds the token that says who calls: a variable, or a file that a variable names."""
+"""The access token of a program: in a variable, or in a file that a variable names."""
 
 from __future__ import annotations
 

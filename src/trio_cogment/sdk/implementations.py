@@ -1,4 +1,4 @@
-"""What may be registered as an implementation."""
+"""Implementations that may be registered."""
 
 from __future__ import annotations
 

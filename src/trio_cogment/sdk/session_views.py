@@ -1,4 +1,4 @@
-"""What a session shows to an implementation that does not run in Trio: the attributes of the session behind it.
+"""Views of sessions for implementations that do not run in Trio: the attributes of the session behind each.
 
 `trio_cogment.sync` and `trio_cogment.aio` add the methods, each in its own way of waiting.
 """

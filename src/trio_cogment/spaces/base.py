@@ -1,4 +1,4 @@
-"""What all spaces can do, and the spaces whose values are arrays or numbers."""
+"""The interface of all spaces, and the spaces whose values are arrays or numbers."""
 
 from __future__ import annotations
 

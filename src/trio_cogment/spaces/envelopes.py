@@ -1,4 +1,4 @@
-"""What an environment tells an actor with a tick, and what the actor answers: the messages `Observation` and `Action`.
+"""The messages `Observation` and `Action`: an environment's words to an actor with a tick, and the actor's answer.
 
 An observation carries all that a step of Gymnasium returns. Its reward has double precision, which the rewards of
 Cogment's API do not have. Where observation and action are arrays, cogment-lab reads the messages as its own, and its

@@ -1,4 +1,4 @@
-"""What environments render, as frames: pictures as PNG, drawings of characters as text."""
+"""Rendered frames of environments: pictures as PNG, drawings of characters as text."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a trainer does by itself: it starts runs, cleans up behind them, and sees when their time is over."""
+"""Chores of a trainer: it starts runs, cleans up behind them, and sees when their time is over."""
 
 from __future__ import annotations
 

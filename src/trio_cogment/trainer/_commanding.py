@@ -1,4 +1,4 @@
-"""What controllers want of runs: pauses, resumptions, rates."""
+"""Commands of controllers to runs: pauses, resumptions, rates."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a trainer keeps in memory about its runs and their workers."""
+"""Entries in a trainer's memory about its runs and their workers."""
 
 from __future__ import annotations
 

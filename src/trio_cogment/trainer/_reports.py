@@ -1,4 +1,4 @@
-"""What workers, and the dispatcher that starts them, tell a trainer."""
+"""Reports to a trainer, by workers and by the dispatcher that starts them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a trainer stores, and where: the interface of its databases, and the one in memory. Nothing here knows of Trio.
+"""Storage of a trainer: the interface of its databases, and the one in memory. Nothing here knows of Trio.
 
 Steps and episodes of a run are numbered from 1 on, each kind by itself; so are the changes of all runs. The trainer
 gives the numbers. What is written together is there as a whole or not at all.

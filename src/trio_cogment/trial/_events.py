@@ -1,4 +1,4 @@
-"""What goes into the trial machine and what comes out of it: plain data, no behaviour.
+"""Inputs and outputs of the trial machine: plain data, no behaviour.
 
 Events and effects are mutable slotted dataclasses only because frozen ones cost twice as much to make, several times
 per tick. Nobody changes one after it was made. Those that there are of every message say themselves how they are made:

@@ -1,4 +1,4 @@
-"""What a trial's parameters, and the ids that become metadata, must look like.
+"""Checks of a trial's parameters, and of ids that become metadata.
 
 Parameters are checked once, before a trial begins; the machine does not check them again. The check works on a copy, so
 that whoever made the parameters cannot change a trial that runs.

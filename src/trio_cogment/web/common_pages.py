@@ -1,4 +1,4 @@
-"""What every server has for pages: what it is, the shared files, and the ways to come in and to leave (`sign_in`).
+"""Pages of every server: what it is, the shared files, and the ways to come in and to leave (`sign_in`).
 
 `/` says what this is. A route for `/` that is given before takes its place.
 """

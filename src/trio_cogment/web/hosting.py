@@ -1,4 +1,4 @@
-"""What a call needs of the connection that it came by."""
+"""The interface of a call to the connection that it came by."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a connection has received and no handler has taken: borrowed, like all that waits in a server.
+"""Received bytes of a connection that no handler has taken: borrowed, like all that waits in a server.
 
 HTTP/2 has windows: a message that is large is let through when there is memory for all of it. Here a client sends what
 it likes, so a connection that may not borrow is not read from until it may: the client waits with what it has not sent,

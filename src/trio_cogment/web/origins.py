@@ -1,4 +1,4 @@
-"""Who may talk to a server from a browser: one rule for every method and every WebSocket.
+"""Origins that may use a server from a browser: one rule for every method and every WebSocket.
 
 A browser lets any page send requests anywhere, so a server on a laptop can be reached by every page that its owner
 opens. Two fields of a request say what is going on, and pages cannot choose either:

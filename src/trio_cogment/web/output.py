@@ -1,4 +1,4 @@
-"""What a connection has to send: gathered here, taken by the writer in pieces that a slow client can be timed by."""
+"""Output of a connection: gathered here, taken by the writer in pieces that a slow client can be timed by."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who is behind the requests of pages: tokens in fields, paths and cookies, and the address that gives the first one.
+"""The account behind requests of pages: tokens in fields, paths and cookies, and the address that gives the first one.
 
 A token is found in three places; the first of them counts:
 

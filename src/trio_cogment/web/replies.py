@@ -1,4 +1,4 @@
-"""What every answer says besides its content: what browsers may do with it, and which pages may see it."""
+"""Headers of every answer: what browsers may do with it, and which pages may see it."""
 
 from __future__ import annotations
 

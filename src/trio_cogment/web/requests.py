@@ -1,4 +1,4 @@
-"""What a browser's request says: its head, and the call that it makes if it makes one."""
+"""Requests of browsers: the head, and the call that it makes if it makes one."""
 
 from __future__ import annotations
 

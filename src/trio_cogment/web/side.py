@@ -1,4 +1,4 @@
-"""What a server has for browsers: who may use it, its limits, its pages, and its connections."""
+"""The web side of a server: who may use it, its limits, its pages, and its connections."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the commands of a client have in common: their flags, their limit in time, and how their failures are told."""
+"""Shared parts of a client's commands: their flags, their limit in time, and how their failures are told."""
 
 from __future__ import annotations
 

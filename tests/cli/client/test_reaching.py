@@ -1,4 +1,4 @@
-"""Where the commands of the client look for a service, and how long they wait for it."""
+"""Search of a client's commands for a service, and how long they wait for it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What somebody without a token can do to a real server with `--auth=token`, by whichever protocol: nothing.
+"""Calls without a token to a real server with `--auth=token`, by every protocol: all are refused.
 
 The server has everything in it: a trial that runs, samples, a model, registrations, a run, gateways, metrics, pages.
 Everything is tried over HTTP/2, gRPC-Web and WebSockets; every method there is also by grpcio.

@@ -1,4 +1,4 @@
-"""What a server says of its default parameters when it starts."""
+"""Words of a server about its default parameters when it starts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How a server process collects garbage: its modules are left out, and collections are rare."""
+"""Garbage collection of a server process: its modules are left out, and collections are rare."""
 
 from __future__ import annotations
 

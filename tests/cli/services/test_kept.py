@@ -1,4 +1,4 @@
-"""Where trials are stored, as servers say it when they start, and where `serve` puts them."""
+"""Places of stored trials, as servers say them when they start, and where `serve` puts them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What who runs a server relies on: metrics, ports, restarts, parameters checked at the start, an orderly stop."""
+"""Operations of a server: metrics, ports, restarts, parameters checked at the start, an orderly stop."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How long a stop takes, in virtual time: the server runs in this process, where no other work can hold it up.
+"""Time of a stop, in virtual time: the server runs in this process, where no other work can hold it up.
 
 The sockets are real: time passes when everybody has waited for a moment, in which what was sent has surely arrived.
 """

@@ -1,4 +1,4 @@
-"""What signals do to a server process, and that every way out that it can see ends its status file."""
+"""Signals to a server process; and every way out that it can see ends its status file."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `serve` says: where it listens, what it keeps where, what to try; a screen on a terminal; and a goodbye."""
+"""The welcome of `serve`: where it listens, what it keeps where, what to try; a screen on a terminal; and a goodbye."""
 
 from __future__ import annotations
 

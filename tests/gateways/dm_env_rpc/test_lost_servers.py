@@ -1,4 +1,4 @@
-"""What becomes of trials, and of a gateway's clients, when the server behind the bridge dies or hangs in the middle."""
+"""Lost servers: trials, and a gateway's clients, when the server behind the bridge dies or hangs in the middle."""
 
 from __future__ import annotations
 

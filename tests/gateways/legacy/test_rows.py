@@ -1,4 +1,4 @@
-"""Where each rule of the gateway for the legacy API has its test: by the rows of its design."""
+"""Rules of the gateway for the legacy API, each with its test: by the rows of its design."""
 
 from __future__ import annotations
 

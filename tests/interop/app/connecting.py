@@ -1,4 +1,4 @@
-"""How a program of the application reaches others and is reached: in the clear or by TLS, told or discovered."""
+"""Connections of the application's programs: in the clear or by TLS, told or discovered."""
 
 import argparse
 import os

@@ -1,4 +1,4 @@
-"""What a participant saw, as JSON."""
+"""Records of what a participant saw, as JSON."""
 
 import json
 import os

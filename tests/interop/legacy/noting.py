@@ -1,4 +1,4 @@
-"""What the old programs write down: JSON, one file for each of them in each trial, whole or not at all."""
+"""Notes of the old programs: JSON, one file for each of them in each trial, whole or not at all."""
 
 import json
 import os

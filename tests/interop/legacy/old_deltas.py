@@ -1,4 +1,4 @@
-"""How the deltas of players are applied."""
+"""Deltas of players, as the old programs apply them."""
 
 from typing import Any
 

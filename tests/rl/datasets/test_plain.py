@@ -1,4 +1,4 @@
-"""What the kinds of data set share needs none of them."""
+"""Shared parts of the kinds of data set need none of these."""
 
 from __future__ import annotations
 

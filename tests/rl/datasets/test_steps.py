@@ -1,4 +1,4 @@
-"""What an actor's steps are, tick by tick."""
+"""Steps of an actor, tick by tick."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a data set says of the actors of a trial."""
+"""Rows of a data set about the actors of a trial."""
 
 from __future__ import annotations
 

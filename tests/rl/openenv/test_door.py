@@ -1,4 +1,4 @@
-"""Who gets in at an OpenEnv server, and what one connection's failure does to the others."""
+"""Access to an OpenEnv server, and what one connection's failure does to the others."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How trials end for those who take part: what each is told last, when it is let go, and what is said of its loss.
+"""Ends of trials for those who take part: what each is told last, when it is let go, and what is said of its loss.
 
 Actors are served in the orchestrator's process and elsewhere, or join from both, with a task and without. They leave,
 stay, fail, stop sending, do not read, or only late, or cannot be sent what they should be. What must come of it is

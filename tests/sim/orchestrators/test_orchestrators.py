@@ -1,4 +1,4 @@
-"""What the simulated orchestrators are to come to does happen, within a few seeds."""
+"""Events that the simulated orchestrators are to come to do happen, within a few seeds."""
 
 from __future__ import annotations
 

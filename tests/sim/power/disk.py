@@ -1,4 +1,4 @@
-"""What a disk may hold after a loss of power, from a record of all that was written to it and synced.
+"""Contents that a disk may have after a loss of power, from a record of all that was written to it and synced.
 
 The files of a database lie in a real folder while it is used. Beside them a `Record` is kept of each write, each sync
 and each change of a name, in order. `Record.lose_power` says what may be on the medium if the power goes before one of

@@ -1,4 +1,4 @@
-"""What a store held after each of its transactions, and which of that may be there after a loss of power."""
+"""History of a store after each of its transactions, and which of that may be there after a loss of power."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a disk may hold after a loss of power."""
+"""Contents of a disk after a loss of power."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What may be there after a loss of power, for each moment of a short history."""
+"""Contents of a store after a loss of power, for each moment of a short history."""
 
 from __future__ import annotations
 

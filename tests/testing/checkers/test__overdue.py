@@ -1,4 +1,4 @@
-"""What a trial waits for and for how long it may, told from machines whose own timers never fire here."""
+"""Overdue waits of a trial, told from machines whose own timers never fire here."""
 
 from __future__ import annotations
 

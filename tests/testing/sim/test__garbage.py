@@ -1,4 +1,4 @@
-"""When garbage is collected in a run, and what."""
+"""Garbage collection in a run: its times, and what is collected."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What counts as a failure of a run, and who is told of it."""
+"""Failures of a run, and who is told of them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What runs blocking functions in a simulation."""
+"""The runner of blocking functions in a simulation."""
 
 from __future__ import annotations
 

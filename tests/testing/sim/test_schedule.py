@@ -1,4 +1,4 @@
-"""What Trio's internals are used for: the order of tasks, the clock, and that other versions are refused."""
+"""Uses of Trio's internals: the order of tasks, the clock, and that other versions are refused."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which runs may start."""
+"""Admission of runs."""
 
 from __future__ import annotations
 

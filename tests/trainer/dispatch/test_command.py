@@ -1,4 +1,4 @@
-"""What is started for a run."""
+"""Commands that are started for runs."""
 
 from __future__ import annotations
 

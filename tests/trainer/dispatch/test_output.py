@@ -1,4 +1,4 @@
-"""What workers write."""
+"""Output of workers."""
 
 from __future__ import annotations
 

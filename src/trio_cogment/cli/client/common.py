@@ -1,4 +1,4 @@
-"""What the commands of the client have in common: their flags, their time limit, and how results are printed.
+"""Shared parts of the client's commands: their flags, their time limit, and how results are printed.
 
 Each group and each command takes `client_options`, so that these flags may stand anywhere on the line, as with the
 reference; `client_settings` collects them.

@@ -1,4 +1,4 @@
-"""Where the service of a command is: the places to look, and waiting until it listens.
+"""Finding the service of a command: the places to look, and waiting until it listens.
 
 A flag wins over the variable of the service, which wins over `ENDPOINT_VARIABLE`. When none of them says where, the
 service is looked for on its own default port and on the port of `serve`, on this machine. The own port wins when both

@@ -1,4 +1,4 @@
-"""What a check has found, and findings as text."""
+"""Findings of a check, and findings as text."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What commands of `trio-cogment rl` take: environments and other things by name, and arguments for them."""
+"""Arguments of `trio-cogment rl`: environments and other things by name, and arguments for them."""
 
 from __future__ import annotations
 

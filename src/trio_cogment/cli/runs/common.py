@@ -1,4 +1,4 @@
-"""What the commands about runs have in common: their flags, the client, and how messages are printed."""
+"""Shared parts of the commands about runs: their flags, the client, and how messages are printed."""
 
 from __future__ import annotations
 

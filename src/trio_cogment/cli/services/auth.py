@@ -1,4 +1,4 @@
-"""Who may call a server: its flags, the files they name, and the tokens with which it calls others."""
+"""Access flags of a server: who may call it, the files they name, and the tokens with which it calls others."""
 
 from __future__ import annotations
 

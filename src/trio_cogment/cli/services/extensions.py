@@ -1,4 +1,4 @@
-"""What `serve` has besides the services of the platform."""
+"""Parts of `serve` besides the services of the platform."""
 
 from __future__ import annotations
 

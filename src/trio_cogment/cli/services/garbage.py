@@ -1,4 +1,4 @@
-"""When a server collects garbage: rarely, and not what is there for good.
+"""Garbage collection of a server process: rare, and without what is there for good.
 
 A full collection looks at every object of the process and lets nothing else run meanwhile, for a tenth of a second and
 more. By default one comes with every seventy thousand new objects or so, as many as a few hundred clients make when

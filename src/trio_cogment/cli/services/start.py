@@ -1,4 +1,4 @@
-"""How a server process starts: its ports are open and announced before anything slow.
+"""Start of a server process: its ports are open and announced before anything slow.
 
 Trio, gRPC and protobuf take several times as long to import as Python and click to start. Connections that come
 meanwhile wait in the backlog of the sockets, and are served once everything is there. So this module, and what it

@@ -1,4 +1,4 @@
-"""What every task of a process is doing, as lines, for whoever stops a server because it does nothing."""
+"""A dump of every task of a process, as lines, for whoever stops a server because it does nothing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `serve` says when it serves: which services there are, where data is kept, what to try, and how to stop it."""
+"""The welcome of `serve`: which services there are, where data is kept, what to try, and how to stop it."""
 
 from __future__ import annotations
 

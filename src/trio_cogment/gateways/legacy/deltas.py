@@ -1,4 +1,4 @@
-"""How a delta is applied to the observation before it.
+"""Deltas: applying each one to the observation before it.
 
 An application of the legacy API may send an observation whole, or as a message of the class's delta type: what has
 changed since the one before. Today's observations are always whole.

@@ -1,4 +1,4 @@
-"""What the legacy API needs to know about a project, and today's API does not say."""
+"""Profile of a project: all that the legacy API needs to know of it, and today's API does not say."""
 
 from __future__ import annotations
 

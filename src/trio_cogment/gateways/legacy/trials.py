@@ -1,4 +1,4 @@
-"""Where the adapters learn what an old participant has to know of a trial, and today's participants are not told."""
+"""Lookup of trials for old participants: facts that today's participants are not told."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an actor says in a request: its action, and with it rewards and messages; and what it is told."""
+"""Requests of an actor: its action, and with it rewards and messages; and the answer to it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a template is made of, once parsed."""
+"""Nodes of a parsed template."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the observations and actions of an actor are in a data set: values of spaces, the fields of messages, or bytes.
+"""Observations and actions of an actor in a data set: values of spaces, the fields of messages, or bytes.
 
 Pure. Which of them it is, an actor's first observation of a trial decides, and the spec.
 """

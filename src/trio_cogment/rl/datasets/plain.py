@@ -1,4 +1,4 @@
-"""What every kind of data set does with values: needs NumPy, and neither Arrow nor Minari.
+"""Values in every kind of data set: needs NumPy, and neither Arrow nor Minari.
 
 Information is stored as JSON. What JSON has no type for is told beside it, also as JSON, where there is such a thing: a
 string for a value, `float32[2, 3]`, `int64` for a scalar, `bytes`; and for what has parts an object with its type and

@@ -1,4 +1,4 @@
-"""Where the trials of a data set come from: a datastore of this process, one that runs elsewhere, or a file."""
+"""Sources of a data set's trials: a datastore of this process, one that runs elsewhere, or a file."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a data set says of a trial and of its actors, beside their steps. Pure."""
+"""Rows of a data set about a trial and its actors, beside their steps. Pure."""
 
 from __future__ import annotations
 

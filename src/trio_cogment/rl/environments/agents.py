@@ -1,4 +1,4 @@
-"""What the adapters of environments with several agents have in common: names, spaces, and who is out."""
+"""Shared parts of the adapters of environments with several agents: names, spaces, and who is out."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is wrong with an environment, or with an action that it gets: errors that name environment, actor and field."""
+"""Errors of an environment, or of an action that it gets: they name environment, actor and field."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where the calls to environments run: on Trio's own thread, or on a thread of each environment's own."""
+"""Hosts of the calls to environments: Trio's own thread, or a thread of each environment's own."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where an environment lives: what its host, a thread, a process, or Trio's own thread, calls. Nothing here waits."""
+"""The stage of an environment: called by its host, a thread, a process, or Trio's own thread. Nothing here waits."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a server plays: an environment of the field and the seats of others, registered with a platform."""
+"""Games of a server: an environment of the field and the seats of others, registered with a platform."""
 
 from __future__ import annotations
 

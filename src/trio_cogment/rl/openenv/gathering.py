@@ -1,4 +1,4 @@
-"""Which sockets wait for which trial. Pure: no Trio, no I/O.
+"""Gathering of sockets that wait for a trial. Pure: no Trio, no I/O.
 
 A trial has a name, or is one socket's own. The first socket that names a trial says what it is like; the others join.
 When all seats that are sockets are taken, the trial is complete, and its name is free for the next one.

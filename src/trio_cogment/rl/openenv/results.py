@@ -1,4 +1,4 @@
-"""What an OpenEnv server answers to a reset or a step, as an observation of a trial. Pure."""
+"""Results of an OpenEnv server: answers to a reset or a step, as an observation of a trial. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which trial of a run starts next, and at which orchestrator: pure, without Trio, clock or I/O.
+"""Schedule of a run: the trial that starts next, and its orchestrator. Pure, without Trio, clock or I/O.
 
 Times come in as arguments, in seconds of any clock that only goes forward. An orchestrator that fails is left alone for
 a while that grows with each failure in a row, then gets one trial to prove itself.

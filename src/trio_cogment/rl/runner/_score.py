@@ -1,4 +1,4 @@
-"""What a trial's observations say about its actors: returns, and how the episode ended for each."""
+"""Scores of a trial's actors, from its observations: returns, and how the episode ended for each."""
 
 from __future__ import annotations
 

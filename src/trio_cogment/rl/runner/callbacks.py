@@ -1,4 +1,4 @@
-"""What a run tells while it goes on: the protocol of callbacks, and adapters to TensorBoard, W&B and MLflow.
+"""Callbacks of a run: their protocol, and adapters to TensorBoard, W&B and MLflow.
 
 The adapters need the package that they are for, and nothing of it is imported before one is made. All three hand their
 values to a thread or process of that package; so a run does not wait for a disk or a server.

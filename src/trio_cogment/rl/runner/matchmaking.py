@@ -1,4 +1,4 @@
-"""Whom a learner plays against: choices among stored versions of a policy. Pure; randomness comes in as an argument.
+"""Choice of a learner's opponents among stored versions of a policy. Pure; randomness comes in as an argument.
 
 `prioritised` is the prioritised fictitious self-play of Vinyals et al., "Grandmaster level in StarCraft II using
 multi-agent reinforcement learning" (Nature 575, 2019): an opponent is chosen the more often, the less the learner wins

@@ -1,4 +1,4 @@
-"""What a run gives: a result for each trial, and all of them as arrays."""
+"""Results of a run: one for each trial, and all of them as arrays."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a seat is to whoever starts the trials: an actor's parameters, and an implementation if it is local."""
+"""The interface of a seat to whoever starts the trials: an actor's parameters, and an implementation if it is local."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What went wrong at a seat: an error that names environment, actor and field."""
+"""Errors of a seat: they name environment, actor and field."""
 
 from __future__ import annotations
 

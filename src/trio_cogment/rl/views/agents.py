@@ -1,4 +1,4 @@
-"""What the views of PettingZoo have in common: who takes part, their spaces, and opening the match."""
+"""Shared parts of the views of PettingZoo: who takes part, their spaces, and opening the match."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How a view's ordinary functions reach Trio: in their own thread by turns, or in a thread where Trio always runs."""
+"""Drivers of a view's ordinary functions: Trio in their own thread by turns, or in a thread where it always runs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where the trials of views run, and what is kept of them."""
+"""Options of a view's trials: where they run, and what is kept of them."""
 
 from __future__ import annotations
 

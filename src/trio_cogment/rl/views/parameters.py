@@ -1,4 +1,4 @@
-"""Who takes part in the trials of a view, and what the orchestrator is told of them."""
+"""Parameters of a view's trials: who takes part, and what the orchestrator is told of them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who takes the seats of the other agents in the trials of a view."""
+"""Seats of the other agents in the trials of a view."""
 
 from __future__ import annotations
 

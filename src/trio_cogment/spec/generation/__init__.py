@@ -1,4 +1,4 @@
-"""What `trio-cogment generate` writes: modules for this SDK, for the published Python SDK and for the JavaScript SDK.
+"""Modules that `trio-cogment generate` writes: for this SDK, the published Python SDK and the JavaScript SDK.
 
 The same project gives the same bytes, whenever and wherever they are made.
 """

@@ -1,4 +1,4 @@
-"""What a trial waits for longer than its parameters and its orchestrator's settings allow."""
+"""Overdue waits: a trial waits longer than its parameters and its orchestrator's settings allow."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How fake participants behave, and what they have in common."""
+"""Behaviour of fake participants, and what they have in common."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What fake participants send: contents that name their sender and tick, so that misdirected ones are found.
+"""Contents that fake participants send: they name their sender and tick, so that misdirected ones are found.
 
 Checkers ignore contents in another form.
 """

@@ -1,4 +1,4 @@
-"""Who waits, and where: for the report of a run that does not go on."""
+"""Waiting tasks and their places: for the report of a run that does not go on."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What counts as a failure of a run, and blocks that report one."""
+"""Failures of a run, and blocks that report one."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""What starts runs: their admission, and their workers as processes."""
+"""The dispatcher of runs: their admission, and their workers as processes."""

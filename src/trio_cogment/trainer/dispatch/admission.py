@@ -1,4 +1,4 @@
-"""Which runs may start: processors, memory and GPUs that are free, and the queue of those that wait. Pure.
+"""Admission of runs: processors, memory and GPUs that are free, and the queue of those that wait. Pure.
 
 Runs start in the order in which they came; interactive ones come before batch ones. Nobody overtakes within a class, so
 that a large run gets its turn. One that asks for more processors than there are gets them all, and only takes longer.

@@ -1,4 +1,4 @@
-"""What is started for a run: the command of its worker, with its environment and its files. Pure."""
+"""Commands of workers: the program that is started for a run, with its environment and its files. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What workers write to standard output: one JSON object a line, as steps, episodes and events. Pure.
+"""Lines of workers on standard output: one JSON object each, as steps, episodes and events. Pure.
 
 Which keys are read is what the published proxy reads, and what its workers write. Whatever is no such line is skipped
 by whoever calls `parse_line`: workers print other things, too.

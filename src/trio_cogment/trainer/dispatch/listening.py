@@ -1,4 +1,4 @@
-"""What a trainer does with the lines of a worker."""
+"""Handling of a worker's lines by the trainer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What this machine has for runs."""
+"""Resources of this machine for runs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What workers write: lines, files with a limit, and the last lines of standard error."""
+"""Output of workers: lines, files with a limit, and the last lines of standard error."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where the trials of runs are."""
+"""Places of the trials of runs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How sequences end: TERMINATED where the task is over by its own rules, INTERRUPTED where it was cut."""
+"""Ends of sequences: TERMINATED where the task is over by its own rules, INTERRUPTED where it was cut."""
 
 from __future__ import annotations
 

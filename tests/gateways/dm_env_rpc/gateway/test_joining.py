@@ -1,4 +1,4 @@
-"""Who takes part: slots, the start barrier, taking over, and what becomes of a trial whose client leaves."""
+"""Joining: slots, the start barrier, taking over, and what becomes of a trial whose client leaves."""
 
 from __future__ import annotations
 

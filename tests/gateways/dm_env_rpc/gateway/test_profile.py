@@ -1,4 +1,4 @@
-"""What the settings of requests make of a profile's templates."""
+"""Profiles: their templates with the settings of requests."""
 
 from __future__ import annotations
 

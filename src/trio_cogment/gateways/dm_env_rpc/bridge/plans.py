@@ -1,4 +1,4 @@
-"""What a trial wants of a dm_env_rpc server: its configuration, together with what the environment was made with."""
+"""Plans of trials at a dm_env_rpc server: a trial's configuration with that of the environment's making."""
 
 from __future__ import annotations
 

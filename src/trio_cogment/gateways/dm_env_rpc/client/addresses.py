@@ -1,4 +1,4 @@
-"""How a server of dm_env_rpc is named: as elsewhere, or as the published library takes it."""
+"""Addresses of dm_env_rpc servers: written as elsewhere, or as the published library takes them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a server of dm_env_rpc answers instead of what it was asked for."""
+"""Errors that a server of dm_env_rpc answers instead of what it was asked for."""
 
 from __future__ import annotations
 

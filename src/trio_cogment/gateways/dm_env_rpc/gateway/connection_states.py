@@ -1,4 +1,4 @@
-"""Which requests a connection may make, as a table: what the protocol says of each state of a connection.
+"""States of a connection, as a table: the requests that the protocol allows in each of them.
 
 Rule 1: this table judges a request by the state that the answers before it have left, and by nothing else. Whether
 there is such a world, a free slot or a good action is judged afterwards, by who knows it.

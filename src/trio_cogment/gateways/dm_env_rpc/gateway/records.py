@@ -1,4 +1,4 @@
-"""What a connection's client can learn of its trial besides observations, and send besides actions."""
+"""Records of a connection's trial for its client, besides observations; and what it may send besides actions."""
 
 from __future__ import annotations
 

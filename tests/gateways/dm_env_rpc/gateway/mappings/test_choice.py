@@ -1,4 +1,4 @@
-"""Which mapping an actor class has, and what every mapping of two sides does."""
+"""Choice of an actor class's mapping, and the common behaviour of mappings of two sides."""
 
 from __future__ import annotations
 

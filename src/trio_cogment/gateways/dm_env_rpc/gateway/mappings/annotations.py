@@ -1,4 +1,4 @@
-"""What a profile says of the payloads of actor classes that their protobuf types cannot say: shapes, bounds, types."""
+"""Annotations of a profile: shapes, bounds and types of payloads that their protobuf types cannot say."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What every mapping of payloads to tensors has."""
+"""The interface of every mapping between payloads and tensors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which mapping the payloads of an actor class have."""
+"""Choice of the mapping for the payloads of an actor class."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which tensor a field of a message is, by its type and its annotation."""
+"""Tensor types of the fields of a message, by type and annotation."""
 
 from __future__ import annotations
 

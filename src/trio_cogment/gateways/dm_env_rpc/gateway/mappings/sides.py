@@ -1,4 +1,4 @@
-"""What the mappings of observations and of actions have in common: a list of tensors stands for a payload."""
+"""Shared parts of the mappings of observations and of actions: a list of tensors stands for a payload."""
 
 from __future__ import annotations
 
