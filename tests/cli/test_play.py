@@ -1,4 +1,4 @@
-"""`trio-cogment play`: what it starts, what it prints, and what it refuses."""
+"""`trio-cogment play`: its flags, with and without `--params`, and what it refuses."""
 
 from __future__ import annotations
 
@@ -6,19 +6,15 @@ import math
 import re
 from pathlib import Path
 from typing import Any
-from urllib.parse import urljoin, urlsplit
 
-import httpx
 import pytest
 import trio
 
-from tests.cli.process import PATIENCE_SECONDS, Server, run_main, server
-from tests.play.pages import read_message
-from tests.web.peers import HOST, Tab
+from tests.cli.process import run_main
+from tests.cli.test_play_process import MODULE, PARAMS
 from trio_cogment.api.common_pb2 import TrialState
 from trio_cogment.cli.errors import Failure
 from trio_cogment.cli.play import _prepared
-from trio_cogment.datastore import open_store
 from trio_cogment.platform import Platform, open_platform
 from trio_cogment.play.lobby_machine import Shortage
 from trio_cogment.play.seat_machine import Outcome
@@ -26,40 +22,6 @@ from trio_cogment.rl.datasets.trials import TrialRecord
 from trio_cogment.rl.environments.env_specs import recovered_spec
 from trio_cogment.sdk import ActorSession, StoredTrial
 from trio_cogment.spaces import Discrete, decode_observation, encode_action
-
-_LINK = re.compile(r"^play +(http://localhost:\d+/~\S+/play/)$", re.MULTILINE)
-_DASHBOARD = re.compile(r"^dashboard +(http://\S+)", re.MULTILINE)
-
-MODULE = """\
-from trio_cogment import Participants
-from trio_cogment.spec import Spec
-
-participants = Participants(Spec())
-
-
-async def world(session):
-    await session.start([("*", b"hello")])
-    async for event in session.all_events():
-        if event.actions is not None:
-            await session.end([("*", b"goodbye")])
-
-
-async def clever(session):
-    async for event in session.all_events():
-        if event.observation is not None:
-            await session.do_action(b"clever")
-
-
-participants.register_environment(world)
-participants.register_actor(clever, "clever", ["player"])
-"""
-PARAMS = """\
-trial_params:
-  actors:
-    - {name: ann, actor_class: player, endpoint: "cogment://client"}
-    - {name: agent, actor_class: player, implementation: clever, endpoint: "cogment://discover"}
-  environment: {endpoint: "cogment://discover"}
-"""
 
 
 def options(**changed: Any) -> dict[str, Any]:
@@ -247,68 +209,3 @@ def test_what_is_wrong_is_said_in_one_line(arguments: list[str], text: str) -> N
     assert text in done.err
     assert done.err.count("\n") == 1
     assert "play " not in done.out.replace("play, orchestrator", "")
-
-
-async def test_each_address_that_is_printed_leads_to_its_page() -> None:
-    with trio.fail_after(PATIENCE_SECONDS):
-        async with server("play", "CartPole-v1", "--port=0") as process, httpx.AsyncClient() as browser:
-            link = (await process.said(_LINK))[1]
-            assert "<title>Play</title>" in (await browser.get(link)).text
-            dashboard = (await process.said(_DASHBOARD))[1]
-            html = {"accept": "text/html"}
-            entered = await browser.get(dashboard, headers=html)
-            [on] = re.findall(r'content="0; url=([^"]+)"', entered.text)
-            page = await browser.get(urljoin(dashboard, on), headers=html, follow_redirects=True)
-            assert page.status_code == 200
-            assert "<title>Dashboard</title>" in page.text
-            assert await process.stop() == 0
-
-
-async def playing(process: Server, link: str) -> dict[str, Any]:
-    """Say in the lobby that one is ready, and play to the end; return how the lobby greeted."""
-    path = urlsplit(link).path
-    async with await trio.open_tcp_stream("127.0.0.1", process.port) as stream:
-        lobby = Tab(stream)
-        await lobby.open(f"{path}socket", origin=f"http://{HOST}")
-        await lobby.send(b'{"type": "hello", "ticket": ""}')
-        greeting: dict[str, Any] = read_message(await lobby.message())["welcome"]
-        await lobby.send(b'{"type": "ready"}')
-        while not (seat := read_message(await lobby.message()).get("link")):
-            pass
-        async with await trio.open_tcp_stream("127.0.0.1", process.port) as other:
-            page = Tab(other)
-            await page.open(f"{seat}socket", origin=f"http://{HOST}")
-            while not (state := read_message(await page.message())).get("over"):
-                if state.get("asked") is not None:
-                    await page.send(b'{"type": "act", "tick": %d, "action": {"base64": "aGVsbG8="}}' % state["asked"])
-    return greeting
-
-
-@pytest.mark.parametrize(
-    ("flags", "datalog", "kept", "trials"),
-    [
-        ([], "", "/.cogment/play.db", 1),
-        (["--storage=sqlite:own.db"], "", "/own.db", 1),
-        (["--storage=memory:"], "", "in memory", 0),
-        (["--storage=none"], "", "not stored (--storage=none)", 0),
-        ([], "  datalog: {endpoint: ''}\n", "not stored: datalog.endpoint is empty in their parameters", 0),
-    ],
-)
-async def test_what_people_play_is_stored_where_the_start_says(
-    flags: list[str], datalog: str, kept: str, trials: int, tmp_path: Path
-) -> None:
-    (tmp_path / "mine.py").write_text(MODULE)
-    (tmp_path / "params.yaml").write_text(PARAMS + datalog)
-    command = ("play", "mine", "--params=params.yaml", "--port=0", *flags)
-    with trio.fail_after(PATIENCE_SECONDS):
-        async with server(*command, folder=tmp_path, variables={"TRIO_COGMENT_STORAGE": ""}) as process:
-            said = await process.trials()
-            link = await process.said(_LINK)
-            greeting = await playing(process, link[1])
-            assert await process.stop() == 0
-    assert greeting["recorded"] is not kept.startswith("not stored")
-    assert said == (f"{tmp_path}{kept}" if kept.startswith("/") else kept)
-    if trials:
-        async with open_store(f"sqlite:{said}") as store:
-            [found] = await store.trials(after=0, limit=9)
-            assert found.samples_count == 2

@@ -6,7 +6,7 @@ import json
 import os
 import subprocess
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -39,36 +39,38 @@ async def actor(session: ActorSession) -> None:
             await session.do_action(b"a")
 
 
-@pytest.fixture(params=["disk", "limit"])
-def storage(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[list[str]]:
-    """Flags for a place with 24 MiB: a disk of that size, or a store that may take no more."""
-    folder = tmp_path / "small"
+@contextmanager
+def small_disk(folder: Path) -> Iterator[Path]:
+    """Have a disk of 24 MiB; gives its folder."""
     folder.mkdir()
-    flags = [f"--storage=sqlite:{folder}/trials.db"]
-    if request.param == "limit":
-        yield [*flags, f"--file_storage_max_size={DISK_BYTES}"]
-        return
     command = ["mount", "-t", "tmpfs", "-o", f"size={DISK_BYTES}", "tmpfs", str(folder)]
     done = subprocess.run(command, check=False, capture_output=True)
     if done.returncode:
         pytest.skip(f"cannot mount a tmpfs: {done.stderr.decode().strip()}")
     try:
-        yield flags
+        yield folder
     finally:
         subprocess.run(["umount", str(folder)], check=True)
 
 
+@pytest.fixture(params=["disk", "limit"])
+def storage(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[list[str]]:
+    """Flags for a place with 24 MiB: a disk of that size, or a store that may take no more."""
+    if request.param == "limit":
+        yield [f"--storage=sqlite:{tmp_path}/trials.db", f"--file_storage_max_size={DISK_BYTES}"]
+        return
+    with small_disk(tmp_path / "small") as folder:
+        yield [f"--storage=sqlite:{folder}/trials.db"]
+
+
 @asynccontextmanager
-async def full(storage: list[str], folder: Path, *, seconds: float) -> AsyncIterator[tuple[Server, str]]:
-    """Have a server whose trials wait so long for a full disk, and the parameters of a trial that fills it."""
+async def playing(folder: Path, *flags: str) -> AsyncIterator[tuple[Server, str]]:
+    """Have a server, and the parameters of a trial that fills the disk."""
     participants = Participants()
     participants.register_environment(world, "world")
     participants.register_actor(actor, "actor")
-    config, params = folder / "server.yaml", folder / "params.yaml"
-    settings = f"datalog_full_seconds: {seconds}, datalog_flush_seconds: 0.5, datalog_reconnect_max_seconds: 0.5"
-    settings += ", max_queued_samples: 100"
-    config.write_text(f"orchestrator: {{{settings}}}\n")
-    async with served(participants) as endpoint, server("serve", "--port=0", f"--config={config}", *storage) as one:
+    params = folder / "params.yaml"
+    async with served(participants) as endpoint, server("serve", "--port=0", *flags) as one:
         params.write_text(
             "trial_params:\n"
             "  datalog: {endpoint: 'cogment://discover'}\n"
@@ -78,6 +80,31 @@ async def full(storage: list[str], folder: Path, *, seconds: float) -> AsyncIter
         )
         await one.wait_serving()
         yield one, f"--params={params}"
+
+
+@asynccontextmanager
+async def full(storage: list[str], folder: Path, *, seconds: float) -> AsyncIterator[tuple[Server, str]]:
+    """The same with a server whose trials wait so long for a full disk."""
+    config = folder / "server.yaml"
+    settings = f"datalog_full_seconds: {seconds}, datalog_flush_seconds: 0.5, datalog_reconnect_max_seconds: 0.5"
+    settings += ", max_queued_samples: 100"
+    config.write_text(f"orchestrator: {{{settings}}}\n")
+    async with playing(folder, f"--config={config}", *storage) as both:
+        yield both
+
+
+async def test_nothing_is_lost_where_somebody_enlarges_a_full_disk(tmp_path: Path) -> None:
+    """With the settings that a server has by itself."""
+    with small_disk(tmp_path / "small") as disk:
+        async with playing(tmp_path, f"--storage=sqlite:{disk}/trials.db") as (one, params):
+            where = f"--endpoint=grpc://127.0.0.1:{one.port}"
+            assert (await run("client", "trial", "start", params, "--trial_id=t", where)).code == 0
+            await described_when(where, "t", lambda info: info.get("datalogTrouble") or is_settled(info))
+            await trio.run_process(["mount", "-o", f"remount,size={4 * DISK_BYTES}", str(disk)])
+            info = await described_when(where, "t", is_settled)
+            stored = await run("client", "trial_datastore", "list", where)
+            assert (stored.out.splitlines()[-1].split()[:3], info["state"]) == (["t", "ENDED", str(TICKS + 1)], "ENDED")
+            assert await one.stop() == 0
 
 
 async def test_a_trial_waits_for_a_full_disk_and_goes_on_with_room(storage: list[str], tmp_path: Path) -> None:
