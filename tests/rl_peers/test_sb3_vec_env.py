@@ -83,6 +83,17 @@ def test_attributes_and_methods(opened: Callable[[Any], Any]) -> None:
     assert len(set(ours.trial_ids)) == 3
 
 
+def test_ppo_learns_on_what_make_vec_gives(opened: Callable[[Any], Any]) -> None:
+    """Stable-Baselines3 takes no vector environment of Gymnasium as it is."""
+    from stable_baselines3 import PPO
+
+    vector = opened(tc.make_vec("CartPole-v1", 2))
+    # Where there is no wrapper, this fails as it does for users.
+    env = getattr(tc, "SB3VecEnv", lambda given: given)(vector)
+    model = PPO("MlpPolicy", env, seed=1, n_steps=32, batch_size=32, device="cpu").learn(64)
+    assert model.num_timesteps == 64
+
+
 def test_ppo_is_the_same_with_monitor_evaluation_save_and_load(tmp_path: Path, opened: Callable[[Any], Any]) -> None:
     from stable_baselines3 import PPO
     from stable_baselines3.common.evaluation import evaluate_policy

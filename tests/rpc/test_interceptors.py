@@ -199,3 +199,11 @@ async def test_what_a_block_raises_is_seen_by_its_interceptor(way: Way) -> None:
             async with intercept_channel(bare, Watching()).call(ECHO):
                 raise ValueError("in the block")
     assert [str(error) for error in seen] == ["in the block"]
+
+
+async def test_a_name_is_no_method() -> None:
+    channel = intercept_channel(InProcessChannel())
+    with pytest.raises(TypeError, match=r"method: expected an rpc\.Method, .*, got 'EchoOne'"):
+        await channel.unary("EchoOne", Action())  # type: ignore[arg-type]  # the mistake
+    with pytest.raises(TypeError, match=r"method: expected an rpc\.Method"):
+        channel.call("EchoOne")  # type: ignore[arg-type]  # the mistake

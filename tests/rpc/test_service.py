@@ -21,7 +21,6 @@ from trio_cogment.rpc import (
     ServerCall,
     WithMetadata,
     bind,
-    intercept_channel,
     methods_of,
 )
 from trio_cogment.services import SERVICES, ServiceKind
@@ -189,15 +188,13 @@ def test_a_method_that_a_service_has_not_is_named(name: str) -> None:
     assert name not in METHODS
 
 
-async def test_a_name_is_no_method(channels: list[CallOpener]) -> None:
-    for channel in channels:
-        with pytest.raises(TypeError, match=r"method: expected an rpc\.Method, .*, got 'Version'"):
-            await channel.unary("Version", VersionRequest())  # type: ignore[arg-type]  # the mistake
-        with pytest.raises(TypeError, match=r"method: expected an rpc\.Method"):
-            channel.call("Version")  # type: ignore[arg-type]  # the mistake
-
-
-@pytest.fixture
-def channels() -> list[CallOpener]:
-    inside = InProcessChannel()
-    return [inside, Channel("127.0.0.1", 1), WithMetadata(inside, {"name": "value"}), intercept_channel(inside)]
+@pytest.mark.parametrize(
+    "channel",
+    [InProcessChannel(), Channel("127.0.0.1", 1), WithMetadata(InProcessChannel(), {"name": "value"})],
+    ids=["process", "socket", "metadata"],
+)
+async def test_a_name_is_no_method(channel: CallOpener) -> None:
+    with pytest.raises(TypeError, match=r"method: expected an rpc\.Method, .*, got 'Version'"):
+        await channel.unary("Version", VersionRequest())  # type: ignore[arg-type]  # the mistake
+    with pytest.raises(TypeError, match=r"method: expected an rpc\.Method"):
+        channel.call("Version")  # type: ignore[arg-type]  # the mistake

@@ -16,11 +16,13 @@ from tests.cli.process import PATIENCE_SECONDS, server
 from tests.ports import free_port
 from tests.rpc.tls_files import make_party
 from trio_cogment.api import orchestrator_pb2
-from trio_cogment.api.common_pb2 import VersionRequest
+from trio_cogment.api.common_pb2 import VersionInfo, VersionRequest
 from trio_cogment.rpc import Channel, client_tls, methods_of
 
 SERVE = ("serve", "--host=127.0.0.1", "--port=0", "--storage=none", "--archive_dir=none", "--persistence_file=none")
 VERSION = methods_of(orchestrator_pb2.DESCRIPTOR.services_by_name["TrialLifecycleSP"])["Version"]
+#: A message of gRPC that has nothing in it.
+EMPTY = bytes(5)
 PAGE = "https://app.example.org"
 
 
@@ -51,6 +53,36 @@ async def test_who_may(
             assert await status(f"http://127.0.0.1:{running.port}/", **fields) == expected
             async with Channel("127.0.0.1", running.port) as channel:
                 assert (await channel.unary(VERSION, VersionRequest())).versions
+            await running.stop()
+
+
+def client_of(version: str) -> httpx.AsyncClient:
+    return httpx.AsyncClient(http1=version == "HTTP/1.1", http2=version == "HTTP/2")
+
+
+@pytest.mark.parametrize("version", ["HTTP/1.1", "HTTP/2"])
+async def test_gRPC_Web_by_either_version_of_HTTP(version: str) -> None:
+    fields = {"content-type": "application/grpc-web+proto"}
+    with trio.fail_after(PATIENCE_SECONDS):
+        async with server(*SERVE) as running, client_of(version) as client:
+            await running.wait_serving()
+            answer = await client.post(f"http://127.0.0.1:{running.port}{VERSION.path}", headers=fields, content=EMPTY)
+            assert (answer.http_version, answer.status_code) == (version, 200), answer.headers
+            length = int.from_bytes(answer.content[1:5], "big")
+            assert VersionInfo.FromString(answer.content[5 : 5 + length]).versions
+            assert answer.content[5 + length :] == b"\x80\0\0\0\x10grpc-status: 0\r\n"
+            await running.stop()
+
+
+async def test_a_message_that_is_said_to_be_JSON_is_not_read() -> None:
+    fields = {"content-type": "application/grpc+json", "te": "trailers"}
+    with trio.fail_after(PATIENCE_SECONDS):
+        async with server(*SERVE) as running, client_of("HTTP/2") as client:
+            await running.wait_serving()
+            address = f"http://127.0.0.1:{running.port}{VERSION.path}"
+            answer = await client.post(address, headers=fields, content=b"\0\0\0\0\x02{}")
+            status, said = answer.headers["grpc-status"], answer.headers["grpc-message"]
+            assert (status, said.partition(";")[0]) == ("12", "content-type 'application/grpc+json' is not supported")
             await running.stop()
 
 
