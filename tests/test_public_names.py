@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import ast
+import importlib
 import importlib.util
 import subprocess
 import sys
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 
 import pytest
 
 import trio_cogment
+from trio_cogment.errors import MissingExtraError
 
 PACKAGE = Path(trio_cogment.__file__)
 PAGES = PACKAGE.parents[2] / "docs" / "_extensions" / "public_api.py"
@@ -79,3 +82,60 @@ def test_every_subpackage_has_a_page_in_the_reference() -> None:
 def test_the_names_that_programs_with_people_need_come_from_the_package() -> None:
     for name in ("Game", "LobbyRules", "Outcome", "SeatRules", "Shortage", "lobby_link", "open_house", "play_routes"):
         assert hasattr(trio_cogment.play, name)
+
+
+#: The packages whose names are imported when they are first used.
+LAZY = ("rl", "spec", "host", "trainer", "testing", "gateways.dm_env_rpc")
+
+
+def told_to_type_checkers(package: Path) -> dict[str, str]:
+    """Return the module of each name that a package imports for type checkers only, relative to the package."""
+    tree = ast.parse(package.read_text(encoding="utf-8"))
+    [block] = [node for node in tree.body if isinstance(node, ast.If)]
+    inside = "trio_cogment." + ".".join(package.parent.relative_to(PACKAGE.parent).parts) + "."
+    imports = [node for node in block.body if isinstance(node, ast.ImportFrom) and str(node.module).startswith(inside)]
+    return {alias.name: str(node.module).removeprefix(inside) for node in imports for alias in node.names}
+
+
+@pytest.mark.parametrize("name", LAZY)
+def test_lazy_names_are_those_that_type_checkers_see(name: str) -> None:
+    package = importlib.import_module(f"trio_cogment.{name}")
+    assert package.__file__
+    homes: dict[str, str] = package._HOMES  # the table for Python, which nobody else may see
+    assert told_to_type_checkers(Path(package.__file__)) == homes
+    assert set(homes) <= set(package.__all__) <= set(dir(package))
+    with pytest.raises(AttributeError, match=f"module 'trio_cogment.{name}' has no attribute 'nothing'"):
+        package.nothing  # noqa: B018  it is the access that fails
+
+
+@pytest.mark.parametrize("name", sorted({*subpackages(), *LAZY} - {"api"}))
+def test_a_package_says_what_it_offers(name: str) -> None:
+    module = importlib.import_module(f"trio_cogment.{name}")
+    if not hasattr(module, "__path__"):
+        return  # a module: its public names are those without an underscore
+    if name == "gateways":
+        return  # has subpackages only
+    assert module.__all__, f"{name} has no __all__"
+    for each in module.__all__:
+        with suppress(MissingExtraError):
+            assert hasattr(module, each)
+
+
+def test_no_public_name_is_anything_to_type_checkers(tmp_path: Path) -> None:
+    """Strict type checkers see a type behind every public name: an `Any` is what a name that is not found becomes."""
+    lines, asked = ["import trio_cogment"], []
+    for package in ("", *sorted(subpackages() - {"api", "gateways"}), "gateways.dm_env_rpc", "gateways.legacy"):
+        place = f"trio_cogment.{package}".rstrip(".")
+        module = importlib.import_module(place)
+        lines.append(f"import {place}")
+        for name in getattr(module, "__all__", ()):
+            if name != "__version__":
+                asked.append(f"{place}.{name}")
+    program = tmp_path / "names.py"
+    program.write_text("\n".join([*lines, *(f"reveal_type({name})" for name in asked)]) + "\n")
+    command = [sys.executable, "-m", "mypy", str(program)]  # strict by the project's settings, with its cache
+    done = subprocess.run(command, check=False, capture_output=True, text=True, cwd=PACKAGE.parents[2])
+    revealed = [line for line in done.stdout.splitlines() if "Revealed type is" in line]
+    assert len(revealed) == len(asked), done.stdout
+    assert [line for line in revealed if line.endswith('is "Any"')] == []
+    assert done.returncode == 0, done.stdout

@@ -34,11 +34,13 @@ LEAVES = (
         "rewards",
     ),
     *("log_context", "metrics", "plugins", "api", "outcome", "recount", "suggestions", "compiling"),
-    *("sqlite_file", "sqlite_hold", "stand_ins"),
+    *("sqlite_file", "sqlite_hold", "stand_ins", "_lazy_names"),
 )
 #: What a room may import of the leaves, where that is not all of them. A leaf without a row imports no other.
 NARROWED = {
     "services": {"service_names"},
+    "_lazy_names": {"errors"},
+    "host": {"_lazy_names"},
     "endpoints": {"errors", "services"},
     "about": {"api"},
     "outcome": {"api"},

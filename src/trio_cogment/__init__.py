@@ -18,14 +18,11 @@ imports neither Trio nor anything that does I/O.
 
 from __future__ import annotations
 
-import importlib
-
+from trio_cogment._lazy_names import lazy_names as _lazy_names
 from trio_cogment._version import __version__ as __version__
 
 TYPE_CHECKING = False  # as type checkers know it; importing `typing` takes longer than everything else here
 if TYPE_CHECKING:
-    from typing import Any
-
     from trio_cogment import access as access
     from trio_cogment import aio as aio
     from trio_cogment import api as api
@@ -136,19 +133,5 @@ _SUBPACKAGES = frozenset(
     )
 )
 
+__getattr__, __dir__ = _lazy_names(__name__, globals(), {**_HOMES, **dict.fromkeys(_SUBPACKAGES, "")})
 __all__ = ["__version__", *sorted(_HOMES)]  # noqa: PLE0604 RUF100  the names are texts
-
-
-def __getattr__(name: str) -> Any:
-    if name in _SUBPACKAGES:
-        return importlib.import_module(f"{__name__}.{name}")
-    home = _HOMES.get(name)
-    if home is None:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(importlib.import_module(f"{__name__}.{home}"), name)
-    globals()[name] = value
-    return value
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *_HOMES, *_SUBPACKAGES})

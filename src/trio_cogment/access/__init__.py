@@ -1,44 +1,57 @@
 """Access rights: tokens, roles, the table of rights, quotas, limits per peer. Pure: no I/O, clock or randomness."""
 
-from trio_cogment.access.byte_pool import BytePool as BytePool
-from trio_cogment.access.byte_pool import Loan as Loan
-from trio_cogment.access.control import AUTHORIZATION as AUTHORIZATION
-from trio_cogment.access.control import AccessControl as AccessControl
-from trio_cogment.access.control import TokenSource as TokenSource
-from trio_cogment.access.control import Visitor as Visitor
-from trio_cogment.access.control import authorization as authorization
-from trio_cogment.access.control import bearer_token as bearer_token
-from trio_cogment.access.identity import EVERYTHING as EVERYTHING
-from trio_cogment.access.identity import NOTHING as NOTHING
-from trio_cogment.access.identity import THIS_PROCESS as THIS_PROCESS
-from trio_cogment.access.identity import Identity as Identity
-from trio_cogment.access.identity import address_of as address_of
-from trio_cogment.access.identity import anonymous as anonymous
-from trio_cogment.access.identity import lasting as lasting
-from trio_cogment.access.networks import Networks as Networks
-from trio_cogment.access.networks import parse_networks as parse_networks
-from trio_cogment.access.networks import reach_of as reach_of
-from trio_cogment.access.peer_limits import PeerConnection as PeerConnection
-from trio_cogment.access.peer_limits import PeerLimits as PeerLimits
-from trio_cogment.access.quotas import Ledger as Ledger
-from trio_cogment.access.rights import PAGES as PAGES
-from trio_cogment.access.rights import RIGHTS as RIGHTS
-from trio_cogment.access.rights import Scope as Scope
-from trio_cogment.access.roles import EXACTLY as EXACTLY
-from trio_cogment.access.roles import PLAYERS as PLAYERS
-from trio_cogment.access.roles import ROLE_TEXTS as ROLE_TEXTS
-from trio_cogment.access.roles import Grant as Grant
-from trio_cogment.access.roles import Quotas as Quotas
-from trio_cogment.access.roles import Role as Role
-from trio_cogment.access.roles import roles_of as roles_of
-from trio_cogment.access.rules import Revoked as Revoked
-from trio_cogment.access.rules import Rules as Rules
-from trio_cogment.access.rules import parse_certificates as parse_certificates
-from trio_cogment.access.tokens import NEVER as NEVER
-from trio_cogment.access.tokens import Keys as Keys
-from trio_cogment.access.tokens import Source as Source
-from trio_cogment.access.tokens import Sources as Sources
-from trio_cogment.access.tokens import Token as Token
-from trio_cogment.access.tokens import lasting_sources as lasting_sources
-from trio_cogment.access.tokens import sources_of as sources_of
-from trio_cogment.access.tokens import unverified as unverified
+from trio_cogment.access.byte_pool import BytePool, Loan
+from trio_cogment.access.control import AUTHORIZATION, AccessControl, TokenSource, Visitor, authorization, bearer_token
+from trio_cogment.access.identity import EVERYTHING, NOTHING, THIS_PROCESS, Identity, address_of, anonymous, lasting
+from trio_cogment.access.networks import Networks, parse_networks, reach_of
+from trio_cogment.access.peer_limits import PeerConnection, PeerLimits
+from trio_cogment.access.quotas import Ledger
+from trio_cogment.access.rights import PAGES, RIGHTS, Scope
+from trio_cogment.access.roles import EXACTLY, PLAYERS, ROLE_TEXTS, Grant, Quotas, Role, roles_of
+from trio_cogment.access.rules import Revoked, Rules, parse_certificates
+from trio_cogment.access.tokens import NEVER, Keys, Source, Sources, Token, lasting_sources, sources_of, unverified
+
+__all__ = [
+    "AUTHORIZATION",
+    "EVERYTHING",
+    "EXACTLY",
+    "NEVER",
+    "NOTHING",
+    "PAGES",
+    "PLAYERS",
+    "RIGHTS",
+    "ROLE_TEXTS",
+    "THIS_PROCESS",
+    "AccessControl",
+    "BytePool",
+    "Grant",
+    "Identity",
+    "Keys",
+    "Ledger",
+    "Loan",
+    "Networks",
+    "PeerConnection",
+    "PeerLimits",
+    "Quotas",
+    "Revoked",
+    "Role",
+    "Rules",
+    "Scope",
+    "Source",
+    "Sources",
+    "Token",
+    "TokenSource",
+    "Visitor",
+    "address_of",
+    "anonymous",
+    "authorization",
+    "bearer_token",
+    "lasting",
+    "lasting_sources",
+    "parse_certificates",
+    "parse_networks",
+    "reach_of",
+    "roles_of",
+    "sources_of",
+    "unverified",
+]

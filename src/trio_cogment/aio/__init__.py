@@ -12,17 +12,38 @@ async with trio_cogment.aio.open_platform() as platform:
 `docs/embedding.md` is the guide.
 """
 
-from trio_cogment.aio._awaited import Items as Items
-from trio_cogment.aio._platform import Controller as Controller
-from trio_cogment.aio._platform import DatastoreClient as DatastoreClient
-from trio_cogment.aio._platform import ModelRegistryClient as ModelRegistryClient
-from trio_cogment.aio._platform import Participants as Participants
-from trio_cogment.aio._platform import Platform as Platform
-from trio_cogment.aio._platform import open_platform as open_platform
-from trio_cogment.aio._sessions import ActorCoroutine as ActorCoroutine
-from trio_cogment.aio._sessions import ActorSession as ActorSession
-from trio_cogment.aio._sessions import DatalogCoroutine as DatalogCoroutine
-from trio_cogment.aio._sessions import DatalogSession as DatalogSession
-from trio_cogment.aio._sessions import EnvironmentCoroutine as EnvironmentCoroutine
-from trio_cogment.aio._sessions import EnvironmentSession as EnvironmentSession
-from trio_cogment.aio._sessions import PreTrialCoroutine as PreTrialCoroutine
+from trio_cogment.aio._awaited import Items
+from trio_cogment.aio._platform import (
+    Controller,
+    DatastoreClient,
+    ModelRegistryClient,
+    Participants,
+    Platform,
+    open_platform,
+)
+from trio_cogment.aio._sessions import (
+    ActorCoroutine,
+    ActorSession,
+    DatalogCoroutine,
+    DatalogSession,
+    EnvironmentCoroutine,
+    EnvironmentSession,
+    PreTrialCoroutine,
+)
+
+__all__ = [
+    "ActorCoroutine",
+    "ActorSession",
+    "Controller",
+    "DatalogCoroutine",
+    "DatalogSession",
+    "DatastoreClient",
+    "EnvironmentCoroutine",
+    "EnvironmentSession",
+    "Items",
+    "ModelRegistryClient",
+    "Participants",
+    "Platform",
+    "PreTrialCoroutine",
+    "open_platform",
+]

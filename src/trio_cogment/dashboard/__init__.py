@@ -8,4 +8,8 @@ What pages are told is worked out without I/O: `_rows`, `_series`, `_pace`, `_pa
 tab, `_views` what a tab can look at.
 """
 
-from trio_cogment.dashboard._opening import open_dashboard as open_dashboard
+from trio_cogment.dashboard._opening import open_dashboard
+
+__all__ = [
+    "open_dashboard",
+]

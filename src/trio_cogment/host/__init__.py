@@ -8,12 +8,10 @@ The names below are resolved when they are first used: `binding` needs no Trio.
 
 from __future__ import annotations
 
-import importlib
+from trio_cogment._lazy_names import lazy_names as _lazy_names
 
 TYPE_CHECKING = False  # as type checkers know it; a server opens its port before it imports `typing`
 if TYPE_CHECKING:
-    from typing import Any
-
     from trio_cogment.host._host import Connect as Connect
     from trio_cogment.host._host import Host as Host
     from trio_cogment.host.blocking import Runner as Runner
@@ -34,11 +32,5 @@ _HOMES = {
     "run_inline": "blocking",
 }
 
-
-def __getattr__(name: str) -> Any:
-    home = _HOMES.get(name)
-    if home is None:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(importlib.import_module(f"{__name__}.{home}"), name)
-    globals()[name] = value
-    return value
+__getattr__, __dir__ = _lazy_names(__name__, globals(), _HOMES)
+__all__ = sorted(_HOMES)  # noqa: PLE0605  the names are texts

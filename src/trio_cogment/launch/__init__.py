@@ -4,16 +4,24 @@
 `trio_cogment.launch.template`. Source: the reference's documentation of `cogment launch`.
 """
 
-from trio_cogment.launch._format import Format as Format
-from trio_cogment.launch._format import Level as Level
-from trio_cogment.launch._format import Source as Source
-from trio_cogment.launch._format import State as State
-from trio_cogment.launch._format import Stream as Stream
-from trio_cogment.launch._launcher import DEFAULT_GRACE_SECONDS as DEFAULT_GRACE_SECONDS
-from trio_cogment.launch._launcher import Display as Display
-from trio_cogment.launch._launcher import Launcher as Launcher
-from trio_cogment.launch._plan import Plan as Plan
-from trio_cogment.launch._plan import Script as Script
-from trio_cogment.launch._plan import load_plan as load_plan
-from trio_cogment.launch._programs import Programs as Programs
-from trio_cogment.launch.strays import Strays as Strays
+from trio_cogment.launch._format import Format, Level, Source, State, Stream
+from trio_cogment.launch._launcher import DEFAULT_GRACE_SECONDS, Display, Launcher
+from trio_cogment.launch._plan import Plan, Script, load_plan
+from trio_cogment.launch._programs import Programs
+from trio_cogment.launch.strays import Strays
+
+__all__ = [
+    "DEFAULT_GRACE_SECONDS",
+    "Display",
+    "Format",
+    "Launcher",
+    "Level",
+    "Plan",
+    "Programs",
+    "Script",
+    "Source",
+    "State",
+    "Strays",
+    "Stream",
+    "load_plan",
+]

@@ -9,6 +9,17 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
+__all__ = [
+    "ModelMetrics",
+    "OrchestratorGauges",
+    "OrchestratorMetrics",
+    "ParticipantMetrics",
+    "RunFigures",
+    "SessionMetrics",
+    "TrainerGauges",
+    "TrainerMetrics",
+]
+
 
 @dataclass(frozen=True, slots=True)
 class OrchestratorGauges:

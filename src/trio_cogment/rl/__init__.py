@@ -5,10 +5,9 @@ The names below are resolved when they are first used, so that each extra is nee
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from trio_cogment.errors import needing
+from trio_cogment._lazy_names import lazy_names as _lazy_names
 
 if TYPE_CHECKING:
     from trio_cogment.rl.datasets.exporting import Exported as Exported
@@ -123,15 +122,5 @@ _EXTRAS = {
     **dict.fromkeys(("openenv_environment", "serve_openenv", "OpenEnvServer"), "openenv"),
 }
 
-
-def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    with needing(_EXTRAS.get(name, "arrays")):
-        value = getattr(importlib.import_module(f"{__name__}.{_HOMES[name]}"), name)
-    globals()[name] = value
-    return value
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *_HOMES})
+__getattr__, __dir__ = _lazy_names(__name__, globals(), _HOMES, extra_of=lambda name: _EXTRAS.get(name, "arrays"))
+__all__ = sorted(_HOMES)  # noqa: PLE0605  the names are texts

@@ -1,63 +1,110 @@
 """gRPC on Trio: services, calls, servers and channels; the same interface over HTTP/2 and within a process."""
 
-from trio_cogment.config import RpcConfig as RpcConfig
-from trio_cogment.errors import RpcError as RpcError
-from trio_cogment.errors import StatusCode as StatusCode
-from trio_cogment.rpc._by_service import ByService as ByService
-from trio_cogment.rpc._call_host import CallHost as CallHost
-from trio_cogment.rpc._call_host import open_channel as open_channel
-from trio_cogment.rpc._call_host import open_in_process as open_in_process
-from trio_cogment.rpc._nursery import OwnNursery as OwnNursery
-from trio_cogment.rpc._observer import MethodObserver as MethodObserver
-from trio_cogment.rpc._observer import ServerObserver as ServerObserver
-from trio_cogment.rpc._shared_channels import IDLE_CHANNEL_SECONDS as IDLE_CHANNEL_SECONDS
-from trio_cogment.rpc._shared_channels import SharedChannels as SharedChannels
-from trio_cogment.rpc._shared_message import SharedMessage as SharedMessage
-from trio_cogment.rpc._standard import standard_services as standard_services
-from trio_cogment.rpc._turns import measure_turns_by as measure_turns_by
-from trio_cogment.rpc._with_metadata import WithMetadata as WithMetadata
-from trio_cogment.rpc.calls import IN_PROCESS as IN_PROCESS
-from trio_cogment.rpc.calls import Call as Call
-from trio_cogment.rpc.calls import CallOpener as CallOpener
-from trio_cogment.rpc.calls import ClientCall as ClientCall
-from trio_cogment.rpc.calls import Consumer as Consumer
-from trio_cogment.rpc.calls import DirectCall as DirectCall
-from trio_cogment.rpc.calls import Handler as Handler
-from trio_cogment.rpc.calls import MetadataLike as MetadataLike
-from trio_cogment.rpc.calls import Method as Method
-from trio_cogment.rpc.calls import OnReply as OnReply
-from trio_cogment.rpc.calls import ServedAtOnce as ServedAtOnce
-from trio_cogment.rpc.calls import ServerCall as ServerCall
-from trio_cogment.rpc.channel import Channel as Channel
-from trio_cogment.rpc.details import detailed_error as detailed_error
-from trio_cogment.rpc.details import details_of as details_of
-from trio_cogment.rpc.details import find_detail as find_detail
-from trio_cogment.rpc.health import HealthService as HealthService
-from trio_cogment.rpc.health import ServingStatus as ServingStatus
-from trio_cogment.rpc.health import ask_health as ask_health
-from trio_cogment.rpc.inprocess import InProcessChannel as InProcessChannel
-from trio_cogment.rpc.interceptors import CallDetails as CallDetails
-from trio_cogment.rpc.interceptors import ClientCallWrapper as ClientCallWrapper
-from trio_cogment.rpc.interceptors import ClientInterceptor as ClientInterceptor
-from trio_cogment.rpc.interceptors import ServerCallWrapper as ServerCallWrapper
-from trio_cogment.rpc.interceptors import intercept_channel as intercept_channel
-from trio_cogment.rpc.interceptors import intercept_services as intercept_services
-from trio_cogment.rpc.listeners import UnixListener as UnixListener
-from trio_cogment.rpc.listeners import open_listeners as open_listeners
-from trio_cogment.rpc.listeners import open_unix_listener as open_unix_listener
-from trio_cogment.rpc.metadata import Metadata as Metadata
-from trio_cogment.rpc.metadata import basic_auth as basic_auth
-from trio_cogment.rpc.reflection import reflection_services as reflection_services
-from trio_cogment.rpc.server import RunningServer as RunningServer
-from trio_cogment.rpc.server import serve as serve
-from trio_cogment.rpc.server import serve_stream as serve_stream
-from trio_cogment.rpc.service import Methods as Methods
-from trio_cogment.rpc.service import UnknownMethodError as UnknownMethodError
-from trio_cogment.rpc.service import bind as bind
-from trio_cogment.rpc.service import methods_of as methods_of
-from trio_cogment.rpc.stubs import StreamStreamMethod as StreamStreamMethod
-from trio_cogment.rpc.stubs import StreamUnaryMethod as StreamUnaryMethod
-from trio_cogment.rpc.stubs import UnaryStreamMethod as UnaryStreamMethod
-from trio_cogment.rpc.stubs import UnaryUnaryMethod as UnaryUnaryMethod
-from trio_cogment.rpc.tls import client_tls as client_tls
-from trio_cogment.rpc.tls import server_tls as server_tls
+from trio_cogment.config import RpcConfig
+from trio_cogment.errors import RpcError, StatusCode
+from trio_cogment.rpc._by_service import ByService
+from trio_cogment.rpc._call_host import CallHost, open_channel, open_in_process
+from trio_cogment.rpc._nursery import OwnNursery
+from trio_cogment.rpc._observer import MethodObserver, ServerObserver
+from trio_cogment.rpc._shared_channels import IDLE_CHANNEL_SECONDS, SharedChannels
+from trio_cogment.rpc._shared_message import SharedMessage
+from trio_cogment.rpc._standard import standard_services
+from trio_cogment.rpc._turns import measure_turns_by
+from trio_cogment.rpc._with_metadata import WithMetadata
+from trio_cogment.rpc.calls import (
+    IN_PROCESS,
+    Call,
+    CallOpener,
+    ClientCall,
+    Consumer,
+    DirectCall,
+    Handler,
+    MetadataLike,
+    Method,
+    OnReply,
+    ServedAtOnce,
+    ServerCall,
+)
+from trio_cogment.rpc.channel import Channel
+from trio_cogment.rpc.details import detailed_error, details_of, find_detail
+from trio_cogment.rpc.health import HealthService, ServingStatus, ask_health
+from trio_cogment.rpc.inprocess import InProcessChannel
+from trio_cogment.rpc.interceptors import (
+    CallDetails,
+    ClientCallWrapper,
+    ClientInterceptor,
+    ServerCallWrapper,
+    intercept_channel,
+    intercept_services,
+)
+from trio_cogment.rpc.listeners import UnixListener, open_listeners, open_unix_listener
+from trio_cogment.rpc.metadata import Metadata, basic_auth
+from trio_cogment.rpc.reflection import reflection_services
+from trio_cogment.rpc.server import RunningServer, serve, serve_stream
+from trio_cogment.rpc.service import Methods, UnknownMethodError, bind, methods_of
+from trio_cogment.rpc.stubs import StreamStreamMethod, StreamUnaryMethod, UnaryStreamMethod, UnaryUnaryMethod
+from trio_cogment.rpc.tls import client_tls, server_tls
+
+__all__ = [
+    "IDLE_CHANNEL_SECONDS",
+    "IN_PROCESS",
+    "ByService",
+    "Call",
+    "CallDetails",
+    "CallHost",
+    "CallOpener",
+    "Channel",
+    "ClientCall",
+    "ClientCallWrapper",
+    "ClientInterceptor",
+    "Consumer",
+    "DirectCall",
+    "Handler",
+    "HealthService",
+    "InProcessChannel",
+    "Metadata",
+    "MetadataLike",
+    "Method",
+    "MethodObserver",
+    "Methods",
+    "OnReply",
+    "OwnNursery",
+    "RpcConfig",
+    "RpcError",
+    "RunningServer",
+    "ServedAtOnce",
+    "ServerCall",
+    "ServerCallWrapper",
+    "ServerObserver",
+    "ServingStatus",
+    "SharedChannels",
+    "SharedMessage",
+    "StatusCode",
+    "StreamStreamMethod",
+    "StreamUnaryMethod",
+    "UnaryStreamMethod",
+    "UnaryUnaryMethod",
+    "UnixListener",
+    "UnknownMethodError",
+    "WithMetadata",
+    "ask_health",
+    "basic_auth",
+    "bind",
+    "client_tls",
+    "detailed_error",
+    "details_of",
+    "find_detail",
+    "intercept_channel",
+    "intercept_services",
+    "measure_turns_by",
+    "methods_of",
+    "open_channel",
+    "open_in_process",
+    "open_listeners",
+    "open_unix_listener",
+    "reflection_services",
+    "serve",
+    "serve_stream",
+    "server_tls",
+    "standard_services",
+]

@@ -5,9 +5,9 @@ What reads files is imported when it is first used: most programs read none.
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from trio_cogment._lazy_names import lazy_names as _lazy_names
 from trio_cogment.spec._types import ActorClass as ActorClass
 from trio_cogment.spec._types import Payload as Payload
 from trio_cogment.spec._types import Spec as Spec
@@ -27,10 +27,5 @@ _HOMES = {
     "read_params": "_params_file",
 }
 
-
-def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(importlib.import_module(f"{__name__}.{_HOMES[name]}"), name)
-    globals()[name] = value
-    return value
+__getattr__, __dir__ = _lazy_names(__name__, globals(), _HOMES)
+__all__ = [*sorted(_HOMES), "ActorClass", "Payload", "Spec", "decode", "encode"]  # noqa: PLE0604 RUF100  the names are texts

@@ -12,22 +12,39 @@ with trio_cogment.sync.open_platform() as platform:
 `docs/embedding.md` is the guide.
 """
 
-from trio_cogment.sync._participants import ActorFunction as ActorFunction
-from trio_cogment.sync._participants import DatalogFunction as DatalogFunction
-from trio_cogment.sync._participants import EnvironmentFunction as EnvironmentFunction
-from trio_cogment.sync._participants import Participants as Participants
-from trio_cogment.sync._participants import PreTrialFunction as PreTrialFunction
-from trio_cogment.sync._participants import actor as actor
-from trio_cogment.sync._participants import datalog as datalog
-from trio_cogment.sync._participants import environment as environment
-from trio_cogment.sync._participants import pre_trial_hook as pre_trial_hook
-from trio_cogment.sync._platform import Controller as Controller
-from trio_cogment.sync._platform import DatastoreClient as DatastoreClient
-from trio_cogment.sync._platform import ModelRegistryClient as ModelRegistryClient
-from trio_cogment.sync._platform import Platform as Platform
-from trio_cogment.sync._platform import open_platform as open_platform
-from trio_cogment.sync._portal import Items as Items
-from trio_cogment.sync._portal import TrioThread as TrioThread
-from trio_cogment.sync._sessions import ActorSession as ActorSession
-from trio_cogment.sync._sessions import DatalogSession as DatalogSession
-from trio_cogment.sync._sessions import EnvironmentSession as EnvironmentSession
+from trio_cogment.sync._participants import (
+    ActorFunction,
+    DatalogFunction,
+    EnvironmentFunction,
+    Participants,
+    PreTrialFunction,
+    actor,
+    datalog,
+    environment,
+    pre_trial_hook,
+)
+from trio_cogment.sync._platform import Controller, DatastoreClient, ModelRegistryClient, Platform, open_platform
+from trio_cogment.sync._portal import Items, TrioThread
+from trio_cogment.sync._sessions import ActorSession, DatalogSession, EnvironmentSession
+
+__all__ = [
+    "ActorFunction",
+    "ActorSession",
+    "Controller",
+    "DatalogFunction",
+    "DatalogSession",
+    "DatastoreClient",
+    "EnvironmentFunction",
+    "EnvironmentSession",
+    "Items",
+    "ModelRegistryClient",
+    "Participants",
+    "Platform",
+    "PreTrialFunction",
+    "TrioThread",
+    "actor",
+    "datalog",
+    "environment",
+    "open_platform",
+    "pre_trial_hook",
+]

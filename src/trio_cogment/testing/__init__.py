@@ -11,8 +11,9 @@ The names below are resolved when they are first used.
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from trio_cogment._lazy_names import lazy_names as _lazy_names
 
 if TYPE_CHECKING:
     from trio_cogment.testing._recorded_calls import RecordedCalls as RecordedCalls
@@ -129,17 +130,5 @@ _HOMES = {
     "simulate": "sim.simulate",
 }
 
+__getattr__, __dir__ = _lazy_names(__name__, globals(), _HOMES)
 __all__ = sorted(_HOMES)  # noqa: PLE0605  the names are texts
-
-
-def __getattr__(name: str) -> Any:
-    home = _HOMES.get(name)
-    if home is None:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(importlib.import_module(f"{__name__}.{home}"), name)
-    globals()[name] = value
-    return value
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *_HOMES})

@@ -5,8 +5,9 @@ The names below are resolved when they are first used: the states of runs and th
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from trio_cogment._lazy_names import lazy_names as _lazy_names
 
 if TYPE_CHECKING:
     from trio_cogment.trainer._service import trainer_services as trainer_services
@@ -45,11 +46,5 @@ _HOMES = {
     "trainer_services": "_service",
 }
 
-
-def __getattr__(name: str) -> Any:
-    home = _HOMES.get(name)
-    if home is None:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(importlib.import_module(f"{__name__}.{home}"), name)
-    globals()[name] = value
-    return value
+__getattr__, __dir__ = _lazy_names(__name__, globals(), _HOMES)
+__all__ = sorted(_HOMES)  # noqa: PLE0605  the names are texts

@@ -5,10 +5,9 @@ The names below are resolved when they are first used, so that the extra `dm-env
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from trio_cogment.errors import needing
+from trio_cogment._lazy_names import lazy_names as _lazy_names
 
 if TYPE_CHECKING:
     from trio_cogment.gateways.dm_env_rpc.bridge.served_server import DM_ENV_RPC_SPEC as DM_ENV_RPC_SPEC
@@ -53,14 +52,9 @@ _HOMES = {
 }
 
 
-def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    with needing("dm-env" if name == "DmEnvRpcEnvironment" else "arrays"):
-        value = getattr(importlib.import_module(f"{__name__}.{_HOMES[name]}"), name)
-    globals()[name] = value
-    return value
+def _extra_of(name: str) -> str:
+    return "dm-env" if name == "DmEnvRpcEnvironment" else "arrays"
 
 
-def __dir__() -> list[str]:
-    return sorted({*globals(), *_HOMES})
+__getattr__, __dir__ = _lazy_names(__name__, globals(), _HOMES, extra_of=_extra_of)
+__all__ = sorted(_HOMES)  # noqa: PLE0605  the names are texts

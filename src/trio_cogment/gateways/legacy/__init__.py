@@ -1,7 +1,15 @@
 """The legacy Cogment API, generation 0.3: old agents and environments in trials of today."""
 
-from trio_cogment.gateways.legacy.agent import LegacyAgent as LegacyAgent
-from trio_cogment.gateways.legacy.environment import LegacyEnvironment as LegacyEnvironment
-from trio_cogment.gateways.legacy.gateway import LegacyGateway as LegacyGateway
-from trio_cogment.gateways.legacy.profile import LegacyProfile as LegacyProfile
-from trio_cogment.gateways.legacy.profile_file import load_profile as load_profile
+from trio_cogment.gateways.legacy.agent import LegacyAgent
+from trio_cogment.gateways.legacy.environment import LegacyEnvironment
+from trio_cogment.gateways.legacy.gateway import LegacyGateway
+from trio_cogment.gateways.legacy.profile import LegacyProfile
+from trio_cogment.gateways.legacy.profile_file import load_profile
+
+__all__ = [
+    "LegacyAgent",
+    "LegacyEnvironment",
+    "LegacyGateway",
+    "LegacyProfile",
+    "load_profile",
+]

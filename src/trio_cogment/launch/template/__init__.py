@@ -4,6 +4,12 @@ Source: the documentation of Go's packages `text/template` and `fmt`. The data o
 has no use in a single value (`define`, `block`, `template`, `call`) is refused.
 """
 
-from trio_cogment.launch.template._errors import TemplateError as TemplateError
-from trio_cogment.launch.template._template import Template as Template
-from trio_cogment.launch.template._values import plain as plain
+from trio_cogment.launch.template._errors import TemplateError
+from trio_cogment.launch.template._template import Template
+from trio_cogment.launch.template._values import plain
+
+__all__ = [
+    "Template",
+    "TemplateError",
+    "plain",
+]

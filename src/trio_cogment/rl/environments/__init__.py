@@ -6,4 +6,8 @@ All of it needs NumPy, the extra `arrays`; Gymnasium and the others are imported
 from __future__ import annotations
 
 # Before any module of this package imports NumPy: this says what to install if it is missing.
-from trio_cogment import spaces as spaces
+from trio_cogment import spaces
+
+__all__ = [
+    "spaces",
+]
