@@ -21,7 +21,11 @@ from tests.mutants.judging import Chooser, Judged, judge_all
 
 #: After so many mutants it is told how far it has come.
 TOLD_ONCE_IN = 25
-PACKAGES = ("trial", "orchestrator", "datastore", "model_registry", "directory", "rpc")
+#: Servers first, then what participants and people meet.
+PACKAGES = (
+    *("trial", "orchestrator", "datastore", "model_registry", "directory", "rpc"),
+    *("sdk", "rl", "gateways", "play", "web", "access", "trainer"),
+)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

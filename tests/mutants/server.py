@@ -19,6 +19,8 @@ import warnings
 from collections.abc import Callable, Sequence
 from itertools import zip_longest
 from multiprocessing.connection import Connection
+from pathlib import Path
+from types import ModuleType
 
 import pytest
 
@@ -27,7 +29,7 @@ from tests.mutants.drawing import ROOT
 from tests.mutants.forks import Job, Tell, Verdict, in_a_fork
 from tests.mutants.planting import ImportTimeError, exchange, import_instead, living_functions
 
-#: What is not imported by a cold server.
+#: What is not imported by a cold server, nor any other module of the project: tools and examples import the package.
 OURS = ("trio_cogment", "tests", "__main__", "__mp_main__", "conftest")
 
 
@@ -97,7 +99,7 @@ class _Warm:
         living = living_functions()
         gc.collect()
         gc.freeze()  # or each fork copies what its collections touch
-        self._connection.send(sorted(name for name in sys.modules if name.partition(".")[0] not in OURS))
+        self._connection.send(modules_of_others())
         job: Job | None
         while (job := self._connection.recv()) is not None:
 
@@ -118,6 +120,16 @@ class _Warm:
         return True
 
 
+def modules_of_others() -> list[str]:
+    """Return the names of the modules that are imported and not of the project, in order."""
+    return sorted(name for name, module in sys.modules.items() if not _is_ours(name, module))
+
+
+def _is_ours(name: str, module: ModuleType) -> bool:
+    path = Path(getattr(module, "__file__", None) or next(iter(getattr(module, "__path__", ())), "/"))
+    return name.partition(".")[0] in OURS or (path.is_relative_to(ROOT) and "site-packages" not in path.parts)
+
+
 def _serve_cold(connection: Connection, preloaded: Sequence[str], folder: str) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -126,6 +138,8 @@ def _serve_cold(connection: Connection, preloaded: Sequence[str], folder: str) -
                 importlib.import_module(name)
             except Exception:  # noqa: BLE001  not all can be imported by their names: the fork will do without
                 continue
+    ours = [name for name in sys.modules if name.partition(".")[0] == "trio_cogment"]
+    assert not ours, f"a mutant cannot be imported any more in place of {ours[0]}"  # each would seem to be noticed
     gc.collect()
     gc.freeze()
     connection.send([])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Iterator
 
 import pytest
@@ -9,7 +10,7 @@ import pytest
 from tests.mutants.covering import Cost
 from tests.mutants.drawing import SOURCE, Mutant
 from tests.mutants.forks import Job
-from tests.mutants.server import Server
+from tests.mutants.server import Server, modules_of_others
 
 PACKAGE = "discovery"
 FILE = "discovery/client.py"
@@ -66,3 +67,15 @@ def test_simulated_runs_are_tried_by_both(warm: Server, cold: Server) -> None:
     for server in (warm, cold):
         assert server.attempt(Job(None, "runs", {RUN: PLENTY})).outcome == "survived"
     assert cold.attempt(Job(BROKEN, "runs", {RUN: PLENTY})).outcome == "noticed"
+
+
+def test_a_cold_server_imports_nothing_of_the_project(warm: Server) -> None:
+    importlib.import_module("tools.rights")  # which imports the package, as what a test imports may
+    assert {"trio", "pytest"}.issubset(modules_of_others())
+    found = {name.partition(".")[0] for name in [*modules_of_others(), *warm.modules]}
+    assert not found & {"tools", "tests", "conftest", "trio_cogment"}
+
+
+def test_a_cold_server_that_cannot_try_anything_does_not_begin() -> None:
+    with pytest.raises(EOFError):
+        Server(PACKAGE, ["tools.rights"])
