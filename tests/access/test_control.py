@@ -20,6 +20,7 @@ from trio_cogment.access import (
     Visitor,
     authorization,
     parse_certificates,
+    unverified,
 )
 from trio_cogment.errors import InvalidArgumentError, PermissionDeniedError, UnauthenticatedError
 
@@ -83,6 +84,9 @@ def test_roles_decide() -> None:
     assert admitted(visitor, observer, INFO).grant.roles == {Role.OBSERVER}
     with pytest.raises(PermissionDeniedError, match=r"StartTrial: not allowed for the caller's roles \(observer\)$"):
         admitted(visitor, observer, START)
+    several = token_text(grant(Role.WORKER, Role.OBSERVER, Role.DIRECTORY, Role.ORCHESTRATOR))
+    with pytest.raises(PermissionDeniedError, match=r"\(directory, observer, orchestrator, worker\)$"):
+        admitted(visitor, several, START)
     with pytest.raises(PermissionDeniedError, match=r"\(none\)$"):
         admitted(visitor, token_text(grant()), START)
     assert admitted(visitor, token_text(grant(Role.ADMIN)), "/mine.Service/Method").admin
@@ -145,6 +149,12 @@ def test_a_connection_remembers_few_tokens_and_all_count() -> None:
     texts = [token_text(grant(Role.OPERATOR, name=f"n{number}"), token_id=f"t{number}") for number in range(100)]
     for _ in range(2):
         assert [admitted(visitor, text).account for text in texts] == [f"token:n{number}" for number in range(100)]
+    last = admitted(visitor, texts[-1])
+    for text in texts[:31]:
+        admitted(visitor, text)
+    assert admitted(visitor, texts[-1]) is last
+    admitted(visitor, texts[31])
+    assert admitted(visitor, texts[-1]) is not last  # it was verified again
 
 
 def test_certificates_have_roles_by_their_names() -> None:
@@ -207,6 +217,24 @@ def test_the_server_signs_tokens_of_its_own() -> None:
     assert found.expires_at == NOW + 60
     assert access.mint(grant(), 60, ()) != ""
     assert control(Rules()).mint(grant(), 60, ()) == ""
+
+
+def test_a_token_of_the_server_has_the_whole_of_an_id() -> None:
+    """As much of it as the id of a token may have; less of it might not be an id that nobody else has."""
+    ids = ["0f-" * 10 + "12-34", "x" * 40]
+    access = AccessControl(Rules(keys=KEYS), wall_clock=Clock(), new_id=iter(ids).__next__)
+    found = [unverified(access.mint(grant(), 60, ())).token_id for _ in ids]
+    assert found == ["0f" * 10 + "1234", "x" * 32]
+
+
+def test_a_token_says_whose_key_it_was_signed_with() -> None:
+    access, text = control(), token_text(grant())
+    assert access.has_key_of(text)
+    assert access.has_key_of(text[:-2])  # nothing is verified
+    assert not access.has_key_of(token_text(grant(), keys=FOREIGN))
+    assert not control(Rules()).has_key_of(text)
+    for other in ("", "x", text.partition(".")[0], ".".join(text.split(".")[:2])):
+        assert not access.has_key_of(other)
 
 
 def test_a_token_of_the_server_is_withdrawn() -> None:

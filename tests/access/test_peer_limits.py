@@ -171,3 +171,18 @@ def test_peers_that_are_gone_are_forgotten() -> None:
     for number in range(100):
         limits.connect(anonymous(f"ipv4:203.0.113.{number}:1")).close()
     assert FAR.account in limits.accounts  # it is still there
+
+
+def test_those_who_are_gone_are_looked_for_when_there_are_twice_as_many() -> None:
+    """A look takes a step for each account, so that one at every newcomer would be many in a crowd that stays."""
+    clock = Clock()
+    limits = limits_of(clock)
+    for number in range(100):
+        limits.connect(anonymous(f"ipv4:198.51.100.{number}:1"))
+    sizes = []
+    for number in range(40):
+        clock.now += 3600
+        limits.connect(anonymous(f"ipv4:203.0.113.{number}:1")).close()
+        sizes.append(len(limits.accounts))
+    # The first 64 had all stayed; the next look finds those who came and went.
+    assert sizes == [*range(101, 129), *range(101, 113)]

@@ -10,6 +10,7 @@ from trio_cogment.access import Ledger, Quotas
 from trio_cogment.errors import InvalidArgumentError, ResourceExhaustedError
 
 STEPS = st.lists(st.tuples(st.sampled_from("ab"), st.booleans(), st.integers(0, 5)), max_size=60)
+AMOUNTS = st.none() | st.integers(0, 2**63 - 1)
 
 
 @given(STEPS, st.none() | st.integers(0, 8))
@@ -58,3 +59,14 @@ def test_a_quota_may_shrink_below_what_is_used() -> None:
 def test_quotas_are_numbers(value: object) -> None:
     with pytest.raises(InvalidArgumentError, match="quota trials: expected a whole number"):
         Quotas(trials=value)  # type: ignore[arg-type]  # what a token of another program may say
+
+
+@given(st.builds(Quotas, trials=AMOUNTS, stored_bytes=AMOUNTS, models=AMOUNTS))
+def test_quotas_are_read_as_they_were_written(quotas: Quotas) -> None:
+    assert Quotas.parse(quotas.text()) == quotas
+
+
+@pytest.mark.parametrize("text", ["trials", "trials=", "trials=x", "trials=1=2", "lions=1"])
+def test_other_text_is_no_quota(text: str) -> None:
+    with pytest.raises(InvalidArgumentError, match=f"^quotas: expected such as 'trials=2', got '{text}'$"):
+        Quotas.parse(text)
