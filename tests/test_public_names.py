@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import importlib
 import importlib.util
+import re
 import subprocess
 import sys
 from contextlib import suppress
@@ -85,7 +86,7 @@ def test_the_names_that_programs_with_people_need_come_from_the_package() -> Non
 
 
 #: The packages whose names are imported when they are first used.
-LAZY = ("rl", "spec", "host", "trainer", "testing", "gateways.dm_env_rpc")
+LAZY = ("rl", "spaces", "spec", "host", "trainer", "testing", "gateways.dm_env_rpc")
 
 
 def told_to_type_checkers(package: Path) -> dict[str, str]:
@@ -139,3 +140,25 @@ def test_no_public_name_is_anything_to_type_checkers(tmp_path: Path) -> None:
     assert len(revealed) == len(asked), done.stdout
     assert [line for line in revealed if line.endswith('is "Any"')] == []
     assert done.returncode == 0, done.stdout
+
+
+#: Modules that documents name, since each needs a package of its own: a server measures without them.
+NAMED_MODULES = {"metrics.endpoint", "metrics.prometheus"}
+
+
+def documents() -> list[Path]:
+    root = PACKAGE.parents[2]
+    return [root / "README.md", *sorted((root / "docs").rglob("*.md")), *sorted((root / "examples").rglob("*.py"))]
+
+
+def test_documents_import_from_packages() -> None:
+    """A reader copies an import from a page: it has to be one that stays."""
+    imported = re.compile(r"^\s*(?:from|import) trio_cogment\.([a-z_0-9.]+)", re.MULTILINE)
+    deep = set()
+    for document in documents():
+        for name in imported.findall(document.read_text(encoding="utf-8")):
+            place = PACKAGE.parent.joinpath(*name.split("."))
+            is_package = (place / "__init__.py").is_file() or place.parent == PACKAGE.parent
+            if not is_package and not name.startswith("api.") and name not in NAMED_MODULES:
+                deep.add(f"{document.name}: {name}")
+    assert deep == set()

@@ -50,7 +50,7 @@ NARROWED = {
     "sqlite_file": {"errors", "host"},
     "sqlite_hold": {"errors", "host", "sqlite_file"},
     "trial": {"addressing", "api", "compiling", "errors", "endpoints", "outcome", "recount", "rewards"},
-    "spaces": {"api", "errors"},
+    "spaces": {"_lazy_names", "api", "errors"},
     "access": {"errors", "config", "recount", "service_names"},
     "rpc": {"errors", "config", "host", "backoff", "recount", "compiling", "suggestions"},
 }

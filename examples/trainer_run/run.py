@@ -7,8 +7,7 @@ import trio
 
 import trio_cogment.rl as tc
 from trio_cogment import Participants, open_platform
-from trio_cogment.trainer import PlatformTrainer
-from trio_cogment.trainer.client import TrainerClient
+from trio_cogment.trainer import PlatformTrainer, TrainerClient
 
 CONFIGURATION = Path(__file__).with_name("cartpole.json")
 

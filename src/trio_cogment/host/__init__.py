@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from trio_cogment.host.blocking import run_inline as run_inline
     from trio_cogment.host.files import Files as Files
     from trio_cogment.host.files import SystemFiles as SystemFiles
+    from trio_cogment.host.files import replace_durably as replace_durably
 
 _HOMES = {
     "Connect": "_host",
@@ -29,6 +30,7 @@ _HOMES = {
     "SystemFiles": "files",
     "ThreadRunner": "blocking",
     "inline_runner": "blocking",
+    "replace_durably": "files",
     "run_inline": "blocking",
 }
 

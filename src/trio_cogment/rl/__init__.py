@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from trio_cogment.rl.seats.scripted import policy as policy
     from trio_cogment.rl.seats.scripted import random as random
     from trio_cogment.rl.seats.text import text as text
+    from trio_cogment.rl.spec import PLAYER as PLAYER
     from trio_cogment.rl.spec import RL_SPEC as RL_SPEC
     from trio_cogment.rl.views.aec import TrialAECEnv as TrialAECEnv
     from trio_cogment.rl.views.aec import make_aec as make_aec
@@ -73,6 +74,7 @@ _HOMES = {
     "League": "runner",
     "MLflow": "runner",
     "OpenEnvServer": "openenv.server",
+    "PLAYER": "spec",
     "PlatformOptions": "views.options",
     "RL_SPEC": "spec",
     "Results": "runner",

@@ -6,6 +6,9 @@ place of the mistake.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+from trio_cogment._lazy_names import lazy_names as _lazy_names
 from trio_cogment.spaces.arrays import decode_array, encode_array
 from trio_cogment.spaces.base import ArraySpace, Space
 from trio_cogment.spaces.box import Box
@@ -27,6 +30,12 @@ from trio_cogment.spaces.messages import decode_space, encode_space
 from trio_cogment.spaces.minari_json import from_json, from_jsonable, to_json, to_jsonable
 from trio_cogment.spaces.values import decode_value, encode_value
 
+if TYPE_CHECKING:
+    from trio_cogment.spaces.space_tensors import SpaceTensors as SpaceTensors
+
+_HOMES = {"SpaceTensors": "space_tensors"}
+
+__getattr__, __dir__ = _lazy_names(__name__, globals(), _HOMES)
 __all__ = [
     "ArraySpace",
     "Box",
@@ -42,6 +51,7 @@ __all__ = [
     "Sequence",
     "Space",
     "SpaceError",
+    "SpaceTensors",
     "Text",
     "Tuple",
     "check_action",

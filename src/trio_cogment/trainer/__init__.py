@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from trio_cogment.trainer._service import trainer_services as trainer_services
     from trio_cogment.trainer._trainer import Trainer as Trainer
     from trio_cogment.trainer.client import TrainerClient as TrainerClient
+    from trio_cogment.trainer.config_check import parse_config as parse_config
     from trio_cogment.trainer.dispatch.admission import Capacity as Capacity
     from trio_cogment.trainer.dispatch.command import Surroundings as Surroundings
     from trio_cogment.trainer.dispatch.dispatcher import RunDispatcher as RunDispatcher
@@ -43,6 +44,7 @@ _HOMES = {
     "Workers": "dispatch.workers",
     "this_machine": "dispatch.machine",
     "open_trainer": "opening",
+    "parse_config": "config_check",
     "trainer_services": "_service",
 }
 
