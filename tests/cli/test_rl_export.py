@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import re
 from pathlib import Path
@@ -58,6 +59,48 @@ def test_what_is_wrong(address: str, tmp_path: Path, capsys: pytest.CaptureFixtu
     assert capsys.readouterr().err == "trio-cogment: source: there is no file 'nothing.db'\n"
     assert run(["rl", "export", address, "--parquet", str(tmp_path / "data"), "--trial", "three"]) == 1
     assert capsys.readouterr().err == "trio-cogment: trials: 'three': not in the datastore\n"
+
+
+@pytest.mark.parametrize(
+    ("source", "got"),
+    [
+        ("localhost:9000", "'localhost:9000'; did you mean 'grpc://localhost:9000'?"),
+        ("trials.db", "'trials.db'; did you mean 'sqlite:trials.db'?"),
+        ("grpcs://ann:secret@localhost:9000", "the scheme 'grpcs'"),
+    ],
+)
+def test_a_source_that_is_no_address(source: str, got: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["rl", "export", source, "--parquet", str(tmp_path / "data")]) == 1
+    expected = "trio-cogment: source: expected 'sqlite:FILE' or 'grpc://host:port', got "
+    assert capsys.readouterr().err == f"{expected}{got}\n"
+
+
+PROJECT = """
+from google.protobuf.wrappers_pb2 import StringValue, UInt32Value
+from trio_cogment import ActorClass, Spec
+
+SPEC = Spec.of(ActorClass("player", observation=StringValue, action=UInt32Value))
+"""
+
+
+def test_the_types_of_a_module(
+    address: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As where a project has its types in Python: nothing is compiled."""
+    monkeypatch.chdir(tmp_path)
+    Path("types_of_a_game.py").write_text(PROJECT)
+    needed = importlib.util.find_spec
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None if name == "grpc_tools" else needed(name))
+    line = ["rl", "export", address, "--parquet", "data", "--overwrite", "--spec"]
+    assert run([*line, "types_of_a_game:SPEC"]) == 0
+    assert capsys.readouterr().out == "12 steps of 2 trials written: data\n"
+    for given, why in (
+        ("types_of_a_game:SPECK", "types_of_a_game:SPECK: module 'types_of_a_game' has no attribute 'SPECK'; did you"),
+        ("types_of_a_game:ActorClass", "types_of_a_game:ActorClass: expected a Spec, got type"),
+        ("no_such_game:SPEC", "there is no module 'no_such_game' in "),
+    ):
+        assert run([*line, given]) == 1
+        assert capsys.readouterr().err.startswith(f"trio-cogment: --spec: {why}")
 
 
 def test_the_group_names_its_commands(capsys: pytest.CaptureFixture[str]) -> None:

@@ -15,9 +15,8 @@ from trio_cogment.cli.services.directory_flags import directory_options
 from trio_cogment.cli.services.run import run_server
 from trio_cogment.cli.services.settings import ServerSettings, common_settings, service_options
 from trio_cogment.cli.services.start import Application, Resources, Running
-from trio_cogment.cli.users_code import imported, run_users_code
+from trio_cogment.cli.users_code import imported, member, run_users_code
 from trio_cogment.services import SERVICES
-from trio_cogment.suggestions import with_suggestion
 
 if TYPE_CHECKING:
     from purerpc import Service
@@ -101,11 +100,7 @@ def load(target: str) -> Participants:
 
 def _member(module: Any, attribute: str) -> Any:
     if attribute:
-        try:
-            return functools.reduce(getattr, attribute.split("."), module)
-        except AttributeError as error:
-            text = f"{module.__name__}:{attribute}: {error}"
-            raise Failure(with_suggestion(text, str(error.name), dir(error.obj))) from None
+        return member(module, attribute)
     if hasattr(module, _ATTRIBUTE):
         return getattr(module, _ATTRIBUTE)
     from trio_cogment.sdk import Participants

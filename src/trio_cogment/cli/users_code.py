@@ -15,6 +15,7 @@ from typing import Any
 import click
 
 from trio_cogment.cli.errors import Failure
+from trio_cogment.suggestions import with_suggestion
 
 _PACKAGE = str(Path(__file__).parent.parent)
 
@@ -34,6 +35,19 @@ def imported(name: str) -> Any:
         raise Failure(f"{name!r} is no name of a module") from None
     except ModuleNotFoundError:
         raise Failure(f"there is no module {name!r} in {folder}, nor among the installed packages") from None
+
+
+def member(module: Any, attribute: str) -> Any:
+    """Return what a module has under a name, or under several with dots between them.
+
+    Raises:
+        Failure: there is nothing; the text suggests the name that may have been meant.
+    """
+    try:
+        return functools.reduce(getattr, attribute.split("."), module)
+    except AttributeError as error:
+        text = f"{module.__name__}:{attribute}: {error}"
+        raise Failure(with_suggestion(text, str(error.name), dir(error.obj))) from None
 
 
 def run_users_code(run: Callable[[], Any], failed: str) -> Any:

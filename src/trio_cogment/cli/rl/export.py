@@ -14,7 +14,7 @@ from trio_cogment.cli.client.common import ClientSettings, client_options, clien
 from trio_cogment.cli.client.reaching import reached
 from trio_cogment.cli.errors import Failure
 from trio_cogment.cli.options import FilePath, as_all_properties
-from trio_cogment.cli.services.types_option import NAMED, load_types
+from trio_cogment.cli.services.types_option import EXPECTED, load_types, needs_compiler
 from trio_cogment.cli.text import print_json
 from trio_cogment.cli.tls import load_tls
 from trio_cogment.endpoints import GrpcEndpoint, parse_server_endpoint
@@ -49,9 +49,8 @@ _PACKAGES = {
 @click.option(
     "--spec",
     default="",
-    metavar="FILE",
-    help="Types of observations and actions, if they are not values of spaces: a project file (cogment.yaml), or one "
-    f"of {', '.join(NAMED)}.",
+    metavar="FILE|MODULE:SPEC",
+    help=f"Types of observations and actions, if they are not values of spaces: {EXPECTED}.",
 )
 @click.option("--partial", is_flag=True, help="Also trials that still run, with the samples that there are.")
 @click.option("--overwrite", is_flag=True, help="Replace a data set that is there.")
@@ -78,7 +77,7 @@ def export(
     settings = client_settings(ctx)
     if parquet is None and minari is None:
         raise click.UsageError("expected --parquet FOLDER, or --minari ID")
-    _check_extras({"export": parquet, "minari": minari, "generate": None if spec in NAMED else spec or None})
+    _check_extras({"export": parquet, "minari": minari, "generate": needs_compiler(spec) or None})
 
     from trio_cogment.rl import export_async
 

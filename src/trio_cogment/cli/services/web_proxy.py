@@ -21,7 +21,7 @@ from trio_cogment.cli.services.orchestrator_access import client_of
 from trio_cogment.cli.services.run import run_server
 from trio_cogment.cli.services.settings import ServerSettings, common_settings, service_options
 from trio_cogment.cli.services.start import Application, Resources, Running
-from trio_cogment.cli.services.types_option import NAMED, load_types
+from trio_cogment.cli.services.types_option import EXPECTED, load_types
 from trio_cogment.cli.services.web_flags import origin_options, origin_settings
 from trio_cogment.services import SERVICES, ServiceKind
 
@@ -84,7 +84,7 @@ def web_proxy_options(command: _Decorated) -> _Decorated:
             envvar="COGMENT_SPEC_FILE",
             show_default=True,
             show_envvar=True,
-            help=f"Types of the payloads: a project file, or one of {', '.join(NAMED)}.",
+            help=f"Types of the payloads: {EXPECTED}.",
         ),
         orchestrator_option(_SERVICE, flag=_ORCHESTRATOR_FLAG, variable="COGMENT_ORCHESTRATOR_ENDPOINT"),
         port_option(

@@ -10,6 +10,7 @@ from typing import TypeAlias
 from trio_cogment.config import RpcConfig
 from trio_cogment.errors import InvalidArgumentError, NotFoundError
 from trio_cogment.platform import Platform, open_platform
+from trio_cogment.plugins import STORES, installed
 from trio_cogment.sdk import DatastoreClient, connect
 from trio_cogment.spec import Spec
 
@@ -54,9 +55,16 @@ async def open_source(source: Source, *, spec: Spec | None = None) -> AsyncItera
 
 
 def _check_there(address: str) -> None:
-    """Raise for an address at which a store would be made: a name that is mistyped must not make a file."""
+    """Raise for what is no address, or one at which a store would be made: a mistyped name must not make a file."""
     if address == "memory:":
         raise InvalidArgumentError("source: 'memory:' has no trials when it is opened: pass the platform or a client")
+    scheme, colon, rest = address.partition(":")
+    if scheme != "sqlite" and scheme not in installed(STORES):
+        meant = f"grpc://{address}" if colon and rest.isdecimal() else "" if colon else f"{_FILE}{address}"
+        # Only the scheme is named of what has one: what follows may hold a password.
+        got = repr(address) if meant else f"the scheme {scheme!r}"
+        hint = f"; did you mean {meant!r}?" if meant else ""
+        raise InvalidArgumentError(f"source: expected 'sqlite:FILE' or 'grpc://host:port', got {got}{hint}")
     path = address.removeprefix(_FILE)
     if address.startswith(_FILE) and not Path(path).is_file():
         raise NotFoundError(f"source: there is no file {path!r}")
