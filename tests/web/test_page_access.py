@@ -164,6 +164,37 @@ def test_the_address_counts_once() -> None:
         access.identify(token, local=True)
 
 
+def test_who_leaves_has_ended_the_session_of_the_address() -> None:
+    clock = Clock()
+    access = page_access(clock=clock)
+    token, other = access.enter(access.new_code()), access.enter(access.new_code())
+    identity = access.identify(token, local=True)
+    link = access.mint(seat(), 10 * SESSION_SECONDS, identity.derives)
+    access.leave(token)
+    assert not access.valid(identity)
+    with pytest.raises(UnauthenticatedError, match="has left"):
+        access.identify(token, local=True)
+    assert access.identify(other, local=True).admin  # of another browser
+    assert access.valid(access.identify(link, local=True))  # people have it
+    clock.seconds += SESSION_SECONDS
+    access.leave(other)
+    access.leave(token)
+    with pytest.raises(UnauthenticatedError, match="expired"):
+        access.identify(token, local=True)
+
+
+@pytest.mark.parametrize("keys", [False, True])
+def test_a_token_that_was_given_counts_after_its_browser_has_left(keys: bool) -> None:
+    access = page_access(keys=keys)
+    texts = [access.mint(seat(), 10, ())]
+    texts += [token_text(grant(Role.ADMIN))] if keys else []
+    for text in texts:
+        access.leave(text)
+        assert access.valid(access.identify(text, local=True))
+    for text in ("", "tc1", token_text(grant(Role.ADMIN), keys=FOREIGN)):
+        access.leave(text)
+
+
 def test_a_new_address_takes_the_place_of_the_old_one() -> None:
     access = page_access()
     old, new = access.new_code(), access.new_code()

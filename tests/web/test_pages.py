@@ -406,6 +406,9 @@ async def test_the_printed_address(autojump_clock: object) -> None:
         answer = await there.ask("POST", "/leave", cookie=cookie, origin=OWN)
         assert answer.status == 204
         assert "Max-Age=0" in answer.headers["set-cookie"]
+        left = await there.ask("GET", "/page/a", cookie=cookie)  # a browser that has kept it
+        assert left.status == 401
+        assert b"has left" in left.body
         answer = await there.ask("POST", "/leave", cookie=cookie, origin=OWN, accept="text/html")
         assert b"You have left" in answer.body
         assert "Max-Age=0" in answer.headers["set-cookie"]

@@ -63,6 +63,7 @@ class PageAccess:
         self._secret_bytes = host.secret_bytes
         self._session_seconds = session_seconds
         self._code = ""
+        self._left: dict[str, int] = {}  # ids of sessions that have ended, and when these would expire
 
     # --- tokens ---
 
@@ -81,7 +82,10 @@ class PageAccess:
             UnauthenticatedError: it is not valid (any more).
         """
         if self._control is None or self.issued(text):
-            return self._own.verified(text, local=local)
+            identity = self._own.verified(text, local=local)
+            if identity.token_id in self._left:
+                raise UnauthenticatedError("the token does not count any more: its browser has left")
+            return identity
         return self._control.verified(text, local=local)
 
     def issued(self, text: str) -> bool:
@@ -95,7 +99,7 @@ class PageAccess:
     def valid(self, identity: Identity) -> bool:
         """Tell whether who was let in may stay."""
         if self._control is None or self.is_own(identity):
-            return self._own.valid(identity)
+            return identity.token_id not in self._left and self._own.valid(identity)
         return self._control.valid(identity)
 
     # --- the printed address ---
@@ -118,6 +122,20 @@ class PageAccess:
             )
         self._code = ""
         return self._own.mint(Grant(name=ENTERED, roles=frozenset([Role.ADMIN])), self._session_seconds, sources=())
+
+    def leave(self, text: str) -> None:
+        """Let a token of `enter` count no more; any other one counts on, because whoever has it was given it.
+
+        Links that were made for its holder count on as well: the people who have got them stay.
+        """
+        try:
+            identity = self.identify(text, local=False)
+        except UnauthenticatedError:
+            return
+        if self.is_own(identity) and identity.grant.name == ENTERED:
+            now = self._own.now()
+            self._left = {token_id: until for token_id, until in self._left.items() if until > now}
+            self._left[identity.token_id] = identity.expires_at
 
     # --- what a request has ---
 
@@ -174,7 +192,9 @@ def expect_known(identity: Identity | None) -> Identity:
         UnauthenticatedError: nobody knows.
     """
     if identity is None:
-        raise UnauthenticatedError("expected a token: as a cookie, in the field authorization, or in the path")
+        raise UnauthenticatedError(
+            "nobody has signed in: expected a token, as a cookie, in the field authorization, or in the path"
+        )
     return identity
 
 

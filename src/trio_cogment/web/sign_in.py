@@ -2,7 +2,7 @@
 
 * `/enter` has a form that takes a token; a page that needs one has it, too, and is shown afterwards.
 * `/enter/CODE`, which a server prints, leaves a token with the browser, once.
-* `/leave` takes the token away.
+* `/leave` takes the token away; that of a printed address counts no more then.
 
 The forms lead out of a path that begins with a token (`/~TOKEN/...`): it would count before the one that is given.
 """
@@ -14,7 +14,7 @@ import re
 from urllib.parse import quote
 
 from trio_cogment.errors import CogmentError, InvalidArgumentError, RpcError
-from trio_cogment.web.page_access import ENTER, LEAVE, PageAccess
+from trio_cogment.web.page_access import ENTER, LEAVE, PageAccess, cookie_of
 from trio_cogment.web.replies import Reply, failure, html_page
 from trio_cogment.web.requests import Request
 from trio_cogment.web.routing import Route, Visit
@@ -139,6 +139,7 @@ class _Entrance:
     async def leave(self, visit: Visit) -> Reply:
         """Take the token away."""
         request = visit.request
+        self._access.leave(cookie_of(request))
         cookie = self._access.set_cookie(request, "")
         if not request.wants_html:
             return Reply(204, headers=(cookie,))
