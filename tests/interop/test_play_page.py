@@ -443,6 +443,25 @@ def test_everything_there_is_to_see_and_to_do(browser: Browser) -> None:
         assert serious(ann.page) == []
 
 
+def test_numbers_that_are_written_as_json_are_not_rounded(browser: Browser) -> None:
+    """And what is shown as JSON has few lines."""
+    with played_by_command("tests.interop.browser.gallery:make_exact") as link, people(browser, 1) as [ann]:
+        ann.ready(link)
+        ann.turn()
+        form = ann.page.get_by_role("region", name="Your action")
+        for number in (2**53 + 1, -(2**63)):
+            form.get_by_role("textbox").fill(f"[{number}{', 0' * 64}]")
+            form.get_by_role("button", name="Send").click()
+            ann.page.get_by_text(f"it was {number}", exact=True).wait_for()
+            ann.turn()
+        form.get_by_role("textbox").fill("[1,")
+        form.get_by_role("button", name="Send").click()
+        form.get_by_text("This is not JSON.").wait_for()
+        board = ann.page.get_by_role("region", name="observation.board")
+        row = "[[0, 0], [0, 0], [0, 0]]"
+        assert board.inner_text() == f"[\n {row},\n {row},\n {row}\n]"
+
+
 def test_a_finger_is_enough(browser: Browser) -> None:
     with (
         played_by_command("CartPole-v1", "--labels=left,right") as link,

@@ -280,6 +280,12 @@ def test_what_a_mask_forbids() -> None:
     codec.action(1)
     with pytest.raises(CogmentError, match="allowed now"):
         codec.action(0)
+    nothing = np.zeros(2, np.int8)  # as for whom it is not the turn of
+    waits = SpaceCodec()
+    waits.observe(encode_observation(Observation(None, action_space=Discrete(2), action_mask=nothing, active=False)))
+    assert [option.get("allowed", True) for option in waits.form()["options"]] == [False, False]
+    acts = seen(Discrete(2), mask=nothing)
+    assert [option.get("allowed", True) for option in acts.form()["options"]] == [True, False]
     codec = seen(MultiBinary(2), mask=np.array([1, 2], np.int8))
     assert codec.form()["fixed"] == [1, None]
     codec = seen(MultiDiscrete([2, 2]), mask=(np.array([1, 0], np.int8), np.array([1, 1], np.int8)))

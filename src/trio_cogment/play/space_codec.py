@@ -79,7 +79,8 @@ class SpaceCodec(Codec):
         if self._space is None:
             return {"kind": "json", "about": ""}
         try:
-            return _form(self._space, mask_in(self._space, self._seen.action_mask), self._labels)
+            mask = mask_in(self._space, self._seen.action_mask)
+            return _form(self._space, mask, self._labels, acts=self._seen.active and self._seen.alive)
         except CogmentError:  # a mask that is none of the space: the action will be refused, and that is told
             return _form(self._space, None, self._labels)
 
@@ -152,9 +153,11 @@ def _is_picture(array: Any) -> bool:
 # Forms of spaces
 
 
-def _form(space: sp.Space, mask: Any, labels: Sequence[str] = ()) -> dict[str, Any]:
+def _form(space: sp.Space, mask: Any, labels: Sequence[str] = (), *, acts: bool = True) -> dict[str, Any]:
     if isinstance(space, sp.Discrete) and space.n <= MAX_OPTIONS:
-        allowed = None if mask is None else set(allowed_numbers(space, mask))
+        # A mask that allows nothing means the first one to who has to act, and nothing to who has not.
+        nothing = mask is not None and not (acts or np.any(mask))
+        allowed = None if mask is None else set() if nothing else set(allowed_numbers(space, mask))
         numbers = list(range(space.start, space.start + space.n))
         return {"kind": "choice", "options": options(numbers, labels, [] if allowed is None else _of(numbers, allowed))}
     maker = _MAKERS.get(type(space))

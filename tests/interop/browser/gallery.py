@@ -1,4 +1,4 @@
-"""An environment that has something of every kind to look at and to act by: `trio-cogment play` of `make`."""
+"""Environments for `trio-cogment play`: one with all kinds of things to see and do, one of large numbers."""
 
 from __future__ import annotations
 
@@ -54,6 +54,32 @@ class Gallery(gymnasium.Env[Any, Any]):
         }
 
 
+class Exact(gymnasium.Env[Any, Any]):
+    """Shows a board of three dimensions, and the first number of the action before; that is written as JSON."""
+
+    observation_space = spaces.Dict(
+        {"board": spaces.Box(0, 1, (3, 3, 2), np.int64), "done": spaces.Text(500, min_length=0, charset=CHARACTERS)}
+    )
+    action_space = spaces.Box(-(2**63), 2**63 - 1, (65,), np.int64)
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+        """Begin."""
+        super().reset(seed=seed)
+        return self._seen("nothing"), {}
+
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        """Take an action, and say what it was."""
+        return self._seen(f"it was {action[0]}"), 0.0, False, False, {}
+
+    def _seen(self, done: str) -> dict[str, Any]:
+        return {"board": np.zeros((3, 3, 2), np.int64), "done": done}
+
+
 def make() -> Gallery:
     """Return one."""
     return Gallery()
+
+
+def make_exact() -> Exact:
+    """Return one."""
+    return Exact()

@@ -2,6 +2,7 @@
 /** How actions are made: the controls for each kind of form of `play/forms.py`. */
 import { useState } from "../../assets/vendor/preact-hooks.js";
 import { html } from "./html.js";
+import { JsonText } from "./wire.js";
 
 /**
  * @typedef {{value: any, label: string, keys: string[], allowed?: boolean}} Option
@@ -95,7 +96,7 @@ export function answer(form, value) {
     case "one_of":
       return [value[0], answer(form.forms[value[0]], value[1])];
     case "json":
-      return JSON.parse(value);
+      return new JsonText(value);
     default:
       return value;
   }

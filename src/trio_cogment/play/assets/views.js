@@ -16,6 +16,27 @@ function shown(value) {
   return Math.abs(value) >= 1e5 || Math.abs(value) < 1e-3 ? value.toExponential(3) : value.toFixed(3);
 }
 
+/** Longer JSON is broken into lines. */
+const MOST_ON_A_LINE = 60;
+
+/**
+ * Return JSON as people read it: what fits is on one line.
+ * @param {any} value
+ * @param {string} inset  what the lines begin with
+ * @returns {string}
+ */
+function laidOut(value, inset = "") {
+  if (value === null || typeof value !== "object") return JSON.stringify(value);
+  const [before, after] = Array.isArray(value) ? "[]" : "{}";
+  const inner = `${inset} `;
+  const parts = Array.isArray(value)
+    ? value.map((each) => laidOut(each, inner))
+    : Object.entries(value).map(([name, each]) => `${JSON.stringify(name)}: ${laidOut(each, inner)}`);
+  const line = `${before}${parts.join(", ")}${after}`;
+  if (inset.length + line.length <= MOST_ON_A_LINE && !line.includes("\n")) return line;
+  return `${before}\n${parts.map((part) => inner + part).join(",\n")}\n${inset}${after}`;
+}
+
 /** @param {{blob: Blob, name: string}} props */
 function Picture({ blob, name }) {
   const [address, setAddress] = useState("");
@@ -76,7 +97,7 @@ function Content({ part, blobs }) {
     case "value":
       return html`<p class="mono">${shown(part.value)}</p>`;
     case "json":
-      return html`<pre tabindex="0" role="region" aria-label=${part.name || "value"}>${JSON.stringify(part.value, null, 1)}</pre>`;
+      return html`<pre tabindex="0" role="region" aria-label=${part.name || "value"}>${laidOut(part.value)}</pre>`;
     default:
       return html`<pre tabindex="0" role="region" aria-label=${part.name || "text"}>${part.text}</pre>`;
   }

@@ -28,6 +28,28 @@ export function decode(data) {
   return message;
 }
 
+/** JSON as somebody has typed it; it is sent as it stands, because numbers beyond 2^53 would be rounded here. */
+export class JsonText {
+  /** @param {string} text */
+  constructor(text) {
+    JSON.parse(text); // raises SyntaxError
+    this.text = text;
+  }
+}
+
+/**
+ * Return a value as JSON, with each `JsonText` in its place.
+ * @param {any} value
+ * @returns {string}
+ */
+export function encode(value) {
+  if (value instanceof JsonText) return value.text;
+  if (Array.isArray(value)) return `[${value.map(encode).join(",")}]`;
+  if (value === null || Object.getPrototypeOf(value) !== Object.prototype) return JSON.stringify(value) ?? "null";
+  const fields = Object.entries(value).filter(([, inner]) => inner !== undefined);
+  return `{${fields.map(([name, inner]) => `${JSON.stringify(name)}:${encode(inner)}`).join(",")}}`;
+}
+
 export class Wire {
   /**
    * @param {(message: Message) => void} onMessage
@@ -97,7 +119,7 @@ export class Wire {
    * @param {object} message
    */
   say(message) {
-    if (this.socket?.readyState === WebSocket.OPEN) this.socket.send(this.encoder.encode(JSON.stringify(message)));
+    if (this.socket?.readyState === WebSocket.OPEN) this.socket.send(this.encoder.encode(encode(message)));
   }
 
   end() {
