@@ -11,6 +11,7 @@ import trio
 
 from trio_cogment.api.legacy import agent_pb2, environment_pb2
 from trio_cogment.api.legacy.common_pb2 import Feedback, Message, VersionInfo
+from trio_cogment.config import RpcConfig
 from trio_cogment.errors import NotFoundError
 from trio_cogment.gateways.legacy.profile import LegacyProfile
 from trio_cogment.rpc import InProcessChannel, ServerCall, bind, open_listeners, serve
@@ -157,9 +158,9 @@ def services(*servers: AgentServer | EnvironmentServer) -> list[Any]:
     ]
 
 
-def channel(*servers: AgentServer | EnvironmentServer) -> InProcessChannel:
+def channel(*servers: AgentServer | EnvironmentServer, config: RpcConfig | None = None) -> InProcessChannel:
     """Return a channel to servers of this process, to be entered."""
-    return InProcessChannel(services(*servers))
+    return InProcessChannel(services(*servers), config=config)
 
 
 @asynccontextmanager

@@ -35,9 +35,11 @@ class Town:
     connections: dict[str, int] = field(default_factory=dict)
 
     @asynccontextmanager
-    async def connect(self, address: str, port: int, **_options: Any) -> AsyncIterator[CallOpener]:
+    async def connect(
+        self, address: str, port: int, *, config: RpcConfig | None = None, **_options: Any
+    ) -> AsyncIterator[CallOpener]:
         self.connections[address] = self.connections.get(address, 0) + 1
-        async with channel(self.servers[address]) as opener:
+        async with channel(self.servers[address], config=config) as opener:
             yield opener
 
     def host(self) -> CallHost:
@@ -145,6 +147,21 @@ async def test_feedback_for_an_older_tick_changes_only_the_data_log() -> None:
     assert all(told.reward.value == 1 for told in agents.requests("Reward"))
     for name in ("p", "d1"):
         assert [logged[tick_id][name].reward for tick_id in range(4)] == [5, 1, 1, 1]
+
+
+async def test_messages_are_as_large_as_the_connection_to_the_server_allows() -> None:
+    """Between the gateway and the orchestrator, which are in one process, there is no limit of its own."""
+    size = RpcConfig().max_receive_message_bytes + 1
+    worlds = EnvironmentServer(ends_at=1)
+
+    def alter(reply: Any, _trial_id: str) -> None:
+        reply.observation_set.observations[0].content = bytes(size)
+
+    worlds.alter = alter
+    larger = RpcConfig(max_receive_message_bytes=2 * size)
+    async with platform_with(Town({"worlds": worlds}), rpc_config=larger) as (platform, newcomer, _):
+        await play(platform, at(parameters(), environment="legacy://worlds:1"))
+    assert [len(seen) for seen in newcomer.observations("p")] == [size, size]
 
 
 async def test_trials_share_the_connection_to_a_server() -> None:

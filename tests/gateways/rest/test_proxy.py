@@ -410,6 +410,20 @@ async def test_an_operator_plays_in_its_own_trials(autojump_clock: object) -> No
         assert (await proxy.join(operator, TRIAL, ANN))["tick_id"] == "0"
 
 
+async def test_the_owners_of_the_latest_trials_are_known(
+    autojump_clock: object, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("trio_cogment.gateways.rest.proxy._MOST_OWNERS", 2)
+    async with opened_proxy(access=control()) as (proxy, _):
+        operator = known(Role.OPERATOR)
+        for number in range(3):
+            await proxy.start_trial(operator, start_body(trial_id=f"lab-{number}"))
+        for number in (1, 2):
+            assert (await proxy.join(operator, f"lab-{number}", ANN))["tick_id"] == "0"
+        with pytest.raises(PermissionDeniedError, match="may not play"):
+            await proxy.join(operator, "lab-0", ANN)
+
+
 @pytest.mark.parametrize(
     "how", ["who starts", "who joins by a token", "who joins again", "who joins", "the seat's own"]
 )

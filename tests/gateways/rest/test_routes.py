@@ -245,3 +245,43 @@ def test_the_description_is_complete() -> None:
         *("ErrorResponse", "APIInfoResponse", "StartTrialResponse", "TrialParams", "DatalogParams"),
         *("EnvironmentParams", "ActorParams", "TrialInfo", "SentReward", "RecvReward", "RecvRewardSource"),
     } <= set(schemas)
+
+
+def test_the_description_is_of_openapi() -> None:
+    """What tools that generate clients insist on: fields that are required are described, and so is each answer."""
+    found = document("1")
+    for name, schema in found["components"]["schemas"].items():
+        assert set(schema.get("required", ())) <= schema["properties"].keys(), name
+    for path in found["paths"].values():
+        for operation in path.values():
+            for status, answer in operation["responses"].items():
+                assert 200 <= int(status) < 600
+                assert answer.keys() == {"description", "content"}
+                assert answer["description"].endswith(".")
+
+
+def test_a_request_that_succeeds_has_the_status_that_is_described() -> None:
+    described = {
+        (method.upper(), path): next(iter(operation["responses"]))
+        for path, operations in document("1")["paths"].items()
+        for method, operation in operations.items()
+    }
+    assert described == {
+        ("GET", "/"): "200",
+        ("GET", TRIALS): "200",
+        ("POST", TRIALS): "202",
+        ("POST", "/actor/{actor_name}/{trial_id}"): "200",
+        ("DELETE", "/actor/{actor_name}/{trial_id}"): "202",
+        ("POST", "/actor/{actor_name}/{trial_id}/{tick_id}"): "200",
+        ("GET", "/actor/{actor_name}/{trial_id}/{tick_id}"): "200",
+    }
+
+
+async def test_who_leaves(autojump_clock: object) -> None:
+    async with opened() as (client, _, platform):
+        await client.start_and_join()
+        status, reply = await client.ask("DELETE", SEAT)
+        assert status == 202
+        assert reply["message"]
+        assert (await client.ask("DELETE", SEAT))[0] in (401, 404)
+        await platform.controller.terminate_trial("lab-1", hard=True)

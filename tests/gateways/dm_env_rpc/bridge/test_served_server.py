@@ -408,6 +408,22 @@ async def test_a_server_that_does_not_answer(
             server.hold.set()  # type: ignore[union-attr]  # it was set above
 
 
+async def test_a_server_that_does_not_answer_a_reset(autojump_clock: trio.testing.MockClock) -> None:
+    server = Server()
+
+    def hold(response: pb.EnvironmentResponse) -> None:
+        if response.HasField("join_world"):
+            server.hold = trio.Event()
+
+    server.mangle = hold
+    async with InProcessChannel([bind(pb.DESCRIPTOR.services_by_name["Environment"], server)]) as channel:
+        environment = dm_env_rpc_environment(channel, step_timeout_seconds=7)
+        async with playing(environment, Player()) as play:
+            with pytest.raises(TrialFailedError, match="reset: expected answers within 7 s"):
+                await play(BridgeConfig(seed=5))
+            server.hold.set()  # type: ignore[union-attr]  # it was set above
+
+
 async def test_a_trial_that_is_ended_hard() -> None:
     player = Player()
     async with served() as (url, server, _):
@@ -459,6 +475,8 @@ async def test_without_a_server() -> None:
             await play(BridgeConfig(server="localhost"))
     with pytest.raises(InvalidArgumentError, match="end_when: expected 'all' or 'any'; got 'some'"):
         dm_env_rpc_environment(end_when="some")  # type: ignore[arg-type]  # that is the mistake
+    with pytest.raises(InvalidArgumentError, match=r"^on_error: expected 'end_trial' or 'repeat'; got 'wait'$"):
+        dm_env_rpc_environment(on_error="wait")  # type: ignore[arg-type]  # that is the mistake
 
 
 async def test_what_the_command_line_serves() -> None:

@@ -44,6 +44,7 @@ def test_a_wrong_tensor_is_named() -> None:
         ("int8", (), np.uint64(3), 3),
         ("float32", (), 1, 1.0),
         ("float64", (2,), [1, 2], [1.0, 2.0]),
+        ("float32", (), 1e300, float("inf")),  # and no warning
         ("uint64", (), 2**64 - 1, 2**64 - 1),
         ("int32", (-1,), [], []),
         ("int32", (-1, 2), [[1, 2], [3, 4]], [[1, 2], [3, 4]]),

@@ -18,7 +18,7 @@ from tests.gateways.dm_env_rpc.gateway.games import (
     together,
 )
 from trio_cogment.config import OrchestratorConfig, PlatformConfig
-from trio_cogment.errors import StatusCode
+from trio_cogment.errors import ResourceExhaustedError, StatusCode
 from trio_cogment.gateways.dm_env_rpc import (
     Connection,
     DmEnvRpcError,
@@ -26,6 +26,7 @@ from trio_cogment.gateways.dm_env_rpc import (
     dm_env_rpc_environment,
     open_connection,
 )
+from trio_cogment.gateways.dm_env_rpc.gateway.parts import Part
 from trio_cogment.gateways.dm_env_rpc.gateway.sequences import Sequence
 from trio_cogment.rl import InvalidEnvironmentError
 from trio_cogment.sdk import EnvironmentSession, actor_params
@@ -101,6 +102,20 @@ async def test_a_world_that_fails_ends_no_other(monkeypatch: pytest.MonkeyPatch)
                 "world 'bad' failed; the gateway's log has the details",
             )
         assert (await step(other))[0] is RUNNING
+
+
+async def test_an_action_that_cannot_be_passed_on_may_be_sent_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuses(_: Part, content: bytes) -> None:
+        raise ResourceExhaustedError("too much waits")
+
+    async with playing(Game()) as platform, joined(platform, "ann") as [ann]:
+        assert await step(ann) == (RUNNING, 0, 0.0)
+        with monkeypatch.context() as patched:
+            patched.setattr(Part, "act", refuses)
+            error = await refusal(ann)
+        assert (error.code, error.message) == (StatusCode.RESOURCE_EXHAUSTED, "too much waits")
+        assert ann.state is RUNNING
+        assert await step(ann) == (RUNNING, 1, 0.0)
 
 
 async def test_no_environment_is_registered() -> None:

@@ -160,6 +160,10 @@ def test_policies_are_settings() -> None:
             {"seed": 2**63},
             "setting 'seed': expected an integer from -9223372036854775808 to 9223372036854775807, got",
         ),
+        (
+            {"seed": 2.0**65},
+            "setting 'seed': expected an integer from -9223372036854775808 to 18446744073709551615, got",
+        ),
         ({"seed": 0.5}, "setting 'seed': expected an integer"),
         ({"world_name": ""}, "setting 'world_name': expected a name of 1 to 200 printable characters, got ''"),
         ({"world_name": "a\nb"}, "setting 'world_name': expected a name"),

@@ -16,7 +16,7 @@ from trio_cogment.api.common_pb2 import Message, Reward, RewardSource
 from trio_cogment.api.dm_env_rpc import dm_env_rpc_pb2, properties_pb2
 from trio_cogment.errors import CogmentError, LocalProtocolError, StatusCode, status_of
 from trio_cogment.gateways.dm_env_rpc.client.properties import Property, answered, packed, properties_of
-from trio_cogment.gateways.dm_env_rpc.gateway.properties import answer_extension
+from trio_cogment.gateways.dm_env_rpc.gateway.properties import _LONGEST_SHOWN, answer_extension
 from trio_cogment.gateways.dm_env_rpc.gateway.property_table import TABLE, Place
 from trio_cogment.gateways.dm_env_rpc.gateway.records import Sending, SlotRecord
 from trio_cogment.spaces.tensors import decode_tensor, encode_tensor
@@ -125,6 +125,14 @@ def test_nobody_writes_to_oneself_or_to_strangers(key: str) -> None:
     code, text = refusal(joined(), "write_property", key, 1.0)
     assert code is StatusCode.NOT_FOUND
     assert len(text) < 200
+
+
+@pytest.mark.parametrize("kind", ["read_property", "write_property"])
+def test_a_name_is_shown_whole_up_to_a_length(kind: str) -> None:
+    for length in (_LONGEST_SHOWN - 1, _LONGEST_SHOWN):
+        assert repr("x" * length) in refusal(joined(), kind, "x" * length, 1.0 if kind == "write_property" else None)[1]
+    longer = refusal(joined(), kind, "x" * (_LONGEST_SHOWN + 1), 1.0 if kind == "write_property" else None)[1]
+    assert repr("x" * _LONGEST_SHOWN + "...") in longer
 
 
 def test_rewards_of_the_last_step() -> None:

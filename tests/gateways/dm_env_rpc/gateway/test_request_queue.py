@@ -26,6 +26,8 @@ class Peer:
         self._paused = False
         self.flushed = 0
         self.error: RpcError | None = None
+        #: How much had been sent each time that it was resumed.
+        self.resumed: list[int] = []
 
     def send_nowait(self, response: pb.EnvironmentResponse) -> None:
         if self.error is not None:
@@ -50,6 +52,7 @@ class Peer:
 
     def resume(self) -> None:
         self._paused = False
+        self.resumed.append(len(self.sent))
 
 
 def request(name: str) -> pb.EnvironmentRequest:
@@ -160,6 +163,8 @@ async def test_no_more_is_read_than_can_wait() -> None:
         await wait_all_tasks_blocked()
         assert not server.peer.is_paused()
         assert len(server.peer.sent) == _MOST_WAITING + 1
+        # Once, when half of them are answered, so that it does not pause again at the next request.
+        assert server.peer.resumed == [_MOST_WAITING // 2]
         server.requests.on_end(None)
 
 

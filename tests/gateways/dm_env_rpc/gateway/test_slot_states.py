@@ -127,3 +127,24 @@ async def test_after_an_error_the_end_comes_with_the_last_observation(
     slot.feed(STEP)
     assert await slot.answered(1, "world") == Reply(INTERRUPTED, b"first")
     assert slot.state is READY
+
+
+def test_names_in_errors() -> None:
+    for each in (*SlotState, *SlotInput):
+        assert each.value == each.name.lower().replace("_", " ")
+
+
+def test_it_is_told_when_a_sequence_has_ended_or_a_client_came_or_went() -> None:
+    told: list[SlotState] = []
+    slot = Slot("ann", "player", lambda: told.append(slot.state))
+    for happened, then in [
+        (JOIN, [READY]),
+        (STEP, []),
+        (OBSERVATION, []),
+        (END, [OVER]),
+        (STEP, [READY]),
+        (LEAVE, [FREE]),
+    ]:
+        told.clear()
+        slot.feed(happened, Reply(RUNNING, b"seen"))
+        assert told == then, happened

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import reduce
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from google.protobuf.any_pb2 import Any as AnyMessage
@@ -43,9 +43,6 @@ class Leaf:
     field: str
     parents: tuple[str, ...] = ()
     arms: tuple[tuple[str, str], ...] = ()
-
-    #: It can be a part of an action.
-    is_writable: ClassVar[bool] = True
 
     def read(self, root: Any) -> pb.Tensor:
         """Return the tensor of a message.
@@ -294,8 +291,6 @@ class ThereLeaf(Leaf):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PresenceLeaf(ThereLeaf):
     """Whether a field is there, beside the tensors of its value."""
-
-    is_writable: ClassVar[bool] = False
 
 
 def _zeros(spec: TensorSpec) -> NDArray[Any]:
