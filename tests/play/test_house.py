@@ -661,6 +661,26 @@ async def test_rewards_are_told_and_added_as_people_read_them(autojump_clock: Mo
             assert [(one["value"], one["total"]) for one in told] == [(-0.1, -0.1), (-0.1, -0.2)]
 
 
+async def test_a_reward_of_several_is_their_mean_as_people_read_it(autojump_clock: MockClock) -> None:
+    """In 32 bits the mean of 0.3 and -0.1 is 0.10000001."""
+    environment = Counting(3)
+    async with house_of(environment) as (_, house):
+        ann, bob, cat = await seats_of(house, game("ann", "bob", "cat"))
+        async with page(ann.serve_page) as to_ann, page(bob.serve_page) as to_bob, page(cat.serve_page) as to_cat:
+            told = []
+            for _ in range(2):
+                for one, value in ((to_ann, 0.3), (to_cat, -0.1)):
+                    await act(one)
+                    await one.say(type="reward", to="bob", value=value)
+                    await one.read_until(lambda message: message["type"] == "sent")
+                await act(to_bob)
+                told.append(await to_bob.read_until(lambda message: message["type"] == "reward"))
+            assert [(one["from"], one["value"], one["total"]) for one in told] == [
+                (["ann", "cat"], 0.1, 0.1),
+                (["ann", "cat"], 0.1, 0.2),
+            ]
+
+
 async def test_what_comes_with_the_end_is_told_once(autojump_clock: MockClock) -> None:
     """The page that the end is shown gets everything so far; a notice that waited for it then is in there."""
     async with house_of(Counting(1)) as (_, house):

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trio_cogment.web.json_text import json_text, shortest
+from trio_cogment.web.json_text import json_text, shortest, shortest_mean
 from trio_cogment.web.replies import json_data
 
 LARGE = 7136970930957654897  # as the id of a service
@@ -64,3 +64,32 @@ def test_the_same_number_in_32_bits(value: float) -> None:
     found = shortest(value)
     assert struct.pack("f", found) == struct.pack("f", value)
     assert len(repr(found)) <= len(repr(value))
+
+
+@pytest.mark.parametrize(
+    ("parts", "shown"),
+    [
+        ([(0.3, 1.0), (-0.1, 1.0)], 0.1),
+        ([(0.3, 3.0), (-0.1, 1.0)], 0.2),
+        ([(1.0, 1.0), (0.0, 1.0), (0.0, 1.0)], 0.333333333333),
+        ([(0.1, 1.0), (-0.1, 1.0)], 0.0),
+        ([(-0.1, 0.5)], -0.1),
+        ([], 0.0),
+        ([(0.1, 0.0), (0.3, 0.0)], 0.0),
+    ],
+)
+def test_a_mean_of_numbers_of_32_bits(parts: list[tuple[float, float]], shown: float) -> None:
+    """As the orchestrator computes it, which adds what it is sent."""
+    stored = [(as_float32(value), weight) for value, weight in parts]
+    weights = sum(weight for _, weight in stored)
+    mean = as_float32(sum(value * weight for value, weight in stored) / weights) if weights else 0.0
+    assert shortest_mean(mean, stored) == shown
+
+
+def test_a_mean_that_somebody_else_has_computed_is_shown_as_it_is() -> None:
+    assert shortest_mean(0.5, [(0.25, 1.0), (1.0, 1.0)]) == 0.5
+
+
+def as_float32(value: float) -> float:
+    found: float = struct.unpack("f", struct.pack("f", value))[0]
+    return found

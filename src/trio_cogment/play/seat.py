@@ -32,7 +32,7 @@ from trio_cogment.play.views import View, page_message
 from trio_cogment.sdk import ActorSession, Event, EventType, RecvObservation
 from trio_cogment.spec import Payload
 from trio_cogment.stand_ins import StandIn, stand_in_note
-from trio_cogment.web.json_text import shortest
+from trio_cogment.web.json_text import shortest_mean
 
 _log = logging.getLogger(__name__)
 
@@ -141,10 +141,11 @@ class Seat:
         if event.observation is not None:
             self._observe(event.observation, asks=event.type is EventType.ACTIVE)
         elif event.reward is not None:
-            value = shortest(event.reward.value)
+            sources = event.reward.sources
+            value = shortest_mean(event.reward.value, [(source.value, source.confidence) for source in sources])
             # To what adding in binary leaves at the end nobody has given a reward.
             self._total = float(f"{self._total + value:.12g}")
-            senders = sorted({source.sender_name for source in event.reward.sources if source.sender_name})
+            senders = sorted({source.sender_name for source in sources if source.sender_name})
             self._notify(
                 {
                     "type": "reward",

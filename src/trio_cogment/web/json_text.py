@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import re
 import struct
+from collections.abc import Sequence
 from typing import Any
 
 MAX_SAFE_INTEGER = 2**53 - 1
@@ -17,6 +18,8 @@ _MAYBE_UNSAFE = re.compile(r"[0-9]{16}")
 _FLOAT32 = struct.Struct("f")
 #: Significant digits: so many are always kept, and so many always suffice (IEEE 754, binary32).
 _FEWEST_DIGITS, _MOST_DIGITS = 6, 9
+#: How much a mean of such numbers may be off, in parts of the largest one.
+_ROUNDING = 1e-6
 
 
 def json_text(value: Any) -> str:
@@ -52,3 +55,18 @@ def shortest(value: float) -> float:
     except OverflowError:  # it has more than 32 bits
         pass
     return value
+
+
+def shortest_mean(value: float, parts: Sequence[tuple[float, float]]) -> float:
+    """Return a mean that was computed in 32 bits as people would compute it from what they are shown.
+
+    Args:
+        value: the mean, with what rounding has left at its end: 0.10000001 of 0.3 and -0.1.
+        parts: the numbers that it is of, and the weight of each.
+    """
+    weights = sum(weight for _, weight in parts)
+    if len(parts) > 1 and weights > 0:
+        mean = sum(shortest(part) * weight for part, weight in parts) / weights
+        if abs(mean - value) <= _ROUNDING * max(abs(part) for part, _ in parts):
+            return float(f"{mean:.12g}")
+    return shortest(value)

@@ -95,7 +95,7 @@ function Content({ part, blobs }) {
     case "array":
       return html`<p class="mono">${part.dtype} ${part.shape.join(" × ")}, ${shown(part.low)} to ${shown(part.high)}</p>`;
     case "value":
-      return html`<p class="mono">${shown(part.value)}</p>`;
+      return html`<p class="mono">${String(part.value)}</p>`; // there is room for all digits
     case "json":
       return html`<pre tabindex="0" role="region" aria-label=${part.name || "value"}>${laidOut(part.value)}</pre>`;
     default:
