@@ -727,9 +727,19 @@ class Account:
     def _on_inactivity(self) -> None:
         over = self._active_at + self.params.max_inactivity
         if self.now >= over:
-            self._break_off(INACTIVE, f"nothing happened for {self.params.max_inactivity} s", "")
+            text = f"nothing happened for {self.params.max_inactivity} s{self._missing()}"
+            self._break_off(INACTIVE, text, "")
         else:
             self.deadlines["INACTIVITY", -2] = over
+
+    def _missing(self) -> str:
+        if self.stage is not Stage.GATHERING:
+            return ""
+        late = [str(actor) for actor in self.actors if actor.where in (Where.AWAY, Where.ASKED)]
+        if late:
+            rest = f" and {len(late) - 3} more" if len(late) > 3 else ""
+            return ": " + ", ".join(late[:3]) + rest + " did not come"
+        return f": {self.environment} {'sent no observations' if self.environment.takes_part else 'did not come'}"
 
     def _nudge(self, person: Person) -> None:
         """Send a heartbeat to somebody who has been silent, unless it is busy with what it owes."""

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 
+import numpy as np
 import pytest
 
 from tests.cli.process import run_here
-from tests.gateways.dm_env_rpc.servers import Server, served
+from tests.gateways.dm_env_rpc.servers import GAMES, Catch, Server, served
+from trio_cogment.spaces.tensor_specs import TensorSpec
 
 CATCH = """\
 actions:
@@ -30,6 +32,27 @@ async def test_the_world_of_a_server_is_shown_and_destroyed() -> None:
         found = json.loads(output.out)
         assert found["actions"] == [{"uid": 1, "name": "paddle", "dtype": "int8", "shape": [], "min": -1, "max": 1}]
         assert [entry["name"] for entry in found["observations"]] == ["board", "ball.column", "reward"]
+
+
+#: Of numbers of 32 bits.
+BOUNDS = np.array([[-4.8, -np.inf], [4.8, np.inf]], np.float32)
+
+
+class Narrow(Catch):
+    """Its numbers have 32 bits."""
+
+    actions = (TensorSpec.of("push", "float32", (), -0.1, 0.1),)
+    observations = (TensorSpec.of("seen", "float32", (2,), *BOUNDS),)
+
+
+async def test_bounds_of_32_bits_have_the_digits_that_tell_them_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(GAMES, "narrow", Narrow)
+    async with served() as (url, _, _):
+        output = await run_here("dm_env_rpc", "probe", url, "--setting=game=narrow")
+        assert output.out == (
+            "actions:\n  1  push  float32  min -0.1, max 0.1\n"
+            "observations:\n  7  seen  float32[2]  min [-4.8, -Infinity], max [4.8, Infinity]\n"
+        )
 
 
 async def test_a_world_that_is_there_is_left_as_it_is() -> None:

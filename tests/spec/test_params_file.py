@@ -13,7 +13,7 @@ from google.protobuf.wrappers_pb2 import UInt32Value
 from trio_cogment import load_spec
 from trio_cogment.api.common_pb2 import TrialParams
 from trio_cogment.errors import InvalidArgumentError
-from trio_cogment.spec import Spec, load_params
+from trio_cogment.spec import Spec, declared_classes, load_params
 from trio_cogment.spec._message_fields import READERS
 from trio_cogment.spec._params_file import DEFAULT_MAX_INACTIVITY_SECONDS
 
@@ -293,6 +293,18 @@ def project_with(folder: Path, params: str, *, separate: bool) -> Path:
     (folder / "game.proto").write_text(TYPES)
     (folder / "cogment.yaml").write_text(PROJECT if separate else PROJECT + params)
     return written(folder, params) if separate else folder / "cogment.yaml"
+
+
+def test_types_are_found_in_a_project_file_of_the_legacy_api(tmp_path: Path) -> None:
+    """`--legacy cogment.yaml --params params.yaml`: the project file beside the parameters is an old one."""
+    path = project_with(tmp_path, PAYLOADS, separate=True)
+    now = load_params(path)
+    old = PROJECT.replace("- name:", "- id:").replace("{name: ", "{id: ")
+    assert "id: player" in old
+    (tmp_path / "cogment.yaml").write_text(old)
+    assert load_params(path) == now
+    assert declared_classes(path, named={}) == (str(tmp_path / "cogment.yaml"), ["player", "judge"])
+    assert list(load_spec(tmp_path, legacy=True).names()) == ["player", "judge"]
 
 
 @pytest.mark.parametrize("separate", [True, False])

@@ -230,6 +230,10 @@ def test_proto_that_is_nested_without_end(tmp_path: Path) -> None:
         ("actor_class: []", "line 1: the file: unknown key 'actor_class'; did you mean 'actor_classes'?"),
         ("actor_classes: {}", "actor_classes: expected a list, got a mapping"),
         ("actor_classes:\n  - action: {space: A}", "line 2: actor_classes[0]: it has no name; add 'name: ...'"),
+        (
+            "actor_classes:\n  - id: a",
+            "line 2: actor_classes[0]: it has no name; 'id' is its name in files of the legacy API",
+        ),
         ("actor_classes: [{name: a}]", "actor_classes[0]: it has no observation type; add 'observation: {space: "),
         ("actor_classes: [{name: a, observation: {space: A}}]", "it has no action type; add 'action: {space: "),
         ("actor_classes: [{name: a, observation: A}]", "actor_classes[0].observation: expected a mapping, got 'A'"),

@@ -145,7 +145,7 @@ def test_neither_theirs_nor_ours_is_activity() -> None:
     assert not play.is_over()
     play.pass_time(2)
     assert play.is_over()
-    assert play.end_details(0) == "nothing happened for 30 s"
+    assert play.end_details(0) == "nothing happened for 30 s: the environment 'env' sent no observations"
 
 
 def test_during_the_end() -> None:
@@ -244,6 +244,26 @@ def test_staleness_while_waiting_for_a_client(began: float) -> None:
     play.begin()
     play.pass_time(10)
     assert play.states == [S.INITIALIZING, S.PENDING, S.ENDED]
+
+
+def test_who_kept_a_trial_from_beginning_is_named_when_nothing_happens() -> None:
+    def reason(play: Play) -> str:
+        play.pass_time(10)
+        assert play.states == [S.INITIALIZING, S.PENDING, S.ENDED]
+        outcome = play.machine.outcome
+        assert outcome is not None
+        return outcome.reason
+
+    names = ["a", "b", "c", "d", "e"]
+    crowd = make_params(*[actor(name) for name in names], max_inactivity=10)
+    nobody = "nothing happened for 10 s: actor 'a', actor 'b', actor 'c' and 2 more did not come"
+    assert reason(Play(crowd).begin()) == nobody
+    two = Play(make_params(max_inactivity=10)).begin().ready(0)
+    assert reason(two) == "nothing happened for 10 s: actor 'b' did not come"
+    alone = Play(make_params(max_inactivity=10)).begin().ready(0, 1)
+    assert reason(alone) == "nothing happened for 10 s: the environment 'env' did not come"
+    silent = Play(make_params(max_inactivity=10)).start()
+    assert reason(silent) == "nothing happened for 10 s: the environment 'env' sent no observations"
 
 
 def test_no_staleness_unless_asked_for() -> None:

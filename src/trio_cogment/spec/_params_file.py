@@ -157,7 +157,7 @@ class _Payloads:
 
         source = _source_of_types(self._file, self._named)
         if isinstance(source, Path):
-            return load_spec(source)
+            return load_spec(source, legacy=True)  # with --legacy, the project file beside it is an old one
         if source is not None:
             return self._named[source]()
         key, place, _ = next(entry for entry in self._file.entries(node, name) if entry[0] != "content")
@@ -182,7 +182,7 @@ def declared_classes(path: str | Path, *, named: Mapping[str, Callable[[], Spec]
     """
     source = _source_of_types(YamlFile(path), named)
     if isinstance(source, Path):
-        return str(source), [declared.name for declared in ProjectFile(source).actor_classes]
+        return str(source), [declared.name for declared in ProjectFile(source, legacy=True).actor_classes]
     return None if source is None else (source, list(named[source]().names()))
 
 

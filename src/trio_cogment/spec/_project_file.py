@@ -151,7 +151,10 @@ class ProjectFile:
                 values["name"] = values["id"]
                 self.is_legacy = True
             if "name" not in values:
-                raise self.file.fault(item, f"{name}: it has no name; add 'name: ...'")
+                advice = "add 'name: ...'"
+                if "id" in values:
+                    advice = "'id' is its name in files of the legacy API; call the key 'name'"
+                raise self.file.fault(item, f"{name}: it has no name; {advice}")
             class_name = self._text(values["name"], f"{name}.name", "a name")
             if class_name in names:
                 raise self.file.fault(values["name"], f"{name}.name: there are two actor classes {class_name!r}")

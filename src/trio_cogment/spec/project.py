@@ -70,7 +70,7 @@ class Project:
         return name
 
 
-def load_spec(path: str | Path = ".", *, pool: DescriptorPool | None = None) -> Spec:
+def load_spec(path: str | Path = ".", *, pool: DescriptorPool | None = None, legacy: bool = False) -> Spec:
     """Return the types of a project; its protos are compiled in memory, and nothing is written.
 
     Every call compiles again, which takes a fraction of a second, and makes new classes: call it once per process, or
@@ -82,10 +82,11 @@ def load_spec(path: str | Path = ".", *, pool: DescriptorPool | None = None) -> 
             `descriptor_pool.Default()`, they are the classes of generated modules, if there are any, and go together
             with all other messages of the program, such as its `Timestamp`; another project with the same names does
             not fit into that pool.
+        legacy: read a file of the legacy API, too, whose classes have an `id` instead of a name.
 
     Raises:
         InvalidArgumentError: the file or a proto cannot be read or is invalid, or a type does not exist; the text names
             the file, the line and what to do. Or the pool has other messages with these names.
         FailedPreconditionError: there are protos, and `grpcio-tools` is not installed.
     """
-    return Project(path, pool=pool).spec
+    return Project(path, pool=pool, legacy=legacy).spec

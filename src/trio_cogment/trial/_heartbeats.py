@@ -21,7 +21,10 @@ from trio_cogment.trial._events import ENVIRONMENT, Send, Timer, TimerKind
 from trio_cogment.trial._memory import INACTIVITY, Breakage, TrialMemory
 from trio_cogment.trial._participant import Participant
 from trio_cogment.trial._stream_table import StreamInput
-from trio_cogment.trial._trial_table import Input
+from trio_cogment.trial._trial_table import Input, Phase
+
+#: So many who did not come are named when nothing happens before a trial begins.
+_MOST_NAMED = 3
 
 
 def on_heartbeat(trial: TrialMemory, participant: Participant) -> None:
@@ -52,10 +55,22 @@ def on_inactivity_timer(trial: TrialMemory) -> None:
     assert trial.params is not None
     deadline = trial.last_activity + trial.params.max_inactivity
     if trial.now >= deadline:
-        reason = f"nothing happened for {trial.params.max_inactivity} s"
+        reason = f"nothing happened for {trial.params.max_inactivity} s{_who_is_missing(trial)}"
         trial.fire(Input.HARD_END, None, Breakage(EndCause.INACTIVITY, reason))
     else:
         trial.arm_at(INACTIVITY, deadline)
+
+
+def _who_is_missing(trial: TrialMemory) -> str:
+    """Return who keeps a trial from beginning, for people; nothing when it has begun."""
+    if trial.phase is not Phase.PENDING:
+        return ""
+    to_come = [trial.actors[index].describe() for index in sorted(trial.unsettled)]
+    if not to_come and trial.environment.present:
+        return f": {trial.environment.describe()} sent no observations"
+    named = to_come[:_MOST_NAMED] or [trial.environment.describe()]
+    more = f" and {len(to_come) - _MOST_NAMED} more" if len(to_come) > _MOST_NAMED else ""
+    return f": {', '.join(named)}{more} did not come"
 
 
 def _send_heartbeat(trial: TrialMemory, participant: Participant) -> None:

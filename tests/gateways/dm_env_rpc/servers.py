@@ -28,8 +28,8 @@ class Catch:
 
     ROWS, COLUMNS = 6, 5
     players = 1
-    actions = (TensorSpec.of("paddle", "int8", (), -1, 1),)
-    observations = (
+    actions: tuple[TensorSpec, ...] = (TensorSpec.of("paddle", "int8", (), -1, 1),)
+    observations: tuple[TensorSpec, ...] = (
         TensorSpec.of("board", "float32", (ROWS, COLUMNS)),
         TensorSpec.of("ball.column", "int32", (), 0, COLUMNS - 1),
         TensorSpec.of("reward", "float64"),

@@ -117,12 +117,16 @@ def _lines(data: Mapping[str, Sequence[Mapping[str, Any]]]) -> Iterator[str]:
 
 def _cells(entry: Mapping[str, Any]) -> tuple[str, ...]:
     shape = str(entry["shape"]) if entry["shape"] else ""
-    bounds = [f"{end} {_shown(entry[end])}" for end in ("min", "max") if end in entry]
+    bounds = [f"{end} {_shown(entry[end], entry['dtype'])}" for end in ("min", "max") if end in entry]
     return f"  {entry['uid']}", entry["name"], entry["dtype"] + shape, ", ".join(bounds)
 
 
-def _shown(bound: Any) -> str:
+def _shown(bound: Any, dtype: str) -> str:
     values = [bound] if not isinstance(bound, list) else bound
     if len(values) > _MOST_BOUNDS or any(isinstance(value, list) for value in values):
         return "for each element"
-    return json.dumps(bound)
+    if dtype == "float32":
+        from trio_cogment.web.json_text import shortest
+
+        values = [shortest(value) for value in values]
+    return json.dumps(values if isinstance(bound, list) else values[0])

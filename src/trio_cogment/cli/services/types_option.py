@@ -86,7 +86,7 @@ def load_types(flag: str, value: str) -> Spec | None:
 
         place = _in_module(value)
         if place is None:
-            return load_spec(Path(value))
+            return load_spec(Path(value), legacy=True)
         found = member(imported(place[0]), place[1])
     except (CogmentError, Failure) as error:
         raise Failure(f"{flag}: {error}") from error
