@@ -163,7 +163,7 @@ async def start_environment(call: ServerCall) -> int:
 def environment_of(
     ticks: int | None = None, seen: list[Any] | None = None, *, seconds_per_tick: float | None = None
 ) -> RunTrial:
-    """Return an environment that goes on for some ticks (for ever without) and plays a soft end by the book."""
+    """Return an environment that goes on for some ticks (indefinitely without) and plays a soft end by the book."""
 
     async def run(call: ServerCall) -> None:
         actors = await start_environment(call)

@@ -101,7 +101,7 @@ TABLES = {"checkers": checkers, "mutations": mutations, "mutants": mutants, "cou
 
 
 def page(text: str) -> str:
-    """Return the page with its tables made anew."""
+    """Return the page with its tables made again."""
     for name, lines in TABLES.items():
         begin = f"<!-- {name}: written by tools/reliability_tables.py -->\n"
         before, _, rest = text.partition(begin)

@@ -1,6 +1,6 @@
 """Writes a page for each public package: its classes, functions and errors, from their docstrings.
 
-The pages are made anew with each build, so they cannot be out of date. A name that several packages offer is described
+The pages are made again with each build, so they cannot be out of date. A name that several packages offer is described
 on one page, that of the first in `PACKAGES`. `references` resolves what the pages refer to.
 """
 
@@ -150,7 +150,7 @@ def named(name: str) -> Any:
 
 
 def _defined(value: Any) -> tuple[str, str]:
-    # Some functions are made anew for each package that offers them, so their identity says nothing.
+    # Some functions are made again for each package that offers them, so their identity says nothing.
     return getattr(value, "__module__", ""), getattr(value, "__qualname__", "")
 
 

@@ -16,7 +16,7 @@ class Count(NamedTuple):
     Attributes:
         what: what is counted.
         kept: the number that is kept.
-        counted: what it should be now, counted anew. Where that cannot be found out it is the number itself.
+        counted: what it should be now, counted again. Where that cannot be found out it is the number itself.
         at_rest: what it should be when nothing is going on any more; None: whatever it is.
     """
 
@@ -30,4 +30,4 @@ class Recounts(Protocol):
     """Something that counts."""
 
     def recount(self) -> Iterable[Count]:
-        """Count anew everything that is kept in numbers; nothing is changed."""
+        """Recount everything that is kept in numbers; nothing is changed."""

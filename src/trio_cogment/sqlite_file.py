@@ -210,7 +210,7 @@ class WritingConnection:
     the new connection overwrites it before anything else.
 
     When a file of the database was removed or replaced, what is in its log is copied into the database if that is still
-    there. From then on every transaction fails, until the files are back or the server is started anew.
+    there. From then on every transaction fails, until the files are back or the server is restarted.
 
     Args:
         path: of the file, which must exist.
@@ -288,7 +288,7 @@ class WritingConnection:
         if missing:
             raise UnavailableError(
                 f"storage: {missing} was removed or replaced while it was in use; nothing more is stored until it is "
-                "back, or the server is started anew"
+                "back, or the server is restarted"
             )
 
     def _save_what_is_there(self, connection: sqlite3.Connection) -> None:

@@ -94,7 +94,7 @@ STATES = {
 
 @dataclass(frozen=True)
 class Patience:
-    """How patient a trial is; see `docs/configuration.md`. 0 seconds is for ever."""
+    """How patient a trial is; see `docs/configuration.md`. 0 seconds is indefinitely."""
 
     soft_end_patience_seconds: float
     environment_init_timeout_seconds: float

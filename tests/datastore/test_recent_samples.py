@@ -180,7 +180,7 @@ async def test_of_a_trial_that_is_deleted_nothing_is_at_hand(tmp_path: Path) -> 
         assert await store.trial("a") is None
         with pytest.raises(NotFoundError):
             await store.samples(first.number, after=begin.position, limit=ALL, max_bytes=MUCH)
-        # Another of the same name begins anew, whatever is known of the first.
+        # Another of the same name begins again, whatever is known of the first.
         assert await store.apply([new_trial("a", user_id="another"), sample("a", 2), sample("a", 1)]) == {}
         second = await get(store, "a")
         assert second.number != first.number

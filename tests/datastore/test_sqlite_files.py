@@ -402,7 +402,7 @@ async def test_nothing_is_scanned(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
 
 async def test_a_new_run_is_as_fast_as_the_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Samples above all others are not looked up one by one, nor are those of a trial that is run anew."""
+    """Samples above all others are not looked up one by one, nor are those of a trial that is run again."""
     statements: list[str] = []
 
     def traced(path: str, *, full: bool = True, query_only: bool = False) -> sqlite3.Connection:

@@ -140,7 +140,7 @@ async def a_partition(world: World) -> None:
         await trio.sleep(world.rng.uniform(0, 60))
         play.heal()
         await play.until(lambda shown: shown == ["kept", "once"], 60)
-        # The one that is kept may have registered anew, and has taken the old one back then.
+        # The one that is kept may have registered again, and has taken the old one back then.
         await trio.sleep(60)
         assert await play.shown() == ["kept", "once"]
         assert play.server.count == 2

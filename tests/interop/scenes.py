@@ -46,7 +46,7 @@ class Scene(Stage):
         return Directory(self, self._alone("directory", "directory", file, *tls_flags(tls)), tls)
 
     def model_registry(self, *flags: str, name: str = "model_registry") -> Server:
-        """Start our model registry; its archive stays when it is started anew."""
+        """Start our model registry; its archive stays when it is restarted."""
         return self._alone(name, "model_registry", f"--archive_dir={self.folder / 'archive'}", *flags)
 
     def datastore(self, *flags: str, name: str = "datastore") -> Server:

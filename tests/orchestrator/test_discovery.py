@@ -147,7 +147,7 @@ async def test_everybody_is_found_in_order(autojump_clock: Clock) -> None:
         (ACTOR, shy),
         (ACTOR, shy),
     ]
-    assert asked(fake) == one_start * 2  # each anew at each start
+    assert asked(fake) == one_start * 2  # each again at each start
     assert sorted(network.dialled) == ["greedy", "log", "shy", "world"]
 
 

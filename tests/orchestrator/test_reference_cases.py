@@ -52,7 +52,7 @@ async def test_case_01_the_id_of_an_ended_trial_is_taken_until_it_is_collected(a
 
 
 async def test_case_02_a_start_that_fails_leaves_its_id_free(autojump_clock: Clock) -> None:
-    """Reference: the trial stays INITIALIZING for ever, and its id is refused."""
+    """Reference: the trial stays INITIALIZING indefinitely, and its id is refused."""
     async with stage() as play:
         with pytest.raises(RpcError) as caught:
             await play.start(trial_params([]), "z")
@@ -108,7 +108,7 @@ async def test_case_05_one_optional_actor_that_never_comes(autojump_clock: Clock
 
 
 async def test_case_06_a_silent_environment(autojump_clock: Clock) -> None:
-    """Reference: PENDING for ever. Ours: its time to begin ends it."""
+    """Reference: PENDING indefinitely. Ours: its time to begin ends it."""
     async with stage() as play:
         await play.start(params("a"))
         await play["a"].ready()

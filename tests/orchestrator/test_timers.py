@@ -91,7 +91,7 @@ async def test_time_stands_still_while_suspended(autojump_clock: trio.testing.Mo
 async def test_a_deadline_that_has_come_is_not_in_the_future(
     pause: float, autojump_clock: trio.testing.MockClock
 ) -> None:
-    """Whatever is rounded when pauses are added: else the sleeper would be woken for ever, and no time would pass."""
+    """Whatever is rounded when pauses are added: else the sleeper would be woken endlessly, and no time would pass."""
     times: list[float] = []
 
     def fire(timer: Timer) -> None:

@@ -293,7 +293,7 @@ def test_any_order_of_inputs(steps: list[tuple[Any, ...]], seats: int, shortage:
             elif isinstance(effect, ArmAway):
                 away[int(str(effect.member))] = effect.number
         waiting = [each for each in known - bots if lobby.state_of(each) is MemberState.READY]
-        assert (waits is not None) == bool(waiting)  # nobody waits for ever, and nobody's time runs for nothing
+        assert (waits is not None) == bool(waiting)  # nobody waits indefinitely, and nobody's time runs for nothing
         assert len(waiting) < seats
         seated = [member for members in running for member in members]
         assert len(seated) == len(set(seated))

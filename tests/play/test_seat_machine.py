@@ -275,7 +275,7 @@ class _Watch:
         if machine.page is not None:
             assert machine.page in self.here
         if machine.state in (SeatState.OPEN, SeatState.AWAY):
-            assert Timer.GRACE in self.armed  # nobody waits for ever
+            assert Timer.GRACE in self.armed  # nobody waits indefinitely
         if machine.state in (SeatState.LEFT, SeatState.OVER, SeatState.ABSENT):
             assert Timer.GRACE not in self.armed
 

@@ -116,7 +116,7 @@ def test_an_item_that_waits_alone_is_never_measured() -> None:
 
 
 async def test_senders_get_their_turns_in_order() -> None:
-    """A large item is not overtaken for ever by small ones, and small ones share the room that it leaves."""
+    """A large item is not overtaken indefinitely by small ones, and small ones share the room that it leaves."""
     queue = box(10, 100)
     queue.put_nowait(50)
     queue.put_nowait(50)

@@ -173,7 +173,7 @@ async def test_who_breaks_the_connection_is_told_though_it_goes_on_sending(
 async def test_nobody_holds_a_broken_connection(
     secure: bool, sends: bool, contexts: tuple[ssl.SSLContext, ssl.SSLContext]
 ) -> None:
-    """Neither who does not close nor who sends for ever: `farewell_timeout_seconds` is all they get."""
+    """Neither who does not close nor who sends indefinitely: `farewell_timeout_seconds` is all they get."""
     ours, theirs = contexts if secure else (None, None)
     config = RpcConfig(farewell_timeout_seconds=0.2)
     async with served([CheckService().service()], config, ours) as serving, connected(serving, theirs) as peer:

@@ -603,7 +603,7 @@ async def test_b5_a_dead_server_ends_every_pending_call(autojump_clock: trio.tes
 async def test_any_mixture_of_calls_cancellations_and_losses_ends(
     seed: int, autojump_clock: trio.testing.MockClock
 ) -> None:
-    """Every call ends with one status, nobody waits for ever, and in the end all is as at the beginning."""
+    """Every call ends with one status, nobody waits indefinitely, and in the end all is as at the beginning."""
     chance = random.Random(seed)
     config = RpcConfig(max_channel_connections=chance.randint(1, 4), surplus_idle_seconds=chance.choice([0.5, 5.0]))
     ends: dict[str, int] = {}
@@ -649,7 +649,7 @@ async def test_any_mixture_of_calls_cancellations_and_losses_ends(
 async def test_a_call_in_a_shield_while_the_channel_is_cancelled(
     wait_for_ready: bool, autojump_clock: trio.testing.MockClock
 ) -> None:
-    """It ends; it used to dial for ever, in no time."""
+    """It ends; it used to dial indefinitely, in no time."""
     async with trio.open_nursery() as nursery:
         server = Server(nursery)
         with trio.CancelScope() as scope:

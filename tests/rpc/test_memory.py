@@ -364,7 +364,7 @@ def count_to(number: int) -> bytes:
 
 
 async def test_a_message_has_two_seconds_to_get_on_and_a_reader_ten(autojump_clock: Clock) -> None:
-    """From when others wait; and they are looked at anew whenever somebody waits again."""
+    """From when others wait; and they are looked at again whenever somebody waits again."""
     memory = ConnectionMemory()
     debtor = Stuck()
     memory.watch(debtor)

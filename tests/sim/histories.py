@@ -2,7 +2,7 @@
 
 `python -m tests.sim.histories` gives the recorded inputs to the machine of today and writes down what it does with
 them: run it when its behaviour has changed on purpose, and look at the diff. With `--record` the trials are simulated
-anew.
+again.
 """
 
 from __future__ import annotations
@@ -204,7 +204,7 @@ def path_of(name: str) -> Path:
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.sim.histories", description=__doc__)
-    parser.add_argument("--record", action="store_true", help="simulate the trials anew")
+    parser.add_argument("--record", action="store_true", help="simulate the trials again")
     parser.add_argument("names", nargs="*", metavar="NAME", help="only these")
     options = parser.parse_args()
     logging.disable(logging.CRITICAL)  # what fakes do on purpose is logged as what it would be

@@ -132,7 +132,7 @@ MUTATIONS = (
     ),
     Mutation(
         "an ack timer never armed",
-        "actors may take for ever to acknowledge",
+        "actors may take indefinitely to acknowledge",
         "trial/_closing.py",
         "        trial.arm(Timer(TimerKind.ACK, actor.index), trial.rules.actor_ack_timeout_seconds)\n",
         "",
@@ -189,14 +189,14 @@ MUTATIONS = (
     ),
     Mutation(
         "no patience with a soft end",
-        "its timer is not armed: an environment may take for ever to come to its end",
+        "its timer is not armed: an environment may take indefinitely to come to its end",
         "trial/_memory.py",
         "            self.arm(PATIENCE, self.rules.soft_end_patience_seconds)\n",
         "            return\n",
     ),
     Mutation(
         "a response timeout forgotten",
-        "required actors may take for ever to act",
+        "required actors may take indefinitely to act",
         "trial/_ticks.py",
         "        trial.arm(Timer(_RESPONSE, actor.index), actor.response_timeout)\n",
         "        if not actor.required:\n"

@@ -2,7 +2,7 @@
 
 What a run reaches is each step from one line to another in the packages of trials, stores, transport and directory;
 each kind of event of its history, with statuses and states; and whatever is counted. A plan that reaches something new
-is made smaller as long as it does, and then changed in its turn: faults are added, taken away and drawn anew, also
+is made smaller as long as it does, and then changed in its turn: faults are added, taken away and redrawn, also
 those of `tests.sim.rare`, which no seed draws. What is left at the end, and reaches most with fewest runs, is written
 to `corpus.txt`, which every run of the suites begins with. A plan that fails is told as the suite tells it, with the
 command that shows it again.

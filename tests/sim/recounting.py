@@ -1,4 +1,4 @@
-"""Whatever counts bytes, messages, users or entries is counted anew at set times of a run, and at rest."""
+"""Whatever counts bytes, messages, users or entries is counted again at set times of a run, and at rest."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import trio
 
 from trio_cogment.testing import Counts
 
-#: How often everything is counted anew.
+#: How often everything is counted again.
 COUNTED_SECONDS = 2.0
 
 
@@ -17,7 +17,7 @@ def check_counts(counts: Counts, *, at_rest: bool = False) -> None:
 
 
 async def count_now_and_then(counts: Counts) -> None:
-    """Count everything anew from time to time."""
+    """Count everything again from time to time."""
     while True:
         await trio.sleep(COUNTED_SECONDS)
         check_counts(counts)

@@ -1,6 +1,6 @@
 """A simulated trainer: workers, controllers, readers and a dispatcher that vanish, repeat and come back.
 
-Workers number their steps, so that each can be looked for at the end. The server is started anew in the middle, on what
+Workers number their steps, so that each can be looked for at the end. The server is restarted in the middle, on what
 it had stored, and the storage fails now and then.
 """
 

@@ -299,7 +299,7 @@ def test_case_04_each_actor_has_its_own_wait() -> None:
     params = make_params(actor("a", endpoint=CLIENT, initial_connection_timeout=0.25), actor("b", endpoint=CLIENT))
     play = Play(params).begin()
     play.pass_time(0.3)
-    # Better than to wait for b for ever: a required actor that did not come ends the trial now.
+    # Better than to wait for b indefinitely: a required actor that did not come ends the trial now.
     assert play.is_over()
     with pytest.raises(FailedPreconditionError):
         play.machine.slot_for(actor_name="b")

@@ -6,7 +6,7 @@ none can be chosen wrongly; that, four calls of the standard library and no depe
 
 A token that a server makes for what somebody does with a token (a seat, a link, a worker's) is derived from that: its
 claims name what it was derived from, in turn, and wherever it is shown it ends when one of these does. So no server has
-to keep a list, and none that is started anew forgets.
+to keep a list, and no restart forgets anything.
 
 A secret file has a key on each line, as hexadecimal digits. The first one signs, all of them verify: to rotate, a new
 key is put in front, and the old one is removed when its tokens have been replaced.

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 NAME = "cogment"
 #: How often `cogment` has given way to another one on the way to this process.
 _COUNT = "TRIO_COGMENT_YIELDED"
-#: A program that comes back here would do so for ever.
+#: A program that comes back here would do so indefinitely.
 _MOST = 8
 #: What a script of this package has in it, whichever environment it is installed in.
 _MARK = b"trio_cogment"

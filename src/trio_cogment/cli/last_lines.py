@@ -1,4 +1,4 @@
-"""The last lines of a terminal, which are drawn anew while everything else is written above them."""
+"""The last lines of a terminal, which are redrawn while everything else is written above them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The terminal of a process: whether it is still there, and whether lines can be drawn anew on it.
+"""The terminal of a process: whether it is still there, and whether lines can be redrawn on it.
 
 SIGHUP has two meanings: the terminal was closed, and files are to be read again. A server that was started in a window
 must not outlive it, so the two are told apart. Nothing slow is imported here: it is needed before Trio is.
@@ -25,7 +25,7 @@ class Terminal:
 
 
 def can_draw() -> bool:
-    """Tell whether standard output and standard error are a terminal on which lines can be drawn anew."""
+    """Tell whether standard output and standard error are a terminal on which lines can be redrawn."""
     streams = (sys.stdout, sys.stderr)
     return all(one is not None and one.isatty() for one in streams) and os.environ.get("TERM") != "dumb"
 

@@ -92,7 +92,7 @@ def init(auth_secret_file: Path, rotate: bool, as_json: bool) -> None:
 
 
 def _expiry(_ctx: click.Context, _param: click.Parameter, value: str) -> float | None:
-    """Return how long a token counts, in seconds; None: for ever."""
+    """Return how long a token counts, in seconds; None: no limit."""
     text = value.strip()
     if text == _NEVER:
         return None

@@ -1,4 +1,4 @@
-"""A table of an orchestrator's trials, drawn anew on a terminal, with lines above and below it."""
+"""A table of an orchestrator's trials, redrawn on a terminal, with lines above and below it."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ class OrchestratorConfig:
     Attributes:
         soft_end_patience_seconds: time limit of a soft end, until the final observation; then the trial is ended hard;
             0: no limit.
-        environment_init_timeout_seconds: how long an environment may take to answer its initial message; 0: for ever.
+        environment_init_timeout_seconds: how long an environment may take to answer its initial message; 0: no limit.
         environment_ack_timeout_seconds: how long an environment may take for its LAST_ACK.
         actor_ack_timeout_seconds: the same for an actor.
         heartbeat_seconds: a participant that is silent for this long is sent a HEARTBEAT, and again after each such
@@ -119,7 +119,7 @@ class OrchestratorConfig:
 
     def __post_init__(self) -> None:
         check_not_negative(self)
-        # With 0 nothing would work: a trial would wait for ever for room in a queue without any.
+        # With 0 nothing would work: a trial would wait indefinitely for room in a queue without any.
         check_positive(
             self,
             "hook_timeout_seconds",

@@ -53,7 +53,7 @@ class RpcConfig:
         reserved_descriptors: file descriptors that a server leaves for files and for connections of its own: with
             fewer free ones it refuses connections.
         handshake_timeout_seconds: how long a peer may take for its first SETTINGS.
-        idle_timeout_seconds: how long a server keeps a connection without calls; 0: for ever.
+        idle_timeout_seconds: how long a server keeps a connection without calls; 0: no limit.
         keepalive_seconds: a server sends a PING to a client that has been silent for this long; 0: never.
         client_keepalive_seconds: how often a channel with running calls sends a PING to a silent server (but once after
             `keepalive_seconds` when data has come since, which every server allows); 0: never.

@@ -42,7 +42,7 @@ class TrainerConfig:
         pause_ack_seconds: how long a pause waits for workers that can pause to say that they do.
         token_required: who publishes sends the token of a registration.
         controller_secret: who controls runs sends it as the metadata `controller-secret`; empty: nobody needs to.
-        retention_seconds: how long an ended run is kept, with its steps and episodes; 0: for ever.
+        retention_seconds: how long an ended run is kept, with its steps and episodes; 0: no limit.
         farewell_seconds: how long a trainer that stops may take to store what it has accepted.
     """
 

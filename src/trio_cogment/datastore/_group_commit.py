@@ -218,7 +218,7 @@ class GroupCommit:
         await stream.flush()
 
     async def run(self) -> None:
-        """Commit for ever.
+        """Commit indefinitely.
 
         After `Cancelled` what was queued is not written, and its streams were not told that it was.
         """

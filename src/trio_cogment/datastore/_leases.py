@@ -63,7 +63,7 @@ class Leases:
                 self._set_deadline(trial_id, self._config.abandoned_after_start_seconds)
 
     async def run(self) -> None:
-        """End trials at their deadlines, for ever."""
+        """End trials at their deadlines, indefinitely."""
         while True:
             if not self._deadlines:
                 await self._changed.park()

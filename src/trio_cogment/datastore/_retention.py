@@ -46,7 +46,7 @@ class Retention:
             self._ended.pop(trial_id, None)
 
     async def run(self) -> None:
-        """Delete what is too much, for ever; a storage that fails is tried again."""
+        """Delete what is too much, indefinitely; a storage that fails is tried again."""
         async with self._store.watch() as watch:
             while True:
                 try:

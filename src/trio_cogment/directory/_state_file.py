@@ -103,7 +103,7 @@ class StateFile:
             return
         if not ours:
             raise FileExistsError(
-                errno.EEXIST, "another file was put in its place; remove that, or start the directory anew", self._path
+                errno.EEXIST, "another file was put in its place; remove that, or start the directory again", self._path
             )
 
     def _open(self) -> tuple[Entries, bool]:

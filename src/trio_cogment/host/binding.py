@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 #: Connections that wait for `accept`; the system may allow fewer.
 BACKLOG = 1024
-#: The port that the system chose for the first address may be taken on another; then all are bound anew.
+#: The port that the system chose for the first address may be taken on another; then all are bound again.
 _PORT_ATTEMPTS = 20
 #: This machine does not have that address, or not that family.
 _NOT_HERE = frozenset([errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL, errno.EPROTONOSUPPORT])

@@ -34,7 +34,7 @@ class OpenFile(Protocol):
         """Make durable what was written.
 
         Raises:
-            OSError: it may be lost, and a further `sync` would not tell: open the file anew and write it again.
+            OSError: it may be lost, and a further `sync` would not tell: open the file again and write it again.
         """
 
     def close(self) -> None:

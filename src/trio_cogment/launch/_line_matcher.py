@@ -1,6 +1,6 @@
 """Lines of output in which an expression is looked for, in a process that a line may cost little time only.
 
-RE2, whose syntax launch files have, takes time in proportion to a line. Python's `re` may take for ever, and nothing
+RE2, whose syntax launch files have, takes time in proportion to a line. Python's `re` may take very long, and nothing
 else runs in its process meanwhile, not even what a signal asks for.
 """
 
@@ -54,10 +54,10 @@ class LineMatcher:
 
         Raises:
             LineTooSlowError: it was not found in the lines before one that took too long; those after it are not looked
-                at. The next call begins anew.
+                at. The next call begins again.
             OSError: the process cannot be started.
 
-        After `Cancelled` the next call begins anew.
+        After `Cancelled` the next call begins again.
         """
         async with self._turn:
             try:

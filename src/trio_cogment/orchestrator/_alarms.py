@@ -12,7 +12,7 @@ import trio
 
 from trio_cogment.recount import Count
 
-#: The queue is made anew when more of it than this, and than what still counts, is out of date.
+#: The queue is made again when more of it than this, and than what still counts, is out of date.
 _MOST_STALE = 1000
 
 

@@ -28,7 +28,7 @@ async def run_hooks(
 ) -> TrialParams:
     """Send the parameters through every hook, in order, and return the result.
 
-    Each is looked for anew, so that a hook or a directory that was away once is not missed for ever.
+    Each is looked for again, so that a hook or a directory that was away once is not missed indefinitely.
 
     Raises:
         EndpointError: a hook's endpoint is none.

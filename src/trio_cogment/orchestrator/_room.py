@@ -73,7 +73,7 @@ class Room:
         #: For samples that are held back for late rewards.
         self.max_held_back = config.max_held_back_bytes
         self.held_back = BytePool(config.max_all_held_back_bytes)
-        #: Kept beside the sums, which would be made anew for each start.
+        #: Kept beside the sums, which would be made again for each start.
         self._all_trials = self._all_starting = self._all_bytes = 0
 
     @property

@@ -71,7 +71,7 @@ class _Present:
 
     @property
     def message(self) -> TrialListEntry:
-        """The entry, made anew."""
+        """The entry, made again."""
         return self._watch.describe(self._trial_id, self._state, self._info)
 
     def wait(self) -> None:

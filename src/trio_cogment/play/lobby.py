@@ -87,7 +87,7 @@ class Lobby:
         try:
             await page.serve(socket, partial(self._on_page, page, visitor))
         finally:
-            # A page that was opened anew with the same ticket has taken its place.
+            # A page that was opened again with the same ticket has taken its place.
             if visitor.ticket and self._pages.get(visitor.ticket) is page:
                 del self._pages[visitor.ticket], self._sources[visitor.ticket]
                 self._perform(self._machine.detach(visitor.ticket))

@@ -13,7 +13,7 @@ class HeaderBlocks:
     """Puts one header block after another together.
 
     Args:
-        max_bytes: the largest block. A peer can go on with CONTINUATION frames for ever without making the call that
+        max_bytes: the largest block. A peer can send CONTINUATION frames without end, and without making the call that
             would count against a limit (the CONTINUATION flood, CVE-2024-27316). Beyond this the connection ends.
 
     Attributes:

@@ -161,7 +161,7 @@ class Pool:
         try:
             connection = await self._connected(nursery)
         except trio.Cancelled:
-            # The channel's block is being cancelled. A call in a shield would dial again and again, for ever.
+            # The channel's block is being cancelled. A call in a shield would dial again and again, indefinitely.
             self.stop()
             raise
         except RpcError as error:

@@ -215,7 +215,7 @@ class ReceiveWindow:
         """Reserve memory for the rest of a large message, or put the stream in the queue."""
         applicants = self._applicants
         # Who comes first is served first, also when a later and smaller message would fit: or the large one could wait
-        # for ever. With nothing granted, any size is let through.
+        # indefinitely. With nothing granted, any size is let through.
         if self.granted and (self.granted + need > self._budget or next(iter(applicants), stream) is not stream):
             waits = True
         else:

@@ -1,7 +1,7 @@
 """Large messages that do not come any further while the messages of others wait for the room they hold.
 
 The receive window grants a large message its room as a whole, within a budget of the connection (`_receive_window`). A
-sender that announces such messages and then stops would keep the others waiting for ever.
+sender that announces such messages and then stops would keep the others waiting indefinitely.
 """
 
 from __future__ import annotations

@@ -41,7 +41,7 @@ class Channel(CallOpener, AbstractAsyncContextManager["Channel"]):
     """Calls to one server over HTTP/2.
 
     Use it as ``async with Channel(address, port) as channel``; its tasks live in that block. Connecting waits for the
-    first call. When a connection is lost, its calls end with UNAVAILABLE at once and the next call connects anew; when
+    first call. When a connection is lost, its calls end with UNAVAILABLE at once and the next call connects again; when
     the server sends GOAWAY, running calls go on and new ones use a new connection. A call that the server says it has
     not looked at is made again, once on a new connection, unless it has sent too much to be kept for that. Calls beyond
     the server's limit for one connection go to another one, which closes when it has been idle for

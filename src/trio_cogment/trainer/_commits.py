@@ -150,7 +150,7 @@ class Commits:
         self._work.unpark()
 
     async def run(self) -> None:
-        """Commit for ever. After `Cancelled` what was queued may be stored or not; its owner is not told."""
+        """Commit indefinitely. After `Cancelled` what was queued may be stored or not; its owner is not told."""
         while True:
             while not self._full and not self.batch.rows:
                 await self._work.park()

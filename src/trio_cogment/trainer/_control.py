@@ -248,7 +248,7 @@ class Grants:
         tell(entry, "grant", ControlEvent(run_id=entry.run_id, grant_steps=amount))
 
     async def run(self) -> None:
-        """Serve those that have to wait, for ever."""
+        """Serve those that have to wait, indefinitely."""
         while True:
             with trio.move_on_at(self._turns.next_time(trio.current_time())):
                 await self._waits.park()

@@ -66,7 +66,7 @@ class Events:
     async def follow(
         self, call: ServerCall, since: int, statuses: frozenset[int], snapshot: Callable[[], Sequence[RunRecord]]
     ) -> None:
-        """Send the runs as they are, unless all changes since a known one are there; then every change, for ever."""
+        """Send the runs as they are, unless all changes since a known one are there; then every change."""
         position, fresh = since, not since
         while True:
             # A watcher that is very slow may find that changes were forgotten.

@@ -34,7 +34,7 @@ class TrainerClient:
     Args:
         opener: a channel to it.
         secret: of its controllers, where it asks for one.
-        timeout_seconds: of calls that are answered at once; None: they wait for ever.
+        timeout_seconds: of calls that are answered at once; None: they wait indefinitely.
 
     Every method raises `RpcError` when the trainer refuses or cannot be reached.
     """

@@ -72,7 +72,7 @@ class Cause(enum.Enum):
     NOT_REGISTERED = "missing registration"
     NO_HEARTBEAT = "missing heartbeat"
     CANCEL = "cancellation"
-    #: The server was started anew, and the worker's process is gone.
+    #: The server was restarted, and the worker's process is gone.
     RESTARTED = "restart of the server"
     #: The same of an external run: its worker comes back by itself.
     RESTARTED_EXTERNAL = "restart of the server under an external worker"

@@ -45,7 +45,7 @@ MAX_HELD_BACK_BYTES: Final = 16 * 1024 * 1024
 
 @dataclass(slots=True, frozen=True)
 class TrialRules:
-    """How patient a trial is; the operator's choice, where `TrialParams` are the user's. 0 seconds means for ever.
+    """How patient a trial is; the operator's choice, where `TrialParams` are the user's. 0 seconds means indefinitely.
 
     Attributes:
         soft_end_patience_seconds: from a soft end being asked (or the environment's LAST) to the final observation.

@@ -33,7 +33,7 @@ def open_to_actors(trial: TrialMemory, _participant: object, complete: Parameter
     trial.addresses = ActorAddresses((actor.name, actor.actor_class) for actor in trial.actors)
     trial.participants = {participant.index: participant for participant in (trial.environment, *trial.actors)}
     trial.unsettled = set(range(len(trial.actors)))
-    # Waiting for actors counts as inactivity too: a trial that nobody joins must not stay for ever.
+    # Waiting for actors counts as inactivity too: a trial that nobody joins must not stay indefinitely.
     trial.last_activity = trial.now
     trial.arm(INACTIVITY, params.max_inactivity)
     if trial.collect_samples:

@@ -203,7 +203,7 @@ class TrialMemory:
         self.out.append(Close(participant.index, None))
 
     def arm(self, timer: Timer, seconds: float) -> None:
-        """Arm a timer `seconds` from now; 0 is for ever, so nothing is armed."""
+        """Arm a timer `seconds` from now; 0 is no limit, so nothing is armed."""
         if seconds > 0:
             self.arm_at(timer, self.now + seconds)
 
@@ -258,7 +258,7 @@ class TrialMemory:
     # Participants
 
     def refresh_engaged(self) -> None:
-        """Make the lists of who takes part anew, after somebody came or went."""
+        """Make the lists of who takes part again, after somebody came or went."""
         self.engaged = [actor for actor in self.actors if actor.present]
         self.timed = [actor for actor in self.engaged if actor.response_timeout > 0]
 

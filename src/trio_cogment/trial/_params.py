@@ -101,4 +101,4 @@ def _check_actor(field: str, actor: ActorParams) -> None:
     for name in ("initial_connection_timeout", "response_timeout"):
         seconds: float = getattr(actor, name)
         if not (math.isfinite(seconds) and seconds >= 0):
-            raise InvalidArgumentError(f"{field}.{name}: seconds, finite and not negative, were expected (0: for ever)")
+            raise InvalidArgumentError(f"{field}.{name}: seconds, finite and not negative, were expected (0: no limit)")

@@ -5,7 +5,7 @@ and its rewards are kept. While it takes part it is `present`. If it is lost or 
 good. The environment has no `gone`: the trial's table says what its loss means.
 
 `said` is not reset at each tick, which would take a loop over all participants: it counts for `said_tick`, and starts
-anew when the sender next says something in another tick.
+again when the sender next says something in another tick.
 
 `classify` is called for every message. So it first asks for the one kind that is nearly all of them, an action or an
 observation set.

@@ -89,5 +89,5 @@ class Relay(Send):
 
     @property
     def message(self) -> Any:
-        """The envelope, made anew each time."""
+        """The envelope, made again each time."""
         return self.kind.FromString(self.head + self.said.tail)

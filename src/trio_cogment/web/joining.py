@@ -1,6 +1,6 @@
 """Notices to an actor in a browser when its part ends otherwise than by END.
 
-The JavaScript SDK drops the status of `RunTrial`: who is refused, or whose call fails, waits for ever. It does hear an
+The JavaScript SDK drops the status of `RunTrial`: who is refused, or whose call fails, is never told. It does hear an
 END. So over a WebSocket a call that fails ends with END, which has the reason in its details, and then with its status.
 """
 

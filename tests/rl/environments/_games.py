@@ -87,7 +87,7 @@ class Crowd(ParallelEnv):  # type: ignore[misc]  # PettingZoo has no types
     def step(self, actions: dict[str, Any]) -> Any:
         assert sorted(actions) == sorted(self.agents)
         self.steps += 1
-        self.array[:] = self.steps  # the same array for ever
+        self.array[:] = self.steps  # the same array indefinitely
         seen = [*self.agents] + ["late_0"] * (self.steps == 2)
         result: Any = (
             dict.fromkeys(seen, self.array),

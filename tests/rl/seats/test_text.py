@@ -17,7 +17,7 @@ from trio_cogment.spaces import Discrete, Graph
 
 
 def scripted(*answers: Any) -> tuple[Callable[[str], Awaitable[Any]], list[str]]:
-    """Return a function that gives these answers, the last one for ever, and the prompts that it gets."""
+    """Return a function that gives these answers, the last one indefinitely, and the prompts that it gets."""
     prompts: list[str] = []
 
     async def ask(prompt: str) -> Any:

@@ -113,7 +113,7 @@ def test_its_spec_makes_it_again() -> None:
     assert unwrapped.environment.unwrapped.g == 4.0
     env.close()
     again.close()
-    # One that was made already is made anew.
+    # One that was made already is made again.
     made = tc.make(gymnasium.make("Pendulum-v1", g=3.0))
     assert made.spec is not None
     again = made.spec.make()

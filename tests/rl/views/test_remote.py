@@ -159,7 +159,7 @@ def test_an_environment_elsewhere_that_raises() -> None:
     driver = open_driver(served_environment(lambda: Counter(fail)), thread=True)
     env = tc.make(driver.value)
     try:
-        for _ in range(2):  # the one that failed is made anew
+        for _ in range(2):  # the one that failed is made again
             env.reset()
             env.step(1)
             with pytest.raises(tc.EpisodeFailedError, match="ValueError: broken"):

@@ -182,7 +182,7 @@ def test_timers_that_go_on_while_somebody_waits_are_told_from_a_livelock(told: b
             await trio.sleep(60)
 
     since = " since 5 s, when the last event was recorded" if told else ""
-    with pytest.raises(LivelockError, match=f"only timers have run{since}: a participant may wait for ever"):
+    with pytest.raises(LivelockError, match=f"only timers have run{since}: somebody may wait endlessly"):
         simulate(7, scenario, budget=1000)
 
 

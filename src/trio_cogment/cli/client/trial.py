@@ -243,7 +243,7 @@ def terminate(ctx: click.Context, /, trial_ids: tuple[str, ...], hard: bool, **_
 def watch(ctx: click.Context, /, trial_ids: tuple[str, ...], states: Sequence[str], **_options: Any) -> None:
     """Watch trials: all until Control-C, or some until they ended.
 
-    Every change of a state is a line. On a terminal all trials are a table that is drawn anew, unless trials or states
+    Every change of a state is a line. On a terminal all trials are a table that is redrawn, unless trials or states
     are named.
     """
     settings = client_settings(ctx)

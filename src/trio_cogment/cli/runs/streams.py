@@ -48,7 +48,7 @@ def watch(ctx: click.Context, /, run: str | None, since: int, as_json: bool, **_
 
 
 async def watch_runs(client: TrainerClient, since: int, as_json: bool) -> None:
-    """Print every change of all runs, or draw them on a terminal as a table, for ever."""
+    """Print every change of all runs, or draw them on a terminal as a table, indefinitely."""
     if not as_json and sys.stdout.isatty():
         await _draw_runs(client, since)
         return
@@ -134,7 +134,7 @@ async def _draw_often(seen: Progress | Overview) -> None:
 
 
 def _draw(seen: Progress | Overview) -> None:
-    """Draw the screen anew: the cursor goes up to its first line, and all below is emptied."""
+    """Draw the screen again: the cursor goes up to its first line, and all below is emptied."""
     size = shutil.get_terminal_size()
     text = seen.screen(width=size.columns - 1, height=size.lines - 1)
     click.echo(f"\x1b[H\x1b[J{text}")

@@ -129,7 +129,7 @@ class Tidying:
             self._resident, self._used = heap.resident(), heap.used()
 
     async def run(self) -> None:
-        """Look for ever."""
+        """Look indefinitely."""
         busy, seconds = self._busy_seconds(), _LOOK_SECONDS
         while True:
             since = trio.current_time()

@@ -36,7 +36,7 @@ class ClientTrial:
         controller: ends it in the owner's name.
         ids: of the trial.
         seats: the places for old clients, by the ids of the actors.
-        max_inactivity_seconds: how long no old client may call; 0: for ever.
+        max_inactivity_seconds: how long no old client may call; 0: no limit.
 
     Attributes:
         trial_id, owner, controller, ids, seats: see above.

@@ -300,7 +300,7 @@ class Seats:
         return seat
 
     async def awaited(self, trial_id: str, actor_name: str) -> Seat:
-        """Return a seat; wait until there is one, but not for ever.
+        """Return a seat; wait until there is one, but not indefinitely.
 
         Raises:
             NotFoundError: there was none in time.

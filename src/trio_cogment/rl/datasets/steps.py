@@ -205,7 +205,7 @@ def _complete(step: Step, given: ActorTick | None, told: Observation) -> None:
 
 
 def _close(track: _Track, *, terminated: bool) -> None:
-    """End the way of an actor with its newest step; what comes later begins anew."""
+    """End the way of an actor with its newest step; what comes later begins again."""
     step, before = track.step, track.before
     if step is not None and not track.over:
         # What an action led to that nobody has seen is no step.

@@ -82,7 +82,7 @@ def openenv_environment(
         max_message_bytes: the longest answer.
         tls: for https and wss; by default the system's certificates are trusted.
         nursery: keeps the session of an `EnvironmentConfig.instance` between its trials, so that a reset without a seed
-            goes on with the generator that the server has; by default each trial begins anew.
+            goes on with the generator that the server has; by default each trial begins again.
         host: connects; by default the system.
 
     Raises:

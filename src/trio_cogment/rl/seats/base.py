@@ -44,8 +44,8 @@ class Seat(ABC):
         watches: who sits there is shown what the environment renders, if it renders.
         optional: whether the trial goes on without.
         default: the action that is taken when there is no other; None if there is none.
-        response_timeout_seconds: how long an answer may take before the actor counts as lost; 0 for ever.
-        connection_timeout_seconds: how long to wait for the actor when a trial starts; 0 for ever.
+        response_timeout_seconds: how long an answer may take before the actor counts as lost; 0: no limit.
+        connection_timeout_seconds: how long to wait for the actor when a trial starts; 0: no limit.
     """
 
     label: str
@@ -169,7 +169,7 @@ class Seat(ABC):
         return self
 
     def reseed(self, seed: int) -> None:  # noqa: B027  most seats draw nothing
-        """Begin anew with what the seat draws at random, so that equal seeds give equal trials.
+        """Begin again with what the seat draws at random, so that equal seeds give equal trials.
 
         Args:
             seed: of the environment, when a view is reset with one.

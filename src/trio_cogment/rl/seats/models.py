@@ -146,7 +146,7 @@ def model(
         registry: where the model is; by default the platform's registry.
         optional: the trial goes on without it, when it has failed.
         default: the action that is taken then.
-        response_timeout_seconds: how long an async policy may take before it counts as failed; 0 for ever.
+        response_timeout_seconds: how long an async policy may take before it counts as failed; 0: no limit.
 
     Raises:
         InvalidArgumentError: the reference is not of that form, `load` cannot be called, or the seat is optional and

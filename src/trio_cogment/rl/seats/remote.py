@@ -60,8 +60,8 @@ def endpoint(
         implementation: which of the service's implementations; by default its first.
         optional: the trial goes on without it, when it does not come or is lost.
         default: the action that is taken then.
-        response_timeout_seconds: how long an answer may take before the actor counts as lost; 0 for ever.
-        connection_timeout_seconds: how long to wait for it when a trial starts; 0 for ever.
+        response_timeout_seconds: how long an answer may take before the actor counts as lost; 0: no limit.
+        connection_timeout_seconds: how long to wait for it when a trial starts; 0: no limit.
 
     Raises:
         EndpointError: the address is none of a service.
@@ -143,7 +143,7 @@ class HumanSeat(Seat):
         )
 
     def reseed(self, seed: int) -> None:
-        """See `Seat.reseed`: who plays for the person begins anew."""
+        """See `Seat.reseed`: who plays for the person begins again."""
         if self.absent is not None:
             self.absent.reseed(seed)
 
@@ -207,8 +207,8 @@ def human(
         absent: who plays then, until the person comes back: `random()` or `policy(...)`.
         optional: the trial begins without a client, or goes on without one that is lost.
         default: the action that is taken then.
-        response_timeout_seconds: how long an answer may take before the client counts as lost; 0 for ever.
-        join_timeout_seconds: how long a trial waits for the client; 0 for ever.
+        response_timeout_seconds: how long an answer may take before the client counts as lost; 0: no limit.
+        join_timeout_seconds: how long a trial waits for the client; 0: no limit.
 
     Raises:
         InvalidArgumentError: the port is none, or a page has none, a timeout is negative, or the seat is optional and

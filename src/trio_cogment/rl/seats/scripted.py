@@ -47,7 +47,7 @@ class RandomSeat(LocalSeat):
         return own
 
     def reseed(self, seed: int) -> None:
-        """Begin anew with what is drawn; see `Seat.reseed`."""
+        """Begin again with what is drawn; see `Seat.reseed`."""
         # Not the bare seed: the environment draws with that.
         self._seeds = (*self._own, int(seed))
         self._generators.clear()
@@ -79,7 +79,7 @@ def random(seed: int | None = None) -> RandomSeat:
 
     Args:
         seed: of its draws, which go on from trial to trial. In a trial that has a seed, and when a view is reset with
-            one, they begin anew, and depend on both seeds only; so a trial's seed determines the whole trial, whatever
+            one, they begin again, and depend on both seeds only; so a trial's seed determines the whole trial, whatever
             runs beside it. For that the trial is started, or its environment served, by the process of the seat.
 
     Raises:
@@ -117,7 +117,7 @@ def policy(
             trials at once need that.
         optional: the trial goes on without it, when it has failed.
         default: the action that is taken then.
-        response_timeout_seconds: how long an async function may take before it counts as failed; 0 for ever.
+        response_timeout_seconds: how long an async function may take before it counts as failed; 0: no limit.
 
     Raises:
         InvalidArgumentError: it cannot be called, or the seat is optional and has no default action.

@@ -112,7 +112,7 @@ def text(
         optional: the trial goes on without it, when it has failed.
         default: the action that is taken then, and when none of its answers was an action. Without one, that is a
             failure, and ends the trial.
-        response_timeout_seconds: how long all answers for one action may take together; 0 for ever.
+        response_timeout_seconds: how long all answers for one action may take together; 0: no limit.
 
     Raises:
         InvalidArgumentError: `ask` cannot be called, `retries` is negative, or the seat is optional and has no default

@@ -1,4 +1,4 @@
-"""The steps of several views as Stable-Baselines3 has them: an episode that ends begins anew within the step."""
+"""The steps of several views as Stable-Baselines3 has them: an episode that ends begins again within the step."""
 
 from __future__ import annotations
 

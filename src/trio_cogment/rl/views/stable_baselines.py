@@ -25,7 +25,7 @@ class SB3VecEnv(VecEnv):  # type: ignore[misc]  # Stable-Baselines3 is not there
     """One agent's seats in several trials, as Stable-Baselines3 takes them; made of what `make_vec` returns.
 
     What it gives is, step by step, what Stable-Baselines3's `DummyVecEnv` gives of the environments themselves. An
-    episode that ends begins anew within the step, whatever the `autoreset_mode` of the vector environment is.
+    episode that ends begins again within the step, whatever the `autoreset_mode` of the vector environment is.
 
     Attributes:
         envs: the environments, each of which is a seat of trials of its own.

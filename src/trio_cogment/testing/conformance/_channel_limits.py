@@ -143,7 +143,7 @@ async def messages_sent_together(channel: CallOpener, service: CheckService) -> 
 
 
 async def senders_of_one_call_get_their_turns(channel: CallOpener, service: CheckService) -> None:
-    """Several tasks send large and small messages on one call: each waits for room, and none for ever."""
+    """Several tasks send large and small messages on one call: each waits for room, and none indefinitely."""
 
     async def send(size: int) -> None:
         for _ in range(20):

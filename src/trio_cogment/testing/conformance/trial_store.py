@@ -410,7 +410,7 @@ async def what_owners_have(store: TrialStore) -> None:
         [sample("ä", tick, payload=bytes(100 * tick)) for tick in range(5)],
         [sample("b", 0), sample("c", 0), late("ä", 2, 0.5), late("ä", 9, 0.5)],
         [sample("ä", 4, payload=bytes(400)), sample("ä", 9)],
-        [sample("ä", 3, run=1, payload=b"anew")],
+        [sample("ä", 3, run=1, payload=b"again")],
         [sample("ä", 1, kind=WriteKind.STORED, payload=bytes(1000))],
         [OutcomeWrite("ä", b"over"), OutcomeWrite("ä", b"really over"), EndWrite("b", TrialEnd.ENDED)],
         # It stays its first owner's.

@@ -50,7 +50,7 @@ class SimConnection:
             end.outgoing.push_marker(BREAK)
 
     def go_dark(self) -> None:
-        """Make it half-open for ever: whatever either end sends is lost, its FIN included, and no error is raised."""
+        """Make it half-open for good: whatever either end sends is lost, its FIN included, and no error is raised."""
         for end in (self.client, self.server):
             end.outgoing.go_dark()
 

@@ -1,4 +1,4 @@
-"""Counts everything anew that a run counts; see `trio_cogment.recount`."""
+"""Counts everything again that a run counts; see `trio_cogment.recount`."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _RECOUNTS = _Recounts()
 
 
 class Counts:
-    """Counts anew whatever counts, at any time of a run; use it within one.
+    """Counts again whatever counts, at any time of a run; use it within one.
 
     It keeps what it has seen, so that at rest also those are looked at that nobody refers to any more.
     """

@@ -41,7 +41,7 @@ class SimulationError(Exception):
 class LivelockError(SimulationError):
     """A run used up its budget of steps.
 
-    Either a task loops without ever waiting for time to pass, or somebody waits for ever while timers go on.
+    Either a task loops without ever waiting for time to pass, or somebody waits indefinitely while timers go on.
     """
 
 
@@ -267,7 +267,7 @@ def _advice(world: World, recorder: StepRecorder) -> str:
     last = world.history.recent(1)
     since = f" since {last[0].seconds:g} s, when the last event was recorded" if last else ""
     return (
-        f"it seems that only timers have run{since}: a participant may wait for ever. `with trio.fail_after(seconds):` "
+        f"it seems that only timers have run{since}: somebody may wait endlessly. `with trio.fail_after(seconds):` "
         "around the scenario ends it at that virtual time"
     )
 

@@ -151,7 +151,7 @@ class Output:
         self._left = math.inf
 
     def finish(self, seconds: float) -> None:
-        """Read only what is there: the worker has ended, and whoever else has the pipe may go on for ever.
+        """Read only what is there: the worker has ended, and whoever else has the pipe may go on indefinitely.
 
         Args:
             seconds: how long to wait for an end.

@@ -126,7 +126,7 @@ class World:
 
     @contextmanager
     def _busy(self) -> Iterator[None]:
-        """Be unusable for the time of the block, and for ever if it raises or is cancelled."""
+        """Be unusable for the time of the block, and indefinitely if it raises or is cancelled."""
         self._idle = False
         yield
         self._idle = not self._plan.single_use

@@ -169,7 +169,7 @@ class Connection:
         await (await self._begin(request, _nothing))
 
     async def reset_world(self, name: str | None = None, settings: Mapping[str, Any] = {}) -> None:
-        """Begin anew for all who have joined a world. It waits until the others have made a step and know.
+        """Begin again for all who have joined a world. It waits until the others have made a step and know.
 
         Args:
             name: of the world; None: the one that is joined.

@@ -147,7 +147,7 @@ class Slot:
         """Wait for the answer to the request that waits.
 
         Args:
-            seconds: how long; 0: for ever.
+            seconds: how long; 0: no limit.
             who: the world, for errors.
 
         Returns:
