@@ -209,6 +209,18 @@ async def test_tokens_that_do_not_count(token: str, autojump_clock: object) -> N
     assert pages.visits == []
 
 
+async def test_who_opens_a_link_that_does_not_count_is_told_what_to_do(autojump_clock: object) -> None:
+    """People who play have a link and no token."""
+    async with served(side_of(Pages())) as there:
+        token = token_text(grant(Role.SEAT), expires_at=NOW)
+        answer = await there.ask("GET", f"/~{token}/page/a", accept="text/html")
+        assert answer.status == 401
+        assert b"The token has expired." in answer.body
+        assert b"Please ask for another one." in answer.body
+        answer = await there.ask("GET", "/page/a", accept="text/html", cookie=f"trio-cogment-9000={token}")
+        assert b"This page needs a token" in answer.body
+
+
 async def test_each_way_of_a_token(autojump_clock: object) -> None:
     pages = Pages()
     token = token_text(grant(Role.ADMIN))

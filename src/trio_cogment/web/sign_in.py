@@ -25,6 +25,7 @@ _MAX_COOKIE_CHARACTERS = 3800
 #: A path of this server, with its query.
 _PATH = re.compile(r"/[!-~]{0,2000}\Z")
 _EXPLAINED = "This page needs a token, or the address that the server has printed when it started."
+_OF_A_LINK = "The link that you have opened does not count, or not any more. Please ask for another one."
 
 
 def sign_in_routes(access: PageAccess) -> list[Route]:
@@ -54,7 +55,8 @@ def refused_page(request: Request, error: CogmentError, *, presented: bool) -> R
     reply = failure(error)
     text = error.message if isinstance(error, RpcError) else str(error)
     if reply.status == 401:
-        page = _form_page(request, 401, "Who are you?", *([_sentence(text)] if presented else []), _EXPLAINED)
+        explained = _OF_A_LINK if request.token else _EXPLAINED
+        page = _form_page(request, 401, "Who are you?", *([_sentence(text)] if presented else []), explained)
     elif reply.status == 403:
         page = _form_page(request, 403, "Not possible", _sentence(text), label="Another token")
     else:
