@@ -15,6 +15,7 @@ from tests.cli.process import PATIENCE_SECONDS, Server, server
 from tests.play.pages import read_message
 from tests.web.peers import HOST, Tab
 from trio_cogment.datastore import open_store
+from trio_cogment.sdk import connect
 
 _LINK = re.compile(r"^play +(http://localhost:\d+/~\S+/play/)$", re.MULTILINE)
 _DASHBOARD = re.compile(r"^dashboard +(http://\S+)", re.MULTILINE)
@@ -122,3 +123,18 @@ async def test_what_people_play_is_stored_where_the_start_says(
         async with open_store(f"sqlite:{said[0]}") as store:
             [found] = await store.trials(after=0, limit=9)
             assert found.samples_count == 2
+
+
+async def test_people_have_the_time_that_a_flag_says_beside_params(tmp_path: Path) -> None:
+    """Params files have a limit by themselves: a trial ends when nothing has happened for 30 seconds."""
+    (tmp_path / "mine.py").write_text(MODULE)
+    (tmp_path / "params.yaml").write_text(PARAMS + "  datalog: {endpoint: 'cogment://discover'}\n")
+    command = ("play", "mine", "--params=params.yaml", "--port=0", "--action_seconds=0")
+    with trio.fail_after(PATIENCE_SECONDS):
+        async with server(*command, folder=tmp_path, variables={"TRIO_COGMENT_STORAGE": "memory:"}) as process:
+            link = await process.said(_LINK)
+            await playing(process, link[1])
+            async with connect(f"grpc://127.0.0.1:{process.port}", variables={}) as client:
+                [trial] = await (await client.datastore()).trials()
+            assert trial.params.max_inactivity == 0
+            assert await process.stop() == 0
