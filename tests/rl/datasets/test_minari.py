@@ -21,8 +21,8 @@ from trio_cogment.api.common_pb2 import TrialParams
 from trio_cogment.api.rl_pb2 import EnvironmentConfig
 from trio_cogment.errors import AlreadyExistsError, InvalidArgumentError
 from trio_cogment.rl import export_async
+from trio_cogment.rl.datasets import minari as exports
 from trio_cogment.rl.datasets.episodes import Episode, check_minari, filler, stacked
-from trio_cogment.rl.datasets.minari import id_of_environment
 from trio_cogment.rl.datasets.minari_files import DatasetFiles
 from trio_cogment.rl.datasets.minari_recordings import MinariRecordings, _part
 from trio_cogment.rl.datasets.placing import Placement, put_in_place
@@ -182,7 +182,7 @@ async def test_environments_with_names_that_no_namespace_has(names: tuple[str, s
 
 @given(st.text(max_size=12), st.sampled_from(["duel-v0", "rps/duel-v0", "a/b/_-v12"]))
 def test_an_id_with_any_name_in_it_is_one_of_minari(name: str, dataset_id: str) -> None:
-    namespace, _, version = parse_dataset_id(id_of_environment(dataset_id, name))
+    namespace, _, version = parse_dataset_id(exports.id_of_environment(dataset_id, name))
     assert (namespace or "").startswith(dataset_id.rpartition("/")[0])
     assert version == parse_dataset_id(dataset_id)[2]
 

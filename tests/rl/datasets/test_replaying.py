@@ -38,7 +38,6 @@ from trio_cogment.rl import (
 )
 from trio_cogment.rl.datasets.minari_recordings import MinariRecordings
 from trio_cogment.rl.environments.base import Environment
-from trio_cogment.rl.environments.env_specs import recovered_spec
 from trio_cogment.rl.environments.errors import InvalidActionError
 from trio_cogment.spaces import Discrete, Observation
 from trio_cogment.spaces.masks import mask_in
@@ -308,27 +307,6 @@ def test_two_ways_of_making_are_none(folder: Path) -> None:
         recorded_by_a_view("CartPole-v1", store, max_episode_steps=limit)
     export(store, minari="game-v0")
     assert minari.load_dataset("game-v0").env_spec is None
-
-
-def test_the_parameters_of_a_trial_name_no_code() -> None:
-    spec = gymnasium.spec("CartPole-v1")
-    told = json.loads(spec.to_json())
-    assert recovered_spec(json.dumps(told), "", {}) == spec
-    assert recovered_spec("", "CartPole-v1", {"render_mode": "human", "max_episode_steps": 9}).max_episode_steps == 9
-    wrong: list[Any] = [
-        {**told, "entry_point": "os:system"},
-        {**told, "id": "Unknown-v1"},
-        {**told, "additional_wrappers": [{"name": "x", "entry_point": "os:system", "kwargs": {}}]},
-        {"id": "CartPole-v1"},
-        [],
-    ]
-    for each in wrong:
-        assert recovered_spec(json.dumps(each), "CartPole-v1", {}) is None
-    assert recovered_spec("{", "CartPole-v1", {}) is None
-    assert recovered_spec("null", "CartPole-v1", {}) is None
-    assert recovered_spec("", "Unknown-v1", {}) is None
-    assert recovered_spec("", "CartPole-v1", {"far": np.ones(2)}) is None
-    assert recovered_spec(json.dumps({**told, "vector_entry_point": "os:system"}), "", {}) == spec
 
 
 def told_by(environment: Environment) -> list[Mapping[str, Observation]]:
