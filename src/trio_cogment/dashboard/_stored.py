@@ -12,7 +12,7 @@ from urllib.parse import quote
 from google.protobuf.json_format import MessageToDict
 
 from trio_cogment.api.common_pb2 import TrialState
-from trio_cogment.dashboard._views import SAMPLE_FIELDS, sample_row
+from trio_cogment.dashboard._views import REWARD_FIELDS, SAMPLE_FIELDS, sample_row
 from trio_cogment.errors import InvalidArgumentError, NotFoundError
 from trio_cogment.sdk import DatastoreClient, StoredTrial, export_trials
 from trio_cogment.web.json_text import json_text
@@ -101,7 +101,7 @@ class StoredPages:
         datastore = await self._datastore_of(visit)
 
         async def write(send: Send) -> None:
-            fields = SAMPLE_FIELDS if payloads else ("reward",)
+            fields = SAMPLE_FIELDS if payloads else REWARD_FIELDS
             piece: list[str] = []
             size = 0
             async with datastore.samples(trial, partial=True, fields=fields) as samples:

@@ -18,11 +18,12 @@ from trio_cogment.dashboard._series import Curves
 from trio_cogment.errors import CogmentError
 from trio_cogment.sdk import ActorSample, StoredSample
 from trio_cogment.stand_ins import stand_in_of
-from trio_cogment.web.json_text import shortest
+from trio_cogment.web.json_text import shortest_mean
 
 News = dict[str, Any]
 #: What is read of samples.
-SAMPLE_FIELDS = ("observation", "action", "reward", "sent_messages", "received_messages")
+REWARD_FIELDS = ("reward", "received_rewards")
+SAMPLE_FIELDS = ("observation", "action", *REWARD_FIELDS, "sent_messages", "received_messages")
 #: Messages between participants that wait for a tab, and records of the log.
 _MAX_MESSAGES = 100
 _MAX_RECORDS = 300
@@ -71,7 +72,7 @@ class Samples:
         self.last = sample
         for name, actor in sample.actors.items():
             if actor.reward is not None:
-                self.curves.add(f"reward|{name}", sample.tick_id, shortest(actor.reward))
+                self.curves.add(f"reward|{name}", sample.tick_id, _reward(actor, actor.reward))
             content = actor.action_bytes
             if content is not None and 0 < len(content) <= _MAX_CURVE_BYTES:
                 for place, value in numbers(payload_of(actor, "action", content)):
@@ -168,13 +169,18 @@ def message_rows(sample: StoredSample) -> Iterator[Row]:
             yield {"tick": sample.tick_id, "from": one.sender, "to": one.receiver, "payload": payload}
 
 
+def _reward(actor: ActorSample, mean: float) -> float:
+    """Return an actor's reward as people would compute it from the rewards that it is the mean of."""
+    return shortest_mean(mean, [(one.value, one.confidence) for one in actor.received_rewards])
+
+
 def sample_row(sample: StoredSample, *, payloads: bool = True) -> News:
     """Return a sample as pages show it."""
     actors: dict[str, Row] = {}
     for name, actor in sample.actors.items():
         row: News = {}
         if actor.reward is not None:
-            row["reward"] = shortest(actor.reward)
+            row["reward"] = _reward(actor, actor.reward)
         if actor.stand_in is not None:
             row["standIn"] = actor.stand_in.value
         if payloads:

@@ -20,6 +20,8 @@ _FLOAT32 = struct.Struct("f")
 _FEWEST_DIGITS, _MOST_DIGITS = 6, 9
 #: How much a mean of such numbers may be off, in parts of the largest one.
 _ROUNDING = 1e-6
+#: How much of the largest one is left where they cancel out, in 64 bits.
+_NOTHING = 1e-12
 
 
 def json_text(value: Any) -> str:
@@ -67,6 +69,8 @@ def shortest_mean(value: float, parts: Sequence[tuple[float, float]]) -> float:
     weights = sum(weight for _, weight in parts)
     if len(parts) > 1 and weights > 0:
         mean = sum(shortest(part) * weight for part, weight in parts) / weights
-        if abs(mean - value) <= _ROUNDING * max(abs(part) for part, _ in parts):
-            return float(f"{mean:.12g}")
+        largest = max(abs(part) for part, _ in parts)
+        if abs(mean - value) <= _ROUNDING * largest:
+            # What adding in binary leaves where the parts cancel out is nothing.
+            return float(f"{mean:.12g}") if abs(mean) > _NOTHING * largest else 0.0
     return shortest(value)
