@@ -161,6 +161,7 @@ def test_certificates_have_roles_by_their_names() -> None:
     access = control(Rules(certificates=parse_certificates("lab.example operator observer # ours\n\n#x\nbob admin\n")))
     alice = access.visitor(PEER, ["unknown", "lab.example"]).admit(START, ())
     assert alice.account == "certificate:lab.example"
+    assert (alice.token_id, alice.key_name, alice.expires_at) == ("", "", 0)
     assert alice.grant == Grant(name="lab.example", roles=frozenset([Role.OPERATOR, Role.OBSERVER]))
     with pytest.raises(UnauthenticatedError):
         access.visitor(PEER, ["unknown"]).admit(START, ())

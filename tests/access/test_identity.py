@@ -37,6 +37,7 @@ def identity(held: Grant, account: str = "token:alice") -> Identity:
 def test_an_address_is_an_account(peer: str, account: str, local: bool) -> None:
     assert address_of(peer) == (account, local)
     assert anonymous(peer) == Identity(account=account, local=local, grant=EVERYTHING)
+    assert (anonymous(peer).token_id, anonymous(peer).sources, anonymous(peer).derives) == ("", (), ())
 
 
 def test_with_open_access_everybody_reaches_everything() -> None:

@@ -45,6 +45,7 @@ def limits_of(clock: Clock | None = None, **values: float) -> PeerLimits:
         (FAR, True),
         (anonymous("ipv6:[2001:db8::1]:1000"), True),
         (TOKEN, True),
+        (Identity(account="certificate:lab", local=True, grant=EVERYTHING), True),
     ],
 )
 def test_peers_of_this_machine_count_only_by_their_tokens(identity: Identity, counted: bool) -> None:

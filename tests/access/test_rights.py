@@ -12,7 +12,7 @@ from google.protobuf.descriptor import FileDescriptor
 import trio_cogment.api
 import trio_cogment.rpc._protos
 from trio_cogment.access import RIGHTS, Role, Scope
-from trio_cogment.access.rights import OPEN_TO_ANYBODY, ROWS, scope_of
+from trio_cogment.access.rights import OPEN_TO_ANYBODY, PAGE_RIGHTS, PAGES, ROWS, scope_of
 
 
 def described() -> Iterator[str]:
@@ -70,3 +70,15 @@ def test_observers_change_nothing() -> None:
 def test_a_token_without_roles_may_ask_how_servers_are() -> None:
     allowed = {path.split("/")[2] for path in ROWS if scope_of(frozenset(), path)}
     assert allowed == {"Inquire", "Version", "Status", "Check", "Watch", "List", "ServerReflectionInfo", "GetHealth"}
+
+
+def test_rights_of_pages() -> None:
+    everything, own, nothing = Scope.ALL, Scope.OWN, None
+    roles = (Role.OPERATOR, Role.PARTICIPANT, Role.SEAT, Role.OBSERVER, Role.WORKER)
+    found = {name: tuple(scope_of(frozenset([role]), PAGES + name) for role in roles) for name in PAGE_RIGHTS}
+    assert found == {
+        "dashboard": (own, nothing, nothing, everything, nothing),
+        "logs": (nothing, nothing, nothing, everything, nothing),
+        "play": (own, own, own, nothing, nothing),
+        "openenv": (own, own, nothing, nothing, nothing),
+    }

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.access.keys import FOREIGN, KEYS, NOW, grant, token_text
-from trio_cogment.access import NEVER, Grant, Keys, Quotas, Role, Token, unverified
+from trio_cogment.access import NEVER, Grant, Keys, Quotas, Role, Source, Token, unverified
 from trio_cogment.errors import InvalidArgumentError, UnauthenticatedError
 
 NAMES = st.text(st.characters(categories=["L", "N", "P"], exclude_characters="#"), min_size=1, max_size=20)
@@ -39,6 +39,37 @@ def test_what_is_signed_comes_back(token: Token) -> None:
     assert KEYS.verify(text) == token == unverified(text)
     assert text.isascii()
     assert " " not in text
+
+
+def test_tokens_are_written_as_ever() -> None:
+    """A server takes those that another version has signed, with the same key."""
+    grant_of_all = Grant(
+        name="ann",
+        roles=frozenset([Role.OPERATOR, Role.PARTICIPANT]),
+        trials=("lab-*",),
+        classes=("player",),
+        actors=("=ann",),
+        quotas=Quotas(trials=2, stored_bytes=0),
+        owner="token:bob",
+    )
+    sources = (Source("t0", "eve", "3517aea8", 5),)
+    tokens = {
+        Token(token_id="t1", grant=grant_of_all, expires_at=NOW, sources=sources): (
+            '{"i":"t1","n":"ann","e":1700000000,"r":["operator","participant"],"q":{"t":2,"b":0},"o":"token:bob",'
+            '"d":[["t0","eve","3517aea8",5]],"t":["lab-*"],"c":["player"],"a":["=ann"]}',
+            "RpWsMRz0WC9R6fOKnq-UlMB0ENJ5rzS_KIHimPHzfgY",
+        ),
+        Token(token_id="t2", grant=Grant(name="ann"), expires_at=NEVER): (
+            '{"i":"t2","n":"ann","e":0}',
+            "wYOh-PfrPogsuagn5fmMDekKx36MF6Ax__WJvFlQUrM",
+        ),
+    }
+    for token, (claims, signature) in tokens.items():
+        text = KEYS.sign(token)
+        version, key_name, encoded, signed = text.split(".")
+        assert base64.urlsafe_b64decode(encoded + "==").decode() == claims
+        assert (version, key_name, signed) == ("tc1", "3517aea8", signature)
+        assert KEYS.verify(text) == token
 
 
 @given(TOKENS, st.data())
@@ -94,6 +125,7 @@ def test_keys_are_rotated() -> None:
         ("", "expected 1 to 16 keys, got 0"),
         ("# nothing\n", "expected 1 to 16 keys, got 0"),
         ("22" * 31, "expected 64 hexadecimal digits"),
+        ("22" * 32 + "\n" + "22" * 31, "expected 64 hexadecimal digits"),
         ("22" * 32 + "\nsecret", "line 2: expected a key as hexadecimal digits"),
         ("\n".join(["22" * 32] * 17), "got 17"),
     ],
