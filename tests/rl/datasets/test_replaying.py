@@ -21,6 +21,7 @@ from pettingzoo import ParallelEnv
 from pettingzoo.classic import rps_v2
 
 from tests.rl.datasets.recorded import Duel, environment_of, params_of, play, recording
+from tests.rl.datasets.test_long_episodes import made_by_minari
 from tests.rl.datasets.test_minari import Solo
 from tests.spaces.strategies import same
 from trio_cogment.errors import DataLossError, FailedPreconditionError, InvalidArgumentError, NotFoundError
@@ -36,7 +37,6 @@ from trio_cogment.rl import (
     replay_environment,
     run_trials,
 )
-from trio_cogment.rl.datasets.minari_recordings import MinariRecordings
 from trio_cogment.rl.environments.base import Environment
 from trio_cogment.rl.environments.errors import InvalidActionError
 from trio_cogment.spaces import Discrete, Observation
@@ -372,53 +372,6 @@ def test_information_of_any_data_set_of_minari(folder: Path) -> None:
     assert [one["player_0"].info["lives"] for one in told] == [3, 2, 1]
     assert [one["player_0"].info["name"] for one in told] == ["a", "b", "c"]
     assert told[1]["player_0"].info["deep"]["x"].tolist() == [1, 1]
-
-
-LONG = 33_000  # Minari's reader takes 32,768 observations for a whole episode
-
-
-def counted(length: int) -> EpisodeBuffer:
-    """Return an episode whose observations and rewards are the steps' numbers."""
-    numbers = np.arange(length + 1)
-    return EpisodeBuffer(
-        observations={"count": numbers, "pair": (numbers[:, None].repeat(2, 1), [str(length)] * (length + 1))},
-        actions=numbers[:-1] % 3,
-        rewards=numbers[1:].astype(float).tolist(),
-        terminations=[False] * (length - 1) + [True],
-        truncations=[False] * length,
-        infos={"deep": {"near": np.stack([numbers, -numbers], 1).astype(np.int32)}, "name": list(map(str, numbers))},
-    )
-
-
-def made_by_minari(format_: str, *lengths: int) -> None:
-    pair = spaces.Tuple([spaces.Box(0, LONG, (2,), np.int64), spaces.Text(9)])
-    minari.create_dataset_from_buffers(
-        "mine-v0",
-        [counted(length) for length in lengths],
-        observation_space=spaces.Dict({"count": spaces.Discrete(LONG + 1), "pair": pair}),
-        action_space=spaces.Discrete(3),
-        data_format=format_,
-    )
-
-
-@pytest.mark.filterwarnings("ignore:.* is (set to )?None:UserWarning")
-@pytest.mark.parametrize("format_", ["parquet", "arrow", "hdf5"])
-def test_long_episodes_are_whole(folder: Path, format_: str) -> None:
-    made_by_minari(format_, LONG, 3)
-    recordings = MinariRecordings("mine-v0")
-    for index, length in enumerate((LONG, 3)):
-        episode = recordings.episode(index)
-        told = episode.told["player_0"]
-        assert (episode.length, len(told)) == (length + 1, length + 1)
-        for tick in (1, length - 1, length):
-            seen = told[tick]
-            assert seen.value["count"] == tick
-            assert seen.value["pair"][0].tolist() == [tick, tick]
-            assert seen.value["pair"][1] == str(length)
-            assert (seen.reward, seen.terminated) == (tick, tick == length)
-            assert (seen.info["deep"]["near"].tolist(), seen.info["name"]) == ([tick, -tick], str(tick))
-            assert seen.info["deep"]["near"].dtype == np.int32
-        assert [episode.actions["player_0"][tick] for tick in range(3)] == [0, 1, 2]
 
 
 @pytest.mark.filterwarnings("ignore:.* is (set to )?None:UserWarning")
