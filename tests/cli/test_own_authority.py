@@ -194,12 +194,14 @@ async def test_doctor_recognizes_a_server_with_tls(tmp_path: Path, party: Party)
             server(*SERVE, *certificate(party), f"--root_cert={party.roots}") as asks_everybody,
         ):
             flags: tuple[str, ...]
-            for flags in ((), certificate(party)):
+            roots = f"--root_cert={party.roots}"
+            # Also where it answers as it is asked at first.
+            for flags in ((), certificate(party), (*certificate(party), roots)):
                 looked = await run_here("doctor", "--host=127.0.0.1", f"--port={asks_nobody.port}", *flags)
                 assert re.search("in use on 127.0.0.1 by a server with lifecycle .*, with TLS\n", looked.out)
             looked = await run_here("doctor", "--host=127.0.0.1", f"--port={asks_everybody.port}")
             assert "in use on 127.0.0.1 by a server with TLS, which does not answer without a certificate" in looked.out
             # With one that it knows it does answer.
-            flags = (*certificate(party), f"--root_cert={party.roots}")
+            flags = (*certificate(party), roots)
             looked = await run_here("doctor", "--host=127.0.0.1", f"--port={asks_everybody.port}", *flags)
-            assert "in use on 127.0.0.1 by a server with lifecycle " in looked.out
+            assert re.search("in use on 127.0.0.1 by a server with lifecycle .*, with TLS\n", looked.out)

@@ -55,6 +55,10 @@ def test_what_is_wrong_with_samples_is_told_beside_the_end() -> None:
     two = info("b", 7)
     two.samples_lost, two.datalog_trouble = 1, "no room left"
     assert table([two]).endswith("the data log takes no samples; 1 sample lost")
+    two.waits_for_datalog = True
+    assert table([two]).endswith("waits for the data log, which takes no samples; 1 sample lost")
+    two.ClearField("datalog_trouble")
+    assert table([two]).endswith("waits for the data log; 1 sample lost")
 
 
 def test_ended_trials_are_looked_at_until_their_samples_are_stored() -> None:

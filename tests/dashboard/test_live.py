@@ -16,7 +16,7 @@ import trio.testing
 from tests.dashboard.shown import arena, platform_with_pages, player
 from tests.datastore.harness import GateStore
 from tests.web.peers import Tab, serving
-from trio_cogment import actor_params, open_platform, trial_params
+from trio_cogment import ActorSession, EnvironmentSession, actor_params, open_platform, trial_params
 from trio_cogment.access import THIS_PROCESS, Grant, Role
 from trio_cogment.config import OrchestratorConfig, PlatformConfig
 from trio_cogment.dashboard._board import Board
@@ -142,6 +142,42 @@ async def test_what_is_wrong_with_samples(autojump_clock: object) -> None:
         await trio.sleep(20)
         row = board.one(THIS_PROCESS, "t")["trial"]
         assert row["lost"] == platform.orchestrator.lost_samples > 0
+
+
+async def test_a_trial_waits_for_its_data_log_and_for_nobody_else(autojump_clock: object) -> None:
+    async def endless(session: EnvironmentSession) -> None:
+        await session.start([("*", b"")])
+        async for event in session.all_events():
+            if event.actions is not None:
+                await session.produce_observations([("*", b"")])
+
+    async def slow(session: ActorSession) -> None:
+        async for event in session.all_events():
+            if event.observation is not None:
+                await trio.sleep(0.1)
+                await session.do_action(b"")
+
+    store = GateStore()
+    config = PlatformConfig(orchestrator=OrchestratorConfig(max_queued_samples=3))
+    async with open_platform(store=store, config=config) as platform:
+        platform.participants.register_environment(endless)
+        platform.participants.register_actor(slow, "slow")
+        params = trial_params([actor_params("ann", "player")], datalog_endpoint="cogment://discover")
+        board = Board(platform.orchestrator, trio.current_time)
+        await platform.controller.start_trial(params, trial_id="t")
+        store.failure = ResourceExhaustedError("no room left")
+        await trio.sleep(20)
+        for _ in range(100):
+            await trio.sleep(1)
+            board.rows(THIS_PROCESS)
+        rows = board.one(THIS_PROCESS, "t")
+        assert (rows["trial"]["held"], rows["trial"]["slow"], rows["trial"]["share"]) == (True, "the data log", 1)
+        assert not any(rows[number]["awaited"] for number in "01")
+        store.failure = None
+        await trio.sleep(20)
+        row = board.rows(THIS_PROCESS)["t"]
+        assert "held" not in row
+        assert "trouble" not in row
 
 
 async def test_unknown_trials(autojump_clock: object) -> None:

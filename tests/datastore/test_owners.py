@@ -39,7 +39,7 @@ def test_one_trial_of_somebody_else_is_enough(owners: tuple[str, ...]) -> None:
 
 def service_of(store: TrialStore) -> TrialService:
     nobody: Any = SimpleNamespace(forget=lambda _: None)
-    return TrialService(store, nobody, nobody, nobody, DatastoreConfig())
+    return TrialService(store, nobody, nobody, nobody, DatastoreConfig(), lambda _: "")
 
 
 def call_of(name: str, role: Role, method: str) -> ServerCall:

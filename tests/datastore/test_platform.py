@@ -13,18 +13,21 @@ import trio
 from tests.datastore.harness import ENDED, GateStore, Harness
 from trio_cogment import open_platform
 from trio_cogment.api.common_pb2 import DatalogParams, TrialParams, TrialState
+from trio_cogment.api.datalog_pb2 import DatalogSample, SampleInfo
 from trio_cogment.config import DatastoreConfig, OrchestratorConfig, PlatformConfig
-from trio_cogment.datastore import Datastore, TrialEnd, TrialStore
+from trio_cogment.datastore import Datastore, TrialEnd, TrialStore, datastore_services
 from trio_cogment.datastore._conversion import TrialConverter
 from trio_cogment.datastore.storage import SampleWrite, Write
 from trio_cogment.errors import (
     InvalidArgumentError,
     ResourceExhaustedError,
+    StorageFailedError,
     TrialFailedError,
     TrialIncompleteError,
     UnavailableError,
 )
 from trio_cogment.platform import Platform
+from trio_cogment.rpc import InProcessChannel
 from trio_cogment.sdk import DatastoreClient, actor_params, trial_params
 
 Clock = trio.testing.MockClock
@@ -194,14 +197,84 @@ async def test_a_full_disk_makes_the_trial_wait_until_there_is_room(autojump_clo
         assert tick < 1100  # `max_queued_samples`, and those before
         await trio.sleep(200)
         assert (trial.state, trial.machine.tick_id, trial.samples_lost) == (TrialState.RUNNING, tick, 0)
-        [info] = await platform.controller.trial_infos(["t"])
+        [info] = await platform.controller.trial_infos(["t"], actors=True)
         assert info.datalog_trouble == "no room left"
+        assert (info.waits_for_datalog, list(info.awaited)) == (True, [])
+        seen = trial.glance(participants=True)
+        assert (seen.waits_for_datalog, seen.awaited) == (True, ())
+        assert not any(one.awaited for one in seen.participants)
         store.failure = None
         outcome = await platform.controller.wait_trial("t")
         assert (outcome.ticks, outcome.samples_lost) == (2001, 0)
         [info] = await platform.controller.trial_infos(["t"])
-        assert info.datalog_trouble == ""
+        assert (info.datalog_trouble, info.waits_for_datalog) == ("", False)
         assert [sample.tick_id for sample in await harness.samples("t")] == list(range(2001))
+
+
+async def test_a_full_disk_is_logged_at_its_beginning_at_its_end_and_rarely_between(
+    autojump_clock: Clock, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
+    store = GateStore()
+    patience = OrchestratorConfig(datalog_full_seconds=5000)
+    async with stored(store, 2000, 0.1, orchestrator=patience) as (platform, _):
+        await platform.controller.start_trial(params(), trial_id="t")
+        await trio.sleep(3)
+        store.failure = ResourceExhaustedError("no room left")
+        await trio.sleep(1500)
+        store.failure = None
+        await platform.controller.wait_trial("t")
+    told = [record.getMessage() for record in caplog.records if record.name.endswith("_group_commit")]
+    assert told[0] == "writes failed: no room left"
+    assert [text.partition(",")[0] for text in told[1:-1]] == ["writes failed"] * 2
+    assert told[-1].startswith("writes do not fail any more (failed ")
+    told = [record.getMessage() for record in caplog.records if record.name.endswith("orchestrator._datalog")]
+    assert [text.partition(";")[0] for text in told] == [
+        "trial t: the data log cannot store samples",
+        "trial t: the data log is back",
+    ]
+
+
+async def test_a_stored_trial_says_that_its_samples_wait(autojump_clock: Clock) -> None:
+    """It has ended at its orchestrator; here there is nothing of it yet, or its beginning."""
+    store = GateStore()
+    async with stored(store, 20, 0.1) as (platform, _):
+        client = DatastoreClient(platform.channel)
+        await platform.controller.start_trial(params(), trial_id="t")
+        await trio.sleep(1)
+        [trial] = await client.trials()
+        assert trial.storage_trouble == ""
+        store.failure = ResourceExhaustedError("no room left")
+        await trio.sleep(100)
+        [trial] = await client.trials()
+        assert (trial.state, trial.storage_trouble) == (TrialState.RUNNING, "no room left")
+        store.failure = None
+        await platform.controller.wait_trial("t")
+        [trial] = await client.trials()
+        assert (trial.state, trial.storage_trouble, trial.is_complete) == (TrialState.ENDED, "", True)
+
+
+async def test_a_trial_of_which_nothing_is_stored_says_why(autojump_clock: Clock) -> None:
+    """And no more once its orchestrator has gone for good."""
+    store = GateStore()
+    config = DatastoreConfig(abandoned_after_seconds=25)
+    async with Datastore(store, config=config) as datastore, InProcessChannel(datastore_services(datastore)) as channel:
+        client = DatastoreClient(channel)
+
+        async def fails() -> None:
+            async with datastore.sink().open("t", "user", params()) as stream:
+                store.failure = ResourceExhaustedError("no room left")
+                await stream.write(DatalogSample(info=SampleInfo(tick_id=0, state=TrialState.RUNNING)))
+                await trio.sleep_forever()
+
+        with pytest.raises(StorageFailedError, match="no room left"):
+            await fails()
+        [trial] = await client.trials()
+        assert (trial.samples_count, trial.storage_trouble) == (0, "no room left")
+        store.failure = None
+        await trio.sleep(26)
+        [trial] = await client.trials()
+        assert (trial.ended_abnormally, trial.storage_trouble) == (True, "")
 
 
 async def test_an_ended_trial_waits_for_a_full_disk_too(autojump_clock: Clock) -> None:
@@ -213,6 +286,7 @@ async def test_an_ended_trial_waits_for_a_full_disk_too(autojump_clock: Clock) -
         await trio.sleep(500)
         [info] = await platform.controller.trial_infos(["t"])
         assert (info.state, info.end.samples_pending) == (TrialState.ENDED, True)
+        assert not info.waits_for_datalog  # it is the log that waits, for room
         assert info.datalog_trouble == "no room left"
         store.failure = None
         assert (await platform.controller.wait_trial("t")).stored

@@ -17,7 +17,13 @@ from trio_cogment.api.common_pb2 import EndCause, EndOfTrial, TrialParams
 from trio_cogment.api.datalog_pb2 import DatalogSample, SampleInfo
 from trio_cogment.api.environment_pb2 import ObservationSet
 from trio_cogment.config import OrchestratorConfig
-from trio_cogment.errors import FailedPreconditionError, InvalidArgumentError, StorageFailedError, UnavailableError
+from trio_cogment.errors import (
+    FailedPreconditionError,
+    InvalidArgumentError,
+    QuotaError,
+    StorageFailedError,
+    UnavailableError,
+)
 from trio_cogment.orchestrator import SampleStream
 from trio_cogment.orchestrator._datalog import Datalog
 from trio_cogment.orchestrator._sample_bytes import FREE_BYTES
@@ -891,6 +897,66 @@ async def test_one_without_room_is_told_at_least_how_the_trial_ended(autojump_cl
         assert list(told_last.info.special_events) == [told(3)]
         assert len(table.completed) == 1
         assert len(table.ended) == 1
+
+
+async def test_one_that_refuses_samples_is_told_how_the_trial_ended(
+    autojump_clock: MockClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    """As for want of a quota, which waiting does not help; the log says so once."""
+    caplog.set_level("INFO")
+    async with desk(datalog_flush_seconds=7, datalog_reconnect_max_seconds=1) as table:
+
+        async def small_ones_only(sample: DatalogSample) -> None:
+            if sample.observations.observations:
+                raise QuotaError("the quota is used up")
+
+        table.gate = small_ones_only
+        for tick in range(20):
+            table.put(tick, size=10)
+            await trio.sleep(1)
+        table.put(20, size=10, end=EndOfTrial(cause=EndCause.END_CAUSE_ENVIRONMENT, ticks=21))
+        table.log.complete()
+        await trio.sleep(100)
+        assert sum(table.lost) == 21
+        [told_last] = table.streams[-1].written
+        assert told_last.info.end == EndOfTrial(cause=EndCause.END_CAUSE_ENVIRONMENT, ticks=21, samples_lost=21)
+    assert caplog.messages == [
+        "trial t: the data log refuses samples: the quota is used up",
+        "trial t: samples are dropped, the data log does not take them: the quota is used up",
+        "trial t: the data log is given up: the quota is used up",
+        "trial t: 21 samples did not reach the data log",
+    ]
+
+
+async def test_one_that_takes_a_little_now_and_then_is_not_back(
+    autojump_clock: MockClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A full disk has room for a small sample, or somebody deletes a little: the log tells beginning and end alone."""
+    caplog.set_level("INFO")
+    async with desk(datalog_reconnect_max_seconds=1, datalog_full_seconds=300) as table:
+        room = 0
+
+        async def fits(_: DatalogSample) -> None:
+            nonlocal room
+            if not room:
+                raise FULL
+            room -= 1
+
+        table.gate = fits
+        table.put(*range(100))
+        for _ in range(10):
+            await trio.sleep(5)
+            room = 3
+        await trio.sleep(5)
+        assert table.log.trouble == "no room left"
+        table.gate = table.nothing
+        await trio.sleep(5)
+        assert table.log.trouble == ""
+        assert table.lost == []
+    assert [text.partition(";")[0] for text in caplog.messages] == [
+        "trial t: the data log cannot store samples",
+        "trial t: the data log is back",
+    ]
 
 
 async def test_the_last_sample_says_how_many_were_lost_before(autojump_clock: MockClock) -> None:

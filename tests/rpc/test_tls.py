@@ -486,6 +486,68 @@ async def test_a_certificate_that_is_not_trusted_is_no_sign_of_a_server_without_
         assert "speak TLS" not in caught.value.message
 
 
+# Each side learns that the other has refused its certificate, or missed one.
+
+
+async def test_a_server_logs_that_a_client_does_not_accept_its_certificate(
+    server: Party, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "trio_cogment.rpc.server")
+    async with (
+        tls_server(server_tls(server.chain, server.key)) as port,
+        Channel("127.0.0.1", port, tls=client_tls()) as channel,
+    ):
+        await refused(channel, "its authority is not among the trusted roots$")
+    assert any(
+        text.endswith(
+            "TLS handshake failed: tlsv1 alert unknown ca; the client does not accept this server's certificate"
+        )
+        for text in caplog.messages
+    )
+
+
+async def test_a_client_learns_that_the_server_asks_for_a_certificate(server: Party, client: Party) -> None:
+    async with (
+        tls_server(server_tls(server.chain, server.key, client_roots=client.roots)) as port,
+        Channel("127.0.0.1", port, tls=client_tls(server.roots)) as channel,
+    ):
+        await refused(channel, "alert certificate required; the server asks for a client certificate$")
+
+
+@pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
+async def test_a_client_learns_that_the_server_does_not_accept_its_certificate(
+    version: ssl.TLSVersion, server: Party, client: Party
+) -> None:
+    context = client_tls(server.roots, certificate=server.chain, key=server.key)
+    context.maximum_version = version
+    async with (
+        tls_server(server_tls(server.chain, server.key, client_roots=client.roots)) as port,
+        Channel("127.0.0.1", port, tls=context) as channel,
+    ):
+        await refused(channel, "alert unknown ca; the server does not accept this client's certificate$")
+
+
+async def test_a_client_that_does_not_read_its_refusal_is_left_after_a_moment(
+    server: Party, client: Party, autojump_clock: trio.testing.MockClock
+) -> None:
+    context = server_tls(server.chain, server.key, client_roots=client.roots)
+    near, far = trio.testing.memory_stream_pair()
+
+    async def floods() -> None:
+        encrypted = client_stream(near, client_tls(server.roots), "127.0.0.1")
+        await encrypted.do_handshake()
+        while True:
+            await near.send_all(bytes(1000))
+            await trio.sleep(0.1)
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(floods)
+        with pytest.raises(RemoteProtocolError, match="peer did not return a certificate"):
+            await shake_hands(trio.SSLStream(far, context, server_side=True, https_compatible=True), 20)
+        nursery.cancel_scope.cancel()
+    assert trio.current_time() < 20
+
+
 def failed(kind: type[ssl.SSLError], **attributes: str) -> ssl.SSLError:
     error = kind(1, "[SSL: INTERNALS] of the library")
     for name, value in attributes.items():

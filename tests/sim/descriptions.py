@@ -77,7 +77,7 @@ def _info(trial: Trial, account: Account) -> list[tuple[str, Any, Any]]:
         ("its properties", dict(account.params.properties), dict(info.properties)),
         ("its end", end, info.end),
         ("what it has lost", trial.samples_lost, info.samples_lost),
-        ("whom it says that it waits for", list(_awaited(account)), list(info.awaited)),
+        ("whom it says that it waits for", list(_awaited(trial, account)), list(info.awaited)),
     ]
     shown = account.book.current.observations if account.book is not None else None
     if account.stage is not Stage.OVER:
@@ -89,7 +89,9 @@ def _info(trial: Trial, account: Account) -> list[tuple[str, Any, Any]]:
     return told
 
 
-def _awaited(account: Account) -> tuple[str, ...]:
+def _awaited(trial: Trial, account: Account) -> tuple[str, ...]:
+    if trial.waits_for_datalog:
+        return ()
     if account.state == TrialState.PENDING:
         missing = [person.name for person in account.actors if person.where in TO_COME]
     elif account.state == TrialState.RUNNING:
@@ -113,7 +115,7 @@ def _glance(trial: Trial, account: Account) -> list[tuple[str, Any, Any]]:
         ),
         ("what it has lost at a glance", trial.samples_lost, glance.lost_samples),
     ]
-    told.append(("whom it waits for", _awaited(account), glance.awaited))
+    told.append(("whom it waits for", _awaited(trial, account), glance.awaited))
     if account.stage is not Stage.OVER:
         people = account.everybody
         told += [

@@ -45,7 +45,7 @@ class TrialInfoRequest(_message.Message):
     def __init__(self, get_latest_observation: bool = ..., get_actor_list: bool = ...) -> None: ...
 
 class TrialInfo(_message.Message):
-    __slots__ = ("trial_id", "state", "env_name", "tick_id", "trial_duration", "latest_observation", "actors_in_trial", "properties", "end", "awaited", "samples_lost", "datalog_trouble", "owner", "run_id")
+    __slots__ = ("trial_id", "state", "env_name", "tick_id", "trial_duration", "latest_observation", "actors_in_trial", "properties", "end", "awaited", "samples_lost", "datalog_trouble", "owner", "run_id", "waits_for_datalog")
     class PropertiesEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -67,6 +67,7 @@ class TrialInfo(_message.Message):
     DATALOG_TROUBLE_FIELD_NUMBER: _ClassVar[int]
     OWNER_FIELD_NUMBER: _ClassVar[int]
     RUN_ID_FIELD_NUMBER: _ClassVar[int]
+    WAITS_FOR_DATALOG_FIELD_NUMBER: _ClassVar[int]
     trial_id: str
     state: _common_pb2.TrialState
     env_name: str
@@ -81,7 +82,8 @@ class TrialInfo(_message.Message):
     datalog_trouble: str
     owner: str
     run_id: str
-    def __init__(self, trial_id: _Optional[str] = ..., state: _Optional[_Union[_common_pb2.TrialState, str]] = ..., env_name: _Optional[str] = ..., tick_id: _Optional[int] = ..., trial_duration: _Optional[int] = ..., latest_observation: _Optional[_Union[_environment_pb2.ObservationSet, _Mapping]] = ..., actors_in_trial: _Optional[_Iterable[_Union[_common_pb2.TrialActor, _Mapping]]] = ..., properties: _Optional[_Mapping[str, str]] = ..., end: _Optional[_Union[_common_pb2.EndOfTrial, _Mapping]] = ..., awaited: _Optional[_Iterable[str]] = ..., samples_lost: _Optional[int] = ..., datalog_trouble: _Optional[str] = ..., owner: _Optional[str] = ..., run_id: _Optional[str] = ...) -> None: ...
+    waits_for_datalog: bool
+    def __init__(self, trial_id: _Optional[str] = ..., state: _Optional[_Union[_common_pb2.TrialState, str]] = ..., env_name: _Optional[str] = ..., tick_id: _Optional[int] = ..., trial_duration: _Optional[int] = ..., latest_observation: _Optional[_Union[_environment_pb2.ObservationSet, _Mapping]] = ..., actors_in_trial: _Optional[_Iterable[_Union[_common_pb2.TrialActor, _Mapping]]] = ..., properties: _Optional[_Mapping[str, str]] = ..., end: _Optional[_Union[_common_pb2.EndOfTrial, _Mapping]] = ..., awaited: _Optional[_Iterable[str]] = ..., samples_lost: _Optional[int] = ..., datalog_trouble: _Optional[str] = ..., owner: _Optional[str] = ..., run_id: _Optional[str] = ..., waits_for_datalog: bool = ...) -> None: ...
 
 class TrialInfoReply(_message.Message):
     __slots__ = ("trial",)

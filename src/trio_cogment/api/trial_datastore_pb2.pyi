@@ -28,7 +28,7 @@ STORED_TRIAL_SAMPLE_FIELD_RECEIVED_MESSAGES: StoredTrialSampleField
 STORED_TRIAL_SAMPLE_FIELD_SENT_MESSAGES: StoredTrialSampleField
 
 class StoredTrialInfo(_message.Message):
-    __slots__ = ("trial_id", "last_state", "user_id", "samples_count", "params", "ended_abnormally", "end")
+    __slots__ = ("trial_id", "last_state", "user_id", "samples_count", "params", "ended_abnormally", "end", "storage_trouble")
     TRIAL_ID_FIELD_NUMBER: _ClassVar[int]
     LAST_STATE_FIELD_NUMBER: _ClassVar[int]
     USER_ID_FIELD_NUMBER: _ClassVar[int]
@@ -36,6 +36,7 @@ class StoredTrialInfo(_message.Message):
     PARAMS_FIELD_NUMBER: _ClassVar[int]
     ENDED_ABNORMALLY_FIELD_NUMBER: _ClassVar[int]
     END_FIELD_NUMBER: _ClassVar[int]
+    STORAGE_TROUBLE_FIELD_NUMBER: _ClassVar[int]
     trial_id: str
     last_state: _common_pb2.TrialState
     user_id: str
@@ -43,7 +44,8 @@ class StoredTrialInfo(_message.Message):
     params: _common_pb2.TrialParams
     ended_abnormally: bool
     end: _common_pb2.EndOfTrial
-    def __init__(self, trial_id: _Optional[str] = ..., last_state: _Optional[_Union[_common_pb2.TrialState, str]] = ..., user_id: _Optional[str] = ..., samples_count: _Optional[int] = ..., params: _Optional[_Union[_common_pb2.TrialParams, _Mapping]] = ..., ended_abnormally: bool = ..., end: _Optional[_Union[_common_pb2.EndOfTrial, _Mapping]] = ...) -> None: ...
+    storage_trouble: str
+    def __init__(self, trial_id: _Optional[str] = ..., last_state: _Optional[_Union[_common_pb2.TrialState, str]] = ..., user_id: _Optional[str] = ..., samples_count: _Optional[int] = ..., params: _Optional[_Union[_common_pb2.TrialParams, _Mapping]] = ..., ended_abnormally: bool = ..., end: _Optional[_Union[_common_pb2.EndOfTrial, _Mapping]] = ..., storage_trouble: _Optional[str] = ...) -> None: ...
 
 class StoredTrialActorSampleReward(_message.Message):
     __slots__ = ("sender", "receiver", "reward", "confidence", "user_data")

@@ -20,6 +20,8 @@ _Decorated = TypeVar("_Decorated", bound=Callable[..., Any])
 #: How a channel says that TLS may be what is missing, or what is too much.
 MAY_SPEAK_TLS = "the server may speak TLS"
 MAY_NOT_SPEAK_TLS = "the server may not speak TLS"
+#: And that a certificate of its own is.
+ASKS_FOR_CERTIFICATE = "the server asks for a client certificate"
 
 _NAMES = ("private_key", "root_cert", "trust_chain")
 _OUTGOING = "outgoing_root_cert"

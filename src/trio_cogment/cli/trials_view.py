@@ -46,6 +46,8 @@ def end_text(trial_id: str, end: EndOfTrial) -> str:
 def trouble_text(info: TrialInfo) -> str:
     """Return what is wrong with the samples of a trial that is not over: some are lost, or the data log takes none."""
     parts = ["the data log takes no samples"] if info.datalog_trouble else []
+    if info.waits_for_datalog:
+        parts = [f"waits for the data log{', which takes no samples' if info.datalog_trouble else ''}"]
     if info.samples_lost and not info.end.samples_lost:
         parts.append(_lost(info.samples_lost))
     return "; ".join(parts)

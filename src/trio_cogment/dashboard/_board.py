@@ -20,6 +20,8 @@ LOOK_SECONDS = 0.1
 _STALE_SECONDS = 3.0
 _GET_INFO = "/cogmentAPI.TrialLifecycleSP/GetTrialInfo"
 _ENDED = TrialState.ENDED
+#: What takes the place of participants' names while a trial waits for its data log.
+_DATALOG = "the data log"
 _NAMES = {number: name for name, number in TrialState.items()}
 
 
@@ -52,7 +54,7 @@ class Board:
             if trial.state != _ENDED:
                 glance = trial.glance()
                 pace = self._paces[trial.trial_id] = paces.get(trial.trial_id) or Pace()
-                pace.look(now, glance.tick, glance.awaited)
+                pace.look(now, glance.tick, (_DATALOG,) if glance.waits_for_datalog else glance.awaited)
 
     def rows(self, identity: Identity, search: str = "") -> dict[str, Row]:
         """Return the trials that somebody may see, as rows by their ids.
@@ -103,6 +105,8 @@ class Board:
             row["lost"] = glance.lost_samples
         if glance.datalog_trouble:
             row["trouble"] = glance.datalog_trouble
+        if glance.waits_for_datalog:
+            row["held"] = True
         if pace is not None:
             rate = pace.ticks_per_second
             if rate is not None:

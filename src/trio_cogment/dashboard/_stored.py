@@ -161,6 +161,8 @@ def _row(trial: StoredTrial) -> dict[str, Any]:
         "environment": trial.params.environment.implementation or trial.params.environment.name,
         "properties": dict(trial.params.properties),
     }
+    if trial.storage_trouble:
+        row["trouble"] = trial.storage_trouble
     if trial.outcome is not None:
         row["end"] = {"cause": trial.outcome.cause.name, "reason": trial.outcome.reason}
         if trial.outcome.samples_lost:

@@ -65,6 +65,10 @@ class Datastore:
         most_actors = self.config.max_trial_actors
         return Intake(self.store, self.writer, self._leases, self.owners, most_actors, max_unconfirmed)
 
+    def trouble_of(self, trial_id: str) -> str:
+        """Return why the last samples of a trial could not be stored, while they wait at its orchestrator; or empty."""
+        return self._leases.trouble_of(trial_id)
+
     @asynccontextmanager
     async def reading(self, request: RetrieveSamplesRequest) -> AsyncIterator[SampleReader]:
         """Read samples in this process, without a call, for the time of the block.

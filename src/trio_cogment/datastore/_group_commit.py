@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator, Mapping
 import trio
 
 from trio_cogment.config import DatastoreConfig
+from trio_cogment.datastore._recurring_failure import RecurringFailure
 from trio_cogment.datastore._stored_bytes import Account, Accounts, Purse
 from trio_cogment.datastore.storage import OutcomeWrite, SampleWrite, TrialStore, TrialWrite, Write, counted_bytes
 from trio_cogment.errors import CogmentError, NotFoundError, ResourceExhaustedError, UnavailableError
@@ -193,6 +194,7 @@ class GroupCommit:
         self._held_writes = 0
         #: The duration of the last commit.
         self._commit_seconds = math.inf
+        self._failure = RecurringFailure(_log, "writes failed", "writes do not fail any more")
         self.stored_samples = 0
         self._work = trio.lowlevel.ParkingLot()
         self._capacity = trio.lowlevel.ParkingLot()
@@ -321,12 +323,13 @@ class GroupCommit:
             if isinstance(error, ResourceExhaustedError) and len(batch.writes) > 1:
                 await self._commit_halves(batch)
                 return
-            _log.warning("%d writes failed: %s", len(batch.writes), error)
+            self._failure.failed(error)
             failure = error
         except Exception:  # noqa: BLE001  a storage may be foreign code, and other writes follow
-            _log.exception("%d writes failed", len(batch.writes))
+            _log.exception("writes failed")
             failure = UnavailableError("the storage failed; the server's log has the details")
         else:
+            self._failure.worked()
             self.stored_samples += sum(
                 type(write) is SampleWrite for number, write in enumerate(batch.writes) if number not in refused
             )

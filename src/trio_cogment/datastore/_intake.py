@@ -213,6 +213,7 @@ class Intake:
         copied = TrialParams()
         copied.CopyFrom(params)
         stream: IntakeStream | None = None
+        trouble = ""
         self._leases.enter(trial_id)
         try:
             async with AsyncExitStack() as held:
@@ -228,10 +229,16 @@ class Intake:
                     raise _for_data_log(error) from error
                 next_tick = 0 if known is None else known.samples_count
                 taking = self._writer.stream(self._max_unconfirmed, purse)
+                self._leases.writing(trial_id, taking)
                 stream = IntakeStream(trial_id, copied, next_tick, self._writer, taking)
                 yield stream
+        except StorageFailedError as error:
+            trouble = str(error)
+            raise
         finally:
-            self._leases.leave(trial_id, ended=stream is not None and stream.ended)
+            if stream is not None and stream.writes.failure is not None:
+                trouble = trouble or _trouble_in(stream.writes.failure)
+            self._leases.leave(trial_id, ended=stream is not None and stream.ended, trouble=trouble)
 
     @asynccontextmanager
     async def open(self, trial_id: str, user_id: str, params: TrialParams) -> AsyncIterator[IntakeStream]:
@@ -264,6 +271,12 @@ def check_actors(params: TrialParams, most: int) -> None:
     if len(params.actors) > most:
         text = f"trial_params.actors: expected at most {most}, got {len(params.actors)}; max_trial_actors is {most}"
         raise InvalidArgumentError(text)
+
+
+def _trouble_in(error: CogmentError) -> str:
+    """Return why a sample could not be stored that will be sent again."""
+    found = _for_data_log(error)
+    return str(found) if isinstance(found, StorageFailedError) else ""
 
 
 def _for_data_log(error: CogmentError) -> CogmentError:

@@ -7,7 +7,7 @@ import logging
 import trio
 
 from trio_cogment.config import DatastoreConfig
-from trio_cogment.datastore._group_commit import GroupCommit
+from trio_cogment.datastore._group_commit import GroupCommit, WriteStream
 from trio_cogment.datastore._owners import Owners
 from trio_cogment.datastore.storage import EndWrite, TrialEnd, TrialStore
 from trio_cogment.errors import CogmentError, NotFoundError
@@ -37,6 +37,9 @@ class Leases:
         self._config = config
         self._streams: dict[str, int] = {}
         self._deadlines: dict[str, float] = {}
+        #: Why samples of trials could not be stored; they are waited for.
+        self._troubles: dict[str, str] = {}
+        self._writes: dict[str, WriteStream] = {}
         self._changed = trio.lowlevel.ParkingLot()
 
     def enter(self, trial_id: str) -> None:
@@ -44,8 +47,28 @@ class Leases:
         self._streams[trial_id] = self._streams.get(trial_id, 0) + 1
         self._deadlines.pop(trial_id, None)
 
-    def leave(self, trial_id: str, *, ended: bool) -> None:
-        """Take note that a stream has closed; unless the trial has ended or has another one, its deadline begins."""
+    def writing(self, trial_id: str, writes: WriteStream) -> None:
+        """Take note of what the stream of a trial writes to: once some of it is durable, there is room again."""
+        self._writes[trial_id] = writes
+
+    def trouble_of(self, trial_id: str) -> str:
+        """Return why samples of a trial could not be stored, if its data log is waited for; empty: nothing is wrong."""
+        writes = self._writes.get(trial_id)
+        return "" if writes is not None and writes.durable else self._troubles.get(trial_id, "")
+
+    def leave(self, trial_id: str, *, ended: bool, trouble: str = "") -> None:
+        """Take note that a stream has closed; unless the trial has ended or has another one, its deadline begins.
+
+        Args:
+            trial_id: of the trial.
+            ended: it has ended, and that is stored.
+            trouble: why its samples could not be stored; empty: that was not why.
+        """
+        self._writes.pop(trial_id, None)
+        if trouble and not ended:
+            self._troubles[trial_id] = trouble
+        else:
+            self._troubles.pop(trial_id, None)
         left = self._streams.pop(trial_id) - 1
         if left:
             self._streams[trial_id] = left
@@ -83,6 +106,7 @@ class Leases:
     async def _end(self, trial_ids: list[str]) -> None:
         for trial_id in trial_ids:
             del self._deadlines[trial_id]
+            self._troubles.pop(trial_id, None)
         async with trio.open_nursery() as nursery:
             for trial_id in trial_ids:
                 nursery.start_soon(self._end_one, trial_id)

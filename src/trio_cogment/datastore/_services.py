@@ -21,6 +21,13 @@ def datastore_services(datastore: Datastore) -> list[Service]:
         bind(datalog_pb2.DESCRIPTOR.services_by_name[LOG_EXPORTER], LogExporterService(intake)),
         bind(
             SERVICES[ServiceKind.DATASTORE].descriptor(),
-            TrialService(datastore.store, datastore.writer, datastore.owners, datastore.retention, datastore.config),
+            TrialService(
+                datastore.store,
+                datastore.writer,
+                datastore.owners,
+                datastore.retention,
+                datastore.config,
+                datastore.trouble_of,
+            ),
         ),
     ]

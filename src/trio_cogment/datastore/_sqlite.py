@@ -12,6 +12,7 @@ import trio
 
 from trio_cogment.datastore import _sqlite_reader
 from trio_cogment.datastore._recent_samples import RecentSamples
+from trio_cogment.datastore._recurring_failure import RecurringFailure
 from trio_cogment.datastore._sqlite_file import FORMAT
 from trio_cogment.datastore._sqlite_reader import Readers
 from trio_cogment.datastore._sqlite_writer import SqliteWriter
@@ -129,6 +130,8 @@ class SqliteStore:
 
     async def sweep_for_ever(self) -> None:
         """Remove the samples of deleted trials, a few at a time, so that writes do not wait long."""
+        what = "samples of deleted trials could not be removed, trying again later"
+        failure = RecurringFailure(_logger, what, "samples of deleted trials can be removed again")
         while True:
             await self._to_sweep.wait()
             self._to_sweep = trio.Event()
@@ -136,12 +139,13 @@ class SqliteStore:
                 while True:
                     async with self._turn:
                         more = await self._run_writer(self._writer.sweep)
+                    failure.worked()
                     if not more:
                         break
             except CogmentError as error:
-                _logger.warning("samples of deleted trials could not be removed, trying again later: %s", error)
+                failure.failed(error)
             except Exception:  # a bug here must not end the service of all trials
-                _logger.exception("samples of deleted trials could not be removed, trying again later")
+                _logger.exception(what)
             else:
                 continue
             self._to_sweep.set()

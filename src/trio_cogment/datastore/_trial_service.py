@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import chain
 from typing import cast
 
@@ -72,11 +72,19 @@ class TrialService(About):
         owners: see to it that nobody writes over somebody else's trial.
         retention: is told of deleted trials.
         config: limits.
+        trouble_of: see `Datastore.trouble_of`.
     """
 
     def __init__(
-        self, store: TrialStore, writer: GroupCommit, owners: Owners, retention: Retention, config: DatastoreConfig
+        self,
+        store: TrialStore,
+        writer: GroupCommit,
+        owners: Owners,
+        retention: Retention,
+        config: DatastoreConfig,
+        trouble_of: Callable[[str], str],
     ) -> None:
+        self._trouble_of = trouble_of
         self._owners = owners
         self._retention = retention
         self._store = store
@@ -124,6 +132,8 @@ class TrialService(About):
                 if not call.identity.reaches(call.method.path, trial.owner):
                     continue
                 info = _info(trial)
+                if trial.end == TrialEnd.OPEN:
+                    info.storage_trouble = self._trouble_of(trial.trial_id)
                 size += info.ByteSize() + _FRAME_BYTES
                 if size > self._config.max_reply_bytes and reply.trial_infos:
                     raise ResourceExhaustedError(

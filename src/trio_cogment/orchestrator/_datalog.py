@@ -43,6 +43,7 @@ from trio_cogment.orchestrator._datalog_owner import Owner
 from trio_cogment.orchestrator._sample_bytes import SampleBytes
 from trio_cogment.orchestrator._sink_failures import first_of, no_connection, refusal_of, text_of
 from trio_cogment.orchestrator.sinks import SampleSink, SampleStream
+from trio_cogment.outcome import lost_text
 from trio_cogment.recount import Count
 
 _log = logging.getLogger(__name__)
@@ -125,6 +126,11 @@ class Datalog:
         #: It is away because it cannot store samples; it is waited for until then, on Trio's clock.
         self._cannot_store = False
         self._waits_until = -math.inf
+        #: It refuses what it is sent: it is there, and may be told how the trial ended.
+        self._refuses = False
+        #: So many samples waited when it broke, and have not been taken since.
+        self._owed = 0
+        self._said_dropped = False
         self._lossy = False
         self._full = False
         self._completed = trio.Event()
@@ -239,7 +245,7 @@ class Datalog:
             if self._writing.cancelled_caught:
                 why = self.trouble or f"it took nothing for {self._config.datalog_flush_seconds:g} s"
                 _log.warning("trial %s: the data log is given up: %s", self._trial_id, why)
-                if self._cannot_store:
+                if self._cannot_store or self._refuses:
                     await self._write_end_alone(params)
         finally:
             self._over = True
@@ -252,7 +258,7 @@ class Datalog:
             self._bytes.close()
             self._set_full(False)
             if self.dropped_samples:
-                _log.warning("trial %s: %d samples did not reach the data log", self._trial_id, self.dropped_samples)
+                _log.warning("trial %s: %s", self._trial_id, lost_text(self.dropped_samples))
 
     async def _write_everything(self, params: TrialParams) -> None:
         while True:
@@ -338,11 +344,11 @@ class Datalog:
         self._make_room()
 
     def _is_back(self) -> None:
-        """It takes what it is given, or has nothing to take: one that breaks before that was no return."""
+        """It has taken all that waited for it: one that takes some of it, as a full disk does, was no return."""
         if self.trouble:
             _log.info("trial %s: the data log is back", self._trial_id)
             self.trouble = ""
-            self._cannot_store = False
+            self._cannot_store = self._refuses = self._said_dropped = False
             self._waits_until = -math.inf
 
     async def _write(self, stream: SampleStream) -> None:
@@ -390,7 +396,9 @@ class Datalog:
                 self._forget_first()
             self._taken += taken
             self._refusals = 0
-            self._is_back()
+            self._owed = min(self._owed - taken, len(self._queue) + len(self._sent))
+            if self._owed <= 0:
+                self._is_back()
             if self._completed.is_set():
                 self._renew_flushing()
         # Those for a sink of this process take no memory here. One that has broken is waited for instead: until it
@@ -424,26 +432,32 @@ class Datalog:
         cannot_store = is_storage_failure(failure)
         text = text_of(failure)
         # A stream that was opened and broke without taking anything was no return.
-        if self._away_since is None or fruitful or cannot_store is not self._cannot_store:
+        is_news = not self.trouble or cannot_store is not self._cannot_store
+        begins = self._away_since is None or fruitful or cannot_store is not self._cannot_store
+        refuses = isinstance(failure, CogmentError) and status_of(failure)[0] not in _TRANSPORT
+        if self._away_since is None or begins:
             self._away_since = now
+        if begins and is_news:
             if cannot_store:
                 limit = self._config.datalog_full_seconds
                 _log.warning("trial %s: the data log cannot store samples; when %d wait (max_queued_samples), so does "
                              "the trial, until this has lasted %g s (datalog_full_seconds): %s",
                              self._trial_id, self._config.max_queued_samples, limit, text)  # fmt: skip
             else:
-                _log.warning("trial %s: the data log is away: %s", self._trial_id, text)
+                what = "refuses samples" if refuses else "is away"
+                _log.warning("trial %s: the data log %s: %s", self._trial_id, what, text)
         else:
             _log.debug("trial %s: the data log is still away: %s", self._trial_id, text)
         self.trouble = text or "it is away"
-        self._cannot_store = cannot_store
+        self._cannot_store, self._refuses = cannot_store, refuses
+        self._owed = len(self._queue)
         limits = self._config.datalog_grace_seconds, self._config.datalog_full_seconds
         waits_until = self._away_since + limits[cannot_store]
         self._waits_until = waits_until if cannot_store else -math.inf
         if self._completed.is_set():
             self._flushing.deadline = max(self._flushing.deadline, self._waits_until)
-        if not fruitful and isinstance(failure, CogmentError) and status_of(failure)[0] not in _TRANSPORT:
-            self._refused(failure)
+        if not fruitful and refuses:
+            self._refused(text)
         if waits_until <= now:
             self._lossy = True
         else:
@@ -452,12 +466,12 @@ class Datalog:
             self._owner.spawn(partial(self._wait_grace, self._grace, waits_until), "grace of the data log")
         self._make_room()
 
-    def _refused(self, failure: CogmentError) -> None:
+    def _refused(self, text: str) -> None:
         # Not the connection but the log itself, again and again: what it chokes on must not hold up all the rest.
         self._refusals += 1
         if self._refusals >= _TRIES_PER_SAMPLE and self._queue:
             self._refusals = 0
-            _log.warning("trial %s: a sample is dropped, the data log refuses it: %s", self._trial_id, failure)
+            self._say_dropped(text)
             self._drop_oldest(1)
 
     async def _wait_grace(self, grace: trio.CancelScope, end: float) -> None:
@@ -490,8 +504,7 @@ class Datalog:
             self._owner.on_datalog_full(full)
 
     def _drop_oldest(self, count: int) -> None:
-        if not self._untold:
-            _log.warning("trial %s: samples are dropped, the data log does not take them", self._trial_id)
+        self._say_dropped(self.trouble)
         for _ in range(count):
             kept = self._queue.popleft()
             self._bytes.size -= kept.size
@@ -500,6 +513,12 @@ class Datalog:
                 self._untold += self._telling[1]
         self._untold += count
         self._count_lost(count)
+
+    def _say_dropped(self, why: str) -> None:
+        """Log that samples are dropped; how many will have been is said in the end."""
+        if not self._said_dropped:
+            self._said_dropped = True
+            _log.warning("trial %s: samples are dropped, the data log does not take them: %s", self._trial_id, why)
 
     def _count_lost(self, count: int) -> None:
         self.dropped_samples += count

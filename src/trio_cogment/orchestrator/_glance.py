@@ -53,10 +53,11 @@ class Glance(NamedTuple):
         seconds: how long it lasts, or lasted.
         environment: its name.
         actors: how many.
-        awaited: the names of those whom it waits for; see `awaited_of`.
+        awaited: the names of those whom it waits for; see `awaited_of`. Nobody, while it waits for its data log.
         queued_messages, queued_samples: what waits in it.
         lost_samples: how many did not reach its data log, so far.
         datalog_trouble: why its data log takes no samples now; empty: it does.
+        waits_for_datalog: it waits for that now.
         participants: each of them, the environment first, if that was asked for and they are known.
     """
 
@@ -73,6 +74,7 @@ class Glance(NamedTuple):
     queued_samples: int
     lost_samples: int
     datalog_trouble: str
+    waits_for_datalog: bool
     participants: tuple[ParticipantGlance, ...]
 
 
@@ -87,6 +89,7 @@ def glance(
     queued_samples: int,
     lost_samples: int,
     datalog_trouble: str,
+    waits_for_datalog: bool,
     streams: Mapping[int, ParticipantStream] | None,
 ) -> Glance:
     """Look at a trial.
@@ -100,10 +103,11 @@ def glance(
         queued_samples: likewise.
         lost_samples: likewise.
         datalog_trouble: likewise.
+        waits_for_datalog: likewise.
         now: the trial's time.
         streams: of the participants; None: these are not looked at.
     """
-    awaited = awaited_of(machine)
+    awaited = () if waits_for_datalog else awaited_of(machine)
     return Glance(
         machine.trial_id,
         owner,
@@ -118,6 +122,7 @@ def glance(
         queued_samples,
         lost_samples,
         datalog_trouble,
+        waits_for_datalog,
         () if streams is None else _participants(machine, streams, awaited, now),
     )
 

@@ -66,6 +66,11 @@ class Timers:
         number = len(self._deadlines)
         yield Count("deadlines of a trial", number, 0 if self._over.is_set() else number)
 
+    @property
+    def suspended(self) -> bool:
+        """Whether the time stands still."""
+        return self._suspended_at is not None
+
     def suspend(self) -> None:
         """Let the time stand still; no error when it does already."""
         if self._suspended_at is None:

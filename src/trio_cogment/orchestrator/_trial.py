@@ -375,6 +375,11 @@ class Trial:
         """Why its data log takes no samples now; empty: it does."""
         return "" if self._datalog is None or self._datalog.over else self._datalog.trouble
 
+    @property
+    def waits_for_datalog(self) -> bool:
+        """Whether it waits for its data log now, and so for nobody else."""
+        return self.timers.suspended and self.state != TrialState.ENDED
+
     def samples_settled(self, lost: int) -> None:
         """Learn that its data log takes no more samples; so many were lost."""
         if lost:
@@ -394,6 +399,7 @@ class Trial:
             queued_samples=queues.samples,
             lost_samples=self.samples_lost,
             datalog_trouble=self.datalog_trouble,
+            waits_for_datalog=self.waits_for_datalog,
             streams=(self._streams or {}) if participants else None,
         )
 
@@ -402,6 +408,9 @@ class Trial:
         outcome = self.outcome
         end = None if outcome is None else outcome.message(tracebacks=tracebacks)
         info = describe(self.machine, self.seconds, latest_observation=latest_observation, actors=actors, end=end)
+        info.waits_for_datalog = self.waits_for_datalog
+        if info.waits_for_datalog:
+            del info.awaited[:]
         info.samples_lost = self.samples_lost
         info.datalog_trouble = self.datalog_trouble[:MAX_REASON]
         info.owner = lasting(self.owner)

@@ -46,6 +46,7 @@ from trio_cogment.rpc._turns import turns_of_run
 from trio_cogment.rpc._writer import Writer
 from trio_cogment.rpc.memory import memory_of_run
 from trio_cogment.rpc.refusals import refusals
+from trio_cogment.rpc.tls import refusal_in
 
 logger = logging.getLogger(__name__)
 
@@ -201,7 +202,9 @@ class Connection:
             except RemoteProtocolError as error:
                 self._reason = RpcError(StatusCode.UNAVAILABLE, f"{CONNECTION_LOST}: {error}")
                 refusals().add("protocol errors", logger, "connection with %s: %s", self.peer, error)
-            except (trio.BrokenResourceError, trio.ClosedResourceError):
+            except (trio.BrokenResourceError, trio.ClosedResourceError) as error:
+                if refusal := refusal_in(error):
+                    self._reason = RpcError(StatusCode.UNAVAILABLE, f"{CONNECTION_LOST}: {refusal}")
                 self._lingering_close.give_up()  # nobody is left to tell
 
     def _begin_close(self) -> None:

@@ -25,6 +25,22 @@ _CIPHERS = "ECDHE+AESGCM:ECDHE+CHACHA20"
 #: What OpenSSL says of bytes that are no TLS, and of an end in the middle.
 _NOT_TLS = frozenset(["WRONG_VERSION_NUMBER", "HTTP_REQUEST", "PACKET_LENGTH_TOO_LONG", "RECORD_LAYER_FAILURE"])
 _CUT = "UNEXPECTED_EOF_WHILE_READING"
+#: What OpenSSL calls alerts with which a peer refuses a certificate, or misses one, without the version before them.
+_REFUSED = frozenset(
+    f"ALERT_{what}"
+    for what in (
+        "BAD_CERTIFICATE",
+        "CERTIFICATE_EXPIRED",
+        "CERTIFICATE_REVOKED",
+        "CERTIFICATE_UNKNOWN",
+        "UNKNOWN_CA",
+        "UNSUPPORTED_CERTIFICATE",
+    )
+)
+_REQUIRED = "ALERT_CERTIFICATE_REQUIRED"
+#: How long, and for how many bytes, a server waits for a client to read why its handshake failed.
+_ALERT_SECONDS = 1
+_ALERT_BYTES = 65_536
 _UNKNOWN_AUTHORITY = frozenset([18, 19, 20, 21])  # of OpenSSL: no issuer is found, or it is not trusted
 _VERSIONS = frozenset(["TLSv1.2", "TLSv1.3"])
 
@@ -162,6 +178,7 @@ async def shake_hands(
     """
     if not isinstance(stream, trio.SSLStream):
         return
+    failure: Exception | None = None
     with trio.move_on_after(timeout) as scope:
         if turn is not None:
             if isinstance(stream.transport_stream, trio.SocketStream):
@@ -170,9 +187,13 @@ async def shake_hands(
         try:
             await stream.do_handshake()
         except (trio.BrokenResourceError, trio.ClosedResourceError) as error:
-            cause = error.__cause__
-            hint = _hint(cause, server_side=stream.server_side)
-            raise RemoteProtocolError(f"TLS handshake failed: {_reason(cause)}{hint}") from error
+            failure = error
+    if failure is not None:
+        cause = failure.__cause__
+        if not (isinstance(cause, ssl.SSLError) and cause.reason == _CUT):  # else nobody is left to tell
+            await _send_alert(stream)
+        hint = _hint(cause, server_side=stream.server_side)
+        raise RemoteProtocolError(f"TLS handshake failed: {_reason(cause)}{hint}") from failure
     if scope.cancelled_caught:
         raise RemoteProtocolError(f"no TLS handshake within {timeout:g} s")
     if http1 and stream.selected_alpn_protocol() != ALPN:
@@ -181,6 +202,37 @@ async def shake_hands(
         raise RemoteProtocolError("the peer did not agree on HTTP/2 (no ALPN 'h2')")
     if stream.version() not in _VERSIONS:
         raise RemoteProtocolError(f"HTTP/2 needs TLS 1.2 or later, not {stream.version()}")
+
+
+def refusal_in(error: BaseException) -> str:
+    """Return what a stream's error says of a server that has refused this client's certificate; empty: it has not.
+
+    With TLS 1.3 a client's handshake ends before the server looks at its certificate, so the refusal is read later.
+    """
+    cause = error.__cause__
+    if not (isinstance(cause, ssl.SSLError) and cause.reason and "_ALERT_" in cause.reason):
+        return ""
+    return _reason(cause) + _hint(cause, server_side=False)
+
+
+async def _send_alert(stream: trio.SSLStream[Any]) -> None:
+    """Send what TLS has to say of a failed handshake; a server waits a moment, for to close earlier would take it back.
+
+    Trio leaves it unsent: the peer would learn that the connection was lost, and not why.
+    """
+    alert = stream._outgoing.read()  # there is no public way to it
+    transport = stream.transport_stream
+    with trio.move_on_after(_ALERT_SECONDS):
+        try:
+            if alert:
+                await transport.send_all(alert)
+            if alert and stream.server_side and isinstance(transport, trio.abc.HalfCloseableStream):
+                await transport.send_eof()
+                limit = _ALERT_BYTES
+                while limit > 0 and (data := await transport.receive_some()):
+                    limit -= len(data)
+        except (trio.BrokenResourceError, trio.ClosedResourceError):
+            pass  # the peer is gone
 
 
 def certificate_names(stream: trio.abc.Stream) -> tuple[str, ...]:
@@ -206,11 +258,17 @@ def left_without_a_word(error: RemoteProtocolError) -> bool:
 
 
 def _hint(error: BaseException | None, *, server_side: bool) -> str:
-    """Return what a failed handshake suggests, as part of a sentence: no TLS at the peer, or an unknown authority."""
+    """Return what a failed handshake suggests, as part of a sentence: no TLS at the peer, or a certificate refused."""
     if isinstance(error, ssl.SSLCertVerificationError):
         unknown = getattr(error, "verify_code", None) in _UNKNOWN_AUTHORITY
         return "; its authority is not among the trusted roots" if unknown else ""
     reason = error.reason if isinstance(error, ssl.SSLError) else None
+    alert = (reason or "").partition("_")[2]
+    if alert in _REFUSED:
+        whose = "client does not accept this server's" if server_side else "server does not accept this client's"
+        return f"; the {whose} certificate"
+    if alert == _REQUIRED:
+        return "; the server asks for a client certificate"
     if server_side:
         return "; the client may not speak TLS" if reason in _NOT_TLS else ""
     return "; the server may not speak TLS" if reason in _NOT_TLS | {_CUT} else ""

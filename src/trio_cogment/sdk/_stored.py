@@ -43,6 +43,8 @@ class StoredTrial:
         params: the parameters of the trial.
         ended_abnormally: whether its orchestrator went away without sending a last sample.
         outcome: how it ended; None if it has not, or its last sample does not say.
+        storage_trouble: why its last samples could not be stored; they wait at its orchestrator, where it may have
+            ended. Empty: none of them is known to wait.
     """
 
     trial_id: str
@@ -52,6 +54,7 @@ class StoredTrial:
     params: TrialParams
     ended_abnormally: bool = False
     outcome: TrialOutcome | None = None
+    storage_trouble: str = ""
 
     @classmethod
     def of(cls, info: StoredTrialInfo) -> StoredTrial:
@@ -65,6 +68,7 @@ class StoredTrial:
             info.params,
             info.ended_abnormally,
             outcome,
+            info.storage_trouble,
         )
 
     @property

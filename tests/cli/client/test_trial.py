@@ -14,6 +14,9 @@ import pytest
 import trio
 
 from tests.cli.process import PATIENCE_SECONDS, Endless, Output, environment_variables, listening, run_here
+from trio_cogment.api.common_pb2 import TrialState
+from trio_cogment.api.orchestrator_pb2 import TrialInfo
+from trio_cogment.cli.client.trial import _described
 from trio_cogment.platform import Platform, open_platform
 from trio_cogment.sdk import ActorSession, EnvironmentSession, actor_params, trial_params
 
@@ -160,6 +163,13 @@ async def test_trials_are_listed_and_described(tmp_path: Path) -> None:
         assert output.err.startswith("trio-cogment: no such trial: nobody; ")
         assert (await found.ask("info", "nobody")).out == ""
         assert json.loads((await found.ask("info", "nobody", "--json")).out) == {"trials": []}
+
+
+def test_a_trial_that_waits_for_its_data_log_waits_for_nobody_else() -> None:
+    info = TrialInfo(trial_id="one", state=TrialState.RUNNING, awaited=["ann"])
+    assert "waiting for  ann" in _described(info).splitlines()
+    info = TrialInfo(trial_id="one", state=TrialState.RUNNING, waits_for_datalog=True, datalog_trouble="no room left")
+    assert {"waiting for  the data log", "data log     no room left"} <= set(_described(info).splitlines())
 
 
 @pytest.mark.parametrize("hard", [True, False])

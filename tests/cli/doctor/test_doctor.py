@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 import trio
 
-from tests.cli.process import listening, run_here, run_main
+from tests.cli.process import listening, run_here, run_main, server
 from tests.ports import free_port
 from tests.rpc.tls_files import make_party
 from trio_cogment.cli.doctor import data, machine
@@ -203,6 +203,24 @@ async def test_a_port_of_a_server_of_ours_and_one_of_somebody_else() -> None:
     code, found = await trio.to_thread.run_sync(findings, "--host=192.0.2.1", "--port=1")
     assert (code, found["port 1"][0]) == (1, "fail")
     assert found["port 1"][1].startswith("192.0.2.1: ")
+
+
+async def test_a_directory_that_asks_for_tokens_gets_that_of_the_server(tmp_path: Path) -> None:
+    secret, token = tmp_path / "secret", tmp_path / "token"
+    assert (await run_here("token", "init", f"--auth_secret_file={secret}")).code == 0
+    made = ("--role=directory", f"--auth_secret_file={secret}", f"--file={token}")
+    assert (await run_here("token", "make", "server", *made)).code == 0
+    closed = ("--auth=token", f"--auth_secret_file={secret}", "--persistence_file=")
+    async with server("services", "directory", "--host=127.0.0.1", "--port=0", *closed) as one:
+        await one.wait_serving()
+        endpoint = f"grpc://127.0.0.1:{one.port}"
+        flags = ("--port=0", f"--directory_endpoint={endpoint}")
+        for known in (f"--auth_secret_file={secret}", f"--token_file={token}"):
+            _, found = await trio.to_thread.run_sync(findings, *flags, known)
+            assert found["directory"] == ("ok", f"{endpoint}: answers")
+        looked = await run_here("doctor", *flags)
+        assert looked.code == 1
+        assert "-> give a token that it knows with --token_file" in looked.out
 
 
 async def test_a_directory_that_answers_and_one_that_does_not() -> None:

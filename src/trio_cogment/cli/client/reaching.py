@@ -18,7 +18,7 @@ import click
 from trio_cogment.cli.client.common import ClientSettings, channel_to
 from trio_cogment.cli.errors import Failure
 from trio_cogment.cli.options import as_endpoint
-from trio_cogment.cli.tls import MAY_SPEAK_TLS
+from trio_cogment.cli.tls import ASKS_FOR_CERTIFICATE, MAY_SPEAK_TLS
 from trio_cogment.config import RpcConfig
 from trio_cogment.endpoints import GrpcEndpoint, parse_server_endpoint
 from trio_cogment.services import ServiceKind, default_address
@@ -43,6 +43,8 @@ _NAMES = {
     ServiceKind.DATASTORE: "trial datastore",
     ServiceKind.MODEL_REGISTRY: "model registry",
 }
+#: What of a trouble with TLS is told with the flags that help.
+_FLAGS = {MAY_SPEAK_TLS: "--root_cert", ASKS_FOR_CERTIFICATE: "--private_key and --trust_chain"}
 _MAX_SECONDS = 10.0**9
 #: A wait that is longer than this is announced.
 _QUIET_SECONDS = 2.0
@@ -130,7 +132,9 @@ async def reached(
         if search.found is None:
             where = f" at {places[0]}" if len(places) == 1 else ""
             waited = f"; waited {settings.timeout_seconds:g} s (--timeout)" if search.may_come else ""
-            trouble = search.trouble().replace(MAY_SPEAK_TLS, f"{MAY_SPEAK_TLS}: --root_cert")
+            trouble = search.trouble()
+            for text, flags in _FLAGS.items():
+                trouble = trouble.replace(text, f"{text}: {flags}")
             raise Failure(f"the {name}{where} cannot be reached: {trouble}{waited}")
         with trio.CancelScope() as answering:
             if bounded:

@@ -335,7 +335,7 @@ def _described(info: TrialInfo) -> str:
         "tick": f"{tick} ({rate} a second)",
         "time": time,
         "actors": ", ".join(f"{actor.name} ({actor.actor_class})" for actor in info.actors_in_trial),
-        "waiting for": ", ".join(info.awaited),
+        "waiting for": "the data log" if info.waits_for_datalog else ", ".join(info.awaited),
         "properties": properties,
         "end": end_text(info.trial_id, info.end) if info.HasField("end") else "",
         "reason": outcome.reason,

@@ -120,10 +120,12 @@ def list_trials(ctx: click.Context, /, count: int, properties: dict[str, str], h
 def _table(reply: RetrieveTrialsReply, follows: bool) -> str:
     rows = [("TRIAL", "STATE", "SAMPLES", "USER", "END")]
     for info in reply.trial_infos:
-        state = state_text(info.last_state)
+        state = state_text(info.last_state) if info.last_state or info.samples_count else "-"
         if info.ended_abnormally:
             state += " (abnormally)"
         end = end_text(info.trial_id, info.end) if info.HasField("end") else ""
+        if info.storage_trouble:
+            end = f"samples wait to be stored: {info.storage_trouble}"
         rows.append((info.trial_id, state, str(info.samples_count), info.user_id, end))
     table = columns(rows)
     return f"{table}\nnext: --from {reply.next_trial_handle}" if follows else table

@@ -19,6 +19,8 @@ from trio_cogment.cli.doctor.findings import Finding, Level, fail, lines, worst
 from trio_cogment.cli.errors import Failure
 from trio_cogment.cli.options import FilePath, as_endpoint, json_option, port_option
 from trio_cogment.cli.serve import serve
+from trio_cogment.cli.services.auth import ServerAccess, auth_settings
+from trio_cogment.cli.services.directory_access import directory_token
 from trio_cogment.cli.services.directory_flags import NO_DIRECTORY, own_directory_option
 from trio_cogment.cli.services.model_registry import archive_folder, archive_option
 from trio_cogment.cli.services.orchestrator import DEFAULT_PORT
@@ -80,7 +82,8 @@ def doctor(
         registrations = Path(persistence_file)
     places = [place for place in (storage.file if storage else None, archive, registrations) if place is not None]
     findings = [machine.python(), *machine.versions()]
-    findings += run_client(_of_network, hosts, port, directory_endpoint, tls)
+    settings = ClientSettings(tls=None if tls is None or _of_tls(tls) else tls, token=_token(ctx))
+    findings += run_client(_of_network, hosts, port, directory_endpoint, settings)
     findings += _of_files(storage, archive, registrations, auth_secret_file, tls)
     patience = configuration_of(ctx).orchestrator.datalog_full_seconds
     findings += [machine.clock(places), *data.disk(places or [Path()], patience), machine.descriptors()]
@@ -104,14 +107,25 @@ def _unlisted(own: list[click.Parameter]) -> Iterator[click.Parameter]:
 doctor.params += list(_unlisted(doctor.params))
 
 
+def _token(ctx: click.Context) -> str:
+    """Return the token that `serve` would send to its directory; empty: none.
+
+    Raises:
+        Failure: the flags contradict each other, or the token cannot be read.
+    """
+    settings = auth_settings(ctx)
+    try:
+        token = directory_token(ServerAccess(settings, "doctor"))
+    except Failure:
+        return settings.token  # what is wrong with the files of `--auth_...` is another finding, or `serve` says it
+    return token if isinstance(token, str) else token()
+
+
 async def _of_network(
-    hosts: Sequence[str], port: int, directory: GrpcEndpoint | None, tls: TlsFiles | None
+    hosts: Sequence[str], port: int, directory: GrpcEndpoint | None, settings: ClientSettings
 ) -> list[Finding]:
     from trio_cogment.cli.doctor import network
 
-    settings = ClientSettings()
-    if tls is not None and not _of_tls(tls):
-        settings = ClientSettings(tls=tls)
     return [*await network.port(settings, hosts, port, flag="--port"), await network.directory(settings, directory)]
 
 

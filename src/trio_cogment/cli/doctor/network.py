@@ -11,6 +11,7 @@ from trio_cogment.cli.doctor.findings import Finding, fail, ok, warn
 from trio_cogment.cli.tls import MAY_NOT_SPEAK_TLS, MAY_SPEAK_TLS, unchecked_tls
 from trio_cogment.config import DirectoryConfig, RpcConfig
 from trio_cogment.endpoints import GrpcEndpoint
+from trio_cogment.errors import StatusCode
 from trio_cogment.host.binding import listening_sockets
 from trio_cogment.services import SERVICES, ServiceKind
 
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
 #: Of each question.
 _SECONDS = 2.0
 _HERE = "127.0.0.1"
+#: What a server says to whom it does not know, or who may not.
+_GUARDED = frozenset([StatusCode.UNAUTHENTICATED, StatusCode.PERMISSION_DENIED])
 _ASKED = (ServiceKind.LIFECYCLE, ServiceKind.DATASTORE, ServiceKind.MODEL_REGISTRY, ServiceKind.DIRECTORY)
 
 
@@ -80,7 +83,7 @@ async def who_listens(settings: ClientSettings, place: GrpcEndpoint) -> str:
     config = RpcConfig(await_server_seconds=0)
     found, trouble = await _answers(channel_to(settings, place, config=config))
     if found:
-        return found
+        return found if settings.tls is None else f"{found}, with TLS"
     channel = Channel(place.host, place.port, tls=unchecked_tls(settings.tls), config=config)
     found, with_tls = await _answers(channel)
     if found:
@@ -94,8 +97,6 @@ async def _answers(channel: Channel) -> tuple[str, str]:
     """Return which services answer, and why no connection could be made."""
     import trio
 
-    from trio_cogment.errors import StatusCode
-
     answers: dict[ServiceKind, tuple[object, str]] = {}
 
     async def ask(kind: ServiceKind) -> None:
@@ -107,14 +108,13 @@ async def _answers(channel: Channel) -> tuple[str, str]:
     found = [f"{kind.value} {answers[kind][1]}".rstrip() for kind in _ASKED if answers[kind][0] is StatusCode.OK]
     if found:
         return f"a server with {', '.join(found)}", ""
-    guarded = {StatusCode.UNAUTHENTICATED, StatusCode.PERMISSION_DENIED}
-    asks = any(code in guarded for code, _ in answers.values())
+    asks = any(code in _GUARDED for code, _ in answers.values())
     return "a server that asks for tokens" if asks else "", channel.trouble
 
 
 async def _version(channel: Channel, kind: ServiceKind) -> tuple[object, str]:
     from trio_cogment.api.common_pb2 import VersionInfo, VersionRequest
-    from trio_cogment.errors import RpcError, StatusCode
+    from trio_cogment.errors import RpcError
     from trio_cogment.rpc import methods_of
 
     method = methods_of(SERVICES[kind].descriptor())["Version"]
@@ -144,5 +144,7 @@ async def directory(settings: ClientSettings, place: GrpcEndpoint | None) -> Fin
             await client.look_up(0)  # which no service is, so that nothing is waited for
         except CogmentError as error:
             advice = "start it, or name another one with --directory_endpoint or COGMENT_DIRECTORY_ENDPOINT"
+            if any(code.name in str(error) for code in _GUARDED):
+                advice = "give a token that it knows with --token_file, or its keys of tokens with --auth_secret_file"
             return fail("directory", f"{place}: {error}", advice)
     return ok("directory", f"{place}: answers")

@@ -65,7 +65,7 @@ export function Stored() {
                     <td data-label="Environment">${row.environment}</td>
                     <td data-label="User">${row.user}</td>
                     <td data-label="Properties">${Object.entries(row.properties).map(([name, value]) => `${name}=${value}`).join(", ")}</td>
-                    <td data-label="End">${row.end ? row.end.cause.toLowerCase().replaceAll("_", " ") : ""}</td>
+                    <td data-label="End">${row.trouble ? html`<span class="bad" title=${row.trouble}>samples wait to be stored</span>` : row.end ? row.end.cause.toLowerCase().replaceAll("_", " ") : ""}</td>
                     <td data-label="File"><a href="${ROOT}${path(row.id)}/download" download aria-label="download ${row.id}">Download</a></td>
                   </tr>
                 `,

@@ -180,7 +180,8 @@ export function Trial({ id }) {
         <div><dt>User</dt><dd>${trial.user || "–"}</dd></div>
         <div><dt>Queues</dt><dd>${trial.messages || trial.samples || trial.lost ? html`<${Queues} row=${trial} />` : "empty"}</dd></div>
       </dl>
-      ${trial.trouble && html`<p class="note bad" role="status">The trial waits for its data log: ${trial.trouble}</p>`}
+      ${trial.held && html`<p class="note bad" role="status">The trial waits for its data log: ${trial.trouble || "it is slow"}</p>`}
+      ${trial.trouble && !trial.held && html`<p class="note bad" role="status">The data log takes no samples: ${trial.trouble}</p>`}
       ${trial.end && html`<${End} end=${trial.end} />`}
       <${Participants} rows=${participants} />
       ${note && html`<p class="note" role="status">${note}</p>`}
