@@ -138,6 +138,13 @@ async def failing(session: ActorSession[Any, Any, Any]) -> None:
             raise ValueError("no idea")
 
 
+async def leaving(session: ActorSession[Any, Any, Any]) -> None:
+    """Leave when it is asked: a bot."""
+    async for event in session.all_events():
+        if event.observation is not None:
+            return
+
+
 def params(*people: str, agents: Sequence[str] = (), optional: bool = False) -> TrialParams:
     """Return the parameters of a trial with these people, and with agents."""
     seats = [
@@ -155,4 +162,5 @@ async def platform_of(environment: Counting, host: Host | None = None) -> AsyncI
         platform.participants.register_environment(environment)
         platform.participants.register_actor(seven, "seven", ["player"])
         platform.participants.register_actor(failing, "failing", ["player"])
+        platform.participants.register_actor(leaving, "leaving", ["player"])
         yield platform

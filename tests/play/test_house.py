@@ -15,6 +15,7 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 
 from tests.play.pages import SPEC, Counting, Socket, page, params, platform_of, seven
 from trio_cogment import open_platform
+from trio_cogment.api.common_pb2 import TrialParams
 from trio_cogment.config import PlayConfig
 from trio_cogment.dashboard._views import sample_row
 from trio_cogment.errors import InvalidArgumentError, NotFoundError
@@ -213,9 +214,12 @@ async def test_a_bot_is_told_that_it_is_over(autojump_clock: MockClock, caplog: 
     assert [record for record in caplog.records if record.levelno >= logging.WARNING] == []
 
 
-async def test_a_bot_that_fails_loses_the_seat(autojump_clock: MockClock, caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.parametrize("bot", ["failing", "leaving"])
+async def test_a_bot_that_fails_or_leaves_loses_the_seat(
+    bot: str, autojump_clock: MockClock, caplog: pytest.LogCaptureFixture
+) -> None:
     caplog.set_level(logging.CRITICAL, "trio_cogment")
-    played = Game(name="counting", bot="failing", params=params("ann"), seat=SeatRules(outcome=Outcome.BOT))
+    played = Game(name="counting", bot=bot, params=params("ann"), seat=SeatRules(outcome=Outcome.BOT))
     async with house_of(Counting()) as (platform, house):
         [seat] = await seats_of(house, played)
         assert (await platform.controller.wait_trial(seat.trial_id, check=False)).participant == "ann"
@@ -284,7 +288,7 @@ async def test_an_action_has_a_time_limit(autojump_clock: MockClock) -> None:
             seen = await socket.read_until(lambda message: message.get("asked") is not None)
             assert seen["seconds"] == 2
             late = await socket.read_until(lambda message: message.get("tick") == 1)
-            assert late["asked"] == 1
+            assert (late["asked"], late["seconds"]) == (1, 2)
             await socket.say(type="act", tick=0, action={"value": 4})
             assert (await socket.read_until(lambda message: message["type"] == "late"))["tick"] == 0
             await socket.read_until(lambda message: message["type"] == "dismissed")
@@ -313,6 +317,45 @@ async def test_feedback_goes_to_others(autojump_clock: MockClock) -> None:
             refused = await to_ann.read_until(lambda message: message["type"] in ("refused", "dismissed"))
             assert refused["type"] == "dismissed" or "to: expected one of bob, env" in refused["reason"]
     assert environment.messages == [("ann", "hello")]
+
+
+async def test_a_reward_is_for_the_tick_that_the_person_sees(autojump_clock: MockClock) -> None:
+    async with house_of(Counting(3)) as (platform, house):
+        ann, bob = await seats_of(house, game("ann", "bob"))
+        rewarded: list[tuple[int, float]] = []
+        before = ActorSession.add_reward_nowait
+
+        def note(session: Any, value: float, confidence: float, to: Any, **more: Any) -> None:
+            rewarded.append((more.get("tick_id", -1), value))
+            before(session, value, confidence, to, **more)
+
+        with pytest.MonkeyPatch.context() as patched:
+            patched.setattr(ActorSession, "add_reward_nowait", note)
+            async with page(ann.serve_page) as to_ann, page(bob.serve_page) as to_bob:
+                for tick in range(2):
+                    while to_ann.state.get("asked") != tick:
+                        await to_ann.read()
+                    await to_ann.say(type="reward", to="bob", value=tick + 1)
+                    await to_ann.read_until(lambda message: message["type"] == "sent")
+                    await act(to_ann)
+                    await act(to_bob)
+        assert rewarded == [(0, 1), (1, 2)]
+        await platform.controller.terminate_trial(ann.trial_id, hard=True)
+
+
+async def test_what_a_page_of_a_lobby_says_is_refused_at_a_seat_but_for_its_greeting(
+    autojump_clock: MockClock,
+) -> None:
+    async with house_of(Counting()) as (_, house):
+        [seat] = await seats_of(house, game("ann"))
+        async with page(seat.serve_page) as socket:
+            await socket.say(type="hello", ticket="", automated=False)
+            await socket.say(type="ready")
+            refused = await socket.read_until(lambda message: message["type"] == "refused")
+            assert refused["reason"] == "expected what a page of a seat says"
+            await socket.say(type="ping", sent=1)
+            # The greeting was not refused, too.
+            assert (await socket.read_until(lambda message: message["type"] != "seat"))["type"] == "pong"
 
 
 NONSENSE = [
@@ -498,9 +541,22 @@ async def test_people_wait_and_play(autojump_clock: MockClock) -> None:
             assert (welcome["title"], welcome["text"]) == ("Counting", "Count to two.")
             await first.say(type="ready")
             waiting = await in_state(first, MemberState.READY)
-            assert waiting["seconds"] == 60
+            assert waiting == {
+                "type": "lobby",
+                "state": "ready",
+                "ready": 1,
+                "reading": 0,
+                "away": 0,
+                "bots": 0,
+                "seats": 2,
+                "shortage": PAIR.shortage.value,
+                "seconds": 60,
+                "blob": [],
+            }
+            await trio.sleep(10)
             await ticketed(second)
-            await first.read_until(lambda message: message["reading"] == 1)  # live
+            seen = await first.read_until(lambda message: message["reading"] == 1)  # live
+            assert seen["seconds"] == 50
             await second.say(type="ready")
             links = [
                 (await socket.read_until(lambda message: message.get("link")))["link"] for socket in (first, second)
@@ -632,6 +688,12 @@ async def test_a_start_that_fails_ends_no_other(autojump_clock: MockClock, caplo
             await act(other, 2)
 
 
+def without_default(name: str) -> TrialParams:
+    found = params(name)
+    found.actors[0].ClearField("default_action")
+    return found
+
+
 @pytest.mark.parametrize(
     "wrong",
     [
@@ -641,6 +703,7 @@ async def test_a_start_that_fails_ends_no_other(autojump_clock: MockClock, caplo
         {"params": params(agents=["agent"])},
         {"lobby": LobbyRules(seats=3)},
         {"bot": "", "seat": SeatRules(outcome=Outcome.BOT)},
+        {"params": without_default("ann"), "seat": SeatRules(outcome=Outcome.DEFAULT)},
     ],
 )
 def test_games_have_to_make_sense(wrong: dict[str, Any]) -> None:

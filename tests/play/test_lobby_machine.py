@@ -75,6 +75,8 @@ def test_presence_counts_who_is_there_and_not_who_has_gone() -> None:
     ready(lobby, "ann", "bob")
     lobby.come("eve")
     assert lobby.detach("bob")[-1] == Presence(1, 1, 1, 0, 3)
+    assert lobby.detach("eve")[-1] == Presence(1, 0, 2, 0, 3)  # who was reading is away, too
+    lobby.attach("eve")
     assert lobby.attach("bob")[-1] == Presence(2, 1, 0, 0, 3)
 
 

@@ -6,22 +6,27 @@ import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from functools import partial
+from types import SimpleNamespace
+from typing import Any
 from urllib.parse import urljoin
 
 import pytest
 from trio.testing import MockClock, memory_stream_pair
 
 from tests.access.keys import KEYS, Clock, control, grant, token_text
-from tests.play.pages import Counting, params, platform_of, read_message
+from tests.play.pages import Counting, Socket, params, platform_of, read_message
 from tests.web.peers import Served, Tab, served, serving, websocket_fields
-from trio_cogment.access import Grant, Revoked, Role, Rules
+from trio_cogment.access import Grant, Identity, Revoked, Role, Rules
+from trio_cogment.errors import PermissionDeniedError
 from trio_cogment.host import Host
 from trio_cogment.play.games import Game
 from trio_cogment.play.house import PlayHouse, open_house
 from trio_cogment.play.routes import lobby_link, play_routes, seat_link
-from trio_cogment.web import PageAccess, WebSide
+from trio_cogment.web import PageAccess, SocketRoute, WebSide
 
 NAME = "<b>Game</b>"
+FILES = re.compile(rb'(?:href|src)="([^"#:]+)"')
+IMPORTED = re.compile(rb'^import .* from "([^"]+)";$', re.MULTILINE)
 
 
 @asynccontextmanager
@@ -43,15 +48,18 @@ async def test_the_link_of_a_lobby_and_its_files(autojump_clock: MockClock) -> N
         assert page.status == 200
         assert page.headers["content-type"] == "text/html; charset=utf-8"
         assert "unsafe" not in page.headers["content-security-policy"]
-        wanted = re.findall(r'(?:href|src)="(/[^"]+)"', page.body.decode())
-        scripts = set()
-        for path in wanted:
+        # Each file that it names is there, and each that a script imports.
+        waiting, asked = [urljoin(link, path.decode()) for path in FILES.findall(page.body)], set[str]()
+        while waiting:
+            path = waiting.pop()
+            if path in asked:
+                continue
+            asked.add(path)
             file = await there.ask("GET", path)
             assert (path, file.status) == (path, 200)
-            scripts |= set(re.findall(rb'from "(?:\./|(?=/))([^"]+)"', file.body))
-        for name in scripts:
-            path = name.decode() if name.startswith(b"/") else f"/play/assets/{name.decode()}"
-            assert (path, (await there.ask("GET", path)).status) == (path, 200)
+            waiting += [urljoin(path, name.decode()) for name in IMPORTED.findall(file.body)]
+        names = {path.partition("/play/assets/")[2] for path in asked}
+        assert {"play.css", "play.js", "forms.js"} < names
 
 
 async def test_the_link_of_a_seat(autojump_clock: MockClock) -> None:
@@ -198,3 +206,13 @@ async def test_a_seat_ends_with_the_link_of_the_lobby(autojump_clock: MockClock)
             platform.adopt(Rules(keys=KEYS, revoked=Revoked.parse(identity.token_id)))
             assert (await pages.ask("GET", link)).status == 401
             assert (await pages.ask("GET", seat)).status == 401
+
+
+async def test_an_administrator_has_no_seat(autojump_clock: MockClock) -> None:
+    """It finds links, and sits down by one of them."""
+    async with pages_of() as (_, house, access, _clock):
+        [socket] = [route for route in play_routes(house, access) if isinstance(route, SocketRoute)]
+        who = Identity(account="token:admin", local=True, grant=grant(Role.ADMIN))
+        visit: Any = SimpleNamespace(who=who)
+        with pytest.raises(PermissionDeniedError, match="expected the link of a seat, or of a lobby"):
+            await socket.handler(visit, Socket())  # type: ignore[arg-type]  # it is not used

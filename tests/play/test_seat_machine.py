@@ -286,3 +286,7 @@ def test_any_order_of_inputs(steps: list[tuple[Any, ...]], outcome: Outcome) -> 
     for step in steps:
         watch.step(*step)
         watch.check()
+
+
+def test_states_as_pages_are_told() -> None:
+    assert [state.value for state in SeatState] == ["open", "held", "away", "absent", "left", "over"]

@@ -64,7 +64,7 @@ def part(view: View, name: str) -> dict[str, Any]:
 
 def test_a_message_is_shown_by_its_fields() -> None:
     params = common_pb2.TrialParams(max_steps=7)
-    params.actors.add(name="ann")
+    params.actors.add(name="ann", actor_class="player")
     params.environment.name = "<b>env</b>"
     params.environment.config.content = PNG
     params.properties["a"] = "b"
@@ -78,6 +78,7 @@ def test_a_message_is_shown_by_its_fields() -> None:
     }
     assert view.blobs == [("image/png", PNG)]
     assert part(view, "actors")["kind"] == "json"
+    assert part(view, "actors")["value"] == [{"name": "ann", "actor_class": "player"}]
     assert part(view, "properties")["value"] == {"a": "b"}
 
 
@@ -119,6 +120,12 @@ def test_views_are_bounded() -> None:
     assert len(view.parts[0]["text"]) == MAX_TEXT_CHARACTERS + 1
     view.add_json("", ["x" * MAX_TEXT_CHARACTERS])
     assert view.parts[1]["kind"] == "text"
+    for length in (MAX_TEXT_CHARACTERS, MAX_TEXT_CHARACTERS + 1):
+        value = ["x" * (length - len('[""]'))]
+        view.add_json("", value)
+        assert view.parts[-1].get("value") == (value if length == MAX_TEXT_CHARACTERS else None)
+    view.add_text("", "x" * MAX_TEXT_CHARACTERS)
+    assert view.parts[-1]["text"] == "x" * MAX_TEXT_CHARACTERS
 
 
 def test_lists_are_grids_if_they_are() -> None:
@@ -133,6 +140,15 @@ def test_lists_are_grids_if_they_are() -> None:
 @given(st.recursive(st.floats() | st.text() | st.none() | st.integers(), st.lists))
 def test_all_is_json_in_the_end(value: Any) -> None:
     json.dumps(finite(value), allow_nan=False)
+
+
+def test_numbers_that_json_does_not_have_are_texts() -> None:
+    inf, nan = float("inf"), float("nan")
+    assert finite({"a": [inf, -inf, nan, 1.5], 2: (inf,), "t": True}) == {
+        "a": ["Infinity", "-Infinity", "NaN", 1.5],
+        "2": ["Infinity"],
+        "t": True,
+    }
 
 
 def test_a_message_to_a_page_has_its_blobs_behind_it() -> None:
@@ -209,6 +225,8 @@ def test_enums_are_choices() -> None:
 def test_bytes_of_no_type() -> None:
     codec = codec_for(ActorClass("player"))
     assert isinstance(codec, BytesCodec)
+    form = {"kind": "text", "least": 0, "most": 65536, "characters": None, "bytes": True}
+    assert codec.form() == {"kind": "object", "fields": [{"name": "base64", "form": form, "optional": False}]}
     assert codec.observe(b"x")
     assert codec.view(b"\x01").parts[0]["text"] == "1 bytes: 01"
     assert codec.action({"base64": "AQI="}) == b"\x01\x02"
@@ -353,6 +371,18 @@ _SAID = _ANSWERS.map(lambda value: json.dumps({"type": "act", "tick": 0, "action
 def test_whatever_a_page_says_is_read_or_refused(data: bytes) -> None:
     with contextlib.suppress(InvalidArgumentError):
         assert isinstance(parse(data), Act)
+
+
+def nested(depth: int) -> bytes:
+    return b'{"type":"act","tick":0,"action":' + b"[" * depth + b"]" * depth + b"}"
+
+
+def test_actions_are_only_so_deep() -> None:
+    assert isinstance(parse(nested(39)), Act)
+    assert isinstance(parse(nested(37).replace(b"[]", b'[{"a":1}]')), Act)
+    for deeper in (nested(40), nested(100)):
+        with pytest.raises(InvalidArgumentError, match=r"^action: expected depth 40 at most$"):
+            parse(deeper)
 
 
 def test_an_allowance_fills_with_time() -> None:

@@ -171,7 +171,11 @@ def _of(numbers: Sequence[int], allowed: set[int]) -> list[bool]:
 def _number_form(space: ArraySpace, low: Any, high: Any) -> dict[str, Any]:
     lowest, highest = _bound(low), _bound(high)
     integer = space.row.kind != "f"
-    initial = min(max(0, lowest if lowest is not None else 0), highest if highest is not None else 0)
+    initial = 0
+    if lowest is not None:
+        initial = max(initial, lowest)
+    if highest is not None:
+        initial = min(initial, highest)
     if lowest is not None and highest is not None and not integer:
         initial = (lowest + highest) / 2
     return {"kind": "number", "low": lowest, "high": highest, "integer": integer, "initial": initial}
