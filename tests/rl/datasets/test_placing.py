@@ -113,6 +113,21 @@ def test_of_several_the_newest_is_back(tmp_path: Path, caplog: pytest.LogCapture
     assert f"{target}: an export was killed while it replaced this; what was there is back" in caplog.text
 
 
+@pytest.mark.parametrize("replaced", ["", "old"])
+def test_an_empty_folder_that_was_made_since_is_no_replacement(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, replaced: str
+) -> None:
+    """`mkdir -p` of a script, after an export was killed between its two steps."""
+    folder(tmp_path / ".there.0.old", "old")
+    if not replaced:  # what was moved away last was an empty folder, too
+        (tmp_path / ".there.1.old").mkdir()
+    (tmp_path / "there").mkdir()
+    put_right(tmp_path / "there")
+    assert texts(tmp_path) == {"there": "old"}
+    assert os.listdir(tmp_path) == ["there"]
+    assert "what was there is back" in caplog.text
+
+
 def test_what_cannot_be_put_right_is_said(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

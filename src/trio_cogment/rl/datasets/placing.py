@@ -128,7 +128,8 @@ def is_empty(path: Path) -> bool:
 def put_right(target: Path) -> None:
     """Put right what killed exports have left at a place, and log it. Never raises.
 
-    What one has moved away and not replaced is moved back. What it was writing, and what it had replaced, is removed.
+    What one has moved away and not replaced is moved back, also where an empty folder is now. What it was writing, and
+    what it had replaced, is removed.
     Exports that go on are left alone.
 
     Args:
@@ -140,10 +141,10 @@ def put_right(target: Path) -> None:
             if not nobodys:
                 continue
             try:
-                if os.path.lexists(target):
+                if os.path.lexists(target) and not is_empty(target):
                     _remove_replaced(aside, target)
                 else:
-                    os.rename(aside, target)
+                    os.rename(aside, target)  # also onto an empty folder, which a script may have made since
                     _log.warning("%s: an export was killed while it replaced this; what was there is back", target)
             except OSError as error:
                 _log.warning("%s: a killed export has left %s, which cannot be put right: %s", target, aside, error)
