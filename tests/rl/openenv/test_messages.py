@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import math
 from typing import Any
 
 import numpy as np
@@ -98,6 +99,7 @@ def test_the_bodies_of_http_calls() -> None:
         ({"action": 1}, "step: action: expected an object"),
         ({"action": {}, "timeout_s": 0}, "timeout_s: expected a positive number of seconds, got 0"),
         ({"action": {}, "timeout_s": "1"}, "timeout_s"),
+        ({"action": {}, "timeout_s": math.nan}, "timeout_s: expected a positive number of seconds, got nan"),
         ([], "step: expected an object"),
     ):
         with pytest.raises(RefusedError, match=words):

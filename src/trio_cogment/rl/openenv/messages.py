@@ -190,7 +190,7 @@ def parse_step(body: Any) -> tuple[Step, float | None]:
     if "action" not in fields:
         raise RefusedError(ErrorCode.VALIDATION_ERROR, "step: action: expected the fields of an action, got none")
     seconds = fields.get("timeout_s")
-    if seconds is not None and (isinstance(seconds, bool) or not isinstance(seconds, int | float) or seconds <= 0):
+    if seconds is not None and (isinstance(seconds, bool) or not isinstance(seconds, int | float) or not seconds > 0):
         raise _invalid("step: timeout_s", "a positive number of seconds", seconds)
     return Step(_object("step: action", fields["action"])), seconds
 
