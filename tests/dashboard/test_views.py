@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import math
+
 import pytest
 
 from trio_cogment.api.common_pb2 import TrialParams
@@ -9,6 +12,7 @@ from trio_cogment.api.trial_datastore_pb2 import StoredTrialSample
 from trio_cogment.dashboard._views import Samples, sample_row
 from trio_cogment.sdk import StoredSample, StoredTrial
 from trio_cogment.spec import Spec
+from trio_cogment.web.json_text import json_text
 
 
 def sample_of(*rewards: tuple[float, float]) -> StoredSample:
@@ -39,3 +43,12 @@ def test_a_mean_of_rewards_is_shown_as_people_compute_it(rewards: list[tuple[flo
     found = Samples()
     found.add(sample)
     assert found.curves.news()["reward|ann"]["values"] == [expected]
+
+
+@pytest.mark.parametrize(("value", "text"), [(math.nan, "NaN"), (math.inf, "Infinity"), (-math.inf, "-Infinity")])
+def test_a_reward_that_is_no_number_is_shown_as_text(value: float, text: str) -> None:
+    sample = sample_of((value, 1.0))
+    assert json.loads(json_text(sample_row(sample)))["actors"]["ann"]["reward"] == text
+    found = Samples()
+    found.add(sample)
+    assert found.curves.news()["reward|ann"]["values"] == []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import math
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -28,7 +29,7 @@ from trio_cogment.play.seat import Seat
 from trio_cogment.play.seat_machine import Outcome, SeatRules
 from trio_cogment.play.seat_table import SeatState
 from trio_cogment.rl.datasets.ticks import tick_of
-from trio_cogment.sdk import ActorSession
+from trio_cogment.sdk import ActorSession, EnvironmentSession
 
 
 def game(*people: str, **options: Any) -> Game:
@@ -744,6 +745,29 @@ async def test_a_reward_of_several_is_their_mean_as_people_read_it(autojump_cloc
                 (["ann", "cat"], 0.1, 0.1),
                 (["ann", "cat"], 0.1, 0.2),
             ]
+
+
+@pytest.mark.parametrize(("value", "told"), [(math.nan, "NaN"), (math.inf, "Infinity"), (-math.inf, "-Infinity")])
+async def test_a_reward_that_is_no_number_takes_nobody_from_the_page(
+    autojump_clock: MockClock, value: float, told: str
+) -> None:
+    """Participants of a trial may send any; who gets it goes on."""
+
+    class Spiteful(Counting):
+        async def __call__(self, session: EnvironmentSession[Any, Any, Any]) -> None:
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(super().__call__, session)
+                await trio.sleep(1)
+                await session.add_reward(value, 1.0, "ann")
+
+    async with house_of(Spiteful(3)) as (_, house):
+        [ann] = await seats_of(house, game("ann"))
+        async with page(ann.serve_page) as socket:
+            await trio.sleep(2)
+            await act(socket)
+            reward = await socket.read_until(lambda message: message["type"] == "reward")
+            assert (reward["value"], reward["total"]) == (told, told)
+            await act(socket, 2)
 
 
 async def test_what_comes_with_the_end_is_told_once(autojump_clock: MockClock) -> None:

@@ -27,7 +27,7 @@ from google.protobuf import json_format
 from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.message import Message
 
-from trio_cogment.web.json_text import json_text, shortest
+from trio_cogment.web.json_text import json_text, name_of, shortest
 
 #: Pictures that browsers show and that cannot run anything.
 _SIGNATURES = {
@@ -106,7 +106,7 @@ def picture_type(content: bytes) -> str:
 def finite(value: Any) -> Any:
     """Return a value of JSON with texts in place of the numbers that it does not have."""
     if isinstance(value, float) and not math.isfinite(value):
-        return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
+        return name_of(value)
     if isinstance(value, list | tuple):
         return [finite(each) for each in value]
     if isinstance(value, dict):

@@ -2,12 +2,14 @@
 
 JavaScript has numbers of 64 bits with a fraction: integers beyond 2^53 are rounded (ECMAScript,
 `Number.MAX_SAFE_INTEGER`), so they go as texts. A number of 32 bits with a fraction, as protobuf's `float`, is written
-with the digits that tell it from others of 32 bits, not with those of the 64 bits in which Python holds it.
+with the digits that tell it from others of 32 bits, not with those of the 64 bits in which Python holds it. What JSON
+has no numbers for are texts, as in protobuf's JSON: participants may send any, and others want to see the rest.
 """
 
 from __future__ import annotations
 
 import json
+import math
 import re
 import struct
 from collections.abc import Sequence
@@ -25,13 +27,17 @@ _NOTHING = 1e-12
 
 
 def json_text(value: Any) -> str:
-    """Return a value as JSON, as short as it can be.
-
-    Raises:
-        ValueError: it holds infinity or NaN.
-    """
-    text = _dumps(value)
+    """Return a value as JSON, as short as it can be."""
+    try:
+        text = _dumps(value)
+    except ValueError:  # it holds infinity or NaN
+        return _dumps(_with_texts(value))
     return _dumps(_with_texts(value)) if _MAYBE_UNSAFE.search(text) else text
+
+
+def name_of(value: float) -> str:
+    """Return the text that stands for infinity or NaN."""
+    return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
 
 
 def _dumps(value: Any) -> str:
@@ -43,6 +49,8 @@ def _with_texts(value: Any) -> Any:
         return {key: _with_texts(inner) for key, inner in value.items()}
     if isinstance(value, list | tuple):
         return [_with_texts(inner) for inner in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return name_of(value)
     return str(value) if isinstance(value, int) and abs(value) > MAX_SAFE_INTEGER else value
 
 

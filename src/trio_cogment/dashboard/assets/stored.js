@@ -130,7 +130,7 @@ function curvesOf(samples, actions) {
   };
   for (const sample of samples) {
     for (const [name, actor] of Object.entries(/** @type {Record<string, any>} */ (sample.actors))) {
-      if (actor.reward !== undefined) add(`reward|${name}`, sample.tick, actor.reward);
+      if (Number.isFinite(actor.reward)) add(`reward|${name}`, sample.tick, actor.reward);
       if (!actions) continue;
       for (const [place, value] of numbersIn(actor.action)) add(`action|${name}|${place}`, sample.tick, value);
     }

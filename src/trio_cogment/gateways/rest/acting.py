@@ -14,7 +14,7 @@ from trio_cogment.gateways.rest.fields import fields_of, integer, items, number,
 from trio_cogment.gateways.rest.messages import any_from_json, any_to_json, payload_from_json
 from trio_cogment.sdk import RecvMessage, RecvReward, Reward
 from trio_cogment.spec import Payload, Spec
-from trio_cogment.web.json_text import shortest
+from trio_cogment.web.json_text import name_of, shortest
 
 #: The tick of a reward that names none: the present one.
 _PRESENT = -1
@@ -123,6 +123,4 @@ def message_to_json(message: RecvMessage, spec: Spec) -> dict[str, Any]:
 
 def _number(value: float) -> float | str:
     """Return a number as JSON has it; what it has not are texts, as in protobuf's own form."""
-    if math.isfinite(value):
-        return shortest(value)
-    return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
+    return shortest(value) if math.isfinite(value) else name_of(value)
