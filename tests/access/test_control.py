@@ -388,6 +388,19 @@ def test_what_was_derived_from_a_certificate_ends_when_that_is_taken_out() -> No
     assert admitted(access.visitor(PEER), text).grant.name == "derived"
 
 
+def test_what_was_derived_from_a_certificate_does_not_come_back_with_a_restart() -> None:
+    """A server that has a file of certificates knows those in it, whatever it knew before; the file may be empty."""
+    before = numbered(Rules(keys=KEYS, certificates=parse_certificates("ann operator\nbob operator")))
+    ann, bob = (before.visitor(PEER, [name]).identity for name in ("ann", "bob"))
+    texts = [before.mint(grant(Role.OPERATOR, name="derived"), 60, who.derives) for who in (ann, bob)]
+    restarted = numbered(Rules(keys=KEYS, certificates=parse_certificates("bob observer")))
+    assert admitted(restarted.visitor(PEER), texts[1]).grant.name == "derived"
+    emptied = numbered(Rules(keys=KEYS, certificates={}))
+    for access, text in ((restarted, texts[0]), (emptied, texts[0]), (emptied, texts[1])):
+        with pytest.raises(UnauthenticatedError, match="the certificate is not known here that it was derived from"):
+            admitted(access.visitor(PEER), text)
+
+
 def test_a_renewed_token_is_the_same_one() -> None:
     clock = Clock()
     access = numbered(clock=clock)

@@ -11,7 +11,7 @@ forgotten, and `valid` tells of running calls whether they may go on.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TypeAlias
 
 from trio_cogment.access.identity import CERTIFICATE, NOTHING, Identity, anonymous
@@ -74,8 +74,8 @@ class AccessControl:
 
     def adopt(self, rules: Rules) -> None:
         """Judge by other rules from now on."""
-        known = self._removed_certificates | self._rules.certificates.keys()
-        self._removed_certificates = known - rules.certificates.keys()
+        known = self._removed_certificates.union(self._rules.certificates or ())
+        self._removed_certificates = known.difference(rules.certificates or ())
         self._rules = rules
         self.generation += 1
 
@@ -95,7 +95,7 @@ class AccessControl:
     def identified(self, peer: str, certificate_names: Iterable[str]) -> tuple[Identity, bool]:
         """Return who a peer is before it has sent a token, and whether its certificate says so."""
         for name in certificate_names:
-            grant = self._rules.certificates.get(name)
+            grant = self._rules.of_certificate(name)
             if grant is not None:
                 here = anonymous(peer)
                 account = f"{CERTIFICATE}:{name}"
@@ -153,7 +153,10 @@ class AccessControl:
         if identity.sources:
             if any(self._expired(source.expires_at) for source in identity.sources):
                 raise UnauthenticatedError("the token has expired that it was derived from")
-            if not self.stand(identity.sources):
+            fallen = next((source for source in identity.sources if not self._stands(source)), None)
+            if fallen is not None and not fallen.token_id:
+                raise UnauthenticatedError("the certificate is not known here that it was derived from")
+            if fallen is not None:
                 raise UnauthenticatedError("the token has been revoked that it was derived from")
 
     def stand(self, sources: Sources) -> bool:
@@ -163,6 +166,8 @@ class AccessControl:
     def _stands(self, source: Source) -> bool:
         platform = self._platform
         if not source.token_id:
+            if platform._rules.certificates is not None:
+                return source.name in platform._rules.certificates
             return source.name not in platform._removed_certificates
         if source.key_name and not platform.has_key(source.key_name):
             return False
@@ -183,7 +188,7 @@ class AccessControl:
         except UnauthenticatedError:
             return False
         kind, _, name = identity.account.partition(":")
-        return kind != CERTIFICATE or self._rules.certificates.get(name) == identity.grant
+        return kind != CERTIFICATE or self._rules.of_certificate(name) == identity.grant
 
     def mint(self, grant: Grant, lifetime_seconds: float, sources: Sources) -> str:
         """Return a new token; empty if there are no keys.
@@ -218,12 +223,21 @@ class AccessControl:
     def withdraw(self, text: str) -> None:
         """Let a token of `mint` count no more, here: what it was made for is over.
 
-        Nobody is told, so other servers take it until it expires.
+        Nobody is told, so other servers take it until it expires. It is forgotten when this process ends: whoever has
+        made a token that may last longer keeps its id, and calls `withdraw_ids` in the next one.
+        """
+        token = unverified(text)
+        self.withdraw_ids({token.token_id: token.expires_at})
+
+    def withdraw_ids(self, token_ids: Mapping[str, int]) -> None:
+        """Let tokens of `mint` count no more, of which only the ids are known.
+
+        Args:
+            token_ids: and when the tokens expire, in seconds since the epoch.
         """
         now = self.now()
-        self._withdrawn = {token_id: until for token_id, until in self._withdrawn.items() if until > now}
-        token = unverified(text)
-        self._withdrawn[token.token_id] = token.expires_at
+        known = {**self._withdrawn, **token_ids}
+        self._withdrawn = {token_id: until for token_id, until in known.items() if until > now}
 
     def source(self, grant: Grant, lifetime_seconds: float, sources: Sources) -> TokenSource:
         """Return what gives a token of `mint` for each call of a channel: the same until half of its life is over."""

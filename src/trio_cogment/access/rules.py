@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from trio_cogment.access.roles import Grant, roles_of
 from trio_cogment.access.tokens import Keys
@@ -79,9 +79,14 @@ class Rules:
         keys: verify tokens, and sign those of the server itself; None: no token counts.
         revoked: tokens that do not count any more.
         certificates: what clients with certificates of these names may do. A name is the subject's common name, or a
-            DNS name or URI of the certificate.
+            DNS name or URI of the certificate. None: there is no file of them, and what was derived from a certificate
+            is judged by those that have one.
     """
 
     keys: Keys | None = None
     revoked: Revoked = Revoked()
-    certificates: Mapping[str, Grant] = field(default_factory=dict)
+    certificates: Mapping[str, Grant] | None = None
+
+    def of_certificate(self, name: str) -> Grant | None:
+        """Return what a client with a certificate of this name may do; None: nothing is said of it."""
+        return None if self.certificates is None else self.certificates.get(name)

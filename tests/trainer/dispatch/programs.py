@@ -11,6 +11,7 @@ from typing import Any
 import trio
 
 from tests.trainer.bench import Client, serving
+from trio_cogment.access import AccessControl
 from trio_cogment.config import WorkersConfig
 from trio_cogment.host.processes import processes
 from trio_cogment.trainer import Trainer
@@ -56,12 +57,17 @@ def program(text: str, *arguments: str, **changes: Any) -> dict[str, Any]:
 
 @asynccontextmanager
 async def dispatching(
-    folder: Path, *, storage: str = "memory:", capacity: Capacity | None = None, **settings: Any
+    folder: Path,
+    *,
+    storage: str = "memory:",
+    capacity: Capacity | None = None,
+    access: AccessControl | None = None,
+    **settings: Any,
 ) -> AsyncIterator[tuple[Client, Trainer, RunDispatcher]]:
     names = WorkersConfig.__dataclass_fields__
     config = WorkersConfig(**{name: value for name, value in settings.items() if name in names})
     others = {name: value for name, value in settings.items() if name not in names}
-    workers = Workers(str(folder), Surroundings(), config)
+    workers = Workers(str(folder), Surroundings(), config, access=access)
     capacity = capacity or Capacity(cpus=100, memory_mb=100_000, gpus=(0, 1))
     async with (
         RunDispatcher(capacity, workers=workers) as dispatcher,

@@ -15,13 +15,13 @@ from pathlib import Path
 import pytest
 import trio
 
-from tests.access.keys import KEYS, control, grant, token_text
+from tests.access.keys import KEYS, Clock, control, grant, token_text
 from tests.trainer.bench import STATUS, Client, serving
 from tests.trainer.configs import a_config
 from tests.trainer.dispatch.programs import SLEEPS, STUBBORN, WRITES, dispatching, marked_by, program, until
 from trio_cogment.access import Revoked, Role, Rules
 from trio_cogment.api.trainer.trainer_pb2 import RunStep
-from trio_cogment.errors import FailedPreconditionError
+from trio_cogment.errors import FailedPreconditionError, UnauthenticatedError
 from trio_cogment.host import run_inline
 from trio_cogment.host.files import SystemFiles
 from trio_cogment.host.processes import processes
@@ -458,6 +458,42 @@ def test_a_workers_token_ends_with_the_token_that_submitted_its_run(tmp_path: Pa
         access.adopt(Rules(keys=KEYS))
         assert access.valid(worker)
     assert not access.valid(worker)
+
+
+async def test_a_workers_token_does_not_come_back_with_the_next_server(tmp_path: Path) -> None:
+    """Whoever keeps it cannot use it when its run is over, nor at a server that was started since."""
+    kept, clock = tmp_path / "kept", Clock()
+    text = "import os, sys; open(sys.argv[1], 'w').write(os.environ['COGMENT_TOKEN'])"
+    first, second, third = (control(clock=clock) for _ in range(3))
+    async with dispatching(tmp_path / "runs", access=first) as (client, _, _):
+        await client.submit("a", **program(text, str(kept)))
+        await until(client, "a", "TERM")
+    notes = tmp_path / "runs" / ".access_tokens"
+    assert stat.S_IMODE(notes.stat().st_mode) == 0o600
+    worker = kept.read_text()
+    with pytest.raises(UnauthenticatedError, match="revoked"):
+        first.verified(worker, local=False)
+    assert second.verified(worker, local=False).works_for("a"), "a server of another trainer"
+    # A server that was killed had no time to take the token back; and what it wrote last may be half of a line.
+    notes.write_text(notes.read_text() + "id2")
+    async with dispatching(tmp_path / "runs", access=second):
+        with pytest.raises(UnauthenticatedError, match="revoked"):
+            second.verified(worker, local=False)
+    assert worker not in notes.read_text()
+    clock.seconds += 31 * 86400
+    async with dispatching(tmp_path / "runs", access=third):
+        pass
+    assert notes.read_text() == "", "it has expired"
+
+
+async def test_a_run_whose_token_cannot_be_noted_does_not_start(tmp_path: Path) -> None:
+    async with dispatching(tmp_path, access=control()) as (client, _, _):
+        (tmp_path / ".access_tokens").mkdir()
+        await client.submit("a", **program("print('{}')"))
+        assert "Is a directory" in (await reason_of(client, "a"))[1]
+    with pytest.raises(FailedPreconditionError, match="cannot be used for the tokens of runs"):
+        async with Workers(str(tmp_path), Surroundings(), access=control()).opened():
+            pass
 
 
 REMOVED = """

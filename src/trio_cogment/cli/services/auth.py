@@ -142,7 +142,7 @@ def read_rules(settings: AuthSettings, *, revoked_before: bool = False) -> Rules
     # A link that leads nowhere is there: it is an error, and does not mean that nothing is revoked.
     if settings.revocation_file is not None and (revoked_before or _is_there(settings.revocation_file)):
         revoked = _parsed("--auth_revocation_file", settings.revocation_file, Revoked.parse)
-    certificates = {}
+    certificates = None
     if settings.certificates_file is not None:
         certificates = _parsed("--auth_certificates_file", settings.certificates_file, parse_certificates)
     return Rules(keys=keys, revoked=revoked or Revoked(), certificates=certificates)
@@ -283,7 +283,7 @@ class ServerAccess:
             0 if rules.keys is None else len(rules.keys),
             len(rules.revoked.token_ids),
             len(rules.revoked.names),
-            len(rules.certificates),
+            len(rules.certificates or ()),
         )
 
     @property

@@ -8,11 +8,13 @@ import shutil
 from contextlib import suppress
 
 from trio_cogment.errors import FailedPreconditionError
-from trio_cogment.host.files import LOCK, FileLock, Files, LockedError, write_whole
+from trio_cogment.host.files import LOCK, FileLock, Files, LockedError, replace_durably, write_whole
 from trio_cogment.trainer.dispatch.command import WORKER_CONFIG, Command
 from trio_cogment.trainer.run_config import RunConfig
 
 _TOKEN = "token"
+#: No run has such an id.
+_ACCESS_TOKENS = ".access_tokens"
 _LOGS = "logs"
 _CONFIG = "config.json"
 #: The files with what a worker has written.
@@ -23,7 +25,8 @@ class RunFolders:
     """A folder with a folder for each run.
 
     The token of a run's processes is in a file from before their start until none is left: it is how a server finds
-    what another one has left behind. So two servers must not share the folder.
+    what another one has left behind. So two servers must not share the folder. The ids of the access tokens that
+    workers got are in another file, because these tokens count no longer than the runs, and last longer.
 
     Args:
         root: the folder; it is made if it is not there.
@@ -64,6 +67,40 @@ class RunFolders:
     def log(self, run_id: str, name: str) -> str:
         """Return the path of a log file of a run."""
         return os.path.join(self.of(run_id), _LOGS, name)
+
+    def access_tokens(self, now: float) -> dict[str, int]:
+        """Return the ids of the access tokens that workers got, and when they expire; those that have are forgotten.
+
+        Args:
+            now: seconds since the epoch.
+
+        Raises:
+            FailedPreconditionError: they cannot be read or written.
+        """
+        path = os.path.join(self._root, _ACCESS_TOKENS)
+        found = {}
+        try:
+            for line in self._files.read(path).decode("ascii", "replace").splitlines():
+                token_id, _, expires_at = line.partition(" ")
+                if expires_at.isdecimal() and int(expires_at) > now:  # else it has expired, or is half of a line
+                    found[token_id] = int(expires_at)
+            text = "".join(f"{token_id} {expires_at}\n" for token_id, expires_at in found.items())
+            replace_durably(self._files.owner_only(), path, text.encode())
+        except FileNotFoundError:
+            pass
+        except OSError as error:
+            raise FailedPreconditionError(f"{path} cannot be used for the tokens of runs: {error}") from error
+        return found
+
+    def note_access_token(self, token_id: str, expires_at: int) -> None:
+        """Keep the id of an access token, before a worker gets it. Raises OSError."""
+        file = self._files.owner_only().open(os.path.join(self._root, _ACCESS_TOKENS), append=True)
+        try:
+            write_whole(file, f"{token_id} {expires_at}\n".encode())
+            file.sync()
+        finally:
+            file.close()
+        self._files.sync_folder(self._root)
 
     def prepare(self, run_id: str, config: RunConfig, command: Command, token: str) -> None:
         """Make what a worker needs, before it is started. Raises OSError."""

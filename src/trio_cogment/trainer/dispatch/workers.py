@@ -12,7 +12,7 @@ from contextlib import asynccontextmanager, contextmanager
 
 import trio
 
-from trio_cogment.access import EXACTLY, AccessControl, Grant, Role
+from trio_cogment.access import EXACTLY, AccessControl, Grant, Role, unverified
 from trio_cogment.config import WorkersConfig
 from trio_cogment.errors import CogmentError
 from trio_cogment.host import Host
@@ -77,6 +77,9 @@ class Workers(Starter):
         """
         try:
             left_behind = await self._runner(self._folders.open)
+            if self._access is not None:
+                # None of these runs goes on.
+                self._access.withdraw_ids(await self._runner(self._folders.access_tokens, self._access.now()))
             if left_behind:
                 await self._end_left_behind(left_behind)
             yield
@@ -134,6 +137,9 @@ class Workers(Starter):
             access_token=access_token,
         )
         try:
+            if access_token:
+                made = unverified(access_token)
+                await self._runner(self._folders.note_access_token, made.token_id, made.expires_at)
             await self._runner(self._folders.prepare, run_id, order.config, command, token)
             await sink.starting(run_id, gpus, registers=command.registers)
             leader = await self._runner(_spawn, command, token)
