@@ -131,6 +131,7 @@ async def over_the_wire(world: World, block: CancelledBlock, buffer_bytes: int =
     services = [actor.service(), FakeEnvironment(world, ticks=TICKS).service(), FakeDatalog(world).service()]
     async with trio.open_nursery() as nursery:
         await nursery.start(serve, services, [network.host("fakes").listen(PORT)])
+        await trio.sleep(0.1)  # this server accepts now: the descriptors that it holds are not the block's
         nursery.start_soon(desk, world, actor)
         with block:
             async with world.serve_orchestrator(port=PORT) as orchestrator:
