@@ -4,7 +4,8 @@ It has a process of its own and answers lines on its standard input with lines:
 
 * `start <server's port>`: start the trial, and answer when it ticks;
 * `window <from> <to>`: how the trial ticked between two times (`time.monotonic`, which all processes share), as JSON;
-* `transfer <seconds>`: upload a version of a model and download it again; `yes` if both succeed in time.
+* `transfer <seconds>`: upload a version of a model and download it again; `yes` if both succeed in time;
+* `door <attack> <server's port> <seconds> <link of the lobby>`: what a newcomer wants (see `_attacks_doors.HONEST`).
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from typing import Any
 
 import grpc
 import grpc.aio
+from _attacks_doors import HONEST
 from _wire_peers import ACTOR, ENVIRONMENT, LIFECYCLE, Peers, add_stream, standard_input
 
 from trio_cogment.api import common_pb2, environment_pb2, model_registry_pb2, orchestrator_pb2
@@ -84,7 +86,11 @@ class Neighbour:
             model_registry_pb2.CreateOrUpdateModelReply.FromString,
         )
         info = model_registry_pb2.ModelInfo(model_id=MODEL)
-        await create(model_registry_pb2.CreateOrUpdateModelRequest(model_info=info), timeout=20)
+        try:
+            await create(model_registry_pb2.CreateOrUpdateModelRequest(model_info=info), timeout=20)
+        except grpc.aio.AioRpcError as error:
+            if error.code() is not grpc.StatusCode.UNIMPLEMENTED:  # a server without a registry
+                raise
         return "ticking"
 
     def window(self, since: float, until: float) -> str:
@@ -121,6 +127,15 @@ class Neighbour:
         return "yes" if got == MODEL_BYTES else f"{got} bytes"
 
 
+async def door(name: str, port: int, seconds: float, link: str) -> str:
+    """Say `yes`, or what was in the way."""
+    try:
+        async with asyncio.timeout(seconds):
+            return "yes" if await HONEST[name](port, link) else "refused"
+    except (OSError, EOFError, TimeoutError, grpc.aio.AioRpcError) as error:
+        return f"{type(error).__name__}: {error}"
+
+
 async def serve() -> None:
     neighbour = Neighbour()
     server = grpc.aio.server()
@@ -135,6 +150,8 @@ async def serve() -> None:
             answer = await neighbour.start(int(command[1]))
         elif command[0] == "transfer":
             answer = await neighbour.transfer(float(command[1]))
+        elif command[0] == "door":
+            answer = await door(command[1], int(command[2]), float(command[3]), command[4])
         else:
             answer = neighbour.window(float(command[1]), float(command[2]))
         print(answer.replace("\n", " "), flush=True)

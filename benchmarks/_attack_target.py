@@ -27,7 +27,7 @@ _FILES = (orchestrator_pb2, model_registry_pb2, datastore_pb2, directory_pb2)
 _SERVICES = {name: service for file in _FILES for name, service in file.DESCRIPTOR.services_by_name.items()}
 _UNLIMITED = [("grpc.max_receive_message_length", -1), ("grpc.max_send_message_length", -1)]
 #: A connection of its own for each channel; grpc shares them otherwise.
-_OWN = ("grpc.use_local_subchannel_pool", 1)
+OWN_CONNECTION = ("grpc.use_local_subchannel_pool", 1)
 
 
 class Target:
@@ -37,13 +37,15 @@ class Target:
         port: where it listens.
         scale: what the numbers of an attack are multiplied with.
         seconds: how long the attack may last.
+        link: of a lobby there, if there is one.
 
     Attributes:
         outcomes: how often each kind of answer came: a status and what it says, or OK.
     """
 
-    def __init__(self, port: int, scale: float, seconds: float) -> None:
+    def __init__(self, port: int, scale: float, seconds: float, link: str = "") -> None:
         self.port = port
+        self.link = link
         self.seconds = seconds
         self.outcomes: Counter[str] = Counter()
         self._scale = scale
@@ -61,7 +63,7 @@ class Target:
     def channel(self, **options: int) -> grpc.aio.Channel:
         """Open a connection of its own; its options are written with `_` instead of `.`."""
         given = [(name.replace("_", ".", 1), value) for name, value in options.items()]
-        return grpc.aio.insecure_channel(f"127.0.0.1:{self.port}", options=[*_UNLIMITED, _OWN, *given])
+        return grpc.aio.insecure_channel(f"127.0.0.1:{self.port}", options=[*_UNLIMITED, OWN_CONNECTION, *given])
 
     async def connect(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         """Open a bare connection; nothing is read from it beyond 4 KiB unless somebody does."""
@@ -86,7 +88,7 @@ class Target:
         except grpc.aio.AioRpcError as error:
             self.count(error.code().name, error.details() or "")
             return None
-        except OSError as error:
+        except (OSError, EOFError) as error:
             self.count(type(error).__name__)
             return None
         self.count("OK")

@@ -13,6 +13,7 @@ import os
 import resource
 from collections.abc import Awaitable, Callable
 
+import _attacks_doors as doors
 import _attacks_services as services
 import _attacks_trials as trials
 import _attacks_web as web
@@ -77,10 +78,17 @@ ATTACKS: dict[str, Callable[[Target], Awaitable[None]]] = {
         web.small_calls_by_pages,
         web.slow_heads,
         web.dashboards,
+        doors.worlds_left,
+        doors.lobby_links,
+        doors.lobby_people,
+        doors.rest_seats,
+        doors.openenv_sessions,
     )
 }
 #: Those during which the neighbour's transfers must succeed, too.
 TRANSFERS = {"slow_transfers", "waiting_uploads", "cached_uploads"}
+#: Those that go to a server with every door, where a newcomer must find what it wants.
+DOORS = frozenset(doors.HONEST)
 #: On a machine with few processors the attacker must not take the server's time, but the server's work for it may.
 NICENESS = 10
 
@@ -91,7 +99,7 @@ async def run(name: str, target: Target, patience_s: float) -> None:
             target.until_answered(limit)
             try:
                 await ATTACKS[name](target)
-            except (grpc.aio.AioRpcError, OSError) as error:
+            except (grpc.aio.AioRpcError, OSError, EOFError) as error:
                 # The server has refused something that the rest of the attack needs.
                 details = error.details() if isinstance(error, grpc.aio.AioRpcError) else error
                 target.count(type(error).__name__, str(details))
@@ -106,6 +114,7 @@ def main() -> None:
     parser.add_argument("--port", type=int, required=True)
     parser.add_argument("--seconds", type=float, required=True)
     parser.add_argument("--scale", type=float, required=True)
+    parser.add_argument("--link", default="", help="of a lobby there")
     parser.add_argument(
         "--patience", type=float, default=0.0, metavar="SECONDS", help="more, until something is answered"
     )
@@ -114,7 +123,7 @@ def main() -> None:
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
     for name in args.names:
-        asyncio.run(run(name, Target(args.port, args.scale, args.seconds), args.patience))
+        asyncio.run(run(name, Target(args.port, args.scale, args.seconds, args.link), args.patience))
     # What is left of its connections ends with the process, at once.
     os._exit(0)
 

@@ -10,7 +10,9 @@ over gRPC on the loopback, and then lets another process attack, in a bounded nu
   above what it was before (`rss_left_mib`), and what a cache keeps on purpose (`KEPT_MIB`);
 * `stop_s`: in the middle of a second attack a SIGTERM ends the server within 5 s.
 
-While transfers are attacked, honest ones must succeed besides (`honest`). `cpu_s` is the server's time on a processor,
+While transfers are attacked, honest ones must succeed besides (`honest`). What all callers have together (worlds,
+seats, sockets, a lobby) is attacked from one address at a server with every door (`_attack_stage.py`), where somebody
+at another address must find a place during the attack and after it. `cpu_s` is the server's time on a processor,
 `attacker_cpu_s` that of the attacker, which stands back for the others where processors are few. A gap is noise, too,
 where the machine is busy: `idle_gap_ms` is the longest one before the attack.
 """
@@ -32,8 +34,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import _attack_neighbour
+import _attack_stage
 import _attacks
-from _attacks import ATTACKS, TRANSFERS
+from _attacks import ATTACKS, DOORS, TRANSFERS
 from _children import Child, cpu_ns
 from _report import number, print_json, print_table
 
@@ -50,24 +53,31 @@ MOST_STOP_S = 5.0
 #: A server that takes more is killed, for the sake of the machine.
 _KILL_MIB = 6000.0
 _STOP_PATIENCE_S = 30.0
-_TRANSFER_PATIENCE_S = 5.0
+_PATIENCE_S = 5.0
 _MIB = 2**20
 
 
 class Server:
-    """A default server, in a folder of its own."""
+    """A default server, or one with every door, in a folder of its own.
 
-    def __init__(self, folder: Path, args: argparse.Namespace) -> None:
+    Attributes:
+        port: where it listens.
+        link: of its lobby, if it has one.
+    """
+
+    def __init__(self, folder: Path, args: argparse.Namespace, *, doors: bool = False) -> None:
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
             self.port = probe.getsockname()[1]
         status, log = folder / "status", folder / "log"
         profile = ["-m", "cProfile", "-o", os.path.abspath(args.profile)] if args.profile else []
         command = [sys.executable, *profile, "-m", "trio_cogment"]
-        where = [f"--port={self.port}", "--host=127.0.0.1", f"--status_file={status}"]
+        command += ["serve", "--host=127.0.0.1", *args.option]
+        if doors:
+            command = [sys.executable, _attack_stage.__file__, f"--link_file={folder / 'link'}"]
         with log.open("wb") as output:
             self.process = subprocess.Popen(
-                [*command, "serve", *where, *args.option],
+                [*command, f"--port={self.port}", f"--status_file={status}"],
                 cwd=folder,
                 stdin=subprocess.DEVNULL,
                 stdout=output,
@@ -80,6 +90,7 @@ class Server:
                 self.close()
                 raise SystemExit(f"the server does not start:\n{log.read_text()}")
             time.sleep(0.02)
+        self.link = (folder / "link").read_text() if doors else ""
 
     def rss_mib(self) -> float:
         try:
@@ -112,8 +123,9 @@ class Server:
 class Attacker:
     """The process that attacks, one attack after the other."""
 
-    def __init__(self, names: list[str], port: int, args: argparse.Namespace, *, patience_s: float = 0.0) -> None:
-        options = [f"--port={port}", f"--seconds={args.seconds}", f"--scale={args.scale}", f"--patience={patience_s}"]
+    def __init__(self, names: list[str], server: Server, args: argparse.Namespace, *, patience_s: float = 0.0) -> None:
+        options = [f"--port={server.port}", f"--seconds={args.seconds}", f"--scale={args.scale}"]
+        options += [f"--patience={patience_s}", f"--link={server.link}"]
         # gRPC complains about calls that are cancelled, which is all that an attack ends with.
         self._complaints = tempfile.TemporaryFile()  # noqa: SIM115  `close` closes it
         self.process = subprocess.Popen(
@@ -162,7 +174,7 @@ class Result:
     stop_s: float = 0.0
     cpu_s: float = 0.0
     attacker_cpu_s: float = 0.0
-    #: What came of the neighbour's transfers; None: there were none.
+    #: What came of the neighbour's transfers, or of a newcomer's wishes; None: there were none.
     honest: bool | None = None
     survived: bool = True
     outcomes: dict[str, int] = field(default_factory=dict)
@@ -192,7 +204,7 @@ class Bench:
     def measure(self, name: str) -> Result:
         result = Result(name)
         with tempfile.TemporaryDirectory(prefix="attack-") as folder:
-            server = Server(Path(folder), self._args)
+            server = Server(Path(folder), self._args, doors=name in DOORS)
             try:
                 self._neighbour.ask(f"start {server.port}")
                 self._attack(server, result)
@@ -217,8 +229,10 @@ class Bench:
         self._idle_mib = server.rss_mib()
         cpu = server.cpu_s()
         began = time.monotonic()
-        attacker = Attacker([result.name], server.port, self._args)
-        honest = threading.Thread(target=self._transfer, args=(result,)) if result.name in TRANSFERS else None
+        attacker = Attacker([result.name], server, self._args)
+        honest = None
+        if result.name in TRANSFERS | DOORS:
+            honest = threading.Thread(target=self._wish, args=(result, server, self._args.seconds / 2))
         if honest is not None:
             honest.start()
         try:
@@ -233,6 +247,8 @@ class Bench:
             attacker.close()
             if honest is not None:
                 honest.join()
+        if result.name in DOORS:  # what it has left behind must not be in the way
+            self._wish(result, server, 0.0)
         # What the last of it brings about counts, too.
         time.sleep(self._args.after)
         during = self._window(began, time.monotonic())
@@ -240,13 +256,16 @@ class Bench:
         result.gap_ms, result.idle_gap_ms = during["gap_ms"], before["gap_ms"]
         result.cpu_s, result.attacker_cpu_s = server.cpu_s() - cpu, attacker.cpu_s
 
-    def _transfer(self, result: Result) -> None:
-        """Upload and download as a neighbour would, while the attack is under way."""
-        time.sleep(self._args.seconds / 2)
-        answer = self._neighbour.ask(f"transfer {_TRANSFER_PATIENCE_S}")
-        result.honest = answer == "yes"
-        if not result.honest:
-            print(f"{result.name}: honest transfer: {answer}", flush=True)
+    def _wish(self, result: Result, server: Server, seconds: float) -> None:
+        """After some time, upload and download as a neighbour would, or do what a newcomer wants."""
+        time.sleep(seconds)
+        wish = f"transfer {_PATIENCE_S}"
+        if result.name in DOORS:
+            wish = f"door {result.name} {server.port} {_PATIENCE_S} {server.link}"
+        answer = self._neighbour.ask(wish)
+        result.honest = answer == "yes" and result.honest is not False
+        if answer != "yes":
+            print(f"{result.name}: honest {wish.split()[0]}: {answer}", flush=True)
 
     def _wait_back(self, server: Server, result: Result) -> None:
         until = time.monotonic() + BACK_SECONDS
@@ -257,7 +276,7 @@ class Bench:
             time.sleep(0.1)
 
     def _stop_during(self, server: Server, result: Result) -> None:
-        attacker = Attacker([result.name], server.port, self._args)
+        attacker = Attacker([result.name], server, self._args)
         try:
             time.sleep(min(3.0, self._args.seconds / 2))
             result.stop_s = server.stop()
@@ -293,15 +312,21 @@ def benchmark(names: list[str], args: argparse.Namespace) -> dict[str, float | N
 
 
 def smoke(names: list[str], args: argparse.Namespace) -> dict[str, dict[str, int]]:
-    """Let all attacks go against one server, one after the other; its trial ticks at the end."""
+    """Let all attacks go against one server, or one with every door; its trial ticks at the end."""
+    parts = [[name for name in names if (name in DOORS) is doors] for doors in (False, True)]
+    return {name: kinds for part in parts if part for name, kinds in _smoked(part, args).items()}
+
+
+def _smoked(names: list[str], args: argparse.Namespace) -> dict[str, dict[str, int]]:
     with ExitStack() as stack:
         neighbour = stack.enter_context(Child([sys.executable, _attack_neighbour.__file__]))
         neighbour.read()
-        server = Server(Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="attack-"))), args)
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="attack-")))
+        server = Server(folder, args, doors=names[0] in DOORS)
         stack.callback(server.close)
         neighbour.ask(f"start {server.port}")
         # How fast the machine answers is not what this is about.
-        attacker = Attacker(names, server.port, args, patience_s=60.0)
+        attacker = Attacker(names, server, args, patience_s=60.0)
         stack.callback(attacker.close)
         outcomes = attacker.outcomes()
         since = time.monotonic()

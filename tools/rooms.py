@@ -45,7 +45,7 @@ NARROWED = {
     "about": {"api"},
     "outcome": {"api"},
     "errors": {"outcome"},
-    "metrics": {"config", "errors"},
+    "metrics": {"access", "config", "errors"},
     "plugins": {"errors", "host"},
     "sqlite_file": {"errors", "host"},
     "sqlite_hold": {"errors", "host", "sqlite_file"},

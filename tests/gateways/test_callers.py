@@ -11,10 +11,10 @@ import pytest
 import trio
 
 from tests.access.keys import KEYS, control, grant, token_text
-from tests.gateways.dm_env_rpc.gateway.games import Game, params_of, playing, step
+from tests.gateways.dm_env_rpc.gateway.games import Game, params_of, playing, seat, step
 from tests.gateways.legacy.clients import OldClient, theatre, with_clients
 from tests.gateways.legacy.servers import PROFILE
-from trio_cogment.access import Grant, Quotas, Role, Rules
+from trio_cogment.access import Grant, Quotas, Revoked, Role, Rules
 from trio_cogment.api.common_pb2 import TrialState
 from trio_cogment.api.legacy import common_pb2 as legacy
 from trio_cogment.api.legacy import data_pb2
@@ -22,11 +22,13 @@ from trio_cogment.errors import CogmentError, RpcError, StatusCode
 from trio_cogment.gateways.dm_env_rpc import DmEnvRpcError, DmEnvRpcGateway, Profile, open_connection
 from trio_cogment.gateways.legacy import LegacyGateway, LegacyProfile
 from trio_cogment.platform import Platform, open_platform
+from trio_cogment.rl.spec import PLAYER
 from trio_cogment.rpc import Channel, methods_of, open_listeners, serve
-from trio_cogment.sdk import Controller
+from trio_cogment.sdk import ActorSession, Controller, actor_params
+from trio_cogment.spaces import Discrete
 from trio_cogment.spec import Spec
 
-PATIENCE_SECONDS = 60
+PATIENCE_SECONDS = 20
 ACCESS = control(Rules(keys=KEYS))
 
 
@@ -155,6 +157,34 @@ async def test_worlds_count_for_the_quota_of_trials(elsewhere: bool) -> None:
                 await second.join_world("b", {"actor_name": "ann"})
             assert place.running() == {"a.1": "token:alice"}
         await place.ended()
+
+
+@pytest.mark.parametrize("elsewhere", [False, True])
+async def test_a_revoked_clients_trial_ends(elsewhere: bool) -> None:
+    """Also where the orchestrator does not take the client's word for that any more, and does not miss its actor."""
+
+    async def bot(session: ActorSession) -> None:
+        await session.start()
+        async for event in session.all_events():
+            if event.observation is not None:
+                await session.do_action(b"")
+
+    params = params_of(seat("ann", optional=True), actor_params("bot", PLAYER, implementation="bot"))
+    async with playing(Game(length=0, seen=Discrete(2**31)), params) as platform:
+        platform.participants.register_actor(bot, "bot")
+        gateway = DmEnvRpcGateway(Profile.of(params)) if elsewhere else None
+        async with placed(platform, gateway, platform.participants.spec) as place:
+            alice = await place.channel(operator("alice"))
+            try:
+                async with open_connection(alice) as hers:
+                    await hers.create_world({"world_name": "w"})
+                    await hers.join_world("w")
+                    await step(hers)
+                    assert place.running() == {"w.1": "token:alice"}
+                    ACCESS.adopt(Rules(keys=KEYS, revoked=Revoked(names=frozenset(["alice"]))))
+                await place.ended()
+            finally:
+                ACCESS.adopt(Rules(keys=KEYS))
 
 
 @pytest.mark.parametrize("elsewhere", [False, True])

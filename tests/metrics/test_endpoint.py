@@ -170,6 +170,19 @@ async def test_connections_beyond_the_limit_are_closed_at_once() -> None:
         await wait_answered(port)
 
 
+async def test_an_address_elsewhere_has_its_share_of_the_connections(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = {"127.0.0.1": ("ipv4:203.0.113.9", False)}
+    monkeypatch.setattr("trio_cogment.metrics.endpoint.address_of", lambda peer: found[peer.split(":")[1]])
+    async with served(max_connections=3, max_peer_connections=1) as port:
+        async with await trio.open_tcp_stream("127.0.0.1", port) as one:
+            await one.send_all(b"GET")
+            await trio.testing.wait_all_tasks_blocked()
+            assert await attempt(port) is None
+            found["127.0.0.1"] = ("ipv4:203.0.113.10", False)
+            assert await attempt(port) == 404
+        await wait_answered(port)
+
+
 async def test_a_failing_collector_harms_one_request(caplog: pytest.LogCaptureFixture) -> None:
     class Broken(Collector):
         fails = False

@@ -304,6 +304,17 @@ def test_the_cache_keeps_what_was_used_last_and_the_newest_of_each_model() -> No
     assert (len(cache), cache.bytes) == (2, 1000)
 
 
+@pytest.mark.parametrize(("items", "size"), [(5, 1000), (1000, 50)])
+def test_the_account_that_has_most_in_the_cache_loses_versions_first(items: int, size: int) -> None:
+    """Though all of its are the newest of their models, and the others' are older and not."""
+    cache = TransientCache(items, size, lambda owner: str(owner)[0])
+    mine = [transient("a model", number, 10) for number in range(2)]
+    theirs = [transient(f"b model {number}", 1, 10) for number in range(20)]
+    evicted = [one for version in (*mine, *theirs) for one in cache.add(version)]
+    assert evicted == theirs[:17]
+    assert (len(cache), cache.bytes) == (5, 50)
+
+
 def test_a_version_counts_with_its_description() -> None:
     version = transient("m", 1, 100)
     assert version.counted_bytes == 100 + version.info.ByteSize() > 100

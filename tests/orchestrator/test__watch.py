@@ -110,6 +110,40 @@ async def test_an_entry_that_waits_for_many_counts_once_and_the_limit_of_all_end
     assert watchers.queued_bytes == 0
 
 
+async def test_the_limit_of_all_ends_the_watchers_of_those_for_whom_most_waits() -> None:
+    watchers = Watchers(OrchestratorConfig(watch_total_bytes=3500))
+    with ExitStack() as stack:
+        deaf = [stack.enter_context(watchers.subscribe([], True, [], account="a")) for _ in range(3)]
+        slow = stack.enter_context(watchers.subscribe([], True, [], account="b"))
+        for number in range(4):
+            watchers.publish(f"t{number}", RUNNING, large)
+            if number < 2:
+                assert (await anext(slow)).info.env_name
+        assert watchers.queued_bytes < 3500
+        for watch in deaf:
+            entries, why = await left_behind(watch)
+            assert (entries, "watch_total_bytes" in why) == (0, True)
+        assert not slow.has_ended
+        for _ in range(2):
+            assert (await anext(slow)).info.env_name
+    assert watchers.queued_bytes == 0
+
+
+def test_each_has_a_share_of_the_watchers() -> None:
+    watchers = Watchers(OrchestratorConfig(max_watchers=4, max_peer_watchers=2))
+    with ExitStack() as stack:
+        for account in ("a", "a", "", ""):  # this process has no share
+            stack.enter_context(watchers.subscribe([], False, [], account=account))
+        with pytest.raises(ResourceExhaustedError, match="too many watchers: max_watchers is 4"):
+            stack.enter_context(watchers.subscribe([], False, [], account="b"))
+    with ExitStack() as stack:
+        for _ in range(2):
+            stack.enter_context(watchers.subscribe([], False, [], account="a"))
+        with pytest.raises(ResourceExhaustedError, match="max_peer_watchers is 2; try again when some of yours"):
+            stack.enter_context(watchers.subscribe([], False, [], account="a"))
+        stack.enter_context(watchers.subscribe([], False, [], account="b"))
+
+
 async def test_one_entry_may_wait_for_a_watcher_whatever_waits_for_others() -> None:
     watchers = Watchers(OrchestratorConfig(watch_total_bytes=1))
     with watchers.subscribe([], True, []) as first, watchers.subscribe([], False, []) as second:

@@ -66,6 +66,23 @@ async def test_ended_trials_go_by_size_at_once(autojump_clock: trio.testing.Mock
         assert table.orchestrator.trials._ended_bytes == 0
 
 
+@pytest.mark.parametrize("limit", [{"max_ended_trials": 8}, {"max_ended_trials_bytes": 8 * 24_000}])
+async def test_nobody_has_the_ended_trials_of_others_forgotten(
+    limit: dict[str, int], autojump_clock: trio.testing.MockClock
+) -> None:
+    """As long as it has most of them itself."""
+    async with bench(*players(), config=OrchestratorConfig(**limit)) as table:
+        params = params_of("a", properties={"p": "v" * 10_000})
+        for account, count in (("a", 2), ("b", 20), ("a", 1)):
+            for number in range(count):
+                trial_id = f"{account}-{count}-{number}"
+                await table.orchestrator.start_trial(trial_id=trial_id, params=params, account=account)
+                await table.controller.wait_trial_state(trial_id)
+        found = [trial.trial_id for trial in table.orchestrator.trials]
+        assert [name for name in found if name.startswith("a")] == ["a-2-0", "a-2-1", "a-1-0"]
+        assert found[2:-1] == [f"b-20-{number}" for number in range(20)][-len(found[2:-1]) :]
+
+
 async def test_a_start_that_fails_takes_no_ended_trials_place(autojump_clock: trio.testing.MockClock) -> None:
     async with bench(*players(), config=OrchestratorConfig(max_ended_trials=2)) as table:
         for name in "xy":

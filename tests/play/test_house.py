@@ -7,6 +7,7 @@ import logging
 import math
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -16,13 +17,14 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 
 from tests.play.pages import SPEC, Counting, Socket, page, params, platform_of, seven
 from trio_cogment import open_platform
-from trio_cogment.api.common_pb2 import TrialParams
+from trio_cogment.api.common_pb2 import TrialParams, TrialState
 from trio_cogment.config import PlayConfig
 from trio_cogment.dashboard._views import sample_row
 from trio_cogment.errors import InvalidArgumentError, NotFoundError
 from trio_cogment.platform import Platform
 from trio_cogment.play.games import Game
 from trio_cogment.play.house import PlayHouse, open_house
+from trio_cogment.play.lobby import Lobby
 from trio_cogment.play.lobby_machine import LobbyRules, Shortage
 from trio_cogment.play.lobby_table import MemberState
 from trio_cogment.play.seat import Seat
@@ -508,6 +510,33 @@ async def test_seats_are_forgotten_in_the_end(autojump_clock: MockClock) -> None
         assert house.seat(found[2].trial_id, "ann") is found[2]
 
 
+async def test_little_is_kept_of_a_seat_whose_trial_is_over(autojump_clock: MockClock) -> None:
+    """What was seen last, for those who look again, as long as there is room; nothing of a seat that nobody took."""
+    played = game("ann", seat=SeatRules(outcome=Outcome.DEFAULT, come_seconds=1))
+    async with house_of(Counting(2), config=PlayConfig(max_finished_bytes=150)) as (platform, house):
+        found = []
+        for comes in (True, False, True, True):
+            [seat] = await seats_of(house, played)
+            if comes:
+                async with page(seat.serve_page) as socket:
+                    await act(socket)
+                    await act(socket)
+                    await socket.read_until(lambda message: message.get("over"))
+            await platform.controller.wait_trial(seat.trial_id, check=False)
+            await trio.sleep(0.1)
+            assert (seat.kept_bytes > 0) == comes
+            assert seat._playing is None
+            assert seat._observed is None
+            found.append(seat)
+        assert 2 * found[0].kept_bytes <= 150 < 3 * found[0].kept_bytes
+        assert house._finished_bytes == 2 * found[0].kept_bytes
+        with pytest.raises(NotFoundError):
+            house.seat(found[0].trial_id, "ann")
+        async with page(house.seat(found[2].trial_id, "ann").serve_page) as socket:
+            again = await socket.read_until(lambda message: message.get("over"))
+            assert (again["tick"], again["parts"][0]["text"]) == (2, "tick 2")
+
+
 async def test_the_end_of_the_house_ends_trials(autojump_clock: MockClock) -> None:
     async with platform_of(Counting()) as platform:
         async with open_house(platform) as house:
@@ -600,6 +629,93 @@ async def test_too_few_people(shortage: Shortage, actions: list[list[int]], auto
                     await act(seat)
                     await seat.read_until(lambda message: message.get("over"))
     assert environment.actions == actions
+
+
+async def seated(lobby: Lobby, socket: Socket) -> str:
+    """Be ready, and return the link of the seat."""
+    await ticketed(socket)
+    await socket.say(type="ready")
+    return str((await socket.read_until(lambda message: message.get("link")))["link"])
+
+
+def running(platform: Platform) -> list[str]:
+    """Return the owners of the trials that run."""
+    return [trial.owner for trial in platform.orchestrator.trials if trial.state != TrialState.ENDED]
+
+
+@pytest.mark.parametrize("outcome", list(Outcome))
+@pytest.mark.parametrize("way", ["closed", "left"])
+async def test_a_seat_that_is_never_taken_frees_its_trial(
+    outcome: Outcome, way: str, autojump_clock: MockClock
+) -> None:
+    played = game("ann", seat=SeatRules(outcome=outcome))
+    async with house_of(Counting(10**6), played) as (platform, house):
+        lobby = house.lobby("counting")
+        for _ in range(3):  # and again
+            async with page(lobby.serve_page) as socket:
+                await seated(lobby, socket)
+                assert running(platform) == ["lobby:counting"]  # its own, and nobody else's
+                if way == "left":
+                    await socket.say(type="resign")
+                    await in_state(socket, MemberState.LEFT)
+                    await trio.sleep(0.01)
+                    assert running(platform) == []
+            if way == "closed":
+                await trio.sleep(4.5)
+                assert running(platform) == ["lobby:counting"]  # a page is being loaded
+                await trio.sleep(0.6)
+                assert running(platform) == []
+
+
+@pytest.mark.parametrize("outcome", list(Outcome))
+async def test_a_seat_that_was_left_frees_its_trial(outcome: Outcome, autojump_clock: MockClock) -> None:
+    played = game("ann", seat=SeatRules(outcome=outcome))
+    async with house_of(Counting(10**6), played) as (platform, house):
+        async with page(house.lobby("counting").serve_page) as socket:
+            link = await seated(house.lobby("counting"), socket)
+        async with page(house.seat(*link[1:].split("/")).serve_page) as socket:
+            await act(socket)
+            await trio.sleep(60)  # its page of the lobby has gone for long
+            assert running(platform) == ["lobby:counting"]
+            await socket.say(type="resign")
+            await socket.read_until(lambda message: message["type"] == "dismissed")
+            await trio.sleep(0.01)
+            assert running(platform) == []
+
+
+async def test_a_trial_whose_people_have_gone_waits_for_them(autojump_clock: MockClock) -> None:
+    """Its bots play on meanwhile; as long as one of them is there it is none of this."""
+    rules = SeatRules(outcome=Outcome.BOT, grace_seconds=30)
+    played = game("ann", "bob", seat=rules, lobby=LobbyRules(seats=2))
+
+    async def pace(session: ActorSession[Any, Any, Any]) -> None:
+        await session.start()
+        async for event in session.all_events():
+            if event.observation is not None:
+                await trio.sleep(1)
+                await session.do_action(Int64Value(value=7))
+
+    async with house_of(Counting(10**6)) as (platform, house):
+        platform.participants.register_actor(pace, "pace", ["player"])
+        lobby = await house.open_lobby(replace(played, bot="pace"))
+        async with page(lobby.serve_page) as first, page(lobby.serve_page) as second:
+            await ticketed(first)
+            await first.say(type="ready")
+            other = await seated(lobby, second)
+            link = (await first.read_until(lambda message: message.get("link")))["link"]
+        seats = [house.seat(*each[1:].split("/")) for each in (link, other)]
+        async with page(seats[0].serve_page) as ann:
+            async with page(seats[1].serve_page) as bob:
+                await act(ann)
+                await act(bob)
+            await trio.sleep(60)  # one of them has gone
+            assert seats[1].state is SeatState.ABSENT
+        await trio.sleep(30 + 50)
+        async with page(seats[0].serve_page):  # in time
+            await trio.sleep(60)
+        assert running(platform) == ["lobby:counting"]
+        await trio.sleep(30 + 61)
+        assert running(platform) == []
 
 
 async def test_the_way_out_of_a_lobby_and_who_is_away(autojump_clock: MockClock) -> None:

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from trio_cogment.errors import InvalidArgumentError
 from trio_cogment.play.lobby_machine import (
+    MOST_ON_THE_WAY,
     ArmAway,
     ArmWait,
     DisarmWait,
@@ -21,6 +22,7 @@ from trio_cogment.play.lobby_machine import (
     StartTrial,
     Tell,
     TurnAway,
+    Vacate,
 )
 from trio_cogment.play.lobby_table import MEMBER_TABLE, MemberInput, MemberState
 
@@ -47,7 +49,10 @@ def test_the_table_has_every_pair() -> None:
 def test_only_who_is_ready_is_seated() -> None:
     for (state, happened), (then, _) in MEMBER_TABLE.items():
         assert (then is MemberState.SEATED) == (
-            (state is MemberState.SEATED and happened not in (MemberInput.TRIAL_OVER, MemberInput.START_FAILED))
+            (
+                state is MemberState.SEATED
+                and happened not in (MemberInput.TRIAL_OVER, MemberInput.START_FAILED, MemberInput.LEAVE)
+            )
             or (state is MemberState.READY and happened is MemberInput.SEAT)
         )
 
@@ -136,8 +141,53 @@ def test_people_come_before_bots() -> None:
 def test_who_comes_back_to_a_trial_gets_the_seat_again() -> None:
     lobby = LobbyMachine(PAIR)
     ready(lobby, "ann", "bob")
-    assert lobby.detach("ann") == []
+    assert lobby.detach("ann") == [ArmAway("ann", 5, 1)]
     assert lobby.attach("ann")[0] == Tell("ann", MemberState.SEATED)
+    assert lobby.away_over("ann", 1) == []  # the timer of before
+
+
+def test_a_seat_that_nobody_takes_is_given_up() -> None:
+    """That of whoever has gone from the lobby, by the way out or for too long."""
+    lobby = LobbyMachine(PAIR)
+    ready(lobby, "ann", "bob")
+    lobby.detach("ann")
+    assert lobby.away_over("ann", 1) == [Vacate("ann"), Tell("ann", MemberState.SEATED)]
+    assert lobby.leave("bob")[:2] == [Vacate("bob"), Tell("bob", MemberState.LEFT)]
+    assert lobby.trial_over(("ann", "bob"))[0] == Tell("ann", MemberState.PLAYED)
+    assert lobby.state_of("bob") is MemberState.LEFT
+
+
+@pytest.mark.parametrize("how", ["taken", "attach", "leave", "away_over", "trial_over"])
+def test_so_many_may_be_on_the_way_to_their_seats(how: str) -> None:
+    lobby = LobbyMachine(LobbyRules(seats=1))
+    for number in range(MOST_ON_THE_WAY):
+        assert of(StartTrial, ready(lobby, str(number))) != []
+        lobby.detach(str(number))
+    assert of(StartTrial, ready(lobby, "ann")) == []
+    arguments: dict[str, Any] = {"away_over": ("0", 1), "trial_over": (("0",),)}
+    assert of(StartTrial, getattr(lobby, how)(*arguments.get(how, ("0",)))) == [StartTrial(("ann",), 0)]
+    assert of(StartTrial, ready(lobby, "bob")) != []  # ann's page is here
+    lobby.detach("ann")
+    assert of(StartTrial, ready(lobby, "eve")) == []
+    lobby.taken("ann")
+    assert lobby.detach("ann") == [ArmAway("ann", 5, 2)]  # who is there is on the way no more
+    assert lobby._on_the_way < MOST_ON_THE_WAY
+    assert lobby.taken("nobody") == []
+
+
+@pytest.mark.parametrize("ends", ["trial_over", "start_failed"])
+def test_there_are_so_many_trials_at_a_time(ends: str) -> None:
+    lobby = LobbyMachine(LobbyRules(seats=1, most_trials=2))
+    for member in ("ann", "bob"):
+        assert of(StartTrial, ready(lobby, member)) == [StartTrial((member,), 0)]
+    waiting = ready(lobby, "eve")
+    assert of(StartTrial, waiting) == []
+    assert of(Tell, waiting) == [Tell("eve", MemberState.READY)]
+    [armed] = of(ArmWait, waiting)
+    waiting = lobby.wait_over(armed.number)  # nobody is sent away for it
+    assert of(Tell, waiting) == []
+    assert len(of(ArmWait, waiting)) == 1
+    assert of(StartTrial, getattr(lobby, ends)(("ann",))) == [StartTrial(("eve",), 0)]
 
 
 def test_who_comes_back_after_the_group_has_gone_waits_with_the_next() -> None:
@@ -223,6 +273,16 @@ def test_there_is_no_room() -> None:
     assert lobby.come("eve")[0] == Tell("eve", MemberState.READING)
 
 
+def test_nobody_who_is_away_keeps_others_out() -> None:
+    lobby = LobbyMachine(LobbyRules(seats=2, most=2))
+    for member in ("ann", "bob"):
+        lobby.come(member)
+    lobby.detach("bob")
+    assert lobby.come("eve")[0] == Tell("eve", MemberState.READING)
+    assert lobby.state_of("bob") is MemberState.LEFT
+    assert lobby.come("joe") == [TurnAway("joe")]
+
+
 def test_those_long_gone_are_forgotten() -> None:
     lobby = LobbyMachine(LobbyRules(seats=1, most=3))
     for number in range(10):
@@ -233,7 +293,15 @@ def test_those_long_gone_are_forgotten() -> None:
 
 @pytest.mark.parametrize(
     "wrong",
-    [{"seats": 0}, {"seats": 1, "fewest": 2}, {"seats": 5, "most": 4}, {"wait_seconds": 0}, {"away_seconds": -1}],
+    [
+        {"seats": 0},
+        {"seats": 1, "fewest": 2},
+        {"seats": 5, "most": 4},
+        {"wait_seconds": 0},
+        {"away_seconds": -1},
+        {"take_up_seconds": 0},
+        {"most_trials": 0},
+    ],
 )
 def test_rules_have_to_make_sense(wrong: dict[str, Any]) -> None:
     with pytest.raises(InvalidArgumentError):
@@ -251,9 +319,9 @@ _STEPS = st.lists(
 )
 
 
-@given(steps=_STEPS, seats=st.integers(1, 3), shortage=st.sampled_from(Shortage))
-def test_any_order_of_inputs(steps: list[tuple[Any, ...]], seats: int, shortage: Shortage) -> None:
-    lobby = LobbyMachine(LobbyRules(seats=seats, shortage=shortage))
+@given(steps=_STEPS, seats=st.integers(1, 3), shortage=st.sampled_from(Shortage), trials=st.integers(1, 3))
+def test_any_order_of_inputs(steps: list[tuple[Any, ...]], seats: int, shortage: Shortage, trials: int) -> None:
+    lobby = LobbyMachine(LobbyRules(seats=seats, shortage=shortage, most_trials=trials))
     known: set[int] = set()
     bots: set[int] = set()
     away: dict[int, int] = {}
@@ -296,6 +364,7 @@ def test_any_order_of_inputs(steps: list[tuple[Any, ...]], seats: int, shortage:
                 away[int(str(effect.member))] = effect.number
         waiting = [each for each in known - bots if lobby.state_of(each) is MemberState.READY]
         assert (waits is not None) == bool(waiting)  # nobody waits indefinitely, and nobody's time runs for nothing
-        assert len(waiting) < seats
+        assert len(running) <= trials
+        assert len(waiting) < seats or len(running) == trials
         seated = [member for members in running for member in members]
         assert len(seated) == len(set(seated))

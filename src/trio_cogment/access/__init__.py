@@ -9,6 +9,7 @@ from trio_cogment.access.quotas import Ledger
 from trio_cogment.access.rights import PAGES, RIGHTS, Scope
 from trio_cogment.access.roles import EXACTLY, PLAYERS, ROLE_TEXTS, Grant, Quotas, Role, roles_of
 from trio_cogment.access.rules import Revoked, Rules, parse_certificates
+from trio_cogment.access.shares import Shares, share_of
 from trio_cogment.access.tokens import NEVER, Keys, Source, Sources, Token, lasting_sources, sources_of, unverified
 
 __all__ = [
@@ -37,6 +38,7 @@ __all__ = [
     "Role",
     "Rules",
     "Scope",
+    "Shares",
     "Source",
     "Sources",
     "Token",
@@ -52,6 +54,7 @@ __all__ = [
     "parse_networks",
     "reach_of",
     "roles_of",
+    "share_of",
     "sources_of",
     "unverified",
 ]

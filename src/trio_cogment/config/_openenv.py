@@ -13,6 +13,8 @@ class OpenEnvConfig:
 
     Attributes:
         max_sockets: how many sockets may be open, and HTTP calls under way, at the same time.
+        max_peer_sockets: how many of them one peer may have: a token, a certificate or an address. Programs on this
+            machine without a token are one.
         max_message_bytes: the longest message, or body of an HTTP call.
         idle_seconds: how long a socket may leave the server without a message while it is the client's turn.
         gather_seconds: how long a reset waits for the trial's other sockets. The stock client gives up after 60 s.
@@ -21,7 +23,8 @@ class OpenEnvConfig:
         shutdown_seconds: how long the sockets have to go when the server ends.
     """
 
-    max_sockets: int = 64
+    max_sockets: int = 256
+    max_peer_sockets: int = 64
     max_message_bytes: int = 16 * 1024 * 1024
     idle_seconds: float = 3600.0
     gather_seconds: float = 50.0
@@ -30,5 +33,5 @@ class OpenEnvConfig:
     shutdown_seconds: float = 3.0
 
     def __post_init__(self) -> None:
-        sizes = ("max_sockets", "max_message_bytes")
+        sizes = ("max_sockets", "max_peer_sockets", "max_message_bytes")
         check_ranges(self, {name: SIZE if name in sizes else SECONDS for name in self.__slots__})

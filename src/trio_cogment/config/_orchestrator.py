@@ -44,7 +44,10 @@ class OrchestratorConfig:
         watch_queue_entries: the most entries that wait for a watcher; with more its call is ended.
         watch_queue_bytes: their total size; one entry of any size may always wait. The trials that are there when it
             begins to watch do not count.
-        watch_total_bytes: the size of what waits for all watchers; with more, those end for whom entries wait already.
+        watch_total_bytes: the size of what waits for all watchers; with more, those of the peer end for which most
+            waits.
+        max_watchers: how many there may be at a time.
+        max_peer_watchers: how many of them one peer may have.
         max_watched_trials: how many trials one watcher may name; without names it watches all.
         max_info_reply_bytes: the size of one reply that describes trials to a peer; a larger one is refused, as clients
             would not accept it. One trial's description of any size is sent.
@@ -96,6 +99,8 @@ class OrchestratorConfig:
     watch_queue_entries: int = 16384
     watch_queue_bytes: int = 4 * 1024 * 1024
     watch_total_bytes: int = 32 * 1024 * 1024
+    max_watchers: int = 4000
+    max_peer_watchers: int = 1000
     max_watched_trials: int = 10_000
     max_info_reply_bytes: int = 4 * 1024 * 1024
     max_peer_replies_bytes: int = 16 * 1024 * 1024
@@ -127,6 +132,8 @@ class OrchestratorConfig:
             "max_queued_samples",
             "client_join_timeout_seconds",
             "watch_queue_entries",
+            "max_watchers",
+            "max_peer_watchers",
             "max_trial_actors",
             "max_trial_endpoints",
             "max_trials",
@@ -145,15 +152,17 @@ class MetricsConfig:
     Attributes:
         request_timeout_seconds: how long one HTTP connection may last, including request and response.
         max_connections: connections served at the same time; further ones are closed at once.
+        max_peer_connections: how many of them one address may have, unless it is on this machine.
         max_request_bytes: a longer request head is refused (431).
         max_actor_classes: how many actor classes get metrics of their own; further ones share the label `other`.
     """
 
     request_timeout_seconds: float = 10.0
     max_connections: int = 16
+    max_peer_connections: int = 8
     max_request_bytes: int = 16 * 1024
     max_actor_classes: int = 100
 
     def __post_init__(self) -> None:
         check_not_negative(self)
-        check_positive(self, "request_timeout_seconds", "max_connections", "max_request_bytes")
+        check_positive(self, "request_timeout_seconds", "max_connections", "max_peer_connections", "max_request_bytes")

@@ -18,8 +18,11 @@ class PlayConfig:
         max_notices: how many messages and rewards are kept for pages that are loaded again, and wait for a slow one.
         max_blob_bytes: a larger picture is not shown.
         max_finished_seats: how many seats in ended trials are remembered, for those who look again.
+        max_finished_bytes: the size of what was seen last in all of them; the oldest are forgotten.
         page_silence_seconds: a page that has not been heard of for so long counts as gone. Pages send something every
             few seconds; browsers let those that are hidden do so once a minute.
+        empty_seconds: how long a trial of a lobby goes on when all of its people have gone; it ends at once when all of
+            them have left, or have never come.
         link_seconds: how long the link of a seat counts.
     """
 
@@ -29,7 +32,9 @@ class PlayConfig:
     max_notices: int = 100
     max_blob_bytes: int = 8 * 1024 * 1024
     max_finished_seats: int = 1000
+    max_finished_bytes: int = 32 * 1024 * 1024
     page_silence_seconds: float = 90.0
+    empty_seconds: float = 60.0
     link_seconds: float = 7 * 86400.0
 
     def __post_init__(self) -> None:
@@ -43,6 +48,8 @@ _RANGES: dict[str, Range] = {
     "max_notices": SIZE,
     "max_blob_bytes": SIZE,
     "max_finished_seats": SIZE,
+    "max_finished_bytes": SIZE,
     "page_silence_seconds": SECONDS,
+    "empty_seconds": SECONDS,
     "link_seconds": SECONDS,
 }

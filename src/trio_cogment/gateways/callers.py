@@ -7,13 +7,17 @@ from dataclasses import dataclass, replace
 from typing import TypeAlias
 from urllib.parse import quote
 
-from trio_cogment.access import AccessControl, Identity, Role, authorization, lasting
-from trio_cogment.errors import PermissionDeniedError
+from trio_cogment.access import AccessControl, Grant, Identity, Role, authorization, lasting
+from trio_cogment.errors import PermissionDeniedError, RpcError, StatusCode
 from trio_cogment.rpc import CallOpener, ServerCall, WithMetadata
+from trio_cogment.sdk import Controller
 from trio_cogment.services import TRIAL_OWNER, TRIAL_QUOTAS, TRIAL_RUN
 
 #: How long a token counts that a gateway makes in the name of a client; it is renewed after half of that.
 _TOKEN_SECONDS = 30 * 86400.0
+#: As whom a gateway ends the trials of a client whose token counts no more, and for how long its token does.
+_ENDER = Grant(name="gateway", roles=frozenset([Role.ADMIN]))
+_END_SECONDS = 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,10 +27,12 @@ class Caller:
     Attributes:
         identity: of the client.
         opener: returns what calls the orchestrator in its name, for some time.
+        ender: returns what ends trials in the name of the gateway; None: there is no need.
     """
 
     identity: Identity
     opener: Callable[[], CallOpener]
+    ender: Callable[[], CallOpener] | None = None
 
     @property
     def owner(self) -> str:
@@ -45,6 +51,19 @@ class Caller:
         """
         if not self.owns(owner):
             raise PermissionDeniedError(f"{what}: it belongs to somebody else")
+
+    async def end_trial(self, trial_id: str, *, hard: bool = False) -> None:
+        """End a trial of its own. When its token counts no more, the gateway does so: nobody else would.
+
+        Raises:
+            RpcError: the orchestrator cannot be reached, or refuses.
+        """
+        try:
+            await Controller(self.opener()).terminate_trial(trial_id, hard=hard)
+        except RpcError as error:
+            if self.ender is None or error.code is not StatusCode.UNAUTHENTICATED:
+                raise
+            await Controller(self.ender()).terminate_trial(trial_id, hard=hard)
 
     def check_logs(self, trial_id: str) -> None:
         """Refuse the samples of a trial for which its token is not.
@@ -97,6 +116,11 @@ def callers_elsewhere(opener: CallOpener, access: AccessControl | None) -> Calle
         # What a client may do here was decided here: the profile says what is started for it.
         grant = replace(identity.grant, roles=(identity.grant.roles - {Role.SEAT}) | {Role.OPERATOR})
         source = access.source(grant, _TOKEN_SECONDS, sources=identity.derives)
-        return Caller(identity, lambda: WithMetadata(opener, authorization(source())))
+
+        def ender() -> CallOpener:
+            token = access.mint(_ENDER, _END_SECONDS, sources=())
+            return WithMetadata(opener, authorization(token))
+
+        return Caller(identity, lambda: WithMetadata(opener, authorization(source())), ender)
 
     return caller_of

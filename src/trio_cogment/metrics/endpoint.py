@@ -12,6 +12,7 @@ import trio
 from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import choose_encoder
 
+from trio_cogment.access import Shares, address_of
 from trio_cogment.config import MetricsConfig
 
 _log = logging.getLogger(__name__)
@@ -57,22 +58,23 @@ async def serve_metrics(
         task_status: `started` is called when connections are accepted.
     """
     config = config or MetricsConfig()
-    slots = trio.Semaphore(config.max_connections)
+    shares = Shares(
+        "connections",
+        ("max_connections", config.max_connections),
+        ("max_peer_connections", config.max_peer_connections),
+    )
 
     async def serve(stream: trio.SocketStream) -> None:
-        try:
-            slots.acquire_nowait()
-        except trio.WouldBlock:
+        account = _account_of(stream)
+        if shares.reached(account) is not None:
             return  # closed unread; scrapers retry
         try:
-            with trio.move_on_after(config.request_timeout_seconds):
+            with shares.taken(account), trio.move_on_after(config.request_timeout_seconds):
                 await _answer(registry, stream, config, permits, refuses)
         except trio.BrokenResourceError:
             pass  # the scraper left
         except Exception:  # noqa: BLE001  the boundary of a connection
             _log.exception("a request for metrics failed")
-        finally:
-            slots.release()
 
     await trio.serve_listeners(serve, listeners, task_status=task_status)  # type: ignore[arg-type]  # one value less
 
@@ -126,6 +128,16 @@ def _refused(request: h11.Request, stream: trio.SocketStream, refuses: Refuses) 
     """
     hosts, origins = _fields(request, b"host"), _fields(request, b"origin")
     return refuses(hosts, origins) if origins or _is_loopback(stream) else ""
+
+
+def _account_of(stream: trio.SocketStream) -> str:
+    """Return the account of a scraper's address; empty: it is on this machine, or has gone."""
+    try:
+        host: str = stream.socket.getpeername()[0]
+    except OSError:
+        return ""
+    account, local = address_of(f"ipv6:[{host}]:0" if ":" in host else f"ipv4:{host}:0")
+    return "" if local else account
 
 
 def _is_loopback(stream: trio.SocketStream) -> bool:

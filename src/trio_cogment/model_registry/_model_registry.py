@@ -53,6 +53,10 @@ _CHUNKS_BYTES = 16 * 1024 * 1024
 _LEAST_CHUNK_BYTES = 256 * 1024
 
 
+def _account_of(model: object) -> str:
+    return model.owner if isinstance(model, Model) else ""
+
+
 class ModelRegistry:
     """Keeps models and their versions; use it as `async with ModelRegistry(...) as registry`, and serve
     its `model_registry_services` within the block.
@@ -89,7 +93,7 @@ class ModelRegistry:
             store = LocalBlobs(store, files=self._host.files)
         self._archive = Archive(store)
         self._run: Runner | None = None
-        self._cache = TransientCache(self.config.cache_max_items, self.config.cache_max_bytes)
+        self._cache = TransientCache(self.config.cache_max_items, self.config.cache_max_bytes, _account_of)
         self._receiving = UploadMemory(self.config.cache_max_bytes)
         self._announced = AnnouncedUploads()
         self._changing = trio.Lock()

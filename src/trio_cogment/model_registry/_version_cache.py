@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
-from collections.abc import Iterator
+from collections import Counter, OrderedDict
+from collections.abc import Callable, Iterator
 
 from trio_cogment.api.model_registry_pb2 import ModelVersionInfo
 from trio_cogment.recount import Count
@@ -81,14 +81,18 @@ class Transient:
 class TransientCache:
     """An LRU cache of versions that evicts the newest version of a model only when there are no others.
 
+    The account that has most in it loses a version first, so nobody has those of others evicted before its own.
+
     Args:
         max_items: how many versions it keeps.
         max_bytes: how many bytes they may have together.
+        account_of: tells whose the owner of a version is, a model.
     """
 
-    def __init__(self, max_items: int, max_bytes: int) -> None:
+    def __init__(self, max_items: int, max_bytes: int, account_of: Callable[[object], str] = lambda _: "") -> None:
         self.max_items = max_items
         self.max_bytes = max_bytes
+        self._account_of = account_of
         self.bytes = 0
         self._versions: OrderedDict[Transient, None] = OrderedDict()
         self._newest: dict[object, Transient] = {}
@@ -110,10 +114,18 @@ class TransientCache:
         self.bytes += version.payload.size
         evicted = []
         while len(self._versions) > self.max_items or self.bytes > self.max_bytes:
-            oldest = next((one for one in self._versions if self._newest.get(one.owner) is not one), None)
-            evicted.append(oldest or next(iter(self._versions)))
+            evicted.append(self._next())
             self.remove(evicted[-1])
         return evicted
+
+    def _next(self) -> Transient:
+        """Return the version that is evicted next."""
+        by_count, amounts = len(self._versions) > self.max_items, Counter[str]()
+        for version in self._versions:
+            amounts[self._account_of(version.owner)] += 1 if by_count else version.payload.size
+        most = max(amounts, key=amounts.__getitem__)
+        own = [version for version in self._versions if self._account_of(version.owner) == most]
+        return next((version for version in own if self._newest.get(version.owner) is not version), own[0])
 
     def touch(self, version: Transient) -> None:
         """Take note that a version is used."""

@@ -148,6 +148,7 @@ class LifecycleService(About):
                 sees=None if owner is None else partial(self._is_of, owner),
                 when_settled=request.when_stored,
                 tracebacks=_may_see_tracebacks(call),
+                account=_account(call),
             ) as watch,
         ):
             with watch.patience:

@@ -7,10 +7,9 @@ the same time one is refused.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator
 
-from trio_cogment.access import BytePool, Loan, Quotas
+from trio_cogment.access import BytePool, Loan, Quotas, Shares
 from trio_cogment.api.common_pb2 import TrialParams
 from trio_cogment.config import OrchestratorConfig
 from trio_cogment.endpoints import is_client_endpoint
@@ -62,40 +61,42 @@ class Room:
 
     Args:
         config: the limits.
+
+    Attributes:
+        trials, starting, bytes, observed: how many there are, how many of them are starting, about how many bytes they
+            hold, and the size of the large observations that are kept.
+        held_back: for samples that are held back for late rewards.
     """
 
     def __init__(self, config: OrchestratorConfig) -> None:
-        self._config = config
-        self._trials: Counter[str] = Counter()
-        self._starting: Counter[str] = Counter()
-        self._bytes: Counter[str] = Counter()
-        self._observed: Counter[str] = Counter()
-        #: For samples that are held back for late rewards.
+        self.trials = Shares("trials", ("max_trials", config.max_trials), ("max_peer_trials", config.max_peer_trials))
+        self.starting = Shares(
+            "starting trials",
+            ("max_starting_trials", config.max_starting_trials),
+            ("max_peer_starting_trials", config.max_peer_starting_trials),
+        )
+        self.bytes = Shares(
+            "bytes of trials",
+            ("max_trials_bytes", config.max_trials_bytes),
+            ("max_peer_trials_bytes", config.max_peer_trials_bytes),
+        )
+        self.observed = Shares(
+            "bytes of observations",
+            ("max_observations_bytes", config.max_observations_bytes),
+            ("max_peer_observations_bytes", config.max_peer_observations_bytes),
+        )
         self.max_held_back = config.max_held_back_bytes
         self.held_back = BytePool(config.max_all_held_back_bytes)
-        #: Kept beside the sums, which would be made again for each start.
-        self._all_trials = self._all_starting = self._all_bytes = 0
-
-    @property
-    def observed_bytes(self) -> int:
-        """The size of the large observations that are kept."""
-        return self._observed.total()
 
     @property
     def used(self) -> tuple[int, int, int]:
         """How many trials there are, how many of them are starting, and about how many bytes they hold."""
-        return self._all_trials, self._all_starting, self._all_bytes
+        return self.trials.used, self.starting.used, self.bytes.used
 
-    def recount(self) -> Iterator[Count]:
-        """See `trio_cogment.recount`."""
-        for what, kept, counter in (
-            ("trials", self._all_trials, self._trials),
-            ("starting trials", self._all_starting, self._starting),
-            ("bytes of trials", self._all_bytes, self._bytes),
-            ("bytes of observations", self.observed_bytes, self._observed),
-        ):
-            yield Count(what, kept, counter.total())
-            yield Count(f"accounts with {what}", len(counter), sum(map(bool, counter.values())))
+    @property
+    def observed_bytes(self) -> int:
+        """The size of the large observations that are kept."""
+        return self.observed.used
 
     def enter(self, account: str, quotas: Quotas | None = None, run_id: str = "") -> Holding:
         """Count a trial that starts; `Holding.started` and `Holding.leave` must follow.
@@ -108,60 +109,34 @@ class Room:
         Raises:
             ResourceExhaustedError: there are too many; the text names the limit.
         """
-        config = self._config
         quotas = quotas or Quotas()
         quota = quotas.trials
-        if quota is not None and self._trials[account] >= quota:
+        if quota is not None and self.trials.used_by(account) >= quota:
             raise QuotaError(f"the quota of {quota} trials of this account is used up")
-        for name, used, limit in (
-            ("max_trials", self._all_trials, config.max_trials),
-            ("max_starting_trials", self._all_starting, config.max_starting_trials),
-            ("max_peer_trials", self._trials[account] if account else 0, config.max_peer_trials),
-            (
-                "max_peer_starting_trials",
-                self._starting[account] if account else 0,
-                config.max_peer_starting_trials,
-            ),
-        ):
-            if used >= limit:
-                raise ResourceExhaustedError(f"too many trials: {name} is {limit}; try again when some have ended")
-        self._count(account, trials=1, starting=1)
+        reached = self.trials.reached(account) or self.starting.reached(account)
+        if reached is not None:
+            raise ResourceExhaustedError(
+                f"too many trials: {reached.name} is {reached.limit}; try again when some have ended"
+            )
+        self.trials.count(account)
+        self.starting.count(account)
         return Holding(self, account, quotas, run_id)
-
-    def _count(self, account: str, *, trials: int = 0, starting: int = 0, size: int = 0) -> None:
-        self._all_trials += trials
-        self._all_starting += starting
-        self._all_bytes += size
-        for counter, amount in ((self._trials, trials), (self._starting, starting), (self._bytes, size)):
-            if amount:
-                counter[account] += amount
-                if not counter[account]:
-                    del counter[account]
 
     def _observe(self, account: str, before: int, size: int) -> bool:
         """Keep an observation instead of another one, if there is room; 0 for none."""
-        config = self._config
         more = size - before
-        kept = more <= 0 or (
-            self._observed.total() + more <= config.max_observations_bytes
-            and (not account or self._observed[account] + more <= config.max_peer_observations_bytes)
-        )
-        self._observed[account] += more if kept else -before
-        if not self._observed[account]:
-            del self._observed[account]
+        kept = more <= 0 or self.observed.reached(account, more) is None
+        self.observed.count(account, more if kept else -before)
         return kept
 
-    def _check_bytes(self, account: str, size: int) -> None:
-        config = self._config
-        limits = [("max_trials_bytes", self._all_bytes, config.max_trials_bytes)]
-        if account:
-            limits.append(("max_peer_trials_bytes", self._bytes[account], config.max_peer_trials_bytes))
-        for name, used, limit in limits:
-            if used + size > limit:
-                raise ResourceExhaustedError(
-                    f"the trials that run hold {used} bytes and this would add {size}: {name} is {limit}; try again "
-                    "when some have ended"
-                )
+    def _take(self, account: str, size: int) -> None:
+        reached = self.bytes.reached(account, size)
+        if reached is not None:
+            raise ResourceExhaustedError(
+                f"the trials that run hold {reached.used} bytes and this would add {size}: {reached.name} is "
+                f"{reached.limit}; try again when some have ended"
+            )
+        self.bytes.count(account, size)
 
 
 class Holding:
@@ -198,8 +173,7 @@ class Holding:
             ResourceExhaustedError: it would be too much; the text names the limit, and nothing was counted.
         """
         if self._room is not None:
-            self._room._check_bytes(self.account, size)
-            self._room._count(self.account, size=size)
+            self._room._take(self.account, size)
             self.size += size
 
     def observe(self, size: int) -> bool:
@@ -227,7 +201,7 @@ class Holding:
         """The trial has started, or could not: it no longer counts as starting."""
         if self._starting and self._room is not None:
             self._starting = False
-            self._room._count(self.account, starting=-1)
+            self._room.starting.count(self.account, -1)
 
     def leave(self) -> None:
         """Give everything back; nothing happens the second time."""
@@ -237,5 +211,6 @@ class Holding:
             self._held_back.close()
         room, self._room = self._room, None
         if room is not None:
-            room._count(self.account, trials=-1, size=-self.size)
+            room.trials.count(self.account, -1)
+            room.bytes.count(self.account, -self.size)
             self.size = 0

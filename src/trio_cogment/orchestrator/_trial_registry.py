@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterator
 
 import trio
@@ -21,9 +21,9 @@ def _nothing(_seconds: float) -> None:
 class TrialRegistry:
     """Trials by id, in the order of their starts. An id is taken for as long as it is here.
 
-    Ended trials leave at once when there are too many of them, when they take too much, when they are too old (a task
-    of the orchestrator's sees to that), and, if `gc_frequency` is set, all together whenever that many trials have been
-    started.
+    Ended trials leave at once when there are too many of them, or when they take too much: the oldest of the account
+    that has most of them. They also leave when they are too old (a task of the orchestrator's sees to that), and, if
+    `gc_frequency` is set, all together whenever that many trials have been started.
 
     Args:
         config: how many, how large, how old, how often.
@@ -42,6 +42,9 @@ class TrialRegistry:
         #: When each has ended, and about how much it takes.
         self._ended: OrderedDict[str, tuple[float, int]] = OrderedDict()
         self._ended_bytes = 0
+        #: The same for each account: how many, and how much.
+        self._counts: Counter[str] = Counter()
+        self._sizes: Counter[str] = Counter()
         self._sleep = trio.CancelScope()
         self.on_collected: Callable[[float], None] = _nothing
 
@@ -85,7 +88,7 @@ class TrialRegistry:
     def remove(self, trial: Trial) -> None:
         """Free the trial's id."""
         if self._trials.get(trial.trial_id) is trial:
-            self._ended_bytes -= self._ended.pop(trial.trial_id, (0, 0))[1]
+            self._uncount(trial.trial_id)
             del self._trials[trial.trial_id]
 
     def ended(self, trial: Trial) -> bool:
@@ -100,6 +103,8 @@ class TrialRegistry:
         size = trial.kept_bytes
         self._ended[trial.trial_id] = trio.current_time(), size
         self._ended_bytes += size
+        self._counts[trial.owner] += 1
+        self._sizes[trial.owner] += size
         if len(self._ended) > self._max_ended or self._ended_bytes > self._max_bytes:
             self._collect(self._max_ended)
         elif len(self._ended) == 1:
@@ -119,13 +124,33 @@ class TrialRegistry:
         return next(iter(self._ended.values()))[0] + self._max_age if self._ended else math.inf
 
     def _collect(self, count: int) -> None:
-        """Forget the oldest, until there are no more than so many, and none that is too large or too old."""
+        """Forget the oldest of those who have most, until there are no more than so many; and whatever is too old."""
         began = trio.current_time()
         while self._ended:
-            trial_id, (ended_at, size) = next(iter(self._ended.items()))
-            if len(self._ended) <= count and self._ended_bytes <= self._max_bytes and ended_at + self._max_age > began:
-                break
-            del self._ended[trial_id]
-            self._ended_bytes -= size
+            trial_id, (ended_at, _) = next(iter(self._ended.items()))
+            if ended_at + self._max_age > began:
+                if len(self._ended) > count:
+                    trial_id = self._oldest_of_most(self._counts)
+                elif self._ended_bytes > self._max_bytes:
+                    trial_id = self._oldest_of_most(self._sizes)
+                else:
+                    break
+            self._uncount(trial_id)
             del self._trials[trial_id]
         self.on_collected(trio.current_time() - began)
+
+    def _oldest_of_most(self, measure: Counter[str]) -> str:
+        """Return the oldest ended trial of the account that has most: nobody has others forgotten before its own."""
+        account = max(measure, key=measure.__getitem__)
+        return next(trial_id for trial_id in self._ended if self._trials[trial_id].owner == account)
+
+    def _uncount(self, trial_id: str) -> None:
+        _, size = self._ended.pop(trial_id, (0.0, None))
+        if size is None:
+            return
+        owner = self._trials[trial_id].owner
+        self._ended_bytes -= size
+        self._sizes[owner] -= size
+        self._counts[owner] -= 1
+        if not self._counts[owner]:
+            del self._counts[owner], self._sizes[owner]

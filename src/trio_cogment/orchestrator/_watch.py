@@ -5,12 +5,14 @@ This module is long because what watchers may know, what waits for them and what
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Protocol
 
 import trio
 
+from trio_cogment.access import Shares
 from trio_cogment.api.common_pb2 import TrialState
 from trio_cogment.api.orchestrator_pb2 import TrialInfo, TrialListEntry
 from trio_cogment.config import OrchestratorConfig
@@ -86,18 +88,19 @@ class _Total:
 
     Args:
         limit: how many may.
-        relieve: drops what waits for those whose watch has ended.
+        relieve: drops what waits for those whose watch has ended, or ends those of the account for which most waits.
     """
 
-    def __init__(self, limit: int, relieve: Callable[[], None]) -> None:
+    def __init__(self, limit: int, relieve: Callable[[bool], None]) -> None:
         self.size = 0
         self._limit = limit
         self._relieve = relieve
 
     def is_full(self) -> bool:
-        """Whether there is too much, even without what waits for those who do not read that they have ended."""
-        if self.size > self._limit:
-            self._relieve()
+        """Whether there is too much, even without what waits for those who take more than others, or have ended."""
+        for hard in (False, True):
+            if self.size > self._limit:
+                self._relieve(hard)
         return self.size > self._limit
 
 
@@ -127,6 +130,7 @@ class Watch:
     `UnavailableError` when the orchestrator stops.
 
     Args:
+        account: of the watcher.
         states: those that are wanted; empty: all.
         full_info: entries describe their trials.
         queue_entries: how many entries may wait.
@@ -137,6 +141,8 @@ class Watch:
         tracebacks: see `Watchers.subscribe`.
 
     Attributes:
+        account: see above.
+        size: how many bytes wait.
         max_queued_entries: how many entries may wait.
         patience: whoever sends the entries does so in this scope: it ends when the orchestrator has waited long enough.
         stopping: the orchestrator stops: of the trials that were there at the beginning few more are described.
@@ -145,6 +151,7 @@ class Watch:
 
     def __init__(
         self,
+        account: str,
         states: frozenset[int],
         *,
         full_info: bool,
@@ -155,6 +162,7 @@ class Watch:
         when_settled: bool,
         tracebacks: bool,
     ) -> None:
+        self.account = account
         self._states = states
         self._sees = sees
         self.wants = full_info, tracebacks
@@ -163,7 +171,7 @@ class Watch:
         self._held: dict[str, Change] = {}
         self.max_queued_entries = queue_entries
         self._max_bytes = queue_bytes
-        self._bytes = 0
+        self.size = 0
         self._total = total
         self._send, self._receive = trio.open_memory_channel[_Entry | _Present](queue_entries)
         self._end: Exception | None = None
@@ -184,7 +192,7 @@ class Watch:
         """See `trio_cogment.recount`."""
         waiting = self.queued_entries
         yield Count("entries of a watch", waiting, waiting)
-        yield Count("bytes of a watch", self._bytes, self._bytes if waiting else 0)
+        yield Count("bytes of a watch", self.size, self.size if waiting else 0)
 
     def offer(self, change: Change, *, present: bool = False) -> None:
         """Queue an entry if it passes the filter; a full queue ends this watch.
@@ -214,31 +222,38 @@ class Watch:
         limit = self._reached(entry)
         if limit:
             entry.leave()
-            self.end(
-                ResourceExhaustedError(
-                    f"this watcher reads too slowly: {limit} is reached; watch again to get a fresh snapshot"
-                )
-            )
-            if limit == TOTAL:
-                self.drop()
+            self.end_slow(limit)
+            return
+        if self._end is not None:
+            entry.leave()  # it was among those for whom most waits
             return
         self._send.send_nowait(entry)
-        self._bytes += entry.size
+        self.size += entry.size
 
     def _reached(self, entry: _Entry | _Present) -> str | None:
         """Return the name of the limit that leaves no room for an entry; None if there is room."""
         if self.queued_entries >= self.max_queued_entries:
             return "watch_queue_entries"
-        if self._bytes and self._bytes + entry.size > self._max_bytes:
+        if self.size and self.size + entry.size > self._max_bytes:
             return "watch_queue_bytes"
-        if self._bytes and self._total.is_full():
+        if self.size and self._total.is_full():
             return TOTAL
         return None
 
     def _taken(self, entry: _Entry | _Present) -> TrialListEntry:
-        self._bytes -= entry.size
+        self.size -= entry.size
         entry.leave()
         return entry.message
+
+    def end_slow(self, limit: str) -> None:
+        """End it for a limit that it has reached, or that others have no room for."""
+        self.end(
+            ResourceExhaustedError(
+                f"this watcher reads too slowly: {limit} is reached; watch again to get a fresh snapshot"
+            )
+        )
+        if limit == TOTAL:
+            self.drop()
 
     def drop(self) -> None:
         """Forget what waits: nobody reads it any more."""
@@ -293,11 +308,14 @@ class Watchers:
     """Everybody who watches.
 
     Args:
-        config: how much may wait for each, and for all.
+        config: how many there may be, and how much may wait for each, and for all.
     """
 
     def __init__(self, config: OrchestratorConfig) -> None:
         self._config = config
+        self._shares = Shares(
+            "watchers", ("max_watchers", config.max_watchers), ("max_peer_watchers", config.max_peer_watchers)
+        )
         self._total = _Total(config.watch_total_bytes, self._relieve)
         self._watches: dict[Watch, None] = {}
         #: By the trials they want: each of a crowd of trials may have somebody who waits for it alone.
@@ -327,6 +345,7 @@ class Watchers:
         sees: Callable[[str], bool] | None = None,
         when_settled: bool = False,
         tracebacks: bool = False,
+        account: str = "",
     ) -> Iterator[Watch]:
         """Watch from now on, beginning with what is there: no checkpoint lies between the two.
 
@@ -338,39 +357,43 @@ class Watchers:
             sees: tells whether the watcher may know of a trial, by its id; None: of all.
             when_settled: ENDED is told when the trial's data log takes no more samples, and not before.
             tracebacks: whether a `TrialInfo` has those of participants that raised.
+            account: of the watcher; empty: this process.
 
         Raises:
             UnavailableError: the orchestrator is stopping.
+            ResourceExhaustedError: there are too many watchers; the text names the limit.
         """
         if self._stopped:
             raise UnavailableError(STOPPING)
-        wanted = set(trial_ids) or {_ANY}
-        trials = [each for each in present if sees is None or sees(each[0])]
-        # The snapshot has room beside the changes: a crowd of old trials must not overflow a new watcher.
-        watch = Watch(
-            frozenset(states),
-            full_info=full_info,
-            queue_entries=self._config.watch_queue_entries + len(trials),
-            queue_bytes=self._config.watch_queue_bytes,
-            total=self._total,
-            sees=sees,
-            when_settled=when_settled,
-            tracebacks=tracebacks,
-        )
-        for trial_id, state, info in trials:
-            watch.offer(Change(trial_id, state, info, self._total), present=True)
-        self._watches[watch] = None
-        for trial_id in wanted:
-            self._by_trial.setdefault(trial_id, {})[watch] = None
-        try:
-            yield watch
-        finally:
-            watch.drop()
-            del self._watches[watch]
+        with self._shares.taken(account):
+            wanted = set(trial_ids) or {_ANY}
+            trials = [each for each in present if sees is None or sees(each[0])]
+            # The snapshot has room beside the changes: a crowd of old trials must not overflow a new watcher.
+            watch = Watch(
+                account,
+                frozenset(states),
+                full_info=full_info,
+                queue_entries=self._config.watch_queue_entries + len(trials),
+                queue_bytes=self._config.watch_queue_bytes,
+                total=self._total,
+                sees=sees,
+                when_settled=when_settled,
+                tracebacks=tracebacks,
+            )
+            for trial_id, state, info in trials:
+                watch.offer(Change(trial_id, state, info, self._total), present=True)
+            self._watches[watch] = None
             for trial_id in wanted:
-                del self._by_trial[trial_id][watch]
-                if trial_id != _ANY and not self._by_trial[trial_id]:
-                    del self._by_trial[trial_id]
+                self._by_trial.setdefault(trial_id, {})[watch] = None
+            try:
+                yield watch
+            finally:
+                watch.drop()
+                del self._watches[watch]
+                for trial_id in wanted:
+                    del self._by_trial[trial_id][watch]
+                    if trial_id != _ANY and not self._by_trial[trial_id]:
+                        del self._by_trial[trial_id]
 
     def _of(self, trial_id: str) -> list[Watch]:
         return [*self._by_trial[_ANY], *self._by_trial.get(trial_id, ())]
@@ -402,10 +425,20 @@ class Watchers:
         """How many entries wait for watchers that do not read fast enough."""
         return sum(watch.queued_entries for watch in self._watches)
 
-    def _relieve(self) -> None:
+    def _relieve(self, hard: bool) -> None:
+        """Drop what waits for those whose watch has ended; `hard`: end those of the account for which most waits."""
+        if not hard:
+            for watch in self._watches:
+                if watch.has_ended:
+                    watch.drop()
+            return
+        waiting: Counter[str] = Counter()
         for watch in self._watches:
-            if watch.has_ended:
-                watch.drop()
+            waiting[watch.account] += watch.size
+        [(most, _)] = waiting.most_common(1)
+        for watch in self._watches:
+            if watch.account == most and watch.size and not watch.has_ended:
+                watch.end_slow(TOTAL)
 
     @property
     def queued_bytes(self) -> int:

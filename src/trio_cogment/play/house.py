@@ -7,10 +7,11 @@ from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
+from urllib.parse import quote
 
 import trio
 
-from trio_cogment.access import Sources
+from trio_cogment.access import Quotas, Sources
 from trio_cogment.api.common_pb2 import ActorInitialInput, TrialParams
 from trio_cogment.config import PlayConfig
 from trio_cogment.errors import CogmentError, FailedPreconditionError, NotFoundError
@@ -18,18 +19,21 @@ from trio_cogment.host import Host
 from trio_cogment.platform import Platform
 from trio_cogment.play.codec_choice import codec_for
 from trio_cogment.play.codecs import Codec
+from trio_cogment.play.company import Company
 from trio_cogment.play.games import Game, with_bots, with_fewer
-from trio_cogment.play.lobby import Link, Lobby, Start
+from trio_cogment.play.lobby import Link, Lobby, Place, Start
 from trio_cogment.play.seat import Seat
 from trio_cogment.play.seat_parts import SeatSettings
 from trio_cogment.play.seat_table import SeatState
 from trio_cogment.play.stand_in import Bot
-from trio_cogment.rpc import CallOpener, open_in_process
-from trio_cogment.sdk import LocalParticipants
-from trio_cogment.services import ACTOR_CLASS, IMPLEMENTATION, ServiceKind
+from trio_cogment.rpc import CallOpener, OwnNursery, WithMetadata, open_in_process
+from trio_cogment.sdk import Controller, LocalParticipants
+from trio_cogment.services import ACTOR_CLASS, IMPLEMENTATION, TRIAL_OWNER, TRIAL_QUOTAS, ServiceKind
 
 _log = logging.getLogger(__name__)
 
+#: Begins the account of a lobby, under which its trials count.
+_LOBBY = "lobby"
 #: Returns the link of a seat, of a trial's id, an actor's name, and what it ends with; see `lobby.Link`.
 LinkOf = Callable[[str, str, Sources], str]
 
@@ -56,7 +60,8 @@ class PlayHouse:
         self._bots = bots
         self._host = host
         self._seats: dict[tuple[str, str], Seat] = {}
-        self._finished: deque[tuple[str, str]] = deque()
+        self._finished: deque[Seat] = deque()
+        self._finished_bytes = 0
         self._lobbies: dict[str, Lobby] = {}
         self._renderers: dict[str, bytes] = {}
 
@@ -101,7 +106,7 @@ class PlayHouse:
 
         Args:
             game: what people wait for.
-            start: starts a trial, or finds one; by default `start`.
+            start: starts a trial, or finds one; by default one that belongs to the lobby.
 
         Raises:
             FailedPreconditionError: there is one of this name.
@@ -109,7 +114,7 @@ class PlayHouse:
         if game.name in self._lobbies:
             raise FailedPreconditionError(f"there is a game {game.name!r} already")
         recorded = bool(self._platform.orchestrator.datalog_of(game.params))
-        lobby = Lobby(game, start or self.start, self.config, self._host, recorded=recorded)
+        lobby = Lobby(game, start or self._start_of_lobby, self.config, self._host, recorded=recorded)
         self._lobbies[game.name] = lobby
         await self._nursery.start(lobby.run)
         return lobby
@@ -125,17 +130,49 @@ class PlayHouse:
         Raises:
             CogmentError: it could not be started.
         """
-        params, actors = (with_bots if bots else with_fewer)(game, people)
-        trial_id = f"{game.name}-{self._host.new_id()}"
-        await self._platform.controller.start_trial(params=params, trial_id=trial_id)
-        if game.renderer:
-            self._renderers[trial_id] = game.renderer
-        links = [await self.hold(game, params, trial_id, actor) for actor in actors]
+        seats = await self._start(self._platform.controller, game, people, bots)
+        links: list[Link] = [partial(self.link_of, seat.trial_id, seat.actor) for seat in seats]
 
         async def over() -> None:
-            await self._platform.controller.wait_trial_state(trial_id)
+            await self._platform.controller.wait_trial_state(seats[0].trial_id)
 
         return links, over
+
+    async def _start_of_lobby(
+        self, game: Game, people: int, bots: bool
+    ) -> tuple[list[Place], Callable[[], Awaitable[None]]]:
+        """Start a trial that is a lobby's: it counts for that, and ends when none of its people is there any more."""
+        metadata = (
+            (TRIAL_OWNER, quote(f"{_LOBBY}:{game.name}")),
+            (TRIAL_QUOTAS, Quotas(trials=game.lobby.most_trials).text()),
+        )
+        platform = self._platform
+        controller = Controller(WithMetadata(platform.channel, metadata), spec=platform.participants.spec)
+        seats = await self._start(controller, game, people, bots)
+        company = Company(seats)
+
+        async def over() -> None:
+            async with OwnNursery() as nursery:
+                nursery.start_soon(end)
+                await controller.wait_trial_state(seats[0].trial_id)
+                nursery.cancel_scope.cancel()
+
+        async def end() -> None:
+            await company.gone(self.config.empty_seconds)
+            await controller.terminate_trial(seats[0].trial_id, hard=True)
+
+        places = [Place(partial(self.link_of, seat.trial_id, seat.actor), seat) for seat in seats]
+        return places, over
+
+    async def _start(self, controller: Controller, game: Game, people: int, bots: bool) -> list[Seat]:
+        params, actors = (with_bots if bots else with_fewer)(game, people)
+        trial_id = f"{game.name}-{self._host.new_id()}"
+        await controller.start_trial(params=params, trial_id=trial_id)
+        if game.renderer:
+            self._renderers[trial_id] = game.renderer
+        for actor in actors:
+            await self.hold(game, params, trial_id, actor)
+        return [self._seats[trial_id, actor] for actor in actors]
 
     async def hold(self, game: Game, params: TrialParams, trial_id: str, actor: str) -> Link:
         """Take a seat of a trial for the person who comes; return its link.
@@ -185,11 +222,14 @@ class PlayHouse:
         except* Exception:  # noqa: BLE001  the boundary of a seat
             _log.exception("trial %r, actor %r: the seat failed", seat.trial_id, seat.actor)
             seat.fail("unexpected failure; the server's log has the details")
-        self._finished.append((seat.trial_id, seat.actor))
-        while len(self._finished) > self.config.max_finished_seats:
-            trial_id, actor = self._finished.popleft()
-            self._seats.pop((trial_id, actor), None)
-            self._renderers.pop(trial_id, None)
+        self._finished.append(seat)
+        self._finished_bytes += seat.kept_bytes
+        config = self.config
+        while len(self._finished) > config.max_finished_seats or self._finished_bytes > config.max_finished_bytes:
+            forgotten = self._finished.popleft()
+            self._finished_bytes -= forgotten.kept_bytes
+            self._seats.pop((forgotten.trial_id, forgotten.actor), None)
+            self._renderers.pop(forgotten.trial_id, None)
 
 
 def bot_of(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from functools import cache, partial
 from typing import Any, TypeAlias
 
@@ -20,15 +21,31 @@ from trio_cogment.play.lobby_machine import LobbyEffect, LobbyMachine
 from trio_cogment.play.lobby_table import MemberState
 from trio_cogment.play.page import Page, PageSocket
 from trio_cogment.play.page_messages import Hello, PageMessage, Ready, Resign
+from trio_cogment.play.seat import Seat
 from trio_cogment.play.views import page_message
 
 _log = logging.getLogger(__name__)
 
 #: Returns the link of a seat for somebody: it counts as long as what that one came by, which is given.
 Link: TypeAlias = Callable[[Sources], str]
-#: Starts a trial with so many people, and bots for the other seats if there are to be bots; returns the links of the
-#: seats, and waits with what it returns then until the trial is over.
-Start = Callable[[Game, int, bool], Awaitable[tuple[list[Link], Callable[[], Awaitable[None]]]]]
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """The seat of a trial, as a lobby gives it away.
+
+    Attributes:
+        link: leads there.
+        seat: itself, to be given up when nobody comes; None: the trial is not the lobby's, and waits by itself.
+    """
+
+    link: Link
+    seat: Seat | None = None
+
+
+#: Starts a trial with so many people, and bots for the other seats if there are to be bots; returns the seats, and what
+#: waits until the trial is over.
+Start = Callable[[Game, int, bool], Awaitable[tuple[list[Place], Callable[[], Awaitable[None]]]]]
 _TICKET_BYTES = 24
 
 
@@ -54,7 +71,9 @@ class Lobby:
         self._pages: dict[str, Page] = {}
         #: By what those came who have a page.
         self._sources: dict[str, Sources] = {}
-        self._links: dict[str, Link] = {}
+        self._places: dict[str, Place] = {}
+        #: Of whom those went whose trial is being started.
+        self._vacated: set[str] = set()
         self._presence = machine.Presence(0, 0, 0, 0, game.lobby.seats)
         self._wait_ends: float | None = None
         self._wait_scope = trio.CancelScope()
@@ -142,9 +161,9 @@ class Lobby:
         }
         if page.greeting is not None:
             header["welcome"], page.greeting = page.greeting, None
-        link = self._links.get(ticket)
-        if link and state is MemberState.SEATED:
-            header["link"] = link(self._sources.get(ticket, ()))
+        place = self._places.get(ticket)
+        if place and state is MemberState.SEATED:
+            header["link"] = place.link(self._sources.get(ticket, ()))
         return page_message(header)
 
     # --- what the machine wants ---
@@ -165,7 +184,7 @@ class Lobby:
         """Start a trial and wait for its end. What fails here harms nobody but those who were to be in it."""
         tickets = [str(member) for member in effect.members]
         try:
-            links, over = await self._start(self.game, len(tickets), effect.bots > 0)
+            places, over = await self._start(self.game, len(tickets), effect.bots > 0)
         except CogmentError as error:
             _log.warning("game %r: no trial could be started: %s", self.game.name, error)
             self._perform(self._machine.start_failed(effect.members))
@@ -174,8 +193,14 @@ class Lobby:
             _log.exception("game %r: no trial could be started", self.game.name)
             self._perform(self._machine.start_failed(effect.members))
             return
-        for ticket, link in zip(tickets, links, strict=True):
-            self._links[ticket] = cache(link)  # a page that asks again is told the same
+        for ticket, place in zip(tickets, places, strict=True):
+            self._places[ticket] = Place(cache(place.link), place.seat)  # a page that asks again is told the same
+            if place.seat is None:
+                self._perform(self._machine.taken(ticket))
+            else:
+                place.seat.on_taken = partial(self._taken, ticket)
+                if ticket in self._vacated:
+                    place.seat.give_up()
             page = self._pages.get(ticket)
             if page is not None:
                 page.refresh(partial(self._render, ticket))
@@ -186,8 +211,20 @@ class Lobby:
         except Exception:  # noqa: BLE001  as above
             _log.exception("game %r: a trial was lost", self.game.name)
         for ticket in tickets:
-            self._links.pop(ticket, None)
+            self._places.pop(ticket, None)
+        self._vacated.difference_update(tickets)
         self._perform(self._machine.trial_over(effect.members))
+
+    def _vacate(self, effect: machine.Vacate) -> None:
+        ticket = str(effect.member)
+        place = self._places.get(ticket)
+        if place is None:
+            self._vacated.add(ticket)
+        elif place.seat is not None:
+            place.seat.give_up()
+
+    def _taken(self, ticket: str) -> None:
+        self._perform(self._machine.taken(ticket))
 
     def _arm_away(self, effect: machine.ArmAway) -> None:
         if self._nursery is not None:
@@ -232,6 +269,7 @@ _PERFORM: dict[type[Any], Callable[[Lobby, Any], None]] = {
     machine.Tell: Lobby._tell,
     machine.TurnAway: Lobby._tell,
     machine.StartTrial: Lobby._start_trial,
+    machine.Vacate: Lobby._vacate,
     machine.ArmAway: Lobby._arm_away,
     machine.ArmWait: Lobby._arm_wait,
     machine.DisarmWait: Lobby._disarm_wait,

@@ -36,7 +36,9 @@ class LobbyRules:
         wait_seconds: how long a group waits, once its first person is ready.
         away_seconds: how long a place is kept for somebody whose page has gone.
         shortage: what happens when a group is not complete in time.
-        most: how many may wait; others are turned away.
+        most: how many may wait; others are turned away. Who is here takes the place of who is away.
+        most_trials: how many trials there may be at a time; others begin when some have ended.
+        take_up_seconds: how long a seat waits for somebody whose page has gone from here, and has not come there.
 
     Raises:
         InvalidArgumentError: a number is out of range.
@@ -48,15 +50,22 @@ class LobbyRules:
     away_seconds: float = 30.0
     shortage: Shortage = Shortage.GIVE_UP
     most: int = 1000
+    most_trials: int = 500
+    take_up_seconds: float = 5.0
 
     def __post_init__(self) -> None:
-        for name in ("wait_seconds", "away_seconds"):
+        for name in ("wait_seconds", "away_seconds", "take_up_seconds"):
             if not getattr(self, name) > 0:
                 raise InvalidArgumentError(f"{name}: expected seconds, more than 0; got {getattr(self, name)}")
         if not 1 <= self.fewest <= self.seats <= self.most:
             text = f"got {self.fewest}, {self.seats} and {self.most}"
             raise InvalidArgumentError(f"fewest, seats, most: expected them to be in this order, from 1 on; {text}")
+        if self.most_trials < 1:
+            raise InvalidArgumentError(f"most_trials: expected 1 or more; got {self.most_trials}")
 
+
+#: With so many on the way from here to their seats, the next trial waits until some have come there, or have not.
+MOST_ON_THE_WAY = 32
 
 #: What stands for a member: anything that is equal to itself alone.
 MemberId: TypeAlias = Hashable
@@ -83,6 +92,13 @@ class StartTrial:
 
     members: tuple[MemberId, ...]
     bots: int
+
+
+@dataclass(frozen=True, slots=True)
+class Vacate:
+    """Have the seat of a member wait no more, unless somebody has taken it."""
+
+    member: MemberId
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,9 +134,10 @@ class Presence:
     seats: int
 
 
-LobbyEffect: TypeAlias = Tell | TurnAway | StartTrial | ArmAway | ArmWait | DisarmWait | Presence
+LobbyEffect: TypeAlias = Tell | TurnAway | StartTrial | Vacate | ArmAway | ArmWait | DisarmWait | Presence
 
-_WAITING = frozenset({MemberState.READING, MemberState.READY, MemberState.READING_AWAY, MemberState.AWAY})
+_AWAY = frozenset({MemberState.READING_AWAY, MemberState.AWAY})
+_WAITING = frozenset({MemberState.READING, MemberState.READY, *_AWAY})
 
 
 @dataclass(slots=True)
@@ -129,6 +146,8 @@ class _Member:
     automated: bool
     state: MemberState
     number: int = 0  # of the timer
+    on_the_way: bool = False  # its page has gone from here, and has not come to the seat
+    is_there: bool = False  # somebody has come to the seat
 
 
 class LobbyMachine:
@@ -138,6 +157,8 @@ class LobbyMachine:
         self._rules = rules
         self._members: dict[MemberId, _Member] = {}
         self._waits = False  # the group's time runs
+        self._trials = 0  # that have been started, and are not over
+        self._on_the_way = 0
         self._number = 0
         self._told = Presence(0, 0, 0, 0, rules.seats)
 
@@ -148,12 +169,17 @@ class LobbyMachine:
 
     def come(self, member: MemberId, *, automated: bool = False) -> list[LobbyEffect]:
         """Have somebody come who has not been here before; a bot is ready at once."""
-        if sum(each.state in _WAITING for each in self._members.values()) >= self._rules.most:
-            return [TurnAway(member)]
+        waiting = [each for each in self._members.values() if each.state in _WAITING]
+        gone: list[LobbyEffect] = []
+        if len(waiting) >= self._rules.most:
+            away = next((each for each in waiting if each.state in _AWAY), None)
+            if away is None:
+                return [TurnAway(member)]
+            gone = self._moved(away, MemberInput.AWAY_OVER)
         self._forget()
         state = MemberState.READY if automated else MemberState.READING
         self._members[member] = _Member(member, automated, state)
-        return [Tell(member, state), *self._settled()]
+        return [*gone, Tell(member, state), *self._settled()]
 
     def ready(self, member: MemberId) -> list[LobbyEffect]:
         """Have somebody say that they are ready."""
@@ -171,6 +197,15 @@ class LobbyMachine:
         """Have somebody take the way out."""
         return self._one(member, MemberInput.LEAVE)
 
+    def taken(self, member: MemberId) -> list[LobbyEffect]:
+        """Have somebody come to the seat."""
+        found = self._members.get(member)
+        if found is None:
+            return []
+        found.is_there = True
+        self._note_way(found, False)
+        return self._settled()
+
     def away_over(self, member: MemberId, number: int) -> list[LobbyEffect]:
         """Have the time be over for which somebody may be away; a timer of before changes nothing."""
         found = self._members.get(member)
@@ -181,6 +216,8 @@ class LobbyMachine:
         if not self._waits or number != self._number:
             return []
         self._waits = False
+        if not self._has_room():
+            return self._settled()  # it goes on waiting
         taken = self._takes()
         if self._rules.shortage is Shortage.BOTS:
             effects = self._start(taken, bots=self._rules.seats - len(taken))
@@ -192,10 +229,12 @@ class LobbyMachine:
 
     def start_failed(self, members: tuple[MemberId, ...]) -> list[LobbyEffect]:
         """Have a trial not start."""
+        self._trials -= 1
         return self._several(members, MemberInput.START_FAILED)
 
     def trial_over(self, members: tuple[MemberId, ...]) -> list[LobbyEffect]:
         """Have a trial end."""
+        self._trials -= 1
         return self._several(members, MemberInput.TRIAL_OVER)
 
     # --- what is done ---
@@ -207,13 +246,28 @@ class LobbyMachine:
         found = [self._members[each] for each in members if each in self._members]
         return [*(effect for each in found for effect in self._moved(each, happened)), *self._settled()]
 
+    def _has_room(self) -> bool:
+        return self._trials < self._rules.most_trials and self._on_the_way < MOST_ON_THE_WAY
+
+    def _note_way(self, member: _Member, on_the_way: bool) -> None:
+        self._on_the_way += on_the_way - member.on_the_way
+        member.on_the_way = on_the_way
+
     def _moved(self, member: _Member, happened: MemberInput) -> list[LobbyEffect]:
         member.state, action = MEMBER_TABLE[member.state, happened]
+        if happened is MemberInput.SEAT:
+            member.is_there = False
+        seated = member.state is MemberState.SEATED
+        self._note_way(member, seated and action is MemberAction.KEEP_PLACE and not member.is_there)
         if action is MemberAction.DROP:
             return []
         if action is MemberAction.KEEP_PLACE:
             member.number += 1
-            return [ArmAway(member.member, self._rules.away_seconds, member.number)]
+            rules = self._rules
+            seconds = rules.take_up_seconds if seated else rules.away_seconds
+            return [ArmAway(member.member, seconds, member.number)]
+        if action is MemberAction.VACATE:
+            return [Vacate(member.member), Tell(member.member, member.state)]
         if action is MemberAction.RETURN:
             member.number += 1  # the timer that runs is that of before
         return [Tell(member.member, member.state)]
@@ -227,13 +281,14 @@ class LobbyMachine:
         return [*self._ready(), *self._ready(automated=True)][: self._rules.seats]
 
     def _start(self, taken: list[_Member], bots: int) -> list[LobbyEffect]:
+        self._trials += 1
         seated = [effect for each in taken for effect in self._moved(each, MemberInput.SEAT)]
         return [StartTrial(tuple(each.member for each in taken), bots), *seated]
 
     def _settled(self) -> list[LobbyEffect]:
         """Start the trials that are complete, and see to the group's time."""
         effects: list[LobbyEffect] = []
-        while self._ready() and len(taken := self._takes()) == self._rules.seats:
+        while self._has_room() and self._ready() and len(taken := self._takes()) == self._rules.seats:
             effects += self._start(taken, bots=0)
             if self._waits:
                 self._waits = False

@@ -62,6 +62,8 @@ class MemberAction(enum.Enum):
     DROP = "drop"
     #: The page is told where they are.
     TELL = "tell"
+    #: The same; and their seat is nobody's, if they have not taken it.
+    VACATE = "vacate"
     #: The time begins to run after which they are gone.
     KEEP_PLACE = "keep place"
     #: They are back, and the page is told where they are.
@@ -87,7 +89,11 @@ MEMBER_TABLE: dict[tuple[MemberState, MemberInput], tuple[MemberState, MemberAct
     # Who comes back after the group has started, or given up, waits with the next one.
     (_S.AWAY, _I.ATTACH): (_S.READY, _A.RETURN),
     (_S.AWAY, _I.AWAY_OVER): (_S.LEFT, _A.DROP),
-    (_S.SEATED, _I.ATTACH): (_S.SEATED, _A.TELL),
+    # Who is seated goes from here to the seat. Who has come there minds nothing of this.
+    (_S.SEATED, _I.ATTACH): (_S.SEATED, _A.RETURN),
+    (_S.SEATED, _I.DETACH): (_S.SEATED, _A.KEEP_PLACE),
+    (_S.SEATED, _I.AWAY_OVER): (_S.SEATED, _A.VACATE),
+    (_S.SEATED, _I.LEAVE): (_S.LEFT, _A.VACATE),
     (_S.SEATED, _I.READY): (_S.SEATED, _A.TELL),
     (_S.SEATED, _I.START_FAILED): (_S.FAILED, _A.TELL),
     (_S.SEATED, _I.TRIAL_OVER): (_S.PLAYED, _A.TELL),

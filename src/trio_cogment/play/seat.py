@@ -38,6 +38,8 @@ _log = logging.getLogger(__name__)
 
 #: For so long a bot may be at its last answer when it is not needed any more.
 _GOODBYE_SECONDS = 2.0
+#: What is to be seen before the first observation.
+_NOTHING: tuple[int | None, View, Any] = (None, View(), None)
 #: What the log says of a person: why a trial waits, and who acts.
 _SAID = {
     SeatState.HELD: "the person is here",
@@ -58,10 +60,12 @@ class Seat:
         codec: its payloads.
         settings: see there.
         config: limits.
-        on_change: called when the state is another one.
 
     Attributes:
         trial_id, actor: see above.
+        kept_bytes: how much of it is kept for those who look again, once its part is over.
+        on_change: called when the state is another one.
+        on_taken: called when the first page comes.
         failure: why the seat could not be taken, or was lost; empty if it was not.
     """
 
@@ -72,27 +76,30 @@ class Seat:
         codec: Codec,
         settings: SeatSettings,
         config: PlayConfig,
-        on_change: Callable[[Seat], None] = lambda seat: None,
     ) -> None:
         self.trial_id = trial_id
         self.actor = actor
         self.failure = ""
-        self._codec = codec
+        self._playing: Codec | None = codec
         self._settings = settings
         self._config = config
-        self._on_change = on_change
+        self.on_change: Callable[[], None] = lambda: None
+        self.on_taken: Callable[[], None] = lambda: None
         self._machine = SeatMachine(settings.rules)
         self._perform = EffectQueue(self._perform_one)
         self._session: ActorSession[Any, Any, Any] | None = None
         self._observed: RecvObservation[Any] | None = None
         self._total = 0.0
         self._history: deque[dict[str, Any]] = deque(maxlen=config.max_notices)
+        self._last = _NOTHING
+        self.kept_bytes = 0
         self._over: dict[str, Any] | None = None
         self._deadline = math.inf
         self._timers = dict.fromkeys(Timer, trio.CancelScope())
         self._bot: Bot | None = None
         self._bot_scope = trio.CancelScope()
         self._bot_gone = trio.Event()
+        self._taken = self._resigned = False
         self._nursery: trio.Nursery | None = None
         self._scope = trio.CancelScope()
 
@@ -100,6 +107,25 @@ class Seat:
     def state(self) -> SeatState:
         """Who sits there."""
         return self._machine.state
+
+    @property
+    def _codec(self) -> Codec:
+        assert self._playing is not None, "the trial is not over"
+        return self._playing
+
+    @property
+    def is_vacant(self) -> bool:
+        """Whether nobody is there, nor has time to come."""
+        return self.state in (SeatState.ABSENT, SeatState.LEFT, SeatState.OVER)
+
+    @property
+    def is_given_up(self) -> bool:
+        """Whether nobody is expected to come back: nobody has come at all, or who was there has left."""
+        return self.is_vacant and (self.state is not SeatState.ABSENT or self._resigned or not self._taken)
+
+    def give_up(self) -> None:
+        """Have nobody come, if nobody has: the trial waits no more."""
+        self._perform(self._machine.nobody_comes())
 
     # --- the trial ---
 
@@ -122,12 +148,33 @@ class Seat:
             self._session = None
             if self._machine.state is not SeatState.LEFT:
                 self._finish(session)
+            self._settle()
 
     def fail(self, reason: str) -> None:
         """Have the seat be one that could not be taken, or was lost."""
         self.failure = reason
         self._over = {"cause": "failed", "reason": reason}
         self._perform(self._machine.end())
+        self._settle()
+
+    def _settle(self) -> None:
+        """Keep what was seen last, for those who look again, and nothing of what it was made of."""
+        if self._playing is None:
+            return
+        self._last = self._look() if self._taken else _NOTHING
+        self._playing = self._observed = None
+        _, view, _ = self._last
+        if view.parts:
+            self.kept_bytes = sum(len(content) for _, content in view.blobs) + len(page_message({"parts": view.parts}))
+
+    def _look(self) -> tuple[int | None, View, Any]:
+        """Return the tick of the observation, what is shown of it, and the form for an action."""
+        observed = self._observed
+        if observed is None:
+            return _NOTHING
+        view = self._codec.view(observed.payload)
+        self._without_large(view)
+        return observed.tick_id, view, self._codec.form()
 
     def _finish(self, session: ActorSession[Any, Any, Any]) -> None:
         outcome = session.outcome
@@ -179,7 +226,10 @@ class Seat:
     async def serve_page(self, socket: PageSocket) -> None:
         """Have a page at this seat until it is gone."""
         page = Page(self._config)
+        before, self._taken, self._resigned = self._taken, True, False
         self._perform(self._machine.attach(page))
+        if not before:
+            self.on_taken()
         try:
             await page.serve(socket, partial(self._on_page, page))
         finally:
@@ -195,6 +245,7 @@ class Seat:
         elif isinstance(message, Rate | Say):
             self._pass_on(page, message)
         elif isinstance(message, Resign):
+            self._resigned = page is self._machine.page
             self._perform(self._machine.resign(page))
         elif not isinstance(message, Hello):  # which pages of lobbies have to say
             raise InvalidArgumentError("expected what a page of a seat says")
@@ -215,23 +266,18 @@ class Seat:
 
     def _render(self, page: Page) -> bytes:
         """Return what a page is to show now."""
-        observed, asked = self._observed, self._machine.asked
+        tick, view, form = self._last if self._playing is None else self._look()
         header: dict[str, Any] = {
             "type": "seat",
             "state": self.state.value,
-            "tick": None if observed is None else observed.tick_id,
-            "asked": asked,
+            "tick": tick,
+            "asked": self._machine.asked,
             "seconds": self._seconds_left(),
         }
         if page.greeting is not None:
             header["welcome"], page.greeting = page.greeting, None
-        view = View()
-        if observed is not None:
-            view = self._codec.view(observed.payload)
-            self._without_large(view)
-            form = self._codec.form()
-            if page.new_form(form):
-                header["form"] = form
+        if tick is not None and page.new_form(form):
+            header["form"] = form
         if self._over is not None:
             header["over"] = self._over
         return page_message({**header, "parts": view.parts}, view.blobs)
@@ -363,7 +409,7 @@ class Seat:
         said = _SAID.get(effect.state)
         if said:
             _log.info("trial %r, actor %r: %s", self.trial_id, self.actor, said)
-        self._on_change(self)
+        self.on_change()
 
 
 _PERFORM: dict[type[Any], Callable[[Seat, Any], None]] = {

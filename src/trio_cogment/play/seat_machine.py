@@ -211,6 +211,10 @@ class SeatMachine:
         """Have the person give up the seat."""
         return self._handle(SeatInput.RESIGN) if page == self.page else []
 
+    def nobody_comes(self) -> list[SeatEffect]:
+        """Have nobody come, if nobody has."""
+        return self._handle(SeatInput.GRACE_OVER) if self.state is SeatState.OPEN else []
+
     def end(self) -> list[SeatEffect]:
         """Have the trial end."""
         return self._handle(SeatInput.END)

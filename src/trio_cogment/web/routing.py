@@ -35,7 +35,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeAlias
 from urllib.parse import parse_qsl, unquote
 
-from trio_cogment.access import Identity
+from trio_cogment.access import Identity, anonymous, share_of
 from trio_cogment.errors import InvalidArgumentError
 from trio_cogment.web.page_access import expect_known
 from trio_cogment.web.replies import Reply, Streamed
@@ -78,6 +78,11 @@ class Visit:
             UnauthenticatedError: nobody knows.
         """
         return expect_known(self.identity)
+
+    @property
+    def share(self) -> str:
+        """The account whose share it uses; see `access.share_of`. Of whom nobody knows it is that of the address."""
+        return share_of(anonymous(self.peer) if self.identity is None else self.identity)
 
     @property
     def query(self) -> dict[str, str]:

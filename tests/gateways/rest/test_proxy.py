@@ -30,9 +30,11 @@ from trio_cogment.errors import (
     InvalidArgumentError,
     NotFoundError,
     PermissionDeniedError,
+    ResourceExhaustedError,
     RpcError,
     UnauthenticatedError,
 )
+from trio_cogment.gateways.rest.messages import dumps
 from trio_cogment.gateways.rest.proxy import Caller, RestProxy
 from trio_cogment.sdk import ActorSession, EnvironmentSession
 
@@ -498,3 +500,67 @@ async def test_requests_that_wait_end_with_their_token(autojump_clock: object) -
         await trio.sleep(1)
         access.adopt(Rules(keys=keys(), revoked=Revoked.parse("name=ann")))
         await trio.sleep_forever()
+
+
+def two_players(trial_id: str) -> bytes:
+    player = {"actor_class": "player", "implementation": "web", "config": {"bonus": 7}}
+    actors = [{"name": name, **player} for name in (ANN, "ben")]
+    return dumps({"trial_id": trial_id, "environment": {"implementation": "field"}, "actors": actors})
+
+
+async def test_each_who_starts_trials_has_a_share_of_the_seats(autojump_clock: object) -> None:
+    async with opened_proxy(config=WebProxyConfig(max_seats=6, max_peer_seats=2)) as (proxy, platform):
+
+        async def joined(caller: Caller, trial_id: str) -> bool:
+            tokens = (await proxy.start_trial(caller, two_players(trial_id)))["tokens"]
+            with trio.move_on_after(1):
+                async with trio.open_nursery() as nursery:
+                    for name, token in tokens.items():
+                        nursery.start_soon(proxy.join, holding(token), trial_id, name)
+                return True
+            return False
+
+        assert await joined(ME, "one")
+        assert not await joined(ME, "two")  # there is room, but not for the same
+        assert await joined(STRANGER, "three")
+        await platform.controller.terminate_trial(["one", "two"], hard=True)
+        await trio.sleep(1)
+        assert await joined(ME, "four")
+
+
+async def test_each_who_waits_for_a_trial_has_a_share(autojump_clock: object) -> None:
+    config = WebProxyConfig(max_seats=3, max_peer_seats=2)
+    async with opened_proxy(config=config) as (proxy, _), trio.open_nursery() as nursery:
+
+        async def wait(caller: Caller, trial_id: str) -> None:
+            with pytest.raises(NotFoundError):
+                await proxy.join(caller, trial_id, ANN)
+
+        for number in range(2):
+            nursery.start_soon(wait, ME, f"none-{number}")
+        await trio.sleep(1)
+        text = "too many requests that wait for trials to start: max_peer_seats is 2"
+        with pytest.raises(ResourceExhaustedError, match=text):
+            await proxy.join(ME, "none", ANN)
+        # The holders of seats all have tokens of one name.
+        nursery.start_soon(wait, STRANGER, "none")
+        await trio.sleep(1)
+        with pytest.raises(ResourceExhaustedError, match="max_seats is 3"):
+            await proxy.join(Caller("ipv4:203.0.113.10:50000"), "none", ANN)
+
+
+@pytest.mark.parametrize("joins", [False, True])
+async def test_a_seat_that_nobody_asks_for_is_left(joins: bool, autojump_clock: object) -> None:
+    async with opened_proxy(config=WebProxyConfig(idle_seconds=100)) as (proxy, platform):
+        token = (await proxy.start_trial(ME, start_body(trial_id=TRIAL)))["tokens"][ANN]
+        await trio.sleep(90)
+        if joins:
+            for number in range(2):
+                tick = int((await proxy.join(holding(token), TRIAL, ANN))["tick_id"])
+                assert tick == number
+                await trio.sleep(90)
+                await proxy.act(holding(token), TRIAL, ANN, tick, act_body(1))
+                await trio.sleep(90)
+        before = trio.current_time()
+        await platform.controller.wait_trial(TRIAL, check=False)
+        assert trio.current_time() - before < 20

@@ -266,6 +266,20 @@ async def test_more_sockets_than_there_may_be() -> None:
         await one.step(0)
 
 
+async def test_more_sockets_of_one_client_than_there_may_be() -> None:
+    """Programs on this machine are one; who has another address, or a token, has a share of its own."""
+    async with served(Walk, config=OpenEnvConfig(max_sockets=3, max_peer_sockets=1)) as (server, _):
+        async with client(server) as one:
+            await one.reset()
+            async with client(server) as two:
+                answer = await two.hear()
+                assert answer["data"]["code"] == "CAPACITY_REACHED"
+                assert "max_peer_sockets: you have 1 sockets, and 1 are allowed" in answer["data"]["message"]
+            await one.step(0)
+        async with client(server) as two:
+            await two.reset()
+
+
 async def test_a_socket_that_says_too_much() -> None:
     async with served(RockPaperScissors, config=OpenEnvConfig(max_message_bytes=1000)) as (server, _):
         async with client(server) as loud:

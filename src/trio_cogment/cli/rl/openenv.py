@@ -64,7 +64,13 @@ class _Seat(PairType):
     help="Store the trials: memory:, or sqlite:FILE. The default is not to store them.",
 )
 @click.option(
-    "--max_sockets", type=click.IntRange(min=1), default=None, help="How many may be open; the default is 64."
+    "--max_sockets", type=click.IntRange(min=1), default=None, help="How many may be open; the default is 256."
+)
+@click.option(
+    "--max_peer_sockets",
+    type=click.IntRange(min=1),
+    default=None,
+    help="How many of them one token, certificate or address may have; the default is 64.",
 )
 @origin_options
 @service_options(_SERVICE, port=_DEFAULT_PORT, host=THIS_MACHINE)
@@ -79,6 +85,7 @@ def openenv(
     store: str | None,
     port: int,
     max_sockets: int | None,
+    max_peer_sockets: int | None,
     **_options: Any,
 ) -> None:
     """Serve the seats of an environment's trials as OpenEnv environments, on /ws and OpenEnv's HTTP routes.
@@ -87,7 +94,8 @@ def openenv(
     MODULE:FUNCTION, a function that makes one; the module is looked up in the current folder first.
     """
     common = {**common_settings(ctx), "web": origin_settings(ctx)}
-    common["configuration"] = _limited(common["configuration"].overridden("openenv", max_sockets=max_sockets))
+    limits = {"max_sockets": max_sockets, "max_peer_sockets": max_peer_sockets}
+    common["configuration"] = _limited(common["configuration"].overridden("openenv", **limits))
     settings = ServerSettings(**common)
     address = entrance(origin_settings(ctx), settings.hosts, 0, tls=settings.tls is not None).removesuffix("0")
     given = _Given(environment, dict(argument), hosting, seat, store)

@@ -71,8 +71,8 @@ def gateway_options(command: _Decorated) -> _Decorated:
                 help=text,
             )
             for name, text in (
-                ("max_connections", "How many connections of clients may be open; the default is 1000."),
-                ("max_worlds", "How many worlds there may be; the default is 1000."),
+                ("max_connections", "How many connections of clients may be open; the default is 4000."),
+                ("max_worlds", "How many worlds there may be; the default is 4000."),
             )
         ),
         orchestrator_option(_SERVICE),

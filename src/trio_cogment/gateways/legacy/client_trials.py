@@ -10,7 +10,7 @@ import trio
 
 from trio_cogment.api.common_pb2 import TrialParams, TrialState
 from trio_cogment.endpoints import is_client_endpoint
-from trio_cogment.errors import CogmentError, NotFoundError
+from trio_cogment.errors import CogmentError, NotFoundError, RpcError, StatusCode
 from trio_cogment.gateways.callers import Caller
 from trio_cogment.gateways.legacy.actor_ids import ActorIds, ids_in
 from trio_cogment.gateways.legacy.client_seat import ClientSeat
@@ -33,27 +33,29 @@ class ClientTrial:
     Args:
         trial_id: of the trial.
         owner: the account that it belongs to.
-        controller: ends it in the owner's name.
+        caller: whose it is.
         ids: of the trial.
         seats: the places for old clients, by the ids of the actors.
         max_inactivity_seconds: how long no old client may call; 0: no limit.
 
     Attributes:
-        trial_id, owner, controller, ids, seats: see above.
+        trial_id, owner, caller, ids, seats: see above.
+        controller: asks about it in the owner's name.
     """
 
     def __init__(
         self,
         trial_id: str,
         owner: str,
-        controller: Controller,
+        caller: Caller,
         ids: ActorIds,
         seats: Mapping[int, ClientSeat],
         max_inactivity_seconds: float,
     ) -> None:
         self.trial_id = trial_id
         self.owner = owner
-        self.controller = controller
+        self.caller = caller
+        self.controller = Controller(caller.opener())
         self.ids = ids
         self.seats = seats
         self.max_inactivity_seconds = max_inactivity_seconds
@@ -144,11 +146,10 @@ class ClientTrials:
             PermissionDeniedError: it is somebody else's.
         """
         opener = caller.opener()
-        controller = Controller(opener)
         owner = self._owner_of(trial_id) if self._owner_of is not None else None
         if owner is None:
             # The orchestrator tells a caller of its own trials only, unless it may see all.
-            if caller.owner and not await controller.trial_infos([trial_id]):
+            if caller.owner and not await Controller(opener).trial_infos([trial_id]):
                 raise NotFoundError(f"there is no trial {trial_id!r}")
             owner = "" if caller.identity.admin else caller.owner
         caller.check_owns(owner, f"trial {trial_id!r}")
@@ -170,7 +171,7 @@ class ClientTrials:
             for member in ids.members
             if self._is_for_old_clients(params, member.place)
         }
-        trial = self._trials[trial_id] = ClientTrial(trial_id, owner, controller, ids, seats, max_inactivity_seconds)
+        trial = self._trials[trial_id] = ClientTrial(trial_id, owner, caller, ids, seats, max_inactivity_seconds)
         self._nursery.start_soon(self._attend, trial, name=f"old clients' trial {trial_id}")
         return trial
 
@@ -192,6 +193,11 @@ class ClientTrials:
             _log.warning(
                 "trial %r: the orchestrator cannot be asked any more: %s", trial.trial_id, errors.exceptions[0]
             )
+            if any(
+                isinstance(error, RpcError) and error.code is StatusCode.UNAUTHENTICATED for error in errors.exceptions
+            ):
+                # Nobody else would end it when no client calls any more.
+                await self.give_up(trial.trial_id, trial.caller)
         except* Exception:  # noqa: BLE001  the boundary of a trial
             _log.exception("trial %r: the gateway failed", trial.trial_id)
         finally:
@@ -206,7 +212,7 @@ class ClientTrials:
                 break
             await trio.sleep_until(stale_at)
         _log.warning("trial %r: no client has called for %g s", trial.trial_id, trial.max_inactivity_seconds)
-        await trial.controller.terminate_trial(trial.trial_id, hard=True)
+        await trial.caller.end_trial(trial.trial_id, hard=True)
 
     async def wait_running(self, trial: ClientTrial) -> None:
         """Wait until a trial runs, or is over."""
@@ -220,15 +226,15 @@ class ClientTrials:
             return
         # A place that nobody has taken: the trial may never begin.
         hard = not all(seat.is_joined or seat.is_over for seat in seats)
-        await trial.controller.terminate_trial(trial.trial_id, hard=hard)
+        await trial.caller.end_trial(trial.trial_id, hard=hard)
         for seat in seats:
             seat.drain()
 
     async def give_up(self, trial_id: str, caller: Caller) -> None:
-        """End a trial whose starter has gone; it does not know the trial."""
+        """End a trial whose starter has gone, or whose owner the orchestrator does not know any more."""
         with trio.move_on_after(self._profile.end_timeout_seconds, shield=True):
             try:
-                await Controller(caller.opener()).terminate_trial(trial_id, hard=True)
+                await caller.end_trial(trial_id, hard=True)
             except CogmentError as error:
                 _log.warning("trial %r: it cannot be ended: %s", trial_id, error)
 

@@ -10,7 +10,7 @@ from collections import OrderedDict
 from dataclasses import dataclass
 from typing import Any
 
-from trio_cogment.access import EXACTLY, AccessControl, Grant, Identity, Role, anonymous, authorization
+from trio_cogment.access import EXACTLY, AccessControl, Grant, Identity, Role, anonymous, authorization, share_of
 from trio_cogment.config import WebProxyConfig
 from trio_cogment.errors import (
     AlreadyExistsError,
@@ -35,6 +35,8 @@ _LIST = "/cogmentAPI.TrialLifecycleSP/GetTrialInfo"
 _MOST_OWNERS = 10_000
 #: The name of who holds a token of a seat.
 _HOLDER = "web_proxy"
+#: Whose the seats are in trials that were started elsewhere.
+_ELSEWHERE = "elsewhere"
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +89,8 @@ class RestProxy:
         self._signing = signing
         self._control = control
         self._owners: OrderedDict[str, str] = OrderedDict()
+        #: By whom trials are being started.
+        self._starting: dict[str, str] = {}
         self._orchestrator: CallOpener | None = None
         self._seats = Seats(self.config, signing.stand, recheck_seconds)
 
@@ -95,7 +99,9 @@ class RestProxy:
         self._orchestrator = orchestrator
 
     async def _play(self, session: ActorSession) -> None:
-        await self._seats.play(session)
+        trial_id = session.trial_id
+        owner = self._owners.get(trial_id) or self._starting.get(trial_id) or _ELSEWHERE
+        await self._seats.play(session, owner)
 
     # --- trials ---
 
@@ -122,10 +128,17 @@ class RestProxy:
         """
         controller = self._controller(caller, _START)
         wanted, params = trial_from_json(loads(body), self.spec)
-        trial_id = await controller.start_trial(params, trial_id=wanted)
-        if not trial_id:
-            raise AlreadyExistsError(f"trial_id: there is a trial {wanted!r} already")
-        self._owners[trial_id] = self._identity(caller).account
+        account = self._identity(caller).account
+        trial_id = wanted or self.participants.host.new_id()
+        if trial_id in self._starting:
+            raise AlreadyExistsError(f"trial_id: there is a trial {trial_id!r} already")
+        self._starting[trial_id] = account
+        try:
+            if not await controller.start_trial(params, trial_id=trial_id):
+                raise AlreadyExistsError(f"trial_id: there is a trial {trial_id!r} already")
+            self._owners[trial_id] = account
+        finally:
+            del self._starting[trial_id]
         if len(self._owners) > _MOST_OWNERS:
             self._owners.popitem(last=False)
         here = [actor.name for actor in params.actors if actor.implementation == self.implementation]
@@ -165,7 +178,9 @@ class RestProxy:
         """
         by_token = bool(caller.seat_token)
         holder = self._holder(caller.seat_token, trial_id, actor_name) if by_token else self._identity(caller)
-        seat = await self._seats.awaited(trial_id, actor_name)
+        # Everybody's token of a seat has the same name.
+        asking = anonymous(caller.peer) if by_token else holder
+        seat = await self._seats.awaited(trial_id, actor_name, share_of(asking))
         self._check_stands(holder)
         account = seat.account if by_token else self._may_play(caller, seat)
         if not by_token and seat.state is not SeatState.FREE and account != seat.account:

@@ -6,6 +6,7 @@ is kept until the actor has acted on it: a request whose answer was lost is made
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -14,7 +15,7 @@ from typing import Any
 import trio
 from trio_util import AsyncValue
 
-from trio_cogment.access import Sources
+from trio_cogment.access import Shares, Sources
 from trio_cogment.config import WebProxyConfig
 from trio_cogment.errors import (
     AlreadyExistsError,
@@ -107,12 +108,18 @@ class Seat:
         self._final = False
         self._tick_id = -1
         self._lost = ""
+        self._heard_at = trio.current_time()
 
     @property
     def state(self) -> SeatState:
         """Where it is."""
         state: SeatState = self._state.value
         return state
+
+    @property
+    def idle_since(self) -> float:
+        """Since when the actor has been awaited, on Trio's clock; infinite: it is not."""
+        return self._heard_at if self.state in (SeatState.FREE, SeatState.TURN) else math.inf
 
     # --- the trial's side ---
 
@@ -141,6 +148,8 @@ class Seat:
             self._observation = event.observation.payload
             self._tick_id = event.observation.tick_id
             self._final = event.type is EventType.ENDING
+            if self.state is not SeatState.TURN:
+                self._heard_at = trio.current_time()
             self._step(SeatInput.OBSERVATION)
         elif event.reward is not None:
             unread.rewards.append(event.reward)
@@ -165,6 +174,7 @@ class Seat:
             FailedPreconditionError: the actor's part is over.
         """
         self._step(SeatInput.JOIN)
+        self._heard_at = trio.current_time()
         self.account, self.sources = account, sources
 
     def act(self, tick_id: int, act: Act) -> None:
@@ -238,16 +248,23 @@ class Seats:
 
     def __init__(self, config: WebProxyConfig, stand: Callable[[Sources], bool], recheck_seconds: float) -> None:
         self._config = config
+        self._shares, self._waiting = (
+            Shares(what, ("max_seats", config.max_seats), ("max_peer_seats", config.max_peer_seats))
+            for what in ("actors that play here", "requests that wait for trials to start")
+        )
         self._stand = stand
         self._recheck_seconds = recheck_seconds
         #: Those that are over, and when they were.
         self._over: deque[tuple[float, tuple[str, str], Seat]] = deque()
         self._seats: dict[tuple[str, str], Seat] = {}
         self._awaited: dict[tuple[str, str], tuple[trio.Event, int]] = {}
-        self._waiting = 0
 
-    async def play(self, session: ActorSession) -> None:
-        """Have a seat for an actor: an `ActorImplementation`.
+    async def play(self, session: ActorSession, account: str) -> None:
+        """Have a seat for an actor.
+
+        Args:
+            session: the actor's.
+            account: of whoever has started the trial.
 
         Raises:
             AlreadyExistsError: there is one, and its part is not over.
@@ -259,8 +276,10 @@ class Seats:
         there = self._seats.get(key)
         if there is not None and there.state not in FINISHED:
             raise AlreadyExistsError(f"actor {session.name!r} of trial {session.trial_id!r} plays here already")
-        if len(self._seats) - (there is not None) >= self._config.max_seats:
-            raise ResourceExhaustedError(f"the web proxy has {self._config.max_seats} actors already")
+        with self._shares.taken(account):
+            await self._play(session, key)
+
+    async def _play(self, session: ActorSession, key: tuple[str, str]) -> None:
         seat = self._seats[key] = Seat(session, self._config.max_unread_bytes)
         event, _ = self._awaited.pop(key, (None, 0))
         if event is not None:
@@ -274,15 +293,19 @@ class Seats:
             self._over.append((trio.current_time(), key, seat))
 
     async def _recheck(self, seat: Seat) -> None:
-        """Have somebody leave whose token was revoked."""
+        """Have somebody leave whose token was revoked, or who does not come back."""
         while True:
             await trio.sleep(self._recheck_seconds)
-            if not self._stand(seat.sources) and seat.state not in FINISHED:
+            idle = trio.current_time() >= seat.idle_since + self._config.idle_seconds
+            if (idle or not self._stand(seat.sources)) and seat.state not in FINISHED:
                 seat.leave()
 
     def _forget(self) -> None:
         """Forget what has been over for a while."""
-        while self._over and trio.current_time() >= self._over[0][0] + self._config.ended_seconds:
+        config = self._config
+        while self._over and (
+            len(self._over) > config.max_seats or trio.current_time() >= self._over[0][0] + config.ended_seconds
+        ):
             _, key, seat = self._over.popleft()
             if self._seats.get(key) is seat:
                 del self._seats[key]
@@ -299,8 +322,13 @@ class Seats:
             raise NotFoundError(f"no actor {actor_name!r} of a trial {trial_id!r} plays here")
         return seat
 
-    async def awaited(self, trial_id: str, actor_name: str) -> Seat:
+    async def awaited(self, trial_id: str, actor_name: str, account: str) -> Seat:
         """Return a seat; wait until there is one, but not indefinitely.
+
+        Args:
+            trial_id: of the trial.
+            actor_name: of the actor.
+            account: whose request it is.
 
         Raises:
             NotFoundError: there was none in time.
@@ -310,19 +338,16 @@ class Seats:
         key = trial_id, actor_name
         with trio.move_on_after(self._config.join_timeout_seconds):
             while key not in self._seats:
-                await self._one_more(key)
+                with self._waiting.taken(account):
+                    await self._one_more(key)
         return self.get(trial_id, actor_name)
 
     async def _one_more(self, key: tuple[str, str]) -> None:
-        if self._waiting >= self._config.max_seats:
-            raise ResourceExhaustedError(f"{self._config.max_seats} requests wait for trials to start already")
         event, number = self._awaited.get(key, (trio.Event(), 0))
         self._awaited[key] = event, number + 1
-        self._waiting += 1
         try:
             await event.wait()
         finally:
-            self._waiting -= 1
             self._gone(key, event)
 
     def _gone(self, key: tuple[str, str], event: trio.Event) -> None:

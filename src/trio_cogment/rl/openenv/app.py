@@ -10,6 +10,7 @@ from typing import Any
 import trio
 
 from trio_cogment._version import __version__
+from trio_cogment.access import Shares
 from trio_cogment.config import OpenEnvConfig
 from trio_cogment.errors import InvalidArgumentError
 from trio_cogment.rl.openenv.connection import Connection
@@ -59,7 +60,9 @@ class Application:
         self._trials = trials
         self._config = config
         self._right = right
-        self._open = 0
+        self._shares = Shares(
+            "sockets", ("max_sockets", config.max_sockets), ("max_peer_sockets", config.max_peer_sockets)
+        )
         self._numbers = itertools.count(1)
         game = trials.game
         self._schemas = {
@@ -103,9 +106,9 @@ class Application:
 
     # WebSockets
 
-    async def _websocket(self, _visit: Visit, socket: Socket) -> None:
+    async def _websocket(self, visit: Visit, socket: Socket) -> None:
         try:
-            with self._admitted() as connection:
+            with self._admitted(visit) as connection:
                 await self._serve(socket, connection)
         except RefusedError as refused:
             await self._send(socket, Reply(refused.document()))
@@ -150,40 +153,42 @@ class Application:
         return False
 
     @contextmanager
-    def _admitted(self) -> Iterator[Connection]:
+    def _admitted(self, visit: Visit) -> Iterator[Connection]:
         """Count a client as long as it is there."""
-        most = self._config.max_sockets
-        if self._open >= most:
-            details = {"active_sessions": self._open, "max_sessions": most}
-            text = f"the server has {most} sockets, which are all that it may have"
+        account = visit.share
+        reached = self._shares.reached(account)
+        if reached is not None:
+            whose = "the server has" if reached.name == "max_sockets" else "you have"
+            details = {"active_sessions": reached.used, "max_sessions": reached.limit}
+            text = f"{reached.name}: {whose} {reached.used} sockets, and {reached.limit} are allowed"
             raise RefusedError(ErrorCode.CAPACITY_REACHED, text, details)
-        self._open += 1
+        self._shares.count(account)
         connection = Connection(self._trials, f"openenv/{id(self):x}/{next(self._numbers)}")
         try:
             yield connection
         finally:
             connection.vanish()
-            self._open -= 1
+            self._shares.count(account, -1)
 
     # HTTP
 
     async def _reset(self, visit: Visit) -> HttpReply:
         async with _refusals() as answer:
             reset = parse_reset(self._json(visit))
-            answer.append(await self._call(_own(reset)))
+            answer.append(await self._call(visit, _own(reset)))
         return answer[0]
 
     async def _step(self, visit: Visit) -> HttpReply:
         async with _refusals() as answer:
             step, seconds = parse_step(self._json(visit))
-            answer.append(await self._call(Reset(), step, seconds=seconds))
+            answer.append(await self._call(visit, Reset(), step, seconds=seconds))
         return answer[0]
 
-    async def _call(self, *requests: Request, seconds: float | None = None) -> HttpReply:
+    async def _call(self, visit: Visit, *requests: Request, seconds: float | None = None) -> HttpReply:
         """Return the answer to the last of some requests, which have a session of their own."""
         limit = min(seconds or self._config.call_seconds, self._config.call_seconds)
         document: dict[str, Any] | None = None
-        with self._admitted() as connection, trio.move_on_after(limit):
+        with self._admitted(visit) as connection, trio.move_on_after(limit):
             for request in requests:
                 await connection.submit(request)
                 answer = await connection.answers.receive()

@@ -147,7 +147,7 @@ async def opened_game(
         arguments=dict(arguments or {}),
         hosting=hosting,
         description=description,
-        max_idle=config.max_sockets,
+        max_idle=config.max_peer_sockets,
     )
     async with registered as game, serve_clients(platform, seats.values()):
         yield game

@@ -21,7 +21,7 @@ from trio_cogment.spaces import encode_action
 if TYPE_CHECKING:
     from trio_cogment.play.games import Game
     from trio_cogment.play.house import PlayHouse
-    from trio_cogment.play.lobby import Link
+    from trio_cogment.play.lobby import Place
     from trio_cogment.play.stand_in import BotFor
     from trio_cogment.web import PageAccess, WebSide
 
@@ -75,9 +75,10 @@ class _Door:
         self._seat = seat
         self._taken: deque[tuple[str, str]] = deque(maxlen=_REMEMBERED_SEATS)
 
-    async def start(self, game: Game, _people: int, _bots: bool) -> tuple[list[Link], Callable[[], Awaitable[None]]]:
+    async def start(self, game: Game, _people: int, _bots: bool) -> tuple[list[Place], Callable[[], Awaitable[None]]]:
         """Wait for a trial that waits for the person, and take the seat; see `play.lobby.Start`."""
         from trio_cogment.play.codec_choice import codec_for
+        from trio_cogment.play.lobby import Place
         from trio_cogment.play.seat_parts import SeatSettings
 
         trial_id, actor, others, environment = await self._waiting()
@@ -96,7 +97,7 @@ class _Door:
         async def over() -> None:
             await self._controller.wait_trial_state(trial_id)
 
-        return [link], over
+        return [Place(link)], over
 
     async def _waiting(self) -> tuple[str, str, list[str], str]:
         """Return a trial that waits, the actor, the names of the others, and that of the environment."""

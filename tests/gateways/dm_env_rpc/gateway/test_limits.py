@@ -127,7 +127,7 @@ async def test_so_many_worlds() -> None:
     ):
         first = await ann.create_world()
         assert await ann.create_world() != first
-        with pytest.raises(DmEnvRpcError, match="max_worlds: there are 2 worlds") as caught:
+        with pytest.raises(DmEnvRpcError, match="too many worlds: max_worlds is 2") as caught:
             await ann.create_world()
         assert caught.value.code is StatusCode.RESOURCE_EXHAUSTED
         await ann.destroy_world(first)
@@ -150,7 +150,7 @@ async def test_so_many_connections() -> None:
             await one.leave_world()
             await two.leave_world()
             async with open_connection(platform.channel) as three:
-                with pytest.raises(UnavailableError, match="max_connections: there are 2 connections"):
+                with pytest.raises(UnavailableError, match="too many connections: max_connections is 2"):
                     await three.leave_world()
         async with open_connection(platform.channel) as three:
             await three.leave_world()

@@ -9,11 +9,12 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 import trio
 from purerpc import Service
 
-from trio_cogment.access import AccessControl
+from trio_cogment.access import AccessControl, Shares, share_of
 from trio_cogment.api.dm_env_rpc import dm_env_rpc_pb2 as pb
 from trio_cogment.config import DmEnvRpcConfig
-from trio_cogment.errors import AlreadyExistsError, CogmentError, ResourceExhaustedError, UnavailableError
+from trio_cogment.errors import AlreadyExistsError, CogmentError, UnavailableError
 from trio_cogment.gateways.callers import Caller, Callers, callers_elsewhere, callers_in_process
+from trio_cogment.gateways.dm_env_rpc.gateway.makers import Makers
 from trio_cogment.gateways.dm_env_rpc.gateway.mappings.base import SlotMapping
 from trio_cogment.gateways.dm_env_rpc.gateway.mappings.choice import make_mapping
 from trio_cogment.gateways.dm_env_rpc.gateway.process import Connection
@@ -106,6 +107,8 @@ class OpenedGateway:
         self.worlds: Mapping[str, World] = self._worlds
         #: The names of those that are being created.
         self._coming: set[str] = set()
+        #: Whose share each world uses.
+        self._accounts: dict[World, str] = {}
         self._callers = callers
         self.profile = profile
         self.host = host
@@ -115,8 +118,21 @@ class OpenedGateway:
         self._stopping = False
         #: Of the connections.
         self._requests: set[Requests] = set()
-        self.connections = 0
+        self._connection_shares = Shares(
+            "connections",
+            ("max_connections", config.max_connections),
+            ("max_peer_connections", config.max_peer_connections),
+        )
+        self._world_shares = Shares(
+            "worlds", ("max_worlds", config.max_worlds), ("max_peer_worlds", config.max_peer_worlds)
+        )
+        self._makers = Makers()
         self._gone = trio.Event()
+
+    @property
+    def connections(self) -> int:
+        """See the class."""
+        return self._connection_shares.used
 
     async def stop(self) -> None:
         """See `trio_cogment.platform.OpenedExtension`: requests in hand are answered and trials end in good order.
@@ -138,10 +154,15 @@ class OpenedGateway:
 
     async def Process(self, call: ServerCall) -> None:
         """Answer the requests of one client, in order."""
-        limit = self._config.max_connections
-        if self.connections >= limit:
-            raise ResourceExhaustedError(f"max_connections: there are {limit} connections already")
-        self.connections += 1
+        account = call.identity.account
+        try:
+            with self._connection_shares.taken(share_of(call.identity)), self._makers.present(account):
+                await self._serve(call)
+        finally:
+            if self._stopping and not self.connections:
+                self._gone.set()
+
+    async def _serve(self, call: ServerCall) -> None:
         connection = Connection(self, self._callers(call))
         requests = Requests(call, connection.answer_step)
         if self._stopping:
@@ -154,9 +175,6 @@ class OpenedGateway:
         finally:
             self._requests.discard(requests)
             connection.drop()
-            self.connections -= 1
-            if self._stopping and not self.connections:
-                self._gone.set()
 
     # Worlds
 
@@ -165,12 +183,13 @@ class OpenedGateway:
         if self._stopping:
             raise UnavailableError(_STOPPING)
         template = self.profile.create_world(settings)
-        if len(self._worlds) + len(self._coming) >= self._config.max_worlds:
-            raise ResourceExhaustedError(f"max_worlds: there are {self._config.max_worlds} worlds already")
         name = template.name or self.host.new_id()
         if name in self._worlds or name in self._coming:
             raise AlreadyExistsError(f"setting 'world_name': there is a world {name!r} already")
-        world = World(self, name, template, caller, max_messages=self._config.max_kept_messages)
+        account = share_of(caller.identity)
+        self._world_shares.take(account)
+        world = World(self, name, template, caller, self._makers.of(caller.identity.account), self._config)
+        self._accounts[world] = account
         self._coming.add(name)
         try:
             await self._nursery.start(self._run, world)
@@ -184,13 +203,18 @@ class OpenedGateway:
         try:
             await world.run(task_status)
         finally:
-            if self._worlds.get(world.name) is world:
-                del self._worlds[world.name]
+            self._remove(world)
+
+    def _remove(self, world: World) -> None:
+        if self._worlds.get(world.name) is world:
+            del self._worlds[world.name]
+        account = self._accounts.pop(world, None)
+        if account is not None:
+            self._world_shares.count(account, -1)
 
     def forget(self, world: World, why: CogmentError) -> None:
         """See `process.Worlds`."""
-        if self._worlds.get(world.name) is world:
-            del self._worlds[world.name]
+        self._remove(world)
         world.close(why)
 
     def make_mapping(self, template: WorldTemplate, slot: Slot, first: bytes | None) -> SlotMapping:

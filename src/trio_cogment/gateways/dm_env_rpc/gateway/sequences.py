@@ -10,6 +10,7 @@ import trio
 
 from trio_cogment.api.common_pb2 import TrialParams
 from trio_cogment.errors import CogmentError, RpcError, StatusCode, UnavailableError
+from trio_cogment.gateways.callers import Caller
 from trio_cogment.gateways.dm_env_rpc.gateway.mappings.base import SlotMapping
 from trio_cogment.gateways.dm_env_rpc.gateway.parts import Part
 from trio_cogment.gateways.dm_env_rpc.gateway.profile import Profile
@@ -17,7 +18,7 @@ from trio_cogment.gateways.dm_env_rpc.gateway.slot_states import BLOCKED, SlotIn
 from trio_cogment.gateways.dm_env_rpc.gateway.slots import Reply, Slot
 from trio_cogment.gateways.dm_env_rpc.gateway.templates import RewardMode, WorldTemplate
 from trio_cogment.host import Host
-from trio_cogment.rpc import CallOpener, ClientCall
+from trio_cogment.rpc import ClientCall
 from trio_cogment.sdk import Controller
 
 _log = logging.getLogger(__name__)
@@ -50,7 +51,7 @@ class Sequence:
         backstage: the gateway.
         world: the name of the world.
         number: of the sequence.
-        opener: calls the orchestrator in the name of the world's owner.
+        caller: the world's owner, in whose name the orchestrator is called.
         template: of the world.
         slots: those of the world.
         nursery: of the world, where what waits has its tasks.
@@ -72,7 +73,7 @@ class Sequence:
         backstage: Backstage,
         world: str,
         number: int,
-        opener: CallOpener,
+        caller: Caller,
         template: WorldTemplate,
         slots: Iterable[Slot],
         nursery: trio.Nursery,
@@ -91,8 +92,9 @@ class Sequence:
         self._number = number
         self._on_arrival = on_arrival
         self._on_over = on_over
-        self._opener = opener
-        self._controller = Controller(opener, user_id=USER_ID)
+        self._caller = caller
+        self._opener = caller.opener()
+        self._controller = Controller(self._opener, user_id=USER_ID)
         self._trial_id = ""
         self._nursery = nursery
         self._starting: ClientCall | None = None
@@ -231,10 +233,10 @@ class Sequence:
         try:
             if not self._hard:
                 with trio.move_on_after(self._backstage.leave_seconds):
-                    await self._controller.terminate_trial(self._trial_id)
+                    await self._caller.end_trial(self._trial_id)
                     self._go_on()
                     await trio.sleep_forever()  # until it has ended
-            await self._controller.terminate_trial(self._trial_id, hard=True)
+            await self._caller.end_trial(self._trial_id, hard=True)
         except CogmentError as error:
             _log.warning("trial %s: it cannot be ended: %s", self._trial_id, error)
             for part in self.parts.values():

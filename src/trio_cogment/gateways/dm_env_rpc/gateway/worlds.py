@@ -6,11 +6,13 @@ import logging
 from collections.abc import Mapping
 
 import trio
-from trio_util import AsyncValue
+from trio_util import AsyncValue, compose_values, wait_any
 
 from trio_cogment.api.dm_env_rpc import dm_env_rpc_pb2 as pb
+from trio_cogment.config import DmEnvRpcConfig
 from trio_cogment.errors import CogmentError, FailedPreconditionError, PermissionDeniedError, UnavailableError
 from trio_cogment.gateways.callers import Caller
+from trio_cogment.gateways.dm_env_rpc.gateway.makers import Maker
 from trio_cogment.gateways.dm_env_rpc.gateway.mappings.choice import needs_first_observation
 from trio_cogment.gateways.dm_env_rpc.gateway.parts import Part, not_begun
 from trio_cogment.gateways.dm_env_rpc.gateway.records import SlotRecord
@@ -32,7 +34,8 @@ class World:
         name: of the world.
         template: of its trials.
         caller: who has created it.
-        max_messages: so many messages are kept for a client.
+        maker: the account of that one.
+        config: limits.
 
     Attributes:
         name: of the world.
@@ -43,7 +46,13 @@ class World:
     """
 
     def __init__(
-        self, backstage: Backstage, name: str, template: WorldTemplate, caller: Caller, *, max_messages: int
+        self,
+        backstage: Backstage,
+        name: str,
+        template: WorldTemplate,
+        caller: Caller,
+        maker: Maker,
+        config: DmEnvRpcConfig,
     ) -> None:
         self.name = name
         self.template = template
@@ -51,7 +60,8 @@ class World:
         self.owner = caller.owner
         self._caller = caller
         self._backstage = backstage
-        self._max_messages = max_messages
+        self._maker = maker
+        self._config = config
         self._changes = AsyncValue(0)
         self._joined = AsyncValue(0)
         self._sequence: Sequence | None = None
@@ -67,15 +77,18 @@ class World:
     # Its life
 
     async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Play its sequences, until it is destroyed or nobody has joined it for too long."""
+        """Play its sequences, until it is destroyed, or nobody has joined it for too long.
+
+        It does not outlive its maker for long either, unless somebody has joined it.
+        """
         try:
             async with trio.open_nursery() as self._nursery:
                 task_status.started()
                 while self.destroyed is None:
-                    seconds = self.template.world_idle_seconds or float("inf")
-                    with trio.move_on_after(float("inf")) as self._patience:
-                        await self._joined.wait_value(0, held_for=seconds)
-                        self.close(FailedPreconditionError(f"{self} is gone: nobody had joined it for {seconds:g} s"))
+                    with trio.CancelScope() as self._patience:
+                        idle_seconds = self.template.world_idle_seconds or float("inf")
+                        why = await _unused(self._joined, idle_seconds, self._maker, self._config.abandoned_seconds)
+                        self.close(FailedPreconditionError(f"{self} is gone: {why}"))
                 await self.wait_unplayed()
         except* Exception:  # noqa: BLE001  the boundary of a world: what fails here harms no other
             _log.exception("%s failed", self)
@@ -152,7 +165,7 @@ class World:
             actor_name=name,
             actors=[(actor.name, actor.actor_class) for actor in params.actors],
             environment_name=params.environment.name or "env",
-            max_messages=self._max_messages,
+            max_messages=self._config.max_kept_messages,
         )
         self._joined.value += 1
         joined = False
@@ -325,12 +338,11 @@ class World:
     def _launch(self) -> Sequence:
         """Start a trial."""
         self._number += 1
-        opener = self._caller.opener()
         sequence = Sequence(
             self._backstage,
             self.name,
             self._number,
-            opener,
+            self._caller,
             self.template,
             self.slots.values(),
             self._nursery,
@@ -353,3 +365,20 @@ class World:
         self._sequence = None
         self._settled()
         self.poke()
+
+
+async def _unused(joined: AsyncValue[int], idle_seconds: float, maker: Maker, abandoned_seconds: float) -> str:
+    """Wait until a world is of no use to anybody; return why."""
+    reasons: list[str] = []
+
+    async def idle() -> None:
+        await joined.wait_value(0, held_for=idle_seconds)
+        reasons.append(f"nobody had joined it for {idle_seconds:g} s")
+
+    async def abandoned() -> None:
+        with compose_values(joined=joined, present=maker.connections) as there:
+            await there.wait_value(lambda there: not (there.joined or there.present), held_for=abandoned_seconds)
+        reasons.append("whoever had created it has left, and nobody had joined it")
+
+    await wait_any(idle, abandoned)
+    return reasons[0]

@@ -1,0 +1,103 @@
+"""A server with every door in one process: gRPC, dm_env_rpc, REST, OpenEnv, and a lobby. The limits are the defaults.
+
+`python benchmarks/_attack_stage.py --port PORT --status_file FILE --link_file FILE` writes `R` into the first file when
+it listens, and the link of the lobby into the other before. SIGTERM ends it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import signal
+from collections.abc import Mapping
+from functools import partial
+from typing import Any
+
+import numpy as np
+import trio
+
+from trio_cogment import actor_params, open_platform, trial_params
+from trio_cogment.access import AccessControl, Keys, Rules
+from trio_cogment.config import OpenEnvConfig
+from trio_cogment.endpoints import CLIENT
+from trio_cogment.gateways.dm_env_rpc import DmEnvRpcGateway, Profile
+from trio_cogment.gateways.rest.proxy import RestProxy
+from trio_cogment.gateways.rest.routes import rest_routes
+from trio_cogment.host import Host
+from trio_cogment.play import Game, LobbyRules, lobby_link, open_house, play_routes
+from trio_cogment.rl.openenv.server import opened_application, opened_game
+from trio_cogment.rl.spec import PLAYER, RL_SPEC
+from trio_cogment.rpc import open_listeners, serve
+from trio_cogment.sdk import Participants
+from trio_cogment.spaces import Box, Discrete, Observation
+from trio_cogment.web import PageAccess, WebSide
+
+ENVIRONMENT, LOBBY, SEAT = "field", "field", "ann"
+#: Of an observation: a picture of 256 x 256.
+_PICTURE = (256, 256, 3)
+
+
+class Field:
+    """An environment of pictures that never ends."""
+
+    name = ENVIRONMENT
+    agents = ("player_0",)
+    metadata: Mapping[str, Any] = {}
+    over = False
+    observation_spaces: Mapping[str, Any] = {"player_0": Box(0, 255, _PICTURE, "uint8")}
+    action_spaces: Mapping[str, Any] = {"player_0": Discrete(2)}
+
+    def reset(self, seed: int | None, options: dict[str, Any] | None) -> Mapping[str, Observation]:
+        return self._seen(0)
+
+    def step(self, actions: Mapping[str, Any]) -> Mapping[str, Observation]:
+        return self._seen(1)
+
+    def _seen(self, value: int) -> Mapping[str, Observation]:
+        return {"player_0": Observation(np.full(_PICTURE, value, "uint8"))}
+
+    def frame(self) -> None:
+        return None
+
+    def close(self) -> None:
+        pass
+
+
+async def main(args: argparse.Namespace) -> None:
+    host, ids, config = Host(), itertools.count(), OpenEnvConfig()
+    signing = AccessControl(Rules(keys=Keys((bytes(32),))), wall_clock=host.wall_clock, new_id=lambda: f"id{next(ids)}")
+    participants = Participants(RL_SPEC, host=host)
+    proxy = RestProxy(RL_SPEC, signing=signing, participants=participants)
+    seat = actor_params("player_0", PLAYER, endpoint=CLIENT)
+    params = trial_params([seat], environment=ENVIRONMENT)
+    gateway = DmEnvRpcGateway(Profile.of(params))
+    access = PageAccess()
+    lobby = Game(name=LOBBY, params=params, lobby=LobbyRules())
+    async with (
+        open_platform(participants, extensions=[gateway]) as platform,
+        opened_game(Field, platform, config=config) as game,
+        opened_application(game, platform, config, asked=False) as application,
+        open_house(platform, [lobby]) as house,
+        trio.open_nursery() as nursery,
+    ):
+        proxy.connect(platform.channel)
+
+        def routes() -> list[Any]:
+            openenv = [route for route in application.routes() if route.pattern != "/openapi.json"]
+            return [*play_routes(house, access), *rest_routes(proxy), *openenv]
+
+        side = WebSide(routes=routes, access=access)
+        listeners = await open_listeners("127.0.0.1", args.port)
+        await nursery.start(partial(serve, platform.services, listeners, web=side))
+        await trio.Path(args.link_file).write_text(lobby_link(access, 3600.0, LOBBY))
+        await trio.Path(args.status_file).write_text("R")
+        with trio.open_signal_receiver(signal.SIGTERM) as signals:
+            async for _ in signals:
+                nursery.cancel_scope.cancel()
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__)
+    for name in ("--port", "--status_file", "--link_file"):
+        parser.add_argument(name, required=True, type=int if name == "--port" else str)
+    trio.run(main, parser.parse_args())

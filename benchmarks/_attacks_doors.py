@@ -1,0 +1,267 @@
+"""Attacks on what all callers have together, from one address; and what somebody at another address does meanwhile.
+
+They go to `_attack_stage.py`. The attacker comes from `ATTACKER`, others from 127.0.0.1: without tokens, that is who
+they are to the server. `HONEST` has, for each attack, what a newcomer wants: a world, a seat, a socket.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager, suppress
+from typing import Any
+
+import grpc
+import grpc.aio
+from _attack_target import OWN_CONNECTION, Target
+from _attacks_web import BINARY, frame, request, upgrade
+
+from trio_cogment.api.dm_env_rpc import dm_env_rpc_pb2 as pb
+
+HERE = "127.0.0.1"
+ATTACKER = "127.0.0.66"
+_TEXT = 0x81
+_PROCESS = "/dm_env_rpc.v1.Environment/Process"
+
+
+class Browser:
+    """One connection that speaks HTTP/1.1 and WebSocket from an address."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._reader = reader
+        self._writer = writer
+
+    @classmethod
+    async def open(cls, port: int, address: str) -> Browser:
+        return cls(*await asyncio.open_connection(HERE, port, local_addr=(address, 0), limit=2**24))
+
+    async def ask(self, method: str, path: str, body: Any = None, token: str = "") -> Any:
+        """Make a request; return the status and the document."""
+        data = b"" if body is None else json.dumps(body).encode()
+        fields = [f"content-length: {len(data)}", "content-type: application/json"]
+        if token:
+            fields.append(f"cogment-actor-trial-token: {token}")
+        self._writer.write(request(path, *fields, method=method) + data)
+        return await self._answer()
+
+    async def _answer(self) -> tuple[int, Any]:
+        head = (await self._reader.readuntil(b"\r\n\r\n")).decode().lower()
+        fields = dict(line.split(": ", 1) for line in head.split("\r\n")[1:] if ": " in line)
+        data = await self._reader.readexactly(int(fields.get("content-length", 0)))
+        return int(head.split()[1]), data
+
+    async def socket(self, path: str) -> bool:
+        """Begin to speak WebSocket; False: it is refused."""
+        self._writer.write(upgrade(path))
+        status, _ = await self._answer()
+        return status == 101
+
+    def say(self, message: Any, *, text: bool = False) -> None:
+        self._writer.write(frame(_TEXT if text else BINARY, json.dumps(message).encode()))
+
+    async def hear(self) -> bytes:
+        """Return the next message; pings are left out."""
+        while True:
+            first, size = await self._reader.readexactly(2)
+            if size == 126:
+                size = int.from_bytes(await self._reader.readexactly(2), "big")
+            elif size == 127:
+                size = int.from_bytes(await self._reader.readexactly(8), "big")
+            data = await self._reader.readexactly(size)
+            if first & 0x0F in (1, 2):
+                return data
+            if first & 0x0F == 8:
+                raise ConnectionResetError("the server has closed it")
+
+    async def page_says(self, wanted: str) -> Any:
+        """Return a field of the first message to a page that has it."""
+        while True:
+            data = await self.hear()
+            size = int.from_bytes(data[:4], "big")
+            message = json.loads(data[4 : 4 + size])
+            if message.get(wanted) is not None:
+                return message[wanted]
+
+    def close(self) -> None:
+        self._writer.close()
+
+
+@asynccontextmanager
+async def _relayed(target: Target) -> AsyncIterator[int]:
+    """Have a port by which gRPC reaches the server from the attacker's address."""
+
+    async def one(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        there = await asyncio.open_connection(HERE, target.port, local_addr=(ATTACKER, 0))
+        with suppress(OSError):
+            await asyncio.gather(_pipe(reader, there[1]), _pipe(there[0], writer))
+
+    async def _pipe(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while data := await reader.read(65536):
+            writer.write(data)
+            await writer.drain()
+        writer.close()
+
+    async with await asyncio.start_server(one, HERE, 0) as server:
+        yield server.sockets[0].getsockname()[1]
+
+
+@asynccontextmanager
+async def _client(port: int) -> AsyncIterator[Callable[[pb.EnvironmentRequest], Awaitable[pb.EnvironmentResponse]]]:
+    """Be a client of dm_env_rpc, which leaves in the end: yields what asks for something."""
+    async with grpc.aio.insecure_channel(f"{HERE}:{port}", options=[OWN_CONNECTION]) as channel:
+        serialize, parse = pb.EnvironmentRequest.SerializeToString, pb.EnvironmentResponse.FromString
+        call = channel.stream_stream(_PROCESS, serialize, parse)()
+
+        async def ask(request: pb.EnvironmentRequest) -> pb.EnvironmentResponse:
+            await call.write(request)
+            answer: pb.EnvironmentResponse = await call.read()
+            return answer
+
+        yield ask
+        call.cancel()
+
+
+async def worlds_left(target: Target) -> None:
+    """Clients of dm_env_rpc that create 100 worlds each and leave, one after the other."""
+    create = pb.EnvironmentRequest(create_world=pb.CreateWorldRequest())
+
+    async with _relayed(target) as port:
+
+        async def one(_: int) -> None:
+            async with _client(port) as ask:
+                for _ in range(target.many(100)):
+                    answer = await ask(create)
+                    if answer.HasField("error"):
+                        target.count("RESOURCE_EXHAUSTED", answer.error.message)
+
+        while target.seconds_left:
+            await target.in_lanes(2, one, 4)
+
+
+async def lobby_links(target: Target) -> None:
+    """Somebody with the link of a lobby who is ready, gets a seat, and leaves; again and again."""
+    path = f"{target.link}socket"
+
+    async def one(_: int) -> None:
+        browser = await Browser.open(target.port, ATTACKER)
+        if await browser.socket(path):
+            browser.say({"type": "hello", "ticket": "", "automated": False})
+            browser.say({"type": "ready"})
+            await browser.page_says("link")
+        browser.close()
+
+    while target.seconds_left:
+        await target.in_lanes(4, one, target.many(40))
+
+
+async def lobby_people(target: Target) -> None:
+    """1,500 pages of a lobby at a time that come and go."""
+    path = f"{target.link}socket"
+
+    async def one(_: int) -> None:
+        browser = await Browser.open(target.port, ATTACKER)
+        if await browser.socket(path):
+            browser.say({"type": "hello", "ticket": "", "automated": False})
+            await browser.page_says("state")
+        browser.close()
+
+    while target.seconds_left:
+        await target.in_lanes(32, one, target.many(1500))
+
+
+async def rest_seats(target: Target) -> None:
+    """Trials by REST with 100 actors each, in which nobody plays."""
+    actors = [{"name": f"a{k}", "actor_class": "player", "implementation": "web"} for k in range(100)]
+    body = {"environment": {"implementation": "field"}, "actors": actors}
+
+    async def one(_: int) -> None:
+        browser = await Browser.open(target.port, ATTACKER)
+        status, document = await browser.ask("POST", "/controller/trials", body)
+        if status != 202:
+            target.count("RESOURCE_EXHAUSTED" if status == 429 else str(status), document.decode())
+        browser.close()
+
+    await target.in_lanes(4, one, target.many(200))
+    await asyncio.sleep(target.seconds_left)
+
+
+async def openenv_sessions(target: Target) -> None:
+    """500 sockets of OpenEnv with a trial each, that then say nothing."""
+    kept = []
+
+    async def one(_: int) -> None:
+        browser = await Browser.open(target.port, ATTACKER)
+        kept.append(browser)
+        if await browser.socket("/ws"):
+            browser.say({"type": "reset", "data": {}}, text=True)
+            answer = await browser.hear()
+            if b"CAPACITY_REACHED" in answer:
+                target.count("RESOURCE_EXHAUSTED", "CAPACITY_REACHED")
+
+    await target.in_lanes(8, one, target.many(500))
+    await asyncio.sleep(target.seconds_left)
+    for browser in kept:
+        browser.close()
+
+
+# What somebody else wants meanwhile
+
+
+async def _world(port: int, _link: str) -> bool:
+    async with _client(port) as ask:
+        created = await ask(pb.EnvironmentRequest(create_world=pb.CreateWorldRequest()))
+        name = created.create_world.world_name
+        joined = await ask(pb.EnvironmentRequest(join_world=pb.JoinWorldRequest(world_name=name)))
+        return not created.HasField("error") and not joined.HasField("error")
+
+
+async def _game(port: int, link: str) -> bool:
+    waiting = await Browser.open(port, HERE)
+    if not await waiting.socket(f"{link}socket"):
+        return False
+    waiting.say({"type": "hello", "ticket": "", "automated": False})
+    waiting.say({"type": "ready"})
+    seat = await waiting.page_says("link")
+    waiting.close()
+    playing = await Browser.open(port, HERE)
+    found = await playing.socket(f"{seat}socket")
+    playing.say({"type": "hello", "ticket": "", "automated": False})
+    await playing.page_says("asked")
+    playing.say({"type": "resign"})
+    playing.close()
+    return found
+
+
+async def _seat(port: int, _link: str) -> bool:
+    browser = await Browser.open(port, HERE)
+    actor = {"name": "honest", "actor_class": "player", "implementation": "web"}
+    body = {"environment": {"implementation": "field"}, "actors": [actor]}
+    status, document = await browser.ask("POST", "/controller/trials", body)
+    if status != 202:
+        return False
+    trial = json.loads(document)
+    token = trial["tokens"]["honest"]
+    status, _ = await browser.ask("POST", f"/actor/honest/{trial['trial_id']}", token=token)
+    browser.close()
+    return status == 200
+
+
+async def _socket(port: int, _link: str) -> bool:
+    browser = await Browser.open(port, HERE)
+    if not await browser.socket("/ws"):
+        return False
+    browser.say({"type": "reset", "data": {}}, text=True)
+    answer = await browser.hear()
+    browser.close()
+    return b"observation" in answer
+
+
+#: By the name of the attack: does what a newcomer wants, and returns whether that is possible.
+HONEST: dict[str, Callable[[int, str], Awaitable[bool]]] = {
+    "worlds_left": _world,
+    "lobby_links": _game,
+    "lobby_people": _game,
+    "rest_seats": _seat,
+    "openenv_sessions": _socket,
+}
