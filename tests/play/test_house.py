@@ -217,15 +217,15 @@ async def test_a_bot_is_told_that_it_is_over(autojump_clock: MockClock, caplog: 
     assert [record for record in caplog.records if record.levelno >= logging.WARNING] == []
 
 
-@pytest.mark.parametrize("bot", ["failing", "leaving"])
+@pytest.mark.parametrize(("bot", "why"), [("failing", "the bot failed: "), ("leaving", "the bot has left")])
 async def test_a_bot_that_fails_or_leaves_loses_the_seat(
-    bot: str, autojump_clock: MockClock, caplog: pytest.LogCaptureFixture
+    bot: str, why: str, autojump_clock: MockClock, caplog: pytest.LogCaptureFixture
 ) -> None:
-    caplog.set_level(logging.CRITICAL, "trio_cogment")
     played = Game(name="counting", bot=bot, params=params("ann"), seat=SeatRules(outcome=Outcome.BOT))
     async with house_of(Counting()) as (platform, house):
         [seat] = await seats_of(house, played)
         assert (await platform.controller.wait_trial(seat.trial_id, check=False)).participant == "ann"
+    assert f"trial {seat.trial_id!r}, actor 'ann': {why}" in caplog.text
 
 
 def who_acted(actor: Any) -> str | None:

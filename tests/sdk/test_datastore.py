@@ -7,6 +7,7 @@ import io
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -26,12 +27,19 @@ from trio_cogment import (
     trial_params,
 )
 from trio_cogment.api.common_pb2 import TrialParams, TrialState
-from trio_cogment.api.trial_datastore_pb2 import StoredTrialSample
+from trio_cogment.api.trial_datastore_pb2 import StoredTrialSample, StoredTrialSampleField
 from trio_cogment.config import DatastoreConfig, PlatformConfig
-from trio_cogment.errors import AlreadyExistsError, InvalidArgumentError, NotFoundError, StatusCode
+from trio_cogment.errors import (
+    AlreadyExistsError,
+    InvalidArgumentError,
+    NotFoundError,
+    StatusCode,
+    TrialIncompleteError,
+)
 from trio_cogment.outcome import EndCause
 from trio_cogment.rpc import CallOpener, Channel, open_listeners, serve
 from trio_cogment.sdk import DatastoreClient, StoredSample, export_trials, import_samples
+from trio_cogment.sdk._datastore import FIELDS, SampleAdder, _check_complete
 from trio_cogment.sdk._sample_file import encode_header, encode_sample
 
 TICKS = 5
@@ -405,6 +413,56 @@ async def test_an_import_deletes_what_it_has_created_and_only_if_it_fails() -> N
         assert [trial.trial_id for trial in await store.trials()] == ["a"]
 
 
+class Adders(DatastoreClient):
+    """Counts the trials to which samples are being added."""
+
+    open = most = 0
+
+    async def open_adder(self, trial_id: str) -> SampleAdder:
+        adder = await super().open_adder(trial_id)
+        self.open += 1
+        self.most = max(self.most, self.open)
+        finish = adder.finish
+
+        async def finished() -> None:
+            self.open -= 1
+            await finish()
+
+        adder.finish = finished  # type: ignore[method-assign]  # it is counted
+        return adder
+
+
+async def test_an_import_adds_to_some_trials_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("trio_cogment.sdk._export_import._OPEN_TRIALS", 2)
+    names = [f"t{number}" for number in range(5)]
+    async with platform_with(Game()) as platform:
+        store = Adders(platform.channel)
+        content = encode_header({name: params() for name in names}, version="1", timestamp=5)
+        for tick in range(2):  # the samples of all trials come in turn
+            content += b"".join(encode_sample(StoredTrialSample(trial_id=name, tick_id=tick)) for name in names)
+        await import_samples(store, reading(content, 100))
+        assert (store.most, store.open) == (2, 0)
+        assert [trial.samples_count for trial in await store.trials(names)] == [2] * 5
+
+
+@pytest.mark.parametrize(
+    ("lost", "text"),
+    [(0, "lost samples on the way: "), (1, "lost 1 sample on the way: "), (2, "lost 2 samples on the way: ")],
+)
+def test_how_many_samples_were_lost_is_told(lost: int, text: str) -> None:
+    outcome = SimpleNamespace(ticks=4, samples_lost=lost)
+    trial: Any = SimpleNamespace(
+        trial_id="t",
+        is_complete=False,
+        samples_count=1,
+        ended=True,
+        ended_abnormally=False,
+        outcome=outcome,
+    )
+    with pytest.raises(TrialIncompleteError, match=f"^trial 't' {text}1 sample is stored of 4 ticks, and partial=True"):
+        _check_complete([trial])
+
+
 @pytest.mark.parametrize("trial_id", ["\u00e9t\u00e9", " one", "one ", "o\ne", ""])
 async def test_an_id_that_cannot_be_written_is_refused_before_anything_is(trial_id: str) -> None:
     content = encode_header({"a": params(), trial_id: params()}, version="1", timestamp=5)
@@ -415,14 +473,21 @@ async def test_an_id_that_cannot_be_written_is_refused_before_anything_is(trial_
         assert await store.trials() == []
 
 
-async def test_an_import_names_some_of_the_trials_that_are_there() -> None:
-    ids = [f"{number:02}" for number in range(15)]
+@pytest.mark.parametrize(("count", "said"), [(9, "00, .*, 08"), (10, "00, .*, 09"), (15, "00, .*, 09 and 5 more")])
+async def test_an_import_names_some_of_the_trials_that_are_there(count: int, said: str) -> None:
+    ids = [f"{number:02}" for number in range(count)]
     content = encode_header({trial_id: params() for trial_id in ids}, version="1", timestamp=5)
     async with platform_with(Game()) as platform:
         store = DatastoreClient(platform.channel)
         assert (await import_samples(store, reading(content, 100))).samples == dict.fromkeys(ids, 0)
-        with pytest.raises(AlreadyExistsError, match=r": 00, .*, 09 and 5 more$"):
+        with pytest.raises(AlreadyExistsError, match=f": {said}$"):
             await import_samples(store, reading(content, 100))
+
+
+def test_fields_have_the_names_of_the_api() -> None:
+    names = StoredTrialSampleField.keys()
+    assert [f"STORED_TRIAL_SAMPLE_FIELD_{name.upper()}" for name in FIELDS] == names[1:]  # the first one is none
+    assert list(FIELDS.values()) == StoredTrialSampleField.values()[1:]
 
 
 async def test_exports_that_have_nothing_to_say() -> None:

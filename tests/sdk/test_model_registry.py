@@ -110,6 +110,10 @@ async def test_files(tmp_path: Path) -> None:
         assert info.data_size == 5 * MIB
         assert await client.retrieve_to(target, "m") == info
         assert target.read_bytes() == data
+        newer = await client.store("m", b"newer")
+        assert await client.retrieve_to(target, "m") == newer  # the newest, if none is named
+        assert target.read_bytes() == b"newer"
+        assert await client.retrieve_to(target, "m", 1) == info
         rotten = one.disk.open("root/m/m-v000001.data")
         rotten.write(b"y" + data[1:])
         target.write_bytes(b"old")

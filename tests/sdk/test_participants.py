@@ -11,6 +11,7 @@ import pytest
 import trio_cogment.sync
 from trio_cogment.errors import AlreadyExistsError, InvalidArgumentError, NotFoundError
 from trio_cogment.sdk import EnvironmentSession, Participants
+from trio_cogment.services import ServiceKind
 from trio_cogment.spec import ActorClass, Spec
 
 
@@ -121,3 +122,21 @@ def test_a_name_that_is_taken() -> None:
     participants.register_environment(maze, "maze")
     with pytest.raises(AlreadyExistsError, match="'maze' is registered already in this Participants object; platforms"):
         participants.register_environment(maze, "maze")
+
+
+def test_a_directory_is_told_of_all_hooks_and_of_the_first_data_log() -> None:
+    """It cannot choose among several, and all hooks run."""
+
+    async def never(_session: Any) -> None:
+        raise AssertionError
+
+    participants = Participants()
+    for number in range(3):
+        name = f"n{number}"
+        participants.register_pre_trial_hook(never, name, properties={f"hook {number}": "x"})
+        participants.register_datalog(never, name, properties={f"log {number}": "x"})
+    offers = {offer.kind: offer for offer in participants.offers(9001)}
+    assert len(offers) == len(participants.offers(9001)) == 2
+    assert offers[ServiceKind.PRE_TRIAL_HOOK].properties == {f"hook {number}": "x" for number in range(3)}
+    assert offers[ServiceKind.DATALOG].properties == {"log 0": "x"}
+    assert {offer.port for offer in offers.values()} == {9001}

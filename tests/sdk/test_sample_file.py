@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from trio_cogment.api.common_pb2 import TrialParams, TrialState
 from trio_cogment.api.trial_datastore_pb2 import StoredTrialSample, TrialSamplesFileHeader
 from trio_cogment.errors import InvalidArgumentError
-from trio_cogment.sdk._sample_file import MAX_FRAME_BYTES, SampleFileReader, encode_header, encode_sample
+from trio_cogment.sdk._sample_file import MAGIC, MAX_FRAME_BYTES, SampleFileReader, encode_header, encode_sample
 
 PARAMS = {"one": TrialParams(max_steps=3), "two": TrialParams()}
 
@@ -52,6 +52,16 @@ def test_a_file_by_hand_is_read_in_pieces_of_any_size(cuts: list[int]) -> None:
     assert samples == SAMPLES
     assert dict(header.trial_params) == PARAMS
     assert header.export_timestamp == 7
+
+
+@pytest.mark.parametrize("size", [0, 5, len(MAGIC)])
+def test_a_file_that_ends_before_its_header_is_cut_off(size: int) -> None:
+    reader = SampleFileReader()
+    assert list(reader.feed(MAGIC[:size])) == []
+    left, place = (0, size) if size == len(MAGIC) else (size, 0)
+    expected = f"^the file is cut off: it ends {left} bytes after byte {place}, in the middle of its header$"
+    with pytest.raises(InvalidArgumentError, match=expected):
+        reader.finish()
 
 
 def test_what_we_write_is_the_documented_framing() -> None:

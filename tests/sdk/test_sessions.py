@@ -27,6 +27,7 @@ from trio_cogment.api.common_pb2 import TrialParams, TrialState
 from trio_cogment.config import PlatformConfig
 from trio_cogment.errors import AlreadyExistsError, InvalidArgumentError, LocalProtocolError, RpcError, StatusCode
 from trio_cogment.host import Host
+from trio_cogment.outcome import EndCause
 from trio_cogment.rpc import Channel, open_listeners, serve
 from trio_cogment.sdk import Controller, DatalogSession, EventStream, join_trial
 
@@ -318,6 +319,32 @@ async def test_hooks_and_datalogs_are_functions_too() -> None:
         await platform.controller.wait_trial("t")
         await trio.testing.wait_all_tasks_blocked()
     assert logged == [("t", "trio-cogment", 1), (0, TrialState.RUNNING), (1, TrialState.ENDED)]
+
+
+async def test_an_end_that_was_sent_may_be_asked_for_again() -> None:
+    """As by somebody who was cancelled while it was sent: there is one."""
+    seen: list[tuple[str, bytes]] = []
+
+    async def environment(session: EnvironmentSession) -> None:
+        await session.start([("*", b"first")])
+        async for event in session.all_events():
+            if event.actions is not None:
+                for text in (b"last", b"again"):
+                    await session.end([("*", text)])
+
+    async def actor(session: ActorSession) -> None:
+        async for event in session.all_events():
+            if event.observation is not None:
+                seen.append((event.type.name, event.observation.payload))
+                await session.do_action(b"")
+
+    async with open_platform() as platform:
+        platform.participants.register_environment(environment)
+        platform.participants.register_actor(actor, "a")
+        trial_id = await platform.controller.start_trial(trial_params([actor_params("a", "c")]))
+        outcome = await platform.controller.wait_trial(trial_id)
+    assert (outcome.ticks, outcome.cause) == (2, EndCause.ENVIRONMENT)
+    assert seen == [("ACTIVE", b"first"), ("ENDING", b"last")]
 
 
 async def test_what_is_registered_nowhere_is_refused_by_name() -> None:
