@@ -176,7 +176,7 @@ LIMITS = (
         "directory_server.max_entries",
         "directory_server.max_owner_entries",
         "whoever has registered it",
-        "Deregister, checks that fail (not if permanent), a revoked token",
+        "Deregister; for those that are checked, checks that fail",
     ),
     Limit(
         "bytes of registrations",
