@@ -18,6 +18,7 @@ import trio
 
 from trio_cogment import actor_params, open_platform, trial_params
 from trio_cogment.access import AccessControl, Keys, Rules
+from trio_cogment.cli.services.idle_memory import Tidying, heap_of_process
 from trio_cogment.config import OpenEnvConfig
 from trio_cogment.endpoints import CLIENT
 from trio_cogment.gateways.dm_env_rpc import DmEnvRpcGateway, Profile
@@ -89,6 +90,7 @@ async def main(args: argparse.Namespace) -> None:
         side = WebSide(routes=routes, access=access)
         listeners = await open_listeners("127.0.0.1", args.port)
         await nursery.start(partial(serve, platform.services, listeners, web=side))
+        nursery.start_soon(Tidying(heap_of_process()).run)  # as every server does
         await trio.Path(args.link_file).write_text(lobby_link(access, 3600.0, LOBBY))
         await trio.Path(args.status_file).write_text("R")
         with trio.open_signal_receiver(signal.SIGTERM) as signals:
