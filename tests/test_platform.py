@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 import trio
+from google.protobuf.wrappers_pb2 import StringValue
 
 from trio_cogment.api.common_pb2 import VersionInfo, VersionRequest
 from trio_cogment.api.directory_pb2 import ServiceEndpoint, ServiceType
@@ -21,6 +23,7 @@ from trio_cogment.platform import OpenedExtension, Platform, open_platform
 from trio_cogment.rpc import Method, ServerCall, bind, methods_of
 from trio_cogment.sdk import (
     ActorSession,
+    DatalogSession,
     EnvironmentSession,
     ModelRegistryClient,
     Participants,
@@ -29,6 +32,7 @@ from trio_cogment.sdk import (
     trial_params,
 )
 from trio_cogment.services import SERVICES, ServiceKind
+from trio_cogment.spec import ActorClass, Spec
 
 
 async def test_a_model_registry_in_a_folder(tmp_path: Path) -> None:
@@ -171,3 +175,52 @@ async def test_an_extension_that_cannot_open_ends_the_platform() -> None:
         async with open_platform(extensions=[opened, broken]):
             raise AssertionError("the platform opened")
     assert happened == ["datastore: open, 0 trials"]
+
+
+async def test_who_changes_what_it_was_given_changes_it_for_nobody_else() -> None:
+    """Participants of one process may share the bytes of an observation, but no object that can be changed."""
+    acted: list[str] = []
+    seen: list[str] = []
+    logged: list[str] = []
+
+    async def world(session: EnvironmentSession[Any, Any, Any]) -> None:
+        await session.start([("*", StringValue(value="true"))])
+        async for event in session.all_events():
+            if event.actions is not None:
+                for action in event.actions:
+                    acted.append(action.payload.value)
+                    action.payload.value = "forged"
+                send = session.end if len(acted) > 8 else session.produce_observations
+                await send([("*", StringValue(value="true"))])
+
+    async def player(session: ActorSession[Any, Any, Any]) -> None:
+        action = StringValue()
+        async for event in session.all_events():
+            if event.observation is not None:
+                seen.append(event.observation.payload.value)
+                event.observation.payload.value = "forged"
+                await trio.sleep(0.01)
+                action.value = "done"
+                await session.do_action(action)
+                action.value = "forged"
+
+    async def log(session: DatalogSession) -> None:
+        async for sample in session:
+            for name in sample.actor_names:
+                for found in (sample.observation(name), sample.action(name)):
+                    if found is not None and found.payload is not None:
+                        logged.append(found.payload.value)
+                        found.payload.value = "forged"
+
+    spec = Spec.of(ActorClass("player", observation=StringValue, action=StringValue))
+    async with open_platform(spec) as platform:
+        platform.participants.register_environment(world, "world")
+        platform.participants.register_actor(player, "player")
+        platform.participants.register_datalog(log)
+        actors = [actor_params(name, "player", implementation="player") for name in ("ann", "bob", "eve")]
+        params = trial_params(actors, environment="world", datalog_endpoint="cogment://discover")
+        await platform.controller.start_trial(params, trial_id="t")
+        await platform.controller.wait_trial("t")
+    assert set(acted) == {"done"}
+    assert set(seen) == {"true"}
+    assert set(logged) - {""} == {"true", "done"}  # in the last tick nobody acts

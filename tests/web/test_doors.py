@@ -40,6 +40,8 @@ from trio_cogment.web.common_pages import common_routes
 from trio_cogment.web.routing import AnyRoute, Route, SocketRoute
 
 SOURCE = Path(__file__).parents[2] / "src" / "trio_cogment"
+#: To browsers all ports of a machine are one site: pages from there do get the cookie sent.
+SAME_SITE = ("http://127.0.0.1:9001", "http://127.0.0.1", "http://localhost:9000")
 EVIL, FRIEND = "https://evil.example", "https://friend.example"
 #: Fields of requests that no page of the server's own sends: another page's, or found by a name of somebody's choice.
 REFUSED = [
@@ -196,6 +198,17 @@ async def test_whose_page_asks_and_by_which_name(door: Door, autojump_clock: obj
                     # Some of these want the token of an actor, too.
                     assert answer.status != 403, (ask.path, way)
                     assert answer.status != 401 or ask.route.pattern in JUDGED, (ask.path, way)
+
+
+@doors
+async def test_a_page_of_another_port_cannot_use_the_cookie(door: Door, autojump_clock: object) -> None:
+    async with opened(door) as (asking, _):
+        for ask in asking:
+            if ask.route.pattern in OPEN and door_may_open(door, ask.route) and ask.route.foreign:
+                continue
+            for origin in SAME_SITE:
+                answer = await ask(way="cookie", token=token_text(grant(Role.ADMIN)), origin=origin)
+                assert answer.status == (401 if ask.route.foreign else 403), (ask.path, origin)
 
 
 @doors

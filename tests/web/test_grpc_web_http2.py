@@ -313,3 +313,34 @@ async def test_gRPC_itself_still_needs_te() -> None:
     answer = await asked(web_headers(b"EchoOne", content_type=b"application/grpc"), Action())
     assert answer.field(b":status") == b"400"
     assert (answer.field(b"grpc-message") or b"").startswith(b"expected 'te: trailers'")
+
+
+@pytest.mark.parametrize("origin", [b"https://evil.example.org", b"null", b"http://127.0.0.1:9001"])
+@pytest.mark.parametrize(
+    ("method", "content_type"),
+    [
+        *((b"POST", kind) for kind in (b"text/plain", b"application/x-www-form-urlencoded", b"multipart/form-data")),
+        (b"POST", None),
+        (b"POST", b"text/plain; application/grpc-web+proto"),
+        (b"OPTIONS", None),
+    ],
+)
+async def test_what_a_page_may_send_without_asking_is_no_call(
+    method: bytes, content_type: bytes | None, origin: bytes
+) -> None:
+    """Browsers send these for any page (the Fetch standard's safelist), and ask by OPTIONS before they send others."""
+    service = CheckService()
+    headers = web_headers(
+        b"Wait",
+        method=method,
+        content_type=content_type,
+        origin=origin,
+        cookie=b"trio-cogment-9000=x",
+        access_control_request_method=b"POST",
+        access_control_request_headers=b"content-type,x-grpc-web",
+    )
+    answer = await asked(headers, services=[service.service()])
+    assert answer.field(b":status") in (b"403", b"405", b"415")
+    assert answer.field(b"access-control-allow-origin") is None
+    assert answer.field(b"access-control-allow-headers") is None
+    assert not service.entered.is_set()
