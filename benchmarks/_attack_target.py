@@ -170,13 +170,23 @@ class Participants:
         action: what each actor does.
         ticks: how many ticks there are, then the environment falls silent.
         said: a message that every actor says to everybody with each of its actions.
+        reward: what the environment sends before its first observations.
     """
 
-    def __init__(self, *, observation: bytes = b"", action: bytes = b"", ticks: int = 1, said: bytes = b"") -> None:
+    def __init__(
+        self,
+        *,
+        observation: bytes = b"",
+        action: bytes = b"",
+        ticks: int = 1,
+        said: bytes = b"",
+        reward: common_pb2.Reward | None = None,
+    ) -> None:
         self._observation = observation
         self._action = action
         self._ticks = ticks
         self._said = said
+        self._reward = reward
         self.endpoint = ""
 
     @asynccontextmanager
@@ -199,6 +209,8 @@ class Participants:
             tick_id=-1, timestamp=1, observations=[self._observation], actors_map=[0] * actors
         )
         message = output(state=normal, observation_set=observations).SerializeToString()
+        if self._reward is not None:
+            await context.write(output(state=normal, reward=self._reward).SerializeToString())
         await context.write(message)
         left = self._ticks - 1
         while (got := await context.read()) is not grpc.aio.EOF and got.state != common_pb2.END:

@@ -151,6 +151,42 @@ async def outboxes_of_many(target: Target) -> None:
         await asyncio.sleep(target.seconds_left)
 
 
+async def observations_unread(target: Target) -> None:
+    """A trial of 300 client actors that read nothing, of which each is given the same 3.9 MiB to see."""
+    async with AsyncExitStack() as stack:
+        mine = Participants(observation=bytes(4 * MIB - 1000))
+        await _join_and_read_nothing(target, stack, mine)
+        await asyncio.sleep(target.seconds_left)
+
+
+async def rewards_unread(target: Target) -> None:
+    """A trial of 300 client actors that read nothing, of which each is rewarded with the same 3.9 MiB of user data."""
+    reward = common_pb2.Reward(tick_id=-1, receiver_name="*")
+    reward.sources.add(value=1, confidence=1).user_data.value = bytes(4 * MIB - 1000)
+    async with AsyncExitStack() as stack:
+        mine = Participants(reward=reward)
+        await _join_and_read_nothing(target, stack, mine)
+        await asyncio.sleep(target.seconds_left)
+
+
+async def _join_and_read_nothing(target: Target, stack: AsyncExitStack, mine: Participants) -> None:
+    """Start a trial of 300 client actors, and be all of them, 10 on each connection."""
+    channel = await stack.enter_async_context(target.channel())
+    environment = await stack.enter_async_context(mine.serving())
+    count = target.many(300)
+    reply = await target.attempt(starting(channel, trial_params(environment, [CLIENT] * count)))
+    if reply is None:
+        return
+    calls = []
+    for number in range(count):
+        if number % 10 == 0:
+            options = {"grpc_http2_lookahead_bytes": 1024, "grpc_http2_bdp_probe": 0}
+            channel = await stack.enter_async_context(target.channel(**options))
+        calls.append(_joining(channel, reply.trial_id))
+        await target.attempt(calls[-1].write(_init()))
+    stack.callback(calls.clear)  # until then they are open
+
+
 async def wide_rewards(target: Target) -> None:
     """16 clients, half of them compressing, that give 25 rewards each of two million sources of nothing."""
     reward = long_field(4, bytes((0x22, 0)) * (2 * MIB - 100))  # the field `sources` of the reward

@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import struct
 
-from _attack_target import MIB, Target
+from _attack_target import CLIENT, MIB, Participants, Target, starting, trial_params
+
+from trio_cogment.api import common_pb2
 
 _START = "/cogmentAPI.TrialLifecycleSP/StartTrial"
 _VERSION = "/cogmentAPI.TrialLifecycleSP/Version"
@@ -90,6 +92,21 @@ async def unread_by_page_sockets(target: Target) -> None:
     """1,000 WebSockets of the dashboard that send 16 messages of 256 KiB at once, and read nothing."""
     message = frame(BINARY, bytes(256 * 1024 - 1))
     await _send(target, 1000, upgrade(_LIVE) + 16 * message)
+
+
+async def observations_unread_by_pages(target: Target) -> None:
+    """A trial of 300 client actors in pages that read nothing, of which each is given the same 3.9 MiB to see."""
+    init = common_pb2.ActorRunTrialOutput(state=common_pb2.NORMAL)
+    init.init_output.actor_class = "p"
+    first = init.SerializeToString()
+    mine = Participants(observation=bytes(4 * MIB - 1000))
+    count = target.many(300)
+    async with target.channel() as channel, mine.serving() as environment:
+        reply = await target.attempt(starting(channel, trial_params(environment, [CLIENT] * count)))
+        if reply is not None:
+            head = frame(BINARY, _HEAD + f"trial-id: {reply.trial_id}\r\n".encode())
+            message = frame(BINARY, bytes(2) + len(first).to_bytes(4, "big") + first)
+            await _send(target, 300, _grpc_upgrade(_JOIN) + head + message)
 
 
 async def pings_unread(target: Target) -> None:

@@ -34,7 +34,7 @@ LEAVES = (
         "rewards",
     ),
     *("log_context", "metrics", "plugins", "api", "outcome", "recount", "suggestions", "compiling"),
-    *("sqlite_file", "sqlite_hold", "stand_ins", "_lazy_names"),
+    *("sqlite_file", "sqlite_hold", "stand_ins", "_lazy_names", "shared_message", "shared_observation"),
 )
 #: What a room may import of the leaves, where that is not all of them. A leaf without a row imports no other.
 NARROWED = {
@@ -49,10 +49,15 @@ NARROWED = {
     "plugins": {"errors", "host"},
     "sqlite_file": {"errors", "host"},
     "sqlite_hold": {"errors", "host", "sqlite_file"},
-    "trial": {"addressing", "api", "compiling", "errors", "endpoints", "outcome", "recount", "rewards"},
+    "shared_message": {"compiling"},
+    "shared_observation": {"api", "shared_message"},
+    "trial": {
+        *("addressing", "api", "compiling", "errors", "endpoints", "outcome", "recount", "rewards"),
+        *("shared_message", "shared_observation"),
+    },
     "spaces": {"_lazy_names", "api", "errors"},
     "access": {"errors", "config", "recount", "service_names"},
-    "rpc": {"errors", "config", "host", "backoff", "recount", "compiling", "suggestions"},
+    "rpc": {"errors", "config", "host", "backoff", "recount", "compiling", "suggestions", "shared_message"},
 }
 #: What a room may import besides the leaves.
 TABLE: dict[str, set[str]] = {

@@ -27,7 +27,6 @@ from trio_cogment.trial import (
     Lost,
     ParametersComplete,
     Received,
-    Relay,
     Send,
     SoftEnd,
     TimerFired,
@@ -168,7 +167,7 @@ _TELL: dict[type[Any], Callable[[Account, Any, TrialMachine], None]] = {
 
 def _seen(effect: Effect) -> Seen | None:
     """Return what somebody sees of an effect; None of timers and notes."""
-    if isinstance(effect, (Send, Relay)):
+    if isinstance(effect, Send):
         return "message", effect.participant, effect.message
     if isinstance(effect, Connect):
         return "contact", effect.participant, None

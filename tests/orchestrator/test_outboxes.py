@@ -7,6 +7,7 @@ from trio_cogment.api.common_pb2 import ActorRunTrialInput
 from trio_cogment.orchestrator._outboxes import FREE_BYTES, Outboxes, OutboxMemory, outbox_memory
 from trio_cogment.rpc import SharedMessage
 from trio_cogment.rpc.memory import memory_of_run
+from trio_cogment.shared_observation import SharedObservation
 
 TOTAL = 9 * 2**20
 STEP = 64 * 1024
@@ -47,6 +48,19 @@ def test_what_several_wait_for_counts_once() -> None:
     for number, message in enumerate(messages):
         outboxes.remove(number, message)
     assert outboxes.size == 0
+
+
+def test_an_observation_that_all_see_counts_once_however_large() -> None:
+    memory = OutboxMemory(BytePool(TOTAL))
+    outboxes = boxes(memory)
+    for size in (10, 4 * 2**20):
+        shared = SharedObservation(3, 4, bytes(size))
+        for number in range(300):
+            assert outboxes.add(number, shared)
+        assert size <= outboxes.size <= size + 300 * 32
+        for number in range(300):
+            outboxes.remove(number, shared)
+        assert outboxes.size == 0
 
 
 def test_the_largest_goes_first_and_who_waits_for_little_stays() -> None:

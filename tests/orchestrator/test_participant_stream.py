@@ -127,10 +127,10 @@ class Slow:
         self.hand_over_nowait(message)
 
     def send_shared_nowait(self, message: SharedMessage) -> None:
-        self.hand_over_nowait(ActorRunTrialInput.FromString(message.head + message.tail))
+        self.hand_over_nowait(ActorRunTrialInput.FromString(message.payload()))
 
     async def send_shared(self, message: SharedMessage) -> None:
-        await self.send(ActorRunTrialInput.FromString(message.head + message.tail))
+        await self.send(ActorRunTrialInput.FromString(message.payload()))
 
     async def done_sending(self) -> None:
         self.log.append(f"done after {len(self.sent)}")

@@ -142,7 +142,7 @@ async def test_a_shared_message_is_copied_only_while_the_call_may_be_made_again(
         if waiting is not None:
             await waiting
         await read(peer)
-        return message(shared.head + shared.tail)
+        return message(shared.payload())
 
     with trio.fail_after(10):
         async with Channel.over(server.connect) as channel, channel.call(ECHO) as call:

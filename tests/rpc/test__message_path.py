@@ -16,6 +16,7 @@ from trio_cogment.rpc._inbox import Inbox
 from trio_cogment.rpc._message_path import SHORT_BYTES, MessagePath
 from trio_cogment.rpc._streams import PREFIX_BYTES, Stream
 from trio_cogment.rpc._turns import LARGE_BYTES
+from trio_cogment.shared_message import SharedMessage
 
 WINDOW = 1 << 20
 #: What a message's DATA frame has before it.
@@ -40,6 +41,9 @@ class Call:
 
     def send_payload(self, payload: bytes) -> None:
         self.left.append(payload)
+
+    def send_unusual_shared(self, message: SharedMessage) -> None:
+        self.left.append(message.payload())
 
     def take(self, item: bytes) -> Action:
         return Action.FromString(item)
@@ -210,3 +214,35 @@ def test_an_answer_may_be_put_into_the_output_too() -> None:
     one.path.is_plain = False
     assert not one.path.put(b"x")
     assert one.engine.out_size == HEADER_BYTES + PREFIX_BYTES + 1
+
+
+def test_a_short_message_that_several_get_goes_into_the_output() -> None:
+    one, other = Path(), Path()
+    for path in (one, other):
+        path.path.send_nowait(Action(content=b"x"))
+        path.engine.take_output()
+    shared = SharedMessage(Action, b"", Action(content=b"shared").SerializeToString())
+    one.path.send_shared_nowait(shared)
+    other.path.send_nowait(Action(content=b"shared"))
+    assert one.engine.take_output() == other.engine.take_output()
+    assert one.wakes == 2
+    assert one.call.left == []
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda one: setattr(one.path, "is_plain", False),
+        lambda one: setattr(one.path, "answering", True),
+        lambda one: setattr(one.stream, "send_window", 3),
+    ],
+    ids=["not as it is", "an answer", "no room"],
+)
+def test_one_that_several_get_is_left_to_the_call_where_it_cannot_go_at_once(change: Callable[[Path], None]) -> None:
+    one = Path()
+    change(one)
+    one.path.send_shared_nowait(SharedMessage(Action, b"", b""))
+    assert one.call.left == ([b""] if one.wakes == 0 else [])
+    one.path.send_shared_nowait(SharedMessage(Action, b"", bytes(SHORT_BYTES + 1)))
+    one.path.send_shared_nowait(SharedMessage(Observation, b"", b""))  # of another type: the call says so
+    assert one.call.left[-2:] == [bytes(SHORT_BYTES + 1), b""]

@@ -66,7 +66,7 @@ def test_a_call_without_a_stream_sends_nothing() -> None:
     assert engine.output.out_size == 0
     engine.send_message(stream, b"x")
     engine.send_compressed(stream, b"x")
-    engine.send_shared(stream, b"x", b"y")
+    engine.send_shared(stream, b"x", (b"y",))
     engine.end(stream, [])
     engine.reset(stream, 8)
     engine.consumed(stream, 1)

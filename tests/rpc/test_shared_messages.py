@@ -17,6 +17,7 @@ from trio_cogment.orchestrator._participant_streams import RUN_ACTOR
 from trio_cogment.rpc import ClientCall, InProcessChannel, ServerCall, SharedMessage, bind
 from trio_cogment.rpc._send_queue import SendQueue
 from trio_cogment.rpc._streams import Stream
+from trio_cogment.rpc.interceptors import ServerCallWrapper
 from trio_cogment.services import SERVICES, ServiceKind
 
 
@@ -147,7 +148,7 @@ def test_while_it_waits_the_tail_is_not_copied() -> None:
     tail = bytes(100_000)
     streams = [Stream(number, recv_window=0, send_window=0, max_message=10**6) for number in (1, 3)]
     for stream in streams:
-        queue.send_shared(stream, b"head", tail)
+        queue.send_shared(stream, b"head", (tail,))
         assert stream.outbox[1] is tail
         assert stream.outbox_bytes == 5 + 4 + len(tail)
     for stream in streams:
@@ -157,3 +158,54 @@ def test_while_it_waits_the_tail_is_not_copied() -> None:
     while part := queue.take_output():
         data += part
     assert data.count(0) > 2 * len(tail)
+
+
+async def test_in_process_it_comes_as_it_is_to_who_changes_nothing_and_as_a_copy_to_all_others() -> None:
+    class Accepting(Collecting):
+        async def RunTrial(self, call: ServerCall) -> None:
+            call.accept_shared()
+            await super().RunTrial(call)
+
+    class Changing(Collecting):
+        async def RunTrial(self, call: ServerCall) -> None:
+            async for message in call:
+                self.seen.append(message.details)
+                message.details = "changed"
+
+    descriptor = SERVICES[ServiceKind.ACTOR].descriptor()
+    message = shared("as it was sent", b"")
+    accepting = [Accepting(), Accepting()]
+    others = [Changing(), Changing()]
+    for actor in (*accepting, *others):
+        async with InProcessChannel([bind(descriptor, actor)]) as channel, channel.call(RUN_ACTOR) as call:
+            await call.send(ActorRunTrialInput(details="first"))  # whoever accepts has said so when this has come
+            while not actor.seen:
+                await trio.testing.wait_all_tasks_blocked()
+            call.send_shared_nowait(message)
+            await call.send_shared(message)
+            await call.done_sending()
+            assert await call.receive() is None
+    assert [actor.seen[1:] for actor in accepting] == [[message] * 2] * 2
+    assert [actor.seen[1:] for actor in others] == [["as it was sent"] * 2] * 2
+
+
+async def test_an_interceptor_sees_whole_messages_whatever_the_receiver_accepts() -> None:
+    seen: list[Any] = []
+
+    class Watched(ServerCallWrapper):
+        def on_received(self, message: Any) -> None:
+            seen.append(message.details)
+
+    class Accepting(Collecting):
+        async def RunTrial(self, call: ServerCall) -> None:
+            watched = Watched(call)
+            watched.accept_shared()
+            await super().RunTrial(watched)
+
+    actor = Accepting()
+    services = [bind(SERVICES[ServiceKind.ACTOR].descriptor(), actor)]
+    async with InProcessChannel(services) as channel, channel.call(RUN_ACTOR) as call:
+        await call.send_shared(shared("x", b""))
+        await call.done_sending()
+        assert await call.receive() is None
+    assert seen == ["x"] == [message.details for message in actor.seen]

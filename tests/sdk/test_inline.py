@@ -387,6 +387,9 @@ class SlowCall:
         self.room = trio.Semaphore(0)
         self.error: RpcError | None = None
 
+    def accept_shared(self) -> None:
+        """It gives whole messages."""
+
     def set_consumer(self, consumer: Any) -> None:
         self.consumer = consumer
 

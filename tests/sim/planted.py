@@ -63,9 +63,9 @@ MUTATIONS = (
         "what comes with the final observation comes with END once more",
         "trial/_closing.py",
         "            send_rewards(trial, actor)\n        actor.step(StreamInput.SEND_LAST)",
-        "            sources = list(actor.reward_sources)\n"
+        "            sources = list(actor.rewards)\n"
         "            send_rewards(trial, actor)\n"
-        "            actor.reward_sources = sources\n"
+        "            actor.rewards = sources\n"
         "        actor.step(StreamInput.SEND_LAST)",
     ),
     Mutation(
@@ -148,15 +148,15 @@ MUTATIONS = (
         "every actor shown the same observation",
         "the map of who sees what is not looked at",
         "trial/_ticks.py",
-        "        observation.content = contents[indexes[index]]",
-        "        observation.content = contents[0]",
+        "        append(SendShared(index, shared[indexes[index]]))",
+        "        append(SendShared(index, shared[indexes[0]]))",
     ),
     Mutation(
         "final rewards lost",
         "what was given for the last tick does not come with the final observation",
         "trial/_closing.py",
         "            send_rewards(trial, actor)\n        actor.step(StreamInput.SEND_LAST)",
-        "            actor.reward_sources = []\n        actor.step(StreamInput.SEND_LAST)",
+        "            actor.rewards = []\n        actor.step(StreamInput.SEND_LAST)",
     ),
     Mutation(
         "a reward to the wrong actor",

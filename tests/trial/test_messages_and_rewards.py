@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from trio_cogment.api.common_pb2 import Reward, RewardSource
 from trio_cogment.trial import ENVIRONMENT, TrialRules
-from trio_cogment.trial._messages_and_rewards import merge
+from trio_cogment.trial._relayed import merge
 
 from .harness import CLIENT, LAST, Play, actor, kind_of, make_params, play_ticks
 
@@ -270,7 +270,7 @@ def test_rewards_of_an_actor_that_is_gone_are_not_kept() -> None:
     play.lose(1)
     for _ in range(3):
         play.reward(0, "*", (1.0, 1.0))
-    assert [len(one.reward_sources) for one in play.machine.actors] == [3, 0]
+    assert [len(one.rewards) for one in play.machine.actors] == [3, 0]
 
 
 def test_as_much_as_may_be_said_in_one_tick_is_passed_on() -> None:
@@ -299,4 +299,4 @@ def test_rewards_of_an_actor_that_goes_are_given_up() -> None:
     play.observe()
     play.reward(0, "*", (1, 1))
     play.lose(1)
-    assert [len(one.reward_sources) for one in play.machine.actors] == [1, 0]
+    assert [len(one.rewards) for one in play.machine.actors] == [1, 0]

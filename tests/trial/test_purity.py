@@ -32,6 +32,8 @@ FOREIGN = (
     "trio_cogment.outcome",
     "trio_cogment.recount",
     "trio_cogment.rewards",
+    "trio_cogment.shared_message",
+    "trio_cogment.shared_observation",
     "trio_cogment.trial",
     "google.protobuf",
 )

@@ -6,11 +6,13 @@ from typing import Any
 
 import pytest
 from google.protobuf.any_pb2 import Any as AnyPayload
+from hypothesis import given
+from hypothesis import strategies as st
 
-from trio_cogment.api.common_pb2 import ActorRunTrialInput, CommunicationState, Message
+from trio_cogment.api.common_pb2 import ActorRunTrialInput, CommunicationState, Message, Reward, RewardSource
 from trio_cogment.api.environment_pb2 import EnvRunTrialInput
-from trio_cogment.trial import ENVIRONMENT, Relay
-from trio_cogment.trial._relayed import Said
+from trio_cogment.trial import ENVIRONMENT, SendShared
+from trio_cogment.trial._relayed import _LARGE_BYTES, Given, Said, merge, relay, reward
 
 
 @pytest.mark.parametrize("size", [0, 1, 100, 127, 128, 20_000, 3_000_000])
@@ -19,29 +21,65 @@ from trio_cogment.trial._relayed import Said
 def test_an_envelope_is_that_of_the_message_on_its_own(size: int, participant: int, kind: Any, name: str) -> None:
     message = Message(tick_id=-1, sender_name="s", receiver_name="*")
     message.payload.CopyFrom(AnyPayload(type_url="type.googleapis.com/x.Y", value=b"v" * size))
-    relay = Relay(participant, name, Said(message, 70_000))
+    relayed = relay(participant, name, Said(message, 70_000))
     expected = kind(state=CommunicationState.NORMAL)
     expected.message.CopyFrom(message)
     expected.message.tick_id = 70_000
     expected.message.receiver_name = name
-    assert relay.message == expected
-    assert relay.size == expected.ByteSize() == len(relay.head) + len(relay.said.tail)
+    assert relayed.message == expected
+    assert relayed.shared.ByteSize() == expected.ByteSize() == len(relayed.shared.payload())
 
 
 def test_a_message_without_payload_has_none() -> None:
-    relay = Relay(0, "a", Said(Message(sender_name="s"), 0))
-    assert not relay.message.message.HasField("payload")
-    assert relay.said.tail == b""
+    relayed = relay(0, "a", Said(Message(sender_name="s"), 0))
+    assert not relayed.message.message.HasField("payload")
+    assert relayed.shared.tails == (b"",)
     empty = Message(sender_name="s")
     empty.payload.SetInParent()
-    assert Relay(0, "a", Said(empty, 0)).message.message.HasField("payload")
+    assert relay(0, "a", Said(empty, 0)).message.message.HasField("payload")
 
 
 def test_all_receivers_have_the_same_bytes_and_a_later_change_of_the_message_none_of_them() -> None:
     message = Message(sender_name="s")
     message.payload.value = b"said"
     said = Said(message, 0)
-    relays = [Relay(index, f"a{index}", said) for index in range(3)]
+    relays = [relay(index, f"a{index}", said) for index in range(3)]
     message.payload.value = b"changed"
-    assert {id(relay.said.tail) for relay in relays} == {id(said.tail)}
-    assert [relay.message.message.payload.value for relay in relays] == [b"said"] * 3
+    assert {id(each.shared.tails[0]) for each in relays} == {id(said.tail)}
+    assert [each.message.message.payload.value for each in relays] == [b"said"] * 3
+
+
+def source(value: float, size: int) -> RewardSource:
+    made = RewardSource(sender_name="s", value=value, confidence=0.5)
+    made.user_data.value = bytes(size)
+    return made
+
+
+@given(st.lists(st.lists(st.sampled_from([0, 1, 200, _LARGE_BYTES]), min_size=1, max_size=3), min_size=1, max_size=3))
+def test_a_reward_of_any_size_is_that_of_all_its_sources(sizes: list[list[int]]) -> None:
+    sources = [[source(number + 0.25, size) for number, size in enumerate(row)] for row in sizes]
+    given_rewards = [Given(row, sum(each.ByteSize() for each in row)) for row in sources]
+    expected = ActorRunTrialInput(state=CommunicationState.NORMAL)
+    merge(expected.reward, 300, "a", [each for row in sources for each in row])
+    effect = reward(3, "a", 300, given_rewards)
+    assert effect.participant == 3
+    assert effect.message == expected
+    assert isinstance(effect, SendShared) is (sum(each.size for each in given_rewards) >= _LARGE_BYTES)
+    if isinstance(effect, SendShared):
+        assert effect.shared.payload() == expected.SerializeToString()
+
+
+def test_what_all_are_given_is_kept_once_beside_what_is_for_one_alone() -> None:
+    everybody = Given([source(1, 100_000)], 100_000)
+    effects = [reward(index, f"a{index}", 0, [everybody, Given([source(2, 10)], 30)]) for index in range(3)]
+    shared = [effect.shared for effect in effects if isinstance(effect, SendShared)]
+    assert [each.tails[0] for each in shared] == [Reward(sources=everybody.sources).SerializeToString()] * 3
+    assert len({id(each.tails[0]) for each in shared}) == 1
+    assert (
+        sum(
+            len(effect.shared.head) + len(effect.shared.tails[1])
+            for effect in effects
+            if isinstance(effect, SendShared)
+        )
+        < 300
+    )

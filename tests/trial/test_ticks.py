@@ -1,14 +1,23 @@
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import pytest
 
-from trio_cogment.api.common_pb2 import Action, ActorRunTrialOutput, TrialState
+from trio_cogment.api.common_pb2 import Action, ActorRunTrialOutput, Reward, RewardSource, TrialState
 from trio_cogment.api.environment_pb2 import EnvRunTrialOutput, ObservationSet
-from trio_cogment.trial import ENVIRONMENT, Received, TimerKind
+from trio_cogment.trial import ENVIRONMENT, Effect, Received, SendShared, TimerKind
 
 from .harness import LAST, NORMAL, Play, actor, kind_of, make_params, play_ticks
 
 S = TrialState
+
+
+def bytes_held(effects: Iterable[Effect]) -> int:
+    """Return how many bytes of content all that is sent holds, each object counted once."""
+    pieces = {id(tail): tail for effect in effects if isinstance(effect, SendShared) for tail in effect.shared.tails}
+    assert pieces
+    return sum(map(len, pieces.values()))
 
 
 def test_ticks_are_numbered_and_stamped() -> None:
@@ -275,3 +284,24 @@ def test_a_tick_begins_with_nothing_but_its_observations(logged: bool) -> None:
         play.act(0, content=bytes(100))
         assert play.machine.tick_bytes == shown + (0 if tick else said) + (200 if logged else 100)
         play.act(1)
+
+
+@pytest.mark.parametrize("size", [64, 1_000_000])
+def test_what_many_actors_see_or_are_given_is_kept_once(size: int) -> None:
+    count = 50
+    play = Play(make_params(*(actor(f"a{index}") for index in range(count)))).start()
+
+    def observe() -> list[Effect]:
+        return play.observe(observations=[bytes(size), b"another"], actors_map=[0] * (count - 1) + [1])
+
+    assert size <= bytes_held(observe()) < size + 200
+    play.act(*range(count))
+    reward = Reward(tick_id=-1, receiver_name="*", sources=[RewardSource(value=1, confidence=1)])
+    reward.sources[0].user_data.value = bytes(20_000)
+    play.feed(Received(ENVIRONMENT, EnvRunTrialOutput(state=NORMAL, reward=reward)))
+    effects = observe()
+    assert len(effects) >= 2 * count
+    assert size + 20_000 <= bytes_held(effects) < size + 20_300
+    play.act(*range(count))
+    play.say(ENVIRONMENT, LAST)
+    assert size <= bytes_held(observe()) < size + 200

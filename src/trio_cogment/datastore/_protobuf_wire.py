@@ -26,16 +26,6 @@ def number_of(digits: bytes) -> int:
     return number
 
 
-def varint(number: int) -> bytes:
-    """Return a number of zero or more as a varint."""
-    digits = bytearray()
-    while number > 127:
-        digits.append(number & 127 | 128)
-        number >>= 7
-    digits.append(number)
-    return bytes(digits)
-
-
 def varint_end(data: bytes, at: int) -> int:
     """Return where the varint that begins at `at` ends.
 

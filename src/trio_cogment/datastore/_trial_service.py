@@ -30,7 +30,7 @@ from trio_cogment.datastore._following import Follower, find_trials
 from trio_cogment.datastore._group_commit import GroupCommit, WriteStream
 from trio_cogment.datastore._intake import check_actors
 from trio_cogment.datastore._owners import Owners, check_reached
-from trio_cogment.datastore._protobuf_wire import tag, varint
+from trio_cogment.datastore._protobuf_wire import tag
 from trio_cogment.datastore._reading_turn import ReadingTurn
 from trio_cogment.datastore._retention import Retention
 from trio_cogment.datastore._selection import Selection
@@ -48,6 +48,7 @@ from trio_cogment.errors import InvalidArgumentError, NotFoundError, QuotaError,
 from trio_cogment.rpc import ServerCall, SharedMessage
 from trio_cogment.rpc.transfer_slots import TransferSlots
 from trio_cogment.services import TRIAL_ID
+from trio_cogment.shared_message import varint
 
 #: Trials that are read from the storage in one step.
 _TRIALS_AT_ONCE = 256

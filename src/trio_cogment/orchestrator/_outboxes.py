@@ -89,14 +89,14 @@ class Outboxes:
 
     def add(self, participant: Hashable, message: Any) -> bool:
         """Count a message that waits; False: there is no memory for it, and it was not counted."""
-        size = message.ByteSize()
-        cost = size
-        if type(message) is SharedMessage and id(message.tail) in self._shared:
-            cost = len(message.head)
+        size = cost = message.ByteSize()
+        if isinstance(message, SharedMessage):
+            cost -= sum(len(tail) for tail in message.tails if id(tail) in self._shared)
         if self.size + cost > FREE_BYTES and not self._borrow(self.size + cost - FREE_BYTES):
             return False
-        if type(message) is SharedMessage:
-            self._shared[id(message.tail)] = self._shared.get(id(message.tail), 0) + 1
+        if isinstance(message, SharedMessage):
+            for tail in message.tails:
+                self._shared[id(tail)] = self._shared.get(id(tail), 0) + 1
         self.size += cost
         self._waiting[participant] = self._waiting.get(participant, 0) + size
         return True
@@ -104,13 +104,13 @@ class Outboxes:
     def remove(self, participant: Hashable, message: Any) -> None:
         """Count a message less."""
         size = cost = message.ByteSize()
-        if type(message) is SharedMessage:
-            tail = id(message.tail)
-            self._shared[tail] -= 1
-            if self._shared[tail]:
-                cost = len(message.head)
-            else:
-                del self._shared[tail]
+        if isinstance(message, SharedMessage):
+            for tail in message.tails:
+                self._shared[id(tail)] -= 1
+                if self._shared[id(tail)]:
+                    cost -= len(tail)
+                else:
+                    del self._shared[id(tail)]
         self.size -= cost
         self._waiting[participant] -= size
         if self._waiting[participant] <= 0:

@@ -101,7 +101,7 @@ class ParticipantStream:
         """Use `call` from now on: what was posted before goes out first."""
         self._call = call
         for message in self._take_outbox():
-            if type(message) is SharedMessage:
+            if isinstance(message, SharedMessage):
                 self.post_shared(message)
             else:
                 self.post(message)
@@ -173,7 +173,7 @@ class ParticipantStream:
                 while self._outbox:
                     # Taken off only once it is sent: what comes meanwhile must queue behind it.
                     message = self._outbox[0]
-                    if type(message) is SharedMessage:
+                    if isinstance(message, SharedMessage):
                         await self._call.send_shared(message)
                     else:
                         await self._call.send(message)

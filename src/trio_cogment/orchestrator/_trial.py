@@ -31,7 +31,7 @@ from trio_cogment.orchestrator._room import Holding
 from trio_cogment.orchestrator._tick_bytes import FREE_BYTES, TickBytes, tick_memory
 from trio_cogment.orchestrator._timers import Timers
 from trio_cogment.outcome import MAX_REASON, EndCause, TrialOutcome
-from trio_cogment.rpc import ServerCall, SharedMessage
+from trio_cogment.rpc import ServerCall
 from trio_cogment.trial import (
     Announce,
     ArmTimer,
@@ -43,8 +43,8 @@ from trio_cogment.trial import (
     HardEnd,
     Joined,
     Note,
-    Relay,
     Send,
+    SendShared,
     SoftEnd,
     Timer,
     TimerFired,
@@ -187,9 +187,12 @@ class Trial:
         timers = self.timers
         try:
             now = timers.clock() if timers.steady else timers.now()
+            streams = self._streams
             for effect in self.machine.handle(event, now, self._wall_clock()):
-                if type(effect) is Send and self._streams is not None:  # the usual one, without a call
-                    self._streams[effect.participant].post(effect.message)
+                if type(effect) is SendShared and streams is not None:  # the usual ones, without a call
+                    streams[effect.participant].post_shared(effect.shared)
+                elif type(effect) is Send and streams is not None:
+                    streams[effect.participant].post(effect.message)
                 else:
                     _PERFORM[type(effect)](self, effect)
         except Exception:  # noqa: BLE001  the boundary of a trial
@@ -289,9 +292,9 @@ class Trial:
         assert self._streams is not None
         self._streams[effect.participant].post(effect.message)
 
-    def _relay(self, effect: Relay) -> None:
+    def _send_shared(self, effect: SendShared) -> None:
         assert self._streams is not None
-        self._streams[effect.participant].post_shared(SharedMessage(effect.kind, effect.head, effect.said.tail))
+        self._streams[effect.participant].post_shared(effect.shared)
 
     def _connect(self, effect: Connect) -> None:
         assert self._streams is not None
@@ -420,7 +423,7 @@ class Trial:
 
 _PERFORM: Final[dict[type, Callable[[Trial, Any], None]]] = {
     Send: Trial._send,
-    Relay: Trial._relay,
+    SendShared: Trial._send_shared,
     Connect: Trial._connect,
     Close: Trial._close,
     ArmTimer: Trial._arm,

@@ -41,8 +41,8 @@ from trio_cogment.trial import (
     Note,
     ParametersComplete,
     Received,
-    Relay,
     Send,
+    SendShared,
     SoftEnd,
     Timer,
     TimerFired,
@@ -78,7 +78,7 @@ _OUTPUTS: dict[str, type[Any]] = {
     "note": Note,
 }
 _NAMES = {kind: name for kinds in (_INPUTS, _OUTPUTS) for name, kind in kinds.items()}
-_NAMES[Relay] = _NAMES[Send]
+_NAMES[SendShared] = _NAMES[Send]
 # Knows no types: what is packed in an Any is written as the bytes it is, whatever this process has imported.
 _NO_TYPES = DescriptorPool()
 

@@ -7,7 +7,6 @@ from trio_cogment.rpc._call_host import CallHost, open_channel, open_in_process
 from trio_cogment.rpc._nursery import OwnNursery
 from trio_cogment.rpc._observer import MethodObserver, ServerObserver
 from trio_cogment.rpc._shared_channels import IDLE_CHANNEL_SECONDS, SharedChannels
-from trio_cogment.rpc._shared_message import SharedMessage
 from trio_cogment.rpc._standard import standard_services
 from trio_cogment.rpc._turns import measure_turns_by
 from trio_cogment.rpc._with_metadata import WithMetadata
@@ -44,6 +43,7 @@ from trio_cogment.rpc.server import RunningServer, serve, serve_stream
 from trio_cogment.rpc.service import Methods, UnknownMethodError, bind, methods_of
 from trio_cogment.rpc.stubs import StreamStreamMethod, StreamUnaryMethod, UnaryStreamMethod, UnaryUnaryMethod
 from trio_cogment.rpc.tls import client_tls, server_tls
+from trio_cogment.shared_message import SharedMessage
 
 __all__ = [
     "IDLE_CHANNEL_SECONDS",

@@ -35,10 +35,10 @@ from trio_cogment.rpc._entries import check_entries
 from trio_cogment.rpc._inbox import Inbox
 from trio_cogment.rpc._message_path import MessagePath
 from trio_cogment.rpc._retry import ReplayBuffer
-from trio_cogment.rpc._shared_message import SharedMessage
 from trio_cogment.rpc._streams import BadMessageError, Stream
 from trio_cogment.rpc._turns import LARGE_BYTES, turns_of_run
 from trio_cogment.rpc.calls import UNKNOWN_SIZE, Call, Consumer, Method
+from trio_cogment.shared_message import SharedMessage
 
 
 class CallOutput(Protocol):
@@ -63,8 +63,8 @@ class CallEngine(Protocol):
     def send_compressed(self, stream: Stream, payload: bytes) -> None:
         """As `send_message`, for one that is compressed."""
 
-    def send_shared(self, stream: Stream, head: bytes, tail: bytes) -> None:
-        """As `send_message`, for one in two pieces, the second of which is not copied."""
+    def send_shared(self, stream: Stream, head: bytes, tails: tuple[bytes, ...]) -> None:
+        """As `send_message`, for one in pieces, of which only the first is copied."""
 
     def end(self, stream: Stream, trailers: _grpc_headers.RawHeaders) -> None:
         """Close this side of the stream."""
@@ -114,6 +114,7 @@ class Http2Call(Call):
 
         # Once per message of a trial: without a function of this class in between.
         self.hand_over_nowait = self._path.send_nowait  # type: ignore[method-assign]  # of the same signature
+        self.send_shared_nowait = self._path.send_shared_nowait  # type: ignore[method-assign]  # likewise
 
     @property
     @abc.abstractmethod
@@ -346,7 +347,8 @@ class Http2Call(Call):
             self._check_open()
         self._put_shared(message)
 
-    def send_shared_nowait(self, message: SharedMessage) -> None:
+    def send_unusual_shared(self, message: SharedMessage) -> None:
+        """See `UnusualMessages.send_unusual_shared`."""
         if self._copies(message):
             self.send_nowait(message.whole())
             return
@@ -355,7 +357,7 @@ class Http2Call(Call):
         self._put_shared(message)
 
     def _put_shared(self, message: SharedMessage) -> None:
-        self._engine.send_shared(self._stream, message.head, message.tail)
+        self._engine.send_shared(self._stream, message.head, message.tails)
         self._connection.wake()
 
     async def _wait_taken(self) -> None:

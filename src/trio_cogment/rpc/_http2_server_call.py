@@ -20,11 +20,11 @@ from trio_cogment.rpc._compression import IDENTITY, accepts, checked_encoding, d
 from trio_cogment.rpc._engine import Engine
 from trio_cogment.rpc._frames import ErrorCode
 from trio_cogment.rpc._http2_call import Http2Call
-from trio_cogment.rpc._shared_message import SharedMessage
 from trio_cogment.rpc._status import outcome_of
 from trio_cogment.rpc._streams import Stream
 from trio_cogment.rpc.calls import MetadataLike, Method, ServerCall
 from trio_cogment.rpc.metadata import Metadata
+from trio_cogment.shared_message import SharedMessage
 
 
 class Http2ServerCall(Http2Call, ServerCall):

@@ -24,10 +24,10 @@ from trio_cogment.errors import LocalProtocolError, RpcError, StatusCode
 from trio_cogment.rpc._borrowing_queue import BorrowingQueue
 from trio_cogment.rpc._grpc_headers import metadata_bytes
 from trio_cogment.rpc._in_process_queue import MessageQueue
-from trio_cogment.rpc._inbox import Inbox
 from trio_cogment.rpc._waiting_bytes import WaitingBytes
 from trio_cogment.rpc.calls import UNKNOWN_SIZE, Consumer, Method
 from trio_cogment.rpc.metadata import Metadata
+from trio_cogment.shared_message import SharedMessage
 
 #: As `RpcConfig.max_receive_message_bytes`: any message passes, as protobuf has none that is larger. Finding out how
 #: large one is costs as much as copying it, which is then saved.
@@ -169,7 +169,7 @@ class End:
 
     method: Method
     _exchange: Exchange
-    _incoming: Inbox
+    _incoming: MessageQueue
     _outgoing: MessageQueue
     _outgoing_type: type[Message]
     _max_bytes: int
@@ -206,6 +206,25 @@ class End:
                 outgoing.consumer_failed()
             return
         self._put(message, UNKNOWN_SIZE if self._measured else size, given=True)
+
+    async def send_shared(self, message: SharedMessage) -> None:
+        outgoing = self._outgoing
+        if outgoing.is_busy():
+            size = message.ByteSize()
+            self._check(message, size)
+            await outgoing.wait_room(size)
+        else:
+            await trio.lowlevel.checkpoint_if_cancelled()
+        self.send_shared_nowait(message)
+
+    def send_shared_nowait(self, message: SharedMessage) -> None:
+        outgoing = self._outgoing
+        if self._measured or message.kind is not self._outgoing_type or self._done_sending or outgoing.ended:
+            self._check(message, UNKNOWN_SIZE)
+        outgoing.put_nowait(message if outgoing.takes_shared else message.whole())
+
+    def accept_shared(self) -> None:
+        self._incoming.takes_shared = True
 
     async def send_together(self, messages: Sequence[Message]) -> None:
         outgoing = self._outgoing
@@ -244,11 +263,12 @@ class End:
             message = copied
         outgoing.put_nowait(message, size)
 
-    def _check(self, message: Message, size: int) -> int:
+    def _check(self, message: Message | SharedMessage, size: int) -> int:
         """Return the message's size if it matters here; raise what `Call.send` says if it cannot be sent."""
         kind = self._outgoing_type
-        if type(message) is not kind:
-            raise LocalProtocolError(f"{self.method.path}: expected {kind.__name__}, got {type(message).__name__}")
+        given = message.kind if isinstance(message, SharedMessage) else type(message)
+        if given is not kind:
+            raise LocalProtocolError(f"{self.method.path}: expected {kind.__name__}, got {given.__name__}")
         responses = self._exchange.responses
         if responses.ended:  # as `over`, without its call: this is nearly once per message
             raise responses.end or RpcError(StatusCode.CANCELLED, _OVER)

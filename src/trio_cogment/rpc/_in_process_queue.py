@@ -28,6 +28,9 @@ class MessageQueue(Inbox):
         size_of: measures an item.
         on_consumer_failed: called when a consumer raised; the queue is aborted in any case.
         name: of the call, for logs.
+
+    Attributes:
+        takes_shared: see `Call.accept_shared`.
     """
 
     __slots__ = (
@@ -40,6 +43,7 @@ class MessageQueue(Inbox):
         "_sizes",
         "_taken",
         "on_consumer_failed",
+        "takes_shared",
     )
 
     def __init__(
@@ -53,6 +57,7 @@ class MessageQueue(Inbox):
     ) -> None:
         super().__init__(None, name)
         self.on_consumer_failed = on_consumer_failed
+        self.takes_shared = False
         self._max_items = max_items
         self._max_bytes = max_bytes
         self._size_of = size_of

@@ -13,6 +13,7 @@ from trio_cogment.rpc._compression import checked_encoding
 from trio_cogment.rpc._in_process_call import UNLIMITED_BYTES, End, Exchange, max_bytes
 from trio_cogment.rpc.calls import IN_PROCESS, MetadataLike, ServedAtOnce, ServerCall
 from trio_cogment.rpc.metadata import Metadata
+from trio_cogment.shared_message import SharedMessage
 
 
 class InProcessServerCall(End, ServerCall):
@@ -35,6 +36,12 @@ class InProcessServerCall(End, ServerCall):
 
     def _put(self, message: Message, size: int, *, given: bool = False) -> None:
         super()._put(message, size, given=given)
+        if not self._headers_sent:
+            self._sent_first()
+
+    def send_shared_nowait(self, message: SharedMessage) -> None:
+        """See `Call.send_shared_nowait`."""
+        super().send_shared_nowait(message)
         if not self._headers_sent:
             self._sent_first()
 

@@ -17,6 +17,7 @@ from trio_cogment.rpc._inbox import Inbox
 from trio_cogment.rpc._streams import PREFIX_BYTES, Stream
 from trio_cogment.rpc._turns import LARGE_BYTES
 from trio_cogment.rpc.calls import UNKNOWN_SIZE
+from trio_cogment.shared_message import SharedMessage
 
 #: Messages up to this size may go without asking for room: the output takes no more of them than it may without a loan.
 SHORT_BYTES: Final = 16 * 1024
@@ -33,6 +34,9 @@ class UnusualMessages(Protocol):
 
     def send_payload(self, payload: bytes) -> None:
         """As `send_unusual`, for one that is serialised, and neither compressed, held back, nor kept."""
+
+    def send_unusual_shared(self, message: SharedMessage) -> None:
+        """As `send_unusual`, for one that is shared."""
 
 
 class MessagePath:
@@ -115,6 +119,19 @@ class MessagePath:
             self._wake()
         else:
             self._call.send_payload(payload)
+
+    def send_shared_nowait(self, message: SharedMessage) -> None:
+        """See `Call.send_shared_nowait`."""
+        if (
+            self.is_plain
+            and not self.answering
+            and message.kind is self._send_type
+            and message.ByteSize() <= self._longest
+            and self._output.send_at_once(self._stream, message.payload())
+        ):
+            self._wake()
+        else:
+            self._call.send_unusual_shared(message)
 
     def put(self, payload: bytes) -> bool:
         """Put a message into the output if that is all there is to it, and return whether it was."""

@@ -93,7 +93,7 @@ class BufferOnlyEngine:
     def send_compressed(self, stream: Stream, payload: bytes) -> None:
         """It has been kept."""
 
-    def send_shared(self, stream: Stream, head: bytes, tail: bytes) -> None:
+    def send_shared(self, stream: Stream, head: bytes, tails: tuple[bytes, ...]) -> None:
         """It has been kept."""
 
     def end(self, stream: Stream, trailers: _grpc_headers.RawHeaders) -> None:

@@ -296,11 +296,11 @@ class SendQueue:
         if not stream.closed:
             self._enqueue(stream, b"\1" + len(payload).to_bytes(4, "big") + payload)
 
-    def send_shared(self, stream: Stream, head: bytes, tail: bytes) -> None:
-        """As `send_message`, for a payload in two pieces; the second is not copied while it waits."""
+    def send_shared(self, stream: Stream, head: bytes, tails: tuple[bytes, ...]) -> None:
+        """As `send_message`, for a payload in pieces, of which only the first is copied while it waits."""
         if not stream.closed:
-            length = len(head) + len(tail)
-            self._enqueue(stream, b"\0" + length.to_bytes(4, "big") + head, tail)
+            length = len(head) + sum(map(len, tails))
+            self._enqueue(stream, b"\0" + length.to_bytes(4, "big") + head, *tails)
 
     def send_framed(self, stream: Stream, frame: bytes) -> None:
         """Send bytes behind the stream's messages as they are; there is always room for them, as they are its last."""

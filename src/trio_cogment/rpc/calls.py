@@ -29,8 +29,8 @@ from purerpc import Cardinality
 
 from trio_cogment.access import Identity
 from trio_cogment.errors import RpcError, StatusCode
-from trio_cogment.rpc._shared_message import SharedMessage
 from trio_cogment.rpc.metadata import Metadata, Pairs
+from trio_cogment.shared_message import SharedMessage
 
 if TYPE_CHECKING:
     from typing_extensions import TypeVar  # knows defaults, which `typing` learns in Python 3.13
@@ -167,6 +167,12 @@ class Call(abc.ABC, Generic[SentT, ReceivedT]):
         """
         whole: Any = message.whole()
         self.hand_over_nowait(whole)
+
+    def accept_shared(self) -> None:
+        """Say that the receiver changes no messages, and knows `SharedMessage`.
+
+        What it receives from now on may then be one, as it was sent: in process that saves a message for each receiver.
+        """
 
     def flush_next(self) -> None:
         """Let the next message leave at once, if that goes without waiting: nothing follows before the peer answers.

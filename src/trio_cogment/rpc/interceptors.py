@@ -21,7 +21,6 @@ from purerpc import Service
 
 from trio_cogment.errors import RpcError
 from trio_cogment.rpc._compression import checked_encoding
-from trio_cogment.rpc._shared_message import SharedMessage
 from trio_cogment.rpc.calls import (
     UNKNOWN_SIZE,
     Call,
@@ -36,6 +35,7 @@ from trio_cogment.rpc.calls import (
     checked_timeout,
 )
 from trio_cogment.rpc.metadata import Metadata
+from trio_cogment.shared_message import SharedMessage
 
 #: `async def interceptor(call, handler)`: awaits `handler(call)`, or raises an `RpcError` in its place. What is raised
 #: ends the call, as what a handler raises does.

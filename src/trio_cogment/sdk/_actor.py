@@ -12,6 +12,7 @@ from trio_cogment.api.common_pb2 import (
     ActorInitialOutput,
     ActorRunTrialInput,
     ActorRunTrialOutput,
+    Observation,
 )
 from trio_cogment.errors import LocalProtocolError
 from trio_cogment.metrics import SessionMetrics
@@ -20,6 +21,8 @@ from trio_cogment.sdk._events import Event, EventType, ObservationT, RecvObserva
 from trio_cogment.sdk._session import Session, WallClock
 from trio_cogment.sdk._spec_checks import declared_class, warn_of_unknown_fields
 from trio_cogment.sdk._stream import NORMAL
+from trio_cogment.shared_message import SharedMessage
+from trio_cogment.shared_observation import SharedObservation
 from trio_cogment.spec import Payload, Spec
 
 #: The type of actions, and of the configuration; a session without type arguments takes and has anything.
@@ -45,6 +48,7 @@ class ActorSession(Session[ObservationT, None], Generic[ObservationT, SentAction
         self, call: Call, trial_id: str, init: ActorInitialInput, *, spec: Spec, wall_clock: WallClock, joined: bool
     ) -> None:
         super().__init__(call, trial_id, wall_clock)
+        call.accept_shared()
         self._name = init.actor_name
         self.actor_class = init.actor_class
         self.implementation = init.impl_name
@@ -133,18 +137,26 @@ class ActorSession(Session[ObservationT, None], Generic[ObservationT, SentAction
     def _take_bytes(self) -> None:
         self._observation_type = None
 
+    def _take(self, message: Any) -> Event[ObservationT, None] | None:
+        # In process, what others get as well comes as it is.
+        if type(message) is SharedObservation:
+            return self._observe(message)
+        return super()._take(message.whole() if type(message) is SharedMessage else message)
+
+    def _observe(self, observation: Observation | SharedObservation) -> Event[ObservationT, None]:
+        tick_id = self.tick_id = observation.tick_id
+        if self._type is EventType.ENDING:
+            self._final_data = True
+        content, declared = observation.content, self._observation_type
+        payload: Any = content if declared is None else self._decode(content, declared, "observation")
+        if not self._observed:
+            self._observed = True
+            warn_of_unknown_fields(payload, self._who, "observation")
+        return Event(self._type, tick_id, RecvObservation(tick_id, observation.timestamp, payload))
+
     def _data(self, message: ActorRunTrialInput) -> Event[ObservationT, None] | None:
         if message.HasField("observation"):
-            observation = message.observation
-            tick_id = self.tick_id = observation.tick_id
-            if self._type is EventType.ENDING:
-                self._final_data = True
-            content, declared = observation.content, self._observation_type
-            payload: Any = content if declared is None else self._decode(content, declared, "observation")
-            if not self._observed:
-                self._observed = True
-                warn_of_unknown_fields(payload, self._who, "observation")
-            return Event(self._type, tick_id, RecvObservation(tick_id, observation.timestamp, payload))
+            return self._observe(message.observation)
         kind = message.WhichOneof("data")
         if kind == "reward":
             reward = message.reward

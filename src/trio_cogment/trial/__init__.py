@@ -27,6 +27,7 @@ from trio_cogment.trial._events import (
     ParametersComplete,
     Received,
     Send,
+    SendShared,
     SoftEnd,
     Timer,
     TimerFired,
@@ -35,7 +36,6 @@ from trio_cogment.trial._events import (
 )
 from trio_cogment.trial._machine import TrialMachine
 from trio_cogment.trial._params import buffered_ticks, validate_params, validate_trial_id, validate_user_id
-from trio_cogment.trial._relayed import Relay
 
 __all__ = [
     "ENVIRONMENT",
@@ -59,8 +59,8 @@ __all__ = [
     "Note",
     "ParametersComplete",
     "Received",
-    "Relay",
     "Send",
+    "SendShared",
     "SoftEnd",
     "Timer",
     "TimerFired",

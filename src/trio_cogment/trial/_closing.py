@@ -15,16 +15,15 @@ from trio_cogment.api import common_pb2
 from trio_cogment.api.common_pb2 import ActorRunTrialInput, CommunicationState, EndOfTrial, TrialParams
 from trio_cogment.api.environment_pb2 import ObservationSet
 from trio_cogment.outcome import EndCause, TrialOutcome
-from trio_cogment.trial._events import ENVIRONMENT, NOT_STARTED, Send, Timer, TimerKind
+from trio_cogment.trial._events import ENVIRONMENT, NOT_STARTED, Send, SendShared, Timer, TimerKind
 from trio_cogment.trial._memory import PATIENCE, Breakage, TrialMemory
 from trio_cogment.trial._messages_and_rewards import send_rewards
 from trio_cogment.trial._participant import Participant
 from trio_cogment.trial._samples import END_ASKED, FINAL_OBSERVATION
 from trio_cogment.trial._stream_table import StreamInput, StreamState
-from trio_cogment.trial._ticks import begin_tick, fill_absences
+from trio_cogment.trial._ticks import begin_tick, fill_absences, shared_observations
 from trio_cogment.trial._trial_table import Input
 
-_NORMAL: Final = CommunicationState.NORMAL
 _LAST: Final = CommunicationState.LAST
 
 ENVIRONMENT_ACK_MISSING: Final = "the environment did not acknowledge the end of the trial"
@@ -57,18 +56,15 @@ def final_tick(trial: TrialMemory, environment: Participant, observations: Obser
     trial.disarm(PATIENCE)
     for actor in trial.timed:
         trial.disarm(Timer(TimerKind.RESPONSE, actor.index))
+    shared = shared_observations(trial, observations)
     end = EndOfTrial(cause=common_pb2.EndCause.Name(trial.orderly_cause))
     for actor in trial.engaged:
-        if actor.reward_sources:
+        if actor.rewards:
             send_rewards(trial, actor)
         actor.step(StreamInput.SEND_LAST)
         # LAST before the observation: SDKs acknowledge on the first observation after it.
         trial.out.append(Send(actor.index, ActorRunTrialInput(state=_LAST, end=end)))
-        message = ActorRunTrialInput(state=_NORMAL)
-        message.observation.tick_id = trial.tick_id
-        message.observation.timestamp = observations.timestamp
-        message.observation.content = observations.observations[observations.actors_map[actor.index]]
-        trial.out.append(Send(actor.index, message))
+        trial.out.append(SendShared(actor.index, shared[trial.mapping[actor.index]]))
     _await_acks(trial, environment)
 
 
@@ -111,7 +107,7 @@ def finish(trial: TrialMemory, _participant: object, _payload: object) -> None:
     """Everybody acknowledged, or nobody is waited for: END."""
     # Rewards that came with or after the final observation: this is the last moment for them.
     for actor in trial.engaged:
-        if actor.reward_sources:
+        if actor.rewards:
             send_rewards(trial, actor)
     if trial.ack_loss is not None:
         _end(trial, trial.ack_loss, ENVIRONMENT_ACK_MISSING)
@@ -157,7 +153,7 @@ def _end(trial: TrialMemory, why: Breakage, details: str) -> None:
     trial.engaged, trial.timed = [], []
     trial.contents = [None] * len(trial.actors)
     for actor in trial.actors:
-        actor.reward_sources = []
+        actor.rewards = []
         actor.default_action = None
     if trial.params is not None:
         # All that is still asked of them.

@@ -15,6 +15,7 @@ from trio_cogment.api.common_pb2 import TrialParams
 from trio_cogment.api.datalog_pb2 import DatalogSample
 from trio_cogment.errors import CogmentError
 from trio_cogment.outcome import EndCause
+from trio_cogment.shared_message import SharedMessage
 
 #: The participant index of the environment; actors are 0..n-1, in the order of the trial's parameters.
 ENVIRONMENT: Final = -1
@@ -194,6 +195,25 @@ class Send(_Addressed):
     """Send a message (ActorRunTrialInput or EnvRunTrialInput); whoever performs this owns it."""
 
     __slots__ = ()
+
+
+class SendShared(Send):
+    """Send a message that others get as well, or that is mostly theirs, too. Whoever performs this changes nothing.
+
+    Attributes:
+        shared: the message.
+    """
+
+    __slots__ = ("shared",)
+
+    def __init__(self, participant: int, shared: SharedMessage) -> None:
+        self.participant = participant
+        self.shared = shared
+
+    @property
+    def message(self) -> Any:
+        """The message, made again each time."""
+        return self.shared.whole()
 
 
 @dataclass(slots=True)

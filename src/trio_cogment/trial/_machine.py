@@ -285,7 +285,7 @@ class TrialMachine(TrialMemory):
         if participant.gone:
             return
         participant.gone = True
-        participant.reward_sources = []
+        participant.rewards = []
         self.refresh_engaged()
         # Leaving is no news once the trial is about to end.
         self.note("warning" if self.phase <= Phase.RUNNING else "info", details)

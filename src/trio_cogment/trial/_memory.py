@@ -280,7 +280,7 @@ class TrialMemory:
         yield Count("messages held for those to come", held, sum(len(each.held) for each in to_come))
         for what, number in (
             ("timers", len(self._armed)),
-            ("rewards held for the next observation", sum(len(actor.reward_sources) for actor in self.actors)),
+            ("rewards held for the next observation", sum(len(actor.rewards) for actor in self.actors)),
             ("samples held back", 0 if self.log is None else 1),
         ):
             yield Count(f"{what} of a trial", number, 0 if over else number)

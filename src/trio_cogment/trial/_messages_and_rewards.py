@@ -7,18 +7,16 @@ or a reward costs its sender or its receiver more than that message: it is count
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any, Final
 
-from trio_cogment.api.common_pb2 import ActorRunTrialInput, CommunicationState, Message, Reward, RewardSource
-from trio_cogment.rewards import mean_reward
-from trio_cogment.trial._events import EmitSample, Send
+from trio_cogment.api.common_pb2 import Message, Reward
+from trio_cogment.trial._events import EmitSample, SendShared
 from trio_cogment.trial._memory import TrialMemory
 from trio_cogment.trial._participant import Actor, Participant
-from trio_cogment.trial._relayed import Relay, Said
+from trio_cogment.trial._relayed import Given, Said, relay
+from trio_cogment.trial._relayed import reward as reward_effect
 from trio_cogment.trial._stream_table import StreamState
 
-_NORMAL: Final = CommunicationState.NORMAL
 _TO_COME: Final = (StreamState.IDLE, StreamState.CONNECTING)
 
 #: What a participant writes for "the current tick".
@@ -45,7 +43,7 @@ def relay_message(trial: TrialMemory, sender: Participant, received: Any) -> Non
     # The one that came went into the sample, as it was written.
     said = Said(message, trial.tick_id)
     for receiver in receivers:
-        _deliver(trial, sender, receiver, Relay(receiver.index, receiver.name, said))
+        _deliver(trial, sender, receiver, relay(receiver.index, receiver.name, said))
 
 
 def _may_speak(trial: TrialMemory, sender: Participant, message: Message | Reward, entries: int = 1) -> bool:
@@ -69,7 +67,7 @@ def _may_speak(trial: TrialMemory, sender: Participant, message: Message | Rewar
     return True
 
 
-def _deliver(trial: TrialMemory, sender: Participant, receiver: Participant, message: Relay) -> None:
+def _deliver(trial: TrialMemory, sender: Participant, receiver: Participant, message: SendShared) -> None:
     if receiver.present:
         trial.out.append(message)
     elif receiver.state not in _TO_COME:
@@ -80,10 +78,10 @@ def _deliver(trial: TrialMemory, sender: Participant, receiver: Participant, mes
         trial.ignore(sender, "message_not_held", f"more messages to {receiver.describe()} than can be held for it")
 
 
-def _can_hold(trial: TrialMemory, receiver: Participant, message: Relay) -> bool:
+def _can_hold(trial: TrialMemory, receiver: Participant, message: SendShared) -> bool:
     # One message is always held, however large, as in a participant's outbox.
     held, rules = receiver.held, trial.rules
-    size = sum(each.size for each in held) + message.size
+    size = sum(each.shared.ByteSize() for each in held) + message.shared.ByteSize()
     return not held or (len(held) < rules.max_held_messages and size <= rules.max_held_bytes)
 
 
@@ -118,35 +116,18 @@ def take_reward(trial: TrialMemory, sender: Participant, received: Any) -> None:
     if not sources:
         trial.ignore(sender, "reward_without_source", "a reward without sources")
         return
+    given = Given(sources, reward.ByteSize())
     receivers = trial.addresses.resolve(reward.receiver_name)
     if not receivers:
         trial.ignore(sender, "reward_to_nobody", f"a reward to '{reward.receiver_name}', which no actor is")
     for index in receivers:
         actor = trial.actors[index]
         if not actor.gone:
-            actor.reward_sources += sources
+            actor.rewards.append(given)
             actor.reward_tick = tick_id
 
 
 def send_rewards(trial: TrialMemory, actor: Actor) -> None:
     """Send an actor what it was rewarded with since its last observation, as one Reward."""
-    sources, actor.reward_sources = actor.reward_sources, []
-    message = ActorRunTrialInput()
-    message.state = _NORMAL
-    merge(message.reward, actor.reward_tick, actor.name, sources)
-    trial.out.append(Send(actor.index, message))
-
-
-def merge(reward: Reward, tick_id: int, receiver: str, sources: Sequence[RewardSource]) -> None:
-    """Make one Reward of all `sources`: its value is their mean, weighted by confidence.
-
-    Sources whose confidence is not positive carry no weight but are listed.
-    """
-    reward.tick_id = tick_id
-    reward.receiver_name = receiver
-    reward.sources.extend(sources)
-    if len(sources) == 1:  # nearly always
-        (source,) = sources
-        reward.value = source.value if source.confidence > 0 else 0.0
-    else:
-        reward.value = mean_reward([(source.value, source.confidence) for source in sources])
+    given, actor.rewards = actor.rewards, []
+    trial.out.append(reward_effect(actor.index, actor.name, actor.reward_tick, given))

@@ -16,11 +16,11 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import Any, Final, TypeAlias
 
-from trio_cogment.api.common_pb2 import CommunicationState, RewardSource, TrialParams
+from trio_cogment.api.common_pb2 import CommunicationState, TrialParams
 from trio_cogment.endpoints import is_client_endpoint
 from trio_cogment.errors import LocalProtocolError
-from trio_cogment.trial._events import ENVIRONMENT
-from trio_cogment.trial._relayed import Relay
+from trio_cogment.trial._events import ENVIRONMENT, SendShared
+from trio_cogment.trial._relayed import Given
 from trio_cogment.trial._stream_table import ACTOR_STREAM, ENVIRONMENT_STREAM, StreamInput, StreamState, Verdict
 
 Rows: TypeAlias = dict[StreamState, dict[StreamInput, tuple[StreamState, Verdict]]]
@@ -83,7 +83,7 @@ class Participant(ABC):
         self.state = StreamState.IDLE
         self.row = rows[StreamState.IDLE]
         self.present = False
-        self.held: list[Relay] = []
+        self.held: list[SendShared] = []
         self.said = 0
         self.said_tick = 0
         self.heard_at = 0.0
@@ -138,7 +138,7 @@ class Actor(Participant):
         is_client: it connects to us.
         default_action: the content sent when it has no action of its own, or None.
         gone: it is out for good: it did not come, or was lost.
-        reward_sources: for the Reward before its next observation.
+        rewards: for the Reward before its next observation.
     """
 
     __slots__ = (
@@ -149,8 +149,8 @@ class Actor(Participant):
         "is_client",
         "required",
         "response_timeout",
-        "reward_sources",
         "reward_tick",
+        "rewards",
     )
 
     def __init__(self, index: int, params: TrialParams) -> None:
@@ -163,7 +163,7 @@ class Actor(Participant):
         self.response_timeout = actor.response_timeout
         self.default_action = actor.default_action.content if actor.HasField("default_action") else None
         self.gone = False
-        self.reward_sources: list[RewardSource] = []
+        self.rewards: list[Given] = []
         self.reward_tick = 0
 
     def classify(self, message: Any) -> StreamInput:

@@ -1,45 +1,40 @@
-"""Messages between participants as effects: what was said is kept once, whoever and however many it is for.
+"""Messages and rewards as effects: what was said or given is kept once, whoever and however many it is for.
 
 A message to everybody has as many envelopes as there are actors. They differ in the name of the receiver, and the bytes
 of the payload, which are nearly all of them, are the same. So an envelope is two pieces: a head of its own, and a tail
-that all have in common. Put together they are the message on the wire; the order of fields means nothing there.
+that all have in common. Put together they are the message on the wire; the order of fields means nothing there. The
+same holds for rewards, of which the sources are in common, with all that users add to them.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Final
 
 from google.protobuf.message import Message as AnyMessage
 
-from trio_cogment.api.common_pb2 import ActorRunTrialInput, CommunicationState, Message
+from trio_cogment.api.common_pb2 import ActorRunTrialInput, CommunicationState, Message, Reward, RewardSource
 from trio_cogment.api.environment_pb2 import EnvRunTrialInput
-from trio_cogment.trial._events import ENVIRONMENT, Send
+from trio_cogment.rewards import mean_reward
+from trio_cogment.shared_message import SharedMessage, field_tag, varint
+from trio_cogment.trial._events import ENVIRONMENT, Send, SendShared
 
-_LENGTH_DELIMITED: Final = 2
-_PAYLOAD: Final = Message.DESCRIPTOR.fields_by_name["payload"].number
-_NORMAL: Final = CommunicationState.NORMAL
+#: Rewards of so many bytes are not copied for each actor.
+_LARGE_BYTES: Final = 16 * 1024
 
-
-def _tag(number: int) -> bytes:
-    return _varint(number << 3 | _LENGTH_DELIMITED)
-
-
-def _varint(value: int) -> bytes:
-    pieces = bytearray()
-    while value > 127:
-        pieces.append(value & 127 | 128)
-        value >>= 7
-    pieces.append(value)
-    return bytes(pieces)
+_PAYLOAD: Final = field_tag(Message, "payload")
 
 
-def _start(kind: type[Any]) -> bytes:
-    """Return an envelope up to the length of its message."""
-    beginning: bytes = kind(state=_NORMAL).SerializeToString()
-    return beginning + _tag(kind.DESCRIPTOR.fields_by_name["message"].number)
+def _start(kind: type[Any], field: str) -> bytes:
+    """Return an envelope up to the length of what is in it."""
+    beginning: bytes = kind(state=CommunicationState.NORMAL).SerializeToString()
+    return beginning + field_tag(kind, field)
 
 
-_STARTS: Final[dict[type[AnyMessage], bytes]] = {kind: _start(kind) for kind in (ActorRunTrialInput, EnvRunTrialInput)}
+_MESSAGES: Final[dict[type[AnyMessage], bytes]] = {
+    kind: _start(kind, "message") for kind in (ActorRunTrialInput, EnvRunTrialInput)
+}
+_REWARD: Final = _start(ActorRunTrialInput, "reward")
 
 
 class Said:
@@ -63,31 +58,73 @@ class Said:
         self.tail = b""
         if message.HasField("payload"):
             payload = message.payload.SerializeToString()
-            self.tail = _tag(_PAYLOAD) + _varint(len(payload)) + payload
+            self.tail = _PAYLOAD + varint(len(payload)) + payload
 
 
-class Relay(Send):
-    """Send a message to one of its receivers. Whoever performs this may keep the pieces, which are bytes.
+def relay(participant: int, receiver_name: str, said: Said) -> SendShared:
+    """Return the effect that brings a message to one of its receivers."""
+    kind: type[AnyMessage] = EnvRunTrialInput if participant == ENVIRONMENT else ActorRunTrialInput
+    inner = Message(tick_id=said.tick_id, sender_name=said.sender_name, receiver_name=receiver_name)
+    beginning: bytes = inner.SerializeToString()
+    head = _MESSAGES[kind] + varint(len(beginning) + len(said.tail)) + beginning
+    return SendShared(participant, SharedMessage(kind, head, said.tail))
+
+
+class Given:
+    """What somebody gave as a reward, whoever gets it.
+
+    Args:
+        sources: not to be changed afterwards.
+        size: about so many bytes.
 
     Attributes:
-        said: what all receivers are told.
-        kind: the type of the envelope.
-        head: what stands before `said.tail` on the wire.
-        size: how many bytes it has there.
+        sources: see above.
+        size: see above.
     """
 
-    __slots__ = ("head", "kind", "said", "size")
+    __slots__ = ("_tail", "size", "sources")
 
-    def __init__(self, participant: int, receiver_name: str, said: Said) -> None:
-        self.participant = participant
-        self.said = said
-        self.kind: type[AnyMessage] = EnvRunTrialInput if participant == ENVIRONMENT else ActorRunTrialInput
-        inner = Message(tick_id=said.tick_id, sender_name=said.sender_name, receiver_name=receiver_name)
-        beginning: bytes = inner.SerializeToString()
-        self.head = _STARTS[self.kind] + _varint(len(beginning) + len(said.tail)) + beginning
-        self.size = len(self.head) + len(said.tail)
+    def __init__(self, sources: list[RewardSource], size: int) -> None:
+        self.sources = sources
+        self.size = size
+        self._tail = b""
 
     @property
-    def message(self) -> Any:
-        """The envelope, made again each time."""
-        return self.kind.FromString(self.head + self.said.tail)
+    def tail(self) -> bytes:
+        """The sources, as fields of a reward on the wire."""
+        if not self._tail:
+            self._tail = Reward(sources=self.sources).SerializeToString()
+        return self._tail
+
+
+def reward(participant: int, receiver_name: str, tick_id: int, given: list[Given]) -> Send:
+    """Return the effect that brings an actor all that it was given, as one reward: see `merge`."""
+    sources = given[0].sources if len(given) == 1 else [source for each in given for source in each.sources]
+    if sum([each.size for each in given]) < _LARGE_BYTES:
+        message = ActorRunTrialInput()
+        message.state = CommunicationState.NORMAL
+        merge(message.reward, tick_id, receiver_name, sources)
+        return Send(participant, message)
+    inner = Reward(tick_id=tick_id, receiver_name=receiver_name, value=_mean(sources))
+    beginning: bytes = inner.SerializeToString()
+    tails = [each.tail for each in given]
+    head = _REWARD + varint(len(beginning) + sum(map(len, tails))) + beginning
+    return SendShared(participant, SharedMessage(ActorRunTrialInput, head, *tails))
+
+
+def merge(reward: Reward, tick_id: int, receiver: str, sources: Sequence[RewardSource]) -> None:
+    """Make one Reward of all `sources`: its value is their mean, weighted by confidence.
+
+    Sources whose confidence is not positive carry no weight but are listed.
+    """
+    reward.tick_id = tick_id
+    reward.receiver_name = receiver
+    reward.sources.extend(sources)
+    reward.value = _mean(sources)
+
+
+def _mean(sources: Sequence[RewardSource]) -> float:
+    if len(sources) == 1:  # nearly always
+        (source,) = sources
+        return source.value if source.confidence > 0 else 0.0
+    return mean_reward([(source.value, source.confidence) for source in sources])

@@ -12,10 +12,11 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from trio_cogment.api.common_pb2 import ActorRunTrialInput, CommunicationState
+from trio_cogment.api.common_pb2 import CommunicationState
 from trio_cogment.api.environment_pb2 import EnvRunTrialInput, ObservationSet
 from trio_cogment.outcome import EndCause
-from trio_cogment.trial._events import EmitSample, Send, Timer, TimerKind
+from trio_cogment.shared_observation import SharedObservation
+from trio_cogment.trial._events import EmitSample, Send, SendShared, Timer, TimerKind
 from trio_cogment.trial._memory import Breakage, TrialMemory
 from trio_cogment.trial._messages_and_rewards import CURRENT_TICK, send_rewards
 from trio_cogment.trial._participant import Actor, Participant
@@ -70,22 +71,15 @@ def next_tick(trial: TrialMemory, _environment: Participant, observations: Obser
     begin_tick(trial, observations)
     awaited = trial.awaited
     awaited.clear()
-    tick_id, timestamp = trial.tick_id, observations.timestamp
-    contents, indexes = observations.observations, trial.mapping
+    shared = shared_observations(trial, observations)
+    indexes = trial.mapping
     append = trial.out.append
     for actor in trial.engaged:
         index = actor.index
-        if actor.reward_sources:
+        if actor.rewards:
             # Before the observation: an actor learns by relating the reward to what it did last.
             send_rewards(trial, actor)
-        # Setting fields costs half of what keyword arguments do.
-        message = ActorRunTrialInput()
-        message.state = _NORMAL
-        observation = message.observation
-        observation.tick_id = tick_id
-        observation.timestamp = timestamp
-        observation.content = contents[indexes[index]]
-        append(Send(index, message))
+        append(SendShared(index, shared[indexes[index]]))
         awaited.add(index)
     for actor in trial.timed:
         trial.arm(Timer(_RESPONSE, actor.index), actor.response_timeout)
@@ -94,6 +88,13 @@ def next_tick(trial: TrialMemory, _environment: Participant, observations: Obser
     if not awaited:
         # Nobody is left to act: the trial goes on with defaults, as fast as its environment.
         complete_actions(trial)
+
+
+def shared_observations(trial: TrialMemory, observations: ObservationSet) -> dict[int, SharedObservation]:
+    """Return the observations that actors see, by their places in the set: each is made once, whoever sees it."""
+    tick_id, timestamp, contents = trial.tick_id, observations.timestamp, observations.observations
+    # A set may have more of them than anybody sees.
+    return {place: SharedObservation(tick_id, timestamp, contents[place]) for place in set(trial.mapping)}
 
 
 def begin_tick(trial: TrialMemory, observations: ObservationSet) -> None:

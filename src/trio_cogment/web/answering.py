@@ -12,6 +12,7 @@ from purerpc import Cardinality
 from trio_cogment.errors import RpcError, StatusCode
 from trio_cogment.rpc import Metadata
 from trio_cogment.rpc.relay import RelayedCall, RelayRoute, Writer, trailer_headers
+from trio_cogment.shared_message import SharedMessage
 from trio_cogment.web.frames import fields_frame, message_frame
 from trio_cogment.web.output import Pending
 
@@ -115,7 +116,8 @@ class Answering(abc.ABC):
     def on_message(self, message: Any) -> None:
         """See `Consumer.on_message`."""
         output = self._output
-        output.add(self.wrapped(message_frame(message.SerializeToString())))
+        payload = message.payload() if isinstance(message, SharedMessage) else message.SerializeToString()
+        output.add(self.wrapped(message_frame(payload)))
         if output.out_size > self._high_water_bytes and self._call is not None:
             self._paused = True
             self._call.pause()
@@ -183,6 +185,7 @@ async def relayed(
         route.observer.started()
     try:
         async with call, trio.open_nursery() as nursery:
+            call.accept_shared()  # so there is room for what many get before it is made for this one
             nursery.start_soon(requests, call)
             await answering.run(call, farewell_seconds)
             nursery.cancel_scope.cancel()

@@ -18,6 +18,7 @@ from trio_cogment.access import Identity
 from trio_cogment.errors import LocalProtocolError, RpcError, StatusCode
 from trio_cogment.rpc import Metadata
 from trio_cogment.rpc.relay import RelayedCall, RelayRoute, encode_metadata
+from trio_cogment.shared_message import SharedMessage
 from trio_cogment.web.answering import Answering, relayed
 from trio_cogment.web.frames import FrameReader, fields_frame
 from trio_cogment.web.hosting import Hosting, admitted, counted
@@ -53,7 +54,8 @@ class SocketAnswering(Answering):
 
     def on_message(self, message: Any) -> None:
         """See `Consumer.on_message`."""
-        self.farewell.sent(message)
+        if not isinstance(message, SharedMessage):  # nobody shares an END
+            self.farewell.sent(message)
         super().on_message(message)
 
     def on_end(self, error: RpcError | None) -> None:

@@ -11,10 +11,9 @@ from trio_cogment.api.legacy import agent_pb2 as pb
 from trio_cogment.api.legacy import common_pb2 as legacy
 from trio_cogment.gateways.legacy.actor_ids import ActorIds, Member
 from trio_cogment.gateways.legacy.agent_states import Do, Input, State, after
-from trio_cogment.gateways.legacy.messages import legacy_message, message_of
+from trio_cogment.gateways.legacy.messages import legacy_message, legacy_observation, message_of
 from trio_cogment.gateways.legacy.rewards import legacy_reward, reward_of
 from trio_cogment.sdk import Event, EventType, RecvMessage, RecvObservation, RecvReward, Reward
-from trio_cogment.spec import encode
 
 #: What is kept for the last call: a trial may take long to end.
 MAX_FINAL_ITEMS = 10_000
@@ -110,9 +109,7 @@ class AgentPart:
         return do
 
     def _observed(self, do: Do, received: RecvObservation[Any]) -> list[CallOut]:
-        observation = legacy.Observation(tick_id=received.tick_id, timestamp=received.timestamp)
-        observation.data.content = encode(received.payload, None, "observation")
-        observation.data.snapshot = True
+        observation = legacy_observation(received)
         if do is Do.KEEP:
             self._keep(self._final.observations, observation)
             return []

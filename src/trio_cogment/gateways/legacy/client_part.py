@@ -10,10 +10,9 @@ from trio_cogment.api.legacy import common_pb2 as legacy
 from trio_cogment.api.legacy import orchestrator_pb2 as pb
 from trio_cogment.gateways.legacy.actor_ids import ActorIds, Member
 from trio_cogment.gateways.legacy.client_states import OWES_AN_ACTION, Do, Input, State, after
-from trio_cogment.gateways.legacy.messages import legacy_message
+from trio_cogment.gateways.legacy.messages import legacy_message, legacy_observation
 from trio_cogment.gateways.legacy.rewards import legacy_reward, sum_of
-from trio_cogment.sdk import Event, EventType
-from trio_cogment.spec import encode
+from trio_cogment.sdk import Event, EventType, RecvObservation
 
 #: What is kept for the next answer: a client may be away for long.
 MAX_KEPT_ITEMS = 10_000
@@ -41,7 +40,7 @@ class ClientPart:
         self.action = b""
         self._trial_id = trial_id
         self._ids = ids
-        self._observation: legacy.Observation | None = None
+        self._observation: RecvObservation[Any] | None = None
         self._rewards: list[legacy.Reward] = []
         self._messages: list[legacy.Message] = []
         self._final: pb.TrialActionReply | None = None
@@ -78,11 +77,8 @@ class ClientPart:
     def take(self, event: Event[Any, None]) -> Do:
         """Take an event of the trial."""
         if event.observation is not None:
-            received = event.observation
-            observation = legacy.Observation(tick_id=received.tick_id, timestamp=received.timestamp)
-            observation.data.content = encode(received.payload, None, "observation")
-            observation.data.snapshot = True
-            self._observation = observation
+            # Others may see the same: it is made into a message when the client asks.
+            self._observation = event.observation
             # The final one is a part of the final answer, with what still comes until the end.
             if event.type is EventType.ACTIVE or self.state in _WITHOUT_OBSERVATION:
                 return self._enter(Input.OBSERVATION)
@@ -118,7 +114,7 @@ class ClientPart:
         if config is not None:
             reply.human_config.content = config
         if with_observation and self._observation is not None:
-            reply.observation.CopyFrom(self._observation)
+            reply.observation.CopyFrom(legacy_observation(self._observation))
         return reply
 
     def action_reply(self) -> pb.TrialActionReply:
@@ -127,7 +123,7 @@ class ClientPart:
             return self._final
         reply = pb.TrialActionReply(messages=legacy.MessageCollection(messages=self._messages))
         if self._observation is not None:
-            reply.observation.CopyFrom(self._observation)
+            reply.observation.CopyFrom(legacy_observation(self._observation))
         reward = sum_of(self._rewards)
         if reward is not None:
             reply.reward.CopyFrom(reward)

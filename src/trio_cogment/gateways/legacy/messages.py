@@ -1,11 +1,15 @@
-"""Messages of participants, by the ids of the legacy API and by names."""
+"""Messages of participants, by the ids of the legacy API and by names, and what they observe."""
 
 from __future__ import annotations
+
+from typing import Any
 
 from google.protobuf.any_pb2 import Any as AnyMessage
 
 from trio_cogment.api.legacy import common_pb2 as legacy
 from trio_cogment.gateways.legacy.actor_ids import ActorIds
+from trio_cogment.sdk import RecvObservation
+from trio_cogment.spec import encode
 
 
 def legacy_message(payload: AnyMessage, sender: str, receiver_id: int, ids: ActorIds) -> legacy.Message | None:
@@ -24,6 +28,14 @@ def legacy_message(payload: AnyMessage, sender: str, receiver_id: int, ids: Acto
     # By fields: the class of another descriptor pool is another class.
     message.payload.type_url, message.payload.value = payload.type_url, payload.value
     return message
+
+
+def legacy_observation(received: RecvObservation[Any]) -> legacy.Observation:
+    """Return an observation as an old participant gets it."""
+    observation = legacy.Observation(tick_id=received.tick_id, timestamp=received.timestamp)
+    observation.data.content = encode(received.payload, None, "observation")
+    observation.data.snapshot = True
+    return observation
 
 
 def message_of(message: legacy.Message, ids: ActorIds) -> tuple[AnyMessage, str] | str:
