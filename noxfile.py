@@ -75,7 +75,7 @@ EXTRAS_PYTHONS = ["3.11", "3.12", "3.13"]
 MATRIX_TESTS = [
     *("tests/test_platform.py", "tests/test_endpoints.py", "tests/test_errors.py", "tests/trial"),
     "--ignore=tests/trial/test_drawing.py",  # of a page
-    *("tests/cli/client/test_trial.py", "tests/cli/test_plain.py", "tests/cli/services/test_welcome.py"),
+    *("tests/cli/client/test_trial.py", "tests/cli/services/test_start.py", "tests/cli/services/test_welcome.py"),
 ]
 #: Draws the diagrams of the documentation site.
 MERMAID = "mermaid@11.17.2"

@@ -12,14 +12,14 @@ from pathlib import Path
 import pytest
 
 import trio_cogment.api
-from trio_cogment import service_names, services
+from trio_cogment import services
 from trio_cogment.api.directory_pb2 import ServiceType
 from trio_cogment.api.dm_env_rpc import dm_env_rpc_pb2
 from trio_cogment.api.legacy import orchestrator_pb2 as legacy_pb2
 from trio_cogment.api.trainer import trainer_pb2
 from trio_cogment.endpoints import GrpcEndpoint, parse_endpoint
-from trio_cogment.service_names import LOG_EXPORTER
 from trio_cogment.services import (
+    LOG_EXPORTER,
     PROTOCOLS,
     REGISTERED_BY_SERVERS,
     SERVICES,
@@ -110,12 +110,12 @@ def test_the_names_stand_nowhere_else() -> None:
     """Texts in the code, that is; documentation may name anything."""
     facts = {info.name for info in SERVICES.values() if info.name}
     facts |= {info.full_name for info in SERVICES.values() if info.name}
-    facts |= {services.TRIAL_ID, services.USER_ID, services.AUTHENTICATION_TOKEN, service_names.LOG_EXPORTER}
+    facts |= {services.TRIAL_ID, services.USER_ID, services.AUTHENTICATION_TOKEN, LOG_EXPORTER}
     facts |= {services.ACTOR_CLASS, services.IMPLEMENTATION, services.VERSION, services.REGISTRATION_SOURCE}
     found = [
         f"{path.relative_to(SOURCE)}:{line}: {text!r}"
         for path in sorted(SOURCE.rglob("*.py"))
-        if path not in {Path(services.__file__), Path(service_names.__file__)} and "_pb2" not in path.name
+        if path != Path(services.__file__) and "_pb2" not in path.name
         for line, text in literals(path)
         if text in facts
     ]

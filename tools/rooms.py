@@ -24,7 +24,6 @@ LEAVES = (
     *(
         "errors",
         "config",
-        "service_names",
         "services",
         "endpoints",
         "about",
@@ -38,7 +37,6 @@ LEAVES = (
 )
 #: What a room may import of the leaves, where that is not all of them. A leaf without a row imports no other.
 NARROWED = {
-    "services": {"service_names"},
     "_lazy_names": {"errors"},
     "host": {"_lazy_names"},
     "endpoints": {"errors", "services"},
@@ -56,7 +54,7 @@ NARROWED = {
         *("shared_message", "shared_observation"),
     },
     "spaces": {"_lazy_names", "api", "errors"},
-    "access": {"errors", "config", "recount", "service_names"},
+    "access": {"errors", "config", "recount", "services"},
     "rpc": {"errors", "config", "host", "backoff", "recount", "compiling", "suggestions", "shared_message"},
 }
 #: What a room may import besides the leaves.

@@ -3,8 +3,8 @@
 A service has a kind, which endpoints and command lines name, a gRPC name, a number in the directory's registrations,
 and a default port. The names of metadata and of registered properties are here too. Each name stands only here.
 
-The module imports only the standard library and `service_names`, so that every module may import it, including those
-that only print a command's ``--help``. `ServiceInfo.descriptor` imports the API's modules when it is called.
+The module imports only the standard library, so that every module may import it, including those that only print a
+command's ``--help``. `ServiceInfo.descriptor` imports the API's modules when it is called.
 """
 
 from __future__ import annotations
@@ -15,12 +15,32 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from trio_cogment import service_names as names
-
 if TYPE_CHECKING:
     from google.protobuf.descriptor import ServiceDescriptor
 
 _PACKAGE = "cogmentAPI"
+
+# Names of the gRPC services, without their package
+
+SERVICE_ACTOR = "ServiceActorSP"
+ENVIRONMENT = "EnvironmentSP"
+DATALOG = "DatalogSP"
+#: The name of the data log service in the reference's documentation. It is served beside `DatalogSP`, and has no kind.
+LOG_EXPORTER = "LogExporterSP"
+PRE_TRIAL_HOOKS = "TrialHooksSP"
+LIFECYCLE = "TrialLifecycleSP"
+CLIENT_ACTOR = "ClientActorSP"
+DATASTORE = "TrialDatastoreSP"
+MODEL_REGISTRY = "ModelRegistrySP"
+DIRECTORY = "DirectorySP"
+#: A gateway's service for clients of dm_env_rpc. It is not of the platform, and has no kind.
+DM_ENV_RPC = "Environment"
+#: The service of a trainer. It is not of the platform, and has no kind.
+TRAINER = "TrainerService"
+#: A gateway's service for clients of the legacy API. It has no kind either.
+LEGACY_TRIAL = "Trial"
+#: A gateway's service for orchestrators of the legacy API.
+LEGACY_LOG_EXPORTER = "LogExporter"
 
 # Metadata of calls
 
@@ -109,15 +129,15 @@ _DIRECTORY_PORT = 9005
 
 #: In the order in which `trio-cogment status` tries the kinds of a service whose kind it does not know.
 SERVICES: Mapping[ServiceKind, ServiceInfo] = {
-    ServiceKind.ACTOR: ServiceInfo(names.SERVICE_ACTOR, 3, "agent_pb2", found_by=(ACTOR_CLASS, IMPLEMENTATION)),
-    ServiceKind.ENVIRONMENT: ServiceInfo(names.ENVIRONMENT, 4, "environment_pb2", found_by=(IMPLEMENTATION,)),
-    ServiceKind.DATALOG: ServiceInfo(names.DATALOG, 6, "datalog_pb2", _DATASTORE_PORT),
-    ServiceKind.PRE_TRIAL_HOOK: ServiceInfo(names.PRE_TRIAL_HOOKS, 5, "hooks_pb2"),
-    ServiceKind.LIFECYCLE: ServiceInfo(names.LIFECYCLE, 1, "orchestrator_pb2", _ORCHESTRATOR_PORT),
-    ServiceKind.CLIENT_ACTOR: ServiceInfo(names.CLIENT_ACTOR, 2, "orchestrator_pb2", _ORCHESTRATOR_PORT),
-    ServiceKind.DATASTORE: ServiceInfo(names.DATASTORE, 7, "trial_datastore_pb2", _DATASTORE_PORT),
-    ServiceKind.MODEL_REGISTRY: ServiceInfo(names.MODEL_REGISTRY, 8, "model_registry_pb2", _MODEL_REGISTRY_PORT),
-    ServiceKind.DIRECTORY: ServiceInfo(names.DIRECTORY, 9, "directory_pb2", _DIRECTORY_PORT),
+    ServiceKind.ACTOR: ServiceInfo(SERVICE_ACTOR, 3, "agent_pb2", found_by=(ACTOR_CLASS, IMPLEMENTATION)),
+    ServiceKind.ENVIRONMENT: ServiceInfo(ENVIRONMENT, 4, "environment_pb2", found_by=(IMPLEMENTATION,)),
+    ServiceKind.DATALOG: ServiceInfo(DATALOG, 6, "datalog_pb2", _DATASTORE_PORT),
+    ServiceKind.PRE_TRIAL_HOOK: ServiceInfo(PRE_TRIAL_HOOKS, 5, "hooks_pb2"),
+    ServiceKind.LIFECYCLE: ServiceInfo(LIFECYCLE, 1, "orchestrator_pb2", _ORCHESTRATOR_PORT),
+    ServiceKind.CLIENT_ACTOR: ServiceInfo(CLIENT_ACTOR, 2, "orchestrator_pb2", _ORCHESTRATOR_PORT),
+    ServiceKind.DATASTORE: ServiceInfo(DATASTORE, 7, "trial_datastore_pb2", _DATASTORE_PORT),
+    ServiceKind.MODEL_REGISTRY: ServiceInfo(MODEL_REGISTRY, 8, "model_registry_pb2", _MODEL_REGISTRY_PORT),
+    ServiceKind.DIRECTORY: ServiceInfo(DIRECTORY, 9, "directory_pb2", _DIRECTORY_PORT),
     ServiceKind.OTHER: ServiceInfo("", 100),
 }
 
@@ -136,9 +156,9 @@ REGISTERED_BY_SERVERS = (
 
 #: Services of other protocols that a server of the platform may have: full name -> value of `PROTOCOL`.
 PROTOCOLS = {
-    f"dm_env_rpc.v1.{names.DM_ENV_RPC}": "dm_env_rpc",
-    f"gymgui.trainer.{names.TRAINER}": "trainer",
-    f"cogment.{names.LEGACY_TRIAL}": "legacy",
+    f"dm_env_rpc.v1.{DM_ENV_RPC}": "dm_env_rpc",
+    f"gymgui.trainer.{TRAINER}": "trainer",
+    f"cogment.{LEGACY_TRIAL}": "legacy",
 }
 
 _KIND_OF_TYPE = {info.directory_type: kind for kind, info in SERVICES.items()}

@@ -83,6 +83,7 @@ def run_main(*arguments: str, data: bytes = b"", variables: Mapping[str, str] = 
     env.update(environment_variables(**variables))
     root = logging.getLogger()
     handlers, level = root.handlers[:], root.level
+    os.umask(mask := os.umask(0))
     try:
         with CliRunner().isolation(data, env=env) as (out, err, _):
             with pytest.raises(SystemExit) as left:
@@ -95,6 +96,7 @@ def run_main(*arguments: str, data: bytes = b"", variables: Mapping[str, str] = 
                 handler.close()
         root.handlers[:] = handlers
         root.setLevel(level)
+        os.umask(mask)
 
 
 class Server:

@@ -17,7 +17,7 @@ import trio
 from tests.cli.process import PATIENCE_SECONDS, environment_variables, run_main, server
 from trio_cogment import __version__
 from trio_cogment.cli import main
-from trio_cogment.cli.quick import answered
+from trio_cogment.cli.commands import answered
 from trio_cogment.cli.root import cli, run
 
 
@@ -218,7 +218,7 @@ def modules_after(*arguments: str) -> set[str]:
 @pytest.mark.parametrize("argument", ["--help", "--version"])
 def test_the_quick_answers_import_next_to_nothing(argument: str) -> None:
     found = modules_after(argument)
-    ours = ("", "._version", ".cli", ".cli.commands", ".cli.quick")
+    ours = ("", "._version", ".cli", ".cli.commands")
     assert {name for name in found if name.startswith("trio_cogment")} == {f"trio_cogment{name}" for name in ours}
     assert not {"click", "typing", "re", "enum", "trio", "purerpc", "google.protobuf"} & found
 

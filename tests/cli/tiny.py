@@ -60,7 +60,6 @@ def tiny(ctx: click.Context, /, port: int, broken: str, said: trio.Path | None, 
     application = Application(
         name="tiny",
         ports=[port],
-        services=[["TrialDatastoreSP", "DatalogSP"]],
         check=check,
         open=lambda resources: opened(broken, said, resources),
     )

@@ -11,7 +11,7 @@ import enum
 from collections.abc import Iterable, Mapping
 from functools import cache
 
-from trio_cogment import service_names as names
+from trio_cogment import services as names
 from trio_cogment.access.roles import Role
 
 

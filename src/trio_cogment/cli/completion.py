@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import click
 
-from trio_cogment.cli.commands import COMPLETION
-from trio_cogment.cli.quick import PROGRAM
+from trio_cogment.cli.commands import COMPLETION, PROGRAM
 
 _SHELLS = ("bash", "zsh", "fish")
 

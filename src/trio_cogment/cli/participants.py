@@ -49,7 +49,6 @@ def participants(ctx: click.Context, /, module: str, port: int, **_options: Any)
     application = Application(
         name="participants",
         ports=[port],
-        services=[[service.name.rpartition(".")[2] for service in services]],
         open=functools.partial(_opened, found, services),
         give_up_seconds=_GIVE_UP_SECONDS,
     )

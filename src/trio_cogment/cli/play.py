@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.core import ParameterSource
 
-from trio_cogment.cli.announced import orchestrator_parts
 from trio_cogment.cli.errors import Failure
 from trio_cogment.cli.options import FilePath
 from trio_cogment.cli.rl.targets import environment_options, failures, target_of
@@ -31,7 +30,6 @@ from trio_cogment.cli.services.trial_datastore import (
     StorageSettings,
     keeping,
     opened_storage,
-    refuse_storage_in_use,
     storage_options,
     storage_settings,
 )
@@ -185,19 +183,14 @@ def play(ctx: click.Context, /, **options: Any) -> None:
     if settings.web is None or not settings.web.enabled:
         raise Failure("play: --web=false: expected a page to play on")
     prepared = functools.cache(functools.partial(_prepared, options))
-    name, services = orchestrator_parts(
-        datastore=settings.storage is not None, model_registry=False, directory=False, one_port=True
-    )
+    stored = "" if settings.storage is None else ", trial_datastore"
     application = Application(
-        name=f"{_COMMAND}, {name}",
+        name=f"{_COMMAND}, orchestrator{stored}",
         ports=[options["port"]],
-        services=[[name for part in services for name in part]],
         check=prepared,
         open=functools.partial(_opened, prepared, settings),
         give_up_seconds=_GIVE_UP_SECONDS,
     )
-    if settings.storage is not None:
-        refuse_storage_in_use(settings.storage)
     run_server(settings, application)
 
 

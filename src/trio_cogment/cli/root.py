@@ -4,18 +4,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 from click.core import ParameterSource
 
 from trio_cogment._version import __version__
-from trio_cogment.cli.commands import ABOUT, COMMANDS
+from trio_cogment.cli.commands import ABOUT, COMMANDS, PROGRAM
 from trio_cogment.cli.options import Group, json_option
-from trio_cogment.cli.quick import PROGRAM
-
-if TYPE_CHECKING:
-    from trio_cogment.cli.opening import Early
 
 #: The exit code that shells expect of a command ended by Control-C.
 _INTERRUPTED = 130
@@ -42,14 +38,9 @@ def version(as_json: bool) -> None:
         click.echo(__version__)
 
 
-def run(arguments: Sequence[str], early: Early | None = None) -> int:
-    """Run a command and return the exit code: 0 for success, 1 for every kind of error, 130 for Control-C.
-
-    Args:
-        arguments: of the command line.
-        early: the ports that they name, if they are open already; the context of the command has it.
-    """
-    return _exit_code(lambda: cli.main(arguments, prog_name=PROGRAM, standalone_mode=False, obj=early))
+def run(arguments: Sequence[str]) -> int:
+    """Run a command and return the exit code: 0 for success, 1 for every kind of error, 130 for Control-C."""
+    return _exit_code(lambda: cli.main(arguments, prog_name=PROGRAM, standalone_mode=False))
 
 
 def _exit_code(run: Callable[[], Any]) -> int:

@@ -1,4 +1,4 @@
-"""The terminal of a process: whether it is still there, and whether lines can be redrawn on it.
+"""The terminal of a process: lines for it, whether it is still there, and whether lines can be redrawn on it.
 
 SIGHUP has two meanings: the terminal was closed, and files are to be read again. A server that was started in a window
 must not outlive it, so the two are told apart. Nothing slow is imported here: it is needed before Trio is.
@@ -33,6 +33,17 @@ def can_draw() -> bool:
 def on_terminal() -> bool:
     """Tell whether standard output is a terminal: somebody sees it, and nothing keeps it."""
     return sys.stdout is not None and sys.stdout.isatty()
+
+
+def say(line: str) -> None:
+    """Print a line; that nobody reads it, or that it finds no room, does not stop a server."""
+    if sys.stdout is None:
+        return
+    try:
+        sys.stdout.write(f"{line}\n")  # in one piece; `print` may write the end of the line for itself
+        sys.stdout.flush()
+    except OSError:
+        pass
 
 
 def _is_there() -> bool:

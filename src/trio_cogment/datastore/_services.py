@@ -9,8 +9,7 @@ from trio_cogment.datastore._datalog_service import DatalogService, LogExporterS
 from trio_cogment.datastore._datastore import Datastore
 from trio_cogment.datastore._trial_service import TrialService
 from trio_cogment.rpc import bind
-from trio_cogment.service_names import LOG_EXPORTER
-from trio_cogment.services import SERVICES, ServiceKind
+from trio_cogment.services import LOG_EXPORTER, SERVICES, ServiceKind
 
 
 def datastore_services(datastore: Datastore) -> list[Service]:

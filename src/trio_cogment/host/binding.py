@@ -1,7 +1,7 @@
 """Listening TCP sockets of the standard library: every address on one port, and never two servers on one port.
 
-Nothing here waits, but for names that have to be resolved, and nothing needs Trio: a server opens its port with this
-before it imports anything slow.
+Nothing here waits, but for names that have to be resolved, and nothing needs Trio. Binding and listening are apart: a
+server takes its ports at its start, and lets nobody connect before it serves.
 """
 
 from __future__ import annotations
@@ -9,11 +9,11 @@ from __future__ import annotations
 import errno
 import socket
 import sys
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NoReturn
 
-TYPE_CHECKING = False  # as type checkers know it; importing `typing` takes as long as opening the port
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-    from typing import Any, NoReturn, TypeAlias
+    from typing import TypeAlias
 
     #: Family, type, protocol, address.
     Address: TypeAlias = tuple[int, int, int, tuple[Any, ...]]
@@ -28,8 +28,10 @@ _PORT_ATTEMPTS = 20
 _NOT_HERE = frozenset([errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL, errno.EPROTONOSUPPORT])
 
 
-def listening_sockets(names: Sequence[str], port: int) -> list[socket.socket]:
-    """Do at once what `host.tcp.listen_tcp` does, and block where a name has to be resolved.
+def bound_sockets(names: Sequence[str], port: int) -> list[socket.socket]:
+    """Bind sockets as `host.tcp.listen_tcp` does, at once: it blocks where a name has to be resolved.
+
+    Nobody can connect before `listen_on`.
 
     Raises:
         OSError: see there.
@@ -59,8 +61,22 @@ def is_literal(name: str) -> bool:
     return False
 
 
+def listen_on(sockets: Iterable[socket.socket]) -> None:
+    """Let clients connect to bound sockets.
+
+    Raises:
+        OSError: another process has bound the same port at the same moment and listens already; the text says where.
+            The sockets are left open.
+    """
+    for one in sockets:
+        try:
+            one.listen(BACKLOG)
+        except OSError as error:
+            cannot_listen(error, one.family, one.getsockname())
+
+
 def bind_all(resolved: Mapping[str, Resolved], port: int) -> list[socket.socket]:
-    """Listen on every address of some names, on one port; on none when one of them cannot be bound.
+    """Bind a socket to every address of some names, on one port; to none when one of them cannot be bound.
 
     Args:
         resolved: for each name, what it stands for. Of the addresses of a name, those that this machine does not have
@@ -86,23 +102,23 @@ def bind_all(resolved: Mapping[str, Resolved], port: int) -> list[socket.socket]
 
 
 def _bind_once(literal: dict[Address, bool], port: int) -> list[socket.socket]:
-    listening: list[socket.socket] = []
+    sockets: list[socket.socket] = []
     missing: OSError | None = None
     for (family, kind, protocol, address), given in literal.items():
         try:
             bound = _bind(family, kind, protocol, (address[0], port, *address[2:]))
         except OSError as error:
             if given or error.errno not in _NOT_HERE:
-                for one in listening:
+                for one in sockets:
                     one.close()
                 raise
             missing = error
             continue
-        listening.append(bound)
+        sockets.append(bound)
         port = port or bound.getsockname()[1]
-    if not listening and missing is not None:
+    if not sockets and missing is not None:
         raise missing
-    return listening
+    return sockets
 
 
 def _bind(family: int, kind: int, protocol: int, address: tuple[Any, ...]) -> socket.socket:
@@ -119,7 +135,6 @@ def _bind(family: int, kind: int, protocol: int, address: tuple[Any, ...]) -> so
         if family == socket.AF_INET6:
             bound.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
         bound.bind(address)
-        bound.listen(BACKLOG)
     except OSError as error:
         bound.close()
         cannot_listen(error, family, address)

@@ -14,7 +14,8 @@ import sys
 import time
 from typing import Protocol, TypeAlias
 
-from trio_cogment.host.lock_probe import LOCK as LOCK
+#: What comes behind the name of a file, or stands alone in a folder, for the lock of whoever uses it.
+LOCK = ".lock"
 
 #: What a file is called until it is whole.
 TEMPORARY = ".tmp"
@@ -268,7 +269,7 @@ class SystemFiles:
         return _identity_of(os.stat(path))
 
 
-#: A server that looks whether a file is free (`lock_probe`) holds it for a moment.
+#: Who looks whether a file is free (`trio-cogment doctor`) holds it for a moment.
 _CLAIM_ATTEMPTS = 3
 _CLAIM_PAUSE_SECONDS = 0.01
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import trio
 
-from trio_cogment.host.binding import bind_all, lookup
+from trio_cogment.host.binding import bind_all, listen_on, lookup
 
 
 async def listen_tcp(addresses: str | Sequence[str] = "0.0.0.0", port: int = 0) -> list[trio.SocketListener]:
@@ -27,4 +27,11 @@ async def listen_tcp(addresses: str | Sequence[str] = "0.0.0.0", port: int = 0) 
     if not names:
         raise ValueError("addresses: expected one at least")
     resolved = {name: await trio.socket.getaddrinfo(name, port, **lookup(name)) for name in names}
-    return [trio.SocketListener(trio.socket.from_stdlib_socket(bound)) for bound in bind_all(resolved, port)]
+    sockets = bind_all(resolved, port)
+    try:
+        listen_on(sockets)
+    except OSError:
+        for bound in sockets:
+            bound.close()
+        raise
+    return [trio.SocketListener(trio.socket.from_stdlib_socket(bound)) for bound in sockets]

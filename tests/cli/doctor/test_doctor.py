@@ -18,6 +18,7 @@ from tests.rpc.tls_files import make_party
 from trio_cogment.cli.doctor import data, machine
 from trio_cogment.cli.doctor.findings import Finding, Level, fail, lines, ok, warn, worst
 from trio_cogment.directory import DirectoryServer, directory_services
+from trio_cogment.host.files import LockedError, SystemFiles
 from trio_cogment.platform import open_platform
 
 FAIL, WARN, OK = Level.FAIL, Level.WARN, Level.OK
@@ -262,3 +263,25 @@ def test_it_reads_what_serve_reads(tmp_path: Path) -> None:
     assert wrong.code == 1
     assert "prot" in wrong.err
     assert "No such option" in run_main("doctor", "--hots=0.0.0.0").err
+
+
+# Locks
+
+
+def test_a_lock_is_seen_for_as_long_as_it_is_held(tmp_path: Path) -> None:
+    path = str(tmp_path / "lock")
+    assert not data.is_locked(path)
+    assert not os.path.exists(path)
+    lock = SystemFiles().lock(path)
+    assert data.is_locked(path)
+    with pytest.raises(LockedError):
+        SystemFiles().lock(path)
+    lock.release()
+    assert not data.is_locked(path)
+    SystemFiles().lock(path).release()  # the look has left none
+
+
+def test_what_cannot_be_looked_at_is_not_locked(tmp_path: Path) -> None:
+    assert not data.is_locked(str(tmp_path / "no" / "lock"))
+    assert not data.is_locked("a\0b")
+    assert not data.is_locked(str(tmp_path))

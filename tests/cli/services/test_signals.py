@@ -18,8 +18,8 @@ import pytest
 import trio
 
 from tests.cli.process import PATIENCE_SECONDS, Endless, environment_variables, listening, server
-from trio_cogment.cli.opening import EarlySignals
 from trio_cogment.cli.services import process
+from trio_cogment.cli.services.early_signals import EarlySignals
 from trio_cogment.cli.services.process import StatusFile, Stop, run_until_signal
 from trio_cogment.cli.services.task_dump import MAX_TASKS, task_lines
 from trio_cogment.cli.terminal import Terminal

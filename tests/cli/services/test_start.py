@@ -1,25 +1,36 @@
-"""A server's port is open and announced before anything slow, and who comes meanwhile is served."""
+"""A server is announced when it serves: before that nobody can connect, and what prevents its start is told at once."""
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
+import socket
 import subprocess
 import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
 
 import pytest
 import trio
 
-from tests.cli.process import PATIENCE_SECONDS, environment_variables, server
+from tests.cli.process import PATIENCE_SECONDS, environment_variables, run, server
 from trio_cogment.api.common_pb2 import VersionRequest
-from trio_cogment.cli.opening import EarlySignals
+from trio_cogment.cli.errors import Failure
+from trio_cogment.cli.services.early_signals import EarlySignals
+from trio_cogment.cli.services.run import run_server
+from trio_cogment.cli.services.settings import ServerSettings
+from trio_cogment.cli.services.start import Application, Resources, Running
+from trio_cogment.host.files import SystemFiles
 from trio_cogment.rpc import Channel, methods_of
 from trio_cogment.services import SERVICES, ServiceKind
 
-#: What takes longer to import than everything that a server needs to listen.
+HERE = "--host=127.0.0.1"
+#: What takes longer to import than everything that is checked before a server opens what it serves.
 HEAVY = {
     *("trio", "purerpc", "anyio", "h2", "hpack", "google.protobuf", "prometheus_client", "h11", "yaml", "rich"),
-    *("asyncio", "ssl", "sqlite3", "logging", "multiprocessing", "concurrent.futures", "email", "tempfile", "json"),
+    *("asyncio", "ssl", "sqlite3", "multiprocessing", "concurrent.futures", "email", "tempfile"),
 }
 OURS = {
     *("cli.client", "config", "host._host", "host.tcp", "rpc", "trial", "orchestrator", "datastore", "directory"),
@@ -27,64 +38,78 @@ OURS = {
 }
 
 
-PLAIN = [("serve", "--port=0"), ("services", "directory", "--port=0"), ("services", "datastore", "--port=0")]
-
-
-def modules_when(announcing: str, arguments: tuple[str, ...]) -> set[str]:
-    """Return what a server has imported when it is about to call this function, beyond what it had at its start."""
-    module, _, name = announcing.partition(":")
+@pytest.mark.parametrize("service", ["directory", "trial_datastore", "model_registry", "orchestrator"])
+def test_a_port_in_use_is_found_before_anything_heavy_is_imported(service: str) -> None:
     code = (
-        "import os, sys; before = set(sys.modules)\n"
-        "def announce(*_):\n"
-        "    print(*set(sys.modules) - before, flush=True)\n"
-        "    os._exit(0)\n"
-        f"import {module} as module\n"
-        f"module.{name} = announce\n"
+        "import sys; before = set(sys.modules)\n"
         "from trio_cogment.cli import main\n"
-        f"main({arguments!r})"
+        "try: main(sys.argv[1:])\n"
+        "finally: print(*set(sys.modules) - before)"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        env=environment_variables(),
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE_SECONDS,
-        check=True,
-    )
-    return set(done.stdout.split())
-
-
-@pytest.mark.parametrize("arguments", PLAIN)
-def test_sockets_and_signals_are_imported_before_it_listens_and_little_else(arguments: tuple[str, ...]) -> None:
-    found = modules_when("trio_cogment.cli.opening:say", arguments)
-    ours = (
-        "",
-        "._version",
-        ".cli",
-        ".cli.announced",
-        ".cli.commands",
-        ".cli.opening",
-        ".cli.plain",
-        ".cli.quick",
-        ".cli.terminal",
-        ".service_names",
-    )
-    theirs = {name for name in found if name.startswith("trio_cogment")}
-    assert theirs == {f"trio_cogment{name}" for name in (*ours, ".host", ".host.binding", ".host.lock_probe")}
-    assert {"socket", "signal"} <= found
-    more = {"click", "typing", "re", "dataclasses", "pathlib", "contextlib", "inspect", "encodings.idna"}
-    assert not found & (more | HEAVY)
-
-
-@pytest.mark.parametrize("arguments", [("services", "--log_level=info", *line[-2:]) for line in PLAIN[1:]])
-def test_click_is_imported_before_it_listens_if_need_be_but_nothing_heavy(arguments: tuple[str, ...]) -> None:
-    found = modules_when("trio_cogment.cli.services.start:Start.announce", arguments)
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = other.getsockname()[1]
+        flags = [f"--lifecycle_port={port}", "--actor_port=0"] if service == "orchestrator" else [f"--port={port}"]
+        done = subprocess.run(
+            [sys.executable, "-c", code, "services", service, HERE, *flags],
+            env=environment_variables(),
+            capture_output=True,
+            text=True,
+            timeout=PATIENCE_SECONDS,
+            check=False,
+        )
+    assert done.returncode == 1
+    assert os.strerror(errno.EADDRINUSE) in done.stderr
+    found = set(done.stdout.split())
     assert "click" in found
     assert not found & (HEAVY | {f"trio_cogment.{name}" for name in OURS})
 
 
-async def test_who_calls_when_it_is_announced_is_served() -> None:
-    async with server("services", "directory", "--host=127.0.0.1", "--port=0", "--persistence_file=") as running:
+def test_nobody_can_connect_before_it_serves(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[int] = []
+
+    @asynccontextmanager
+    async def opened(resources: Resources) -> AsyncIterator[Running]:
+        with socket.socket() as one:
+            seen.append(one.connect_ex(("127.0.0.1", resources.ports[0])))
+        async with trio.open_nursery():
+            raise Failure("that is all")
+        yield Running(services=[[]])
+
+    monkeypatch.setattr(os, "umask", lambda _mask: 0)
+    with pytest.raises(Failure, match="that is all"):
+        run_server(ServerSettings(hosts=["127.0.0.1"]), Application(name="a", ports=[0], open=opened))
+    assert seen == [errno.ECONNREFUSED]
+    assert not capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "lock", "text"),
+    [
+        (("services", "directory", "--persistence_file=c"), "c.lock", "persistence file"),
+        (("services", "trial_datastore", "--file_storage=a.db"), "a.db.lock", "another datastore"),
+        (("services", "model_registry", "--archive_dir=a"), "a/.lock", "another model registry"),
+        (("serve", "--storage=sqlite:a.db"), "a.db.lock", "another datastore"),
+        (("serve", "--archive_dir=a", "--storage=none"), "a/.lock", "another model registry"),
+        (("serve", "--persistence_file=b"), "b.lock", "another directory"),
+    ],
+)
+async def test_a_server_whose_files_another_one_uses_is_not_announced(
+    tmp_path: Path, arguments: tuple[str, ...], lock: str, text: str
+) -> None:
+    (tmp_path / "a").mkdir()
+    held = SystemFiles().lock(str(tmp_path / lock))
+    try:
+        output = await run(*arguments, HERE, "--port=0", folder=tmp_path)
+    finally:
+        held.release()
+    assert (output.code, output.out, output.err.count("\n")) == (1, "", 1)
+    assert text in output.err
+
+
+async def test_it_answers_when_it_is_announced() -> None:
+    async with server("services", "directory", HERE, "--port=0", "--persistence_file=") as running:
         with trio.fail_after(PATIENCE_SECONDS):
             async with Channel("127.0.0.1", running.port) as channel:
                 version = methods_of(SERVICES[ServiceKind.DIRECTORY].descriptor())["Version"]
@@ -94,7 +119,7 @@ async def test_who_calls_when_it_is_announced_is_served() -> None:
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=lambda number: number.name)
 async def test_a_signal_right_after_the_announcement_stops_it_in_order(number: signal.Signals) -> None:
-    async with server("services", "directory", "--host=127.0.0.1", "--port=0", "--persistence_file=") as running:
+    async with server("services", "directory", HERE, "--port=0", "--persistence_file=") as running:
         assert await running.stop(number) == 0
     assert "Traceback" not in running.err
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from trio_cogment.cli.doctor.findings import Finding, fail, ok, warn
-from trio_cogment.host.lock_probe import LOCK, is_locked
+from trio_cogment.host.files import LOCK
 
 _OTHERS = 0o077
 _SQLITE = b"SQLite format 3\0"
@@ -109,6 +109,25 @@ def _there(what: str, path: Path, *, locks: tuple[str, ...], mode: int) -> Itera
         yield warn(what, f"{path}: others on this machine can get at it ({found:04o})", f"chmod {mode:o} {path}")
     else:
         yield ok(what, f"{path}: only this user can read and write it")
+
+
+def is_locked(path: str) -> bool:
+    """Tell whether a process holds the lock that `Files.lock` takes on this file; False if that cannot be found out."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except (OSError, ValueError):  # a name with a null character
+        return False
+    try:
+        import fcntl  # not on every system, and needed only where there is a file
+
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except (ImportError, OSError):
+        return False
+    finally:
+        os.close(descriptor)
+    return False
 
 
 def _new(what: str, path: Path) -> Finding:

@@ -12,7 +12,7 @@ from trio_cogment.cli.tls import MAY_NOT_SPEAK_TLS, MAY_SPEAK_TLS, unchecked_tls
 from trio_cogment.config import DirectoryConfig, RpcConfig
 from trio_cogment.endpoints import GrpcEndpoint
 from trio_cogment.errors import StatusCode
-from trio_cogment.host.binding import listening_sockets
+from trio_cogment.host.binding import bound_sockets
 from trio_cogment.services import SERVICES, ServiceKind
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ _ASKED = (ServiceKind.LIFECYCLE, ServiceKind.DATASTORE, ServiceKind.MODEL_REGIST
 def why_not_bound(hosts: Sequence[str], port: int) -> OSError | UnicodeError | None:
     """Return why nobody can listen on a port of these addresses; None: it is free."""
     try:
-        sockets = listening_sockets(hosts, port)
+        sockets = bound_sockets(hosts, port)
     except (OSError, UnicodeError) as error:
         return error
     for one in sockets:

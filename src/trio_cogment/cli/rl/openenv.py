@@ -103,7 +103,6 @@ def openenv(
         name="openenv",
         ready=f"openenv  {address}{{port}}",
         ports=[port],
-        services=[()],
         check=functools.partial(_check, given),
         open=functools.partial(_opened, given, settings),
         give_up_seconds=_GIVE_UP_SECONDS if hosting != "process" else math.inf,

@@ -16,7 +16,6 @@ from trio_cogment.cli.services.run import run_server
 from trio_cogment.cli.services.settings import ServerSettings, common_settings, service_options
 from trio_cogment.cli.services.start import Application, Resources, Running
 from trio_cogment.errors import needing
-from trio_cogment.service_names import ENVIRONMENT
 
 _COMMAND = "rl serve"
 _SERVICE = "PARTICIPANTS"
@@ -54,7 +53,6 @@ def serve(
     application = Application(
         name="environment",
         ports=[port],
-        services=[[ENVIRONMENT]],
         # Elsewhere than in this thread it may not be possible to make it here.
         check=functools.partial(_check, environment, dict(argument)) if hosting == "inline" else None,
         open=functools.partial(_opened, environment, dict(argument), hosting, implementation),

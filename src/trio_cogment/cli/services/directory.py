@@ -11,10 +11,8 @@ from typing import Any, TypeVar
 
 import click
 
-from trio_cogment.cli.announced import DIRECTORY_SERVICES
 from trio_cogment.cli.options import applied, boolean_option
 from trio_cogment.cli.services.directory_flags import persistence_option
-from trio_cogment.cli.services.in_use import refuse_directory_file_in_use
 from trio_cogment.cli.services.outgoing import outgoing_options, with_outgoing
 from trio_cogment.cli.services.run import run_server
 from trio_cogment.cli.services.settings import ServerSettings, common_settings, service_options
@@ -108,12 +106,10 @@ def run_directory(settings: DirectoryServerSettings) -> None:
     application = Application(
         name="directory",
         ports=[settings.port],
-        services=[DIRECTORY_SERVICES],
         open=partial(_opened, settings),
         # The line that the reference's launch files wait for.
         ready="Listening [port:{port}]",
     )
-    refuse_directory_file_in_use(settings.file, settings.configuration)
     run_server(settings, application)
 
 

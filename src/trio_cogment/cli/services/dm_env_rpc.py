@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from trio_cogment.cli.announced import DM_ENV_RPC_SERVICES
 from trio_cogment.cli.errors import Failure
 from trio_cogment.cli.options import applied
 from trio_cogment.cli.services.directory_flags import directory_options
@@ -125,7 +124,6 @@ def run_gateway(settings: GatewaySettings) -> None:
     application = Application(
         name="dm_env_rpc",
         ports=[settings.port],
-        services=[DM_ENV_RPC_SERVICES],
         check=profile,
         open=partial(_opened, settings, profile),
     )

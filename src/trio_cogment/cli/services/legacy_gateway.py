@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from trio_cogment.cli.announced import LEGACY_SERVICES
 from trio_cogment.cli.options import applied
 from trio_cogment.cli.services.directory_flags import directory_options
 from trio_cogment.cli.services.gateway_flags import orchestrator_of, orchestrator_option, profile_option
@@ -84,7 +83,6 @@ def run_legacy_gateway(settings: LegacyGatewaySettings) -> None:
     application = Application(
         name="legacy_gateway",
         ports=[settings.port],
-        services=[LEGACY_SERVICES],
         check=profile,
         open=partial(_opened, settings, profile),
     )

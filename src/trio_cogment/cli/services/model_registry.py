@@ -14,12 +14,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from trio_cogment.cli.announced import REGISTRY_SERVICES
 from trio_cogment.cli.configuration import Configuration
 from trio_cogment.cli.errors import Failure
 from trio_cogment.cli.options import FilePath, applied
 from trio_cogment.cli.services.directory_flags import directory_options
-from trio_cogment.cli.services.in_use import refuse_folder_in_use
 from trio_cogment.cli.services.run import run_server
 from trio_cogment.cli.services.settings import ServerSettings, common_settings, service_options
 from trio_cogment.cli.services.start import Application, Resources, Running
@@ -137,10 +135,8 @@ def run_model_registry(settings: ModelRegistrySettings) -> None:
     application = Application(
         name="model_registry",
         ports=[settings.port],
-        services=[REGISTRY_SERVICES],
         open=partial(_opened, settings),
     )
-    refuse_archive_in_use(settings.archive, settings.configuration)
     run_server(settings, application)
 
 
@@ -155,15 +151,6 @@ async def _opened(settings: ModelRegistrySettings, _resources: Resources) -> Asy
 
         kept = {"models": str(settings.archive.absolute())}
         yield Running(services=[model_registry_services(registry)], stop=stop, kept=kept)
-
-
-def refuse_archive_in_use(archive: Path, configuration: Configuration) -> None:
-    """Fail if another process has the folder of a model registry.
-
-    Raises:
-        Failure: it has.
-    """
-    refuse_folder_in_use(archive, partial(opened_registry, archive, configuration))
 
 
 @asynccontextmanager

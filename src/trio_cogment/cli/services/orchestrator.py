@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from trio_cogment.cli.announced import orchestrator_parts
 from trio_cogment.cli.logs import log_options
 from trio_cogment.cli.options import FilePath, applied, as_list, port_option
 from trio_cogment.cli.services.default_params import (
@@ -23,21 +22,15 @@ from trio_cogment.cli.services.default_params import (
 from trio_cogment.cli.services.directory_flags import directory_options
 from trio_cogment.cli.services.dm_env_rpc import read_profile
 from trio_cogment.cli.services.extensions import extensions_of
-from trio_cogment.cli.services.in_use import refuse_directory_file_in_use
 from trio_cogment.cli.services.kept import what_is_kept
 from trio_cogment.cli.services.legacy import legacy_option, read_legacy_profile
-from trio_cogment.cli.services.model_registry import opened_registry, refuse_archive_in_use
+from trio_cogment.cli.services.model_registry import opened_registry
 from trio_cogment.cli.services.outgoing import outgoing_options, with_outgoing
 from trio_cogment.cli.services.pages import opened_pages
 from trio_cogment.cli.services.run import run_server
 from trio_cogment.cli.services.settings import ANYWHERE, ServerSettings, common_settings, server_options
 from trio_cogment.cli.services.start import Application, Resources, Running
-from trio_cogment.cli.services.trial_datastore import (
-    StorageSettings,
-    keeping,
-    opened_storage,
-    refuse_storage_in_use,
-)
+from trio_cogment.cli.services.trial_datastore import StorageSettings, keeping, opened_storage
 from trio_cogment.cli.services.types_option import load_types
 from trio_cogment.cli.services.web_flags import web_options, web_settings
 from trio_cogment.cli.services.welcome import Welcome
@@ -212,18 +205,7 @@ def run_orchestrator(settings: OrchestratorSettings) -> None:
     application = orchestrator_application(settings)
     if settings.welcomes:
         application = replace(application, ready="", welcome=Welcome(services=application.name))
-    if settings.status_file is None:  # it comes first otherwise
-        _refuse_files_in_use(settings)
     run_server(settings, application)
-
-
-def _refuse_files_in_use(settings: OrchestratorSettings) -> None:
-    if settings.directory is not None and settings.directory.endpoint is None:
-        refuse_directory_file_in_use(settings.directory.file, settings.configuration)
-    if settings.storage is not None:
-        refuse_storage_in_use(settings.storage)
-    if settings.archive is not None:
-        refuse_archive_in_use(settings.archive, settings.configuration)
 
 
 def orchestrator_application(settings: OrchestratorSettings) -> Application:
@@ -233,15 +215,15 @@ def orchestrator_application(settings: OrchestratorSettings) -> Application:
         Failure: with these settings no trial could start.
     """
     check_hooks(settings.pre_trial_hooks, discovery=settings.directory is not None, legacy=settings.legacy is not None)
-    name, services = orchestrator_parts(
-        datastore=settings.storage is not None,
-        model_registry=settings.archive is not None,
-        directory=settings.directory is not None and settings.directory.endpoint is None,
-        one_port=settings.lifecycle_port == settings.actor_port,
-        dm_env_rpc=settings.profile is not None,
-        trainer=settings.trainer is not None,
-        legacy=settings.legacy is not None,
-    )
+    parts = {
+        "orchestrator": True,
+        "trial_datastore": settings.storage is not None,
+        "model_registry": settings.archive is not None,
+        "dm_env_rpc": settings.profile is not None,
+        "trainer": settings.trainer is not None,
+        "legacy": settings.legacy is not None,
+        "directory": settings.directory is not None and settings.directory.endpoint is None,
+    }
     legacy = cache(partial(_legacy_profile, settings))
     of_params = ParamsSettings(
         settings.params,
@@ -264,9 +246,8 @@ def orchestrator_application(settings: OrchestratorSettings) -> Application:
     reads = bool(settings.params or settings.profile or settings.legacy or settings.trainer_spec or of_pages)
 
     return Application(
-        name=name,
+        name=", ".join(name for name, served in parts.items() if served),
         ports=[settings.lifecycle_port, settings.actor_port],
-        services=services,
         check=check if reads else None,
         open=partial(_opened, settings, params, profile, legacy, types, page_types),
         # As of the directory: launch files of the reference wait for it.

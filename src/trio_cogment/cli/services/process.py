@@ -16,7 +16,7 @@ from types import FrameType
 import trio
 
 from trio_cogment.cli.errors import Failure
-from trio_cogment.cli.opening import HANGUP, STOPPING, EarlySignals
+from trio_cogment.cli.services.early_signals import HANGUP, STOPPING, EarlySignals
 from trio_cogment.cli.services.task_dump import task_lines
 
 INITIALIZING = b"I"

@@ -1,21 +1,21 @@
-"""Runs a server process: first what is quick, until its ports are open and announced, then everything else."""
+"""The run of a server process: what can be checked is checked, then what serves is imported, and serves."""
 
 from __future__ import annotations
 
+import logging
 import os
-from contextlib import nullcontext
 from typing import TYPE_CHECKING
 
-import click
-
-from trio_cogment.cli.opening import Early, EarlySignals
+from trio_cogment.cli.log_setup import set_up_logging
+from trio_cogment.cli.services.early_signals import EarlySignals
 from trio_cogment.cli.services.start import Application, Start
-
-#: New files are 0600 and new folders 0700.
-_OWNER_ONLY = 0o077
+from trio_cogment.cli.variables import warnings
 
 if TYPE_CHECKING:
     from trio_cogment.cli.services.settings import ServerSettings
+
+#: New files are 0600 and new folders 0700.
+_OWNER_ONLY = 0o077
 
 
 def run_server(settings: ServerSettings, application: Application) -> None:
@@ -26,35 +26,17 @@ def run_server(settings: ServerSettings, application: Application) -> None:
     """
     # What is stored is its owner's: databases and what SQLite puts beside them, archives, runs, logs.
     os.umask(_OWNER_ONLY)
-    # A log on stderr cannot fail, and takes a while to import; before it is there, nothing is logged.
-    logging_later = settings.log.file is None and application.check is None
-    if not logging_later:
-        _set_up_logging(settings)
-    context = click.get_current_context(silent=True)
-    early = None if context is None else context.find_object(Early)
-    start = Start(settings, application, early)
+    set_up_logging(settings.log)
+    for text in warnings(os.environ):
+        logging.getLogger(__name__).warning("%s", text)
+    start = Start(settings, application)
     try:
         # A status file comes first, and may be a FIFO whose opening waits for a reader: then Trio has to run already.
         if settings.status_file is None:
             start.prepare()
-        with EarlySignals() if early is None else nullcontext(early.signals) as signals:
-            if settings.status_file is None:
-                start.announce()
-            if logging_later:
-                _set_up_logging(settings)
+        with EarlySignals() as signals:
             from trio_cogment.cli.services.server import serve_until_signal
 
             serve_until_signal(start, signals)
     finally:
         start.ports.close()
-
-
-def _set_up_logging(settings: ServerSettings) -> None:
-    import logging
-
-    from trio_cogment.cli.log_setup import set_up_logging
-    from trio_cogment.cli.variables import warnings
-
-    set_up_logging(settings.log)
-    for text in warnings(os.environ):
-        logging.getLogger(__name__).warning("%s", text)

@@ -1,7 +1,7 @@
 """Runs the servers of a process until a signal comes, whatever they serve.
 
-What they all have is here: metrics, health and reflection, the directory, and the orderly stop. `start` has opened and
-announced their ports before; what one of them serves is its `Application`.
+What they all have is here: metrics, health and reflection, the directory, the line that says where it listens, and the
+orderly stop. `start` has taken their ports before; what one of them serves is its `Application`.
 """
 
 from __future__ import annotations
@@ -18,22 +18,23 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import trio
 from purerpc import Service
 
-from trio_cogment.cli.announced import FOR_PAGES, merged
 from trio_cogment.cli.errors import failure_of
-from trio_cogment.cli.opening import EarlySignals, say
 from trio_cogment.cli.services.directory_access import Directory, directory_token, opened_directory, stay_registered
+from trio_cogment.cli.services.early_signals import EarlySignals
 from trio_cogment.cli.services.garbage import leave, settle
 from trio_cogment.cli.services.idle_memory import Tidying, heap_of_process
+from trio_cogment.cli.services.ports import announcement, listen, merged
 from trio_cogment.cli.services.process import INITIALIZING, READY, StatusFile, Stop, run_until_signal
 from trio_cogment.cli.services.settings import ServerSettings
-from trio_cogment.cli.services.start import Application, Resources, Running, Start
+from trio_cogment.cli.services.start import Resources, Running, Start
 from trio_cogment.cli.services.web_flags import entrance, open_side, refuses_pages, web_side
-from trio_cogment.cli.terminal import on_terminal
+from trio_cogment.cli.terminal import on_terminal, say
 from trio_cogment.host.clock import PerformanceCounter
 from trio_cogment.rpc import HealthService, RunningServer, ServerObserver, serve, standard_services
 from trio_cogment.rpc.grpc_only import GrpcOnly
 from trio_cogment.rpc.refusals import refusals
 from trio_cogment.rpc.tls import RenewableListener
+from trio_cogment.services import SERVICES, ServiceKind
 
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
@@ -46,6 +47,10 @@ Sockets: TypeAlias = Sequence[trio.SocketListener] | Sequence[RenewableListener]
 #: How long the port stays open for a directory that does not answer when the services are deregistered.
 _DEREGISTRATION_SECONDS = 0.5
 
+#: What `serve` is announced as; its welcome lists the services.
+_EVERYTHING = "trio-cogment"
+#: What the JavaScript SDK calls: the services on the port for pages of any origin.
+_FOR_PAGES = tuple(SERVICES[kind].name for kind in (ServiceKind.LIFECYCLE, ServiceKind.CLIENT_ACTOR))
 #: The label of the address for the administrator.
 _DASHBOARD = "dashboard"
 
@@ -79,7 +84,6 @@ async def _serve(start: Start, status: StatusFile, stop: Stop) -> None:
             await status.open(start.settings.status_file)
             status.write(INITIALIZING)
             await trio.to_thread.run_sync(start.prepare, abandon_on_cancel=True)
-            start.announce()
     if stop.starting.cancelled_caught:
         return
     try:
@@ -110,7 +114,7 @@ async def _serve_application(start: Start, status: StatusFile, stop: Stop) -> No
                 access=start.access,
                 directory=directory.client,
                 registry=registry,
-                ports=_ports(start),
+                ports=start.ports.numbers,
             )
         ) as running,
         trio.open_nursery() as nursery,
@@ -127,7 +131,6 @@ async def _serve_application(start: Start, status: StatusFile, stop: Stop) -> No
             await nursery.start(serve_metrics_there, registry, _listeners(start.ports.metrics))
         servers: list[list[Service]] = merged(application.ports, running.services)
         servers[0].extend(directory.services)
-        _check_announced(application, servers)
         page_access = None if settings.web is None else _page_access(start)
         side = web_side(settings.web, configuration.web, page_access, running.routes)
         pairs = [
@@ -148,6 +151,10 @@ async def _serve_application(start: Start, status: StatusFile, stop: Stop) -> No
         settle()
         nursery.start_soon(Tidying(heap_of_process()).run, name="memory that is not needed")
         start.goodbye = running.goodbye if application.welcome else str
+        announced = _announced(start, servers)
+        if not start.draws:
+            for line in announced:
+                say(line)
         status.write(READY)
         if side is not None:
             nursery.start_soon(side.prepare)
@@ -158,7 +165,7 @@ async def _serve_application(start: Start, status: StatusFile, stop: Stop) -> No
         for line in ready:
             say(line)
         if settings.log.file is not None:  # on stderr they would stand beside what stdout says
-            for line in (*start.announcements(), *(ready if application.welcome is None else [*ready, *kept])):
+            for line in (*announced, *(ready if application.welcome is None else [*ready, *kept])):
                 _log.info("%s", line)
         if side is not None and page_access is not None and running.routes is not None and running.entrance:
             start.renew_entrance = partial(_renew_entrance, start, running, page_access, servings[0][1].port)
@@ -180,7 +187,7 @@ async def _serve_application(start: Start, status: StatusFile, stop: Stop) -> No
 
         # The directory calls a service back when it is registered, so the servers have to answer by now.
         nursery.start_soon(register)
-        async with _welcomed(start, running):
+        async with _welcomed(start, running, announced):
             await stop.asked.wait()
             if settings.log.file is not None:
                 _log.info("stopping (%s)", stop.reason)
@@ -218,7 +225,7 @@ def _renew_entrance(start: Start, running: Running, access: PageAccess, port: in
 
 
 @asynccontextmanager
-async def _welcomed(start: Start, running: Running) -> AsyncIterator[None]:
+async def _welcomed(start: Start, running: Running, announced: Sequence[str]) -> AsyncIterator[None]:
     """Show people, for the time of the block, what there is: as lines, or as a screen on a terminal."""
     welcome = start.application.welcome
     if welcome is None:
@@ -239,9 +246,8 @@ async def _welcomed(start: Start, running: Running) -> AsyncIterator[None]:
     from trio_cogment.cli.services.screen import shown_on_screen
 
     def header() -> list[str]:
-        return [*announcements, *lines()]
+        return [*announced, *lines()]
 
-    announcements = start.announcements()
     async with shown_on_screen(header, running.controller):
         yield
 
@@ -271,11 +277,19 @@ async def _stop_serving(
             drains.start_soon(serving.drain)
 
 
-def _ports(start: Start) -> list[int]:
-    return [sockets[0].getsockname()[1] for sockets in start.ports.servers]
+def _announced(start: Start, servers: Iterable[Sequence[Service]]) -> list[str]:
+    """Return a line for each address at which clients can connect."""
+    lines = []
+    for services, sockets in zip(servers, start.ports.servers, strict=True):
+        if start.application.welcome is not None:
+            lines += announcement(_EVERYTHING, sockets, ())
+        else:
+            lines += announcement(start.application.name, sockets, [_short(service) for service in services])
+    return lines + announcement("pages of any origin", start.ports.web, _FOR_PAGES)
 
 
-def _listeners(sockets: Iterable[socket.socket], tls: Tls | None = None, *, http1: bool = False) -> Any:
+def _listeners(sockets: Sequence[socket.socket], tls: Tls | None = None, *, http1: bool = False) -> Any:
+    listen(sockets)
     plain = [trio.SocketListener(trio.socket.from_stdlib_socket(one)) for one in sockets]
     if tls is None or tls.server is None:
         return plain
@@ -300,12 +314,6 @@ def _warn_if_anybody_may_call(start: Start) -> None:
 def _short(service: Service) -> str:
     name: str = service.name
     return name.rpartition(".")[2]
-
-
-def _check_announced(application: Application, servers: Iterable[Iterable[Service]]) -> None:
-    """Raise AssertionError unless what is served is what was announced: a bug in this package."""
-    served = [[_short(service) for service in services] for services in servers]
-    assert served == merged(application.ports, application.services), served
 
 
 async def _start_servers(
@@ -344,7 +352,7 @@ async def _start_for_pages(
     """Start the server for pages of any origin, if there is to be one."""
     if not start.ports.web:
         return [], []
-    services = [service for service in itertools.chain(*servers) if _short(service) in FOR_PAGES]
+    services = [service for service in itertools.chain(*servers) if _short(service) in _FOR_PAGES]
     side = open_side(start.settings.configuration.web)
     return await _start_servers(nursery, [(services, _listeners(start.ports.web))], start, observer, side)
 

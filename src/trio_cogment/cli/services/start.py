@@ -1,22 +1,17 @@
-"""Start of a server process: its ports are open and announced before anything slow.
+"""Start of a server process: its ports are taken, and what can be checked is checked, before anything slow.
 
-Trio, gRPC and protobuf take several times as long to import as Python and click to start. Connections that come
-meanwhile wait in the backlog of the sockets, and are served once everything is there. So this module, and what it
-imports at its top, imports none of them. For a plain command line `opening` has done it before click is imported.
+Trio, gRPC and protobuf take several times as long to import as Python and click to start. Wrong flags and ports in use
+are told before that, so this module, and what it imports at its top, imports none of them.
 """
 
 from __future__ import annotations
 
-import errno
 import math
-import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from trio_cogment.cli.announced import EVERYTHING, FOR_PAGES, announcements
-from trio_cogment.cli.errors import Failure
-from trio_cogment.cli.opening import OpenPorts, say
+from trio_cogment.cli.services.ports import Ports
 from trio_cogment.cli.terminal import can_draw
 
 if TYPE_CHECKING:
@@ -26,7 +21,6 @@ if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
     from purerpc import Service
 
-    from trio_cogment.cli.opening import Early
     from trio_cogment.cli.services.auth import ServerAccess
     from trio_cogment.cli.services.settings import ServerSettings
     from trio_cogment.cli.services.welcome import Welcome
@@ -99,10 +93,9 @@ class Application:
         ready: a line that is printed too when it serves, with `{port}` in it, that of its first server.
         welcome: what is shown when it serves, for people; on a terminal, a screen with its trials. None: nothing.
         ports: the same port twice, also 0 and 0, means one server for both.
-        services: the names of the services on each port, without their package, as they are announced.
-        check: reads files before the server is announced; it raises `Failure`. None: there is nothing to read.
-        open: entered when the ports are bound; left when the connections are drained, or with the error. The errors it
-            expects (`Failure`, `CogmentError`) end the process with one line.
+        check: reads files before anything slow is imported; it raises `Failure`. None: there is nothing to read.
+        open: entered when the ports are taken, before anybody can connect; left when the connections are drained, or
+            with the error. The errors it expects (`Failure`, `CogmentError`) end the process with one line.
         give_up_seconds: see `process.Stop`.
     """
 
@@ -110,25 +103,18 @@ class Application:
     ready: str = ""
     welcome: Welcome | None = None
     ports: Sequence[int]
-    services: Sequence[Sequence[str]]
     check: Callable[[], Any] | None = None
     open: Callable[[Resources], AbstractAsyncContextManager[Running]]
     give_up_seconds: float = math.inf
 
-    @property
-    def announced(self) -> tuple[str, Sequence[Sequence[str]]]:
-        """The name and the services on each port, as they are announced; a welcome lists the services itself."""
-        return (self.name, self.services) if self.welcome is None else (EVERYTHING, [[] for _ in self.services])
-
 
 @dataclass(slots=True)
 class Start:
-    """The ports of a process, from when they are opened, and what was found on the way.
+    """The ports of a process, from when they are taken, and what was found on the way.
 
     Attributes:
         settings, application: what is started.
-        early: the ports were open and announced before the flags were read.
-        ports: those that are open.
+        ports: those that are taken.
         tls: of the servers, if they have a certificate, and of every call to others; None: no TLS.
         access: who may call, once it is prepared.
         renew_entrance: makes an address by which an administrator comes to the pages; does nothing without pages.
@@ -138,17 +124,13 @@ class Start:
 
     settings: ServerSettings
     application: Application
-    early: Early | None = None
-    ports: OpenPorts = field(init=False)
+    ports: Ports = field(default_factory=Ports)
     tls: Tls | None = None
     access: ServerAccess = field(init=False)
     renew_entrance: Callable[[], None] = lambda: None
     notes: dict[str, str] = field(default_factory=dict)
     goodbye: Callable[[], str] = str
     _prepared: bool = False
-
-    def __post_init__(self) -> None:
-        self.ports = OpenPorts() if self.early is None else self.early.ports
 
     @property
     def serves_tls(self) -> bool:
@@ -166,15 +148,14 @@ class Start:
         return flags
 
     def prepare(self) -> None:
-        """Open the ports, and check what can be checked.
+        """Take the ports, and check what can be checked.
 
         Raises:
-            Failure: the server cannot start; the ports may be open still.
+            Failure: the server cannot start; ports may be taken still.
         """
-        if self.early is None:
-            self._open()
-        elif self.early.lines != self.announcements():
-            raise RuntimeError(f"announced: {self.early.lines}; according to the flags: {self.announcements()}")
+        settings = self.settings
+        web_port = 0 if settings.web is None else settings.web.open_port
+        self.ports.bind(settings.hosts, self.application.ports, settings.prometheus_port, web_port)
         if self.application.check is not None:
             self.application.check()
         if self.settings.tls is not None:
@@ -200,46 +181,7 @@ class Start:
         self.access.adopt(rules)
         self.renew_entrance()
 
-    def _open(self) -> None:
-        hosts = self.settings.hosts
-        try:
-            web_port = 0 if self.settings.web is None else self.settings.web.open_port
-            self.ports.open(hosts, self.application.ports, self.settings.prometheus_port, web_port)
-        except (OSError, UnicodeError) as error:
-            raise Failure(_cannot_listen(error, hosts)) from error
-
     @property
     def draws(self) -> bool:
         """Whether a screen shows everything that is not logged."""
         return self.application.welcome is not None and can_draw()
-
-    def announce(self) -> None:
-        """Print a line for each address, unless that is done already."""
-        if self.early is None and not self.draws:
-            for line in self.announcements():
-                say(line)
-
-    def announcements(self) -> list[str]:
-        """Return the lines."""
-        application = self.application
-        name, services = application.announced
-        lines = announcements(name, application.ports, services, self.ports.servers)
-        if self.ports.web:
-            lines += announcements("pages of any origin", [0], [FOR_PAGES], [self.ports.web])
-        return lines
-
-
-#: The port in `cannot listen on ipv4:127.0.0.1:9000: ...`.
-_IN_USE_PORT = re.compile(r"cannot listen on ipv[46]:\S+:(\d+): ")
-
-
-def _cannot_listen(error: OSError | UnicodeError, hosts: Iterable[str]) -> str:
-    # A message of `listening_sockets` names the address; what looking up a name raises does not.
-    text = (error.strerror if isinstance(error, OSError) else "no host's name looks like that") or str(error)
-    if not text.startswith("cannot listen"):
-        text = f"cannot listen on {', '.join(hosts)}: {text}"
-    if isinstance(error, OSError) and error.errno == errno.EADDRINUSE:
-        used = _IN_USE_PORT.search(text)
-        doctor = f"trio-cogment doctor --port={used[1]}" if used else "trio-cogment doctor"
-        text += f"; name another port, or stop what uses it (`{doctor}` tells)"
-    return text

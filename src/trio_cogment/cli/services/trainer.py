@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from trio_cogment.cli.announced import TRAINER_SERVICES
 from trio_cogment.cli.errors import Failure
 from trio_cogment.cli.options import FilePath, applied
 from trio_cogment.cli.services.directory_flags import directory_options
@@ -210,7 +209,6 @@ def run_trainer(settings: TrainerSettings) -> None:
     application = Application(
         name="trainer",
         ports=[settings.port],
-        services=[TRAINER_SERVICES],
         check=spec if settings.spec else None,
         open=partial(_opened, settings, spec),
     )

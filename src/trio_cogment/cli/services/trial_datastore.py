@@ -14,11 +14,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from trio_cogment.cli.announced import DATASTORE_SERVICES
 from trio_cogment.cli.errors import Failure
 from trio_cogment.cli.options import FilePath, applied
 from trio_cogment.cli.services.directory_flags import directory_options
-from trio_cogment.cli.services.in_use import refuse_file_in_use
 from trio_cogment.cli.services.run import run_server
 from trio_cogment.cli.services.settings import ServerSettings, common_settings, service_options
 from trio_cogment.cli.services.start import Application, Resources, Running
@@ -233,10 +231,8 @@ def run_datastore(settings: DatastoreSettings) -> None:
     application = Application(
         name="trial_datastore",
         ports=[settings.port],
-        services=[DATASTORE_SERVICES],
         open=partial(_opened, settings),
     )
-    refuse_storage_in_use(settings.storage)
     run_server(settings, application)
 
 
@@ -249,16 +245,6 @@ async def _opened(settings: DatastoreSettings, _resources: Resources) -> AsyncIt
         Datastore(store, config=settings.configuration.datastore) as datastore,
     ):
         yield Running(services=[datastore_services(datastore)], kept={"trials": settings.storage.place})
-
-
-def refuse_storage_in_use(settings: StorageSettings) -> None:
-    """Fail if another process has the file of a storage.
-
-    Raises:
-        Failure: it has.
-    """
-    if settings.file is not None:
-        refuse_file_in_use(settings.file, partial(opened_storage, settings))
 
 
 @asynccontextmanager

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from trio_cogment.cli.announced import WEB_PROXY_SERVICES
 from trio_cogment.cli.errors import Failure
 from trio_cogment.cli.options import applied, port_option
 from trio_cogment.cli.services.directory_flags import directory_options
@@ -152,7 +151,6 @@ def run_web_proxy(settings: WebProxySettings) -> None:
     application = Application(
         name="web_proxy",
         ports=[settings.port, settings.web_port],
-        services=[WEB_PROXY_SERVICES, ()],
         check=spec,
         open=partial(_opened, settings, spec),
     )
