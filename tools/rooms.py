@@ -39,6 +39,7 @@ LEAVES = (
 NARROWED = {
     "_lazy_names": {"errors"},
     "host": {"_lazy_names"},
+    "config": {"_lazy_names"},
     "endpoints": {"errors", "services"},
     "about": {"api"},
     "outcome": {"api"},

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from purerpc import Service
 
@@ -24,17 +24,12 @@ from trio_cogment.model_registry import ModelRegistry, model_registry_services
 from trio_cogment.orchestrator import LocalSink, Orchestrator, SampleSink, orchestrator_services
 from trio_cogment.rpc import CallOpener, open_in_process
 from trio_cogment.rpc.inprocess import UNLIMITED_BYTES
-from trio_cogment.sdk import (
-    ActorImplementation,
-    Controller,
-    DatastoreClient,
-    LocalParticipants,
-    ModelRegistryClient,
-    Participants,
-    join_trial,
-)
+from trio_cogment.sdk import Controller, LocalParticipants, Participants
 from trio_cogment.services import ServiceKind
 from trio_cogment.spec import Spec
+
+if TYPE_CHECKING:
+    from trio_cogment.sdk import ActorImplementation, DatastoreClient, ModelRegistryClient
 
 
 class _Local:
@@ -136,6 +131,8 @@ class Platform:
         """
         if self.datastore is None:
             raise FailedPreconditionError("the platform has no datastore: open_platform(store=...) gives it one")
+        from trio_cogment.sdk import DatastoreClient
+
         return DatastoreClient(self.channel, spec=self.participants.spec)
 
     def model_registry_client(self) -> ModelRegistryClient:
@@ -147,12 +144,16 @@ class Platform:
         if self.model_registry is None:
             text = "the platform has no model registry: open_platform(model_registry=...) gives it one"
             raise FailedPreconditionError(text)
+        from trio_cogment.sdk import ModelRegistryClient
+
         return ModelRegistryClient(self.channel)
 
     async def join_trial(
         self, trial_id: str, implementation: ActorImplementation, *, actor_name: str = "", actor_class: str = ""
     ) -> None:
         """Take part in a trial as a client actor; see `sdk.join_trial`."""
+        from trio_cogment.sdk import join_trial
+
         await join_trial(
             self.channel,
             trial_id,

@@ -184,12 +184,12 @@ def test_what_is_no_document(data: bytes) -> None:
         documents.read_version(data)
 
 
-@pytest.mark.parametrize("loader", [documents._BASE, yaml.BaseLoader])
+@pytest.mark.parametrize("loader", [documents._loader(), yaml.BaseLoader])
 @pytest.mark.parametrize("nested", [b"- " * 50_000, b"a: " + b"[" * 50_000, b"[" * 5_000 + b"]" * 5_000])
 def test_a_document_that_is_nested_too_deeply_is_none(
     loader: Any, nested: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(documents, "_BASE", loader)  # that of libyaml is not everywhere
+    monkeypatch.setattr(documents, "_loader", lambda: loader)  # that of libyaml is not everywhere
     with pytest.raises(documents.DocumentError, match=r"^no YAML: "):
         documents.read_model(nested)
 

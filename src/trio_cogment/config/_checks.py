@@ -14,6 +14,11 @@ SECONDS: Range = (0.001, 10.0**9)
 SECONDS_OR_NEVER: Range = (0.0, 10.0**9)
 
 
+def names_of(config: Any) -> list[str]:
+    """Return the names of all fields of a settings object."""
+    return [field.name for field in fields(config)]
+
+
 def check_ranges(config: Any, ranges: Mapping[str, Range]) -> None:
     """Raise ValueError if a value is outside the range of its field; None is always allowed."""
     for name, (least, most) in ranges.items():

@@ -5,14 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
+from functools import cache
 from typing import Any
-
-import yaml
 
 from trio_cogment.api.model_registry_pb2 import ModelInfo, ModelVersionInfo
 from trio_cogment.errors import CogmentError
 
-_BASE: Any = getattr(yaml, "CBaseLoader", yaml.BaseLoader)
 _NANOSECONDS = 10**9
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _TIME = re.compile(
@@ -28,10 +26,6 @@ class _Time(str):
     """A moment, which is written without quotes: the reference reads nothing else as one."""
 
 
-class _Dumper(yaml.SafeDumper):
-    pass
-
-
 def _represent_text(dumper: Any, text: str) -> Any:
     # Left to itself the emitter writes some line breaks so that they are read as blanks.
     return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=None if text.isprintable() else '"')
@@ -41,8 +35,22 @@ def _represent_time(dumper: Any, text: _Time) -> Any:
     return dumper.represent_scalar("tag:yaml.org,2002:timestamp", str(text))
 
 
-_Dumper.add_representer(str, _represent_text)
-_Dumper.add_representer(_Time, _represent_time)
+@cache
+def _dumper() -> Any:
+    import yaml  # a registry without models needs none
+
+    class Dumper(yaml.SafeDumper):
+        pass
+
+    Dumper.add_representer(str, _represent_text)
+    Dumper.add_representer(_Time, _represent_time)
+    return Dumper
+
+
+def _loader() -> Any:
+    import yaml
+
+    return getattr(yaml, "CBaseLoader", yaml.BaseLoader)
 
 
 def write_model(info: ModelInfo) -> bytes:
@@ -123,13 +131,17 @@ def time_of(text: str) -> int:
 
 
 def _dump(fields: dict[str, Any]) -> bytes:
-    text: str = yaml.dump(fields, Dumper=_Dumper, allow_unicode=True, sort_keys=False, width=1 << 30)
+    import yaml
+
+    text: str = yaml.dump(fields, Dumper=_dumper(), allow_unicode=True, sort_keys=False, width=1 << 30)
     return text.encode()
 
 
 def _load(data: bytes) -> Mapping[str, Any]:
+    import yaml
+
     try:
-        fields = yaml.load(data, Loader=_BASE)  # noqa: S506 RUF100  a loader that makes nothing but texts
+        fields = yaml.load(data, Loader=_loader())  # noqa: S506 RUF100  a loader that makes nothing but texts
     except (yaml.YAMLError, UnicodeError, ValueError, RecursionError) as error:
         raise DocumentError(f"no YAML: {type(error).__name__}") from None
     if not isinstance(fields, dict):

@@ -120,7 +120,7 @@ def bind(service: ServiceDescriptor, implementation: object) -> Service:
         function = functions.get(name)
         handler = _missing if function is None else _SHAPES[method.cardinality](function)
         signature = RPCSignature(method.cardinality, method.request_type, method.response_type)
-        bound.add_method(name, handler, signature)
+        bound.add_method(name, handler, signature, _OF_HANDLERS)
         take = getattr(implementation, f"{name}_at_once", None)
         if take is not None:
             bound.takers[name] = take
@@ -156,6 +156,8 @@ def _check_shape(where: str, function: Callable[..., Any], method: MethodDescrip
             f"{where}: a method cannot be a generator; `await call.send(response)` takes the place of `yield`"
         )
     arguments = ["call"] if method.client_streaming else ["request", "call"]
+    if _takes_exactly(function, len(arguments)):
+        return
     try:
         signature = inspect.signature(function)
     except ValueError:  # of a callable that does not tell it
@@ -168,6 +170,15 @@ def _check_shape(where: str, function: Callable[..., Any], method: MethodDescrip
         raise TypeError(f"{where}: expected {expected}, got one of {signature}") from None
 
 
+def _takes_exactly(function: Callable[..., Any], count: int) -> bool:
+    """Tell at a glance that a plain function or method takes so many arguments; False: look at its signature."""
+    code = getattr(function, "__code__", None)
+    if code is None or hasattr(function, "__wrapped__") or hasattr(function, "__signature__"):
+        return False
+    optional = code.co_kwonlyargcount or code.co_flags & (inspect.CO_VARARGS | inspect.CO_VARKEYWORDS)
+    return not optional and code.co_argcount - inspect.ismethod(function) == count
+
+
 def _plain(name: str) -> str:
     return name.replace("_", "").lower()
 
@@ -178,6 +189,10 @@ def _cardinality(method: MethodDescriptor) -> Cardinality:
 
 async def _missing(call: ServerCall) -> None:
     raise UnimplementedError(f"{call.method.path} is not implemented here")
+
+
+#: All handlers have it, and working it out takes longer than everything else about a method.
+_OF_HANDLERS = inspect.signature(_missing)
 
 
 async def _only_request(call: ServerCall) -> Message:

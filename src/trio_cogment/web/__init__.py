@@ -1,24 +1,41 @@
-"""The browser's side of a server's port: HTTP/1.1, gRPC-Web, gRPC over WebSockets, and who may use them."""
+"""The browser's side of a server's port: HTTP/1.1, gRPC-Web, gRPC over WebSockets, and who may use them.
 
-from trio_cogment.config import WebConfig
-from trio_cogment.web.origins import OriginPolicy, PublicAddress
-from trio_cogment.web.page_access import PageAccess
-from trio_cogment.web.replies import Reply, Streamed, html_page, json_data, redirect
-from trio_cogment.web.routing import Route, SocketRoute, Visit
-from trio_cogment.web.side import WebSide
+The names below are resolved when they are first used: a server without browsers imports little of it.
+"""
 
-__all__ = [
-    "OriginPolicy",
-    "PageAccess",
-    "PublicAddress",
-    "Reply",
-    "Route",
-    "SocketRoute",
-    "Streamed",
-    "Visit",
-    "WebConfig",
-    "WebSide",
-    "html_page",
-    "json_data",
-    "redirect",
-]
+from typing import TYPE_CHECKING
+
+from trio_cogment._lazy_names import lazy_names as _lazy_names
+from trio_cogment.config import WebConfig as WebConfig
+
+if TYPE_CHECKING:
+    from trio_cogment.web.origins import OriginPolicy as OriginPolicy
+    from trio_cogment.web.origins import PublicAddress as PublicAddress
+    from trio_cogment.web.page_access import PageAccess as PageAccess
+    from trio_cogment.web.replies import Reply as Reply
+    from trio_cogment.web.replies import Streamed as Streamed
+    from trio_cogment.web.replies import html_page as html_page
+    from trio_cogment.web.replies import json_data as json_data
+    from trio_cogment.web.replies import redirect as redirect
+    from trio_cogment.web.routing import Route as Route
+    from trio_cogment.web.routing import SocketRoute as SocketRoute
+    from trio_cogment.web.routing import Visit as Visit
+    from trio_cogment.web.side import WebSide as WebSide
+
+_HOMES = {
+    "OriginPolicy": "origins",
+    "PageAccess": "page_access",
+    "PublicAddress": "origins",
+    "Reply": "replies",
+    "Route": "routing",
+    "SocketRoute": "routing",
+    "Streamed": "replies",
+    "Visit": "routing",
+    "WebSide": "side",
+    "html_page": "replies",
+    "json_data": "replies",
+    "redirect": "replies",
+}
+
+__getattr__, __dir__ = _lazy_names(__name__, globals(), _HOMES)
+__all__ = sorted([*_HOMES, "WebConfig"])  # noqa: PLE0605  the names are texts

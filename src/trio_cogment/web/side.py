@@ -18,6 +18,10 @@ if TYPE_CHECKING:
     from trio_cogment.web.routing import AnyRoute
 
 
+#: Modules that are imported in a thread keep the others from running now and then.
+_PREPARED_AFTER_SECONDS = 1.0
+
+
 def _no_routes() -> Iterable[AnyRoute]:
     return ()
 
@@ -75,7 +79,8 @@ class WebSide:
         return rules
 
     async def prepare(self) -> None:
-        """Import what the first connection needs, in a thread: a server that starts has other things to do before."""
+        """Import what the first connection needs, in a thread, once the first calls to a new server are answered."""
+        await trio.sleep(_PREPARED_AFTER_SECONDS)
         try:
             await trio.to_thread.run_sync(self._import)
         except OSError:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from trio_cogment.cli.log_setup import set_up_logging
 from trio_cogment.cli.services.early_signals import EarlySignals
+from trio_cogment.cli.services.garbage import postponed
 from trio_cogment.cli.services.start import Application, Start
 from trio_cogment.cli.variables import warnings
 
@@ -26,6 +27,11 @@ def run_server(settings: ServerSettings, application: Application) -> None:
     """
     # What is stored is its owner's: databases and what SQLite puts beside them, archives, runs, logs.
     os.umask(_OWNER_ONLY)
+    with postponed():
+        _run(settings, application)
+
+
+def _run(settings: ServerSettings, application: Application) -> None:
     set_up_logging(settings.log)
     for text in warnings(os.environ):
         logging.getLogger(__name__).warning("%s", text)
