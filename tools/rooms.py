@@ -33,20 +33,21 @@ LEAVES = (
         "rewards",
     ),
     *("log_context", "metrics", "plugins", "api", "outcome", "recount", "suggestions", "compiling"),
-    *("sqlite_file", "sqlite_hold", "stand_ins", "_lazy_names", "shared_message", "shared_observation"),
+    *("sqlite_file", "sqlite_hold", "stand_ins", "_lazy_names", "_records", "shared_message", "shared_observation"),
 )
 #: What a room may import of the leaves, where that is not all of them. A leaf without a row imports no other.
 NARROWED = {
     "_lazy_names": {"errors"},
     "host": {"_lazy_names"},
-    "config": {"_lazy_names"},
-    "endpoints": {"errors", "services"},
+    "config": {"_lazy_names", "_records"},
+    "services": {"_records"},
+    "endpoints": {"_records", "errors", "services"},
     "about": {"api"},
-    "outcome": {"api"},
+    "outcome": {"_records", "api"},
     "errors": {"outcome"},
-    "metrics": {"access", "config", "errors"},
+    "metrics": {"_records", "access", "config", "errors"},
     "plugins": {"errors", "host"},
-    "sqlite_file": {"errors", "host"},
+    "sqlite_file": {"_records", "errors", "host"},
     "sqlite_hold": {"errors", "host", "sqlite_file"},
     "shared_message": {"compiling"},
     "shared_observation": {"api", "shared_message"},
@@ -55,7 +56,7 @@ NARROWED = {
         *("shared_message", "shared_observation"),
     },
     "spaces": {"_lazy_names", "api", "errors"},
-    "access": {"errors", "config", "recount", "services"},
+    "access": {"_records", "errors", "config", "recount", "services"},
     "rpc": {"errors", "config", "host", "backoff", "recount", "compiling", "suggestions", "shared_message"},
 }
 #: What a room may import besides the leaves.

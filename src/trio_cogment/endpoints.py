@@ -21,9 +21,10 @@ import functools
 import ipaddress
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Literal, TypeAlias, overload
 
+from trio_cogment._records import record
 from trio_cogment.errors import EndpointError
 from trio_cogment.services import AUTHENTICATION_TOKEN, ServiceKind
 
@@ -50,7 +51,7 @@ _NOT_IN_ADDRESSES = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+@record()
 class GrpcEndpoint:
     """A host and a port to connect to."""
 
@@ -61,7 +62,7 @@ class GrpcEndpoint:
         return f"grpc://{_address(self.host, self.port)}"
 
 
-@dataclass(frozen=True, slots=True)
+@record()
 class LegacyEndpoint:
     """A host and a port where a server of the legacy API is."""
 
@@ -76,7 +77,7 @@ def _address(host: str, port: int) -> str:
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
-@dataclass(frozen=True, slots=True)
+@record()
 class ClientEndpoint:
     """The actor connects to the orchestrator."""
 
@@ -84,7 +85,7 @@ class ClientEndpoint:
         return CLIENT
 
 
-@dataclass(frozen=True, slots=True)
+@record()
 class DiscoverEndpoint:
     """A service to be found by its kind and properties.
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+from trio_cogment._records import record
 from trio_cogment.api import common_pb2
 from trio_cogment.api.common_pb2 import EndOfTrial, ParticipantLoss
 
@@ -86,7 +86,7 @@ def lost_text(samples: int) -> str:
     return f"{'1 sample' if samples == 1 else f'{samples} samples'} did not reach the data log"
 
 
-@dataclass(frozen=True, slots=True)
+@record()
 class Loss:
     """A participant that the trial went on without, or ended because of.
 
@@ -124,7 +124,7 @@ class Loss:
         return cls(message.participant, cause, message.reason, message.required, message.tick_id, message.traceback)
 
 
-@dataclass(frozen=True, slots=True)
+@record()
 class TrialOutcome:
     """How a trial ended.
 

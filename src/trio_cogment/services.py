@@ -12,8 +12,9 @@ from __future__ import annotations
 import enum
 import importlib
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from trio_cogment._records import record
 
 if TYPE_CHECKING:
     from google.protobuf.descriptor import ServiceDescriptor
@@ -86,7 +87,7 @@ class ServiceKind(enum.Enum):
     OTHER = "other"
 
 
-@dataclass(frozen=True, slots=True)
+@record()
 class ServiceInfo:
     """One row of the table.
 

@@ -11,9 +11,10 @@ import os
 import sqlite3
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 
+from trio_cogment._records import record
 from trio_cogment.errors import (
     CogmentError,
     FailedPreconditionError,
@@ -48,7 +49,7 @@ _MAGIC = b"SQLite format 3\0"
 _BOLT_MAGIC = (0xED0CDAED).to_bytes(4, "little")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(kw_only=True)
 class SqliteFormat:
     """What kind of database a file is.
 

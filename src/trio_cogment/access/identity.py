@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import ipaddress
-from dataclasses import dataclass
 
+from trio_cogment._records import record
 from trio_cogment.access.rights import Scope, scope_of
 from trio_cogment.access.roles import PLAYERS, Grant, Role
 from trio_cogment.access.tokens import Sources
@@ -16,7 +16,7 @@ _IPV6_PREFIX_BITS = 64
 CERTIFICATE = "certificate"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(kw_only=True)
 class Identity:
     """Who makes a call.
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import ipaddress
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import TypeAlias
 
+from trio_cogment._records import record
 from trio_cogment.access.identity import Identity
 from trio_cogment.errors import InvalidArgumentError
 
@@ -58,7 +58,7 @@ def reach_of(identity: Identity, peer: str) -> str | None:
     return rest.rpartition(":")[0].strip("[]")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(kw_only=True)
 class Networks:
     """Rules for addresses that peers have named.
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Iterable
-from dataclasses import dataclass, fields
+from dataclasses import fields
 
+from trio_cogment._records import record
 from trio_cogment.errors import InvalidArgumentError
 
 #: The longest name of a token's holder.
@@ -51,7 +52,7 @@ ROLE_TEXTS: dict[Role, str] = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(kw_only=True)
 class Quotas:
     """How much one account may have at a time; None: as much as the server allows anybody.
 
@@ -89,7 +90,7 @@ class Quotas:
             raise InvalidArgumentError(f"quotas: expected such as 'trials=2', got {text[:64]!r}") from None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(kw_only=True)
 class Grant:
     """What its holder may do.
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
+from trio_cogment._records import record
 from trio_cogment.access.roles import Grant, roles_of
 from trio_cogment.access.tokens import Keys
 from trio_cogment.errors import InvalidArgumentError
@@ -12,7 +12,7 @@ from trio_cogment.errors import InvalidArgumentError
 _REVOKED_NAME = "name="
 
 
-@dataclass(frozen=True, slots=True)
+@record()
 class Revoked:
     """What does not count any more, though its signature is good.
 
@@ -71,7 +71,7 @@ def parse_certificates(text: str) -> dict[str, Grant]:
     return grants
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(kw_only=True)
 class Rules:
     """Who is who.
 

@@ -20,9 +20,9 @@ import hashlib
 import hmac
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeAlias
 
+from trio_cogment._records import record
 from trio_cogment.access.roles import Grant, Quotas, roles_of
 from trio_cogment.errors import CogmentError, InvalidArgumentError, UnauthenticatedError
 
@@ -66,7 +66,7 @@ def lasting_sources(sources: Sources) -> Sources:
     return tuple(source._replace(expires_at=NEVER) for source in sources)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(kw_only=True)
 class Token:
     """A token's claims.
 

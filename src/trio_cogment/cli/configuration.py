@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import TYPE_CHECKING, Any
 
 import click
+
+from trio_cogment._records import record
 
 if TYPE_CHECKING:
     from trio_cogment.config import (
@@ -60,7 +62,7 @@ def section_class(name: str) -> type[Any]:
     return found
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(kw_only=True)
 class Configuration:
     """The content of the file of `--config`, and what flags change in it.
 

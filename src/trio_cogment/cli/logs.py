@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
 import click
 
+from trio_cogment._records import record
 from trio_cogment.cli.options import FilePath, applied, nearest
 
 _Decorated = TypeVar("_Decorated", bound=Callable[..., Any])
@@ -16,7 +16,7 @@ _Decorated = TypeVar("_Decorated", bound=Callable[..., Any])
 LOG_LEVELS = ("trace", "debug", "info", "warning", "error", "off")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(kw_only=True)
 class LogSettings:
     """Where the log goes: stderr, or a file it is appended to."""
 

@@ -10,13 +10,14 @@ import json
 import math
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 from click.core import ParameterSource
 
+from trio_cogment._records import record
 from trio_cogment.cli.errors import Failure
 from trio_cogment.cli.options import FilePath
 from trio_cogment.cli.rl.targets import environment_options, failures, target_of
@@ -62,7 +63,7 @@ _OF_ENVIRONMENTS = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(kw_only=True)
 class PlaySettings(ServerSettings):
     """The settings of `play`; without a storage its trials are not stored."""
 
@@ -73,7 +74,7 @@ async def _nothing() -> None:
     pass
 
 
-@dataclass(frozen=True, slots=True)
+@record()
 class Prepared:
     """What is played.
 

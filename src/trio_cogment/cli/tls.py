@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from trio_cogment._records import record
 from trio_cogment.cli.errors import Failure
 from trio_cogment.cli.options import FilePath, applied, nearest
 
@@ -27,7 +28,7 @@ _NAMES = ("private_key", "root_cert", "trust_chain")
 _OUTGOING = "outgoing_root_cert"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(kw_only=True)
 class TlsFiles:
     """The files of TLS, for servers and for calls to others.
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from trio_cogment._records import record
+from trio_cogment.config._checks import SECONDS, SECONDS_OR_NEVER, SIZE, Range, check_ranges, names_of
 
-from trio_cogment.config._checks import SECONDS, SECONDS_OR_NEVER, SIZE, Range, check_ranges
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(kw_only=True)
 class DirectoryConfig:
     """How a client uses a directory: inquiries, and keeping services registered.
 
@@ -33,10 +32,10 @@ class DirectoryConfig:
     reconnect_max_seconds: float = 2.0
 
     def __post_init__(self) -> None:
-        check_ranges(self, dict.fromkeys(self.__slots__, SECONDS))
+        check_ranges(self, dict.fromkeys(names_of(self), SECONDS))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(kw_only=True)
 class DirectoryServerConfig:
     """How a directory checks and keeps registrations.
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from trio_cogment._records import record
+from trio_cogment.config._checks import SECONDS, SIZE, check_ranges, names_of
 
-from trio_cogment.config._checks import SECONDS, SIZE, check_ranges
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(kw_only=True)
 class DmEnvRpcConfig:
     """What a gateway allows clients of dm_env_rpc. What holds for one world is in its template.
 
@@ -34,4 +33,4 @@ class DmEnvRpcConfig:
     leave_seconds: float = 3.0
 
     def __post_init__(self) -> None:
-        check_ranges(self, {name: SECONDS if name.endswith("_seconds") else SIZE for name in self.__slots__})
+        check_ranges(self, {name: SECONDS if name.endswith("_seconds") else SIZE for name in names_of(self)})

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from trio_cogment._records import record
+from trio_cogment.config._checks import SECONDS, SIZE, check_ranges, names_of
 
-from trio_cogment.config._checks import SECONDS, SIZE, check_ranges
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(kw_only=True)
 class OpenEnvConfig:
     """What a server of OpenEnv allows its clients.
 
@@ -34,4 +33,4 @@ class OpenEnvConfig:
 
     def __post_init__(self) -> None:
         sizes = ("max_sockets", "max_peer_sockets", "max_message_bytes")
-        check_ranges(self, {name: SIZE if name in sizes else SECONDS for name in self.__slots__})
+        check_ranges(self, {name: SIZE if name in sizes else SECONDS for name in names_of(self)})

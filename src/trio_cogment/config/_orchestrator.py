@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from trio_cogment._records import record
 from trio_cogment.config._checks import check_not_negative, check_positive
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(kw_only=True)
 class OrchestratorConfig:
     """How an orchestrator treats its trials. Times are in seconds; 0 means no limit where the text says so.
 
@@ -145,7 +144,7 @@ class OrchestratorConfig:
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(kw_only=True)
 class MetricsConfig:
     """How metrics are measured and served.
 

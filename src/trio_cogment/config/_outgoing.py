@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import ipaddress
-from dataclasses import dataclass
+
+from trio_cogment._records import record
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(kw_only=True)
 class OutgoingConfig:
     """Where a server connects when a peer names an endpoint, in the parameters of a trial or in a registration.
 

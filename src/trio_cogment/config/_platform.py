@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING
 
+from trio_cogment._records import record
 from trio_cogment.config._directory import DirectoryConfig
 from trio_cogment.config._orchestrator import OrchestratorConfig
 from trio_cogment.config._outgoing import OutgoingConfig
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
     import ssl
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(kw_only=True)
 class PlatformConfig:
     """The settings of `open_platform`.
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from trio_cogment._records import record
 from trio_cogment.config._checks import SECONDS, SIZE, Range, check_ranges
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(kw_only=True)
 class PlayConfig:
     """What pages may do, and how much is kept for them.
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from trio_cogment._records import record
 from trio_cogment.config._checks import SECONDS, SECONDS_OR_NEVER, SIZE, Range, check_ranges
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(kw_only=True)
 class RpcConfig:
     """Limits and windows of a gRPC server or channel; `docs/rpc-limits.md` says what happens at each.
 

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import fields
 
-from trio_cogment.config._checks import SECONDS, SIZE, Range, check_ranges
+from trio_cogment._records import record
+from trio_cogment.config._checks import SECONDS, SIZE, Range, check_ranges, names_of
 
 _LARGE: Range = (1, 2**62)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(kw_only=True)
 class DatastoreConfig:
     """How a trial datastore writes and reads, whatever its storage.
 
@@ -62,7 +63,7 @@ class DatastoreConfig:
     keep_trials: int = 0
 
     def __post_init__(self) -> None:
-        check_ranges(self, dict.fromkeys(self.__slots__, SIZE) | _DATASTORE_RANGES)
+        check_ranges(self, dict.fromkeys(names_of(self), SIZE) | _DATASTORE_RANGES)
 
 
 #: So that a trial is marked as ended within a minute of its orchestrator's end.
@@ -76,7 +77,7 @@ _DATASTORE_RANGES: dict[str, Range] = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(kw_only=True)
 class ModelRegistryConfig:
     """How a model registry stores and sends versions.
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import fields
 
+from trio_cogment._records import record
 from trio_cogment.config._checks import SECONDS, SECONDS_OR_NEVER, SIZE, Range, check_ranges
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(kw_only=True)
 class TrainerConfig:
     """How a trainer keeps its runs, and what it expects of workers and controllers.
 
@@ -84,7 +85,7 @@ class TrainerConfig:
             raise ValueError(f"credit_low: expected 1 to {self.credit_high} (credit_high), got {self.credit_low}")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(kw_only=True)
 class WorkersConfig:
     """How the processes of workers are treated.
 

@@ -20,9 +20,9 @@ from __future__ import annotations
 import enum
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
+from trio_cogment._records import record
 from trio_cogment.api.common_pb2 import TrialParams
 
 
@@ -118,7 +118,7 @@ def counted_bytes(write: Write) -> int:
     return len(write.outcome) if type(write) is OutcomeWrite else 0
 
 
-@dataclass(frozen=True, slots=True)
+@record()
 class StoredTrial:
     """What is known of a trial beside its samples.
 

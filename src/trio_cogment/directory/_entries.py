@@ -9,8 +9,9 @@ from __future__ import annotations
 import hashlib
 import hmac
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
+from trio_cogment._records import record
 from trio_cogment.api.directory_pb2 import FullServiceData, ServiceDetails, ServiceEndpoint
 from trio_cogment.config import DirectoryServerConfig
 from trio_cogment.directory._requests import COGMENT, Inquiry, Service
@@ -36,7 +37,7 @@ class Hasher:
         return hmac.new(self.salt, text.encode(), hashlib.sha256).digest()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(kw_only=True)
 class Entry:
     """One registration.
 

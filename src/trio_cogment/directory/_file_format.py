@@ -15,10 +15,11 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import partial
 from typing import Any
 
+from trio_cogment._records import record
 from trio_cogment.directory._entries import SALT_BYTES, Entries, Entry, Hasher
 from trio_cogment.directory._requests import Service, checked_service
 from trio_cogment.errors import InvalidArgumentError
@@ -35,7 +36,7 @@ class FormatError(Exception):
     """A file, or one registration in it, does not follow the format; the text says where."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(kw_only=True)
 class Content:
     """The content of a file.
 

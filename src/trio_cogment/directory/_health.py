@@ -24,8 +24,9 @@ from __future__ import annotations
 
 import enum
 import math
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from trio_cogment._records import record
 from trio_cogment.backoff import exponential_delay
 from trio_cogment.config import DirectoryServerConfig
 
@@ -60,7 +61,7 @@ TABLE: dict[tuple[State, bool], State] = {
 SHOWN = frozenset({State.UP, State.ASSUMED})
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(kw_only=True)
 class Health:
     """The health of a service. Times are in seconds of the caller's clock.
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from trio_cogment._records import record
 from trio_cogment.api.directory_pb2 import InquireRequest, RegisterRequest, ServiceEndpoint, ServiceType
 from trio_cogment.errors import InvalidArgumentError
 from trio_cogment.services import SERVICES
@@ -20,7 +21,7 @@ _PROTOCOLS = frozenset({*DIALLED, COGMENT})
 _TYPES = frozenset(info.directory_type for info in SERVICES.values())
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(kw_only=True)
 class Service:
     """A service as its registration describes it.
 
@@ -46,7 +47,7 @@ class Service:
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(kw_only=True)
 class Inquiry:
     """What an inquiry asks for.
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from trio_cogment._records import record
 from trio_cogment.api.directory_pb2 import (
     FullServiceData,
     InquireRequest,
@@ -16,7 +17,7 @@ from trio_cogment.endpoints import CLIENT_HOST, ClientEndpoint, DiscoverEndpoint
 from trio_cogment.services import SERVICES, ServiceKind
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(kw_only=True)
 class Found:
     """A service as a directory describes it.
 

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import trio
 
+from trio_cogment._records import record
 from trio_cogment.api.common_pb2 import StatusRequest, VersionRequest
 from trio_cogment.api.directory_pb2 import (
     DeregisterReply,
@@ -63,7 +64,7 @@ _LASTING = frozenset(
 )
 
 
-@dataclass(frozen=True, slots=True)
+@record()
 class Registration:
     """What a directory returns for a registration; deregistering needs both."""
 

@@ -14,13 +14,14 @@ import logging
 import math
 import random
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import partial
 from typing import TypeAlias
 
 import trio
 from trio_util import AsyncBool
 
+from trio_cogment._records import record
 from trio_cogment._version import __version__
 from trio_cogment.backoff import Backoff, with_jitter
 from trio_cogment.discovery._grace import grace_period
@@ -45,7 +46,7 @@ _log = logging.getLogger(__name__)
 FindHost: TypeAlias = Callable[[], Awaitable[str]]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(kw_only=True)
 class Offer:
     """A service to register.
 

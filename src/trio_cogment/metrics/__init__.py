@@ -6,8 +6,9 @@ A server measures only if it is given an implementation; without one, the measur
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Protocol
+
+from trio_cogment._records import record
 
 __all__ = [
     "ModelMetrics",
@@ -21,7 +22,7 @@ __all__ = [
 ]
 
 
-@dataclass(frozen=True, slots=True)
+@record()
 class OrchestratorGauges:
     """An orchestrator at one moment.
 
@@ -69,7 +70,7 @@ class OrchestratorMetrics(Protocol):
         """Record how long forgetting ended trials took."""
 
 
-@dataclass(frozen=True, slots=True)
+@record()
 class RunFigures:
     """A run of a trainer at one moment. All but the last two count from the trainer's start.
 
@@ -94,7 +95,7 @@ class RunFigures:
     ingest_rate_hz: float
 
 
-@dataclass(frozen=True, slots=True)
+@record()
 class TrainerGauges:
     """A trainer at one moment.
 

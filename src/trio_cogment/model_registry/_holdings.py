@@ -7,9 +7,10 @@ a quota of bytes adds to them for the first time, and kept up from then on; wher
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from types import TracebackType
 
+from trio_cogment._records import record
 from trio_cogment.access import Ledger, Quotas, lasting
 from trio_cogment.api.model_registry_pb2 import ModelInfo, ModelVersionInfo
 from trio_cogment.errors import QuotaError
@@ -22,7 +23,7 @@ def _everything(_owner: str, _what: str) -> None:
     """Let a caller reach whatever there is."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(kw_only=True)
 class Caller:
     """On whose behalf something is changed.
 

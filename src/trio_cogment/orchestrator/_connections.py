@@ -6,11 +6,12 @@ import ssl
 import sys
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Protocol, TypeAlias
 
 import trio
 
+from trio_cogment._records import record
 from trio_cogment.access import EXACTLY, AccessControl, Grant, Quotas, Role, authorization, lasting
 from trio_cogment.config import OutgoingConfig, RpcConfig
 from trio_cogment.discovery import DirectoryClient
@@ -38,7 +39,7 @@ SELF_PACED_BACKOFF_SECONDS = 0.25
 _UNLIMITED = sys.maxsize
 
 
-@dataclass(frozen=True, slots=True)
+@record()
 class PeersEndpoint(GrpcEndpoint):
     """An endpoint that a peer has named; see `trio_cogment.access.reach_of`."""
 

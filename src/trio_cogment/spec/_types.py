@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, TypeAlias
 
 from google.protobuf.message import DecodeError, Message
 
+from trio_cogment._records import record
 from trio_cogment.errors import InvalidArgumentError, RemoteProtocolError
 from trio_cogment.spec._lookup import advice
 
 Payload: TypeAlias = Message | bytes
 
 
-@dataclass(frozen=True, slots=True)
+@record()
 class ActorClass:
     """A class of actors. Without a type, such payloads are raw bytes.
 
@@ -31,7 +32,7 @@ class ActorClass:
     config: type[Message] | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@record()
 class Spec:
     """The types of a project, as `cogment.yaml` declares them.
 

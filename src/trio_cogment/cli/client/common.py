@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from trio_cogment._records import record
 from trio_cogment.cli.access_token import access_token, access_token_options
 from trio_cogment.cli.errors import cause_of, failure_of
 from trio_cogment.cli.options import applied, json_option, nearest, timeout_option
@@ -34,7 +35,7 @@ _Result = TypeVar("_Result")
 _STANDARD = Path("-")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(kw_only=True)
 class ClientSettings:
     """The settings of a command of the client.
 

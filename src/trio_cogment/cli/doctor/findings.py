@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 
+from trio_cogment._records import record
 from trio_cogment.cli.text import printable
 
 
@@ -17,7 +17,7 @@ class Level(enum.Enum):
     FAIL = "fail"
 
 
-@dataclass(frozen=True, slots=True)
+@record()
 class Finding:
     """What a check has found.
 

@@ -6,11 +6,11 @@ import functools
 import math
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from trio_cogment._records import record
 from trio_cogment.cli.configuration import Configuration
 from trio_cogment.cli.errors import Failure
 from trio_cogment.cli.options import PairType
@@ -110,7 +110,7 @@ def openenv(
     run_server(settings, application)
 
 
-@dataclass(frozen=True, slots=True)
+@record()
 class _Given:
     """What the flags say about the trials."""
 

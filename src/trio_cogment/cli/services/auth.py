@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from trio_cogment._records import record
 from trio_cogment.cli.access_token import access_token, access_token_options
 from trio_cogment.cli.errors import Failure
 from trio_cogment.cli.options import FilePath, applied, given_on_the_line
@@ -29,7 +30,7 @@ TOKEN = "token"
 OWN_TOKEN_SECONDS = 30 * 86400.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(kw_only=True)
 class AuthSettings:
     """Who may call a server, and how it says who it is.
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from trio_cogment._records import record
 from trio_cogment.cli.errors import Failure
 from trio_cogment.cli.services.types_option import NAMED
 from trio_cogment.endpoints import DiscoverEndpoint, Endpoint, LegacyEndpoint, parse_endpoint, parse_server_endpoint
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from trio_cogment.spec import Spec
 
 
-@dataclass(frozen=True, slots=True)
+@record()
 class ParamsSettings:
     """What decides about default parameters.
 

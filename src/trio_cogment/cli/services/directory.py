@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
 import click
 
+from trio_cogment._records import record
 from trio_cogment.cli.options import applied, boolean_option
 from trio_cogment.cli.services.directory_flags import persistence_option
 from trio_cogment.cli.services.outgoing import outgoing_options, with_outgoing
@@ -28,7 +28,7 @@ _MAX_SECONDS = 10**9
 # Flags
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(kw_only=True)
 class DirectoryServerSettings(ServerSettings):
     """The settings of a directory; with an empty file it keeps registrations in memory."""
 

@@ -7,11 +7,11 @@ import os
 import ssl
 from collections.abc import AsyncIterator, Callable, Collection, Iterable, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 
 import trio
 from purerpc import Service
 
+from trio_cogment._records import record
 from trio_cogment.access import AccessControl, Role, TokenSource
 from trio_cogment.cli.configuration import Configuration
 from trio_cogment.cli.errors import Failure
@@ -35,7 +35,7 @@ from trio_cogment.services import (
 _log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
+@record()
 class Directory:
     """The directory of a server.
 

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, TypeVar
 
 import click
 from click.core import ParameterSource
 
+from trio_cogment._records import record
 from trio_cogment.cli.options import applied, as_endpoint, as_properties, boolean_option, token_option
 from trio_cogment.endpoints import GrpcEndpoint
 
 _Decorated = TypeVar("_Decorated", bound=Callable[..., Any])
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(kw_only=True)
 class DirectorySettings:
     """Where the directory is, and how the server is registered there.
 

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from trio_cogment._records import record
 from trio_cogment.cli.errors import Failure
 from trio_cogment.cli.options import applied
 from trio_cogment.cli.services.directory_flags import directory_options
@@ -39,7 +39,7 @@ _MAX_COUNT = 2**31 - 1
 # Flags
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(kw_only=True)
 class GatewaySettings(ServerSettings):
     """The settings of a gateway in front of an orchestrator."""
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from trio_cogment._records import record
 from trio_cogment.cli.options import applied
 from trio_cogment.cli.services.directory_flags import directory_options
 from trio_cogment.cli.services.gateway_flags import orchestrator_of, orchestrator_option, profile_option
@@ -31,7 +31,7 @@ _SERVICE = "LEGACY_GATEWAY"
 _DEFAULT_PORT = 9011
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(kw_only=True)
 class LegacyGatewaySettings(ServerSettings):
     """The settings of a gateway in front of an orchestrator."""
 

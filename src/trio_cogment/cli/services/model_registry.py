@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from trio_cogment._records import record
 from trio_cogment.cli.configuration import Configuration
 from trio_cogment.cli.errors import Failure
 from trio_cogment.cli.options import FilePath, applied
@@ -40,7 +40,7 @@ _MAX_CHUNK_BYTES = 2**31 - 1
 # Flags
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(kw_only=True)
 class ModelRegistrySettings(ServerSettings):
     """The settings of a model registry."""
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any, TypeVar
 
 import click
 
+from trio_cogment._records import record
 from trio_cogment.cli.config_option import config_option
 from trio_cogment.cli.configuration import Configuration, configuration_of
 from trio_cogment.cli.errors import Failure
@@ -25,7 +26,7 @@ ANYWHERE = "0.0.0.0"
 THIS_MACHINE = "127.0.0.1"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(kw_only=True)
 class ServerSettings:
     """The settings of any server.
 

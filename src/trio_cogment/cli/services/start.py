@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from trio_cogment._records import record
 from trio_cogment.cli.services.ports import Ports
 from trio_cogment.cli.terminal import can_draw
 
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
     from trio_cogment.web.routing import AnyRoute
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(kw_only=True)
 class Resources:
     """What an application gets from the process that runs it.
 
@@ -54,7 +55,7 @@ async def _no_farewell() -> None:
     pass
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(kw_only=True)
 class Running:
     """An application that is ready to be served.
 
@@ -84,7 +85,7 @@ class Running:
     goodbye: Callable[[], str] = str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(kw_only=True)
 class Application:
     """What a server process serves.
 

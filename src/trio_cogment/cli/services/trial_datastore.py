@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from trio_cogment._records import record
 from trio_cogment.cli.errors import Failure
 from trio_cogment.cli.options import FilePath, applied
 from trio_cogment.cli.services.directory_flags import directory_options
@@ -43,7 +43,7 @@ _MAX_TRIALS = 2**31 - 1
 # Flags
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(kw_only=True)
 class StorageSettings:
     """Where trials are stored.
 
@@ -69,7 +69,7 @@ class StorageSettings:
         return "in memory" if self.address == "memory:" else self.address
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(kw_only=True)
 class DatastoreSettings(ServerSettings):
     """The settings of a trial datastore."""
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 import hashlib
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from trio_cogment._records import record
 from trio_cogment.cli.errors import Failure
 from trio_cogment.cli.options import applied, port_option
 from trio_cogment.cli.services.directory_flags import directory_options
@@ -38,7 +39,7 @@ _LEAST_SECRET_CHARACTERS = 16
 _ORCHESTRATOR_FLAG = "--orchestrator_endpoint"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(kw_only=True)
 class WebProxySettings(ServerSettings):
     """The settings of a web proxy in front of an orchestrator."""
 

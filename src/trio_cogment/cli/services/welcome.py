@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
+from trio_cogment._records import record
 from trio_cogment.services import SERVICES, ServiceKind
 
 _HERE = ("127.0.0.1", "::1")
 _ANYWHERE = ("0.0.0.0", "::")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(kw_only=True)
 class Welcome:
     """Lines for whoever has started a server.
 
