@@ -204,7 +204,7 @@ async def test_a_server_with_a_file(tmp_path: Path) -> None:
 
 
 def test_every_class_of_settings_is_a_section() -> None:
-    classes = {value for name, value in vars(config_module).items() if name.endswith("Config")}
+    classes = {getattr(config_module, name) for name in config_module.__all__ if name.endswith("Config")}
     classes.remove(PlatformConfig)  # it is made of the others
     assert set(map(section_class, SECTIONS)) == classes
     for kind in classes:
