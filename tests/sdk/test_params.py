@@ -107,3 +107,9 @@ def test_hook_reads_the_trial_config() -> None:
     assert PreTrialSession("t", "u", whole(), SPEC).trial_config == StringValue(value="t")
     assert PreTrialSession("t", "u", TrialParams(), SPEC).trial_config is None
     assert PreTrialSession("t", "u", whole()).trial_config == StringValue(value="t").SerializeToString()
+
+
+def test_a_data_log_is_there_if_it_is_asked_for() -> None:
+    assert not trial_params([]).HasField("datalog")
+    assert trial_params([], datalog_endpoint="").HasField("datalog")
+    assert list(trial_params([], datalog_exclude_fields=["actions"]).datalog.exclude_fields) == ["actions"]

@@ -140,3 +140,17 @@ def test_a_directory_is_told_of_all_hooks_and_of_the_first_data_log() -> None:
     assert offers[ServiceKind.PRE_TRIAL_HOOK].properties == {f"hook {number}": "x" for number in range(3)}
     assert offers[ServiceKind.DATALOG].properties == {"log 0": "x"}
     assert {offer.port for offer in offers.values()} == {9001}
+
+
+@pytest.mark.parametrize(
+    "register",
+    [Participants.register_environment, Participants.register_pre_trial_hook, Participants.register_datalog],
+)
+def test_what_has_no_name_is_the_default(register: Callable[..., None]) -> None:
+    async def never(_session: Any) -> None:
+        raise AssertionError
+
+    participants = Participants()
+    register(participants, never)
+    with pytest.raises(AlreadyExistsError, match="default"):
+        register(participants, never, "default")

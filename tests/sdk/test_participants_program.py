@@ -5,7 +5,21 @@ from __future__ import annotations
 import pytest
 
 from trio_cogment.errors import InvalidArgumentError
-from trio_cogment.sdk._participants_program import DEFAULT_PORT, PORT_VARIABLE, _port
+from trio_cogment.sdk._participants_program import (
+    DEFAULT_PORT,
+    DIRECTORY_VARIABLE,
+    PORT_VARIABLE,
+    TOKEN_VARIABLE,
+    _port,
+)
+
+
+def test_variables_are_those_of_the_published_sdk() -> None:
+    assert (PORT_VARIABLE, DIRECTORY_VARIABLE, TOKEN_VARIABLE) == (
+        "COGMENT_PARTICIPANTS_PORT",
+        "COGMENT_DIRECTORY_ENDPOINT",
+        "COGMENT_DIRECTORY_AUTHENTICATION_TOKEN",
+    )
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import trio
 from google.protobuf.wrappers_pb2 import DoubleValue, StringValue, UInt32Value
+from trio.testing import MockClock
 
 from tests.cli.process import served, server
 from trio_cogment import (
@@ -345,6 +346,32 @@ async def test_an_end_that_was_sent_may_be_asked_for_again() -> None:
         outcome = await platform.controller.wait_trial(trial_id)
     assert (outcome.ticks, outcome.cause) == (2, EndCause.ENVIRONMENT)
     assert seen == [("ACTIVE", b"first"), ("ENDING", b"last")]
+
+
+async def test_who_returns_from_the_final_data_has_acknowledged_it(autojump_clock: MockClock) -> None:
+    """Nobody waits for it, and it is not lost."""
+
+    async def environment(session: EnvironmentSession) -> None:
+        await session.start([("*", b"first")])
+        async for event in session.all_events():
+            if event.actions is not None:
+                await session.end([("*", b"last")])
+                return
+
+    async def actor(session: ActorSession) -> None:
+        async for event in session.all_events():
+            if event.type.name == "ENDING":
+                return
+            await session.do_action(b"")
+
+    async with open_platform() as platform:
+        platform.participants.register_environment(environment)
+        platform.participants.register_actor(actor, "a")
+        trial_id = await platform.controller.start_trial(trial_params([actor_params("a", "c")]))
+        began = trio.current_time()
+        outcome = await platform.controller.wait_trial(trial_id)
+        assert trio.current_time() == began
+    assert (outcome.ticks, outcome.cause, outcome.failed) == (2, EndCause.ENVIRONMENT, False)
 
 
 async def test_what_is_registered_nowhere_is_refused_by_name() -> None:
