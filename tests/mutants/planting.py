@@ -81,12 +81,29 @@ def _codes(code: CodeType) -> list[CodeType]:
     return found
 
 
-def import_instead(mutant: Mutant) -> None:
-    """Let the module be imported from a mutant, in a process that has not imported it yet."""
+def plant(mutant: Mutant, living: Living, run_at_import: Collection[int]) -> None:
+    """Exchange functions as `exchange` does, or have a module that is imported only when it is needed be the mutant.
+
+    Raises:
+        ImportTimeError: see `exchange`.
+    """
+    if module_name(mutant) in sys.modules:
+        exchange(mutant, living, run_at_import)
+    else:
+        import_instead(mutant)
+
+
+def module_name(mutant: Mutant) -> str:
+    """Return the name by which a mutant's module is imported."""
     parts = ["trio_cogment", *Path(mutant.file).with_suffix("").parts]
     if parts[-1] == "__init__":
         parts.pop()
-    name = ".".join(parts)
+    return ".".join(parts)
+
+
+def import_instead(mutant: Mutant) -> None:
+    """Let the module be imported from a mutant, in a process that has not imported it yet."""
+    name = module_name(mutant)
     assert name not in sys.modules, f"{name} is imported already"
     sys.meta_path.insert(0, _Finder(name, mutant))
 

@@ -27,7 +27,7 @@ import pytest
 from tests.mutants.covering import ENVIRONMENT, MARKED
 from tests.mutants.drawing import ROOT
 from tests.mutants.forks import Job, Tell, Verdict, in_a_fork
-from tests.mutants.planting import ImportTimeError, exchange, import_instead, living_functions
+from tests.mutants.planting import ImportTimeError, import_instead, living_functions, plant
 
 #: What is not imported by a cold server, nor any other module of the project: tools and examples import the package.
 OURS = ("trio_cogment", "tests", "__main__", "__mp_main__", "conftest")
@@ -106,7 +106,7 @@ class _Warm:
             def work(tell: Tell, job: Job = job) -> None:
                 if job.mutant is not None:
                     try:
-                        exchange(job.mutant, living, job.imported)
+                        plant(job.mutant, living, job.imported)
                     except ImportTimeError:
                         tell("cold", "")
                         return

@@ -11,7 +11,7 @@ import pytest
 
 from tests.mutants.drawing import SOURCE, Mutant
 from tests.mutants.forks import Tell, in_a_fork
-from tests.mutants.planting import ImportTimeError, exchange, import_instead, living_functions
+from tests.mutants.planting import ImportTimeError, exchange, import_instead, living_functions, plant
 from trio_cogment import backoff
 
 FILE = "backoff.py"
@@ -95,3 +95,18 @@ def test_a_module_can_be_imported_from_a_mutant() -> None:
         tell("noticed", str([module.MUTANT, bool(module.__path__)]))
 
     assert in_a_fork(work, {}).said == "[1, True]"
+
+
+def test_a_module_that_is_imported_when_it_is_needed_is_imported_from_the_mutant() -> None:
+    """It has no functions yet that could be exchanged, and would be the one of the source."""
+    mutant = changed("class Backoff:", "MUTANT = 1\n\n\nclass Backoff:")
+    name = "trio_cogment.backoff"
+
+    def work(tell: Tell) -> None:
+        import sys
+
+        sys.modules.pop(name)
+        plant(mutant, living_functions(), ())
+        tell("noticed", str(importlib.import_module(name).MUTANT))
+
+    assert in_a_fork(work, {}).said == "1"
