@@ -1,4 +1,4 @@
-"""Where services store, and variables that no command knows: commands say so, as processes, when they start."""
+"""Start lines of processes: where services store, and variables that no command knows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What protoc gives its plugin, and what that answers: modules, or in a sentence why there are none."""
+"""The plugin of protoc and its answers: modules, or in a sentence why there are none."""
 
 from __future__ import annotations
 

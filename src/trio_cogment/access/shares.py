@@ -1,4 +1,4 @@
-"""What a server has of one thing, for all and for each account: of trials, worlds, seats, sockets, bytes.
+"""Shares of one thing of a server, in all and for each account: trials, worlds, seats, sockets, bytes.
 
 A limit for all alone would belong to whoever comes first. So beside each there is a share: as much as one account may
 have, be it a token, a certificate or an address. `config.limits` lists all of them. What the process itself does
