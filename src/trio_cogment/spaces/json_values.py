@@ -85,7 +85,7 @@ def to_json_value(value: Any) -> Any:
             "edge_links": to_json_value(value.edge_links),
         }
     if hasattr(value, "tolist"):  # arrays and numbers of NumPy
-        return _finite(value.tolist())
+        return value.tolist() if _is_all_finite(value) else _finite(value.tolist())
     if isinstance(value, int | float):
         return _finite(value)
     if isinstance(value, dict):
@@ -95,6 +95,12 @@ def to_json_value(value: Any) -> Any:
     if isinstance(value, bytes):
         return {"base64": base64.b64encode(value).decode()}
     raise SpaceError(f"expected what JSON can hold, an array, bytes or a graph; got {described(value)}")
+
+
+def _is_all_finite(value: Any) -> bool:
+    """Return whether no number of an array has to be replaced; a picture has too many to look at one by one."""
+    kind = value.dtype.kind
+    return kind in "biu" or (kind == "f" and bool(np.isfinite(value).all()))
 
 
 def _finite(value: Any) -> Any:
