@@ -374,14 +374,14 @@ MUTATIONS = (
         "a room not given back",
         "the bytes of a trial that is over stay counted",
         "orchestrator/_room.py",
-        "trials=-1, size=-self.size",
-        "trials=-1",
+        "            room.bytes.count(self.account, -self.size)\n",
+        "",
     ),
     Mutation(
         "a watch that fills up",
         "what it has been told stays counted",
         "orchestrator/_watch.py",
-        "        self._bytes -= entry.size\n",
+        "        self.size -= entry.size\n",
         "",
     ),
     Mutation(

@@ -122,8 +122,9 @@ def test_every_pair_runs(phase: Phase, symbol: Input) -> None:
     if symbol is Input.NOBODY_LEFT_TO_ACK:
         machine.owing.clear()
     given = arguments(machine, symbol)
-    if symbol is Input.OBSERVATION_SET:
-        assert observation_input(machine, given[1]) is symbol
+    if symbol in (Input.OBSERVATION_SET, Input.FINAL_OBSERVATION_SET):
+        machine.final_marked = symbol is Input.FINAL_OBSERVATION_SET
+        assert observation_input(machine, given[1]) is symbol  # what a set maps is kept when it is checked
     machine.fire(symbol, *given)
     assert machine.phase >= phase
     if TRANSITIONS[phase, symbol][1] is Action.NOTHING and phase is not Phase.CREATED:
