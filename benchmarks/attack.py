@@ -74,7 +74,7 @@ class Server:
         command = [sys.executable, *profile, "-m", "trio_cogment"]
         command += ["serve", "--host=127.0.0.1", *args.option]
         if doors:
-            command = [sys.executable, _attack_stage.__file__, f"--link_file={folder / 'link'}"]
+            command = [sys.executable, *profile, _attack_stage.__file__, f"--link_file={folder / 'link'}"]
         with log.open("wb") as output:
             self.process = subprocess.Popen(
                 [*command, f"--port={self.port}", f"--status_file={status}"],

@@ -13,8 +13,9 @@ import trio.testing
 
 from tests.cli.process import PATIENCE_SECONDS, served
 from trio_cogment import EnvironmentSession, Participants, actor_params, open_platform, trial_params
+from trio_cogment.errors import ResourceExhaustedError, StatusCode
 from trio_cogment.outcome import EndCause
-from trio_cogment.sdk._failures import words_for
+from trio_cogment.sdk._failures import failure_of, words_for
 
 #: Runs a trial with the participants at an endpoint, and is killed.
 ORCHESTRATES = """
@@ -47,6 +48,18 @@ trio.run(main)
 )
 def test_words_for_an_exception(error: Exception, words: str) -> None:
     assert words_for(error) == words
+
+
+@pytest.mark.parametrize("has_caller", [False, True])
+def test_where_there_is_no_room_no_traceback_is_made(has_caller: bool, caplog: pytest.LogCaptureFixture) -> None:
+    """Whoever is refused a thousand times must not cost a thousand tracebacks."""
+    caplog.set_level(logging.WARNING)
+    error = ExceptionGroup("tasks", [ResourceExhaustedError("too many actors: max_seats is 2")])
+    found = failure_of(error, "t", "actor 'ann'", tracebacks=True, has_caller=has_caller)
+    assert (found.code, found.message) == (StatusCode.RESOURCE_EXHAUSTED, "too many actors: max_seats is 2")
+    said = [(record.getMessage(), record.exc_info) for record in caplog.records]
+    assert said == ([] if has_caller else [("trial t: actor 'ann': too many actors: max_seats is 2", None)])
+    assert found.trailing_metadata == ()
 
 
 async def waits(session: Any) -> None:

@@ -83,11 +83,11 @@ class Shares:
             self._accounts.give_back(account, -amount)
         self._used += amount
 
-    def take(self, account: str, amount: int = 1) -> None:
-        """Count so much more.
+    def expect_room(self, account: str, amount: int = 1) -> None:
+        """Check that there is room for so much more.
 
         Raises:
-            ResourceExhaustedError: there is no room; the text names the limit. Nothing was counted.
+            ResourceExhaustedError: there is none; the text names the limit.
         """
         reached = self.reached(account, amount)
         if reached is not None:
@@ -95,6 +95,14 @@ class Shares:
             raise ResourceExhaustedError(
                 f"too many {self._what}: {reached.name} is {reached.limit}; try again when some{whose} are gone"
             )
+
+    def take(self, account: str, amount: int = 1) -> None:
+        """Count so much more.
+
+        Raises:
+            ResourceExhaustedError: see `expect_room`. Nothing was counted.
+        """
+        self.expect_room(account, amount)
         self.count(account, amount)
 
     @contextmanager

@@ -521,9 +521,12 @@ async def test_each_who_starts_trials_has_a_share_of_the_seats(autojump_clock: o
             return False
 
         assert await joined(ME, "one")
-        assert not await joined(ME, "two")  # there is room, but not for the same
+        with pytest.raises(ResourceExhaustedError, match="too many actors that play here: max_peer_seats is 2"):
+            await joined(ME, "two")  # there is room, but not for the same
         assert await joined(STRANGER, "three")
-        await platform.controller.terminate_trial(["one", "two"], hard=True)
+        # No trial was started to find that its actors have no room.
+        assert {info.trial_id for info in await platform.controller.trial_infos()} == {"one", "three"}
+        await platform.controller.terminate_trial(["one"], hard=True)
         await trio.sleep(1)
         assert await joined(ME, "four")
 

@@ -124,6 +124,7 @@ class RestProxy:
         Raises:
             InvalidArgumentError: the body makes no sense; the text names the field.
             AlreadyExistsError: the id is taken.
+            ResourceExhaustedError: there is no room for its actors that play here.
             RpcError: the orchestrator refuses.
         """
         controller = self._controller(caller, _START)
@@ -132,6 +133,9 @@ class RestProxy:
         trial_id = wanted or self.participants.host.new_id()
         if trial_id in self._starting:
             raise AlreadyExistsError(f"trial_id: there is a trial {trial_id!r} already")
+        here = [actor.name for actor in params.actors if actor.implementation == self.implementation]
+        # Refused now, at no cost: else a trial would start, and end when its actors find no room.
+        self._seats.expect_room(account, len(here))
         self._starting[trial_id] = account
         try:
             if not await controller.start_trial(params, trial_id=trial_id):
@@ -141,7 +145,6 @@ class RestProxy:
             del self._starting[trial_id]
         if len(self._owners) > _MOST_OWNERS:
             self._owners.popitem(last=False)
-        here = [actor.name for actor in params.actors if actor.implementation == self.implementation]
         return {
             "message": "trial started",
             "trial_id": trial_id,

@@ -259,6 +259,14 @@ class Seats:
         self._seats: dict[tuple[str, str], Seat] = {}
         self._awaited: dict[tuple[str, str], tuple[trio.Event, int]] = {}
 
+    def expect_room(self, account: str, actors: int) -> None:
+        """Check that there is room for so many more actors of an account, before their trial starts.
+
+        Raises:
+            ResourceExhaustedError: there is none.
+        """
+        self._shares.expect_room(account, actors)
+
     async def play(self, session: ActorSession, account: str) -> None:
         """Have a seat for an actor.
 

@@ -111,7 +111,7 @@ class Application:
             with self._admitted(visit) as connection:
                 await self._serve(socket, connection)
         except RefusedError as refused:
-            await self._send(socket, Reply(refused.document()))
+            await self._send(socket, dumps(refused.document()).encode())
             socket.close_with(TRY_AGAIN_LATER)
 
     async def _serve(self, socket: Socket, connection: Connection) -> None:
@@ -140,15 +140,18 @@ class Application:
             if isinstance(answer, HangUp):
                 socket.close_with(answer.code)
                 break
-            if not await self._send(socket, answer):
+            content = dumps(answer.document).encode()
+            del answer  # a picture is a million objects: a client that is slow or idle keeps none of them
+            if not await self._send(socket, content):
                 break
+            del content
         connection.vanish()
         scope.cancel()
 
-    async def _send(self, socket: Socket, answer: Reply) -> bool:
+    async def _send(self, socket: Socket, content: bytes) -> bool:
         """Send an answer; return whether the client has taken it, or what was sent before."""
         with trio.move_on_after(self._config.send_seconds):
-            await socket.send(dumps(answer.document).encode())
+            await socket.send(content)
             return True
         return False
 
