@@ -52,15 +52,15 @@ class TlsFiles:
 
 
 def tls_options(command: _Decorated) -> _Decorated:
-    """Add the flags of the files."""
+    """Add the flags of the files, for a command that calls servers."""
+    roots = "PEM file with the root certificates that servers are checked with. Default: the roots of the system."
+    return _with_files(command, roots)
+
+
+def _with_files(command: _Decorated, roots: str) -> _Decorated:
     options = (
         _file_option("--trust_chain", "COGMENT_TRUST_CHAIN_FILE", "PEM file with the certificate chain."),
-        _file_option(
-            "--root_cert",
-            "COGMENT_ROOT_CERT_FILE",
-            "PEM file with the root certificates that peers are checked with. With it, servers ask clients for a "
-            "certificate.",
-        ),
+        _file_option("--root_cert", "COGMENT_ROOT_CERT_FILE", roots),
         _file_option(
             "--private_key",
             "COGMENT_PRIVATE_KEY_FILE",
@@ -78,7 +78,8 @@ def server_tls_options(command: _Decorated) -> _Decorated:
         "PEM file with the root certificates that other servers are checked with when this one calls them. Clients are "
         "not asked for a certificate by it. Default: that of --root_cert, or else the roots of the system.",
     )
-    return tls_options(option(command))
+    roots = "PEM file with the root certificates that peers are checked with. With it, clients must show a certificate."
+    return _with_files(option(command), roots)
 
 
 def _file_option(flag: str, variable: str, text: str) -> Callable[[_Decorated], _Decorated]:
