@@ -54,6 +54,7 @@ SENDERS: dict[str, Callable[[ClientCall, Any], Awaitable[None] | None]] = {
     "send_nowait": lambda call, message: call.send_nowait(message),
     "send_together": lambda call, message: call.send_together([message, message]),
     "send_together_nowait": lambda call, message: call.send_together_nowait([message, message]),
+    "hand_over": lambda call, message: call.hand_over(message),
     "hand_over_nowait": lambda call, message: call.hand_over_nowait(message),
     "send_shared": lambda call, message: call.send_shared(shared(message)),
     "send_shared_nowait": lambda call, message: call.send_shared_nowait(shared(message)),
@@ -380,6 +381,7 @@ async def test_what_goes_with_the_headers_is_refused_once_they_have_gone(way: st
 
 OPERATIONS: dict[str, Callable[[ClientCall], Awaitable[Any]]] = {
     "send": lambda call: call.send(Action(tick_id=9)),
+    "hand_over": lambda call: call.hand_over(Action(tick_id=9)),
     "send_together": lambda call: call.send_together([Action(tick_id=9)]),
     "done_sending": lambda call: call.done_sending(),
     "receive": lambda call: call.receive(),

@@ -92,13 +92,33 @@ async def test_a_call_can_be_entered_once() -> None:
 
 async def test_what_is_handed_over_is_not_copied() -> None:
     async with InProcessChannel([CheckService().service()]) as channel, channel.call(ECHO) as call:
-        copied, given = Action(tick_id=1), Action(tick_id=2)
+        copied, given, waited = Action(tick_id=1), Action(tick_id=2), Action(tick_id=3)
+        await call.hand_over(waited)  # nothing waits: it need not
+        waited.tick_id = 8
         call.send_nowait(copied)
         call.hand_over_nowait(given, given.ByteSize())
         copied.tick_id = given.tick_id = 7
-        assert [(await call.receive()).tick_id for _ in range(2)] == [1, 7]
+        assert [(await call.receive()).tick_id for _ in range(3)] == [8, 1, 7]
         with pytest.raises(LocalProtocolError):
             call.hand_over_nowait(Observation(), 0)
+
+
+async def test_who_hands_over_waits_for_room_as_who_sends() -> None:
+    config = RpcConfig(call_outbox_bytes=1000, max_receive_message_bytes=UNLIMITED_BYTES)
+    async with InProcessChannel([CheckService().service()], config=config) as channel, channel.call(ECHO) as call:
+        sent: list[int] = []
+
+        async def hand_over() -> None:
+            for tick in range(20):
+                await call.hand_over(Action(tick_id=tick, content=bytes(600)))
+                sent.append(tick)
+            await call.done_sending()
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(hand_over)
+            await trio.testing.wait_all_tasks_blocked()
+            assert 0 < len(sent) < 20
+            assert [message.tick_id async for message in call] == list(range(20))
 
 
 async def test_what_is_handed_over_is_bounded_by_the_size_it_is_said_to_have() -> None:

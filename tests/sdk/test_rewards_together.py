@@ -108,7 +108,7 @@ class Calls:
     async def receive(self) -> Any:
         await trio.sleep_forever()
 
-    async def send(self, message: Any) -> None:
+    async def hand_over(self, message: Any) -> None:
         await self.send_together([message])
 
     async def send_together(self, messages: Sequence[Any]) -> None:

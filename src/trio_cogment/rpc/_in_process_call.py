@@ -192,6 +192,13 @@ class End:
             await trio.lowlevel.checkpoint_if_cancelled()
         self._put(message, size)
 
+    async def hand_over(self, message: Message) -> None:
+        if self._outgoing.is_busy():
+            await self.send(message)
+            return
+        await trio.lowlevel.checkpoint_if_cancelled()
+        self.hand_over_nowait(message)
+
     def send_nowait(self, message: Message) -> None:
         self._put(message, UNKNOWN_SIZE)
 

@@ -116,6 +116,17 @@ class Call(abc.ABC, Generic[SentT, ReceivedT]):
             RpcError, LocalProtocolError: as `send`.
         """
 
+    async def hand_over(self, message: SentT) -> None:
+        """Send one message that nobody else uses any more, as `send`: in process it is not copied.
+
+        Args:
+            message: not to be changed afterwards, unless it was not taken.
+
+        Raises:
+            RpcError, LocalProtocolError: as `send`.
+        """
+        await self.send(message)
+
     def hand_over_nowait(self, message: SentT, size: int = UNKNOWN_SIZE) -> None:
         """Send one message that nobody else uses any more, without waiting: in process it is not copied.
 

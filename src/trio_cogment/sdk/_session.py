@@ -249,7 +249,7 @@ class Session(abc.ABC, Generic[ObservationT, ActionT]):
     async def _post(self, *outputs: Message) -> None:
         """Send messages together, unless the call is over; the next event then reports why."""
         try:
-            await (self._call.send(outputs[0]) if len(outputs) == 1 else self._call.send_together(outputs))
+            await (self._call.hand_over(outputs[0]) if len(outputs) == 1 else self._call.send_together(outputs))
         except RpcError as error:
             if error.code is StatusCode.RESOURCE_EXHAUSTED:
                 raise  # the message is too large; the call goes on
