@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import logging
 import os
 import signal
 import socket
@@ -78,8 +79,14 @@ def test_nobody_can_connect_before_it_serves(
         yield Running(services=[[]])
 
     monkeypatch.setattr(os, "umask", lambda _mask: 0)
-    with pytest.raises(Failure, match="that is all"):
-        run_server(ServerSettings(hosts=["127.0.0.1"]), Application(name="a", ports=[0], open=opened))
+    root = logging.getLogger()
+    handlers, level = root.handlers[:], root.level
+    try:
+        with pytest.raises(Failure, match="that is all"):
+            run_server(ServerSettings(hosts=["127.0.0.1"]), Application(name="a", ports=[0], open=opened))
+    finally:  # it has set up the log of the process
+        root.handlers[:] = handlers
+        root.setLevel(level)
     assert seen == [errno.ECONNREFUSED]
     assert not capsys.readouterr().out
 
