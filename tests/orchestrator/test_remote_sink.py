@@ -10,7 +10,7 @@ import trio
 import trio.testing
 
 from trio_cogment.api.datalog_pb2 import DatalogSample, RunTrialDatalogInput
-from trio_cogment.errors import RpcError, StatusCode
+from trio_cogment.errors import RpcError, StatusCode, StorageFailedError
 from trio_cogment.orchestrator._remote_sink import RemoteSink, _RemoteStream
 from trio_cogment.rpc import ClientCall, Metadata
 from trio_cogment.services import TRIAL_ID, TRIAL_OWNER, USER_ID
@@ -43,12 +43,35 @@ class Side:
         return _RemoteStream(self.sink, cast(ClientCall, self.call), self.scope)
 
 
+async def test_who_has_not_answered_the_parameters_soon_never_answers(autojump_clock: trio.testing.MockClock) -> None:
+    side = Side()
+    await side.stream.write(DatalogSample())
+    assert side.stream.unconfirmed == 1  # that it answers may show yet
+    await trio.sleep(5)
+    assert side.stream.unconfirmed == 0
+    again = side.another()
+    await again.write(DatalogSample())
+    assert again.unconfirmed == 0
+    again.on_message(None)  # late, but it does
+    assert again.unconfirmed == 1
+
+
+@pytest.mark.parametrize(("error", "unconfirmed"), [(GONE, 0), (None, 0), (StorageFailedError("no room left"), 1)])
+async def test_an_end_before_any_answer_says_whether_the_samples_were_taken(
+    error: RpcError | None, unconfirmed: int
+) -> None:
+    """One whose storage fails has taken nothing; of others a sample that was sent counts as taken."""
+    side = Side()
+    await side.stream.write(DatalogSample())
+    side.stream.on_end(error)
+    assert side.stream.unconfirmed == unconfirmed
+
+
 async def test_who_has_answered_once_confirms_from_then_on() -> None:
     side = Side()
     told: list[int] = []
     for _ in range(3):
         await side.stream.write(DatalogSample())
-    assert side.stream.unconfirmed == 0
     side.stream.on_message(None)  # that is for the parameters
     assert side.stream.unconfirmed == 3
     side.stream.on_confirmed = lambda: told.append(side.stream.unconfirmed)

@@ -339,9 +339,15 @@ class Datalog:
         self._grace.cancel()
         self._lossy = False
         self.opened.set()
-        if not self._queue:
+        if not self._queue and not self._cannot_store:
             self._is_back()
         self._make_room()
+
+    def _confirmed(self) -> None:
+        """The sink has answered: also where nothing waits, as the parameters are stored now."""
+        self._progress()
+        if not self._queue and not self._sent:
+            self._is_back()
 
     def _is_back(self) -> None:
         """It has taken all that waited for it: one that takes some of it, as a full disk does, was no return."""
@@ -350,12 +356,19 @@ class Datalog:
             self.trouble = ""
             self._cannot_store = self._refuses = self._said_dropped = False
             self._waits_until = -math.inf
+            self._resume()
+
+    def _resume(self) -> None:
+        """Let the trial go on if it was paused and there is room: not for one that may send back what it is sent."""
+        has_room = len(self._queue) <= self._config.max_queued_samples // 2 and self._bytes.fit
+        if self._full and has_room and not self._cannot_store:
+            self._set_full(False)
 
     async def _write(self, stream: SampleStream) -> None:
         self._write_nowait = getattr(stream, "write_nowait", None)
         self._sink_is_here = self._write_nowait is not None
         if hasattr(stream, "on_confirmed"):
-            stream.on_confirmed = self._progress
+            stream.on_confirmed = self._confirmed
         try:
             await self._empty_queue(stream)
         finally:
@@ -378,8 +391,7 @@ class Datalog:
                     kept = _Kept(sample, 0)
                 self._sent.append(kept)
                 self._progress()
-                if self._full and len(self._queue) <= self._config.max_queued_samples // 2 and self._bytes.fit:
-                    self._set_full(False)
+                self._resume()
             if self._completed.is_set():
                 return
             await self._parked.park()

@@ -12,7 +12,7 @@ import trio
 from trio_cogment.access import lasting
 from trio_cogment.api.common_pb2 import TrialParams
 from trio_cogment.api.datalog_pb2 import DatalogSample, RunTrialDatalogInput
-from trio_cogment.errors import RpcError, StatusCode
+from trio_cogment.errors import RpcError, StatusCode, is_storage_failure
 from trio_cogment.orchestrator._connections import Connections, Target
 from trio_cogment.orchestrator._room import Holding
 from trio_cogment.orchestrator.sinks import LocalSink, SampleSink, SampleStream
@@ -32,6 +32,10 @@ def sink_of(target: Target | None, connections: Connections, holding: Holding) -
     return target.sink if owned_by is None else owned_by(lasting(holding.account), holding.quotas)
 
 
+#: How long a data log may take to answer the parameters; one that has not is of those that never answer.
+_ANSWER_SECONDS = 5.0
+
+
 def _nothing() -> None:
     pass
 
@@ -42,13 +46,19 @@ class RemoteSink:
     Some data logs (the Go datastore, this package's) answer every message with an empty one, some (the published
     SDK's) never write. One that has answered once, on any stream of this trial, is taken to answer always: its samples
     are unconfirmed until it has answered them. With the others a sample that was sent counts as taken.
+
+    Which kind it is shows soon: those that answer answer the parameters, or say that their storage has failed. Until
+    then, and for `_ANSWER_SECONDS` at most, samples are unconfirmed.
+
+    Attributes:
+        answers: whether the log answers; None: that has not shown.
     """
 
     def __init__(self, connections: Connections, target: Target, holding: Holding) -> None:
         self._connections = connections
         self._holding = holding
         self._target = target
-        self.answers = False
+        self.answers: bool | None = None
 
     def _metadata(self, trial_id: str, user_id: str) -> MetadataLike:
         owner = lasting(self._holding.account)
@@ -85,6 +95,7 @@ class _RemoteStream(SampleStream):
         self._sink = sink
         self._call = call
         self._scope = scope
+        self._opened_at = trio.current_time()
         self._written = 0
         self._replies = 0
         self._completing = False
@@ -95,8 +106,13 @@ class _RemoteStream(SampleStream):
     @property
     def unconfirmed(self) -> int:
         """See `SampleStream.unconfirmed`."""
+        answers = self._sink.answers
+        if answers is None and not self._ended.is_set():
+            if trio.current_time() < self._opened_at + _ANSWER_SECONDS:
+                return self._written
+            self._sink.answers = False
         # The first reply is for the parameters.
-        return self._written - max(0, self._replies - 1) if self._sink.answers else 0
+        return self._written - max(0, self._replies - 1) if answers else 0
 
     async def write(self, sample: DatalogSample) -> None:
         """See `SampleStream.write`."""
@@ -121,6 +137,8 @@ class _RemoteStream(SampleStream):
     def on_end(self, error: RpcError | None) -> None:
         """See `Consumer.on_end`."""
         self.error = error
+        if error is not None and is_storage_failure(error):
+            self._sink.answers = True  # only a log that answers says so: it has taken nothing that it has not answered
         self._ended.set()
         # The SDK's log leaves when it has seen the last sample: the trial is over then, and this stream completing.
         if not self._completing:
