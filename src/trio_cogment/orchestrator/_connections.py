@@ -35,6 +35,8 @@ from trio_cogment.services import TRIAL_KINDS, ServiceKind
 #: The pause between attempts to connect where the caller makes pauses of its own: just enough that a crowd of trials
 #: with one data log does not try all at once.
 SELF_PACED_BACKOFF_SECONDS = 0.25
+#: How long its first call waits for a server that does not listen yet: one that was started together with this one.
+SELF_PACED_AWAIT_SECONDS = 2.0
 
 _UNLIMITED = sys.maxsize
 
@@ -111,7 +113,7 @@ class Connections:
             config,
             connect_backoff_initial_seconds=min(config.connect_backoff_initial_seconds, SELF_PACED_BACKOFF_SECONDS),
             connect_backoff_max_seconds=min(config.connect_backoff_max_seconds, SELF_PACED_BACKOFF_SECONDS),
-            await_server_seconds=0.0,
+            await_server_seconds=min(config.await_server_seconds, SELF_PACED_AWAIT_SECONDS),
         )
         self._channels = SharedChannels(nursery, self._make)
         #: See `Orchestrator.call_old_servers`.
