@@ -21,6 +21,8 @@ PROCESSOR_FACTOR, PROCESSOR_SECONDS = 3.0, 2.0
 CLOCK_FACTOR, CLOCK_SECONDS = 10.0, 15.0
 #: What imports and the collecting of tests take, in a process of its own.
 IMPORT = Cost(processor_seconds=8.0, seconds=10.0)
+#: Outcomes by which a mutant is found.
+NOTICED = ("noticed", "timeout")
 MOST_MEMORY_BYTES = 6 << 30
 MOST_SAID = 200
 #: How long a fork may take to end once it has said that it does.

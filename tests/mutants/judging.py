@@ -5,12 +5,12 @@ from __future__ import annotations
 import threading
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from queue import SimpleQueue
 
 from tests.mutants.covering import Cost, Covering, is_named_after
 from tests.mutants.drawing import Mutant
-from tests.mutants.forks import Job, Verdict
+from tests.mutants.forks import NOTICED, Job, Verdict
 from tests.mutants.running import KEPT
 from tests.mutants.server import Server
 
@@ -97,7 +97,11 @@ class Bench:
         self._cold: Server | None = None
 
     def judge(self, mutant: Mutant) -> Judged:
-        """Try tests, and simulated runs, each whatever the others find."""
+        """Try tests, and simulated runs, each whatever the others find.
+
+        What notices a mutant has to do so twice, and to pass unchanged at that hour: neither a test that fails now and
+        then, nor what a busy machine is too slow for, is told of as noticing.
+        """
         return Judged(mutant, self._try(mutant, "tests"), self._try(mutant, "runs"))
 
     def _try(self, mutant: Mutant, kind: str) -> Verdict:
@@ -106,12 +110,30 @@ class Bench:
         if not costs:
             return Verdict("unreached")
         job = Job(mutant, kind, costs, frozenset(chooser.covering.imported[mutant.file]))
+        verdict = self._attempt(job)
+        while verdict.outcome in NOTICED and verdict.by and not self._confirmed(job, verdict.by):
+            # It was not the mutant: the others are tried without it, from where it stood.
+            names = list(job.costs)
+            others = names[names.index(verdict.by) + 1 :]
+            if not others:
+                return Verdict("survived", seconds=verdict.seconds)
+            job = replace(job, costs={name: costs[name] for name in others})
+            verdict = self._attempt(job)
+        chooser.learn(mutant, verdict)
+        return verdict
+
+    def _confirmed(self, job: Job, name: str) -> bool:
+        """Tell whether a test or run fails with the mutant once more, and passes without it: it is no busy machine."""
+        alone = replace(job, costs={name: job.costs[name]})
+        unchanged = replace(alone, mutant=None)
+        return self._attempt(alone).outcome in NOTICED and self._warm.attempt(unchanged).outcome == "survived"
+
+    def _attempt(self, job: Job) -> Verdict:
         verdict = self._warm.attempt(job)
         if verdict.outcome == "cold":
             if self._cold is None:
                 self._cold = Server(self._package, self._warm.modules)
             verdict = self._cold.attempt(job)
-        chooser.learn(mutant, verdict)
         return verdict
 
     def close(self) -> None:

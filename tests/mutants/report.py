@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from tests.mutants.equivalents import Equivalent
+from tests.mutants.forks import NOTICED
 from tests.mutants.judging import Judged
 
 RECORDED = Path(__file__).with_name("recorded.json")
 #: Of what is drawn, so much may be listed as equivalent.
 MOST_EQUIVALENT = 0.05
-NOTICED = ("noticed", "timeout")
 HEADINGS = ("package", "mutants", "equivalent", "by tests", "by simulation", "by either", "timeouts", "survivors")
 
 

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import Any
 
+import pytest
+
+from tests.mutants import judging
 from tests.mutants.covering import Cost, Covering
 from tests.mutants.drawing import SOURCE, Mutant
-from tests.mutants.forks import Verdict
-from tests.mutants.judging import Chooser
+from tests.mutants.forks import Job, Verdict
+from tests.mutants.judging import Bench, Chooser
 
 FILE = "trial/_ticks.py"
 #: A constant, the module that has it, and one that uses it.
@@ -95,3 +99,46 @@ def test_of_runs_there_is_one_of_each_suite_in_turn() -> None:
     chooser = Chooser(Covering([part(items=items, lines={FILE: {"5": [0, 1, 2, 3, 4, 5]}})]), most_seconds=60)
     turns = [["kept/3", "liveness/9", "registry/0", "safety/2"], ["kept/11", "safety/10"]]
     assert list(chooser.choose(mutant(5, 6))) == [*turns[0], *turns[1]]
+
+
+def bench(monkeypatch: pytest.MonkeyPatch, fails: Callable[[str, bool, int], bool]) -> Bench:
+    """Return one whose tests fail as is said: by name, whether there is a mutant, and how often that was tried."""
+    tries: dict[tuple[str, bool], int] = {}
+
+    class FakeServer:
+        modules: Sequence[str] = ()
+
+        def __init__(self, package: str, preloaded: Sequence[str] | None = None) -> None:
+            pass
+
+        def attempt(self, job: Job) -> Verdict:
+            for name in job.costs:
+                key = name, job.mutant is not None
+                tries[key] = tries.get(key, 0) + 1
+                if fails(*key, tries[key]):
+                    return Verdict("timeout", name)
+            return Verdict("survived")
+
+    monkeypatch.setattr(judging, "Server", FakeServer)
+    choosers = {"tests": Chooser(Covering([part()]), 60), "runs": Chooser(Covering([]), 60)}
+    return Bench("trial", choosers)
+
+
+@pytest.mark.parametrize(
+    ("fails", "outcome", "by"),
+    [
+        (lambda name, mutated, nth: mutated and name == OTHER, "timeout", OTHER),
+        # Once, and never again; or unchanged too, while the machine is busy.
+        (lambda name, mutated, nth: mutated and name == OTHER and nth == 1, "survived", ""),
+        (lambda name, mutated, nth: name == OTHER, "survived", ""),
+        # The last of them; and others after one that tells nothing.
+        (lambda name, mutated, nth: name == SLOW, "survived", ""),
+        (lambda name, mutated, nth: name == NAMED or (mutated and name == SLOW), "timeout", SLOW),
+    ],
+)
+def test_what_notices_a_mutant_does_so_twice_and_passes_without_it(
+    monkeypatch: pytest.MonkeyPatch, fails: Callable[[str, bool, int], bool], outcome: str, by: str
+) -> None:
+    judged = bench(monkeypatch, fails).judge(mutant(5, 6))
+    assert (judged.tests.outcome, judged.tests.by) == (outcome, by)
+    assert judged.runs.outcome == "unreached"
