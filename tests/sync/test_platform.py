@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import threading
@@ -228,6 +229,56 @@ def test_a_call_in_the_platforms_own_thread_is_refused() -> None:
         refused
         == ["a blocking call in the platform's own thread would wait for itself; await the asynchronous function"] * 2
     )
+
+
+def test_a_call_that_exits_ends_the_script_and_not_the_platform() -> None:
+    async def leave() -> None:
+        sys.exit(3)
+
+    with sync.open_platform() as platform:
+        with pytest.raises(SystemExit) as caught:
+            platform.call(leave)
+        assert caught.value.code == 3
+        assert platform.call(trio.sleep, 0) is None
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
+def test_a_platform_that_was_inherited_is_refused() -> None:
+    """Its thread is not in the new process: a call would wait forever."""
+    program = """
+import os, sys
+from trio_cogment import sync
+platform = sync.open_platform()
+if os.fork() == 0:
+    for use in (platform.controller.trial_infos, platform.close):
+        try:
+            use()
+        except Exception as error:
+            print(error, flush=True)
+    sys.exit()
+os.wait()
+print(list(platform.controller.trial_infos()))
+platform.close()
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=PATIENCE_SECONDS, check=False
+    )
+    refused = "the platform was made before this process was forked: make it in the process that uses it"
+    assert (done.returncode, done.stdout.splitlines()) == (0, [refused, refused, "[]"]), done.stderr
+
+
+def test_an_iteration_that_is_closed_or_whose_platform_is_gives_nothing_more(tmp_path: Path) -> None:
+    with sync.open_platform(model_registry=tmp_path) as platform:
+        platform.model_registry.store("m", b"weights")
+        pieces = platform.model_registry.stream("m", 1)
+        assert next(pieces) == b"weights"
+        pieces.close()
+        assert list(pieces) == []
+        watch = platform.controller.watch_trials()
+        with watch:
+            platform.close()
+            with pytest.raises(FailedPreconditionError, match="the platform is closed"):
+                next(watch)
 
 
 def test_iterations_can_be_left_and_closed() -> None:

@@ -17,8 +17,8 @@ from typing import Any, Generic, ParamSpec, TypeVar
 import trio
 from outcome import Error, Outcome
 
-from trio_cogment.errors import FailedPreconditionError
-from trio_cogment.rpc import OwnNursery
+from trio_cogment.sdk.bridges.call import Call, closed
+from trio_cogment.sdk.bridges.guest import GuestRun
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -28,7 +28,7 @@ V = TypeVar("V")
 _CANCELLATION_SECONDS = 10.0
 
 
-class Guest(Generic[V]):
+class Guest(GuestRun, Generic[V]):
     """A Trio program in asyncio's thread, with an asynchronous context manager open; itself one, of asyncio.
 
     If the Trio program ends by itself, the block is cancelled and left with the exception that ended it. So it is with
@@ -39,6 +39,7 @@ class Guest(Generic[V]):
     """
 
     def __init__(self, opened: AbstractAsyncContextManager[V]) -> None:
+        super().__init__()
         self._opened = opened
         self._open = False
         self._ending = False
@@ -50,16 +51,9 @@ class Guest(Generic[V]):
         # Coroutines of participants run in the context of whoever opened it, not in that of a task of Trio.
         self._context = contextvars.copy_context()
         self._ended: asyncio.Future[None] = self._loop.create_future()
-        ready: asyncio.Future[V] = self._loop.create_future()
-        self._scope = trio.CancelScope()
-        trio.lowlevel.start_guest_run(
-            self._main,
-            ready,
-            run_sync_soon_threadsafe=self._loop.call_soon_threadsafe,
-            done_callback=self._done,
-            host_uses_signal_set_wakeup_fd=True,  # asyncio does
-        )
-        self._token = trio.lowlevel.current_trio_token()
+        self._ready: asyncio.Future[V] = self._loop.create_future()
+        self._start_run(self._loop.call_soon_threadsafe)
+        ready = self._ready
         try:
             either: set[asyncio.Future[Any]] = {ready, self._ended}
             await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
@@ -97,14 +91,12 @@ class Guest(Generic[V]):
             FailedPreconditionError: it is closed, or was closed before the function returned.
         """
         if self.closed:
-            raise FailedPreconditionError("the platform is closed")
-        result: asyncio.Future[T] = self._loop.create_future()
-        scope = trio.CancelScope()
-        self._soon(partial(self._start, partial(function, *args, **kwargs), scope, result))
-        await _wait(result, on_cancel=lambda: self._soon(scope.cancel))
-        if result.cancelled():
-            raise FailedPreconditionError("the platform was closed before the call returned")
-        return result.result()
+            raise closed("platform")
+        over: asyncio.Future[None] = self._loop.create_future()
+        call = Call(function, args, kwargs, on_end=partial(over.set_result, None), noun="platform")
+        self.soon(lambda: call.start_in(self._calls) if self._open else call.refuse())
+        await _wait(over, on_cancel=lambda: self.soon(call.scope.cancel))
+        return call.result()
 
     async def from_trio(self, function: Callable[..., Coroutine[Any, Any, None]], *args: object) -> None:
         """Run a coroutine function in asyncio, from Trio; return, or raise its exception.
@@ -114,7 +106,7 @@ class Guest(Generic[V]):
         """
         task = self._loop.create_task(function(*args), context=self._context.copy())
         ended = trio.Event()
-        task.add_done_callback(lambda _: self._soon(ended.set))
+        task.add_done_callback(lambda _: self.soon(ended.set))
         try:
             await ended.wait()
         finally:
@@ -131,20 +123,20 @@ class Guest(Generic[V]):
 
     # Private
 
-    async def _main(self, ready: asyncio.Future[V]) -> None:
+    async def _hold(self, beside: trio.Nursery) -> None:
         # Participants call until the platform has closed, so these calls end after it.
-        async with OwnNursery() as self._calls:
-            with self._scope:
-                async with self._opened as value:
-                    if not ready.done():  # cancelled meanwhile
-                        self._open = True
-                        ready.set_result(value)
-                        await trio.sleep_forever()
+        self._calls = beside
+        try:
+            async with self._opened as value:
+                if not self._ready.done():  # cancelled meanwhile
+                    self._open = True
+                    self._ready.set_result(value)
+                    await trio.sleep_forever()
+        finally:
             self._open = False
-            self._calls.cancel_scope.cancel()
 
     def _done(self, ended: Outcome[None]) -> None:
-        was_open, self._open = self._open, False
+        was_open = self._ready.done() and not self._ready.cancelled()
         if isinstance(ended, Error):
             # Whoever closes it gets the exception, whatever it is.
             self._ended.set_exception(_interrupt_in(ended.error) or ended.error)
@@ -157,34 +149,8 @@ class Guest(Generic[V]):
     async def _end(self) -> None:
         """Cancel the Trio program and wait for its end, also when this task is cancelled meanwhile."""
         self._ending = True
-        self._soon(self._scope.cancel)
+        self.soon(self._scope.cancel)
         await _wait(self._ended, on_cancel=lambda: None)
-
-    def _soon(self, function: Callable[[], object]) -> None:
-        try:
-            self._token.run_sync_soon(function)
-        except trio.RunFinishedError:
-            pass  # there is nothing to wake up any more
-
-    def _start(
-        self, function: Callable[[], Awaitable[Any]], scope: trio.CancelScope, result: asyncio.Future[Any]
-    ) -> None:
-        if self._open:
-            self._calls.start_soon(self._run, function, scope, result)
-        else:
-            result.cancel()
-
-    async def _run(
-        self, function: Callable[[], Awaitable[Any]], scope: trio.CancelScope, result: asyncio.Future[Any]
-    ) -> None:
-        try:
-            with scope:
-                result.set_result(await function())
-        except Exception as error:  # noqa: BLE001  it is the caller's
-            result.set_exception(error)
-        finally:
-            if not result.done():
-                result.cancel()
 
 
 def _interrupt_in(error: BaseException) -> BaseException | None:

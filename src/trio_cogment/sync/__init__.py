@@ -12,6 +12,8 @@ with trio_cogment.sync.open_platform() as platform:
 `docs/embedding.md` is the guide.
 """
 
+from trio_cogment.sdk.bridges.thread import TrioThread
+from trio_cogment.sync._blocking import Items
 from trio_cogment.sync._participants import (
     ActorFunction,
     DatalogFunction,
@@ -24,7 +26,6 @@ from trio_cogment.sync._participants import (
     pre_trial_hook,
 )
 from trio_cogment.sync._platform import Controller, DatastoreClient, ModelRegistryClient, Platform, open_platform
-from trio_cogment.sync._portal import Items, TrioThread
 from trio_cogment.sync._sessions import ActorSession, DatalogSession, EnvironmentSession
 
 __all__ = [

@@ -12,8 +12,8 @@ import trio
 from trio_cogment import sdk
 from trio_cogment.errors import InvalidArgumentError
 from trio_cogment.host.blocking import ThreadRunner
+from trio_cogment.sdk.bridges.thread import TrioThread
 from trio_cogment.sdk.session_views import View
-from trio_cogment.sync._portal import TrioThread
 from trio_cogment.sync._sessions import (
     ActorSession,
     DatalogSession,

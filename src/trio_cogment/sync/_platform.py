@@ -8,10 +8,10 @@ from typing import ParamSpec, TypeVar
 
 from trio_cogment import platform as async_platform
 from trio_cogment import sdk
+from trio_cogment.sdk.bridges.thread import TrioThread
 from trio_cogment.sdk.session_views import View
 from trio_cogment.sync._blocking import blocking, iterating, watching
 from trio_cogment.sync._participants import ActorFunction, Participants, adapted_actor
-from trio_cogment.sync._portal import TrioThread
 
 P = ParamSpec("P")
 T = TypeVar("T")

@@ -9,6 +9,7 @@ from trio_cogment.sdk import ActorSession as AsyncActorSession
 from trio_cogment.sdk import DatalogSession as AsyncDatalogSession
 from trio_cogment.sdk import EnvironmentSession as AsyncEnvironmentSession
 from trio_cogment.sdk import Event, EventStream, LogSample, Reward
+from trio_cogment.sdk.bridges.thread import Caller, FromWorkerThread
 from trio_cogment.sdk.session_views import (
     ActionT,
     ActorSessionView,
@@ -20,7 +21,6 @@ from trio_cogment.sdk.session_views import (
     SentObservationT,
 )
 from trio_cogment.sync._blocking import blocking
-from trio_cogment.sync._portal import Caller, FromWorkerThread
 
 
 class ActorSession(

@@ -2,28 +2,21 @@
 
 from __future__ import annotations
 
-import atexit
-import os
-import threading
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, ParamSpec, Protocol, TypeVar
 
 import trio
 
 from trio_cogment.errors import FailedPreconditionError
 from trio_cogment.rl.views import pump as pumps
-from trio_cogment.rl.views.pump import CLOSED, FORKED, OneCall
-from trio_cogment.rpc import OwnNursery
+from trio_cogment.sdk.bridges.call import closed
+from trio_cogment.sdk.bridges.thread import TrioThread
 
+P = ParamSpec("P")
 T = TypeVar("T")
 V = TypeVar("V")
 V_co = TypeVar("V_co", covariant=True)
-
-#: How often a wait looks whether the thread of Trio still lives.
-_LOOK_SECONDS = 1.0
-#: How long the end of the interpreter waits for a view that nobody has closed.
-_EXIT_SECONDS = 10.0
 
 
 class Driver(Protocol[V_co]):
@@ -38,7 +31,7 @@ class Driver(Protocol[V_co]):
     def value(self) -> V_co:
         """What the context manager gave."""
 
-    def call(self, function: Callable[..., Awaitable[T]], *args: Any) -> T:
+    def call(self, function: Callable[P, Awaitable[T]], /, *args: P.args, **kwargs: P.kwargs) -> T:
         """Run an asynchronous function to its end."""
 
     def exchange(self, act: Callable[[], None], ready: Callable[[], bool]) -> None:
@@ -102,7 +95,6 @@ class PumpDriver(Generic[V]):
         self._scope = trio.CancelScope()
         self._open = self._over = self._closed = self._abandoned = False
         self._failure: Exception | None = None
-        self._token = trio.lowlevel.current_trio_token()
         self.let_run = pump.turn
         self.exposed = pump.exposed
         pump.nursery.start_soon(self._hold, name="platform of a view")
@@ -136,7 +128,7 @@ class PumpDriver(Generic[V]):
     def _check(self) -> None:
         if not self._open:
             self._raise_failure()
-            raise FailedPreconditionError(CLOSED)
+            raise closed("view")
         self._pump.check_here()
 
     def _raise_failure(self) -> None:
@@ -144,10 +136,10 @@ class PumpDriver(Generic[V]):
         if failure is not None:
             raise failure
 
-    def call(self, function: Callable[..., Awaitable[T]], *args: Any) -> T:
+    def call(self, function: Callable[P, Awaitable[T]], /, *args: P.args, **kwargs: P.kwargs) -> T:
         """See `Driver.call`."""
         self._check()
-        return self._pump.call(function, *args)
+        return self._pump.call(function, *args, **kwargs)
 
     def exchange(self, act: Callable[[], None], ready: Callable[[], bool]) -> None:
         """See `Driver.exchange`."""
@@ -178,10 +170,7 @@ class PumpDriver(Generic[V]):
             self.close()
             return
         self._abandoned = True
-        try:
-            self._token.run_sync_soon(self._closing.set)
-        except trio.RunFinishedError:
-            pass  # it has ended already
+        self._pump.soon(self._closing.set)
 
     def close(self) -> None:
         """See `Driver.close`."""
@@ -206,102 +195,14 @@ class PumpDriver(Generic[V]):
             self._pump.release()
 
 
-class ThreadDriver(Generic[V]):
+class ThreadDriver(TrioThread[V]):
     """See `Driver`; this one may be used from any thread, one at a time, also from within Trio, which it blocks.
 
     When the interpreter ends and nobody has closed it, it is closed then.
     """
 
     def __init__(self, opened: AbstractAsyncContextManager[V]) -> None:
-        self._opened = opened
-        self._pid = os.getpid()
-        self._changed = threading.Event()
-        self._ended = threading.Event()
-        self._open = False
-        self._failure: BaseException | None = None
-        # The end of the interpreter would wait for any other thread before it calls `_close_at_exit`.
-        self._thread = threading.Thread(target=self._run, name="trio-cogment view", daemon=True)
-        self._closing = False
-        self._thread.start()
-        try:
-            while not (self._open or self._ended.is_set()):
-                self._changed.wait(_LOOK_SECONDS)
-                self._changed.clear()
-            self._raise_failure()
-        except BaseException:  # Control-C, too: nobody else would close it
-            self.abandon()
-            raise
-        atexit.register(self._close_at_exit)
-
-    @property
-    def value(self) -> V:
-        """See `Driver.value`."""
-        return self._value
-
-    def _run(self) -> None:
-        try:
-            trio.run(self._main)
-        except BaseException as error:  # noqa: BLE001  whoever opens or closes it gets the exception, whatever it is
-            self._failure = error
-        finally:
-            self._open = False
-            self._ended.set()
-            self._changed.set()
-
-    async def _main(self) -> None:
-        self._token = trio.lowlevel.current_trio_token()
-        self._stop = trio.Event()
-        async with self._opened as self._value, OwnNursery() as self._nursery:
-            self._open = True
-            self._changed.set()
-            if not self._closing:
-                await self._stop.wait()
-            self._nursery.cancel_scope.cancel()
-
-    def _check(self) -> None:
-        if os.getpid() != self._pid:
-            raise FailedPreconditionError(FORKED)
-        if not self._open or self._closing:
-            raise FailedPreconditionError(CLOSED)
-
-    def _soon(self, function: Callable[[], object]) -> None:
-        try:
-            self._token.run_sync_soon(function)
-        except trio.RunFinishedError:
-            raise FailedPreconditionError(CLOSED) from None
-
-    def _raise_failure(self) -> None:
-        failure, self._failure = self._failure, None
-        if failure is not None:
-            raise failure
-
-    def call(self, function: Callable[..., Awaitable[T]], *args: Any) -> T:
-        """See `Driver.call`."""
-        call = OneCall(function, args, self.notify)
-        try:
-            self.exchange(lambda: self._nursery.start_soon(call.run), call.is_over)
-        except KeyboardInterrupt:
-            self.exchange(call.scope.cancel, call.is_over)
-            raise
-        return call.result()
-
-    def exchange(self, act: Callable[[], None], ready: Callable[[], bool]) -> None:
-        """See `Driver.exchange`."""
-        self._check()
-        started = _Started(act, self._changed)
-        self._soon(started.run)
-        while True:
-            self._changed.clear()
-            if started.over and (started.failure is not None or ready()):
-                break
-            if self._ended.is_set() or not self._changed.wait(_LOOK_SECONDS):
-                self._check()
-        if started.failure is not None:
-            raise started.failure
-
-    def notify(self) -> None:
-        """See `Driver.notify`."""
-        self._changed.set()
+        super().__init__(opened, "trio-cogment view", noun="view")
 
     def let_run(self) -> None:
         """See `Driver.let_run`."""
@@ -309,46 +210,3 @@ class ThreadDriver(Generic[V]):
     def exposed(self, function: Callable[..., T], *args: Any, **kwargs: Any) -> T:
         """See `Driver.exposed`."""
         return function(*args, **kwargs)
-
-    def abandon(self) -> None:
-        """See `Driver.abandon`."""
-        self._closing = True
-        if os.getpid() == self._pid and self._open:
-            try:
-                self._token.run_sync_soon(self._stop.set)
-            except trio.RunFinishedError:
-                pass  # it has ended already
-
-    def close(self) -> None:
-        """See `Driver.close`."""
-        if os.getpid() != self._pid:
-            raise FailedPreconditionError(FORKED)
-        self.abandon()
-        self._ended.wait()
-        self._thread.join()
-        atexit.unregister(self._close_at_exit)
-        self._raise_failure()
-
-    def _close_at_exit(self) -> None:
-        if os.getpid() == self._pid:
-            self.abandon()
-            self._ended.wait(_EXIT_SECONDS)
-
-
-class _Started:
-    """A function that another thread runs, and its failure."""
-
-    def __init__(self, act: Callable[[], None], changed: threading.Event) -> None:
-        self._act = act
-        self._changed = changed
-        self.failure: Exception | None = None
-        self.over = False
-
-    def run(self) -> None:
-        try:
-            self._act()
-        except Exception as error:  # noqa: BLE001  it is raised in the thread that waits
-            self.failure = error
-        finally:
-            self.over = True
-            self._changed.set()

@@ -22,13 +22,16 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
-from typing import Any, Generic, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
 import trio
-from outcome import Error, Outcome, Value
+from outcome import Error, Outcome
 
 from trio_cogment.errors import FailedPreconditionError
+from trio_cogment.sdk.bridges.call import Call, closed, forked
+from trio_cogment.sdk.bridges.guest import GuestRun
 
+P = ParamSpec("P")
 T = TypeVar("T")
 
 #: After so many turns without anything to run, a waiting call sleeps between turns instead of computing.
@@ -36,9 +39,6 @@ _IDLE_TURNS = 50
 _IDLE_SLEEP_SECONDS = 0.0005
 #: How long the end of the interpreter, or of the last user, waits for the tasks that it has cancelled.
 _CLOSE_SECONDS = 30.0
-
-CLOSED = "the view is closed"
-FORKED = "the view was made before this process was forked: make it in the process that uses it"
 
 _local = threading.local()
 #: All pumps that run, so that none is collected as garbage before its end.
@@ -75,7 +75,7 @@ class _Clock(trio.abc.Clock):
         return max(0.0, deadline - self.current_time())
 
 
-class Pump:
+class Pump(GuestRun):
     """Trio in this thread; `acquire` gives the thread's.
 
     Attributes:
@@ -86,6 +86,7 @@ class Pump:
     """
 
     def __init__(self) -> None:
+        super().__init__()
         self._pid = os.getpid()
         self._thread = threading.get_ident()
         self._callbacks: deque[Callable[[], object]] = deque()
@@ -95,27 +96,16 @@ class Pump:
         self.protected = False
         self.interrupted = False
         self._ended: Outcome[None] | None = None
-        self._scope = trio.CancelScope()
         self._catches_interrupts = _catch_interrupts()
         _running.add(self)
-        trio.lowlevel.start_guest_run(
-            self._main,
-            run_sync_soon_threadsafe=self._callbacks.append,
-            run_sync_soon_not_threadsafe=self._callbacks.append,
-            done_callback=self._done,
-            host_uses_signal_set_wakeup_fd=True,  # it does not need one: it looks for signals at every turn
-            clock=self._clock,
-        )
+        self._start_run(self._callbacks.append, clock=self._clock)
         while not hasattr(self, "nursery"):
             self.turn()
 
-    async def _main(self) -> None:
-        async with trio.open_nursery() as idling:
-            idling.start_soon(self._idle)
-            with self._scope:
-                async with trio.open_nursery() as self.nursery:
-                    await trio.sleep_forever()
-            idling.cancel_scope.cancel()
+    async def _hold(self, beside: trio.Nursery) -> None:
+        beside.start_soon(self._idle)
+        async with trio.open_nursery() as self.nursery:
+            await trio.sleep_forever()
 
     async def _idle(self) -> None:
         # While a task can run, a guest does not start a thread to wait for the network in, and there is always a
@@ -151,12 +141,12 @@ class Pump:
         if self.is_usable():
             return
         if self._pid != os.getpid():
-            text = FORKED
-        elif self._thread != threading.get_ident():
-            text = "the view was made in another thread: make it in the thread that uses it, or with thread=True"
-        else:
-            text = CLOSED
-        raise FailedPreconditionError(text)
+            raise forked("view")
+        if self._thread != threading.get_ident():
+            raise FailedPreconditionError(
+                "the view was made in another thread: make it in the thread that uses it, or with thread=True"
+            )
+        raise closed("view")
 
     def turn(self) -> None:
         """Let everything run that can, once. Nothing waits, and no time passes for Trio.
@@ -205,7 +195,7 @@ class Pump:
         time.sleep(_IDLE_SLEEP_SECONDS)
         return idle
 
-    def call(self, function: Callable[..., Awaitable[T]], *args: Any) -> T:
+    def call(self, function: Callable[P, Awaitable[T]], /, *args: P.args, **kwargs: P.kwargs) -> T:
         """Run an asynchronous function to its end; return its result or raise its exception.
 
         Raises:
@@ -213,8 +203,8 @@ class Pump:
             FailedPreconditionError: the pump has ended.
         """
         self.check_here()
-        call = OneCall(function, args)
-        self.nursery.start_soon(call.run, name=f"{getattr(function, '__qualname__', function)}, for a view")
+        call = Call(function, args, kwargs, noun="view")
+        call.start_in(self.nursery)
         try:
             self.wait(call.is_over)
         except KeyboardInterrupt:
@@ -276,54 +266,6 @@ class Pump:
         self.interrupted = False
         if isinstance(self._ended, Error):
             self._ended.unwrap()
-
-
-class OneCall(Generic[T]):
-    """A call of an asynchronous function, and its outcome.
-
-    Args:
-        function: what is called.
-        args: its arguments.
-        on_end: called when it has ended.
-
-    Attributes:
-        scope: cancels it.
-    """
-
-    def __init__(
-        self, function: Callable[..., Awaitable[T]], args: tuple[Any, ...], on_end: Callable[[], None] = lambda: None
-    ) -> None:
-        self._function = function
-        self._args = args
-        self._on_end = on_end
-        self.scope = trio.CancelScope()
-        self._outcome: Outcome[T] | None = None
-        self._over = False
-
-    def is_over(self) -> bool:
-        """Whether it has ended."""
-        return self._over
-
-    def result(self) -> T:
-        """Return what the function returned, or raise what it raised.
-
-        Raises:
-            FailedPreconditionError: it was cancelled with everything else.
-        """
-        if self._outcome is None:
-            raise FailedPreconditionError("the view was closed before the call returned")
-        return self._outcome.unwrap()
-
-    async def run(self) -> None:
-        """Call it; nothing is raised but what Trio needs."""
-        try:
-            with self.scope:
-                self._outcome = Value(await self._function(*self._args))
-        except Exception as error:  # noqa: BLE001  it is the caller's
-            self._outcome = Error(error)
-        finally:
-            self._over = True
-            self._on_end()
 
 
 def acquire() -> Pump | None:
