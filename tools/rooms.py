@@ -88,7 +88,7 @@ TABLE: dict[str, set[str]] = {
         "access",
     },
     "play": {"platform", "sdk", "spec", "spaces", "rpc", "access", "web"},
-    "rl": {"sdk", "spec", "spaces", "platform", "play", "web", "rpc", "discovery", "sync", "access"},
+    "rl": {"sdk", "spec", "spaces", "platform", "datastore", "play", "web", "rpc", "discovery", "sync", "access"},
     "gateways": {"platform", "rl", "sdk", "spec", "spaces", "rpc", "discovery", "sync", "access", "web"},
     "dashboard": {"web", "platform", "orchestrator", "discovery", "sdk", "spec", "rpc", "access"},
     "trainer": {"platform", "rl", "rpc", "discovery", "sdk", "spec", "access"},

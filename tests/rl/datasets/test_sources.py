@@ -14,7 +14,9 @@ import trio
 
 from tests.cli.process import run_here
 from tests.rl.datasets.recorded import Duel, fill, play, recording
+from trio_cogment.datastore import Datastore
 from trio_cogment.errors import RpcError
+from trio_cogment.orchestrator import Orchestrator
 from trio_cogment.platform import Platform, open_platform
 from trio_cogment.rl import RL_SPEC, ExportProgress, export_async
 from trio_cogment.rpc import open_listeners, serve
@@ -54,6 +56,20 @@ async def test_the_command_line_on_a_datastore_that_runs(tmp_path: Path) -> None
         done = await run_here("rl", "export", endpoint, "--parquet", str(tmp_path / "data"))
     assert (done.code, done.out) == (0, f"6 steps of 1 trial written: {tmp_path / 'data'}\n")
     assert pq.read_table(tmp_path / "data/meta/trials.parquet").num_rows == 1
+
+
+async def test_a_file_is_read_without_a_platform(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nor is anything written: a trial that was left running is not ended by who exports it."""
+    address = f"sqlite:{tmp_path / 'trials.db'}"
+    await fill(address, trials=2, ticks=3)
+
+    def refuse(*_args: object, **_options: object) -> None:
+        raise AssertionError("expected no orchestrator, and no tasks of a datastore")
+
+    monkeypatch.setattr(Orchestrator, "__init__", refuse)
+    monkeypatch.setattr(Datastore, "__aenter__", refuse)
+    done = await export_async(address, parquet=tmp_path / "data")
+    assert (done.trials, done.samples) == (2, 6)
 
 
 async def test_a_datastore_that_vanishes_meanwhile(tmp_path: Path) -> None:

@@ -138,6 +138,7 @@ async def export_async(
                     writers.append(files)
                     result.minari = files.ids
                 one = _Export(writers, spec, result, plan, show)
+                # Once more and page by page, not kept from the plan: a datastore that runs deletes trials meanwhile.
                 async with aclosing(client.all_trials(trials, properties=properties)) as stored:
                     async for trial in stored:
                         if _is_ready(trial, partial):

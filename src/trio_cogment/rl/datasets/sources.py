@@ -8,9 +8,13 @@ from pathlib import Path
 from typing import TypeAlias
 
 from trio_cogment.config import RpcConfig
+from trio_cogment.datastore import Datastore, datastore_services, open_store
 from trio_cogment.errors import InvalidArgumentError, NotFoundError
-from trio_cogment.platform import Platform, open_platform
+from trio_cogment.host import Host
+from trio_cogment.platform import Platform
 from trio_cogment.plugins import STORES, installed
+from trio_cogment.rpc import open_in_process
+from trio_cogment.rpc.inprocess import UNLIMITED_BYTES
 from trio_cogment.sdk import DatastoreClient, connect
 from trio_cogment.spec import Spec
 
@@ -50,8 +54,13 @@ async def open_source(source: Source, *, spec: Spec | None = None) -> AsyncItera
             yield await client.datastore()
     else:
         _check_there(source)
-        async with open_platform(spec, store=source) as platform:
-            yield platform.datastore_client()
+        host = Host()
+        async with open_store(source, host=host) as store:
+            # A datastore's tasks, which begin when it is entered, would end the trials that nobody goes on with here.
+            services = datastore_services(Datastore(store))
+            inside = RpcConfig(max_receive_message_bytes=UNLIMITED_BYTES)
+            async with open_in_process(host, services, config=inside) as channel:
+                yield DatastoreClient(channel, spec=spec)
 
 
 def _check_there(address: str) -> None:
