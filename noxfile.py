@@ -544,7 +544,7 @@ def protos(session: nox.Session) -> None:
 @nox.session
 def drawings(session: nox.Session) -> None:
     """Redraw in docs/ what is drawn from the code, and write what `docs/reliability.md` has from elsewhere."""
-    for tool in ("draw_states", "rooms", "rights", "limits", "reliability_tables"):
+    for tool in ("draw_states", "rooms", "tables", "reliability_tables"):
         run(session, checks(session), "python", f"tools/{tool}.py", *session.posargs)
 
 

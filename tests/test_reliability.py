@@ -104,7 +104,7 @@ def test_numbers_are_the_defaults() -> None:
 
 
 def test_every_planted_bug_stands_there_with_its_seed() -> None:
-    table = TEXT.partition("<!-- mutations:")[2].partition("<!-- end -->")[0]
+    table = TEXT.partition("<!-- mutations:")[2].partition("<!-- end of mutations -->")[0]
     rows = re.findall(r"^\| (.+?) \| (.+?) \| (\d+) \| .+ \|$", table, re.MULTILINE)
     assert [row[:2] for row in rows] == [(mutation.name, mutation.how) for mutation in MUTATIONS]
     assert all(int(seed) < SEEDS for _, _, seed in rows)

@@ -23,6 +23,7 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))  # which is not there for a script of this folder
 
 from tests.sim.counting import missing  # noqa: E402  it is found there
+from tools.tables import with_tables  # noqa: E402  likewise
 
 TARGET = ROOT / "docs" / "reliability.md"
 MUTATIONS = ROOT / "tests" / "sim" / "mutations.json"
@@ -102,12 +103,7 @@ TABLES = {"checkers": checkers, "mutations": mutations, "mutants": mutants, "cou
 
 def page(text: str) -> str:
     """Return the page with its tables made again."""
-    for name, lines in TABLES.items():
-        begin = f"<!-- {name}: written by tools/reliability_tables.py -->\n"
-        before, _, rest = text.partition(begin)
-        after = rest[rest.index("<!-- end -->") :]
-        text = before + begin + "".join(f"{line}\n" for line in lines()) + after
-    return text
+    return with_tables(text, TABLES, "tools/reliability_tables.py")
 
 
 def main() -> None:

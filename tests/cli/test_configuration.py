@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
 import re
 import sys
 from pathlib import Path
-from typing import Any, get_type_hints
+from typing import get_type_hints
 
 import click
 import pytest
@@ -220,17 +219,6 @@ def rows(heading: str) -> dict[str, list[str]]:
     lines = [line.strip("|") for line in section.splitlines() if line.startswith("| `")]
     cells = [[cell.strip() for cell in line.split("|")] for line in lines]
     return {row[0].strip("`"): row[1:] for row in cells}
-
-
-@pytest.mark.parametrize("section", SECTIONS)
-def test_the_document_has_every_setting_with_its_default(section: str) -> None:
-    kind: Any = section_class(section)
-    expected = {
-        field.name: "none" if field.default is None else f"{field.default:g}" if isinstance(field.default, float) else
-        str(field.default) or "empty"
-        for field in dataclasses.fields(kind)
-    }  # fmt: skip
-    assert {name: row[0] for name, row in rows(section).items()} == expected
 
 
 def options_of(command: click.Command) -> dict[str, click.Option]:

@@ -70,7 +70,7 @@ def test_simulated_runs_are_tried_by_both(warm: Server, cold: Server) -> None:
 
 
 def test_a_cold_server_imports_nothing_of_the_project(warm: Server) -> None:
-    importlib.import_module("tools.rights")  # which imports the package, as what a test imports may
+    importlib.import_module("tools.tables")  # which imports the package, as what a test imports may
     assert {"trio", "pytest"}.issubset(modules_of_others())
     found = {name.partition(".")[0] for name in [*modules_of_others(), *warm.modules]}
     assert not found & {"tools", "tests", "conftest", "trio_cogment"}
@@ -78,4 +78,4 @@ def test_a_cold_server_imports_nothing_of_the_project(warm: Server) -> None:
 
 def test_a_cold_server_that_cannot_try_anything_does_not_begin() -> None:
     with pytest.raises(EOFError):
-        Server(PACKAGE, ["tools.rights"])
+        Server(PACKAGE, ["tools.tables"])

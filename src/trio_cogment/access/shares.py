@@ -1,7 +1,7 @@
 """Shares of one thing of a server, in all and for each account: trials, worlds, seats, sockets, bytes.
 
 A limit for all alone would belong to whoever comes first. So beside each there is a share: as much as one account may
-have, be it a token, a certificate or an address. `config.limits` lists all of them. What the process itself does
+have, be it a token, a certificate or an address. `docs/limits.md` lists all of them. What the process itself does
 counts for no account: there only the limit for all holds. Callers on this machine without a token are one account,
 because more is not known of them; the default of a share is what one user with everything needs.
 

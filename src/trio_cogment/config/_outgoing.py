@@ -5,6 +5,7 @@ from __future__ import annotations
 import ipaddress
 
 from trio_cogment._records import record
+from trio_cogment.config.declarations import Flag, setting
 
 
 @record(kw_only=True)
@@ -12,14 +13,18 @@ class OutgoingConfig:
     """Where a server connects when a peer names an endpoint, in the parameters of a trial or in a registration.
 
     Without any of these, callers on this machine may name any address, and others only public addresses and their own.
-
-    Attributes:
-        allowed_networks: others may name addresses in these networks, too (`10.0.0.0/8`, `fd00::/8`, an address).
-        denied_networks: nobody may name addresses in these, whatever else says.
     """
 
-    allowed_networks: tuple[str, ...] = ()
-    denied_networks: tuple[str, ...] = ()
+    allowed_networks: tuple[str, ...] = setting(
+        (),
+        "endpoints of peers on other machines may lead there, too: networks such as `10.0.0.0/8`, or addresses",
+        flag=Flag("--outgoing_allow", "TRIO_COGMENT_OUTGOING_ALLOW", metavar="NETWORKS"),
+    )
+    denied_networks: tuple[str, ...] = setting(
+        (),
+        "no endpoint of a peer may lead there, whatever else says",
+        flag=Flag("--outgoing_deny", "TRIO_COGMENT_OUTGOING_DENY", metavar="NETWORKS"),
+    )
 
     def __post_init__(self) -> None:
         for name in ("allowed_networks", "denied_networks"):

@@ -11,6 +11,8 @@ from collections.abc import Hashable
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from trio_cogment._records import record
+from trio_cogment.config.declarations import Shared, setting
 from trio_cogment.errors import InvalidArgumentError
 from trio_cogment.play.lobby_table import MEMBER_TABLE, MemberAction, MemberInput, MemberState
 
@@ -26,32 +28,45 @@ class Shortage(enum.Enum):
     GIVE_UP = "give up"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(kw_only=True)
 class LobbyRules:
     """How people wait.
-
-    Attributes:
-        seats: how many a trial takes.
-        fewest: how many it needs, people and bots that wait, when time is over; with fewer there is no trial.
-        wait_seconds: how long a group waits, once its first person is ready.
-        away_seconds: how long a place is kept for somebody whose page has gone.
-        shortage: what happens when a group is not complete in time.
-        most: how many may wait; others are turned away. Who is here takes the place of who is away.
-        most_trials: how many trials there may be at a time; others begin when some have ended.
-        take_up_seconds: how long a seat waits for somebody whose page has gone from here, and has not come there.
 
     Raises:
         InvalidArgumentError: a number is out of range.
     """
 
-    seats: int = 1
-    fewest: int = 1
-    wait_seconds: float = 300.0
-    away_seconds: float = 30.0
-    shortage: Shortage = Shortage.GIVE_UP
-    most: int = 1000
-    most_trials: int = 500
-    take_up_seconds: float = 5.0
+    seats: int = setting(1, "how many a trial takes", of="lobby")
+    fewest: int = setting(
+        1, "how many it needs, people and bots that wait, when time is over; with fewer there is no trial", of="lobby"
+    )
+    wait_seconds: float = setting(300.0, "how long a group waits, once its first person is ready")
+    away_seconds: float = setting(30.0, "how long a place is kept for somebody whose page has gone")
+    shortage: Shortage = setting(Shortage.GIVE_UP, "what happens when a group is not complete in time")
+    most: int = setting(
+        1000,
+        "how many may wait; others are turned away. Who is here takes the place of who is away",
+        shared=Shared(
+            "people in a lobby",
+            "who is here takes the place of who is away; connections have shares",
+            "the page",
+            "the way out; `lobby.away_seconds` after the page has gone",
+        ),
+    )
+    most_trials: int = setting(
+        500,
+        "how many trials there may be at a time; others begin when some have ended",
+        shared=Shared(
+            "trials of a lobby",
+            "as many as there are people who are ready and here",
+            "the lobby",
+            "nobody is there: at once when nobody comes (`lobby.take_up_seconds`) or all have left, else "
+            "`play.empty_seconds` after the grace",
+        ),
+    )
+    take_up_seconds: float = setting(
+        5.0, "how long a seat waits for somebody whose page has gone from here, and has not come there"
+    )
 
     def __post_init__(self) -> None:
         for name in ("wait_seconds", "away_seconds", "take_up_seconds"):
