@@ -20,7 +20,7 @@ from trio_cogment.errors import MissingExtraError
 PACKAGE = Path(trio_cogment.__file__)
 PAGES = PACKAGE.parents[2] / "docs" / "_extensions" / "public_api.py"
 #: Commands, a demonstration, and leaves of which nothing is for users.
-NOT_OFFERED = {"cli", "demo", "launch"}
+NOT_OFFERED = {"cli", "demo", "launch", "seats"}
 LISTING = "import trio_cogment; print(*dir(trio_cogment))"
 
 
