@@ -21,26 +21,18 @@ _PRESENT = -1
 
 
 @dataclass(frozen=True, slots=True)
-class SentMessage:
-    """A message to other participants."""
-
-    receiver: str
-    payload: Message
-
-
-@dataclass(frozen=True, slots=True)
 class Act:
     """What an actor does in one tick.
 
     Attributes:
         action: of the type that its class declares.
         rewards: to other actors.
-        messages: to other participants.
+        messages: to other participants; each with its receiver.
     """
 
     action: Payload
     rewards: tuple[Reward, ...] = ()
-    messages: tuple[SentMessage, ...] = ()
+    messages: tuple[tuple[Message, str], ...] = ()
 
 
 def default_act(kind: type[Message] | None) -> Act:
@@ -81,10 +73,10 @@ def _reward(item: Any, where: str, spec: Spec) -> Reward:
     )
 
 
-def _message(item: Any, where: str, spec: Spec) -> SentMessage:
+def _message(item: Any, where: str, spec: Spec) -> tuple[Message, str]:
     fields = fields_of(item, ("receiver", "payload"), where)
     payload = any_from_json(fields.get("payload"), spec.messages, f"{where}.payload")
-    return SentMessage(_receiver(fields, where), payload)
+    return payload, _receiver(fields, where)
 
 
 def _receiver(fields: Mapping[str, Any], where: str) -> str:

@@ -20,11 +20,11 @@ from trio_cogment.errors import (
 )
 from trio_cogment.gateways.rest.acting import Act, act_from_json, default_act, message_to_json, reward_to_json
 from trio_cogment.gateways.rest.messages import loads, payload_to_json, to_json
-from trio_cogment.gateways.rest.seat_states import SeatState
-from trio_cogment.gateways.rest.seats import News, Seat, Seats
+from trio_cogment.gateways.rest.seats import Seats, WebSeat
 from trio_cogment.gateways.rest.starting import trial_from_json
 from trio_cogment.rpc import CallOpener, WithMetadata
 from trio_cogment.sdk import ActorSession, Controller, Participants
+from trio_cogment.seats.mailbox import Answer
 from trio_cogment.spec import Spec
 
 #: The user id of the trials, as with the reference.
@@ -186,7 +186,7 @@ class RestProxy:
         seat = await self._seats.awaited(trial_id, actor_name, share_of(asking))
         self._check_stands(holder)
         account = seat.account if by_token else self._may_play(caller, seat)
-        if not by_token and seat.state is not SeatState.FREE and account != seat.account:
+        if not by_token and not seat.is_free and account != seat.account:
             raise FailedPreconditionError("somebody has joined; expected the token of the actor to join again")
         seat.join(account, holder.derives)
         news = await seat.news()
@@ -199,11 +199,11 @@ class RestProxy:
             "actor_class": session.actor_class,
             "actor_implementation": session.implementation,
             **({} if session.config is None else {"actor_config": payload_to_json(session.config)}),
-            **self._told(news),
+            **self._told(seat, news),
             "token": self._renewed(holder) if by_token else self._token(trial_id, actor_name, holder),
         }
 
-    def _may_play(self, caller: Caller, seat: Seat) -> str:
+    def _may_play(self, caller: Caller, seat: WebSeat) -> str:
         """Return the account of a caller, who may take the part of an actor."""
         identity, session = self._identity(caller), seat.session
         owner = self._owners.get(session.trial_id, "")
@@ -248,22 +248,28 @@ class RestProxy:
         news = await seat.news()
         self._check_stands(holder)
         return {
-            "message": "trial ended" if news.ended else "acted",
-            **self._told(news),
+            "message": "trial ended" if news is Answer.END else "acted",
+            **self._told(seat, news),
             "action": payload_to_json(act.action),
             **self._sent(act),
         }
 
-    def _told(self, news: News) -> dict[str, Any]:
-        document: dict[str, Any] = {"tick_id": str(news.tick_id), "ended": news.ended, "final": news.final}
-        if not news.ended:
-            document["observation"] = payload_to_json(news.observation)
-        if news.rewards:
-            document["rewards"] = [reward_to_json(reward, self.spec) for reward in news.rewards]
-        if news.messages:
-            document["messages"] = [message_to_json(message, self.spec) for message in news.messages]
-        if news.details:
-            document["details"] = news.details
+    def _told(self, seat: WebSeat, news: Answer) -> dict[str, Any]:
+        """Return what a page is told of the news that its seat has just had."""
+        mailbox, ended = seat.mailbox, news is Answer.END
+        document: dict[str, Any] = {
+            "tick_id": str(mailbox.tick_id + ended),  # the end comes after the last tick
+            "ended": ended,
+            "final": mailbox.final and not ended,
+        }
+        if not ended and mailbox.observation is not None:
+            document["observation"] = payload_to_json(mailbox.observation.payload)
+        if mailbox.rewards:
+            document["rewards"] = [reward_to_json(reward, self.spec) for reward in mailbox.rewards]
+        if mailbox.messages:
+            document["messages"] = [message_to_json(message, self.spec) for message in mailbox.messages]
+        if ended and seat.details:
+            document["details"] = seat.details
         return document
 
     def _sent(self, act: Act) -> dict[str, Any]:

@@ -9,11 +9,8 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import Any
 
 import trio
-from trio_util import AsyncValue
 
 from trio_cogment.access import Shares, Sources
 from trio_cogment.config import WebProxyConfig
@@ -22,76 +19,31 @@ from trio_cogment.errors import (
     CogmentError,
     FailedPreconditionError,
     NotFoundError,
-    ResourceExhaustedError,
     RpcError,
 )
 from trio_cogment.gateways.rest.acting import Act
-from trio_cogment.gateways.rest.seat_states import ANSWERABLE, FINISHED, SeatInput, SeatState, after
 from trio_cogment.rpc import OwnNursery
-from trio_cogment.sdk import ActorSession, Event, EventType, RecvMessage, RecvReward
+from trio_cogment.sdk import ActorSession
+from trio_cogment.seats.mailbox import REFUSED, Answer, MailboxState
+from trio_cogment.seats.seat import Seat
 
-#: What a reward counts, without what its sources add.
-_REWARD_BYTES = 64
-
-
-@dataclass(frozen=True, slots=True)
-class News:
-    """What an actor is told.
-
-    Attributes:
-        tick_id: of the observation; of the end, the one after the last.
-        observation: what it observes; None: the trial is over for it.
-        final: it is the last observation.
-        rewards: since the last action.
-        messages: likewise.
-        details: why the trial was ended hard; empty if it was not.
-    """
-
-    tick_id: int
-    observation: Any
-    final: bool = False
-    rewards: tuple[RecvReward, ...] = ()
-    messages: tuple[RecvMessage, ...] = ()
-    details: str = ""
-
-    @property
-    def ended(self) -> bool:
-        """Whether it is the end."""
-        return self.observation is None
+#: States in which nothing comes from the trial any more, and nobody needs to be told.
+_FINISHED = frozenset([MailboxState.CLOSED, MailboxState.LEFT])
+#: States in which the actor is awaited by the trial, as far as anybody knows.
+_AWAITED = frozenset([MailboxState.TURN, MailboxState.FINAL_TURN])
+_ACTED = FailedPreconditionError, "the action was sent already, and the next observation has not come"
+_GONE = NotFoundError, "there is no such actor that plays here, or its trial is over"
 
 
-@dataclass(slots=True)
-class _Unread:
-    """Rewards and messages that the actor has not acted upon, and how many of each it has been told."""
+class WebSeat:
+    """The seat of one actor in one trial, for a page.
 
-    rewards: list[RecvReward] = field(default_factory=list)
-    messages: list[RecvMessage] = field(default_factory=list)
-    told: tuple[int, int] = (0, 0)
-    size: int = 0
-
-    def tell(self) -> None:
-        self.told = len(self.rewards), len(self.messages)
-
-    def acted(self, told: tuple[int, int]) -> None:
-        rewards, messages = told
-        del self.rewards[:rewards], self.messages[:messages]
-        self.told = (0, 0)
-        self.size = sum(map(_reward_size, self.rewards)) + sum(map(_message_size, self.messages))
-
-
-def _reward_size(reward: RecvReward) -> int:
-    return _REWARD_BYTES + sum(source.ByteSize() for source in reward.sources)
-
-
-def _message_size(message: RecvMessage) -> int:
-    return _REWARD_BYTES + message.payload.ByteSize()
-
-
-class Seat:
-    """The seat of one actor in one trial.
+    A seat comes into being when the orchestrator calls the actor. It takes part only when somebody has joined: until
+    then nothing is sent to it.
 
     Attributes:
         session: the actor's.
+        mailbox: of the seat; after `news` it has what the page is told.
         account: of who has joined.
         sources: by which token that was, the last time, and what that was derived from.
     """
@@ -100,28 +52,34 @@ class Seat:
         self.session = session
         self.account = ""
         self.sources: Sources = ()
-        self._max_unread_bytes = max_unread_bytes
-        self._state = AsyncValue(SeatState.FREE)
-        self._scope = trio.CancelScope()
-        self._unread = _Unread()
-        self._observation: Any = None
-        self._final = False
-        self._tick_id = -1
-        self._lost = ""
+        self._seat = Seat(session.name, self._on_news, max_bytes=max_unread_bytes)
+        self.mailbox = self._seat.mailbox
+        #: Somebody has joined, or nobody ever will.
+        self._taken = trio.Event()
+        self._thinking = False
         self._heard_at = trio.current_time()
 
     @property
-    def state(self) -> SeatState:
-        """Where it is."""
-        state: SeatState = self._state.value
-        return state
+    def is_free(self) -> bool:
+        """Whether somebody may join: nobody has, and the trial goes on."""
+        return not (self._taken.is_set() or self._seat.is_over)
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether its part is over and the page knows, or has left."""
+        return self.mailbox.state in _FINISHED
 
     @property
     def idle_since(self) -> float:
-        """Since when the actor has been awaited, on Trio's clock; infinite: it is not."""
-        return self._heard_at if self.state in (SeatState.FREE, SeatState.TURN) else math.inf
+        """Since when the page has been awaited, on Trio's clock; infinite: it is not."""
+        return self._heard_at if self.is_free or self.mailbox.state in _AWAITED else math.inf
 
-    # --- the trial's side ---
+    @property
+    def details(self) -> str:
+        """Why the trial was ended hard, or is over for this actor; empty if it has ended in an orderly way."""
+        if isinstance(self._seat.error, RpcError):
+            return "the connection to the orchestrator was lost"
+        return self.session.details or ""
 
     async def play(self) -> None:
         """Be the actor, once somebody has joined, until the trial is over or the actor has left.
@@ -131,41 +89,19 @@ class Seat:
             ResourceExhaustedError: too much was sent to an actor that does not fetch it.
         """
         try:
-            await self._state.wait_value(lambda state: state is not SeatState.FREE)
-            if self.state is not SeatState.LEFT:
-                with self._scope:
-                    await self.session.handle(self._on_event)
-        except RpcError:
-            self._lost = "the connection to the orchestrator was lost"
-            raise
+            await self._taken.wait()
+            if not self._seat.has_left:
+                await self._seat.play(self.session)
         finally:
-            if self.state not in FINISHED:
-                self._step(SeatInput.END)
+            if self.is_free:
+                self.mailbox.end()
+                self.mailbox.take()  # there is nobody to be told
 
-    def _on_event(self, event: Event) -> None:
-        unread = self._unread
-        if event.observation is not None:
-            self._observation = event.observation.payload
-            self._tick_id = event.observation.tick_id
-            self._final = event.type is EventType.ENDING
-            if self.state is not SeatState.TURN:
-                self._heard_at = trio.current_time()
-            self._step(SeatInput.OBSERVATION)
-        elif event.reward is not None:
-            unread.rewards.append(event.reward)
-            unread.size += _reward_size(event.reward)
-        elif event.message is not None:
-            unread.messages.append(event.message)
-            unread.size += _message_size(event.message)
-        if unread.size > self._max_unread_bytes:
-            raise ResourceExhaustedError(
-                f"more than {self._max_unread_bytes} bytes of rewards and messages wait for an actor to fetch them"
-            )
-
-    def _step(self, happened: SeatInput) -> None:
-        self._state.value = after(self.state, happened)
-
-    # --- the actor's side ---
+    def _on_news(self) -> None:
+        # An observation that comes in its place makes nobody more present.
+        if self.mailbox.is_turn and not self._thinking:
+            self._thinking = True
+            self._heard_at = trio.current_time()
 
     def join(self, account: str, sources: Sources) -> None:
         """Take the seat, or come back to it.
@@ -173,40 +109,41 @@ class Seat:
         Raises:
             FailedPreconditionError: the actor's part is over.
         """
-        self._step(SeatInput.JOIN)
+        if self.mailbox.state is MailboxState.LEFT:
+            raise FailedPreconditionError("the actor has left the trial")
+        if self.is_finished:
+            raise FailedPreconditionError("the trial is over for this actor")
         self._heard_at = trio.current_time()
         self.account, self.sources = account, sources
+        self._taken.set()
 
     def act(self, tick_id: int, act: Act) -> None:
-        """Send what an actor does. An action for the final observation is dropped.
+        """Send what an actor does. An action that nobody wants any more is dropped.
 
         Raises:
             FailedPreconditionError: it is for another tick than the present one, or it is not the actor's turn.
             NotFoundError: the actor's part is over.
             ResourceExhaustedError: the orchestrator does not read.
         """
-        state = after(self.state, SeatInput.ACT)
-        if tick_id != self._tick_id:
-            raise FailedPreconditionError(f"tick_id: expected {self._tick_id}, got {tick_id}; join again to see it")
-        before, self._state.value = self.state, state  # in process an action may bring the next observation at once
-        told = self._unread.told
-        if before is SeatState.TURN and not self.session.is_over:
-            try:
-                self._send(act)
-            except CogmentError:
-                self._state.value = before
-                raise
-        self._unread.acted(told)
+        thinking, self._thinking = self._thinking, False  # in process an action may bring the next observation at once
+        answer = None
+        try:
+            answer = self._seat.act(act.action, tick_id, rewards=act.rewards, messages=act.messages)
+        finally:
+            if answer is None or answer in REFUSED:
+                self._thinking = thinking
+        if answer in REFUSED:
+            raise self._refusal(answer, tick_id)
 
-    def _send(self, act: Act) -> None:
-        session = self.session
-        for reward in act.rewards:
-            session.add_reward_nowait(
-                reward.value, reward.confidence, reward.to, tick_id=reward.tick_id, user_data=reward.user_data
+    def _refusal(self, answer: Answer, tick_id: int) -> CogmentError:
+        if answer is Answer.LATE:
+            return FailedPreconditionError(
+                f"tick_id: expected {self.mailbox.tick_id}, got {tick_id}; join again to see it"
             )
-        for message in act.messages:
-            session.send_message_nowait(message.payload, message.receiver)
-        session.do_action_nowait(act.action)
+        if answer is Answer.EARLY and not self._taken.is_set():
+            return FailedPreconditionError("expected somebody to join first")
+        kind, text = _GONE if answer is Answer.GONE else _ACTED
+        return kind(text)
 
     def leave(self) -> None:
         """Leave the trial.
@@ -214,27 +151,14 @@ class Seat:
         Raises:
             NotFoundError: the actor's part is over already.
         """
-        self._step(SeatInput.LEAVE)
-        self._scope.cancel()
+        if self._seat.leave() is Answer.GONE:
+            kind, text = _GONE
+            raise kind(text)
+        self._taken.set()
 
-    async def news(self) -> News:
-        """Wait for an observation or the end. After `Cancelled` nothing was told."""
-        await self._state.wait_value(ANSWERABLE.__contains__)
-        while self.state not in ANSWERABLE:  # another request may have acted meanwhile
-            await self._state.wait_value(ANSWERABLE.__contains__)
-        unread = self._unread
-        unread.tell()
-        observed = self.state in (SeatState.TURN, SeatState.LAST_TURN)
-        if not observed:
-            self._step(SeatInput.TOLD)
-        return News(
-            tick_id=self._tick_id if observed else self._tick_id + 1,
-            observation=self._observation if observed else None,
-            final=observed and self._final,
-            rewards=tuple(unread.rewards),
-            messages=tuple(unread.messages),
-            details="" if observed else self._lost or self.session.details or "",
-        )
+    async def news(self) -> Answer:
+        """Wait for an observation or the end; see `Seat.news`."""
+        return await self._seat.news()
 
 
 class Seats:
@@ -255,8 +179,8 @@ class Seats:
         self._stand = stand
         self._recheck_seconds = recheck_seconds
         #: Those that are over, and when they were.
-        self._over: deque[tuple[float, tuple[str, str], Seat]] = deque()
-        self._seats: dict[tuple[str, str], Seat] = {}
+        self._over: deque[tuple[float, tuple[str, str], WebSeat]] = deque()
+        self._seats: dict[tuple[str, str], WebSeat] = {}
         self._awaited: dict[tuple[str, str], tuple[trio.Event, int]] = {}
 
     def expect_room(self, account: str, actors: int) -> None:
@@ -277,18 +201,18 @@ class Seats:
         Raises:
             AlreadyExistsError: there is one, and its part is not over.
             ResourceExhaustedError: there are too many.
-            RpcError: see `Seat.play`.
+            RpcError: see `WebSeat.play`.
         """
         self._forget()
         key = session.trial_id, session.name
         there = self._seats.get(key)
-        if there is not None and there.state not in FINISHED:
+        if there is not None and not there.is_finished:
             raise AlreadyExistsError(f"actor {session.name!r} of trial {session.trial_id!r} plays here already")
         with self._shares.taken(account):
             await self._play(session, key)
 
     async def _play(self, session: ActorSession, key: tuple[str, str]) -> None:
-        seat = self._seats[key] = Seat(session, self._config.max_unread_bytes)
+        seat = self._seats[key] = WebSeat(session, self._config.max_unread_bytes)
         event, _ = self._awaited.pop(key, (None, 0))
         if event is not None:
             event.set()
@@ -300,12 +224,12 @@ class Seats:
         finally:
             self._over.append((trio.current_time(), key, seat))
 
-    async def _recheck(self, seat: Seat) -> None:
+    async def _recheck(self, seat: WebSeat) -> None:
         """Have somebody leave whose token was revoked, or who does not come back."""
         while True:
             await trio.sleep(self._recheck_seconds)
             idle = trio.current_time() >= seat.idle_since + self._config.idle_seconds
-            if (idle or not self._stand(seat.sources)) and seat.state not in FINISHED:
+            if (idle or not self._stand(seat.sources)) and not seat.is_finished:
                 seat.leave()
 
     def _forget(self) -> None:
@@ -318,7 +242,7 @@ class Seats:
             if self._seats.get(key) is seat:
                 del self._seats[key]
 
-    def get(self, trial_id: str, actor_name: str) -> Seat:
+    def get(self, trial_id: str, actor_name: str) -> WebSeat:
         """Return a seat.
 
         Raises:
@@ -330,7 +254,7 @@ class Seats:
             raise NotFoundError(f"no actor {actor_name!r} of a trial {trial_id!r} plays here")
         return seat
 
-    async def awaited(self, trial_id: str, actor_name: str, account: str) -> Seat:
+    async def awaited(self, trial_id: str, actor_name: str, account: str) -> WebSeat:
         """Return a seat; wait until there is one, but not indefinitely.
 
         Args:
