@@ -19,6 +19,7 @@ from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.message import DecodeError, Message
 
 from trio_cogment.api.spaces_pb2 import Array, DType
+from trio_cogment.spec.fields import enum_name, is_map
 from trio_cogment.web.json_text import MAX_SAFE_INTEGER, shortest
 
 #: Of one payload: values, characters of a text, bytes of an array or picture, bytes as digits; and how deep it goes.
@@ -140,7 +141,7 @@ def _message(message: Message, room: _Room, depth: int) -> Any:
 
 
 def _field(field: FieldDescriptor, value: Any, room: _Room, depth: int) -> Any:
-    if field.message_type is not None and field.message_type.GetOptions().map_entry:
+    if is_map(field):
         return {str(key): _one(field, item, room, depth) for key, item in value.items() if room.take()}
     if field.is_repeated:
         items = [_one(field, item, room, depth) for item in value if room.take()]
@@ -162,8 +163,7 @@ def _one(field: FieldDescriptor, value: Any, room: _Room, depth: int) -> Any:
             return str(value)
         return shortest(value) if field.type == FieldDescriptor.TYPE_FLOAT else value
     if field.enum_type is not None:
-        known = field.enum_type.values_by_number.get(value)
-        return value if known is None else known.name
+        return enum_name(field.enum_type, value) or value
     return value
 
 

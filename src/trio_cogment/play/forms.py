@@ -26,18 +26,22 @@ from google.protobuf.descriptor import Descriptor, FieldDescriptor
 from google.protobuf.message import Message
 
 from trio_cogment.errors import InvalidArgumentError
+from trio_cogment.spec.fields import by_type, enum_numbers, is_map, is_well_known
 
 #: Messages within messages are no forms beyond this depth, but JSON.
 _MAX_DEPTH = 6
 #: More alternatives are chosen by number.
 MAX_OPTIONS = 64
-_FLOATS = (FieldDescriptor.TYPE_DOUBLE, FieldDescriptor.TYPE_FLOAT)
-_BITS = {
-    **dict.fromkeys((FieldDescriptor.TYPE_INT32, FieldDescriptor.TYPE_SINT32, FieldDescriptor.TYPE_SFIXED32), -32),
-    **dict.fromkeys((FieldDescriptor.TYPE_INT64, FieldDescriptor.TYPE_SINT64, FieldDescriptor.TYPE_SFIXED64), -64),
-    **dict.fromkeys((FieldDescriptor.TYPE_UINT32, FieldDescriptor.TYPE_FIXED32), 32),
-    **dict.fromkeys((FieldDescriptor.TYPE_UINT64, FieldDescriptor.TYPE_FIXED64), 64),
-}
+_NUMBER = {"kind": "number", "low": None, "high": None, "integer": False, "initial": 0}
+_TEXT = {"kind": "text", "least": 0, "most": 65536, "characters": None, "bytes": False}
+#: The forms of fields that hold one value, but enums.
+_FORMS: dict[int, dict[str, Any]] = by_type(
+    text=_TEXT,
+    content=_TEXT | {"bytes": True},
+    boolean={"kind": "switch"},
+    number=lambda _bits: _NUMBER,
+    integer=lambda integers: _NUMBER | {"low": integers.least, "high": integers.most, "integer": True},
+)
 #: Keys for what labels often say.
 _KNOWN_KEYS = {
     "left": "ArrowLeft",
@@ -109,27 +113,16 @@ def message_form(described: Descriptor, labels: Sequence[str] = (), depth: int =
 
 def _field_form(described: FieldDescriptor, labels: Sequence[str], depth: int) -> dict[str, Any]:
     if described.message_type is not None and (
-        depth >= _MAX_DEPTH
-        or described.message_type.GetOptions().map_entry
-        or described.message_type.full_name.startswith("google.protobuf.")
+        depth >= _MAX_DEPTH or is_map(described) or is_well_known(described.message_type)
     ):
         return {"kind": "json", "about": described.message_type.full_name}
     if described.message_type is not None:
         form = message_form(described.message_type, (), depth + 1)
     elif described.enum_type is not None:
-        names = [value.name for value in described.enum_type.values]
+        names = list(enum_numbers(described.enum_type))
         form = {"kind": "choice", "options": options(names, labels or [_shorter(name, names) for name in names])}
-    elif described.type == FieldDescriptor.TYPE_BOOL:
-        form = {"kind": "switch"}
-    elif described.type in _FLOATS:
-        form = {"kind": "number", "low": None, "high": None, "integer": False, "initial": 0}
-    elif described.type in _BITS:
-        bits = _BITS[described.type]
-        low, high = (0, 2**bits - 1) if bits > 0 else (-(2 ** (-bits - 1)), 2 ** (-bits - 1) - 1)
-        form = {"kind": "number", "low": low, "high": high, "integer": True, "initial": 0}
     else:
-        of_bytes = described.type == FieldDescriptor.TYPE_BYTES
-        form = {"kind": "text", "least": 0, "most": 65536, "characters": None, "bytes": of_bytes}
+        form = dict(_FORMS[described.type])
     return {"kind": "sequence", "form": form} if described.is_repeated else form
 
 
@@ -150,7 +143,7 @@ def message_of(answer: Any, kind: type[Message]) -> Message:
     """
     if not isinstance(answer, dict):
         raise InvalidArgumentError("action: expected an object")
-    if kind.DESCRIPTOR.full_name.startswith("google.protobuf.") and answer.keys() == {"value"}:
+    if is_well_known(kind.DESCRIPTOR) and answer.keys() == {"value"}:
         answer = answer["value"]  # to protobuf's JSON such a message is its value
     try:
         return json_format.ParseDict(answer, kind(), max_recursion_depth=32)

@@ -27,6 +27,7 @@ from google.protobuf import json_format
 from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.message import Message
 
+from trio_cogment.spec.fields import enum_name, is_map, is_well_known
 from trio_cogment.web.json_text import json_text, name_of, shortest
 
 #: Pictures that browsers show and that cannot run anything.
@@ -134,7 +135,7 @@ def message_view(message: Message) -> View:
 
 
 def _add_message(view: View, name: str, message: Message, depth: int) -> None:
-    if depth > _MAX_DEPTH or message.DESCRIPTOR.full_name.startswith("google.protobuf."):
+    if depth > _MAX_DEPTH or is_well_known(message.DESCRIPTOR):
         view.add_json(name, _plain(message))
         return
     fields: Any = message.DESCRIPTOR.fields  # protobuf has two types for it
@@ -156,7 +157,8 @@ def _add_message(view: View, name: str, message: Message, depth: int) -> None:
 
 
 def _repeated(described: FieldDescriptor, value: Any) -> Any:
-    if described.message_type is not None and described.message_type.GetOptions().map_entry:
+    if is_map(described):
+        assert described.message_type is not None
         inner = described.message_type.fields_by_name["value"]
         return {str(key): _single(inner, value[key]) for key in value}
     return [_single(described, each) for each in value]
@@ -174,8 +176,7 @@ def _single(described: FieldDescriptor, value: Any) -> Any:
 
 def _enum_name(described: FieldDescriptor, value: int) -> str:
     assert described.enum_type is not None
-    known = described.enum_type.values_by_number.get(value)
-    return str(value) if known is None else str(known.name)
+    return enum_name(described.enum_type, value) or str(value)
 
 
 def _plain(message: Message) -> Any:

@@ -11,20 +11,17 @@ from typing import Any, TypeAlias
 import yaml
 from google.protobuf.descriptor import Descriptor, EnumDescriptor, FieldDescriptor
 
-from trio_cogment.spec._free_form import FREE_FORM, fill_free_form
+from trio_cogment.spec.fields import Integers, by_type, enum_numbers, is_map, is_wrapper, other_choice
 from trio_cogment.spec.yaml_file import YamlFile, is_blank
 
 _TRUE = frozenset({"true", "t", "yes", "y", "1"})
 _FALSE = frozenset({"false", "f", "no", "n", "0"})
 _INTEGER = re.compile(r"[+-]?[0-9]+")
 _FLOAT = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
-#: Messages with one field, `value`; as in protobuf's JSON, the value stands for the message.
-_WRAPPERS = frozenset(
-    f"google.protobuf.{kind}Value"
-    for kind in ("Double", "Float", "Int64", "UInt64", "Int32", "UInt32", "Bool", "String", "Bytes")
-)
-_LARGEST_FLOAT = 3.4e38
-_LARGEST_DOUBLE = 1.7e308
+#: The messages that hold whatever the file has, as in protobuf's JSON.
+_FREE_FORM = frozenset({"google.protobuf.Struct", "google.protobuf.ListValue", "google.protobuf.Value"})
+_BOOLEANS = {"true": True, "True": True, "TRUE": True, "false": False, "False": False, "FALSE": False}
+_LARGEST = {32: 3.4e38, 64: 1.7e308}
 
 #: Fills a message from a node in place of the usual way: (node, message, its field in another message, name in errors).
 Special: TypeAlias = Callable[[yaml.Node, Any, Any, str], None]
@@ -55,12 +52,11 @@ class FieldReader:
         file = self._file
         if isinstance(node, yaml.ScalarNode) and hasattr(message, "FromJsonString") and not is_blank(node):
             return self._from_text(node, message, name)
-        full_name = message.DESCRIPTOR.full_name
-        if full_name in FREE_FORM:
-            fill_free_form(file, node, message, name)
+        if message.DESCRIPTOR.full_name in _FREE_FORM:
+            _fill_free_form(file, node, message, name)
             return set()
         fields = _fields(message.DESCRIPTOR)
-        if full_name in _WRAPPERS and not isinstance(node, yaml.MappingNode):
+        if is_wrapper(message.DESCRIPTOR) and not isinstance(node, yaml.MappingNode):
             self._set(node, message, fields["value"], name)
             return {"value"}
         given: set[str] = set()
@@ -75,8 +71,7 @@ class FieldReader:
                 raise file.fault(place, f"{name}.{key}: given twice, in two spellings")
             if is_blank(value):
                 continue
-            choice = field.containing_oneof
-            if choice is not None and (other := message.WhichOneof(choice.name)) is not None:
+            if (other := other_choice(message, field)) is not None:
                 raise file.fault(place, f"{name}: expected one of {other} and {field.name}, got both")
             given.add(field.name)
             self._set(value, message, field, f"{name}.{key}")
@@ -92,8 +87,8 @@ class FieldReader:
 
     def _set(self, node: yaml.Node, message: Any, field: FieldDescriptor, name: str) -> None:
         target = getattr(message, field.name)
-        if field.message_type is not None and field.message_type.GetOptions().map_entry:
-            self._set_map(node, target, field.message_type, name)
+        if is_map(field):
+            self._set_map(node, target, field, name)
         elif field.is_repeated:
             for item_name, item in self._file.items(node, name):
                 if field.message_type is not None:
@@ -114,8 +109,9 @@ class FieldReader:
         else:
             self.fill(node, target, name)
 
-    def _set_map(self, node: yaml.Node, target: Any, entry: Descriptor, name: str) -> None:
-        key_field, value_field = entry.fields
+    def _set_map(self, node: yaml.Node, target: Any, field: FieldDescriptor, name: str) -> None:
+        assert field.message_type is not None
+        key_field, value_field = field.message_type.fields
         for text, place, value in self._file.entries(node, name):
             key = self._read(place, text, key_field, name)
             if value_field.message_type is not None:
@@ -140,7 +136,7 @@ def _fields(descriptor: Descriptor) -> dict[str, FieldDescriptor]:
 
 
 def _enum(text: str, enum: EnumDescriptor) -> int:
-    names = {value.name: int(value.number) for value in enum.values}
+    names = enum_numbers(enum)
     if text in names:
         return names[text]
     if _INTEGER.fullmatch(text) and len(text) < 12 and int(text) in names.values():
@@ -154,8 +150,8 @@ def _boolean(text: str) -> bool:
     raise ValueError("true or false")
 
 
-def _integer(bits: int, *, signed: bool) -> Callable[[str], int]:
-    least, most = (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1) if signed else (0, 2**bits - 1)
+def _integer(integers: Integers) -> Callable[[str], int]:
+    least, most = integers.least, integers.most
 
     def read(text: str) -> int:
         # Python's own conversion is slow with very long numbers, and refuses them.
@@ -166,10 +162,10 @@ def _integer(bits: int, *, signed: bool) -> Callable[[str], int]:
     return read
 
 
-def _number(largest: float) -> Callable[[str], float]:
+def _number(bits: int) -> Callable[[str], float]:
     def read(text: str) -> float:
         value = float(text) if _FLOAT.fullmatch(text) else math.inf
-        if abs(value) > largest:
+        if abs(value) > _LARGEST[bits]:
             raise ValueError("a number")
         return value
 
@@ -186,20 +182,44 @@ def _base64(text: str) -> bytes:
 
 
 #: The parsers of all scalar types but enums.
-READERS: dict[int, Callable[[str], Any]] = {
-    FieldDescriptor.TYPE_STRING: str,
-    FieldDescriptor.TYPE_BYTES: _base64,
-    FieldDescriptor.TYPE_BOOL: _boolean,
-    FieldDescriptor.TYPE_FLOAT: _number(_LARGEST_FLOAT),
-    FieldDescriptor.TYPE_DOUBLE: _number(_LARGEST_DOUBLE),
-    FieldDescriptor.TYPE_INT32: _integer(32, signed=True),
-    FieldDescriptor.TYPE_SINT32: _integer(32, signed=True),
-    FieldDescriptor.TYPE_SFIXED32: _integer(32, signed=True),
-    FieldDescriptor.TYPE_UINT32: _integer(32, signed=False),
-    FieldDescriptor.TYPE_FIXED32: _integer(32, signed=False),
-    FieldDescriptor.TYPE_INT64: _integer(64, signed=True),
-    FieldDescriptor.TYPE_SINT64: _integer(64, signed=True),
-    FieldDescriptor.TYPE_SFIXED64: _integer(64, signed=True),
-    FieldDescriptor.TYPE_UINT64: _integer(64, signed=False),
-    FieldDescriptor.TYPE_FIXED64: _integer(64, signed=False),
-}
+READERS: dict[int, Callable[[str], Any]] = by_type(
+    text=str, content=_base64, boolean=_boolean, number=_number, integer=_integer
+)
+
+
+def _fill_free_form(file: YamlFile, node: yaml.Node, message: Any, name: str) -> None:
+    """Fill a `Struct` from a mapping, a `ListValue` from a list, and a `Value` from anything.
+
+    A plain scalar is a boolean or a number if it looks like one in YAML 1.2; a quoted one is text.
+
+    Raises:
+        InvalidArgumentError: the node is of another kind.
+    """
+    kind = message.DESCRIPTOR.name
+    if kind == "Struct":
+        for key, _, value in file.entries(node, name):
+            _fill_free_form(file, value, message.fields[key], f"{name}.{key}")
+    elif kind == "ListValue":
+        for item_name, item in file.items(node, name):
+            _fill_free_form(file, item, message.values.add(), item_name)
+    elif isinstance(node, yaml.MappingNode):
+        message.struct_value.SetInParent()
+        _fill_free_form(file, node, message.struct_value, name)
+    elif isinstance(node, yaml.SequenceNode):
+        message.list_value.SetInParent()
+        _fill_free_form(file, node, message.list_value, name)
+    elif is_blank(node):
+        message.null_value = 0
+    else:
+        _fill_scalar(
+            file.text(node, name), is_plain=isinstance(node, yaml.ScalarNode) and node.style is None, value=message
+        )
+
+
+def _fill_scalar(text: str, *, is_plain: bool, value: Any) -> None:
+    if is_plain and text in _BOOLEANS:
+        value.bool_value = _BOOLEANS[text]
+    elif is_plain and _FLOAT.fullmatch(text) and abs(float(text)) != float("inf"):
+        value.number_value = float(text)
+    else:
+        value.string_value = text

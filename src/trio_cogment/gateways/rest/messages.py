@@ -22,10 +22,10 @@ from google.protobuf.struct_pb2 import Value
 
 from trio_cogment.errors import InvalidArgumentError, RemoteProtocolError
 from trio_cogment.spec import Payload
+from trio_cogment.spec.fields import is_map, is_well_known
 
 _TYPE = "@type"
 _TYPE_PREFIX = "type.googleapis.com/"
-_WELL_KNOWN = "google/protobuf/"
 #: Errors of the parser may have the whole input in them.
 _LONGEST_TEXT = 500
 _PARSE_ERRORS = (json_format.Error, ValueError, TypeError, AttributeError, RecursionError)
@@ -74,7 +74,7 @@ def to_json(message: Message) -> Any:
 
 def _add_nulls(document: Any, kind: Any) -> None:
     """Write null for each message that is not set, as the reference does and Python's protobuf does not."""
-    if _has_own_form(kind) or not isinstance(document, dict):
+    if is_well_known(kind) or not isinstance(document, dict):
         return
     for field in kind.fields:
         if field.message_type is None or field.containing_oneof is not None:
@@ -82,7 +82,7 @@ def _add_nulls(document: Any, kind: Any) -> None:
                 _add_nulls(document[field.name], field.message_type)
             continue
         value = document.get(field.name)
-        if _is_map(field):
+        if is_map(field):
             of_value = field.message_type.fields_by_name["value"].message_type
             for item in (value or {}).values() if of_value is not None else ():
                 _add_nulls(item, of_value)
@@ -100,15 +100,6 @@ def _pool(kind: Any) -> Any:
     return kind.file.pool
 
 
-def _has_own_form(kind: Any) -> bool:
-    """Whether protobuf has a form of its own for such messages in JSON."""
-    return str(kind.file.name).startswith(_WELL_KNOWN)
-
-
-def _is_map(field: Any) -> bool:
-    return bool(field.message_type.GetOptions().map_entry)
-
-
 def from_json(value: Any, kind: type[Message], where: str) -> Any:
     """Return the message that an object says.
 
@@ -121,7 +112,7 @@ def from_json(value: Any, kind: type[Message], where: str) -> Any:
         InvalidArgumentError: it says no such message.
     """
     name = kind.DESCRIPTOR.full_name
-    if not isinstance(value, dict) and not _has_own_form(kind.DESCRIPTOR):
+    if not isinstance(value, dict) and not is_well_known(kind.DESCRIPTOR):
         raise InvalidArgumentError(f"{where}: expected an object ({name})")
     try:
         return json_format.ParseDict(value, kind(), descriptor_pool=_pool(kind.DESCRIPTOR))
@@ -173,7 +164,7 @@ def any_to_json(packed: AnyMessage, types: Mapping[str, type[Message]]) -> Any:
         else:
             if kind is Value:
                 return document
-            beside = {"value": document} if _has_own_form(kind.DESCRIPTOR) else document
+            beside = {"value": document} if is_well_known(kind.DESCRIPTOR) else document
             return {_TYPE: packed.type_url, **beside}
     return {_TYPE: packed.type_url, "value": base64.b64encode(packed.value).decode()}
 
@@ -194,5 +185,5 @@ def any_from_json(value: Any, types: Mapping[str, type[Message]], where: str) ->
             f"{where}: {_TYPE}: expected {_TYPE_PREFIX} and the full name of a message of the project"
         )
     item = {name: item for name, item in value.items() if name != _TYPE}
-    found: Message = from_json(item.get("value") if _has_own_form(kind.DESCRIPTOR) else item, kind, where)
+    found: Message = from_json(item.get("value") if is_well_known(kind.DESCRIPTOR) else item, kind, where)
     return found

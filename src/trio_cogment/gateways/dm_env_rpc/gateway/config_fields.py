@@ -17,13 +17,12 @@ from trio_cogment.gateways.dm_env_rpc.gateway import setting_values as values
 from trio_cogment.gateways.dm_env_rpc.gateway.setting_values import NotThatError
 from trio_cogment.spaces import SpaceError
 from trio_cogment.spaces.values import fill_value
+from trio_cogment.spec.fields import Integers, by_type, enum_numbers, is_map, is_wrapper, other_choice
 from trio_cogment.suggestions import suggestion
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-#: Messages with one field, `value`, which the value stands for.
-_WRAPPERS = "google/protobuf/wrappers.proto"
 _STRUCT = "google.protobuf.Struct"
 _FIELDS = "trio_cogment.spaces.Value.Fields"
 #: More parts are refused: who receives the message reads a hundred levels only.
@@ -61,10 +60,8 @@ def excluded_by(message: Any, path: str) -> str | None:
         field = None if descriptor is None else descriptor.fields_by_name.get(name)
         if field is None:  # within a map, or values of any names
             return None
-        group = field.containing_oneof
-        chosen = None if group is None else message.WhichOneof(group.name)
-        if chosen not in (None, name):
-            return str(chosen)
+        if (other := other_choice(message, field)) is not None:
+            return other
         message = getattr(message, name)
     return None
 
@@ -81,11 +78,10 @@ def _set_within(message: Any, parts: list[str], value: NDArray[Any]) -> None:
     field = descriptor.fields_by_name.get(name)
     if field is None:
         raise _unknown(name, descriptor)
-    chosen = field.containing_oneof
-    if chosen is not None and message.WhichOneof(chosen.name) not in (None, name):
-        message.ClearField(message.WhichOneof(chosen.name))
-    if field.message_type is not None and field.message_type.GetOptions().map_entry:
-        _set_in_map(getattr(message, name), field.message_type, rest, value)
+    if (other := other_choice(message, field)) is not None:
+        message.ClearField(other)
+    if is_map(field):
+        _set_in_map(getattr(message, name), field, rest, value)
     elif field.is_repeated:
         _no_more(rest, name)
         _set_list(message, field, value)
@@ -101,7 +97,7 @@ def _set_within(message: Any, parts: list[str], value: NDArray[Any]) -> None:
 def _set_message(target: Any, rest: list[str], value: NDArray[Any]) -> None:
     if rest:
         _set_within(target, rest, value)
-    elif target.DESCRIPTOR.file.name == _WRAPPERS:
+    elif is_wrapper(target.DESCRIPTOR):
         _set_within(target, ["value"], value)
     else:
         _set_whole(target, value)
@@ -136,8 +132,9 @@ def _set_list(message: Any, field: FieldDescriptor, value: NDArray[Any]) -> None
             _set_message(target.add(), [], one)
 
 
-def _set_in_map(target: Any, entry: Descriptor, parts: list[str], value: NDArray[Any]) -> None:
-    key_field, value_field = entry.fields
+def _set_in_map(target: Any, field: FieldDescriptor, parts: list[str], value: NDArray[Any]) -> None:
+    assert field.message_type is not None
+    key_field, value_field = field.message_type.fields
     if key_field.type != FieldDescriptor.TYPE_STRING:
         raise UnknownFieldError("a map has settings only if its keys are strings")
     if not parts:
@@ -204,7 +201,7 @@ def scalar(field: FieldDescriptor, value: NDArray[Any]) -> Any:
 
 
 def _enum(enum: EnumDescriptor, value: NDArray[Any]) -> int:
-    numbers = {each.name: int(each.number) for each in enum.values}
+    numbers = enum_numbers(enum)
     if not value.ndim and value.dtype.kind in "iufU":
         found = value.item()
         chosen = numbers.get(found) if isinstance(found, str) else found
@@ -213,28 +210,17 @@ def _enum(enum: EnumDescriptor, value: NDArray[Any]) -> int:
     raise NotThatError(f"one of {', '.join(numbers)}, or its number")
 
 
-def _integer(bits: int, *, signed: bool) -> Callable[[NDArray[Any]], int]:
-    least, most = (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1) if signed else (0, 2**bits - 1)
-    return lambda value: values.integer(value, least, most)
+def _integer(integers: Integers) -> Callable[[NDArray[Any]], int]:
+    return lambda value: values.integer(value, integers.least, integers.most)
 
 
-_READERS: dict[int, Callable[[NDArray[Any]], Any]] = {
-    FieldDescriptor.TYPE_STRING: values.text,
-    FieldDescriptor.TYPE_BYTES: values.content,
-    FieldDescriptor.TYPE_BOOL: values.boolean,
-    FieldDescriptor.TYPE_FLOAT: lambda value: values.number(value, bits=32),
-    FieldDescriptor.TYPE_DOUBLE: values.number,
-    FieldDescriptor.TYPE_INT32: _integer(32, signed=True),
-    FieldDescriptor.TYPE_SINT32: _integer(32, signed=True),
-    FieldDescriptor.TYPE_SFIXED32: _integer(32, signed=True),
-    FieldDescriptor.TYPE_UINT32: _integer(32, signed=False),
-    FieldDescriptor.TYPE_FIXED32: _integer(32, signed=False),
-    FieldDescriptor.TYPE_INT64: _integer(64, signed=True),
-    FieldDescriptor.TYPE_SINT64: _integer(64, signed=True),
-    FieldDescriptor.TYPE_SFIXED64: _integer(64, signed=True),
-    FieldDescriptor.TYPE_UINT64: _integer(64, signed=False),
-    FieldDescriptor.TYPE_FIXED64: _integer(64, signed=False),
-}
+def _number(bits: int) -> Callable[[NDArray[Any]], float]:
+    return lambda value: values.number(value, bits=bits)
+
+
+_READERS: dict[int, Callable[[NDArray[Any]], Any]] = by_type(
+    text=values.text, content=values.content, boolean=values.boolean, number=_number, integer=_integer
+)
 
 
 def _no_more(rest: list[str], name: str) -> None:

@@ -23,24 +23,18 @@ from trio_cogment.gateways.dm_env_rpc.gateway.mappings.leaves import (
 from trio_cogment.spaces import SpaceError
 from trio_cogment.spaces.tensor_specs import TensorSpec
 from trio_cogment.spaces.tensors import MAX_ELEMENTS
+from trio_cogment.spec.fields import by_type, enum_numbers
 
 _F = FieldDescriptor
 #: The types of fields as types of tensors.
 _DTYPES = {
-    _F.TYPE_DOUBLE: "float64",
-    _F.TYPE_FLOAT: "float32",
-    _F.TYPE_INT32: "int32",
-    _F.TYPE_SINT32: "int32",
-    _F.TYPE_SFIXED32: "int32",
-    _F.TYPE_UINT32: "uint32",
-    _F.TYPE_FIXED32: "uint32",
-    _F.TYPE_INT64: "int64",
-    _F.TYPE_SINT64: "int64",
-    _F.TYPE_SFIXED64: "int64",
-    _F.TYPE_UINT64: "uint64",
-    _F.TYPE_FIXED64: "uint64",
-    _F.TYPE_BOOL: "bool",
-    _F.TYPE_STRING: "str",
+    **by_type(
+        text="str",
+        content="uint8",
+        boolean="bool",
+        number=lambda bits: f"float{bits}",
+        integer=lambda integers: f"{'' if integers.signed else 'u'}int{integers.bits}",
+    ),
     _F.TYPE_ENUM: "int32",
 }
 _INTEGERS = ("int8", "uint8", "int32", "uint32", "int64", "uint64")
@@ -153,7 +147,7 @@ def _no_more(name: str, note: FieldAnnotation) -> None:
 
 def _of_enum(enum: EnumDescriptor, note: FieldAnnotation) -> tuple[tuple[int | None, int | None], frozenset[int]]:
     """Return the bounds of an enum whose numbers have no gaps, and its numbers unless its own bounds say enough."""
-    numbers = frozenset(int(each.number) for each in enum.values)
+    numbers = frozenset(enum_numbers(enum).values())
     if numbers != frozenset(range(len(numbers))):
         return (None, None), numbers
     is_annotated = (note.minimum, note.maximum) != (None, None)

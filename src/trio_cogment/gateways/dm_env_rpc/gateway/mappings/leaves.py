@@ -19,6 +19,7 @@ from trio_cogment.spaces import SpaceError
 from trio_cogment.spaces.arrays import decode_array, fill_array
 from trio_cogment.spaces.tensor_specs import TensorSpec
 from trio_cogment.spaces.tensors import in_shape, write_elements
+from trio_cogment.spec.fields import is_entry
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -222,7 +223,7 @@ class PackedLeaf(Leaf):
 
     def _messages(self, message: Any) -> list[Any]:
         value = getattr(message, self.field)
-        if not self.kind.GetOptions().map_entry:
+        if not is_entry(self.kind):
             return list(value)
         is_message = self.kind.fields_by_name["value"].message_type is not None
         make: Any = GetMessageClass(self.kind)
@@ -247,7 +248,7 @@ class PackedLeaf(Leaf):
             target.type_url, target.value = packed.type_url, packed.value
             return
         content = content_of(packed, GetMessageClass(self.kind), self.spec.name)
-        if not self.kind.GetOptions().map_entry:
+        if not is_entry(self.kind):
             target = field.add() if self.is_list else field
             target.SetInParent()
             target.MergeFromString(content)
