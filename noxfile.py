@@ -73,7 +73,7 @@ EXTRAS_PYTHONS = ["3.11", "3.12", "3.13"]
 
 #: What is tested on each of them: the core, over sockets and in process, and the command line; no test needs an extra.
 MATRIX_TESTS = [
-    *("tests/test_platform.py", "tests/test_endpoints.py", "tests/test_errors.py", "tests/trial"),
+    *("tests/test_platform.py", "tests/base/test_endpoints.py", "tests/base/test_errors.py", "tests/trial"),
     "--ignore=tests/trial/test_drawing.py",  # of a page
     *("tests/cli/client/test_trial.py", "tests/cli/services/test_start.py", "tests/cli/services/test_welcome.py"),
 ]

@@ -18,16 +18,16 @@ import trio
 
 from trio_cogment import actor_params, open_platform, trial_params
 from trio_cogment.access import AccessControl, Keys, Rules
+from trio_cogment.base.config import OpenEnvConfig
+from trio_cogment.base.endpoints import CLIENT
+from trio_cogment.base.host import Host
 from trio_cogment.cli.services.idle_memory import Tidying, heap_of_process
-from trio_cogment.config import OpenEnvConfig
-from trio_cogment.endpoints import CLIENT
+from trio_cogment.environments.spec import PLAYER, RL_SPEC
 from trio_cogment.gateways.dm_env_rpc import DmEnvRpcGateway, Profile
+from trio_cogment.gateways.openenv.server import opened_application, opened_game
 from trio_cogment.gateways.rest.proxy import RestProxy
 from trio_cogment.gateways.rest.routes import rest_routes
-from trio_cogment.host import Host
 from trio_cogment.play import Game, LobbyRules, lobby_link, open_house, play_routes
-from trio_cogment.rl.openenv.server import opened_application, opened_game
-from trio_cogment.rl.spec import PLAYER, RL_SPEC
 from trio_cogment.rpc import open_listeners, serve
 from trio_cogment.sdk import Participants
 from trio_cogment.spaces import Box, Discrete, Observation

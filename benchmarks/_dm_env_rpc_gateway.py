@@ -12,11 +12,11 @@ from typing import Any, ClassVar
 import numpy as np
 import trio
 
+from trio_cogment.environments.base import SINGLE_AGENT
+from trio_cogment.environments.serving import environment
+from trio_cogment.environments.spec import PLAYER, RL_SPEC
 from trio_cogment.gateways.dm_env_rpc import DM_ENV_RPC_SPEC, DmEnvRpcGateway, Profile, dm_env_rpc_environment
 from trio_cogment.platform import open_platform
-from trio_cogment.rl.environments.base import SINGLE_AGENT
-from trio_cogment.rl.environments.serving import environment
-from trio_cogment.rl.spec import PLAYER, RL_SPEC
 from trio_cogment.rpc import open_listeners, serve
 from trio_cogment.sdk import Participants, actor_params, trial_params
 from trio_cogment.spaces import Box, Dict, Observation, Space

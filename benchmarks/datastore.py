@@ -38,11 +38,11 @@ from trio_cogment.api import datalog_pb2
 from trio_cogment.api.common_pb2 import TrialParams, TrialState
 from trio_cogment.api.datalog_pb2 import DatalogSample, RunTrialDatalogInput
 from trio_cogment.api.trial_datastore_pb2 import RetrieveSamplesRequest, StoredTrialSample
-from trio_cogment.datastore import Datastore, datastore_services, open_store
-from trio_cogment.datastore._conversion import TrialConverter
 from trio_cogment.rpc import Channel, InProcessChannel, RpcConfig, methods_of, open_listeners, serve
 from trio_cogment.rpc.inprocess import UNLIMITED_BYTES
 from trio_cogment.sdk import DatastoreClient, actor_params, trial_params
+from trio_cogment.servers.datastore import Datastore, datastore_services, open_store
+from trio_cogment.servers.datastore._conversion import TrialConverter
 
 RUN = methods_of(datalog_pb2.DESCRIPTOR.services_by_name["DatalogSP"])["RunTrialDatalog"]
 #: As within a platform.

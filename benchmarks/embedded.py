@@ -24,7 +24,7 @@ import trio
 from _report import number, print_json, print_table
 
 import trio_cogment
-from trio_cogment.metrics.prometheus import PrometheusMetrics
+from trio_cogment.base.metrics.prometheus import PrometheusMetrics
 
 SIZES = ((1, 1), (1, 2), (1, 8), (8, 2), (32, 2), (512, 2))  # trials, actors in each
 WARM_TICKS = 5

@@ -29,8 +29,8 @@ import trio
 from _report import number, print_json, print_table
 
 from trio_cogment.api import model_registry_pb2 as pb
-from trio_cogment.model_registry import ModelRegistry, model_registry_services
 from trio_cogment.rpc import Channel, ServerCall, bind, methods_of, open_listeners, serve
+from trio_cogment.servers.model_registry import ModelRegistry, model_registry_services
 
 MIB = 2**20
 CHUNK_BYTES = 2 * MIB

@@ -20,7 +20,7 @@ from urllib.parse import urljoin
 from urllib.request import HTTPCookieProcessor, build_opener
 
 import trio_cogment
-from trio_cogment.errors import MissingExtraError
+from trio_cogment.base.errors import MissingExtraError
 
 #: Modules that need an extra say so when they are imported; these are programs.
 PROGRAMS = ("__main__", "child")

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import trio_cogment
-from trio_cogment.errors import MissingExtraError
+from trio_cogment.base.errors import MissingExtraError
 
 
 def arrays() -> None:
@@ -75,7 +75,7 @@ def dm_env() -> None:
     import numpy as np
     from dm_env import specs
 
-    from trio_cogment.rl.environments.making import make_environment
+    from trio_cogment.environments.making import make_environment
 
     class Still(package.Environment):  # type: ignore[misc]  # it has no types
         def reset(self) -> Any:
@@ -141,8 +141,8 @@ def minari() -> None:
 
 
 def openenv() -> None:
-    importlib.import_module("trio_cogment.rl.openenv.server")
-    importlib.import_module("trio_cogment.rl.openenv.link")
+    importlib.import_module("trio_cogment.gateways.openenv.server")
+    importlib.import_module("trio_cogment.gateways.openenv.link")
 
 
 #: What shows that an extra works, by its name.

@@ -22,12 +22,12 @@ from trio_cogment.api.common_pb2 import (
 )
 from trio_cogment.api.environment_pb2 import EnvInitialOutput, EnvRunTrialOutput, ObservationSet
 from trio_cogment.api.orchestrator_pb2 import TrialListEntry
-from trio_cogment.errors import RpcError, StatusCode
-from trio_cogment.host import Connect, Host
-from trio_cogment.orchestrator import LocalSink, Orchestrator, SampleSink, orchestrator_services
+from trio_cogment.base.errors import RpcError, StatusCode
+from trio_cogment.base.host import Connect, Host
+from trio_cogment.base.services import ServiceKind
 from trio_cogment.rpc import CallOpener, Channel, InProcessChannel, ServerCall, bind, serve_stream
 from trio_cogment.sdk import Controller
-from trio_cogment.services import ServiceKind
+from trio_cogment.servers.orchestrator import LocalSink, Orchestrator, SampleSink, orchestrator_services
 
 NORMAL = CommunicationState.NORMAL
 HEARTBEAT = CommunicationState.HEARTBEAT

@@ -16,10 +16,10 @@ from types import FunctionType
 
 import pytest
 
-from trio_cogment.orchestrator._trial import Trial
 from trio_cogment.rpc._engine import Engine
 from trio_cogment.rpc._message_path import MessagePath
 from trio_cogment.rpc._send_queue import SendQueue
+from trio_cogment.servers.orchestrator._trial import Trial
 from trio_cogment.trial import TrialMachine
 
 ROOT = Path(__file__).parent.parent

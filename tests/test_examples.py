@@ -9,7 +9,7 @@ from pathlib import Path
 
 import trio
 
-from trio_cogment.outcome import EndCause
+from trio_cogment.base.outcome import EndCause
 
 ROOT = Path(__file__).resolve().parent.parent
 

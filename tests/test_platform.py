@@ -13,12 +13,10 @@ from google.protobuf.wrappers_pb2 import StringValue
 
 from trio_cogment.api.common_pb2 import VersionInfo, VersionRequest
 from trio_cogment.api.directory_pb2 import ServiceEndpoint, ServiceType
-from trio_cogment.config import ModelRegistryConfig, PlatformConfig
-from trio_cogment.directory import DirectoryServer, Service
-from trio_cogment.discovery import DirectoryClient
-from trio_cogment.endpoints import GrpcEndpoint
-from trio_cogment.errors import FailedPreconditionError, RpcError, UnavailableError
-from trio_cogment.model_registry import ModelRegistry
+from trio_cogment.base.config import ModelRegistryConfig, PlatformConfig
+from trio_cogment.base.endpoints import GrpcEndpoint
+from trio_cogment.base.errors import FailedPreconditionError, RpcError, UnavailableError
+from trio_cogment.base.services import SERVICES, ServiceKind
 from trio_cogment.platform import OpenedExtension, Platform, open_platform
 from trio_cogment.rpc import Method, ServerCall, bind, methods_of
 from trio_cogment.sdk import (
@@ -31,8 +29,10 @@ from trio_cogment.sdk import (
     serve_participants,
     trial_params,
 )
-from trio_cogment.services import SERVICES, ServiceKind
-from trio_cogment.spec import ActorClass, Spec
+from trio_cogment.sdk.spec import ActorClass, Spec
+from trio_cogment.servers.directory import DirectoryServer, Service
+from trio_cogment.servers.discovery import DirectoryClient
+from trio_cogment.servers.model_registry import ModelRegistry
 
 
 async def test_a_model_registry_in_a_folder(tmp_path: Path) -> None:

@@ -15,12 +15,14 @@ from pathlib import Path
 import pytest
 
 import trio_cogment
-from trio_cogment.errors import MissingExtraError
+from trio_cogment.base.errors import MissingExtraError
 
 PACKAGE = Path(trio_cogment.__file__)
 PAGES = PACKAGE.parents[2] / "docs" / "_extensions" / "public_api.py"
-#: Commands, a demonstration, and leaves of which nothing is for users.
-NOT_OFFERED = {"cli", "demo", "launch", "seats"}
+#: Commands, and what only the platform itself stands on.
+NOT_OFFERED = {"cli", "budget"}
+#: These offer subpackages and modules, and no names of their own.
+HOUSES = {"base", "servers", "seats", "environments", "gateways"}
 LISTING = "import trio_cogment; print(*dir(trio_cogment))"
 
 
@@ -56,7 +58,7 @@ def test_type_checkers_are_told_of_the_names_that_there_are() -> None:
         assert getattr(trio_cogment, name) is getattr(sys.modules[told[name]], name)
 
 
-@pytest.mark.parametrize("name", ["rl", "rpc", "sdk", "testing", "sync", "aio", "play", "spec", "config", "errors"])
+@pytest.mark.parametrize("name", ["rl", "rpc", "sdk", "testing", "sync", "aio", "play", "base", "servers"])
 def test_a_subpackage_needs_no_import_of_its_own(name: str) -> None:
     code = f"import trio_cogment; assert {name!r} in dir(trio_cogment); print(trio_cogment.{name}.__name__)"
     done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
@@ -75,9 +77,9 @@ def test_what_is_offered_is_in_the_docstring() -> None:
 
 
 def test_every_subpackage_has_a_page_in_the_reference() -> None:
-    """The messages of `api` have a page of another form; what `gateways` offers is in its subpackages."""
+    """The messages of `api` have a page of another form; `rl` offers what is in `environments` and in `seats`."""
     described = {name.split(".")[0] for name in documented()}
-    assert described == subpackages() - {"api"}
+    assert described == subpackages() - {"api", "environments", "seats"}
 
 
 def test_the_names_that_programs_with_people_need_come_from_the_package() -> None:
@@ -86,16 +88,17 @@ def test_the_names_that_programs_with_people_need_come_from_the_package() -> Non
 
 
 #: The packages whose names are imported when they are first used.
-LAZY = ("rl", "spaces", "spec", "host", "trainer", "testing", "gateways.dm_env_rpc")
+LAZY = ("rl", "spaces", "sdk.spec", "base.host", "trainer", "testing", "gateways.dm_env_rpc")
 
 
 def told_to_type_checkers(package: Path) -> dict[str, str]:
-    """Return the module of each name that a package imports for type checkers only, relative to the package."""
+    """Return the module of each name that a package imports for type checkers only, without the package's own name."""
     tree = ast.parse(package.read_text(encoding="utf-8"))
     [block] = [node for node in tree.body if isinstance(node, ast.If)]
     inside = "trio_cogment." + ".".join(package.parent.relative_to(PACKAGE.parent).parts) + "."
-    imports = [node for node in block.body if isinstance(node, ast.ImportFrom) and str(node.module).startswith(inside)]
-    return {alias.name: str(node.module).removeprefix(inside) for node in imports for alias in node.names}
+    imports = [node for node in block.body if isinstance(node, ast.ImportFrom)]
+    own = [node for node in imports if str(node.module).startswith("trio_cogment.")]
+    return {alias.name: str(node.module).removeprefix(inside) for node in own for alias in node.names}
 
 
 @pytest.mark.parametrize("name", LAZY)
@@ -114,18 +117,34 @@ def test_a_package_says_what_it_offers(name: str) -> None:
     module = importlib.import_module(f"trio_cogment.{name}")
     if not hasattr(module, "__path__"):
         return  # a module: its public names are those without an underscore
-    if name == "gateways":
-        return  # has subpackages only
+    if name in HOUSES:
+        return
     assert module.__all__, f"{name} has no __all__"
     for each in module.__all__:
         with suppress(MissingExtraError):
             assert hasattr(module, each)
 
 
+#: Packages within others.
+INSIDE = (
+    *(
+        "base.config",
+        "base.host",
+        "base.metrics",
+        "sdk.spec",
+        "gateways.dm_env_rpc",
+        "gateways.legacy",
+        "gateways.rest",
+    ),
+    *("servers.orchestrator", "servers.datastore", "servers.model_registry", "servers.directory", "servers.discovery"),
+    "trial.recording",
+)
+
+
 def test_no_public_name_is_anything_to_type_checkers(tmp_path: Path) -> None:
     """Strict type checkers see a type behind every public name: an `Any` is what a name that is not found becomes."""
     lines, asked = ["import trio_cogment"], []
-    for package in ("", *sorted(subpackages() - {"api", "gateways"}), "gateways.dm_env_rpc", "gateways.legacy"):
+    for package in ("", *sorted(subpackages() - {"api", *HOUSES}), *INSIDE):
         place = f"trio_cogment.{package}".rstrip(".")
         module = importlib.import_module(place)
         lines.append(f"import {place}")
@@ -143,7 +162,7 @@ def test_no_public_name_is_anything_to_type_checkers(tmp_path: Path) -> None:
 
 
 #: Modules that documents name, since each needs a package of its own: a server measures without them.
-NAMED_MODULES = {"metrics.endpoint", "metrics.prometheus"}
+NAMED_MODULES = {"web.metrics_endpoint", "base.metrics.prometheus"}
 
 
 def documents() -> list[Path]:
@@ -158,7 +177,7 @@ def test_documents_import_from_packages() -> None:
     for document in documents():
         for name in imported.findall(document.read_text(encoding="utf-8")):
             place = PACKAGE.parent.joinpath(*name.split("."))
-            is_package = (place / "__init__.py").is_file() or place.parent == PACKAGE.parent
+            is_package = (place / "__init__.py").is_file() or place.parent in (PACKAGE.parent, PACKAGE.parent / "base")
             if not is_package and not name.startswith("api.") and name not in NAMED_MODULES:
                 deep.add(f"{document.name}: {name}")
     assert deep == set()

@@ -1,4 +1,4 @@
-"""Every promise in `docs/reliability.md` has its test, and every default is the one in `trio_cogment.config`."""
+"""Every promise in `docs/reliability.md` has its test, and every default is the one in `trio_cogment.base.config`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ import pytest
 
 from tests.sim.counting import DECLARED, missing
 from tests.sim.mutations import MUTATIONS, SEEDS
-from trio_cogment.config import DatastoreConfig, DirectoryConfig, OrchestratorConfig, RpcConfig
+from trio_cogment.base.config import DatastoreConfig, DirectoryConfig, OrchestratorConfig, RpcConfig
 
 ROOT = Path(__file__).resolve().parents[1]
 TEXT = (ROOT / "docs" / "reliability.md").read_text(encoding="utf-8")

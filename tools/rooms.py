@@ -19,94 +19,91 @@ SOURCE = ROOT / "src" / "trio_cogment"
 PAGE = ROOT / "docs" / "architecture.md"
 INDEX = ROOT / "docs" / "modules.md"
 
+#: Folders of which each entry is a room of its own.
+HOUSES = ("base", "servers", "gateways")
 #: Rooms that every other may import, except those of `NARROWED`.
 LEAVES = (
-    *(
-        "errors",
-        "config",
-        "services",
-        "endpoints",
-        "about",
-        "host",
-        "backoff",
-        "addressing",
-        "rewards",
-    ),
-    *("log_context", "metrics", "plugins", "api", "outcome", "recount", "suggestions", "compiling"),
-    *("sqlite_file", "sqlite_hold", "stand_ins", "_lazy_names", "_records", "shared_message", "shared_observation"),
+    *("base.errors", "base.config", "base.services", "base.endpoints", "base.about", "base.host", "base.backoff"),
+    *("base.addressing", "base.rewards", "base.log_context", "base.metrics", "base.plugins", "api", "base.outcome"),
+    *("base.recount", "base.suggestions", "base.compiling", "base.sqlite_file", "base.sqlite_hold", "base.stand_ins"),
+    *("base.lazy_names", "base.records", "base.shared_message", "base.shared_observation", "base"),
 )
 #: What a room may import of the leaves, where that is not all of them. A leaf without a row imports no other.
 NARROWED = {
-    "_lazy_names": {"errors"},
-    "host": {"_lazy_names"},
-    "config": {"_lazy_names", "_records"},
-    "services": {"_records"},
-    "endpoints": {"_records", "errors", "services"},
-    "about": {"api"},
-    "outcome": {"_records", "api"},
-    "errors": {"outcome"},
-    "metrics": {"_records", "access", "config", "errors"},
-    "plugins": {"errors", "host"},
-    "sqlite_file": {"_records", "errors", "host"},
-    "sqlite_hold": {"errors", "host", "sqlite_file"},
-    "shared_message": {"compiling"},
-    "shared_observation": {"api", "shared_message"},
+    "base.lazy_names": {"base.errors"},
+    "base.host": {"base.lazy_names"},
+    "base.config": {"base.lazy_names", "base.records"},
+    "base.services": {"base.records"},
+    "base.endpoints": {"base.records", "base.errors", "base.services"},
+    "base.about": {"api"},
+    "base.outcome": {"base.records", "api"},
+    "base.errors": {"base.outcome"},
+    "base.metrics": {"base.records", "base.config", "base.errors"},
+    "base.plugins": {"base.errors", "base.host"},
+    "base.sqlite_file": {"base.records", "base.errors", "base.host"},
+    "base.sqlite_hold": {"base.errors", "base.host", "base.sqlite_file"},
+    "base.shared_message": {"base.compiling"},
+    "base.shared_observation": {"api", "base.shared_message"},
     "trial": {
-        *("addressing", "api", "compiling", "errors", "endpoints", "outcome", "recount", "rewards"),
-        *("shared_message", "shared_observation"),
+        *("base.addressing", "api", "base.compiling", "base.errors", "base.endpoints", "base.outcome", "base.recount"),
+        *("base.rewards", "base.shared_message", "base.shared_observation"),
     },
-    "spaces": {"_lazy_names", "api", "errors"},
-    "access": {"_records", "errors", "config", "recount", "services"},
-    "rpc": {"errors", "config", "host", "backoff", "recount", "compiling", "suggestions", "shared_message"},
+    "spaces": {"base.lazy_names", "api", "base.errors"},
+    "access": {"base.records", "base.errors", "base.config", "base.recount", "base.services"},
+    "budget": {"base.config", "base.errors", "base.host", "base.recount", "base.compiling"},
+    "rpc": {
+        *("base.errors", "base.config", "base.host", "base.backoff", "base.recount", "base.compiling"),
+        *("base.suggestions", "base.shared_message"),
+    },
 }
 #: What a room may import besides the leaves.
 TABLE: dict[str, set[str]] = {
     "trial": set(),
     "spaces": set(),
-    "recording": {"trial"},
     "access": set(),
-    "rpc": {"access"},
-    "web": {"rpc", "access", "spaces"},
-    "discovery": {"rpc", "access"},
-    "directory": {"rpc", "access"},
-    "datastore": {"rpc", "access"},
-    "model_registry": {"rpc", "access"},
-    "orchestrator": {"trial", "rpc", "discovery", "access"},
-    "spec": set(),
-    "launch": {"spec"},
-    "sdk": {"spec", "spaces", "rpc", "discovery", "access"},
+    "budget": {"access"},
+    "rpc": {"access", "budget"},
+    "web": {"rpc", "access", "budget", "spaces"},
+    "servers": set(),
+    "servers.discovery": {"rpc", "access", "budget"},
+    "servers.directory": {"rpc", "access", "budget"},
+    "servers.datastore": {"rpc", "access", "budget"},
+    "servers.model_registry": {"rpc", "access", "budget"},
+    "servers.orchestrator": {"trial", "rpc", "servers.discovery", "access", "budget"},
+    "sdk": {"spaces", "rpc", "servers.discovery", "access"},
     "platform": {
-        "orchestrator",
-        "datastore",
-        "model_registry",
-        "directory",
-        "discovery",
-        "sdk",
-        "spec",
-        "trial",
-        "rpc",
-        "access",
+        *("servers.orchestrator", "servers.datastore", "servers.model_registry", "servers.directory"),
+        *("servers.discovery", "sdk", "trial", "rpc", "access", "budget"),
     },
-    "seats": {"sdk", "spec", "rpc"},
-    "play": {"platform", "seats", "sdk", "spec", "spaces", "rpc", "access", "web"},
-    "rl": {
-        *("seats", "sdk", "spec", "spaces", "platform", "datastore", "play", "web", "rpc", "discovery", "sync"),
-        "access",
-    },
-    "gateways": {"platform", "rl", "seats", "sdk", "spec", "spaces", "rpc", "discovery", "sync", "access", "web"},
-    "dashboard": {"web", "platform", "orchestrator", "discovery", "sdk", "spec", "rpc", "access"},
-    "trainer": {"platform", "rl", "seats", "rpc", "discovery", "sdk", "spec", "access"},
     "sync": {"platform", "sdk"},
     "aio": {"platform", "sdk", "rpc"},
-    "demo": {"platform", "sdk", "spec", "rpc"},
+    "environments": {"sdk", "spaces", "rpc"},
+    "seats": {"environments", "platform", "sdk", "spaces", "rpc", "access"},
+    "play": {"seats", "environments", "platform", "sdk", "spaces", "rpc", "access", "web"},
+    "gateways": set(),
+    "gateways.callers": {"sdk", "rpc", "access", "budget"},
+    "gateways.rest": {"gateways.callers", "seats", "platform", "sdk", "rpc", "access", "budget", "web"},
+    "gateways.legacy": {"gateways.callers", "seats", "platform", "sdk", "rpc", "access", "budget"},
+    "gateways.dm_env_rpc": {
+        *("gateways.callers", "seats", "environments", "platform", "sync", "sdk", "spaces", "rpc", "access", "budget"),
+    },
+    "gateways.openenv": {
+        *("seats", "play", "environments", "platform", "sdk", "spaces", "rpc", "access", "budget", "web"),
+    },
+    "rl": {
+        *("environments", "seats", "play", "gateways.openenv", "platform", "sync", "sdk", "spaces", "rpc", "access"),
+        *("servers.discovery", "servers.datastore"),
+    },
+    "dashboard": {"web", "platform", "servers.orchestrator", "servers.discovery", "sdk", "rpc", "access"},
+    "trainer": {"platform", "rl", "seats", "rpc", "servers.discovery", "sdk", "access", "budget"},
     "testing": {
-        *("platform", "orchestrator", "datastore", "model_registry", "directory", "discovery"),
-        *("sdk", "spec", "trial", "rpc", "access"),
+        *("platform", "servers.orchestrator", "servers.datastore", "servers.model_registry", "servers.directory"),
+        *("servers.discovery", "sdk", "trial", "rpc", "access", "budget"),
     },
     "cli": {
-        *("platform", "demo", "recording", "datastore", "model_registry", "directory", "discovery"),
-        *("sdk", "spec", "launch", "rl", "gateways", "trainer", "trial", "rpc", "access", "web", "play"),
-        "dashboard",
+        *("platform", "servers.datastore", "servers.model_registry", "servers.directory", "servers.discovery"),
+        *("sdk", "rl", "environments", "seats", "trainer", "trial", "rpc", "access", "budget", "web", "play"),
+        *("gateways.dm_env_rpc", "gateways.legacy", "gateways.rest", "gateways.openenv", "dashboard"),
     },
 }
 
@@ -184,8 +181,9 @@ def circles(edges: Mapping[str, Iterable[str]]) -> list[list[str]]:
 
 
 def room_of(module: str) -> str:
-    """Return the package or module right below `trio_cogment` that a module belongs to."""
-    return module.partition(".")[2].partition(".")[0]
+    """Return the room of a module: right below `trio_cogment`, or below one of its `HOUSES`."""
+    parts = module.split(".")[1:]
+    return ".".join(parts[: 2 if parts and parts[0] in HOUSES else 1])
 
 
 def room_imports() -> dict[str, set[str]]:

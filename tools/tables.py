@@ -16,8 +16,8 @@ from typing import Any
 
 from trio_cogment.access.rights import ANONYMOUS, PAGE_RIGHTS, RIGHTS, Scope
 from trio_cogment.access.roles import ROLE_TEXTS, Role
+from trio_cogment.base.config.declarations import Range, Setting, settings_of
 from trio_cogment.cli.configuration import SECTIONS, section_class
-from trio_cogment.config.declarations import Range, Setting, settings_of
 from trio_cogment.play import LobbyRules
 
 TOOL = "tools/tables.py"

@@ -20,7 +20,7 @@ import messages
 from names import OWN as _ROOT
 from names import MissingNameError, classes_of
 
-from trio_cogment.errors import MissingExtraError
+from trio_cogment.base.errors import MissingExtraError
 
 if TYPE_CHECKING:
     from sphinx.application import Sphinx
@@ -29,12 +29,12 @@ if TYPE_CHECKING:
 PACKAGES = (
     "sdk",
     "platform",
-    "spec",
-    "config",
-    "errors",
-    "outcome",
-    "endpoints",
-    "host",
+    "sdk.spec",
+    "base.config",
+    "base.errors",
+    "base.outcome",
+    "base.endpoints",
+    "base.host",
     "sync",
     "aio",
     "rl",
@@ -43,7 +43,7 @@ PACKAGES = (
     "gateways.legacy",
     "trainer.client",
     "testing",
-    "recording",
+    "trial.recording",
     "rpc",
     "rpc.health",
     "rpc.tls",
@@ -51,16 +51,16 @@ PACKAGES = (
     "access",
     "play",
     "dashboard",
-    "orchestrator",
-    "datastore",
-    "model_registry",
-    "directory",
-    "discovery",
-    "metrics",
-    "metrics.prometheus",
-    "metrics.participants",
-    "metrics.endpoint",
-    "plugins",
+    "servers.orchestrator",
+    "servers.datastore",
+    "servers.model_registry",
+    "servers.directory",
+    "servers.discovery",
+    "base.metrics",
+    "base.metrics.prometheus",
+    "base.metrics.participants",
+    "web.metrics_endpoint",
+    "base.plugins",
     "trial",
 )
 

@@ -1,7 +1,7 @@
 """The environment and two players, for `trio-cogment participants players`."""
 
 from trio_cogment import ActorSession, EnvironmentSession, EventType, Participants
-from trio_cogment.spec import load_spec
+from trio_cogment.sdk.spec import load_spec
 
 spec = load_spec()
 Round, Choice = spec.message("rps.Round"), spec.message("rps.Choice")

@@ -5,7 +5,7 @@ import sys
 import trio
 
 from trio_cogment import actor_params, connect, trial_params
-from trio_cogment.spec import load_spec
+from trio_cogment.sdk.spec import load_spec
 
 
 async def main(orchestrator: str, participants: str) -> None:

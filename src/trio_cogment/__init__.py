@@ -2,14 +2,14 @@
 
 What most programs need is in this module. The rest is in its subpackages, which are:
 
-- `sdk`, `sync` and `aio`: participants and clients, for Trio programs, for scripts and for asyncio programs.
-- `platform`: all services of the platform in a program of one's own; `orchestrator`, `datastore`, `model_registry`,
-  `directory` and `trainer`: each of them; `discovery`: a directory's client.
-- `rl`, `spaces` and `gateways`: reinforcement learning, its values, and its other protocols.
+- `sdk`, `sync` and `aio`: participants and clients, for Trio programs, for scripts and for asyncio programs;
+  `sdk.spec`: actor classes and payload types.
+- `platform`: all services of the platform in a program of one's own; `servers`: each of them; `trainer`: training runs.
+- `rl`, `spaces`, `environments`, `seats` and `gateways`: reinforcement learning, its values, its environments, who acts
+  in them, and its other protocols.
 - `play`, `dashboard` and `web`: people in trials, the operators' pages, and a port's browser side.
-- `rpc`: gRPC on Trio; `api`: its messages; `access`: rights; `config`, `errors`, `outcome`, `endpoints`: for all.
-- `spec`: actor classes and payload types; `trial` and `recording`: a trial as a state machine, and its replay.
-- `host`, `plugins`, `metrics`: what comes from outside, what others add, and what is measured.
+- `rpc`: gRPC on Trio; `api`: its messages; `access`: rights; `base`: errors, settings, and what comes from outside.
+- `trial`: a trial as a state machine, and its replay.
 - `testing`: simulated runs, fakes, checkers.
 
 Names and subpackages are imported when they are first used, so that importing a pure part (`trio_cogment.trial`)
@@ -18,53 +18,42 @@ imports neither Trio nor anything that does I/O.
 
 from __future__ import annotations
 
-from trio_cogment._lazy_names import lazy_names as _lazy_names
+from trio_cogment._old_places import MOVED as _MOVED
+from trio_cogment._old_places import install as _install_old_places
 from trio_cogment._version import __version__ as __version__
+from trio_cogment.base.lazy_names import lazy_names as _lazy_names
 
 TYPE_CHECKING = False  # as type checkers know it; importing `typing` takes longer than everything else here
 if TYPE_CHECKING:
     from trio_cogment import access as access
     from trio_cogment import aio as aio
     from trio_cogment import api as api
-    from trio_cogment import config as config
+    from trio_cogment import base as base
     from trio_cogment import dashboard as dashboard
-    from trio_cogment import datastore as datastore
-    from trio_cogment import directory as directory
-    from trio_cogment import discovery as discovery
-    from trio_cogment import endpoints as endpoints
-    from trio_cogment import errors as errors
+    from trio_cogment import environments as environments
     from trio_cogment import gateways as gateways
-    from trio_cogment import host as host
-    from trio_cogment import metrics as metrics
-    from trio_cogment import model_registry as model_registry
-    from trio_cogment import orchestrator as orchestrator
-    from trio_cogment import outcome as outcome
     from trio_cogment import platform as platform
     from trio_cogment import play as play
-    from trio_cogment import plugins as plugins
-    from trio_cogment import recording as recording
     from trio_cogment import rl as rl
     from trio_cogment import rpc as rpc
     from trio_cogment import sdk as sdk
+    from trio_cogment import seats as seats
+    from trio_cogment import servers as servers
     from trio_cogment import spaces as spaces
-    from trio_cogment import spec as spec
     from trio_cogment import sync as sync
     from trio_cogment import testing as testing
     from trio_cogment import trainer as trainer
     from trio_cogment import trial as trial
     from trio_cogment import web as web
-    from trio_cogment.config import OrchestratorConfig as OrchestratorConfig
-    from trio_cogment.config import PlatformConfig as PlatformConfig
-    from trio_cogment.config import RpcConfig as RpcConfig
-    from trio_cogment.errors import CogmentError as CogmentError
-    from trio_cogment.errors import RpcError as RpcError
-    from trio_cogment.errors import TrialFailedError as TrialFailedError
-    from trio_cogment.host import Host as Host
-    from trio_cogment.orchestrator import Orchestrator as Orchestrator
-    from trio_cogment.orchestrator import SampleSink as SampleSink
-    from trio_cogment.orchestrator import SampleStream as SampleStream
-    from trio_cogment.outcome import EndCause as EndCause
-    from trio_cogment.outcome import TrialOutcome as TrialOutcome
+    from trio_cogment.base.config import OrchestratorConfig as OrchestratorConfig
+    from trio_cogment.base.config import PlatformConfig as PlatformConfig
+    from trio_cogment.base.config import RpcConfig as RpcConfig
+    from trio_cogment.base.errors import CogmentError as CogmentError
+    from trio_cogment.base.errors import RpcError as RpcError
+    from trio_cogment.base.errors import TrialFailedError as TrialFailedError
+    from trio_cogment.base.host import Host as Host
+    from trio_cogment.base.outcome import EndCause as EndCause
+    from trio_cogment.base.outcome import TrialOutcome as TrialOutcome
     from trio_cogment.platform import Platform as Platform
     from trio_cogment.platform import open_platform as open_platform
     from trio_cogment.sdk import ActorSession as ActorSession
@@ -84,41 +73,44 @@ if TYPE_CHECKING:
     from trio_cogment.sdk import run_participants as run_participants
     from trio_cogment.sdk import serve_participants as serve_participants
     from trio_cogment.sdk import trial_params as trial_params
-    from trio_cogment.spec import ActorClass as ActorClass
-    from trio_cogment.spec import Spec as Spec
-    from trio_cogment.spec import load_spec as load_spec
+    from trio_cogment.sdk.spec import ActorClass as ActorClass
+    from trio_cogment.sdk.spec import Spec as Spec
+    from trio_cogment.sdk.spec import load_spec as load_spec
+    from trio_cogment.servers.orchestrator import Orchestrator as Orchestrator
+    from trio_cogment.servers.orchestrator import SampleSink as SampleSink
+    from trio_cogment.servers.orchestrator import SampleStream as SampleStream
 
 _HOMES = {
-    "ActorClass": "spec",
+    "ActorClass": "sdk.spec",
     "ActorSession": "sdk",
     "Client": "sdk",
-    "CogmentError": "errors",
+    "CogmentError": "base.errors",
     "Controller": "sdk",
     "DatalogSession": "sdk",
     "DatastoreClient": "sdk",
-    "EndCause": "outcome",
+    "EndCause": "base.outcome",
     "EnvironmentSession": "sdk",
     "Event": "sdk",
     "EventType": "sdk",
-    "Host": "host",
-    "Orchestrator": "orchestrator",
-    "OrchestratorConfig": "config",
+    "Host": "base.host",
+    "Orchestrator": "servers.orchestrator",
+    "OrchestratorConfig": "base.config",
     "Participants": "sdk",
     "Platform": "platform",
-    "PlatformConfig": "config",
+    "PlatformConfig": "base.config",
     "PreTrialSession": "sdk",
     "Reward": "sdk",
-    "RpcConfig": "config",
-    "RpcError": "errors",
-    "SampleSink": "orchestrator",
-    "SampleStream": "orchestrator",
-    "Spec": "spec",
-    "TrialFailedError": "errors",
-    "TrialOutcome": "outcome",
+    "RpcConfig": "base.config",
+    "RpcError": "base.errors",
+    "SampleSink": "servers.orchestrator",
+    "SampleStream": "servers.orchestrator",
+    "Spec": "sdk.spec",
+    "TrialFailedError": "base.errors",
+    "TrialOutcome": "base.outcome",
     "actor_params": "sdk",
     "connect": "sdk",
     "join_trial": "sdk",
-    "load_spec": "spec",
+    "load_spec": "sdk.spec",
     "open_platform": "platform",
     "run_participants": "sdk",
     "serve_participants": "sdk",
@@ -127,11 +119,27 @@ _HOMES = {
 
 _SUBPACKAGES = frozenset(
     (
-        *("access", "aio", "api", "config", "dashboard", "datastore", "directory", "discovery", "endpoints", "errors"),
-        *("gateways", "host", "metrics", "model_registry", "orchestrator", "outcome", "platform", "play", "plugins"),
-        *("recording", "rl", "rpc", "sdk", "spaces", "spec", "sync", "testing", "trainer", "trial", "web"),
+        *(
+            "access",
+            "aio",
+            "api",
+            "base",
+            "dashboard",
+            "environments",
+            "gateways",
+            "platform",
+            "play",
+            "rl",
+            "rpc",
+            "sdk",
+        ),
+        *("seats", "servers", "spaces", "sync", "testing", "trainer", "trial", "web"),
     )
 )
+_OLD_PLACES = frozenset(name for name in _MOVED if "." not in name)
+_install_old_places()
 
-__getattr__, __dir__ = _lazy_names(__name__, globals(), {**_HOMES, **dict.fromkeys(_SUBPACKAGES, "")})
+__getattr__, __dir__ = _lazy_names(
+    __name__, globals(), {**_HOMES, **dict.fromkeys(_SUBPACKAGES | _OLD_PLACES, "")}, hidden=_OLD_PLACES
+)
 __all__ = ["__version__", *sorted(_HOMES)]  # noqa: PLE0604 RUF100  the names are texts

@@ -11,22 +11,22 @@ from purerpc import Service
 
 from trio_cogment.access import AccessControl
 from trio_cogment.api.common_pb2 import TrialParams
-from trio_cogment.config import PlatformConfig, RpcConfig
-from trio_cogment.datastore import Datastore, TrialStore, datastore_services, open_store
-from trio_cogment.directory import DirectoryServer, directory_services
-from trio_cogment.discovery import DirectoryClient, open_directory
-from trio_cogment.endpoints import DISCOVER, GrpcEndpoint
-from trio_cogment.errors import FailedPreconditionError
-from trio_cogment.host import Host
-from trio_cogment.host.running import require_trio
-from trio_cogment.metrics import OrchestratorMetrics
-from trio_cogment.model_registry import ModelRegistry, model_registry_services
-from trio_cogment.orchestrator import LocalSink, Orchestrator, SampleSink, orchestrator_services
+from trio_cogment.base.config import PlatformConfig, RpcConfig
+from trio_cogment.base.endpoints import DISCOVER, GrpcEndpoint
+from trio_cogment.base.errors import FailedPreconditionError
+from trio_cogment.base.host import Host
+from trio_cogment.base.host.running import require_trio
+from trio_cogment.base.metrics import OrchestratorMetrics
+from trio_cogment.base.services import ServiceKind
 from trio_cogment.rpc import CallOpener, open_in_process
 from trio_cogment.rpc.inprocess import UNLIMITED_BYTES
 from trio_cogment.sdk import Controller, LocalParticipants, Participants
-from trio_cogment.services import ServiceKind
-from trio_cogment.spec import Spec
+from trio_cogment.sdk.spec import Spec
+from trio_cogment.servers.datastore import Datastore, TrialStore, datastore_services, open_store
+from trio_cogment.servers.directory import DirectoryServer, directory_services
+from trio_cogment.servers.discovery import DirectoryClient, open_directory
+from trio_cogment.servers.model_registry import ModelRegistry, model_registry_services
+from trio_cogment.servers.orchestrator import LocalSink, Orchestrator, SampleSink, orchestrator_services
 
 if TYPE_CHECKING:
     from trio_cogment.sdk import ActorImplementation, DatastoreClient, ModelRegistryClient
@@ -201,7 +201,7 @@ async def open_platform(
             one with an empty endpoint says that a trial is not stored.
         model_registry: the model registry to serve, or its folder.
         directory: finds what is not registered here: a client, the endpoint of a directory (see
-            `trio_cogment.discovery.open_directory`), or a directory of this process, which is served too.
+            `trio_cogment.servers.discovery.open_directory`), or a directory of this process, which is served too.
         metrics: takes measurements, for example a `metrics.prometheus.PrometheusMetrics`.
         extensions: what is served besides: gateways to other protocols, for example.
         access: signs the tokens with which participants, hooks and data logs elsewhere are called. Who may call the

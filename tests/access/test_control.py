@@ -22,7 +22,7 @@ from trio_cogment.access import (
     parse_certificates,
     unverified,
 )
-from trio_cogment.errors import InvalidArgumentError, PermissionDeniedError, UnauthenticatedError
+from trio_cogment.base.errors import InvalidArgumentError, PermissionDeniedError, UnauthenticatedError
 
 PEER = "ipv4:10.0.0.7:1"
 START = "/cogmentAPI.TrialLifecycleSP/StartTrial"

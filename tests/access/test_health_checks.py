@@ -11,10 +11,10 @@ from tests.access.keys import KEYS, NOW, control
 from trio_cogment.access import AccessControl, Grant, Identity, Rules
 from trio_cogment.api.common_pb2 import StatusReply, StatusRequest
 from trio_cogment.api.directory_pb2 import ServiceEndpoint
-from trio_cogment.directory import DirectoryServer, Service
+from trio_cogment.base.services import SERVICES, ServiceKind
+from trio_cogment.budget.refusals import refusals
 from trio_cogment.rpc import ServerCall, bind, open_listeners, serve
-from trio_cogment.rpc.refusals import refusals
-from trio_cogment.services import SERVICES, ServiceKind
+from trio_cogment.servers.directory import DirectoryServer, Service
 
 PATIENCE_SECONDS = 30
 STORE = SERVICES[ServiceKind.DATASTORE]

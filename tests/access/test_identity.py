@@ -6,7 +6,7 @@ import pytest
 
 from tests.access.keys import grant
 from trio_cogment.access import EVERYTHING, NOTHING, Grant, Identity, Role, address_of, anonymous, roles_of
-from trio_cogment.errors import InvalidArgumentError, PermissionDeniedError
+from trio_cogment.base.errors import InvalidArgumentError, PermissionDeniedError
 
 TERMINATE = "/cogmentAPI.TrialLifecycleSP/TerminateTrial"
 INFO = "/cogmentAPI.TrialLifecycleSP/GetTrialInfo"

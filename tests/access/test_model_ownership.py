@@ -13,10 +13,10 @@ import trio
 from tests.access.keys import control, grant, token_text
 from trio_cogment.access import Quotas, Role
 from trio_cogment.api.model_registry_pb2 import ModelInfo
-from trio_cogment.errors import RpcError, StatusCode
-from trio_cogment.model_registry import ModelRegistry, model_registry_services
+from trio_cogment.base.errors import RpcError, StatusCode
 from trio_cogment.rpc import Channel, open_listeners, serve
 from trio_cogment.sdk import ModelRegistryClient
+from trio_cogment.servers.model_registry import ModelRegistry, model_registry_services
 
 PATIENCE_SECONDS = 30
 

@@ -6,7 +6,7 @@ import pytest
 
 from trio_cogment.access import EVERYTHING, THIS_PROCESS, Grant, Identity, Networks, Role, parse_networks, reach_of
 from trio_cogment.access.identity import anonymous
-from trio_cogment.errors import InvalidArgumentError
+from trio_cogment.base.errors import InvalidArgumentError
 
 PUBLIC = ["8.8.8.8", "2606:4700::1111", "::ffff:8.8.8.8", "64:ff9b::808:808"]
 PRIVATE = [

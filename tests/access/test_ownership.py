@@ -12,9 +12,9 @@ import trio
 from tests.access.keys import control, grant, token_text
 from trio_cogment.access import AccessControl, Grant, Quotas, Role
 from trio_cogment.api.common_pb2 import TrialState
-from trio_cogment.config import PlatformConfig
-from trio_cogment.endpoints import CLIENT
-from trio_cogment.errors import RpcError, StatusCode
+from trio_cogment.base.config import PlatformConfig
+from trio_cogment.base.endpoints import CLIENT
+from trio_cogment.base.errors import RpcError, StatusCode
 from trio_cogment.platform import Platform, open_platform
 from trio_cogment.rpc import Channel, open_listeners, serve
 from trio_cogment.sdk import (

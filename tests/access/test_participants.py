@@ -13,7 +13,8 @@ from trio_cogment.api.common_pb2 import ActorRunTrialInput, TrialParams
 from trio_cogment.api.datalog_pb2 import RunTrialDatalogInput
 from trio_cogment.api.environment_pb2 import EnvRunTrialInput
 from trio_cogment.api.hooks_pb2 import PreTrialParams
-from trio_cogment.errors import RpcError, StatusCode
+from trio_cogment.base.errors import RpcError, StatusCode
+from trio_cogment.base.services import SERVICES, TRIAL_ID, USER_ID, ServiceKind
 from trio_cogment.platform import open_platform
 from trio_cogment.rpc import Channel, methods_of
 from trio_cogment.sdk import (
@@ -26,7 +27,6 @@ from trio_cogment.sdk import (
     serve_participants,
     trial_params,
 )
-from trio_cogment.services import SERVICES, TRIAL_ID, USER_ID, ServiceKind
 
 PATIENCE_SECONDS = 30
 CALLS: dict[ServiceKind, tuple[str, Any]] = {

@@ -8,7 +8,7 @@ import pytest
 
 from trio_cogment.access import Grant, Role
 from trio_cogment.access.roles import MAX_ACCOUNT_CHARACTERS, MAX_NAME_CHARACTERS, MAX_NAMES, MAX_PATTERN_CHARACTERS
-from trio_cogment.errors import InvalidArgumentError
+from trio_cogment.base.errors import InvalidArgumentError
 
 LIMITS = [("name", MAX_NAME_CHARACTERS), ("owner", MAX_ACCOUNT_CHARACTERS)]
 PATTERNS = ["trials", "classes", "actors"]

@@ -21,11 +21,11 @@ from trio_cogment.api.trial_datastore_pb2 import (
     RetrieveTrialsRequest,
     StoredTrialSample,
 )
-from trio_cogment.datastore import open_store
-from trio_cogment.errors import RpcError, StatusCode
+from trio_cogment.base.errors import RpcError, StatusCode
+from trio_cogment.base.services import SERVICES, TRIAL_ID, TRIAL_OWNER, ServiceKind
 from trio_cogment.rpc import CallOpener, Channel, methods_of
 from trio_cogment.sdk import Controller
-from trio_cogment.services import SERVICES, TRIAL_ID, TRIAL_OWNER, ServiceKind
+from trio_cogment.servers.datastore import open_store
 
 STORE = methods_of(SERVICES[ServiceKind.DATASTORE].descriptor())
 DATALOG = methods_of(SERVICES[ServiceKind.DATALOG].descriptor())["RunTrialDatalog"]

@@ -14,10 +14,10 @@ from trio_cogment.access import Grant, Quotas, Role
 from trio_cogment.api.common_pb2 import TrialParams, TrialState
 from trio_cogment.api.datalog_pb2 import DatalogSample, RunTrialDatalogInput
 from trio_cogment.api.trial_datastore_pb2 import AddSampleRequest, RetrieveTrialsRequest, StoredTrialSample
-from trio_cogment.errors import RpcError, StatusCode
+from trio_cogment.base.errors import RpcError, StatusCode
+from trio_cogment.base.services import SERVICES, TRIAL_ID, ServiceKind
 from trio_cogment.rpc import CallOpener, Channel, methods_of
 from trio_cogment.sdk import Controller
-from trio_cogment.services import SERVICES, TRIAL_ID, ServiceKind
 
 STORE = methods_of(SERVICES[ServiceKind.DATASTORE].descriptor())
 #: So many bytes a small trial with three samples fits in, and not much more.

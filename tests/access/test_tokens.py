@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from tests.access.keys import FOREIGN, KEYS, NOW, grant, token_text
 from trio_cogment.access import NEVER, Grant, Keys, Quotas, Role, Source, Token, unverified
-from trio_cogment.errors import InvalidArgumentError, UnauthenticatedError
+from trio_cogment.base.errors import InvalidArgumentError, UnauthenticatedError
 
 NAMES = st.text(st.characters(categories=["L", "N", "P"], exclude_characters="#"), min_size=1, max_size=20)
 AMOUNTS = st.none() | st.integers(0, 2**63 - 1)

@@ -12,7 +12,7 @@ from google.protobuf.message import Message as AnyMessage
 
 from tests.account.account import Account, ImpossibleError, Patience
 from trio_cogment.api.common_pb2 import TrialState
-from trio_cogment.errors import LocalProtocolError
+from trio_cogment.base.errors import LocalProtocolError
 from trio_cogment.trial import (
     Announce,
     Begin,

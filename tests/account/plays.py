@@ -13,8 +13,8 @@ from typing import Any
 from tests.trial.harness import CLIENT, END, HEARTBEAT, LAST, LAST_ACK, NORMAL, SERVICE, Play, actor, make_params
 from trio_cogment.api.common_pb2 import ActorInitialOutput
 from trio_cogment.api.environment_pb2 import EnvInitialOutput
-from trio_cogment.errors import FailedPreconditionError, LocalProtocolError, NotFoundError
-from trio_cogment.outcome import EndCause
+from trio_cogment.base.errors import FailedPreconditionError, LocalProtocolError, NotFoundError
+from trio_cogment.base.outcome import EndCause
 from trio_cogment.trial import ENVIRONMENT, Joined, Lost, ParametersComplete, TrialRules
 
 STEPS = 80

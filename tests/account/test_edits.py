@@ -19,7 +19,7 @@ from tests.account import beside
 from tests.account.beside import Beside
 from tests.account.plays import Player
 from tests.sim.suite import Unit, run_unit
-from trio_cogment.errors import CogmentError, LocalProtocolError
+from trio_cogment.base.errors import CogmentError, LocalProtocolError
 from trio_cogment.trial import Event, Received, TrialMachine, TrialRules
 
 pytestmark = pytest.mark.usefixtures("quiet")

@@ -21,8 +21,8 @@ from google.protobuf.wrappers_pb2 import StringValue
 from tests.sync.players import descriptors, params, threads
 from trio_cogment import aio, sdk
 from trio_cogment.api.common_pb2 import TrialState
-from trio_cogment.config import PlatformConfig
-from trio_cogment.errors import CogmentError, FailedPreconditionError, RpcError
+from trio_cogment.base.config import PlatformConfig
+from trio_cogment.base.errors import CogmentError, FailedPreconditionError, RpcError
 from trio_cogment.sdk import ActorSession as TrioActorSession
 from trio_cogment.sdk import EnvironmentSession as TrioEnvironmentSession
 from trio_cogment.sdk import Event, PreTrialSession, Session

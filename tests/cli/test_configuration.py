@@ -12,7 +12,8 @@ import pytest
 import trio
 
 from tests.cli.process import PATIENCE_SECONDS, environment_variables, run_main, server
-from trio_cogment import config as config_module
+from trio_cogment.base import config as config_module
+from trio_cogment.base.config import PlatformConfig
 from trio_cogment.cli.configuration import SECTIONS, section_class
 from trio_cogment.cli.configuration_file import READERS, load_configuration
 from trio_cogment.cli.errors import Failure
@@ -25,7 +26,6 @@ from trio_cogment.cli.services.legacy_gateway import legacy_gateway
 from trio_cogment.cli.services.orchestrator import OrchestratorSettings, orchestrator
 from trio_cogment.cli.services.trainer import trainer
 from trio_cogment.cli.services.trial_datastore import trial_datastore
-from trio_cogment.config import PlatformConfig
 
 DOCUMENT = Path(__file__).resolve().parent.parent.parent / "docs" / "configuration.md"
 FLAGS = {"lifecycle_port": False, "pre_trial_hooks": True, "log_level": False}

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from trio_cogment.base.errors import RpcError, StatusCode
 from trio_cogment.cli.errors import failure_of
-from trio_cogment.errors import RpcError, StatusCode
 
 
 @pytest.mark.parametrize(

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from trio_cogment.base.log_context import PREFIX, trial_bound
 from trio_cogment.cli.log_setup import MAX_TRACEBACK_CHARACTERS, TRACE, set_up_logging
 from trio_cogment.cli.logs import LOG_LEVELS, LogSettings
-from trio_cogment.log_context import PREFIX, trial_bound
 
 #: What the programs that read the log as JSON know.
 KNOWN_LEVELS = {"critical", "error", "warning", "info", "debug"}
@@ -30,7 +30,7 @@ def _restored() -> Iterator[None]:
 
 def logged(path: Path, form: str, level: str = "trace") -> list[str]:
     set_up_logging(LogSettings(level=level, form=form, file=path))
-    log = logging.getLogger("trio_cogment.orchestrator._trial")
+    log = logging.getLogger("trio_cogment.servers.orchestrator._trial")
     for number in (TRACE, 7, logging.DEBUG, logging.INFO, 25, logging.WARNING, logging.ERROR, logging.CRITICAL, 60):
         log.log(number, PREFIX + "level %d", "t", number)
     with trial_bound("bound"):
@@ -58,7 +58,7 @@ def test_json_is_what_its_readers_expect(tmp_path: Path) -> None:
 
 def test_text_names_the_trial_once(tmp_path: Path) -> None:
     lines = logged(tmp_path / "log", "text")
-    assert lines[0].endswith("[TRACE] [trio_cogment.orchestrator._trial] trial t: level 5")
+    assert lines[0].endswith("[TRACE] [trio_cogment.servers.orchestrator._trial] trial t: level 5")
     assert any(line.endswith(r"[WARNING] [somebody] trial bound: two\nlines and ümlauts") for line in lines)
 
 

@@ -20,7 +20,7 @@ from tests.cli.process import PATIENCE_SECONDS, Output, Server, run_here, server
 from tests.cli.test_participants import MODULE
 from tests.rpc.tls_files import Party, make_party
 from trio_cogment.api.common_pb2 import TrialState
-from trio_cogment.endpoints import CLIENT
+from trio_cogment.base.endpoints import CLIENT
 from trio_cogment.sdk import ActorSession, connect
 
 PARAMS = """\

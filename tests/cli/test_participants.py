@@ -18,11 +18,10 @@ from tests.cli.process import PATIENCE_SECONDS, Server, environment_variables, s
 from tests.rpc.tls_files import make_party
 from trio_cogment.access import THIS_PROCESS, Identity
 from trio_cogment.api.common_pb2 import TrialState
+from trio_cogment.base.errors import RpcError, TrialFailedError
+from trio_cogment.base.services import ServiceKind
 from trio_cogment.cli.errors import Failure
 from trio_cogment.cli.participants import load
-from trio_cogment.directory import DirectoryServer, Service, directory_services
-from trio_cogment.discovery import DirectoryClient, open_directory
-from trio_cogment.errors import RpcError, TrialFailedError
 from trio_cogment.platform import open_platform
 from trio_cogment.rpc import Channel, ask_health, client_tls, open_listeners, serve
 from trio_cogment.sdk import (
@@ -34,7 +33,8 @@ from trio_cogment.sdk import (
     run_participants,
     trial_params,
 )
-from trio_cogment.services import ServiceKind
+from trio_cogment.servers.directory import DirectoryServer, Service, directory_services
+from trio_cogment.servers.discovery import DirectoryClient, open_directory
 
 MODULE = """
     from trio_cogment import Participants

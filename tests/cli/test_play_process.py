@@ -14,15 +14,15 @@ import trio
 from tests.cli.process import PATIENCE_SECONDS, Server, server
 from tests.play.pages import read_message
 from tests.web.peers import HOST, Tab
-from trio_cogment.datastore import open_store
 from trio_cogment.sdk import connect
+from trio_cogment.servers.datastore import open_store
 
 _LINK = re.compile(r"^play +(http://localhost:\d+/~\S+/play/)$", re.MULTILINE)
 _DASHBOARD = re.compile(r"^dashboard +(http://\S+)", re.MULTILINE)
 
 MODULE = """\
 from trio_cogment import Participants
-from trio_cogment.spec import Spec
+from trio_cogment.sdk.spec import Spec
 
 participants = Participants(Spec())
 

@@ -17,7 +17,7 @@ from packaging.requirements import Requirement
 
 from tests.cli.process import PATIENCE_SECONDS, environment_variables, run_main
 from tests.ports import free_port
-from tests.spec.projects import DATA, project
+from tests.sdk.spec.projects import DATA, project
 from trio_cogment import __version__
 
 README = (Path(__file__).parents[2] / "README.md").read_text()

@@ -14,8 +14,8 @@ import trio
 from tests.cli.process import PATIENCE_SECONDS, Output, run_here, server
 from tests.rl.datasets.recorded import Duel, play, recording
 from tests.rpc.tls_files import make_party
+from trio_cogment.base.errors import install_command
 from trio_cogment.cli.root import run
-from trio_cogment.errors import install_command
 
 
 @pytest.fixture

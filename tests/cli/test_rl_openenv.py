@@ -11,10 +11,10 @@ import pytest
 import trio
 
 from tests.cli.process import PATIENCE_SECONDS, run, run_main, server
+from trio_cogment.base.config import OpenEnvConfig
 from trio_cogment.cli.rl.openenv import openenv
 from trio_cogment.cli.services.settings import ServerSettings
 from trio_cogment.cli.services.start import Application
-from trio_cogment.config import OpenEnvConfig
 
 MODULE = """
 import gymnasium

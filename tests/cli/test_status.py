@@ -11,10 +11,10 @@ from typing import Any
 from tests.cli.client.test_directory import directory
 from tests.cli.process import Output, listening, run_here, served
 from trio_cogment.api.directory_pb2 import ServiceEndpoint, ServiceType
-from trio_cogment.datastore import Datastore, datastore_services, open_store
-from trio_cogment.directory import DirectoryServer, Service
-from trio_cogment.model_registry import ModelRegistry, model_registry_services
 from trio_cogment.sdk import EnvironmentSession, Participants
+from trio_cogment.servers.datastore import Datastore, datastore_services, open_store
+from trio_cogment.servers.directory import DirectoryServer, Service
+from trio_cogment.servers.model_registry import ModelRegistry, model_registry_services
 
 GRPC, SSL, COGMENT = ServiceEndpoint.GRPC, ServiceEndpoint.GRPC_SSL, ServiceEndpoint.COGMENT
 

@@ -12,7 +12,7 @@ from tests.cli.process import run_here
 from trio_cogment.api.directory_pb2 import ServiceEndpoint, ServiceType
 from trio_cogment.api.orchestrator_pb2 import TrialInfo
 from trio_cogment.cli.text import columns, fields_of, printable
-from trio_cogment.directory import Service
+from trio_cogment.servers.directory import Service
 
 EVIL = "a\nb\x1b]0;title\x07\t\x9b2J\u2028\u202e"
 ESCAPED = r"a\nb\x1b]0;title\x07\t\x9b2J\u2028\u202e"

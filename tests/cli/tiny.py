@@ -9,8 +9,9 @@ from typing import Any
 import click
 import trio
 
-from trio_cogment.about import About
 from trio_cogment.api import datalog_pb2, trial_datastore_pb2
+from trio_cogment.base.about import About
+from trio_cogment.base.errors import FailedPreconditionError
 from trio_cogment.cli import main
 from trio_cogment.cli.errors import Failure
 from trio_cogment.cli.services import services
@@ -18,7 +19,6 @@ from trio_cogment.cli.services.directory_flags import directory_options
 from trio_cogment.cli.services.run import run_server
 from trio_cogment.cli.services.settings import ServerSettings, common_settings, service_options
 from trio_cogment.cli.services.start import Application, Resources, Running
-from trio_cogment.errors import FailedPreconditionError
 from trio_cogment.rpc import bind
 
 STORE = trial_datastore_pb2.DESCRIPTOR.services_by_name["TrialDatastoreSP"]

@@ -10,8 +10,8 @@ from functools import partial
 
 import trio
 
-from trio_cogment.discovery import open_directory
 from trio_cogment.sdk import EnvironmentSession, Participants, serve_participants
+from trio_cogment.servers.discovery import open_directory
 
 
 async def world(name: str, session: EnvironmentSession) -> None:

@@ -21,12 +21,12 @@ from google.protobuf.wrappers_pb2 import StringValue
 from trio_cogment import ActorSession, EnvironmentSession, actor_params, open_platform, trial_params
 from trio_cogment.api.common_pb2 import TrialParams
 from trio_cogment.api.spaces_pb2 import Array
+from trio_cogment.base.host import Host, inline_runner
 from trio_cogment.dashboard import open_dashboard
-from trio_cogment.host import Host, inline_runner
 from trio_cogment.platform import Platform
 from trio_cogment.rpc import RunningServer, open_listeners, serve
+from trio_cogment.sdk.spec import ActorClass, Spec
 from trio_cogment.spaces import decode_array, encode_array
-from trio_cogment.spec import ActorClass, Spec
 from trio_cogment.web import PageAccess, WebSide
 
 SPEC = Spec.of(ActorClass("player", observation=Array, action=Array))

@@ -18,11 +18,11 @@ from tests.dashboard.test_pages import API, Visitor
 from tests.web.peers import Tab, serving
 from trio_cogment import open_platform
 from trio_cogment.access import AccessControl, Revoked, Role, Rules
+from trio_cogment.base.errors import FailedPreconditionError
+from trio_cogment.base.services import ServiceKind
 from trio_cogment.dashboard import open_dashboard
 from trio_cogment.dashboard._elsewhere import reading
-from trio_cogment.errors import FailedPreconditionError
 from trio_cogment.rpc import CallOpener
-from trio_cogment.services import ServiceKind
 from trio_cogment.web import PageAccess, WebSide
 
 

@@ -14,15 +14,15 @@ import trio
 import trio.testing
 
 from tests.dashboard.shown import arena, platform_with_pages, player
-from tests.datastore.harness import GateStore
+from tests.servers.datastore.harness import GateStore
 from tests.web.peers import Tab, serving
 from trio_cogment import ActorSession, EnvironmentSession, actor_params, open_platform, trial_params
 from trio_cogment.access import THIS_PROCESS, Grant, Role
-from trio_cogment.config import OrchestratorConfig, PlatformConfig
+from trio_cogment.base.config import OrchestratorConfig, PlatformConfig
+from trio_cogment.base.errors import ResourceExhaustedError
 from trio_cogment.dashboard._board import Board
 from trio_cogment.dashboard._log import LogRing
 from trio_cogment.dashboard._rows import applied
-from trio_cogment.errors import ResourceExhaustedError
 from trio_cogment.platform import Platform
 from trio_cogment.web import PageAccess, WebSide
 

@@ -11,7 +11,7 @@ from trio_cogment.api.common_pb2 import TrialParams
 from trio_cogment.api.trial_datastore_pb2 import StoredTrialSample
 from trio_cogment.dashboard._views import Samples, sample_row
 from trio_cogment.sdk import StoredSample, StoredTrial
-from trio_cogment.spec import Spec
+from trio_cogment.sdk.spec import Spec
 from trio_cogment.web.json_text import json_text
 
 

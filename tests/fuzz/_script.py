@@ -12,8 +12,8 @@ from typing import Any
 
 import hpack
 
-from trio_cogment.config import RpcConfig
-from trio_cogment.errors import RemoteProtocolError, StatusCode
+from trio_cogment.base.config import RpcConfig
+from trio_cogment.base.errors import RemoteProtocolError, StatusCode
 from trio_cogment.rpc import _grpc_headers
 from trio_cogment.rpc._engine import Engine
 from trio_cogment.rpc._frames import PREFACE, Kind

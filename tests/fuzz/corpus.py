@@ -13,8 +13,8 @@ from pathlib import Path
 import hpack
 
 from tests.fuzz import _script
-from trio_cogment.config import RpcConfig
-from trio_cogment.errors import StatusCode
+from trio_cogment.base.config import RpcConfig
+from trio_cogment.base.errors import StatusCode
 from trio_cogment.rpc import _grpc_headers
 from trio_cogment.rpc._engine import Engine
 from trio_cogment.rpc._frames import PREFACE, Kind

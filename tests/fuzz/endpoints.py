@@ -5,8 +5,8 @@ from __future__ import annotations
 from tests.fuzz import _run
 
 with _run.instrumented_imports():
-    from trio_cogment.endpoints import parse_endpoint
-    from trio_cogment.errors import EndpointError
+    from trio_cogment.base.endpoints import parse_endpoint
+    from trio_cogment.base.errors import EndpointError
 
 
 def check(data: bytes) -> None:

@@ -6,7 +6,7 @@ from tests.fuzz import _run
 
 with _run.instrumented_imports():
     from tests.fuzz._script import chunks
-    from trio_cogment.errors import RpcError
+    from trio_cogment.base.errors import RpcError
     from trio_cogment.web.frames import FrameReader, TextReader, fields_frame
     from trio_cogment.web.requests import call_head, lines
 

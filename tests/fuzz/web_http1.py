@@ -11,7 +11,7 @@ from tests.fuzz import _run
 
 with _run.instrumented_imports():
     from tests.fuzz._script import chunks
-    from trio_cogment.errors import RpcError
+    from trio_cogment.base.errors import RpcError
     from trio_cogment.web.http1 import BadRequestError, Http1, Sign
     from trio_cogment.web.origins import OriginPolicy
     from trio_cogment.web.replies import Reply, preflight

@@ -18,15 +18,15 @@ from trio_cogment.access import Grant, Quotas, Revoked, Role, Rules
 from trio_cogment.api.common_pb2 import TrialState
 from trio_cogment.api.legacy import common_pb2 as legacy
 from trio_cogment.api.legacy import data_pb2
-from trio_cogment.errors import CogmentError, RpcError, StatusCode
+from trio_cogment.base.errors import CogmentError, RpcError, StatusCode
+from trio_cogment.environments.spec import PLAYER
 from trio_cogment.gateways.dm_env_rpc import DmEnvRpcError, DmEnvRpcGateway, Profile, open_connection
 from trio_cogment.gateways.legacy import LegacyGateway, LegacyProfile
 from trio_cogment.platform import Platform, open_platform
-from trio_cogment.rl.spec import PLAYER
 from trio_cogment.rpc import Channel, methods_of, open_listeners, serve
 from trio_cogment.sdk import ActorSession, Controller, actor_params
+from trio_cogment.sdk.spec import Spec
 from trio_cogment.spaces import Discrete
-from trio_cogment.spec import Spec
 
 PATIENCE_SECONDS = 20
 ACCESS = control(Rules(keys=KEYS))

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from trio_cogment.rl.environments.base import SINGLE_AGENT
+from trio_cogment.environments.base import SINGLE_AGENT
 from trio_cogment.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Observation, Space, Text
 
 

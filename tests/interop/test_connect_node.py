@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.interop.browser.programs import HERE, installed, lines, running
-from trio_cogment.errors import UNEXPECTED_FAILURE
+from trio_cogment.base.errors import UNEXPECTED_FAILURE
 
 pytestmark = pytest.mark.javascript
 

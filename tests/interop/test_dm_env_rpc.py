@@ -13,7 +13,8 @@ import trio
 
 from tests.interop.processes import HERE, Stage
 from trio_cogment.api.dm_env_rpc_bridge_pb2 import BridgeConfig
-from trio_cogment.errors import StatusCode
+from trio_cogment.base.errors import StatusCode
+from trio_cogment.environments.spec import PLAYER
 from trio_cogment.gateways.dm_env_rpc import (
     DM_ENV_RPC_SPEC,
     DmEnvRpcEnvironment,
@@ -23,7 +24,6 @@ from trio_cogment.gateways.dm_env_rpc import (
     open_connection,
 )
 from trio_cogment.platform import open_platform
-from trio_cogment.rl.spec import PLAYER
 from trio_cogment.sdk import ActorSession, Participants, actor_params, trial_params
 from trio_cogment.spaces import Observation, decode_observation, encode_action
 

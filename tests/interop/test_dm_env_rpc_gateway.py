@@ -19,14 +19,14 @@ from tests.interop.dm_env_rpc_worlds import Catch, Everything, Numbers
 from tests.interop.processes import HERE, Stage, check_errors
 from trio_cogment._version import __version__
 from trio_cogment.api.common_pb2 import ActorParams
+from trio_cogment.environments.base import SINGLE_AGENT
+from trio_cogment.environments.serving import environment
+from trio_cogment.environments.spec import PLAYER, RL_SPEC
 from trio_cogment.gateways.dm_env_rpc import DM_ENV_RPC_SPEC, dm_env_rpc_environment
 from trio_cogment.gateways.dm_env_rpc.gateway.gateway import DmEnvRpcGateway
 from trio_cogment.gateways.dm_env_rpc.gateway.profile import Profile
 from trio_cogment.gateways.dm_env_rpc.gateway.templates import WorldTemplate
 from trio_cogment.platform import Platform, open_platform
-from trio_cogment.rl.environments.base import SINGLE_AGENT
-from trio_cogment.rl.environments.serving import environment
-from trio_cogment.rl.spec import PLAYER, RL_SPEC
 from trio_cogment.rpc import open_listeners, serve
 from trio_cogment.sdk import (
     ActorImplementation,
@@ -36,8 +36,8 @@ from trio_cogment.sdk import (
     actor_params,
     trial_params,
 )
+from trio_cogment.sdk.spec import Spec
 from trio_cogment.spaces import decode_action, decode_observation, encode_action
-from trio_cogment.spec import Spec
 
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(120)]
 

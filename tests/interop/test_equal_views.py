@@ -35,7 +35,7 @@ from trio_cogment import (
     trial_params,
 )
 from trio_cogment.api.common_pb2 import TrialParams, TrialState
-from trio_cogment.rewards import mean_reward
+from trio_cogment.base.rewards import mean_reward
 from trio_cogment.sdk import ActorSample, StoredSample
 
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(300)]

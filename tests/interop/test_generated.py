@@ -12,7 +12,7 @@ import pytest
 
 from tests.interop.processes import HERE
 from tests.interop.test_published_sdk import TRIALS, run_application
-from tests.spec.projects import project as write_project
+from tests.sdk.spec.projects import project as write_project
 
 pytestmark = pytest.mark.interop
 

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.spec.projects import project
-from trio_cogment.spec.generation import javascript_modules, write_files
-from trio_cogment.spec.project import Project
+from tests.sdk.spec.projects import project
+from trio_cogment.sdk.spec.generation import javascript_modules, write_files
+from trio_cogment.sdk.spec.project import Project
 
 pytestmark = pytest.mark.javascript
 

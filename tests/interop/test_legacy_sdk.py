@@ -21,11 +21,11 @@ from tests.interop.processes import HERE, Server
 from tests.interop.scenes import Scene, actor, field
 from tests.interop.test_published_sdk import layout
 from tests.ports import free_port
-from trio_cogment.host import Host
+from trio_cogment.base.host import Host
 from trio_cogment.rpc import open_channel
 from trio_cogment.sdk import DatastoreClient
-from trio_cogment.spec import load_spec
-from trio_cogment.spec._protoc import compile_protos
+from trio_cogment.sdk.spec import load_spec
+from trio_cogment.sdk.spec._protoc import compile_protos
 
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(180)]
 

@@ -10,7 +10,7 @@ import trio
 
 from tests.interop.scenes import CLIENT, Scene, actor, field
 from trio_cogment import Controller, TrialOutcome
-from trio_cogment.outcome import EndCause
+from trio_cogment.base.outcome import EndCause
 from trio_cogment.rpc import Channel
 
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(120)]

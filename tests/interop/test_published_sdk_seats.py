@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
+from tests.environments._games import Countdown, Rps
 from tests.interop.processes import Process, Stage, check_errors
-from tests.rl.environments._games import Countdown, Rps
 from trio_cogment import rl
 
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(120)]

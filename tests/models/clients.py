@@ -7,7 +7,7 @@ from typing import Any
 
 import trio
 
-from trio_cogment.errors import RpcError, StatusCode
+from trio_cogment.base.errors import RpcError, StatusCode
 from trio_cogment.testing import CallLog
 
 #: How long a client waits for an answer; after that it does not know what has become of its call.

@@ -8,11 +8,11 @@ from typing import Any, NamedTuple
 
 import trio
 
-from tests.datastore.harness import DATA_LOG, TRIALS, params_with, sample_of
-from tests.datastore.test_simulated import FAULTS, SOUND, Cluster, faulty_store
 from tests.models import trial_store as model
 from tests.models.clients import NO_ANSWER, NOT_FOUND, PATIENCE_SECONDS, ask
 from tests.models.trial_store import ENDED, NOTHING, OK, RUNNING, TERMINATING
+from tests.servers.datastore.harness import DATA_LOG, TRIALS, params_with, sample_of
+from tests.servers.datastore.test_simulated import FAULTS, SOUND, Cluster, faulty_store
 from trio_cogment.api.datalog_pb2 import RunTrialDatalogInput
 from trio_cogment.api.environment_pb2 import ObservationSet
 from trio_cogment.api.trial_datastore_pb2 import (
@@ -23,10 +23,10 @@ from trio_cogment.api.trial_datastore_pb2 import (
     RetrieveTrialsRequest,
     StoredTrialSample,
 )
-from trio_cogment.datastore import Datastore, TrialStore, datastore_services
-from trio_cogment.datastore._memory import MemoryStore
-from trio_cogment.errors import RpcError, StatusCode
+from trio_cogment.base.errors import RpcError, StatusCode
 from trio_cogment.rpc import CallOpener
+from trio_cogment.servers.datastore import Datastore, TrialStore, datastore_services
+from trio_cogment.servers.datastore._memory import MemoryStore
 from trio_cogment.testing import CallLog, World
 
 IDS = ("a", "b", "c")

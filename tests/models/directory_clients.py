@@ -9,15 +9,15 @@ from typing import Any, NamedTuple
 
 import trio
 
-from tests.directory.bench import ENVIRONMENT, METHODS, OTHER, Told, registration, service_of
-from tests.directory.test_simulated import HASTY
 from tests.models import directory as model
 from tests.models.clients import ask
+from tests.servers.directory.bench import ENVIRONMENT, METHODS, OTHER, Told, registration, service_of
+from tests.servers.directory.test_simulated import HASTY
 from trio_cogment.access import EVERYTHING, Identity
 from trio_cogment.api.directory_pb2 import DeregisterRequest, InquireRequest, RegisterReply, ServiceDetails
-from trio_cogment.directory import DirectoryServer, Inquiry, Service
-from trio_cogment.errors import FailedPreconditionError
+from trio_cogment.base.errors import FailedPreconditionError
 from trio_cogment.rpc import CallOpener, serve
+from trio_cogment.servers.directory import DirectoryServer, Inquiry, Service
 from trio_cogment.testing import CallLog, SimDisk, World
 
 PORT, SERVICE_PORT = 9005, 9000

@@ -10,15 +10,15 @@ from typing import Any, NamedTuple
 
 import trio
 
-from tests.model_registry.helpers import METHODS
-from tests.model_registry.test_simulated import FAULTS, PORT, registry_on
 from tests.models import registry as model
 from tests.models.clients import NO_ANSWER, NOT_FOUND, PATIENCE_SECONDS, ask
+from tests.servers.model_registry.helpers import METHODS
+from tests.servers.model_registry.test_simulated import FAULTS, PORT, registry_on
 from trio_cogment.api import model_registry_pb2 as pb
-from trio_cogment.config import ModelRegistryConfig
-from trio_cogment.errors import RpcError, StatusCode, UnavailableError
-from trio_cogment.model_registry import BlobStore, LocalBlobs, ModelRegistry, model_registry_services
+from trio_cogment.base.config import ModelRegistryConfig
+from trio_cogment.base.errors import RpcError, StatusCode, UnavailableError
 from trio_cogment.rpc import CallOpener
+from trio_cogment.servers.model_registry import BlobStore, LocalBlobs, ModelRegistry, model_registry_services
 from trio_cogment.testing import CallLog, FaultyStore, SimDisk, StoreFaults, World
 
 IDS = ("m", "n")

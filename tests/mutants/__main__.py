@@ -23,7 +23,7 @@ from tests.mutants.judging import Chooser, Judged, judge_all
 TOLD_ONCE_IN = 25
 #: Servers first, then what participants and people meet.
 PACKAGES = (
-    *("trial", "orchestrator", "datastore", "model_registry", "directory", "rpc"),
+    *("trial", "servers/orchestrator", "servers/datastore", "servers/model_registry", "servers/directory", "rpc"),
     *("sdk", "rl", "gateways", "play", "web", "access", "trainer"),
 )
 

@@ -113,7 +113,7 @@ def covering_tests(package: str, jobs: int) -> Covering:
     files = sorted(folder.rglob("test_*.py"))
     shared = [path for path in sorted(folder.rglob("*")) if path.is_file() and path not in files and _counts(path)]
     stamp = _stamp([*sorted((SOURCE / package).rglob("*.py")), *shared], FORMAT)
-    path = KEPT / f"{package}.json"
+    path = KEPT / f"{package.replace('/', '-')}.json"
     kept = json.loads(path.read_text()) if path.exists() else {}
     if kept.get("stamp") != stamp:
         kept = {"stamp": stamp, "files": {}}
@@ -131,8 +131,12 @@ def covering_runs(packages: Sequence[str], jobs: int) -> Covering:
     files = sorted(SOURCE.rglob("*.py"))
     for folder in ("sim", "account", "models"):
         files += sorted((ROOT / "tests" / folder).rglob("*.py"))
-    files += [ROOT / "tests" / "helpers.py", ROOT / "tests" / "orchestrator" / "puppets.py"]
-    files += [path for path in sorted((ROOT / "tests").rglob("test_simulated.py")) if path.parent.name in packages]
+    files += [ROOT / "tests" / "helpers.py", ROOT / "tests" / "servers" / "orchestrator" / "puppets.py"]
+    files += [
+        path
+        for path in sorted((ROOT / "tests").rglob("test_simulated.py"))
+        if path.parent.relative_to(ROOT / "tests").as_posix() in packages
+    ]
     from tests.mutants.running import run_names  # which imports the package: not where coverage is to see that
 
     names = run_names()

@@ -12,9 +12,9 @@ import pytest
 from tests.mutants.drawing import SOURCE, Mutant
 from tests.mutants.forks import Tell, in_a_fork
 from tests.mutants.planting import ImportTimeError, exchange, import_instead, living_functions, plant
-from trio_cogment import backoff
+from trio_cogment.base import backoff
 
-FILE = "backoff.py"
+FILE = "base/backoff.py"
 
 
 def changed(before: str, after: str, file: str = FILE) -> Mutant:
@@ -73,7 +73,7 @@ def test_what_has_run_already_is_not_changed_any_more() -> None:
 
 
 def test_a_comprehension_of_the_module_has_run_already() -> None:
-    file = "datastore/_sqlite_statements.py"
+    file = "servers/datastore/_sqlite_statements.py"
     one = changed("* (rows - 1), rows", "* (rows + 1), rows", file)
     (line,) = (
         number for number, text in enumerate((SOURCE / file).read_text().splitlines(), 1) if "* (rows - 1)" in text
@@ -83,7 +83,7 @@ def test_a_comprehension_of_the_module_has_run_already() -> None:
 
 
 def test_a_module_can_be_imported_from_a_mutant() -> None:
-    mutant = replace(of_a_method(), file="demo/__init__.py", source="MUTANT = 1\n")
+    mutant = replace(of_a_method(), file="cli/demonstration/__init__.py", source="MUTANT = 1\n")
 
     def work(tell: Tell) -> None:
         import sys
@@ -91,7 +91,7 @@ def test_a_module_can_be_imported_from_a_mutant() -> None:
         for name in [name for name in sys.modules if name.partition(".")[0] == "trio_cogment"]:
             del sys.modules[name]
         import_instead(mutant)
-        module = importlib.import_module("trio_cogment.demo")
+        module = importlib.import_module("trio_cogment.cli.demonstration")
         tell("noticed", str([module.MUTANT, bool(module.__path__)]))
 
     assert in_a_fork(work, {}).said == "[1, True]"
@@ -100,7 +100,7 @@ def test_a_module_can_be_imported_from_a_mutant() -> None:
 def test_a_module_that_is_imported_when_it_is_needed_is_imported_from_the_mutant() -> None:
     """It has no functions yet that could be exchanged, and would be the one of the source."""
     mutant = changed("class Backoff:", "MUTANT = 1\n\n\nclass Backoff:")
-    name = "trio_cogment.backoff"
+    name = "trio_cogment.base.backoff"
 
     def work(tell: Tell) -> None:
         import sys

@@ -13,8 +13,8 @@ from tests.mutants.forks import Job
 from tests.mutants.server import Server, modules_of_others
 
 PACKAGE = "discovery"
-FILE = "discovery/client.py"
-TEST = "tests/discovery/test_client.py::test_the_newest_that_fits_is_found"
+FILE = "servers/discovery/client.py"
+TEST = "tests/servers/discovery/test_client.py::test_the_newest_that_fits_is_found"
 RUN = "directory alone/0"
 PLENTY = Cost(20.0, 20.0)
 

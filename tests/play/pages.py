@@ -12,12 +12,12 @@ from google.protobuf.wrappers_pb2 import Int64Value, StringValue
 
 from trio_cogment import actor_params, open_platform, trial_params
 from trio_cogment.api.common_pb2 import TrialParams
-from trio_cogment.endpoints import CLIENT
-from trio_cogment.host import Host
+from trio_cogment.base.endpoints import CLIENT
+from trio_cogment.base.host import Host
 from trio_cogment.platform import Platform
 from trio_cogment.play.page import PageSocket
 from trio_cogment.sdk import ActorSession, EnvironmentSession
-from trio_cogment.spec import ActorClass, Spec
+from trio_cogment.sdk.spec import ActorClass, Spec
 
 SPEC = Spec.of(ActorClass("player", observation=StringValue, action=Int64Value))
 

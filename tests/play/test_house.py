@@ -18,9 +18,9 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 from tests.play.pages import SPEC, Counting, Socket, page, params, platform_of, seven
 from trio_cogment import open_platform
 from trio_cogment.api.common_pb2 import TrialParams, TrialState
-from trio_cogment.config import PlayConfig
+from trio_cogment.base.config import PlayConfig
+from trio_cogment.base.errors import InvalidArgumentError, NotFoundError
 from trio_cogment.dashboard._views import sample_row
-from trio_cogment.errors import InvalidArgumentError, NotFoundError
 from trio_cogment.platform import Platform
 from trio_cogment.play.games import Game
 from trio_cogment.play.house import PlayHouse, open_house

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tests.play.pages import read_message
-from trio_cogment.config import PlayConfig
+from trio_cogment.base.config import PlayConfig
 from trio_cogment.play.page import Page
 from trio_cogment.play.views import page_message
 

@@ -17,8 +17,8 @@ from tests.access.keys import KEYS, Clock, control, grant, token_text
 from tests.play.pages import Counting, Socket, params, platform_of, read_message
 from tests.web.peers import Served, Tab, served, serving, websocket_fields
 from trio_cogment.access import Grant, Identity, Revoked, Role, Rules
-from trio_cogment.errors import PermissionDeniedError
-from trio_cogment.host import Host
+from trio_cogment.base.errors import PermissionDeniedError
+from trio_cogment.base.host import Host
 from trio_cogment.play.games import Game
 from trio_cogment.play.house import PlayHouse, open_house
 from trio_cogment.play.routes import lobby_link, play_routes, seat_link

@@ -10,7 +10,7 @@ from google.protobuf import wrappers_pb2
 from google.protobuf.any_pb2 import Any as AnyMessage
 
 from trio_cogment.api.common_pb2 import ActorInitialInput, SerializedMessage
-from trio_cogment.errors import InvalidArgumentError
+from trio_cogment.base.errors import InvalidArgumentError
 from trio_cogment.play.seat_machine import Outcome, SeatRules
 from trio_cogment.play.seat_parts import SeatSettings, part_of, text_of
 

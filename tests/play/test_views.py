@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from tests.play.pages import read_message
 from trio_cogment.api import common_pb2, spaces_pb2
 from trio_cogment.api.orchestrator_pb2 import TrialInfo
-from trio_cogment.errors import CogmentError, InvalidArgumentError
+from trio_cogment.base.errors import CogmentError, InvalidArgumentError
 from trio_cogment.play.codec_choice import codec_for
 from trio_cogment.play.codecs import BytesCodec, MessageCodec
 from trio_cogment.play.forms import message_form, message_of, options
@@ -32,6 +32,7 @@ from trio_cogment.play.views import (
     picture_type,
 )
 from trio_cogment.rl import RL_SPEC
+from trio_cogment.sdk.spec import ActorClass
 from trio_cogment.spaces import (
     Box,
     Dict,
@@ -49,7 +50,6 @@ from trio_cogment.spaces import (
     decode_action,
     encode_observation,
 )
-from trio_cogment.spec import ActorClass
 
 PNG = b"\x89PNG\r\n\x1a\n and so on"
 

@@ -13,10 +13,10 @@ from gymnasium import spaces
 from pettingzoo import AECEnv, ParallelEnv
 
 from trio_cogment import rl
-from trio_cogment.errors import CogmentError
-from trio_cogment.rl.environments.encoding import ActionDecoder
-from trio_cogment.rl.environments.errors import InvalidActionError
-from trio_cogment.rl.seats.player import Player
+from trio_cogment.base.errors import CogmentError
+from trio_cogment.environments.encoding import ActionDecoder
+from trio_cogment.environments.errors import InvalidActionError
+from trio_cogment.seats.player import Player
 from trio_cogment.spaces import Observation, check_action, encode_action, encode_observation, from_gymnasium
 
 ARM = spaces.Box(-1, 1, (2,), np.float32)

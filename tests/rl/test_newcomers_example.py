@@ -58,7 +58,7 @@ env.close()
 PERSON = """
 import sys, trio
 from trio_cogment import connect
-from trio_cogment.errors import RpcError
+from trio_cogment.base.errors import RpcError
 import trio_cogment.rl as tc
 
 async def main():

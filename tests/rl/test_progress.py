@@ -12,7 +12,7 @@ import pytest
 
 from tests.rl.datasets.recorded import Duel, play, recording
 from tests.rl.runner.worlds import answering, countdown
-from trio_cogment.errors import InvalidArgumentError
+from trio_cogment.base.errors import InvalidArgumentError
 from trio_cogment.rl import export_async, run_trials_async
 from trio_cogment.rl.progress import shown
 from trio_cogment.rl.runner import Progress

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from trio_cogment.errors import MissingExtraError
+from trio_cogment.base.errors import MissingExtraError
 
 #: Finds no package that an extra brings.
 BARE = """

@@ -12,11 +12,11 @@ import numpy as np
 import pytest
 import trio
 
-from tests.rl.openenv.games import RockPaperScissors, Walk, served
-from tests.rl.openenv.test_client import Player, playing
+from tests.gateways.openenv.games import RockPaperScissors, Walk, served
+from tests.gateways.openenv.test_client import Player, playing
 from trio_cogment.access import AccessControl, Grant, Keys, Role, Rules
-from trio_cogment.rl.openenv.client import openenv_environment
-from trio_cogment.rl.openenv.schemas import schema_of
+from trio_cogment.gateways.openenv.client import openenv_environment
+from trio_cogment.gateways.openenv.schemas import schema_of
 from trio_cogment.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, OneOf, Sequence, Text, Tuple
 from trio_cogment.spaces.json_values import to_json_value
 

@@ -15,7 +15,7 @@ from gymnasium.utils.env_checker import data_equivalence
 
 import trio_cogment.rl as tc
 from tests.rl.views.environments import Masked
-from trio_cogment.errors import InvalidArgumentError
+from trio_cogment.base.errors import InvalidArgumentError
 
 pytestmark = pytest.mark.rl_peers
 

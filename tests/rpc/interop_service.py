@@ -21,7 +21,7 @@ from google.protobuf.message_factory import GetMessageClass
 from grpc_tools import protoc
 from purerpc import Service
 
-from trio_cogment.errors import RpcError, StatusCode
+from trio_cogment.base.errors import RpcError, StatusCode
 from trio_cogment.rpc import Method, ServerCall, bind, methods_of
 
 FOLDER = Path(__file__).parent / "protos"

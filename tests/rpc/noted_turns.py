@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from trio_cogment.rpc._turn_order import Lane
-from trio_cogment.rpc._turns import turns_of_run
+from trio_cogment.budget.turn_order import Lane
+from trio_cogment.budget.turns import turns_of_run
 
 
 def noted_turns() -> list[tuple[Lane, int]]:

@@ -10,7 +10,7 @@ import h2.connection
 import h2.events
 
 from tests.rpc.raw_peer import message, request_headers
-from trio_cogment.config import RpcConfig
+from trio_cogment.base.config import RpcConfig
 from trio_cogment.rpc import _grpc_headers
 from trio_cogment.rpc._engine import Engine
 from trio_cogment.rpc._frames import Kind

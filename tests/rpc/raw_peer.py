@@ -12,7 +12,7 @@ import trio
 import trio.testing
 
 from trio_cogment.access import AccessControl
-from trio_cogment.config import RpcConfig
+from trio_cogment.base.config import RpcConfig
 from trio_cogment.rpc import serve_stream
 from trio_cogment.rpc.relay import ServerSide
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from trio_cogment.config import RpcConfig
+from trio_cogment.base.config import RpcConfig
+from trio_cogment.budget.memory import ConnectionMemory
 from trio_cogment.rpc._receive_window import ReceiveWindow
 from trio_cogment.rpc._streams import Stream
-from trio_cogment.rpc.memory import ConnectionMemory
 
 
 def nothing() -> None:

@@ -24,7 +24,7 @@ from tests.rpc.raw_peer import (
     settings,
 )
 from trio_cogment.api.common_pb2 import Action, Observation
-from trio_cogment.errors import StatusCode
+from trio_cogment.base.errors import StatusCode
 
 PAGE = Path(__file__).parents[2] / "docs" / "grpc-statuses.md"
 OPENING: Headers = [(b":status", b"200"), (b"content-type", b"application/grpc")]

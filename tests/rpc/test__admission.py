@@ -13,8 +13,8 @@ import trio.testing
 
 from tests.rpc.raw_peer import GOAWAY
 from trio_cogment.access import anonymous
-from trio_cogment.config import RpcConfig
-from trio_cogment.errors import ResourceExhaustedError
+from trio_cogment.base.config import RpcConfig
+from trio_cogment.base.errors import ResourceExhaustedError
 from trio_cogment.rpc import _admission
 from trio_cogment.rpc._admission import (
     Admission,

@@ -8,10 +8,10 @@ import pytest
 import trio
 import trio.testing
 
-from trio_cogment.access import BytePool
-from trio_cogment.errors import RpcError, StatusCode
+from trio_cogment.base.errors import RpcError, StatusCode
+from trio_cogment.budget.byte_pool import BytePool
+from trio_cogment.budget.waiting_bytes import FREE_BYTES, WaitingBytes
 from trio_cogment.rpc._borrowing_queue import BorrowingQueue
-from trio_cogment.rpc._waiting_bytes import FREE_BYTES, WaitingBytes
 
 LARGE = FREE_BYTES + 1024
 

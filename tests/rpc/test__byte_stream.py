@@ -15,11 +15,11 @@ import trio
 import trio.testing
 
 from tests.rpc.tls_files import make_party
+from trio_cogment.budget.turn_order import Lane
+from trio_cogment.budget.turns import Turns, _turns
 from trio_cogment.rpc import server_tls
 from trio_cogment.rpc._byte_stream import _LONG_TURN_SECONDS, SocketByteStream
 from trio_cogment.rpc._byte_stream_over import TlsByteStream, byte_stream_over
-from trio_cogment.rpc._turn_order import Lane
-from trio_cogment.rpc._turns import Turns, _turns
 
 KIB = 1024
 

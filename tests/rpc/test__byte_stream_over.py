@@ -11,9 +11,9 @@ import trio.testing
 
 from tests.rpc.test__byte_stream import Held, tcp_pair
 from tests.rpc.tls_files import make_party
+from trio_cogment.budget.turns import _turns
 from trio_cogment.rpc import server_tls
 from trio_cogment.rpc._byte_stream_over import TlsByteStream, byte_stream_over, peer_name
-from trio_cogment.rpc._turns import _turns
 
 KIB = 1024
 

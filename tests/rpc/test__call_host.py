@@ -9,9 +9,9 @@ import pytest
 import trio
 
 from trio_cogment.api.common_pb2 import Action
-from trio_cogment.config import RpcConfig
-from trio_cogment.errors import RpcError
-from trio_cogment.host import Host
+from trio_cogment.base.config import RpcConfig
+from trio_cogment.base.errors import RpcError
+from trio_cogment.base.host import Host
 from trio_cogment.rpc import Channel, InProcessChannel
 from trio_cogment.rpc._call_host import CallHost, open_channel, open_in_process
 from trio_cogment.testing.conformance.channel import ECHO_ONE, CheckService

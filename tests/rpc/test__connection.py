@@ -32,14 +32,14 @@ from tests.rpc.raw_peer import (
 )
 from tests.rpc.test_channel import RawServer
 from trio_cogment.api.common_pb2 import Action, Observation
-from trio_cogment.config import RpcConfig
-from trio_cogment.errors import LocalProtocolError, RpcError, StatusCode
+from trio_cogment.base.config import RpcConfig
+from trio_cogment.base.errors import LocalProtocolError, RpcError, StatusCode
+from trio_cogment.budget.memory import memory_of_run
+from trio_cogment.budget.turn_order import Lane
+from trio_cogment.budget.turns import measure_turns_by, turns_of_run
 from trio_cogment.rpc import Channel, ClientCall, ServerCall, open_listeners, serve, serve_stream
 from trio_cogment.rpc._byte_stream_over import byte_stream_over
 from trio_cogment.rpc._connection import Connection
-from trio_cogment.rpc._turn_order import Lane
-from trio_cogment.rpc._turns import measure_turns_by, turns_of_run
-from trio_cogment.rpc.memory import memory_of_run
 from trio_cogment.rpc.relay import Accepted, Served
 from trio_cogment.testing.conformance.channel import COUNT, ECHO, ECHO_ONE, FLOOD, WAIT, CheckService
 from trio_cogment.testing.conformance.channel_service import SIZED

@@ -26,12 +26,12 @@ from tests.rpc.raw_peer import (
     request_headers,
     settings,
 )
-from trio_cogment.config import RpcConfig
-from trio_cogment.errors import StatusCode
+from trio_cogment.base.config import RpcConfig
+from trio_cogment.base.errors import StatusCode
+from trio_cogment.budget.memory import ConnectionMemory
 from trio_cogment.rpc import _grpc_headers
 from trio_cogment.rpc._engine import Engine
 from trio_cogment.rpc._frames import Kind
-from trio_cogment.rpc.memory import ConnectionMemory
 from trio_cogment.rpc.metadata import Metadata
 
 SMALL = RpcConfig(

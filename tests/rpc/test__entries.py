@@ -10,7 +10,7 @@ from trio_cogment.api.common_pb2 import Action, ActorParams, Message, Reward, Tr
 from trio_cogment.api.datalog_pb2 import DatalogSample
 from trio_cogment.api.environment_pb2 import ObservationSet
 from trio_cogment.api.orchestrator_pb2 import TrialListRequest
-from trio_cogment.errors import StatusCode
+from trio_cogment.base.errors import StatusCode
 from trio_cogment.rpc import _entries
 from trio_cogment.rpc._entries import check_entries, has_entries
 from trio_cogment.rpc._streams import BadMessageError

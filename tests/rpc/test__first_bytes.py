@@ -15,7 +15,7 @@ import trio.testing
 
 from tests.rpc.raw_peer import PREFACE
 from tests.rpc.tls_files import make_party
-from trio_cogment.errors import RemoteProtocolError
+from trio_cogment.base.errors import RemoteProtocolError
 from trio_cogment.rpc import server_tls
 from trio_cogment.rpc._first_bytes import _PROBE_SECONDS, _peek, _probe, look
 

@@ -29,9 +29,9 @@ from tests.rpc.raw_peer import (
     settings,
 )
 from tests.rpc.receive_windows import receive_window
-from trio_cogment.access import BytePool
-from trio_cogment.config import RpcConfig
-from trio_cogment.errors import StatusCode
+from trio_cogment.base.config import RpcConfig
+from trio_cogment.base.errors import StatusCode
+from trio_cogment.budget.byte_pool import BytePool
 from trio_cogment.rpc._floods import Floods
 from trio_cogment.rpc._frame_parser import SMALL_INCREMENT, FrameParser, Handler
 from trio_cogment.rpc._frames import INITIAL_WINDOW, MAX_WINDOW, ConnectionFaultError, ErrorCode, Event, Kind

@@ -10,7 +10,7 @@ import hypothesis.strategies as st
 import pytest
 
 from tests.rpc.raw_peer import request_headers
-from trio_cogment.errors import StatusCode
+from trio_cogment.base.errors import StatusCode
 from trio_cogment.rpc import _grpc_headers, _peer_statuses
 from trio_cogment.rpc.metadata import Metadata
 

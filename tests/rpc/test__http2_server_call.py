@@ -13,7 +13,7 @@ from purerpc import RPCSignature, Service
 
 from tests.rpc.raw_peer import DATA, END_STREAM, RST, RawPeer, frame, message, raw_client, request_headers
 from trio_cogment.api.common_pb2 import Observation
-from trio_cogment.errors import RpcError, StatusCode
+from trio_cogment.base.errors import RpcError, StatusCode
 from trio_cogment.rpc import ServerCall
 from trio_cogment.testing.conformance.channel import ECHO
 

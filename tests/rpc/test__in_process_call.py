@@ -6,8 +6,8 @@ import math
 
 import pytest
 
-from trio_cogment.config import RpcConfig
-from trio_cogment.errors import RpcError, StatusCode
+from trio_cogment.base.config import RpcConfig
+from trio_cogment.base.errors import RpcError, StatusCode
 from trio_cogment.rpc._grpc_headers import metadata_bytes
 from trio_cogment.rpc._in_process_call import Exchange, fits
 from trio_cogment.rpc.metadata import Metadata

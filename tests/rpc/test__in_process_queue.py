@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import trio
 
-from trio_cogment.errors import RpcError, StatusCode
+from trio_cogment.base.errors import RpcError, StatusCode
 from trio_cogment.rpc._fairness import OPERATIONS_PER_CHECKPOINT
 from trio_cogment.rpc._in_process_queue import MessageQueue
 

@@ -9,7 +9,7 @@ import pytest
 import trio
 import trio.testing
 
-from trio_cogment.errors import LocalProtocolError, RpcError, StatusCode
+from trio_cogment.base.errors import LocalProtocolError, RpcError, StatusCode
 from trio_cogment.rpc._inbox import Inbox
 
 ABORTED = RpcError(StatusCode.ABORTED, "no more", [("t-why", "asked")])

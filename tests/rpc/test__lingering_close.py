@@ -31,8 +31,8 @@ from tests.rpc.test_limits import Stuck
 from tests.rpc.test_liveness import MemoryListener
 from tests.rpc.tls_files import make_party
 from trio_cogment.api.common_pb2 import Action, Observation
-from trio_cogment.config import RpcConfig
-from trio_cogment.errors import RpcError, StatusCode
+from trio_cogment.base.config import RpcConfig
+from trio_cogment.base.errors import RpcError, StatusCode
 from trio_cogment.rpc import Channel, Method, RunningServer, ServerCall, open_listeners, serve, serve_stream, server_tls
 from trio_cogment.rpc._connection import Connection
 from trio_cogment.testing.conformance.channel import ECHO, CheckService

@@ -9,14 +9,14 @@ from google.protobuf.message import DecodeError, Message
 
 from tests.rpc.raw_peer import settings
 from trio_cogment.api.common_pb2 import Action, Observation
-from trio_cogment.config import RpcConfig
-from trio_cogment.errors import RpcError
+from trio_cogment.base.config import RpcConfig
+from trio_cogment.base.errors import RpcError
+from trio_cogment.base.shared_message import SharedMessage
+from trio_cogment.budget.turns import LARGE_BYTES
 from trio_cogment.rpc._engine import Engine
 from trio_cogment.rpc._inbox import Inbox
 from trio_cogment.rpc._message_path import SHORT_BYTES, MessagePath
 from trio_cogment.rpc._streams import PREFIX_BYTES, Stream
-from trio_cogment.rpc._turns import LARGE_BYTES
-from trio_cogment.shared_message import SharedMessage
 
 WINDOW = 1 << 20
 #: What a message's DATA frame has before it.

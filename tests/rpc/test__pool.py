@@ -16,8 +16,8 @@ import trio.testing
 
 from tests.rpc.raw_peer import END_HEADERS, END_STREAM, HEADERS, RawPeer, encode, frame, settings
 from trio_cogment.api.common_pb2 import Action
-from trio_cogment.config import RpcConfig
-from trio_cogment.errors import RpcError, StatusCode
+from trio_cogment.base.config import RpcConfig
+from trio_cogment.base.errors import RpcError, StatusCode
 from trio_cogment.rpc import Channel, ClientCall, InProcessChannel, serve_stream
 from trio_cogment.testing.conformance.channel import ECHO, ECHO_ONE, WAIT, CheckService
 

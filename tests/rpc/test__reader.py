@@ -11,16 +11,16 @@ import trio.testing
 
 from tests.rpc.raw_peer import DATA, PING, RawPeer, frame, message, request_headers, settings
 from trio_cogment.api.common_pb2 import Action
-from trio_cogment.config import RpcConfig
-from trio_cogment.errors import RemoteProtocolError
+from trio_cogment.base.config import RpcConfig
+from trio_cogment.base.errors import RemoteProtocolError
+from trio_cogment.budget.turn_order import Lane
+from trio_cogment.budget.turns import Turns
 from trio_cogment.rpc._byte_stream import ByteStream
 from trio_cogment.rpc._engine import Engine
 from trio_cogment.rpc._frames import PREFACE, Kind
 from trio_cogment.rpc._inbox import Inbox
 from trio_cogment.rpc._message_path import MessagePath
 from trio_cogment.rpc._reader import REQUESTS_PER_TURN, Reader
-from trio_cogment.rpc._turn_order import Lane
-from trio_cogment.rpc._turns import Turns
 from trio_cogment.rpc._writer import Writer
 
 START = PREFACE + settings()

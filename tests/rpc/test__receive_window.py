@@ -15,10 +15,10 @@ from tests.rpc.raw_peer import message
 from tests.rpc.receive_windows import receive_window
 from tests.rpc.test_liveness import MemoryListener
 from trio_cogment.api.common_pb2 import Action
-from trio_cogment.config import RpcConfig
+from trio_cogment.base.config import RpcConfig
+from trio_cogment.budget.memory import ConnectionMemory
 from trio_cogment.rpc import Channel, serve
 from trio_cogment.rpc._streams import Stream
-from trio_cogment.rpc.memory import ConnectionMemory
 from trio_cogment.testing.conformance.channel import ECHO, CheckService
 
 CONFIG = RpcConfig(

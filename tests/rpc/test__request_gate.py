@@ -19,7 +19,7 @@ from tests.rpc.raw_peer import (
     settings,
 )
 from trio_cogment.access import anonymous
-from trio_cogment.config import RpcConfig
+from trio_cogment.base.config import RpcConfig
 from trio_cogment.rpc._engine import Engine
 from trio_cogment.rpc._frames import ErrorCode, Kind
 from trio_cogment.rpc._request_gate import RequestGate

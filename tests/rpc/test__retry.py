@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from trio_cogment.config import RpcConfig
+from trio_cogment.base.config import RpcConfig
 from trio_cogment.rpc._retry import Budget, BufferOnlyEngine, ReplayBuffer
 from trio_cogment.rpc._streams import Stream
 

@@ -9,8 +9,8 @@ import hypothesis.strategies as st
 import pytest
 
 from tests.rpc.raw_peer import DATA, PING, frame, message
-from trio_cogment.access import BytePool
-from trio_cogment.config import RpcConfig
+from trio_cogment.base.config import RpcConfig
+from trio_cogment.budget.byte_pool import BytePool
 from trio_cogment.rpc._frames import INITIAL_WINDOW, MAX_WINDOW, ConnectionFaultError, ErrorCode
 from trio_cogment.rpc._send_queue import SendQueue
 from trio_cogment.rpc._streams import Stream

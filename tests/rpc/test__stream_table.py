@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from tests.rpc.receive_windows import receive_window
-from trio_cogment.access import BytePool
-from trio_cogment.config import RpcConfig
+from trio_cogment.base.config import RpcConfig
+from trio_cogment.budget.byte_pool import BytePool
 from trio_cogment.rpc._control import ControlPlane
 from trio_cogment.rpc._send_queue import SendQueue
 from trio_cogment.rpc._stream_table import StreamTable

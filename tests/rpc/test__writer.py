@@ -12,8 +12,8 @@ import trio
 import trio.testing
 
 from tests.rpc.raw_peer import request_headers
-from trio_cogment.access import BytePool
-from trio_cogment.config import RpcConfig
+from trio_cogment.base.config import RpcConfig
+from trio_cogment.budget.byte_pool import BytePool
 from trio_cogment.rpc._byte_stream import ByteStream
 from trio_cogment.rpc._engine import Engine
 from trio_cogment.rpc._writer import Writer

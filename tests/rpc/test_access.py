@@ -14,11 +14,11 @@ from tests.access.keys import FOREIGN, KEYS, NOW, Clock, control, grant, token_t
 from trio_cogment.access import NEVER, THIS_PROCESS, AccessControl, Identity, Revoked, Role, Rules, authorization
 from trio_cogment.api.common_pb2 import VersionInfo, VersionRequest
 from trio_cogment.api.orchestrator_pb2 import TrialListRequest, TrialStartRequest
-from trio_cogment.config import RpcConfig
-from trio_cogment.errors import RpcError, StatusCode
+from trio_cogment.base.config import RpcConfig
+from trio_cogment.base.errors import RpcError, StatusCode
+from trio_cogment.base.services import SERVICES, ServiceKind
+from trio_cogment.budget.refusals import refusals
 from trio_cogment.rpc import CallOpener, Channel, InProcessChannel, ServerCall, bind, methods_of, open_listeners, serve
-from trio_cogment.rpc.refusals import refusals
-from trio_cogment.services import SERVICES, ServiceKind
 
 DESCRIPTOR = SERVICES[ServiceKind.LIFECYCLE].descriptor()
 METHODS = methods_of(DESCRIPTOR)

@@ -17,7 +17,7 @@ from tools.audit import PAGE, Advisory, advisories, judge
 
 from tests.rpc.raw_peer import END_HEADERS, END_STREAM, RawPeer, frame, message, raw_client, request_headers
 from trio_cogment.api.common_pb2 import Action
-from trio_cogment.errors import InvalidArgumentError, StatusCode
+from trio_cogment.base.errors import InvalidArgumentError, StatusCode
 from trio_cogment.rpc import Channel, Metadata, open_listeners, serve
 from trio_cogment.rpc._hpack import Decoder
 from trio_cogment.testing.conformance.channel import COUNT, ECHO, ECHO_ONE, SUM, CheckService

@@ -11,8 +11,8 @@ import trio
 import trio.testing
 
 from trio_cogment.api.common_pb2 import Action, Observation
-from trio_cogment.config import RpcConfig
-from trio_cogment.errors import RpcError, StatusCode
+from trio_cogment.base.config import RpcConfig
+from trio_cogment.base.errors import RpcError, StatusCode
 from trio_cogment.rpc import CallOpener, Channel, ClientCall, InProcessChannel, serve_stream
 from trio_cogment.testing.conformance.channel import ECHO, ECHO_ONE, FLOOD, WAIT, CheckService
 

@@ -13,7 +13,7 @@ from purerpc import RPCSignature, Service
 
 from tests.rpc.test_liveness import MemoryListener
 from trio_cogment.api.common_pb2 import Action, Observation
-from trio_cogment.errors import LocalProtocolError, RpcError, StatusCode
+from trio_cogment.base.errors import LocalProtocolError, RpcError, StatusCode
 from trio_cogment.rpc import CallOpener, Channel, ClientCall, InProcessChannel, Method, ServerCall, SharedMessage, serve
 from trio_cogment.rpc.calls import ReplyConsumer
 from trio_cogment.testing.conformance.channel import ECHO, ECHO_ONE, SUM, CheckService

@@ -23,8 +23,8 @@ from tests.rpc.raw_peer import (
     settings,
 )
 from trio_cogment.api.common_pb2 import Action, Observation
-from trio_cogment.config import RpcConfig
-from trio_cogment.errors import RpcError, StatusCode
+from trio_cogment.base.config import RpcConfig
+from trio_cogment.base.errors import RpcError, StatusCode
 from trio_cogment.rpc import Channel, open_listeners, serve
 from trio_cogment.testing.conformance.channel import ECHO, ECHO_ONE, WAIT, CheckService
 

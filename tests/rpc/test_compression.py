@@ -19,8 +19,8 @@ from purerpc import Cardinality, RPCSignature, Service
 from tests.rpc.raw_peer import DATA, END_HEADERS, HEADERS, RawPeer, frame, message, raw_client, request_headers
 from tests.rpc.raw_peer import settings as settings_frame
 from trio_cogment.api.common_pb2 import Action, Observation
-from trio_cogment.config import RpcConfig
-from trio_cogment.errors import LocalProtocolError, RpcError, StatusCode
+from trio_cogment.base.config import RpcConfig
+from trio_cogment.base.errors import LocalProtocolError, RpcError, StatusCode
 from trio_cogment.rpc import Channel, ClientCall, InProcessChannel, Method, ServerCall, open_listeners, serve
 from trio_cogment.rpc._compressed_message import CompressedMessage
 from trio_cogment.rpc._compression import compress, decompress

@@ -19,7 +19,7 @@ from tests.rpc.raw_peer import (
     request_headers,
     settings,
 )
-from trio_cogment.config import RpcConfig
+from trio_cogment.base.config import RpcConfig
 from trio_cogment.rpc._engine import Engine
 from trio_cogment.rpc._frames import Kind
 from trio_cogment.rpc._grpc_headers import RESPONSE_HEADERS

@@ -12,7 +12,7 @@ from purerpc import Cardinality, RPCSignature, Service
 
 from tests.rpc.raw_peer import DATA, END_STREAM, RawPeer, frame, message, raw_client, request_headers, settings
 from trio_cogment.api.common_pb2 import Action, Observation
-from trio_cogment.errors import RpcError, StatusCode
+from trio_cogment.base.errors import RpcError, StatusCode
 from trio_cogment.rpc import CallOpener, Channel, InProcessChannel, Method, ServerCall, serve_stream
 from trio_cogment.testing.conformance.channel import ECHO, ECHO_ONE, WAIT, CheckService
 

@@ -14,7 +14,7 @@ from grpc_status import rpc_status
 from purerpc import Cardinality, RPCSignature, Service
 
 from trio_cogment.api.common_pb2 import Action, Observation
-from trio_cogment.errors import RpcError, StatusCode
+from trio_cogment.base.errors import RpcError, StatusCode
 from trio_cogment.rpc import (
     Channel,
     InProcessChannel,

@@ -14,8 +14,8 @@ import hypothesis
 import hypothesis.strategies as st
 
 from tests.rpc.raw_peer import request_headers
-from trio_cogment.config import RpcConfig
-from trio_cogment.errors import RemoteProtocolError, StatusCode
+from trio_cogment.base.config import RpcConfig
+from trio_cogment.base.errors import RemoteProtocolError, StatusCode
 from trio_cogment.rpc import _grpc_headers
 from trio_cogment.rpc._engine import Engine
 from trio_cogment.rpc._frames import Event, Kind

@@ -31,7 +31,7 @@ from tests.rpc.raw_peer import (
 from tests.rpc.test_limits import ANSWER, GOOD
 from tests.rpc.test_limits import FLOODS as FRAMES
 from trio_cogment.api.common_pb2 import Action
-from trio_cogment.config import RpcConfig
+from trio_cogment.base.config import RpcConfig
 from trio_cogment.rpc import Channel, RunningServer, ServerCall, open_listeners, serve
 from trio_cogment.rpc._floods import RateLimit
 from trio_cogment.rpc._frames import ConnectionFaultError, ErrorCode

@@ -10,10 +10,10 @@ from trio.testing import MockClock
 
 from tests.cli.process import PATIENCE_SECONDS
 from tests.rpc.test_limits import Stuck
-from trio_cogment.about import About
 from trio_cogment.api import datalog_pb2
 from trio_cogment.api.common_pb2 import VersionRequest
-from trio_cogment.config import RpcConfig
+from trio_cogment.base.about import About
+from trio_cogment.base.config import RpcConfig
 from trio_cogment.rpc import Channel, bind, methods_of, open_listeners, serve, serve_stream
 from trio_cogment.rpc._frames import SETTINGS
 from trio_cogment.rpc.grpc_only import GrpcOnly

@@ -14,8 +14,8 @@ import trio
 from purerpc import Cardinality, RPCSignature, Service
 
 from trio_cogment.api.common_pb2 import Action, Observation
-from trio_cogment.config import RpcConfig
-from trio_cogment.errors import RpcError, StatusCode
+from trio_cogment.base.config import RpcConfig
+from trio_cogment.base.errors import RpcError, StatusCode
 from trio_cogment.rpc import Channel, ServerCall, open_listeners, serve
 from trio_cogment.testing.conformance.channel import (
     COUNT,

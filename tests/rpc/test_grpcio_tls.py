@@ -14,7 +14,7 @@ import trio
 
 from tests.rpc.tls_files import Party, make_party
 from trio_cogment.api.common_pb2 import Action, Observation
-from trio_cogment.errors import RpcError, StatusCode
+from trio_cogment.base.errors import RpcError, StatusCode
 from trio_cogment.rpc import Channel, client_tls, open_listeners, open_unix_listener, serve, server_tls
 from trio_cogment.testing.conformance.channel import ECHO_ONE, CheckService
 

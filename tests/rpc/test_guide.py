@@ -18,7 +18,7 @@ from grpc_tools import protoc
 
 from tests.ports import free_port
 from trio_cogment import rpc
-from trio_cogment.spec.generation import grpc_modules
+from trio_cogment.sdk.spec.generation import grpc_modules
 
 ROOT = Path(__file__).resolve().parents[2]
 GUIDE = ROOT / "docs" / "rpc.md"

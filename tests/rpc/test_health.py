@@ -13,7 +13,7 @@ import trio.testing
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from purerpc import Service
 
-from trio_cogment.errors import RpcError, StatusCode
+from trio_cogment.base.errors import RpcError, StatusCode
 from trio_cogment.rpc import (
     CallOpener,
     Channel,

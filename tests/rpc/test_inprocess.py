@@ -12,8 +12,8 @@ import trio.testing
 from purerpc import RPCSignature, Service
 
 from trio_cogment.api.common_pb2 import Action, Observation
-from trio_cogment.config import RpcConfig
-from trio_cogment.errors import LocalProtocolError, RpcError, StatusCode
+from trio_cogment.base.config import RpcConfig
+from trio_cogment.base.errors import LocalProtocolError, RpcError, StatusCode
 from trio_cogment.rpc import ClientCall, InProcessChannel, ServedAtOnce, ServerCall, WithMetadata
 from trio_cogment.rpc._in_process_call import Exchange
 from trio_cogment.rpc.inprocess import UNLIMITED_BYTES

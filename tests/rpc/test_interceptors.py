@@ -12,7 +12,7 @@ from purerpc import Service
 
 from tests.helpers import wire_channel
 from trio_cogment.api.common_pb2 import Action, Observation
-from trio_cogment.errors import RpcError, StatusCode
+from trio_cogment.base.errors import RpcError, StatusCode
 from trio_cogment.rpc import (
     CallDetails,
     CallOpener,

@@ -25,7 +25,7 @@ from tests.rpc.interop_service import (
     unimplemented_service_method,
 )
 from tests.rpc.tls_files import Party, make_party
-from trio_cogment.errors import RpcError, StatusCode
+from trio_cogment.base.errors import RpcError, StatusCode
 from trio_cogment.rpc import (
     CallOpener,
     Channel,

@@ -27,7 +27,7 @@ from tests.rpc.raw_peer import (
     request_headers,
 )
 from trio_cogment.api.common_pb2 import Action, Observation
-from trio_cogment.errors import RpcError, StatusCode
+from trio_cogment.base.errors import RpcError, StatusCode
 from trio_cogment.rpc import Channel, Method, ServerCall, open_listeners, serve
 from trio_cogment.testing.conformance.channel import ECHO, CheckService
 

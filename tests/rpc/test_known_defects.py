@@ -30,7 +30,7 @@ from tests.rpc.raw_peer import (
     settings,
 )
 from trio_cogment.api.common_pb2 import Action
-from trio_cogment.errors import RpcError, StatusCode
+from trio_cogment.base.errors import RpcError, StatusCode
 from trio_cogment.rpc import Channel, open_listeners, serve
 from trio_cogment.testing.conformance.channel import COUNT, ECHO, ECHO_ONE, FAIL, FLOOD, SUM, WAIT, CheckService
 

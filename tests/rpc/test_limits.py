@@ -32,7 +32,7 @@ from tests.rpc.raw_peer import (
     settings,
 )
 from trio_cogment.api.common_pb2 import Action, Observation
-from trio_cogment.config import RpcConfig
+from trio_cogment.base.config import RpcConfig
 from trio_cogment.rpc import ServerCall, _grpc_headers, serve_stream
 from trio_cogment.rpc._engine import Engine
 from trio_cogment.rpc._frames import Kind
@@ -615,7 +615,7 @@ async def test_data_for_nobody_uses_up_nothing(path: bytes) -> None:
 
 def test_names_and_values_of_metadata_are_checked_both_ways() -> None:
     """B16: CR, LF, NUL and illegal names; what comes in is refused on its stream (see test_server's table)."""
-    from trio_cogment.errors import InvalidArgumentError
+    from trio_cogment.base.errors import InvalidArgumentError
     from trio_cogment.rpc import Metadata
 
     for name, value in [

@@ -20,8 +20,8 @@ import trio.testing
 
 from tests.rpc.raw_peer import DATA, END_STREAM, PING, PREFACE, RawPeer, frame, request_headers, settings
 from trio_cogment.api.common_pb2 import Action
-from trio_cogment.errors import RpcError, StatusCode
-from trio_cogment.host import binding
+from trio_cogment.base.errors import RpcError, StatusCode
+from trio_cogment.base.host import binding
 from trio_cogment.rpc import CallOpener, Channel, RunningServer, open_listeners, open_unix_listener, serve
 from trio_cogment.testing.conformance.channel import ECHO_ONE, WAIT, CheckService
 
@@ -374,7 +374,7 @@ SERVER = """
 import logging, resource, sys
 from functools import partial
 import trio
-from trio_cogment.config import RpcConfig
+from trio_cogment.base.config import RpcConfig
 from trio_cogment.rpc import open_listeners, serve
 from trio_cogment.testing.conformance.channel import CheckService
 

@@ -27,8 +27,8 @@ from tests.rpc.raw_peer import (
 )
 from tests.rpc.test_limits import Stuck, serve_stream_with
 from trio_cogment.api.common_pb2 import Action, Observation
-from trio_cogment.config import RpcConfig
-from trio_cogment.errors import RpcError, StatusCode
+from trio_cogment.base.config import RpcConfig
+from trio_cogment.base.errors import RpcError, StatusCode
 from trio_cogment.rpc import Channel, RunningServer, open_listeners, serve
 from trio_cogment.rpc._connection import Connection
 from trio_cogment.rpc._liveness import _Queue

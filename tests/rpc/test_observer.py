@@ -11,7 +11,7 @@ import trio.testing
 from tests.rpc.raw_peer import PREFACE, RawPeer, request_headers, settings
 from tests.rpc.test_liveness import MemoryListener
 from trio_cogment.api.common_pb2 import Action
-from trio_cogment.errors import RpcError, StatusCode
+from trio_cogment.base.errors import RpcError, StatusCode
 from trio_cogment.rpc import Channel, RunningServer, open_listeners, serve
 from trio_cogment.testing.conformance.channel import COUNT, ECHO_ONE, FAIL, FLOOD, NOWHERE, WAIT, CheckService
 

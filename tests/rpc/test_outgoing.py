@@ -9,8 +9,8 @@ from collections.abc import Awaitable, Callable
 import pytest
 import trio
 
-from trio_cogment.config import OutgoingConfig
-from trio_cogment.host import Host
+from trio_cogment.base.config import OutgoingConfig
+from trio_cogment.base.host import Host
 from trio_cogment.rpc._byte_stream_over import peer_name
 from trio_cogment.rpc.outgoing import Outgoing, UnreachableError
 

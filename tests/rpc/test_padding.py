@@ -9,7 +9,7 @@ import hypothesis.strategies as st
 import pytest
 
 from tests.rpc.padding_peer import PaddingPeer
-from trio_cogment.config import RpcConfig
+from trio_cogment.base.config import RpcConfig
 from trio_cogment.rpc._streams import Stream
 
 MIB = 2**20

@@ -15,10 +15,10 @@ import trio.testing
 
 from tests.rpc.raw_peer import PREFACE, RST, RawPeer, frame, request_headers, settings
 from tests.rpc.test_grpcio import serialize
-from trio_cogment.access import peer_limits
 from trio_cogment.api.common_pb2 import Action, Observation
-from trio_cogment.config import RpcConfig
-from trio_cogment.errors import RpcError, StatusCode
+from trio_cogment.base.config import RpcConfig
+from trio_cogment.base.errors import RpcError, StatusCode
+from trio_cogment.budget import peer_limits
 from trio_cogment.rpc import Channel, _admission, open_listeners, serve
 from trio_cogment.testing.conformance.channel import ECHO_ONE, WAIT, CheckService
 

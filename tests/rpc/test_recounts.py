@@ -7,13 +7,13 @@ from typing import Any
 
 from tests.rpc.raw_peer import END_HEADERS, HEADERS, PREFACE, encode, frame, message, request_headers, settings
 from tests.rpc.receive_windows import receive_window
-from trio_cogment.access import BytePool
-from trio_cogment.config import RpcConfig
-from trio_cogment.recount import Count
+from trio_cogment.base.config import RpcConfig
+from trio_cogment.base.recount import Count
+from trio_cogment.budget.byte_pool import BytePool
+from trio_cogment.budget.waiting_bytes import FREE_BYTES, WaitingBytes
 from trio_cogment.rpc._engine import Engine
 from trio_cogment.rpc._in_process_queue import MessageQueue
 from trio_cogment.rpc._streams import Stream
-from trio_cogment.rpc._waiting_bytes import FREE_BYTES, WaitingBytes
 
 
 def numbers(counts: Iterable[Count]) -> dict[str, Any]:

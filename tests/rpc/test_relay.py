@@ -12,25 +12,18 @@ import trio
 import trio.testing
 from purerpc import RPCSignature, Service
 
-from trio_cogment.access import EVERYTHING, NOTHING, BytePool, Identity, Loan
+from trio_cogment.access import EVERYTHING, NOTHING, Identity
 from trio_cogment.api.common_pb2 import Action, Observation, Reward
-from trio_cogment.config import RpcConfig
-from trio_cogment.errors import LocalProtocolError, RpcError, StatusCode
+from trio_cogment.base.config import RpcConfig
+from trio_cogment.base.errors import LocalProtocolError, RpcError, StatusCode
+from trio_cogment.budget.byte_pool import BytePool, Loan
+from trio_cogment.budget.turns import LARGE_BYTES, measure_turns_by, turns_of_run
+from trio_cogment.budget.waiting_bytes import WaitingBytes
 from trio_cogment.rpc import CallOpener, InProcessChannel, Method, ServerCall
 from trio_cogment.rpc._routes import routes_of
-from trio_cogment.rpc._turns import measure_turns_by
 from trio_cogment.rpc.inprocess import UNLIMITED_BYTES
 from trio_cogment.rpc.metadata import Metadata
-from trio_cogment.rpc.relay import (
-    LARGE_BYTES,
-    CallRelay,
-    OnBehalf,
-    RelayedCall,
-    RelayRoute,
-    WaitingBytes,
-    relay_routes,
-    turns_of_run,
-)
+from trio_cogment.rpc.relay import CallRelay, OnBehalf, RelayedCall, RelayRoute, relay_routes
 from trio_cogment.testing.conformance.channel import ECHO, ECHO_ONE, NOWHERE, CheckService
 
 WHO = Identity(account="token:ann", local=False, grant=EVERYTHING)

@@ -27,8 +27,8 @@ from tests.rpc.raw_peer import (
 from tests.rpc.test_calls import SENDERS, sent
 from tests.rpc.test_liveness import Served
 from trio_cogment.api.common_pb2 import Action, Observation
-from trio_cogment.config import RpcConfig
-from trio_cogment.errors import RpcError, StatusCode
+from trio_cogment.base.config import RpcConfig
+from trio_cogment.base.errors import RpcError, StatusCode
 from trio_cogment.rpc import Channel, ClientCall, RunningServer, open_listeners, serve
 from trio_cogment.testing import World, simulate
 from trio_cogment.testing.conformance.channel import ECHO, ECHO_ONE, SUM, WAIT, CheckService

@@ -36,8 +36,8 @@ from tests.rpc.raw_peer import (
 )
 from trio_cogment.api import hooks_pb2, orchestrator_pb2
 from trio_cogment.api.common_pb2 import Action, Observation
-from trio_cogment.config import RpcConfig
-from trio_cogment.errors import RpcError, StatusCode
+from trio_cogment.base.config import RpcConfig
+from trio_cogment.base.errors import RpcError, StatusCode
 from trio_cogment.rpc import Channel, Method, RunningServer, ServerCall, bind, open_listeners, serve, serve_stream
 from trio_cogment.testing.conformance.channel import ECHO, ECHO_ONE, WAIT, CheckService
 from trio_cogment.web import WebSide

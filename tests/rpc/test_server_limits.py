@@ -11,8 +11,8 @@ from tests.helpers import Script, wire_channel
 from tests.rpc.raw_peer import RST, frame, raw_client, request_headers
 from trio_cogment.api import environment_pb2
 from trio_cogment.api.environment_pb2 import EnvRunTrialInput, EnvRunTrialOutput
-from trio_cogment.config import RpcConfig
-from trio_cogment.errors import NotFoundError, RpcError, StatusCode
+from trio_cogment.base.config import RpcConfig
+from trio_cogment.base.errors import NotFoundError, RpcError, StatusCode
 from trio_cogment.rpc import methods_of
 from trio_cogment.rpc._grpc_headers import is_grpc
 

@@ -12,7 +12,8 @@ from google.protobuf.descriptor import ServiceDescriptor
 
 from trio_cogment.api.common_pb2 import VersionInfo, VersionRequest
 from trio_cogment.api.orchestrator_pb2 import TrialListEntry, TrialListRequest
-from trio_cogment.errors import RpcError, StatusCode
+from trio_cogment.base.errors import RpcError, StatusCode
+from trio_cogment.base.services import SERVICES, ServiceKind
 from trio_cogment.rpc import (
     CallOpener,
     Channel,
@@ -23,7 +24,6 @@ from trio_cogment.rpc import (
     bind,
     methods_of,
 )
-from trio_cogment.services import SERVICES, ServiceKind
 
 SERVICE = SERVICES[ServiceKind.LIFECYCLE].descriptor()
 CLIENT_ACTOR = SERVICES[ServiceKind.CLIENT_ACTOR].descriptor()

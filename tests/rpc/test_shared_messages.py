@@ -9,16 +9,16 @@ import trio
 import trio.testing
 
 from tests.helpers import wire_channel
-from trio_cogment.access import BytePool
 from trio_cogment.api.common_pb2 import ActorRunTrialInput, ActorRunTrialOutput, CommunicationState
-from trio_cogment.config import RpcConfig
-from trio_cogment.errors import LocalProtocolError, RpcError
-from trio_cogment.orchestrator._participant_streams import RUN_ACTOR
+from trio_cogment.base.config import RpcConfig
+from trio_cogment.base.errors import LocalProtocolError, RpcError
+from trio_cogment.base.services import SERVICES, ServiceKind
+from trio_cogment.budget.byte_pool import BytePool
 from trio_cogment.rpc import ClientCall, InProcessChannel, ServerCall, SharedMessage, bind
 from trio_cogment.rpc._send_queue import SendQueue
 from trio_cogment.rpc._streams import Stream
 from trio_cogment.rpc.interceptors import ServerCallWrapper
-from trio_cogment.services import SERVICES, ServiceKind
+from trio_cogment.servers.orchestrator._participant_streams import RUN_ACTOR
 
 
 def shared(text: str, tail: bytes) -> SharedMessage:

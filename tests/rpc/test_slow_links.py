@@ -11,7 +11,7 @@ import trio.testing
 
 from tests.rpc.raw_peer import DATA, END_STREAM, PING, frame, message, request_headers
 from tests.rpc.test__lingering_close import LARGE, Answering, connected, contexts, gone, served
-from trio_cogment.config import RpcConfig
+from trio_cogment.base.config import RpcConfig
 
 __all__ = ["contexts"]  # a fixture
 

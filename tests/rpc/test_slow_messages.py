@@ -15,10 +15,10 @@ from purerpc import Cardinality, RPCSignature, Service
 from tests.rpc.raw_peer import DATA, HEADERS, WINDOW_UPDATE, RawPeer, encode, frame, message
 from tests.rpc.test_channel import OK_HEADERS, RawServer
 from trio_cogment.api.common_pb2 import Action, Reward
-from trio_cogment.config import RpcConfig
-from trio_cogment.errors import RpcError, StatusCode
+from trio_cogment.base.config import RpcConfig
+from trio_cogment.base.errors import RpcError, StatusCode
+from trio_cogment.budget.turns import LARGE_BYTES, measure_turns_by, turns_of_run
 from trio_cogment.rpc import Channel, Method, ServerCall, serve_stream
-from trio_cogment.rpc._turns import LARGE_BYTES, measure_turns_by, turns_of_run
 
 SLOW_SECONDS = 0.1
 LARGE = Action(content=bytes(LARGE_BYTES))

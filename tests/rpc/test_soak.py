@@ -18,8 +18,8 @@ import trio.testing
 
 from tests.rpc.raw_peer import END_HEADERS, HEADERS, PREFACE, encode, frame, request_headers, settings
 from trio_cogment.api.common_pb2 import Action, Observation
-from trio_cogment.config import RpcConfig
-from trio_cogment.errors import RpcError, StatusCode
+from trio_cogment.base.config import RpcConfig
+from trio_cogment.base.errors import RpcError, StatusCode
 from trio_cogment.rpc import Channel, open_listeners, serve
 from trio_cogment.rpc._connection import Connection
 from trio_cogment.rpc._http2_call import Http2Call

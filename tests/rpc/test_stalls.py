@@ -14,8 +14,8 @@ import trio.testing
 
 from tests.rpc.raw_peer import DATA, PREFACE, WINDOW_UPDATE, RawPeer, frame, message, request_headers, settings
 from trio_cogment.api.common_pb2 import Action, Observation
-from trio_cogment.config import RpcConfig
-from trio_cogment.errors import StatusCode
+from trio_cogment.base.config import RpcConfig
+from trio_cogment.base.errors import StatusCode
 from trio_cogment.rpc import serve_stream
 from trio_cogment.rpc._frames import ErrorCode
 from trio_cogment.rpc._stalled_messages import StalledMessages

@@ -15,7 +15,7 @@ from google.protobuf.descriptor_pool import DescriptorPool
 
 from tests.rpc.status_rows import REQUESTS, RESPONSES, answering, documented, statuses_of
 from trio_cogment.api.common_pb2 import Action, Observation
-from trio_cogment.errors import RpcError
+from trio_cogment.base.errors import RpcError
 from trio_cogment.rpc import Channel, ServerCall, bind, open_listeners, serve
 from trio_cogment.testing.conformance.channel import ECHO_ONE
 

@@ -20,8 +20,9 @@ from tests.rpc.noted_turns import noted_turns
 from tests.rpc.raw_peer import HEADERS, RawPeer, settings
 from tests.rpc.tls_files import Party, make_party
 from trio_cogment.api.common_pb2 import Action
-from trio_cogment.config import RpcConfig
-from trio_cogment.errors import RemoteProtocolError, RpcError, StatusCode
+from trio_cogment.base.config import RpcConfig
+from trio_cogment.base.errors import RemoteProtocolError, RpcError, StatusCode
+from trio_cogment.budget.turn_order import Lane
 from trio_cogment.rpc import (
     CallOpener,
     Channel,
@@ -32,7 +33,6 @@ from trio_cogment.rpc import (
     serve_stream,
     server_tls,
 )
-from trio_cogment.rpc._turn_order import Lane
 from trio_cogment.rpc.grpc_only import GrpcOnly
 from trio_cogment.rpc.relay import ServerSide
 from trio_cogment.rpc.tls import RenewableListener, _reason, certificate_names, client_stream, shake_hands

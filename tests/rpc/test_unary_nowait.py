@@ -13,9 +13,10 @@ import trio.testing
 
 from tests.rpc.test_liveness import MemoryListener
 from trio_cogment.api.common_pb2 import Action, VersionInfo, VersionRequest
-from trio_cogment.config import RpcConfig
-from trio_cogment.errors import NotFoundError, RpcError, StatusCode
-from trio_cogment.host import Host
+from trio_cogment.base.config import RpcConfig
+from trio_cogment.base.errors import NotFoundError, RpcError, StatusCode
+from trio_cogment.base.host import Host
+from trio_cogment.base.services import SERVICES, ServiceKind
 from trio_cogment.rpc import (
     CallOpener,
     Channel,
@@ -29,7 +30,6 @@ from trio_cogment.rpc import (
     open_listeners,
     serve,
 )
-from trio_cogment.services import SERVICES, ServiceKind
 from trio_cogment.testing.conformance.channel import ECHO_ONE, WAIT, CheckService
 
 SERVICE = SERVICES[ServiceKind.LIFECYCLE].descriptor()

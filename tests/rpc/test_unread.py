@@ -12,8 +12,8 @@ import trio.testing
 from tests.rpc.raw_peer import DATA, END_HEADERS, END_STREAM, HEADERS, WINDOW_UPDATE, encode, frame, message
 from tests.rpc.test_channel import OK_HEADERS, RawServer
 from trio_cogment.api.common_pb2 import Action, Observation
-from trio_cogment.config import RpcConfig
-from trio_cogment.errors import RpcError, StatusCode
+from trio_cogment.base.config import RpcConfig
+from trio_cogment.base.errors import RpcError, StatusCode
 from trio_cogment.rpc import Channel, ClientCall, open_listeners, serve
 from trio_cogment.testing.conformance.channel import ECHO, ECHO_ONE, CheckService
 from trio_cogment.testing.conformance.channel_service import SIZED

@@ -37,7 +37,7 @@ from tests.rpc.raw_peer import (
     settings,
 )
 from trio_cogment.api.common_pb2 import Action, Observation
-from trio_cogment.config import RpcConfig
+from trio_cogment.base.config import RpcConfig
 from trio_cogment.rpc import serve_stream
 from trio_cogment.rpc._engine import Engine
 from trio_cogment.rpc._frames import Kind

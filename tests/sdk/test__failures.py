@@ -13,8 +13,8 @@ import trio.testing
 
 from tests.cli.process import PATIENCE_SECONDS, served
 from trio_cogment import EnvironmentSession, Participants, actor_params, open_platform, trial_params
-from trio_cogment.errors import ResourceExhaustedError, StatusCode
-from trio_cogment.outcome import EndCause
+from trio_cogment.base.errors import ResourceExhaustedError, StatusCode
+from trio_cogment.base.outcome import EndCause
 from trio_cogment.sdk._failures import failure_of, words_for
 
 #: Runs a trial with the participants at an endpoint, and is killed.

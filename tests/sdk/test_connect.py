@@ -29,13 +29,12 @@ from trio_cogment import (
     serve_participants,
     trial_params,
 )
-from trio_cogment.about import About
 from trio_cogment.api.orchestrator_pb2 import TrialInfoReply, TrialInfoRequest
-from trio_cogment.config import DirectoryServerConfig, RpcConfig
-from trio_cogment.directory import DirectoryServer
-from trio_cogment.discovery import DirectoryClient
-from trio_cogment.endpoints import GrpcEndpoint, parse_server_endpoint
-from trio_cogment.errors import EndpointError, FailedPreconditionError, InvalidArgumentError, RpcError, StatusCode
+from trio_cogment.base.about import About
+from trio_cogment.base.config import DirectoryServerConfig, RpcConfig
+from trio_cogment.base.endpoints import GrpcEndpoint, parse_server_endpoint
+from trio_cogment.base.errors import EndpointError, FailedPreconditionError, InvalidArgumentError, RpcError, StatusCode
+from trio_cogment.base.services import SERVICES, ServiceKind
 from trio_cogment.rpc import (
     ServerCall,
     basic_auth,
@@ -47,7 +46,8 @@ from trio_cogment.rpc import (
     server_tls,
 )
 from trio_cogment.sdk import Controller, apply_log_level, join_trial
-from trio_cogment.services import SERVICES, ServiceKind
+from trio_cogment.servers.directory import DirectoryServer
+from trio_cogment.servers.discovery import DirectoryClient
 
 SPEC = Spec.of(ActorClass("number", observation=UInt32Value, action=UInt32Value))
 #: Of a directory that does not wait for services that are not there.

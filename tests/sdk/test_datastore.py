@@ -28,15 +28,15 @@ from trio_cogment import (
 )
 from trio_cogment.api.common_pb2 import TrialParams, TrialState
 from trio_cogment.api.trial_datastore_pb2 import StoredTrialSample, StoredTrialSampleField
-from trio_cogment.config import DatastoreConfig, PlatformConfig
-from trio_cogment.errors import (
+from trio_cogment.base.config import DatastoreConfig, PlatformConfig
+from trio_cogment.base.errors import (
     AlreadyExistsError,
     InvalidArgumentError,
     NotFoundError,
     StatusCode,
     TrialIncompleteError,
 )
-from trio_cogment.outcome import EndCause
+from trio_cogment.base.outcome import EndCause
 from trio_cogment.rpc import CallOpener, Channel, open_listeners, serve
 from trio_cogment.sdk import DatastoreClient, StoredSample, export_trials, import_samples
 from trio_cogment.sdk._datastore import FIELDS, SampleAdder, _check_complete

@@ -14,11 +14,11 @@ from google.protobuf.wrappers_pb2 import StringValue
 from trio_cogment import ActorSession, EnvironmentSession, Event, EventType, Participants, actor_params, open_platform
 from trio_cogment import trial_params as make_params
 from trio_cogment.api.common_pb2 import ActorRunTrialOutput
-from trio_cogment.config import RpcConfig
-from trio_cogment.errors import RpcError, StatusCode
-from trio_cogment.host import Host
-from trio_cogment.log_context import bound_trial
-from trio_cogment.outcome import EndCause
+from trio_cogment.base.config import RpcConfig
+from trio_cogment.base.errors import RpcError, StatusCode
+from trio_cogment.base.host import Host
+from trio_cogment.base.log_context import bound_trial
+from trio_cogment.base.outcome import EndCause
 from trio_cogment.platform import Platform
 from trio_cogment.rpc import InProcessChannel, open_channel, open_listeners, serve
 from trio_cogment.sdk._inline import InlineEvents

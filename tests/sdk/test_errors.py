@@ -37,13 +37,13 @@ from trio_cogment.api.common_pb2 import (
 )
 from trio_cogment.api.datalog_pb2 import RunTrialDatalogInput, RunTrialDatalogOutput
 from trio_cogment.api.environment_pb2 import ActionSet, EnvInitialInput, EnvRunTrialInput
-from trio_cogment.config import PlatformConfig
-from trio_cogment.errors import CogmentError, FailedPreconditionError, InvalidArgumentError, LocalProtocolError
-from trio_cogment.host import Host
+from trio_cogment.base.config import PlatformConfig
+from trio_cogment.base.errors import CogmentError, FailedPreconditionError, InvalidArgumentError, LocalProtocolError
+from trio_cogment.base.host import Host
+from trio_cogment.base.services import SERVICES, ServiceKind
 from trio_cogment.rpc import RpcError, StatusCode, methods_of, open_in_process
 from trio_cogment.sdk import Reward
 from trio_cogment.sdk._failures import failure_of
-from trio_cogment.services import SERVICES, ServiceKind
 
 NORMAL, LAST, END = CommunicationState.NORMAL, CommunicationState.LAST, CommunicationState.END
 SPEC = Spec.of(

@@ -23,9 +23,9 @@ from trio_cogment import (
     trial_params,
 )
 from trio_cogment.api.common_pb2 import TrialState
-from trio_cogment.config import PlatformConfig
-from trio_cogment.errors import InvalidArgumentError, NotFoundError
-from trio_cogment.host import Host
+from trio_cogment.base.config import PlatformConfig
+from trio_cogment.base.errors import InvalidArgumentError, NotFoundError
+from trio_cogment.base.host import Host
 from trio_cogment.sdk import ActorStatus, LogSample, RecvMessage, RecvReward
 
 SPEC = Spec.of(ActorClass("number", observation=UInt32Value, action=UInt32Value, config=StringValue))

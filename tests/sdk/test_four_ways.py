@@ -20,7 +20,7 @@ from tests.sdk.test_sessions import (
     sorted_messages,
 )
 from trio_cogment import EventType, connect, open_platform, serve_participants
-from trio_cogment.directory import DirectoryServer
+from trio_cogment.servers.directory import DirectoryServer
 from trio_cogment.testing import World, simulate
 
 Seen = dict[str, list[Any]]

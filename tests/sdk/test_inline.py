@@ -35,10 +35,10 @@ from trio_cogment import (
 )
 from trio_cogment import trial_params as make_params
 from trio_cogment.api.common_pb2 import ActorInitialInput, ActorRunTrialInput, ActorRunTrialOutput, CommunicationState
-from trio_cogment.errors import LocalProtocolError, ResourceExhaustedError, RpcError, StatusCode, TrialFailedError
-from trio_cogment.host import Host
-from trio_cogment.log_context import bound_trial
-from trio_cogment.outcome import EndCause
+from trio_cogment.base.errors import LocalProtocolError, ResourceExhaustedError, RpcError, StatusCode, TrialFailedError
+from trio_cogment.base.host import Host
+from trio_cogment.base.log_context import bound_trial
+from trio_cogment.base.outcome import EndCause
 from trio_cogment.platform import Platform
 from trio_cogment.sdk._inline import EVENTS_PER_TURN, MAX_WAITING_MESSAGES
 

@@ -16,13 +16,13 @@ import trio.testing
 from purerpc import Service
 from trio.testing import MockClock
 
-from tests.model_registry.helpers import open_harness, refused
+from tests.servers.model_registry.helpers import open_harness, refused
 from trio_cogment.api import model_registry_pb2 as pb
-from trio_cogment.errors import InvalidArgumentError, RpcError, StatusCode
-from trio_cogment.model_registry import ModelRegistry, model_registry_services
+from trio_cogment.base.errors import InvalidArgumentError, RpcError, StatusCode
 from trio_cogment.rpc import CallOpener, ClientCall, InProcessChannel, ServerCall, bind, serve
 from trio_cogment.sdk import ModelRegistryClient
 from trio_cogment.sdk._tracking import FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS
+from trio_cogment.servers.model_registry import ModelRegistry, model_registry_services
 from trio_cogment.testing import World, simulate
 
 BOTH = pytest.mark.parametrize("wire", [False, True], ids=["in process", "http/2"])

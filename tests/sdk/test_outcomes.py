@@ -33,8 +33,8 @@ from trio_cogment import (
     trial_params,
 )
 from trio_cogment.api.common_pb2 import TrialParams, TrialState
-from trio_cogment.errors import NotFoundError
-from trio_cogment.outcome import EndCause
+from trio_cogment.base.errors import NotFoundError
+from trio_cogment.base.outcome import EndCause
 from trio_cogment.rpc import CallOpener, Channel
 from trio_cogment.sdk import ActorImplementation, join_trial
 

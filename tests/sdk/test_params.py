@@ -7,7 +7,7 @@ from google.protobuf.wrappers_pb2 import BoolValue, StringValue, UInt32Value
 
 from trio_cogment import ActorClass, PreTrialSession, Spec, actor_params, trial_params
 from trio_cogment.api.common_pb2 import TrialParams
-from trio_cogment.errors import InvalidArgumentError, RemoteProtocolError
+from trio_cogment.base.errors import InvalidArgumentError, RemoteProtocolError
 from trio_cogment.sdk import actor_config, default_action, environment_config, serialized, trial_config
 
 SPEC = Spec(

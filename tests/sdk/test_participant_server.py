@@ -9,9 +9,8 @@ import pytest
 import trio
 
 from trio_cogment._version import __version__
-from trio_cogment.config import DirectoryServerConfig
-from trio_cogment.directory import DirectoryServer, directory_services
-from trio_cogment.discovery import DirectoryClient, Offer
+from trio_cogment.base.config import DirectoryServerConfig
+from trio_cogment.base.services import ServiceKind
 from trio_cogment.platform import open_platform
 from trio_cogment.rpc import InProcessChannel
 from trio_cogment.sdk import (
@@ -22,8 +21,9 @@ from trio_cogment.sdk import (
     serve_participants,
     trial_params,
 )
-from trio_cogment.services import ServiceKind
-from trio_cogment.spec import ActorClass, Spec
+from trio_cogment.sdk.spec import ActorClass, Spec
+from trio_cogment.servers.directory import DirectoryServer, directory_services
+from trio_cogment.servers.discovery import DirectoryClient, Offer
 from trio_cogment.testing.fakes.directory import FakeDirectory
 
 

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 import trio_cogment.sync
-from trio_cogment.errors import AlreadyExistsError, InvalidArgumentError, NotFoundError
+from trio_cogment.base.errors import AlreadyExistsError, InvalidArgumentError, NotFoundError
+from trio_cogment.base.services import ServiceKind
 from trio_cogment.sdk import EnvironmentSession, Participants
-from trio_cogment.services import ServiceKind
-from trio_cogment.spec import ActorClass, Spec
+from trio_cogment.sdk.spec import ActorClass, Spec
 
 
 async def maze(session: EnvironmentSession) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from trio_cogment.errors import InvalidArgumentError
+from trio_cogment.base.errors import InvalidArgumentError
 from trio_cogment.sdk._participants_program import (
     DEFAULT_PORT,
     DIRECTORY_VARIABLE,

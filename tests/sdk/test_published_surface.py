@@ -12,9 +12,9 @@ from functools import cache
 from pathlib import Path
 
 from trio_cogment.api.common_pb2 import TrialState
+from trio_cogment.base.services import SERVICES, ServiceKind
 from trio_cogment.sdk import ActorStatus, EventType
 from trio_cogment.sdk._datastore import FIELDS
-from trio_cogment.services import SERVICES, ServiceKind
 
 TESTS = Path(__file__).resolve().parents[1]
 TEXT = (TESTS.parent / "docs" / "sdk.md").read_text(encoding="utf-8")

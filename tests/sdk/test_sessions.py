@@ -25,10 +25,10 @@ from trio_cogment import (
     trial_params,
 )
 from trio_cogment.api.common_pb2 import TrialParams, TrialState
-from trio_cogment.config import PlatformConfig
-from trio_cogment.errors import AlreadyExistsError, InvalidArgumentError, LocalProtocolError, RpcError, StatusCode
-from trio_cogment.host import Host
-from trio_cogment.outcome import EndCause
+from trio_cogment.base.config import PlatformConfig
+from trio_cogment.base.errors import AlreadyExistsError, InvalidArgumentError, LocalProtocolError, RpcError, StatusCode
+from trio_cogment.base.host import Host
+from trio_cogment.base.outcome import EndCause
 from trio_cogment.rpc import Channel, open_listeners, serve
 from trio_cogment.sdk import Controller, DatalogSession, EventStream, join_trial
 

@@ -27,11 +27,11 @@ from trio_cogment import (
 )
 from trio_cogment.api.common_pb2 import TrialParams, TrialState
 from trio_cogment.api.datalog_pb2 import DatalogSample, RunTrialDatalogInput, SampleInfo
-from trio_cogment.errors import TrialIncompleteError
-from trio_cogment.orchestrator import SampleStream
-from trio_cogment.outcome import EndCause, TrialOutcome
+from trio_cogment.base.errors import TrialIncompleteError
+from trio_cogment.base.outcome import EndCause, TrialOutcome
+from trio_cogment.base.services import SERVICES, ServiceKind
 from trio_cogment.rpc import Channel, methods_of
-from trio_cogment.services import SERVICES, ServiceKind
+from trio_cogment.servers.orchestrator import SampleStream
 
 STEPS = 20
 AT_ONCE = 10

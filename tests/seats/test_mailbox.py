@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trio_cogment.api.common_pb2 import RewardSource
-from trio_cogment.errors import ResourceExhaustedError
+from trio_cogment.base.errors import ResourceExhaustedError
 from trio_cogment.sdk import Event, EventType, RecvMessage, RecvObservation, RecvReward
 from trio_cogment.seats.mailbox import (
     ENDED,

@@ -11,7 +11,7 @@ import itertools
 
 import pytest
 
-from trio_cogment.errors import FailedPreconditionError
+from trio_cogment.base.errors import FailedPreconditionError
 from trio_cogment.gateways.dm_env_rpc.gateway.connection_states import ConnectionState, Request, judge
 from trio_cogment.gateways.dm_env_rpc.gateway.slot_states import (
     BLOCKED,

@@ -6,9 +6,9 @@ import itertools
 
 import pytest
 
-from trio_cogment.errors import UnavailableError
-from trio_cogment.rl.openenv.messages import Reset, Step, Turn
-from trio_cogment.rl.openenv.session import Act, Effect, Phase, Reply, Session
+from trio_cogment.base.errors import UnavailableError
+from trio_cogment.gateways.openenv.messages import Reset, Step, Turn
+from trio_cogment.gateways.openenv.session import Act, Effect, Phase, Reply, Session
 from trio_cogment.sdk import Event, EventType, RecvObservation
 from trio_cogment.seats.mailbox import Answer, Mailbox, MailboxState
 from trio_cogment.spaces import Discrete, Observation

@@ -12,7 +12,7 @@ import trio.testing
 from tests.seats.playing import Playground, params_of, playground
 from tests.seats.test_seat import WHERE, waiting
 from trio_cogment import EnvironmentSession
-from trio_cogment.errors import (
+from trio_cogment.base.errors import (
     AlreadyExistsError,
     CogmentError,
     FailedPreconditionError,
@@ -21,7 +21,7 @@ from trio_cogment.errors import (
     StatusCode,
     UnavailableError,
 )
-from trio_cogment.outcome import EndCause
+from trio_cogment.base.outcome import EndCause
 from trio_cogment.seats.mailbox import Answer
 from trio_cogment.seats.round import Round, not_begun, not_started
 from trio_cogment.seats.seat import Seat

@@ -11,11 +11,11 @@ from google.protobuf.wrappers_pb2 import Int32Value, StringValue
 
 from tests.seats.playing import TICKS, Playground, playground
 from trio_cogment import ActorSession, EnvironmentSession, Event, Reward
-from trio_cogment.errors import InvalidArgumentError, ResourceExhaustedError, RpcError
-from trio_cogment.outcome import EndCause
+from trio_cogment.base.errors import InvalidArgumentError, ResourceExhaustedError, RpcError
+from trio_cogment.base.outcome import EndCause
+from trio_cogment.sdk.spec import ActorClass, Spec
 from trio_cogment.seats.mailbox import Answer, MailboxState
 from trio_cogment.seats.seat import Seat
-from trio_cogment.spec import ActorClass, Spec
 
 WHERE = pytest.mark.parametrize("where", ["in process", "over HTTP/2"])
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from tests.account.beside import AccountedMachine, Beside, DiffersError, same_detail, shown
 from trio_cogment.api.datalog_pb2 import DatalogSample
-from trio_cogment.outcome import TrialOutcome
+from trio_cogment.base.outcome import TrialOutcome
 from trio_cogment.testing import History
 from trio_cogment.testing.fakes.behaviour import Part
 from trio_cogment.trial import ENVIRONMENT, TrialRules

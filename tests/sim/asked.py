@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 
 from google.protobuf.any_pb2 import Any as AnyMessage
 
-from tests.datastore.harness import ENDED, RUNNING, open_harness, params_with
+from tests.servers.datastore.harness import ENDED, RUNNING, open_harness, params_with
 from trio_cogment.api.common_pb2 import Action, Message, Reward, RewardSource, SerializedMessage, TrialParams
 from trio_cogment.api.datalog_pb2 import DatalogSample, SampleInfo
 from trio_cogment.api.environment_pb2 import ObservationSet

@@ -7,12 +7,11 @@ import trio
 
 from tests.helpers import Everything
 from trio_cogment.api.common_pb2 import TrialParams
-from trio_cogment.config import PlatformConfig
-from trio_cogment.errors import RpcError
-from trio_cogment.orchestrator import Orchestrator, orchestrator_services
-from trio_cogment.recording import TrialRecorder
+from trio_cogment.base.config import PlatformConfig
+from trio_cogment.base.errors import RpcError
 from trio_cogment.rpc import CallOpener, InProcessChannel, serve
 from trio_cogment.sdk import ActorSession, Controller, EnvironmentSession, PreTrialSession, actor_params, trial_params
+from trio_cogment.servers.orchestrator import Orchestrator, orchestrator_services
 from trio_cogment.testing import (
     CancelledBlock,
     FakeActor,
@@ -23,6 +22,7 @@ from trio_cogment.testing import (
     World,
     check_history,
 )
+from trio_cogment.trial.recording import TrialRecorder
 
 PORT = 9000
 TRIAL = "t"

@@ -13,8 +13,8 @@ from tests.account.account import Account, Stage
 from tests.account.beside import AccountedMachine, DiffersError, same_detail
 from tests.account.people import TAKING_PART, TO_COME
 from trio_cogment.api.common_pb2 import EndOfTrial, TrialActor, TrialState
-from trio_cogment.orchestrator import Orchestrator
-from trio_cogment.orchestrator._trial import Trial
+from trio_cogment.servers.orchestrator import Orchestrator
+from trio_cogment.servers.orchestrator._trial import Trial
 from trio_cogment.testing import History, HistoryEvent
 
 #: Not every event of a participant: there are thousands in a run.

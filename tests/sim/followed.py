@@ -9,14 +9,14 @@ from tempfile import TemporaryDirectory
 
 import trio
 
-from tests.datastore.harness import TRIALS
-from tests.datastore.stores import in_sqlite_inline
+from tests.servers.datastore.harness import TRIALS
+from tests.servers.datastore.stores import in_sqlite_inline
 from trio_cogment.api.common_pb2 import TrialState
 from trio_cogment.api.trial_datastore_pb2 import RetrieveSamplesRequest
-from trio_cogment.datastore import Datastore, TrialStore, datastore_services
-from trio_cogment.datastore.storage import EndWrite, TrialEnd
-from trio_cogment.errors import NotFoundError, RpcError, StatusCode
+from trio_cogment.base.errors import NotFoundError, RpcError, StatusCode
 from trio_cogment.rpc import CallOpener
+from trio_cogment.servers.datastore import Datastore, TrialStore, datastore_services
+from trio_cogment.servers.datastore.storage import EndWrite, TrialEnd
 from trio_cogment.testing import World
 from trio_cogment.testing.conformance.trial_store import new_trial, sample
 

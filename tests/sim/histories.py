@@ -21,8 +21,7 @@ from purerpc import Service
 from trio_cogment.api import environment_pb2
 from trio_cogment.api.common_pb2 import CommunicationState, Reward, RewardSource
 from trio_cogment.api.environment_pb2 import EnvInitialOutput, EnvRunTrialOutput, ObservationSet
-from trio_cogment.errors import RpcError
-from trio_cogment.recording import TrialRecorder, replay
+from trio_cogment.base.errors import RpcError
 from trio_cogment.rpc import ServerCall, bind, serve
 from trio_cogment.sdk import Controller, actor_params, trial_params
 from trio_cogment.testing import (
@@ -34,6 +33,7 @@ from trio_cogment.testing import (
     World,
     simulate,
 )
+from trio_cogment.trial.recording import TrialRecorder, replay
 
 FOLDER = Path(__file__).resolve().parents[1] / "trial" / "histories"
 PORT = 9000

@@ -86,14 +86,14 @@ MUTATIONS = (
     Mutation(
         "a duplicate id answered",
         "the second start of an id gets the id, not an empty reply",
-        "orchestrator/_orchestrator.py",
+        "servers/orchestrator/_orchestrator.py",
         '        if trial_id in self.trials:\n            return ""',
         "        if trial_id in self.trials:\n            return trial_id",
     ),
     Mutation(
         "a watcher missing one transition",
         "where one input changes the state twice, the first change is not reported",
-        "orchestrator/_watch.py",
+        "servers/orchestrator/_watch.py",
         "        if self._end is not None or (self._states and change.state not in self._states):",
         "        known = self._end is not None or (self._states and change.state not in self._states)\n"
         "        if known or change.state != change.info().state:",
@@ -123,7 +123,7 @@ MUTATIONS = (
     Mutation(
         "a hook's failure leaving its trial",
         "a start through hooks that fails leaves its trial known, its id taken",
-        "orchestrator/_orchestrator.py",
+        "servers/orchestrator/_orchestrator.py",
         "                trial.hard_end(details, EndCause.NOT_STARTED)\n                self.trials.remove(trial)",
         # Hooks are asked when the starter gave no parameters.
         "                trial.hard_end(details, EndCause.NOT_STARTED)\n"
@@ -219,28 +219,28 @@ MUTATIONS = (
     Mutation(
         "a hook's changes thrown away",
         "the parameters stay as they were before it was asked",
-        "orchestrator/_hooks.py",
+        "servers/orchestrator/_hooks.py",
         "        params = reply.params\n",
         "        del reply\n",
     ),
     Mutation(
         "unconfirmed samples not sent again",
         "what a stream that broke had not confirmed is not in the next one",
-        "orchestrator/_datalog.py",
+        "servers/orchestrator/_datalog.py",
         "            self._queue.appendleft(kept if kept.size else self._counted(kept.sample))",
         "            self._bytes.size -= kept.size",
     ),
     Mutation(
         "a watch's filter ignored",
         "everybody is told everything",
-        "orchestrator/_watch.py",
+        "servers/orchestrator/_watch.py",
         "(self._states and change.state not in self._states)",
         "False",
     ),
     Mutation(
         "only the first watcher told",
         "of each change",
-        "orchestrator/_watch.py",
+        "servers/orchestrator/_watch.py",
         "        for watch in self._of(trial_id):\n            watch.offer",
         "        for watch in self._of(trial_id)[:1]:\n            watch.offer",
     ),
@@ -254,14 +254,14 @@ MUTATIONS = (
     Mutation(
         "an outbox without limit",
         "a participant that does not read is never given up",
-        "orchestrator/_participant_stream.py",
+        "servers/orchestrator/_participant_stream.py",
         "            if self._outbox_bytes + size > outboxes.max_bytes or len(self._outbox) >= outboxes.max_messages:",
         "            if self._outbox_bytes < 0:",
     ),
     Mutation(
         "a hard termination that is soft",
         "whatever was asked for",
-        "orchestrator/_lifecycle_service.py",
+        "servers/orchestrator/_lifecycle_service.py",
         "            if request.hard_termination:",
         "            if request.hard_termination and trial.state == 0:",
     ),
@@ -303,21 +303,21 @@ MUTATIONS = (
     Mutation(
         "a broken connection told as a failure",
         "a participant whose stream breaks is said to have raised an exception",
-        "orchestrator/_losses.py",
+        "servers/orchestrator/_losses.py",
         "    cause = _CAUSES.get(error.code, EndCause.PARTICIPANT_FAILED)\n",
         "    cause = EndCause.PARTICIPANT_FAILED\n",
     ),
     Mutation(
         "rewards added up without their weights",
         "a mean of rewards divides their plain sum by the confidence",
-        "rewards.py",
+        "base/rewards.py",
         "            self._total += value * confidence\n",
         "            self._total += value\n",
     ),
     Mutation(
         "distrusted rewards counted",
         "a confidence below 0 weighs like any other",
-        "rewards.py",
+        "base/rewards.py",
         "        if confidence > 0:\n",
         "        if confidence:\n",
     ),
@@ -338,7 +338,7 @@ MUTATIONS = (
     Mutation(
         "a class without its first member",
         "a message or reward to everybody of a class passes over the first of them",
-        "addressing.py",
+        "base/addressing.py",
         "return members if name == EVERYBODY else",
         "return members[1:] if name == EVERYBODY else",
     ),
@@ -366,28 +366,28 @@ MUTATIONS = (
     Mutation(
         "an outbox that stays full",
         "what it has sent is counted on",
-        "orchestrator/_participant_stream.py",
+        "servers/orchestrator/_participant_stream.py",
         "                        self._outbox_bytes -= message.ByteSize()\n",
         "",
     ),
     Mutation(
         "a room not given back",
         "the bytes of a trial that is over stay counted",
-        "orchestrator/_room.py",
+        "servers/orchestrator/_room.py",
         "            room.bytes.count(self.account, -self.size)\n",
         "",
     ),
     Mutation(
         "a watch that fills up",
         "what it has been told stays counted",
-        "orchestrator/_watch.py",
+        "servers/orchestrator/_watch.py",
         "        self.size -= entry.size\n",
         "",
     ),
     Mutation(
         "an unconfirmed sample forgotten early",
         "the answer to the parameters is taken for that to a sample",
-        "orchestrator/_remote_sink.py",
+        "servers/orchestrator/_remote_sink.py",
         "max(0, self._replies - 1)",
         "self._replies",
     ),
@@ -408,7 +408,7 @@ MUTATIONS = (
     Mutation(
         "no trial can start",
         "whatever its parameters",
-        "orchestrator/_orchestrator.py",
+        "servers/orchestrator/_orchestrator.py",
         "            params = validate_params(params)\n",
         "            params = validate_params(params)\n            raise UnavailableError('no')\n",
     ),
@@ -444,11 +444,11 @@ TESTED = (
         Mutation(
             "a refused upload that stays counted",
             "the memory of a version that was not taken is not given back",
-            "model_registry/_transfers.py",
+            "servers/model_registry/_transfers.py",
             "        self._memory.give_back(self._taken)\n",
             "",
         ),
-        ("model_registry/test_transfers.py",),
+        ("servers/model_registry/test_transfers.py",),
     ),
     BugForTests(
         Mutation(
@@ -474,31 +474,31 @@ TESTED = (
         Mutation(
             "a participant read during back-pressure",
             "who comes while a trial's data log is behind is read nevertheless",
-            "orchestrator/_participant_stream.py",
+            "servers/orchestrator/_participant_stream.py",
             "        if self._paused:\n            call.pause()\n",
             "",
         ),
-        ("orchestrator/test_participant_stream.py",),
+        ("servers/orchestrator/test_participant_stream.py",),
     ),
     BugForTests(
         Mutation(
             "a commit not synced at `full`",
             "SQLite leaves it to the next checkpoint",
-            "sqlite_file.py",
+            "base/sqlite_file.py",
             "'FULL' if full else 'NORMAL'",
             "'NORMAL' if full else 'NORMAL'",
         ),
-        ("datastore/test_power.py",),
+        ("servers/datastore/test_power.py",),
     ),
     BugForTests(
         Mutation(
             "cached versions of a deleted model",
             "they keep their room in the cache",
-            "model_registry/_model_registry.py",
+            "servers/model_registry/_model_registry.py",
             "        for version in model.transients.values():\n            self._cache.remove(version)\n",
             "",
         ),
-        ("model_registry/test_transfers.py",),
+        ("servers/model_registry/test_transfers.py",),
     ),
     BugForTests(
         Mutation(
@@ -514,17 +514,17 @@ TESTED = (
         Mutation(
             "samples confirmed before they are stored",
             "who adds them by hand is answered at once",
-            "datastore/_trial_service.py",
+            "servers/datastore/_trial_service.py",
             "                await stream.flush()\n                raise\n        await stream.flush()\n",
             "                await stream.flush()\n                raise\n",
         ),
-        ("datastore/test_trial_service.py", "datastore/test_faults.py"),
+        ("servers/datastore/test_trial_service.py", "servers/datastore/test_faults.py"),
     ),
     BugForTests(
         Mutation(
             "a page that forgets who came last",
             "its handle leads back behind the last trial, if that was the only one",
-            "datastore/_trial_service.py",
+            "servers/datastore/_trial_service.py",
             "        reply.next_trial_handle = str(last)\n",
             "        reply.next_trial_handle = str(last if len(reply.trial_infos) > 1 else after)\n",
         ),
@@ -534,21 +534,21 @@ TESTED = (
         Mutation(
             "a number given twice",
             "a version that is not archived leaves its number to the next one after a start",
-            "model_registry/_model_registry.py",
+            "servers/model_registry/_model_registry.py",
             "        await self.blocking(doing, self._archive.keep_last, model.folder, info.version_number)\n",
             "",
         ),
-        ("model_registry/test_reference_cases.py", "models/test_runs.py::test_some_seeds"),
+        ("servers/model_registry/test_reference_cases.py", "models/test_runs.py::test_some_seeds"),
     ),
     BugForTests(
         Mutation(
             "a registration in force before it is written",
             "what could not be written is shown, and refused nevertheless",
-            "directory/_changes.py",
+            "servers/directory/_changes.py",
             "                    problem = await self._write(draft)\n                    if problem is None:\n",
             "                    problem = await self._write(draft)\n                    if problem is None or True:\n",
         ),
-        ("directory/test_changes.py",),
+        ("servers/directory/test_changes.py",),
     ),
     BugForTests(
         Mutation(
@@ -566,50 +566,50 @@ TESTED = (
         Mutation(
             "END of a slow reader cut off",
             "a client that has not read everything when its trial ends is not waited for",
-            "orchestrator/_participant_stream.py",
+            "servers/orchestrator/_participant_stream.py",
             "        with trio.move_on_after(farewell_seconds) as patience:\n",
             "        with trio.move_on_after(0) as patience:\n",
         ),
-        ("orchestrator/test_participant_stream.py",),
+        ("servers/orchestrator/test_participant_stream.py",),
     ),
     BugForTests(
         Mutation(
             "END of a slow service cut off",
             "the stream to a service is reset while END is in its outbox",
-            "orchestrator/_participant_stream.py",
+            "servers/orchestrator/_participant_stream.py",
             "            elif self._emptying or not self._ended:\n",
             "            elif not self._emptying and not self._ended:\n",
         ),
-        ("orchestrator/test_participant_stream.py",),
+        ("servers/orchestrator/test_participant_stream.py",),
     ),
     BugForTests(
         Mutation(
             "cached samples of a deleted trial",
             "who watches it reads them still",
-            "datastore/_sqlite.py",
+            "servers/datastore/_sqlite.py",
             "            self._recent.forget(deleted)\n",
             "",
         ),
-        ("datastore/test_recent_samples.py",),
+        ("servers/datastore/test_recent_samples.py",),
     ),
     BugForTests(
         Mutation(
             "a cached head of a deleted trial",
             "one that is added again under the same id goes on with the ticks of the first",
-            "datastore/_sqlite_writer.py",
+            "servers/datastore/_sqlite_writer.py",
             "                    self._known.pop(trial_id, None)\n",
             "",
         ),
-        ("datastore/test_recent_samples.py",),
+        ("servers/datastore/test_recent_samples.py",),
     ),
     BugForTests(
         Mutation(
             "the end told before the last samples",
             "a follower sees it in a transaction whose samples it is not given yet",
-            "datastore/_sqlite.py",
+            "servers/datastore/_sqlite.py",
             "            return self._recent.as_noted(found[0], keep=keep)\n",
             "            return found[0]\n",
         ),
-        ("datastore/test_recent_samples.py",),
+        ("servers/datastore/test_recent_samples.py",),
     ),
 )

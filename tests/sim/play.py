@@ -19,12 +19,12 @@ from tests.sim.accounts import Accounts
 from tests.sim.descriptions import Descriptions
 from tests.sim.faults import HOOKED, MOST_STEPS, MOST_TICKS, TRIALS, is_crowded
 from trio_cogment.api.common_pb2 import CommunicationState, Message, Reward, RewardSource, TrialParams, TrialState
-from trio_cogment.config import OrchestratorConfig
-from trio_cogment.errors import RpcError
-from trio_cogment.orchestrator import Orchestrator, orchestrator_services
+from trio_cogment.base.config import OrchestratorConfig
+from trio_cogment.base.errors import RpcError
+from trio_cogment.base.services import ServiceKind
 from trio_cogment.rpc import CallOpener, InProcessChannel, RpcConfig, RunningServer, serve
 from trio_cogment.sdk import Controller, actor_params, trial_params
-from trio_cogment.services import ServiceKind
+from trio_cogment.servers.orchestrator import Orchestrator, orchestrator_services
 from trio_cogment.testing import (
     Behaviour,
     FakeActor,

@@ -28,10 +28,10 @@ from tests.rpc.raw_peer import (
 )
 from tests.sim.faults import TRIALS, Maker
 from trio_cogment.api.common_pb2 import ActorInitialOutput, ActorRunTrialOutput, CommunicationState
-from trio_cogment.config import OrchestratorConfig
-from trio_cogment.errors import RpcError
+from trio_cogment.base.config import OrchestratorConfig
+from trio_cogment.base.errors import RpcError
+from trio_cogment.base.services import SERVICES, TRIAL_ID, ServiceKind
 from trio_cogment.rpc import CallOpener, MetadataLike, Method, RpcConfig, methods_of
-from trio_cogment.services import SERVICES, TRIAL_ID, ServiceKind
 from trio_cogment.testing import Fault, FaultPlan, World
 
 if TYPE_CHECKING:

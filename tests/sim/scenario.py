@@ -13,8 +13,8 @@ from tests.sim.play import NEIGHBOURS, Play
 from tests.sim.rare import hits_everybody
 from tests.sim.recounting import check_counts, count_now_and_then
 from trio_cogment.api.common_pb2 import TrialState
-from trio_cogment.orchestrator import Orchestrator
 from trio_cogment.sdk import Controller
+from trio_cogment.servers.orchestrator import Orchestrator
 from trio_cogment.testing import Counts, Misbehaviour, World, check_history
 from trio_cogment.testing.fakes.contents import GREET_ONCE_IN, greeted
 

@@ -11,11 +11,11 @@ from typing import Any
 
 import trio
 
-from tests.datastore import test_simulated as datastore
-from tests.directory import test_simulated as directory
-from tests.directory.limits_and_loads import by_load, within_limits
-from tests.model_registry import test_simulated as registry
 from tests.models.runs import FAULTY
+from tests.servers.datastore import test_simulated as datastore
+from tests.servers.directory import test_simulated as directory
+from tests.servers.directory.limits_and_loads import by_load, within_limits
+from tests.servers.model_registry import test_simulated as registry
 from tests.sim.asked import asked_and_told
 from tests.sim.followed import followed_closely
 from tests.sim.orchestrators.crowded import crowded_trials

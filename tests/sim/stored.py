@@ -10,14 +10,14 @@ from tempfile import TemporaryDirectory
 
 import trio
 
-from tests.datastore.stores import in_memory, in_sqlite_inline
-from tests.datastore.test_model import PROPERTIES, TRIALS, run
 from tests.models import datastore_clients, trial_store
 from tests.models.runs import Run, of_trial_store
+from tests.servers.datastore.stores import in_memory, in_sqlite_inline
+from tests.servers.datastore.test_model import PROPERTIES, TRIALS, run
 from trio_cogment.api.common_pb2 import TrialState
-from trio_cogment.datastore._memory import MemoryStore
-from trio_cogment.datastore._retention import Retention
-from trio_cogment.datastore.storage import ROW_BYTES, EndWrite, OutcomeWrite, TrialEnd, Write, WriteKind
+from trio_cogment.servers.datastore._memory import MemoryStore
+from trio_cogment.servers.datastore._retention import Retention
+from trio_cogment.servers.datastore.storage import ROW_BYTES, EndWrite, OutcomeWrite, TrialEnd, Write, WriteKind
 from trio_cogment.testing import CallLog, World
 from trio_cogment.testing.conformance.trial_store import late, new_trial, sample
 

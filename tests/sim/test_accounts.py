@@ -10,8 +10,8 @@ import pytest
 
 from tests.account.beside import DiffersError
 from tests.sim.suite import Unit, run_chunk, run_unit
-from trio_cogment.orchestrator._datalog import Datalog
-from trio_cogment.orchestrator._participant_stream import ParticipantStream
+from trio_cogment.servers.orchestrator._datalog import Datalog
+from trio_cogment.servers.orchestrator._participant_stream import ParticipantStream
 
 #: Lines of a terminal that is not small.
 SCREEN = 50

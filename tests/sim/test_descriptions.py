@@ -9,8 +9,8 @@ import pytest
 
 from tests.account.beside import DiffersError
 from tests.sim.suite import Unit, run_unit
-from trio_cogment.orchestrator import _trial
-from trio_cogment.orchestrator._trial import Trial
+from trio_cogment.servers.orchestrator import _trial
+from trio_cogment.servers.orchestrator._trial import Trial
 
 CALM = Unit(1, "liveness", "FaultPlan()")
 

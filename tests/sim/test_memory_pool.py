@@ -13,10 +13,10 @@ import pytest
 import trio
 
 from trio_cogment.api.common_pb2 import Action, Observation
-from trio_cogment.config import RpcConfig
-from trio_cogment.errors import RpcError, StatusCode
+from trio_cogment.base.config import RpcConfig
+from trio_cogment.base.errors import RpcError, StatusCode
+from trio_cogment.budget.memory import ConnectionMemory, memory_of_run
 from trio_cogment.rpc import Channel, serve
-from trio_cogment.rpc.memory import ConnectionMemory, memory_of_run
 from trio_cogment.testing import World, check_determinism
 from trio_cogment.testing.conformance.channel import ECHO, ECHO_ONE, CheckService
 from trio_cogment.testing.pytest_plugin import Sim

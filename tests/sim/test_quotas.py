@@ -23,8 +23,8 @@ from trio_cogment.api.trial_datastore_pb2 import (
     DeleteTrialsRequest,
     StoredTrialSample,
 )
-from trio_cogment.errors import RpcError, StatusCode
-from trio_cogment.model_registry import LocalBlobs, ModelRegistry
+from trio_cogment.base.errors import RpcError, StatusCode
+from trio_cogment.base.services import SERVICES, TRIAL_ID, ServiceKind
 from trio_cogment.platform import Platform, open_platform
 from trio_cogment.rpc import Channel, methods_of, serve
 from trio_cogment.sdk import (
@@ -36,7 +36,7 @@ from trio_cogment.sdk import (
     actor_params,
     trial_params,
 )
-from trio_cogment.services import SERVICES, TRIAL_ID, ServiceKind
+from trio_cogment.servers.model_registry import LocalBlobs, ModelRegistry
 from trio_cogment.testing import World, check_determinism
 from trio_cogment.testing.pytest_plugin import Sim
 

@@ -11,7 +11,7 @@ from tests.sim import rare, reach
 from tests.sim.faults import makers
 from tests.sim.reach import Find, Looking, changed, fewest, kind_of_event, one_each, smaller, told
 from tests.sim.suite import CORPUS, Unit, plan_of, read_units, run_unit
-from trio_cogment.config import OrchestratorConfig
+from trio_cogment.base.config import OrchestratorConfig
 from trio_cogment.rpc import RpcConfig
 from trio_cogment.testing import Fault, FaultPlan, HistoryEvent
 

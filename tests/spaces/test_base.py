@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.spaces import strategies as some
-from trio_cogment.errors import InvalidArgumentError, StatusCode, status_of
+from trio_cogment.base.errors import InvalidArgumentError, StatusCode, status_of
 from trio_cogment.spaces import (
     Box,
     Dict,

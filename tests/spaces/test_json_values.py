@@ -9,7 +9,7 @@ import pytest
 from hypothesis import example, given
 
 from tests.spaces.strategies import generators, same, spaces
-from trio_cogment.errors import InvalidArgumentError
+from trio_cogment.base.errors import InvalidArgumentError
 from trio_cogment.spaces import (
     Box,
     Dict,

@@ -20,8 +20,8 @@ from google.protobuf.wrappers_pb2 import StringValue
 from tests.sync.players import counter, descriptors, echo, endless, params, threads
 from trio_cogment import sdk, sync
 from trio_cogment.api.common_pb2 import TrialState
-from trio_cogment.config import PlatformConfig
-from trio_cogment.errors import CogmentError, FailedPreconditionError, InvalidArgumentError, RpcError
+from trio_cogment.base.config import PlatformConfig
+from trio_cogment.base.errors import CogmentError, FailedPreconditionError, InvalidArgumentError, RpcError
 from trio_cogment.platform import open_platform
 from trio_cogment.sdk import ActorSession as AsyncActorSession
 from trio_cogment.sdk import EnvironmentSession as AsyncEnvironmentSession

@@ -8,7 +8,7 @@ import pytest
 import trio
 
 from trio_cogment.api.common_pb2 import Action
-from trio_cogment.errors import RpcError
+from trio_cogment.base.errors import RpcError
 from trio_cogment.testing import (
     InvariantError,
     RecordedCalls,

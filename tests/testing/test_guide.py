@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import trio_cogment.testing
-from trio_cogment.host.files import Files
+from trio_cogment.base.host.files import Files
 from trio_cogment.testing import FaultPlan, History, SimDisk, SimHost, SimNetwork, World
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -71,7 +71,7 @@ def test_guide_names_what_there_is() -> None:
         assert re.search(rf"\b{name}\b", TEXT), name
 
 
-#: Of `trio_cogment.host.files.Files`, or for the open files of the disk and the streams of the network.
+#: Of `trio_cogment.base.host.files.Files`, or for the open files of the disk and the streams of the network.
 NOT_FOR_SCENARIOS = {*vars(Files), "write", "sync", "read_open", "check_handle", "check_up", "closed", "recount"}
 
 

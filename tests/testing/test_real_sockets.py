@@ -13,8 +13,8 @@ import trio
 from tests.helpers import params_of
 from trio_cogment import rpc
 from trio_cogment.api.common_pb2 import TrialState
-from trio_cogment.orchestrator import Orchestrator, orchestrator_services
 from trio_cogment.sdk import Controller
+from trio_cogment.servers.orchestrator import Orchestrator, orchestrator_services
 from trio_cogment.testing import (
     CHECKERS,
     FakeActor,

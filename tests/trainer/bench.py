@@ -27,9 +27,9 @@ from trio_cogment.api.trainer.trainer_pb2 import (
     SubmitRunRequest,
     WatchRunsRequest,
 )
-from trio_cogment.config import TrainerConfig
-from trio_cogment.errors import CogmentError, RpcError, StatusCode
-from trio_cogment.host import Host, inline_runner
+from trio_cogment.base.config import TrainerConfig
+from trio_cogment.base.errors import CogmentError, RpcError, StatusCode
+from trio_cogment.base.host import Host, inline_runner
 from trio_cogment.rpc import CallOpener, ClientCall, InProcessChannel, methods_of
 from trio_cogment.trainer import Dispatcher, RunOrder, RunSink, Trainer, open_trainer, trainer_services
 

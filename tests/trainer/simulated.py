@@ -17,8 +17,8 @@ import trio
 
 from tests.trainer.bench import STATUS, Client, steps
 from trio_cogment.api.trainer.trainer_pb2 import CancelRunRequest, ControlEvent, RunStep
-from trio_cogment.config import TrainerConfig
-from trio_cogment.errors import CogmentError, RpcError, StatusCode, UnavailableError
+from trio_cogment.base.config import TrainerConfig
+from trio_cogment.base.errors import CogmentError, RpcError, StatusCode, UnavailableError
 from trio_cogment.rpc import InProcessChannel
 from trio_cogment.testing import World
 from trio_cogment.trainer import RunOrder, RunSink, Trainer, trainer_services

@@ -11,8 +11,8 @@ import pytest
 import trio
 
 from tests.trainer.bench import Client, FakeDispatcher, fails, serving
-from trio_cogment.errors import StatusCode
-from trio_cogment.host import Host, inline_runner
+from trio_cogment.base.errors import StatusCode
+from trio_cogment.base.host import Host, inline_runner
 from trio_cogment.trainer import RunOrder, RunSink
 from trio_cogment.trainer._board import Board
 from trio_cogment.trainer._entries import Entry

@@ -11,7 +11,7 @@ from trio.testing import MockClock
 
 from tests.trainer.test_runs import a_run
 from trio_cogment.api.trainer.trainer_pb2 import RunRecord
-from trio_cogment.host import run_inline
+from trio_cogment.base.host import run_inline
 from trio_cogment.rpc import ServerCall
 from trio_cogment.trainer import _watching
 from trio_cogment.trainer.storage import Batch, MemoryDatabase, Row, RunWrite

@@ -10,7 +10,7 @@ import pytest
 import trio
 
 from tests.trainer.bench import serving
-from trio_cogment.errors import FailedPreconditionError, ResourceExhaustedError
+from trio_cogment.base.errors import FailedPreconditionError, ResourceExhaustedError
 from trio_cogment.trainer.storage import Batch, MemoryDatabase
 
 

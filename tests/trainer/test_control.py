@@ -14,7 +14,7 @@ import trio
 from tests.trainer.bench import Client, FakeDispatcher, fails, serving, steps
 from tests.trainer.configs import a_config
 from trio_cogment.api.trainer.trainer_pb2 import ControlEvent, RunStatus
-from trio_cogment.errors import ResourceExhaustedError, StatusCode
+from trio_cogment.base.errors import ResourceExhaustedError, StatusCode
 from trio_cogment.rpc import ClientCall
 from trio_cogment.trainer.config_check import parse_config
 from trio_cogment.trainer.storage import Batch, MemoryDatabase

@@ -9,7 +9,7 @@ import trio
 
 from tests.trainer.bench import Client
 from tests.trainer.dispatch.programs import WRITES, program, until
-from trio_cogment.errors import FailedPreconditionError
+from trio_cogment.base.errors import FailedPreconditionError
 from trio_cogment.platform import open_platform
 from trio_cogment.trainer import PlatformTrainer
 

@@ -15,7 +15,7 @@ from tests.cli.process import PATIENCE_SECONDS, Server, server
 from tests.trainer.bench import STATUS, Client, steps
 from tests.trainer.dispatch.programs import program, until
 from trio_cogment.api.trainer.trainer_pb2 import RunRecord
-from trio_cogment.errors import CogmentError
+from trio_cogment.base.errors import CogmentError
 from trio_cogment.rpc import Channel
 
 RUNS = ("a", "b", "c")

@@ -24,7 +24,7 @@ _ALL = 1 << 40
 @pytest.fixture(autouse=True)
 def small_log(monkeypatch: pytest.MonkeyPatch) -> None:
     """The log is copied into the database every few transactions."""
-    monkeypatch.setattr("trio_cogment.sqlite_file._CHECKPOINT_PAGES", 25)
+    monkeypatch.setattr("trio_cogment.base.sqlite_file._CHECKPOINT_PAGES", 25)
 
 
 def content(database: Database) -> str:

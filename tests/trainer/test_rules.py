@@ -11,7 +11,7 @@ import trio
 from tests.trainer.bench import STATUS, fails, serving, steps
 from tests.trainer.test_control import event_of, ready
 from trio_cogment.api.trainer.trainer_pb2 import RunEpisode
-from trio_cogment.errors import StatusCode
+from trio_cogment.base.errors import StatusCode
 from trio_cogment.trainer.storage import Batch, MemoryDatabase
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.trainer.configs import a_config, a_document
-from trio_cogment.errors import InvalidArgumentError
+from trio_cogment.base.errors import InvalidArgumentError
 from trio_cogment.trainer.config_check import parse_config
 from trio_cogment.trainer.run_config import check_run_id
 from trio_cogment.trainer.run_ids import RANDOM_BYTES, new_ulid

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trio_cogment.api.trainer.trainer_pb2 import RunStatus
-from trio_cogment.errors import FailedPreconditionError
+from trio_cogment.base.errors import FailedPreconditionError
 from trio_cogment.trainer.runs import TABLE, Cause, Run, RunOutcome, RunState, follow, with_checkpoint
 
 #: One row for each cause: what it makes of INIT, HANDSHAKE, READY, EXECUTING, PAUSED, FAULT, TERM. Each letter is the

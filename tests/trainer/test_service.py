@@ -25,8 +25,8 @@ from trio_cogment.api.trainer.trainer_pb2 import (
     RunStatus,
     SubmitRunRequest,
 )
-from trio_cogment.errors import ResourceExhaustedError, StatusCode
-from trio_cogment.host import Host, inline_runner
+from trio_cogment.base.errors import ResourceExhaustedError, StatusCode
+from trio_cogment.base.host import Host, inline_runner
 from trio_cogment.rpc import ClientCall, InProcessChannel
 from trio_cogment.rpc.relay import OnBehalf
 from trio_cogment.trainer.runs import Cause

@@ -10,7 +10,7 @@ import trio
 
 from tests.trainer.bench import Client, FakeDispatcher, fails, serving, steps
 from trio_cogment.api.trainer.trainer_pb2 import HealthCheckRequest, RunEpisode, RunStep
-from trio_cogment.errors import FailedPreconditionError, ResourceExhaustedError, RpcError, StatusCode
+from trio_cogment.base.errors import FailedPreconditionError, ResourceExhaustedError, RpcError, StatusCode
 from trio_cogment.trainer.runs import Cause
 from trio_cogment.trainer.storage import Batch, Kind
 

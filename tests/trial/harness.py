@@ -25,7 +25,7 @@ from trio_cogment.api.common_pb2 import (
 )
 from trio_cogment.api.datalog_pb2 import DatalogSample
 from trio_cogment.api.environment_pb2 import EnvInitialOutput, EnvRunTrialInput, EnvRunTrialOutput, ObservationSet
-from trio_cogment.errors import CogmentError
+from trio_cogment.base.errors import CogmentError
 from trio_cogment.trial import (
     ENVIRONMENT,
     Announce,

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from trio_cogment.api.common_pb2 import TrialState
-from trio_cogment.errors import FailedPreconditionError
+from trio_cogment.base.errors import FailedPreconditionError
 from trio_cogment.trial import ENVIRONMENT, TimerKind
 
 from .harness import CLIENT, Play, actor, kind_of, make_params, play_ticks

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from trio_cogment.api.common_pb2 import TrialState
-from trio_cogment.outcome import EndCause
+from trio_cogment.base.outcome import EndCause
 from trio_cogment.trial import ENVIRONMENT, Announce, Begin, Close, EmitSample, HardEnd, Send, TimerKind, TrialRules
 from trio_cogment.trial._events import NOT_STARTED
 from trio_cogment.trial._trial_table import Phase

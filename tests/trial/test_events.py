@@ -4,7 +4,7 @@ import dataclasses
 
 import pytest
 
-from trio_cogment.config import OrchestratorConfig
+from trio_cogment.base.config import OrchestratorConfig
 from trio_cogment.trial import MAX_HELD_BYTES, MAX_HELD_MESSAGES, NO_PARTICIPANT, Timer, TimerKind, TrialRules
 
 

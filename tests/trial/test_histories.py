@@ -10,9 +10,9 @@ import difflib
 import pytest
 
 from tests.sim.histories import CASES, FOLDER, path_of
-from trio_cogment.recording import replay
 from trio_cogment.trial import TrialMachine
 from trio_cogment.trial._trial_table import Input, Phase
+from trio_cogment.trial.recording import replay
 
 
 def difference(recorded: str, replayed: str) -> str:

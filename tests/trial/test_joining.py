@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from trio_cogment.api.common_pb2 import SerializedMessage, TrialState
-from trio_cogment.errors import (
+from trio_cogment.base.errors import (
     FailedPreconditionError,
     InvalidArgumentError,
     LocalProtocolError,

@@ -7,7 +7,7 @@ import pytest
 
 from trio_cogment.api.common_pb2 import TrialParams
 from trio_cogment.api.environment_pb2 import ObservationSet
-from trio_cogment.errors import LocalProtocolError
+from trio_cogment.base.errors import LocalProtocolError
 from trio_cogment.trial import (
     ENVIRONMENT,
     Begin,

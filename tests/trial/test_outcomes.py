@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from trio_cogment.outcome import EndCause, TrialOutcome
+from trio_cogment.base.outcome import EndCause, TrialOutcome
 from trio_cogment.trial import ENVIRONMENT, HardEnd, Lost, TrialRules
 
 from .harness import END, LAST, Play, actor, make_params, play_ticks

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from trio_cogment.api.common_pb2 import TrialParams
-from trio_cogment.errors import InvalidArgumentError
+from trio_cogment.base.errors import InvalidArgumentError
 from trio_cogment.trial import validate_params, validate_trial_id, validate_user_id
 from trio_cogment.trial._params import buffered_ticks
 

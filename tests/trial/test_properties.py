@@ -10,8 +10,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from trio_cogment.api.common_pb2 import ActorInitialOutput
 from trio_cogment.api.environment_pb2 import EnvInitialOutput
-from trio_cogment.errors import FailedPreconditionError, LocalProtocolError, NotFoundError
-from trio_cogment.outcome import EndCause
+from trio_cogment.base.errors import FailedPreconditionError, LocalProtocolError, NotFoundError
+from trio_cogment.base.outcome import EndCause
 from trio_cogment.trial import ENVIRONMENT, Joined, Lost, ParametersComplete, TrialRules
 from trio_cogment.trial._stream_table import StreamState
 

@@ -24,16 +24,16 @@ assert not loaded & {"numpy", "grpc", "click", "random", "uuid", "logging"}, loa
 
 MODULES = sorted(Path(trio_cogment.trial.__file__).parent.glob("*.py"))
 FOREIGN = (
-    "trio_cogment.addressing",
+    "trio_cogment.base.addressing",
     "trio_cogment.api",
-    "trio_cogment.compiling",
-    "trio_cogment.endpoints",
-    "trio_cogment.errors",
-    "trio_cogment.outcome",
-    "trio_cogment.recount",
-    "trio_cogment.rewards",
-    "trio_cogment.shared_message",
-    "trio_cogment.shared_observation",
+    "trio_cogment.base.compiling",
+    "trio_cogment.base.endpoints",
+    "trio_cogment.base.errors",
+    "trio_cogment.base.outcome",
+    "trio_cogment.base.recount",
+    "trio_cogment.base.rewards",
+    "trio_cogment.base.shared_message",
+    "trio_cogment.base.shared_observation",
     "trio_cogment.trial",
     "google.protobuf",
 )

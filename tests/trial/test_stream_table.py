@@ -8,7 +8,7 @@ import pytest
 
 from trio_cogment.api.common_pb2 import ActorInitialOutput, ActorRunTrialOutput
 from trio_cogment.api.environment_pb2 import EnvInitialOutput, EnvRunTrialOutput
-from trio_cogment.errors import LocalProtocolError, RemoteProtocolError, StatusCode, status_of
+from trio_cogment.base.errors import LocalProtocolError, RemoteProtocolError, StatusCode, status_of
 from trio_cogment.trial import ENVIRONMENT, Close, Event, HalfClosed, Lost, Received, Send
 from trio_cogment.trial._participant import Actor, Environment, Participant
 from trio_cogment.trial._stream_table import ACTOR_STREAM, ENVIRONMENT_STREAM, StreamInput, StreamState, Verdict

@@ -8,8 +8,8 @@ import pytest
 
 from trio_cogment.api.common_pb2 import ActorRunTrialOutput, Message, Reward, TrialState
 from trio_cogment.api.environment_pb2 import ObservationSet
-from trio_cogment.errors import LocalProtocolError
-from trio_cogment.outcome import EndCause
+from trio_cogment.base.errors import LocalProtocolError
+from trio_cogment.base.outcome import EndCause
 from trio_cogment.trial import ENVIRONMENT, Announce, Begin, ParametersComplete, TrialMachine
 from trio_cogment.trial._machine import _FUNCTIONS
 from trio_cogment.trial._memory import Breakage

@@ -20,8 +20,8 @@ from wsproto.events import AcceptConnection, BytesMessage, CloseConnection, Ping
 from wsproto.events import Request as Handshake
 from wsproto.utilities import LocalProtocolError
 
-from trio_cogment.config import RpcConfig
-from trio_cogment.errors import RpcError, StatusCode
+from trio_cogment.base.config import RpcConfig
+from trio_cogment.base.errors import RpcError, StatusCode
 from trio_cogment.rpc import InProcessChannel, ServerCall
 from trio_cogment.rpc.inprocess import UNLIMITED_BYTES
 from trio_cogment.rpc.relay import decode_metadata, encode_metadata, encode_timeout, parse_trailers

@@ -15,7 +15,7 @@ from wsproto.events import AcceptConnection, BytesMessage, CloseConnection, Ping
 from wsproto.events import Request as Handshake
 
 from trio_cogment.access import AccessControl
-from trio_cogment.config import RpcConfig
+from trio_cogment.base.config import RpcConfig
 from trio_cogment.rpc import serve_stream
 from trio_cogment.testing.conformance.channel import CheckService
 from trio_cogment.web import WebSide

@@ -21,8 +21,8 @@ from tests.gateways.disturbing import is_loud, terminate_one
 from tests.gateways.leftovers import trials_and_tasks, until_nothing_is_left
 from tests.web.clients import Forward, channel_over, over_http, over_websocket
 from trio_cogment.api.common_pb2 import TrialParams, TrialState
-from trio_cogment.config import PlatformConfig, RpcConfig, WebConfig
-from trio_cogment.errors import RpcError, StatusCode, UnavailableError
+from trio_cogment.base.config import PlatformConfig, RpcConfig, WebConfig
+from trio_cogment.base.errors import RpcError, StatusCode, UnavailableError
 from trio_cogment.platform import Platform
 from trio_cogment.rpc import CallOpener, ServerCall, serve
 from trio_cogment.rpc.relay import Accepted, Served, WebRules

@@ -12,7 +12,7 @@ import trio.testing
 from purerpc import Service
 
 from tests.web.clients import Forward, channel_over, over_http, over_http2, over_websocket
-from trio_cogment.config import RpcConfig
+from trio_cogment.base.config import RpcConfig
 from trio_cogment.rpc import CallOpener, open_listeners, serve, serve_stream
 from trio_cogment.testing.conformance.channel import CASES, CheckService, MakeChannel, check_case
 from trio_cogment.web import WebSide

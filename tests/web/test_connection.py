@@ -13,11 +13,12 @@ import trio.testing
 from tests.web.peers import COUNT, ECHO_ONE, HOST, WAIT, Answer, read_answer, served
 from trio_cogment.access import EVERYTHING, AccessControl, Identity, Rules
 from trio_cogment.api.common_pb2 import Action, Observation
-from trio_cogment.config import RpcConfig, WebConfig
-from trio_cogment.errors import StatusCode, UnauthenticatedError
+from trio_cogment.base.config import RpcConfig, WebConfig
+from trio_cogment.base.errors import StatusCode, UnauthenticatedError
+from trio_cogment.budget.turn_order import Lane
+from trio_cogment.budget.turns import Turns, _turns
 from trio_cogment.rpc import Channel, open_listeners, serve, serve_stream
-from trio_cogment.rpc._turns import Turns, _turns
-from trio_cogment.rpc.relay import Lane, parse_trailers
+from trio_cogment.rpc.relay import parse_trailers
 from trio_cogment.testing.conformance.channel import ECHO_ONE as ECHO_ONE_METHOD
 from trio_cogment.testing.conformance.channel import CheckService
 from trio_cogment.web import WebSide

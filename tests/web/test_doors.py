@@ -18,22 +18,22 @@ import trio.testing
 
 from tests.access.keys import FOREIGN, KEYS, NOW, Clock, grant, token_text
 from tests.dashboard.shown import platform_with_pages
+from tests.gateways.openenv.games import Walk, game_of
 from tests.gateways.rest.playing import opened_proxy
 from tests.play.pages import Counting, params, platform_of
-from tests.rl.openenv.games import Walk, game_of
 from tests.web.peers import OWN, Answer, serving, websocket_fields
 from trio_cogment.access import AccessControl, Grant, Revoked, Role, Rules
 from trio_cogment.access.rights import scope_of
-from trio_cogment.config import OpenEnvConfig, WebProxyConfig
+from trio_cogment.base.config import OpenEnvConfig, WebProxyConfig
 from trio_cogment.dashboard import open_dashboard
+from trio_cogment.environments.serving import environment
+from trio_cogment.environments.spec import RL_SPEC
+from trio_cogment.gateways.openenv.server import opened_application
 from trio_cogment.gateways.rest import rest_routes
 from trio_cogment.platform import open_platform
 from trio_cogment.play.games import Game
 from trio_cogment.play.house import open_house
 from trio_cogment.play.routes import play_routes
-from trio_cogment.rl.environments.serving import environment
-from trio_cogment.rl.openenv.server import opened_application
-from trio_cogment.rl.spec import RL_SPEC
 from trio_cogment.sdk import Participants
 from trio_cogment.web import OriginPolicy, PageAccess, WebSide
 from trio_cogment.web.common_pages import common_routes
@@ -109,14 +109,14 @@ DOORS: dict[Door, set[str]] = {
         f"dashboard/{name}.py" for name in ("_dashboard", "_models", "_server_pages", "_stored", "_trial_pages")
     },
     play: {"play/routes.py"},
-    openenv: {"rl/openenv/app.py"},
+    openenv: {"gateways/openenv/app.py"},
     rest: {"gateways/rest/routes.py"},
     common: {"web/common_pages.py", "web/sign_in.py", "web/assets.py"},
 }
 #: What takes connections, and the test of its matrix.
 TAKES = {
     "rpc/server.py": "tests/access/test_wire.py, tests/web/test_roles.py, and here what it hands to the web side",
-    "metrics/endpoint.py": "tests/metrics/test_endpoint.py",
+    "web/metrics_endpoint.py": "tests/web/test_metrics_endpoint.py",
 }
 
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trio_cogment.errors import RpcError, StatusCode
+from trio_cogment.base.errors import RpcError, StatusCode
 from trio_cogment.web.frames import FrameReader, TextReader, fields_frame, message_frame
 
 MESSAGES = st.lists(st.binary(max_size=40), max_size=6)

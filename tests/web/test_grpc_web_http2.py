@@ -26,8 +26,8 @@ from tests.rpc.raw_peer import (
 from tests.rpc.test_observer import Seen
 from tests.web.test_connection import SomeControl
 from trio_cogment.api.common_pb2 import Action, Observation
-from trio_cogment.config import RpcConfig
-from trio_cogment.errors import StatusCode
+from trio_cogment.base.config import RpcConfig
+from trio_cogment.base.errors import StatusCode
 from trio_cogment.rpc import ServerCall, open_listeners, serve
 from trio_cogment.rpc._frames import ErrorCode
 from trio_cogment.rpc.grpc_only import GrpcOnly

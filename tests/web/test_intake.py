@@ -17,11 +17,12 @@ from wsproto.events import BytesMessage, CloseConnection, Ping, Pong
 
 from tests.web.peers import ECHO, ECHO_ONE, HOST, OWN, Served, Tab, read_answer, served, serving, websocket_fields
 from tests.web.test_output import ask
-from trio_cogment.access import BytePool
 from trio_cogment.api.common_pb2 import Action
-from trio_cogment.config import RpcConfig, WebConfig
-from trio_cogment.rpc import measure_turns_by, open_listeners, serve, serve_stream
-from trio_cogment.rpc.memory import memory_of_run
+from trio_cogment.base.config import RpcConfig, WebConfig
+from trio_cogment.budget.byte_pool import BytePool
+from trio_cogment.budget.memory import memory_of_run
+from trio_cogment.budget.turns import measure_turns_by
+from trio_cogment.rpc import open_listeners, serve, serve_stream
 from trio_cogment.testing.conformance.channel import CheckService
 from trio_cogment.web import WebSide
 from trio_cogment.web.frames import message_frame

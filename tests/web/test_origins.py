@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.web.peers import ECHO, ECHO_ONE, HOST, served, websocket_fields
-from trio_cogment.errors import InvalidArgumentError
+from trio_cogment.base.errors import InvalidArgumentError
 from trio_cogment.web import OriginPolicy, WebSide
 from trio_cogment.web.origins import Admitted, Authority, Origin, PublicAddress
 

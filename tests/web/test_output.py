@@ -10,11 +10,11 @@ import trio
 import trio.testing
 
 from tests.web.peers import HOST, OWN, Served, read_answer, websocket_fields
-from trio_cogment.access import BytePool
 from trio_cogment.api.common_pb2 import Action
-from trio_cogment.config import RpcConfig, WebConfig
+from trio_cogment.base.config import RpcConfig, WebConfig
+from trio_cogment.budget.byte_pool import BytePool
+from trio_cogment.budget.memory import memory_of_run
 from trio_cogment.rpc import serve_stream
-from trio_cogment.rpc.memory import memory_of_run
 from trio_cogment.testing.conformance.channel_service import ECHO_ONE, SIZED, CheckService
 from trio_cogment.web import WebSide
 from trio_cogment.web.frames import message_frame

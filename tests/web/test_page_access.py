@@ -11,8 +11,8 @@ import pytest
 
 from tests.access.keys import FOREIGN, KEYS, NOW, Clock, control, grant, token_text
 from trio_cogment.access import EXACTLY, Grant, Identity, Role, Rules
-from trio_cogment.errors import InvalidArgumentError, PermissionDeniedError, UnauthenticatedError
-from trio_cogment.host import Host
+from trio_cogment.base.errors import InvalidArgumentError, PermissionDeniedError, UnauthenticatedError
+from trio_cogment.base.host import Host
 from trio_cogment.web import PageAccess
 from trio_cogment.web.page_access import check_right, cookie_of, expect_known, token_of
 from trio_cogment.web.requests import Request, token_in_path

@@ -15,9 +15,9 @@ from wsproto.events import CloseConnection, Ping, TextMessage
 from tests.access.keys import FOREIGN, KEYS, NOW, Clock, control, grant, token_text
 from tests.web.peers import ECHO, ECHO_ONE, HOST, OWN, Tab, served, serving, websocket_fields
 from trio_cogment.access import Role, Rules
-from trio_cogment.config import RpcConfig, WebConfig
-from trio_cogment.errors import NotFoundError, RpcError, StatusCode
-from trio_cogment.host import Host
+from trio_cogment.base.config import RpcConfig, WebConfig
+from trio_cogment.base.errors import NotFoundError, RpcError, StatusCode
+from trio_cogment.base.host import Host
 from trio_cogment.rpc import open_listeners, serve
 from trio_cogment.web import OriginPolicy, PageAccess, PublicAddress, WebSide
 from trio_cogment.web.replies import Reply, Send, Streamed, html_page, json_data, redirect

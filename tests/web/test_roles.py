@@ -18,7 +18,7 @@ from tests.access.keys import FOREIGN, KEYS, NOW, control, grant, token_text
 from tests.access.test_wire import services
 from tests.web.clients import Connect, Forward, channel_over, over_http, over_websocket
 from trio_cogment.access import RIGHTS, Revoked, Role, Rules, Source
-from trio_cogment.errors import RpcError, StatusCode
+from trio_cogment.base.errors import RpcError, StatusCode
 from trio_cogment.rpc import CallOpener, MetadataLike, Method, ServerCall, WithMetadata, bind, methods_of, serve_stream
 from trio_cogment.web import WebSide
 

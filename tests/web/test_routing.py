@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trio_cogment.access import EVERYTHING, Identity
-from trio_cogment.errors import InvalidArgumentError, UnauthenticatedError
+from trio_cogment.base.errors import InvalidArgumentError, UnauthenticatedError
 from trio_cogment.web.replies import Reply
 from trio_cogment.web.requests import Request
 from trio_cogment.web.routing import AnyRoute, Route, Router, Socket, SocketRoute, UnsupportedTypeError, Visit

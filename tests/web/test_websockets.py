@@ -22,8 +22,8 @@ from wsproto.events import BytesMessage, CloseConnection, Ping, Pong, TextMessag
 
 from tests.web.peers import ECHO, HOST, WAIT, Served, read_answer, served, websocket_fields
 from trio_cogment.api.common_pb2 import Action, ActorRunTrialInput, ActorRunTrialOutput, CommunicationState, Observation
-from trio_cogment.config import RpcConfig, WebConfig
-from trio_cogment.errors import NotFoundError, RpcError, StatusCode
+from trio_cogment.base.config import RpcConfig, WebConfig
+from trio_cogment.base.errors import NotFoundError, RpcError, StatusCode
 from trio_cogment.rpc import ServerCall, open_listeners, serve
 from trio_cogment.rpc.relay import parse_trailers
 from trio_cogment.testing.conformance.channel import CheckService

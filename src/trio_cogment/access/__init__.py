@@ -1,15 +1,11 @@
-"""Access rights: tokens, roles, the table of rights, quotas, limits per peer. Pure: no I/O, clock or randomness."""
+"""Access rights: tokens, roles, the table of rights. Pure: no I/O, clock or randomness."""
 
-from trio_cogment.access.byte_pool import BytePool, Loan
 from trio_cogment.access.control import AUTHORIZATION, AccessControl, TokenSource, Visitor, authorization, bearer_token
 from trio_cogment.access.identity import EVERYTHING, NOTHING, THIS_PROCESS, Identity, address_of, anonymous, lasting
 from trio_cogment.access.networks import Networks, parse_networks, reach_of
-from trio_cogment.access.peer_limits import PeerConnection, PeerLimits
-from trio_cogment.access.quotas import Ledger
 from trio_cogment.access.rights import PAGES, RIGHTS, Scope
 from trio_cogment.access.roles import EXACTLY, PLAYERS, ROLE_TEXTS, Grant, Quotas, Role, roles_of
 from trio_cogment.access.rules import Revoked, Rules, parse_certificates
-from trio_cogment.access.shares import Shares, share_of
 from trio_cogment.access.tokens import NEVER, Keys, Source, Sources, Token, lasting_sources, sources_of, unverified
 
 __all__ = [
@@ -24,21 +20,15 @@ __all__ = [
     "ROLE_TEXTS",
     "THIS_PROCESS",
     "AccessControl",
-    "BytePool",
     "Grant",
     "Identity",
     "Keys",
-    "Ledger",
-    "Loan",
     "Networks",
-    "PeerConnection",
-    "PeerLimits",
     "Quotas",
     "Revoked",
     "Role",
     "Rules",
     "Scope",
-    "Shares",
     "Source",
     "Sources",
     "Token",
@@ -54,7 +44,6 @@ __all__ = [
     "parse_networks",
     "reach_of",
     "roles_of",
-    "share_of",
     "sources_of",
     "unverified",
 ]

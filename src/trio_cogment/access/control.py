@@ -27,7 +27,7 @@ from trio_cogment.access.tokens import (
     key_name_of,
     unverified,
 )
-from trio_cogment.errors import InvalidArgumentError, PermissionDeniedError, UnauthenticatedError
+from trio_cogment.base.errors import InvalidArgumentError, PermissionDeniedError, UnauthenticatedError
 
 #: Gives the token for a call; empty for none.
 TokenSource: TypeAlias = Callable[[], str]

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import ipaddress
 
-from trio_cogment._records import record
 from trio_cogment.access.rights import Scope, scope_of
 from trio_cogment.access.roles import PLAYERS, Grant, Role
 from trio_cogment.access.tokens import Sources
-from trio_cogment.errors import PermissionDeniedError
+from trio_cogment.base.errors import PermissionDeniedError
+from trio_cogment.base.records import record
 
 #: The network that one holder of an IPv6 address usually has: its addresses are one account.
 _IPV6_PREFIX_BITS = 64

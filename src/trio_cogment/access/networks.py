@@ -10,9 +10,9 @@ import ipaddress
 from collections.abc import Iterable
 from typing import TypeAlias
 
-from trio_cogment._records import record
 from trio_cogment.access.identity import Identity
-from trio_cogment.errors import InvalidArgumentError
+from trio_cogment.base.errors import InvalidArgumentError
+from trio_cogment.base.records import record
 
 Network: TypeAlias = ipaddress.IPv4Network | ipaddress.IPv6Network
 Address: TypeAlias = ipaddress.IPv4Address | ipaddress.IPv6Address

@@ -11,8 +11,8 @@ import enum
 from collections.abc import Iterable, Mapping
 from functools import cache
 
-from trio_cogment import services as names
 from trio_cogment.access.roles import Role
+from trio_cogment.base import services as names
 
 
 class Scope(enum.Enum):

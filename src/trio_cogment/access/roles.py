@@ -6,8 +6,8 @@ import enum
 from collections.abc import Iterable
 from dataclasses import fields
 
-from trio_cogment._records import record
-from trio_cogment.errors import InvalidArgumentError
+from trio_cogment.base.errors import InvalidArgumentError
+from trio_cogment.base.records import record
 
 #: The longest name of a token's holder.
 MAX_NAME_CHARACTERS = 128

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from trio_cogment._records import record
 from trio_cogment.access.roles import Grant, roles_of
 from trio_cogment.access.tokens import Keys
-from trio_cogment.errors import InvalidArgumentError
+from trio_cogment.base.errors import InvalidArgumentError
+from trio_cogment.base.records import record
 
 _REVOKED_NAME = "name="
 

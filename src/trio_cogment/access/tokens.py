@@ -22,9 +22,9 @@ import json
 from collections.abc import Mapping
 from typing import Any, NamedTuple, TypeAlias
 
-from trio_cogment._records import record
 from trio_cogment.access.roles import Grant, Quotas, roles_of
-from trio_cogment.errors import CogmentError, InvalidArgumentError, UnauthenticatedError
+from trio_cogment.base.errors import CogmentError, InvalidArgumentError, UnauthenticatedError
+from trio_cogment.base.records import record
 
 VERSION = "tc1"
 KEY_BYTES = 32

@@ -48,7 +48,7 @@ def access_token(ctx: click.Context) -> str:
     if not token and path is None:
         return ""
     from trio_cogment.access import authorization
-    from trio_cogment.errors import CogmentError
+    from trio_cogment.base.errors import CogmentError
     from trio_cogment.sdk.access_token import read_token
 
     try:

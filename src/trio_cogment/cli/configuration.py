@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from trio_cogment._records import record
+from trio_cogment.base.records import record
 
 if TYPE_CHECKING:
-    from trio_cogment.config import (
+    from trio_cogment.base.config import (
         DatastoreConfig,
         DirectoryConfig,
         DirectoryServerConfig,
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
         WorkersConfig,
     )
 
-#: Section of the file -> its class in `trio_cogment.config`.
+#: Section of the file -> its class in `trio_cogment.base.config`.
 SECTIONS = {
     "orchestrator": "OrchestratorConfig",
     "rpc": "RpcConfig",
@@ -58,7 +58,7 @@ META_KEY = "trio_cogment.configuration"
 
 def section_class(name: str) -> type[Any]:
     """Return the class of a section."""
-    found: type[Any] = getattr(importlib.import_module("trio_cogment.config"), SECTIONS[name])
+    found: type[Any] = getattr(importlib.import_module("trio_cogment.base.config"), SECTIONS[name])
     return found
 
 

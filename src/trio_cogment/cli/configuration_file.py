@@ -1,6 +1,6 @@
 """Reads the file of `--config`: the values of flags, and settings that no flag has, in one YAML file.
 
-At its top are the flags by their names, and a mapping for each class of `trio_cogment.config`, by the names in
+At its top are the flags by their names, and a mapping for each class of `trio_cogment.base.config`, by the names in
 `SECTIONS`. A blank value counts as absent.
 """
 
@@ -14,10 +14,10 @@ from typing import Any, get_type_hints
 
 import yaml
 
+from trio_cogment.base.errors import InvalidArgumentError
 from trio_cogment.cli.configuration import SECTIONS, Configuration, section_class
 from trio_cogment.cli.errors import Failure
-from trio_cogment.errors import InvalidArgumentError
-from trio_cogment.spec.yaml_file import YamlFile, is_blank, line_of
+from trio_cogment.sdk.spec.yaml_file import YamlFile, is_blank, line_of
 
 _INTEGER = re.compile(r"[+-]?[0-9]{1,18}")
 _NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")

@@ -10,9 +10,9 @@ from typing import TypeVar
 
 import click
 
+from trio_cogment.base.errors import CogmentError
 from trio_cogment.cli.errors import Failure
 from trio_cogment.cli.options import json_option
-from trio_cogment.errors import CogmentError
 
 T = TypeVar("T")
 
@@ -28,8 +28,8 @@ def demo(grpc: bool, seed: int, ticks: int | None, no_learning: bool, as_json: b
     import trio
     from rich.console import Console
 
-    from trio_cogment.demo import show
-    from trio_cogment.demo.run import DEFAULT_TICKS, run_demo
+    from trio_cogment.cli.demonstration import show
+    from trio_cogment.cli.demonstration.run import DEFAULT_TICKS, run_demo
 
     run = partial(run_demo, seed=seed, ticks=ticks or DEFAULT_TICKS, learning=not no_learning, grpc=grpc)
     console = Console(highlight=False)

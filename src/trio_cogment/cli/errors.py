@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from trio_cogment.errors import CogmentError, RpcError, StatusCode
+from trio_cogment.base.errors import CogmentError, RpcError, StatusCode
 
 #: What to do about an answer of a server.
 _HINTS = {

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import click
 
+from trio_cogment.base.errors import CogmentError
 from trio_cogment.cli.errors import Failure
 from trio_cogment.cli.options import FilePath, json_option
 from trio_cogment.cli.text import print_json
-from trio_cogment.errors import CogmentError
 
 
 @click.command()
@@ -53,8 +53,8 @@ def generate(
 
     Prints the path of each file that has changed. The same project gives the same files.
     """
-    from trio_cogment.spec.generation import DEFAULT_SETTINGS, javascript_modules, python_modules, write_files
-    from trio_cogment.spec.project import Project
+    from trio_cogment.sdk.spec.generation import DEFAULT_SETTINGS, javascript_modules, python_modules, write_files
+    from trio_cogment.sdk.spec.project import Project
 
     if python_dir is not None and output is not None:
         raise click.UsageError("--output and --python_dir both say where the Python modules go; give one")

@@ -6,12 +6,12 @@ from typing import Any
 
 import click
 
+from trio_cogment.base.endpoints import GrpcEndpoint
+from trio_cogment.base.services import ServiceKind
 from trio_cogment.cli.client.common import ClientSettings, client_options, client_settings, run_client, show
 from trio_cogment.cli.client.reaching import ENDPOINT_VARIABLE, default_places, reached
 from trio_cogment.cli.errors import Failure
 from trio_cogment.cli.options import as_endpoint
-from trio_cogment.endpoints import GrpcEndpoint
-from trio_cogment.services import ServiceKind
 
 [_DEFAULT] = default_places(ServiceKind.LIFECYCLE)
 

@@ -13,10 +13,10 @@ from pathlib import Path
 
 import click
 
+from trio_cogment.base.errors import CogmentError
 from trio_cogment.cli.errors import Failure
 from trio_cogment.cli.options import FilePath, json_option
 from trio_cogment.cli.text import print_json
-from trio_cogment.errors import CogmentError
 
 _DEFAULT_CLASS = "player"
 _DEFAULT_ACTORS = 2
@@ -52,7 +52,7 @@ def init(destination: Path, actor_class: str | None, actors: int | None, yes: bo
         actors = click.prompt("Actors in a trial", default=_DEFAULT_ACTORS, type=kind) if asks else _DEFAULT_ACTORS
     try:
         files = _project_files(actor_class, actors)
-        from trio_cogment.spec.generation import write_files
+        from trio_cogment.sdk.spec.generation import write_files
 
         written = write_files(destination, files)
     except CogmentError as error:
@@ -78,8 +78,8 @@ def _activation() -> str:
 
 def _project_files(actor_class: str, actors: int) -> dict[str, str]:
     """Return the texts of the project by path, its generated modules among them."""
-    from trio_cogment.spec.generation import pascal_case, python_modules
-    from trio_cogment.spec.project import Project
+    from trio_cogment.sdk.spec.generation import pascal_case, python_modules
+    from trio_cogment.sdk.spec.project import Project
 
     values = {"actor_class": actor_class, "session": f"{pascal_case(actor_class)}Session", "actors": str(actors)}
     files = {}

@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING
 
 import click
 
+from trio_cogment.base.errors import CogmentError
 from trio_cogment.cli.errors import Failure, cause_of
 from trio_cogment.cli.options import FilePath, as_duration
 from trio_cogment.cli.search_path import search_path
 from trio_cogment.cli.terminal import can_draw
-from trio_cogment.errors import CogmentError
 
 if TYPE_CHECKING:
-    from trio_cogment.launch import Launcher, Plan
+    from trio_cogment.cli.launching import Launcher, Plan
 
 #: Quietness at which only the processes' output is left.
 _RAW = 3
@@ -52,7 +52,7 @@ def launch(file: Path, arguments: tuple[str, ...], quiet: int, grace: float) -> 
     """
     import trio
 
-    from trio_cogment.launch import load_plan
+    from trio_cogment.cli.launching import load_plan
 
     try:
         # Into a pipe, Python programs write what they print when they have printed a lot: too late for `ready_output`.
@@ -73,7 +73,7 @@ async def _launch(plan: Plan, quietness: int, grace_seconds: float) -> int:
     import trio
 
     from trio_cogment.cli.launch_screen import Screen
-    from trio_cogment.launch import Format, Launcher, Level, Programs, Source, Strays
+    from trio_cogment.cli.launching import Format, Launcher, Level, Programs, Source, Strays
 
     terminal = can_draw()
     colours = terminal and not os.environ.get("NO_COLOR")

@@ -6,7 +6,7 @@ import shutil
 from collections.abc import Mapping, Sequence
 
 from trio_cogment.cli.last_lines import LastLines
-from trio_cogment.launch import Format, Level, Source, State, Stream
+from trio_cogment.cli.launching import Format, Level, Source, State, Stream
 
 _OUT, _ERR = 1, 2
 

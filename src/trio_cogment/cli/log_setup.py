@@ -12,10 +12,10 @@ import sys
 from datetime import UTC, datetime
 from typing import Any
 
+from trio_cogment.base.log_context import TrialFilter
 from trio_cogment.cli.errors import Failure
 from trio_cogment.cli.logs import LOG_LEVELS, LogSettings
 from trio_cogment.cli.text import printable, shortened
-from trio_cogment.log_context import TrialFilter
 
 TRACE = 5
 _OFF = sys.maxsize

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 import click
 
-from trio_cogment._records import record
+from trio_cogment.base.records import record
 from trio_cogment.cli.options import FilePath, applied, nearest
 
 _Decorated = TypeVar("_Decorated", bound=Callable[..., Any])

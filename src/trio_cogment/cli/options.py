@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 from click.core import ParameterSource
 
+from trio_cogment.base.endpoints import GrpcEndpoint, parse_server_endpoint
+from trio_cogment.base.errors import EndpointError
+from trio_cogment.base.suggestions import similar
 from trio_cogment.cli.help_format import HelpContext
-from trio_cogment.endpoints import GrpcEndpoint, parse_server_endpoint
-from trio_cogment.errors import EndpointError
-from trio_cogment.suggestions import similar
 
 _Decorated = TypeVar("_Decorated", bound=Callable[..., Any])
 

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from trio_cogment.base.services import SERVICES
 from trio_cogment.cli.errors import Failure
 from trio_cogment.cli.services.directory_flags import directory_options
 from trio_cogment.cli.services.run import run_server
 from trio_cogment.cli.services.settings import ServerSettings, common_settings, service_options
 from trio_cogment.cli.services.start import Application, Resources, Running
 from trio_cogment.cli.users_code import imported, member, run_users_code
-from trio_cogment.services import SERVICES
 
 if TYPE_CHECKING:
     from purerpc import Service

@@ -17,7 +17,10 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.core import ParameterSource
 
-from trio_cogment._records import record
+from trio_cogment.base.endpoints import CLIENT, DISCOVER
+from trio_cogment.base.errors import CogmentError, needing
+from trio_cogment.base.records import record
+from trio_cogment.base.services import ACTOR_CLASS, IMPLEMENTATION, ServiceKind
 from trio_cogment.cli.errors import Failure
 from trio_cogment.cli.options import FilePath
 from trio_cogment.cli.rl.targets import environment_options, failures, target_of
@@ -36,16 +39,13 @@ from trio_cogment.cli.services.trial_datastore import (
 )
 from trio_cogment.cli.services.types_option import load_types, types_option
 from trio_cogment.cli.services.web_flags import web_options, web_settings
-from trio_cogment.endpoints import CLIENT, DISCOVER
-from trio_cogment.errors import CogmentError, needing
-from trio_cogment.services import ACTOR_CLASS, IMPLEMENTATION, ServiceKind
 
 if TYPE_CHECKING:
     from trio_cogment.api.common_pb2 import TrialParams
     from trio_cogment.play.games import Game
     from trio_cogment.play.seat_machine import Outcome
     from trio_cogment.sdk import Participants
-    from trio_cogment.spec import Spec
+    from trio_cogment.sdk.spec import Spec
     from trio_cogment.web import PageAccess
     from trio_cogment.web.routing import AnyRoute
 
@@ -226,13 +226,13 @@ def _prepared(options: dict[str, Any]) -> Prepared:
 
 
 def _of_environment(options: dict[str, Any]) -> Prepared:
+    from trio_cogment.environments.making import Recipe
+    from trio_cogment.environments.serving import environment
+    from trio_cogment.play.environment_games import people_params
     from trio_cogment.rl import RL_SPEC
-    from trio_cogment.rl.environments.making import Recipe
-    from trio_cogment.rl.environments.serving import environment
-    from trio_cogment.rl.people import people_params
-    from trio_cogment.rl.seats.base import SeatContext
-    from trio_cogment.rl.seats.scripted import policy, random
     from trio_cogment.sdk import Participants
+    from trio_cogment.seats.base import SeatContext
+    from trio_cogment.seats.scripted import policy, random
 
     name, arguments = options["target"], dict(options["argument"])
     target = target_of(name, _COMMAND)
@@ -254,7 +254,7 @@ def _of_environment(options: dict[str, Any]) -> Prepared:
 
 def _of_module(options: dict[str, Any]) -> Prepared:
     from trio_cogment.cli.participants import load
-    from trio_cogment.spec import Spec, load_params
+    from trio_cogment.sdk.spec import Spec, load_params
 
     participants = load(options["target"])
     spec = load_types("--spec", options["spec"]) or participants.spec or Spec()
@@ -349,7 +349,7 @@ def _json(text: str | None) -> Any:
 async def _opened(
     prepared: Callable[[], Prepared], settings: PlaySettings, resources: Resources
 ) -> AsyncIterator[Running]:
-    from trio_cogment.config import PlatformConfig
+    from trio_cogment.base.config import PlatformConfig
     from trio_cogment.platform import open_platform
     from trio_cogment.play.house import open_house
     from trio_cogment.play.routes import lobby_link, play_routes

@@ -1,4 +1,4 @@
-"""`trio-cogment replay`: replays a recorded trial (`trio_cogment.recording.replay`) and shows it tick by tick."""
+"""`trio-cogment replay`: replays a recorded trial (`trio_cogment.trial.recording.replay`) and shows it tick by tick."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from typing import Any
 
 import click
 
+from trio_cogment.base.errors import CogmentError
 from trio_cogment.cli.errors import Failure
 from trio_cogment.cli.options import json_option
 from trio_cogment.cli.text import print_json
-from trio_cogment.errors import CogmentError
 
 #: Larger files than any recorded trial are not read.
 MAX_FILE_BYTES = 64 * 1024 * 1024
@@ -30,7 +30,7 @@ def replay(file: Path, full: bool, as_json: bool) -> None:
 
     Exit code 1, and the differences, if this version does anything else than the one that recorded it.
     """
-    from trio_cogment.recording import replay as replayed_by_this_version
+    from trio_cogment.trial.recording import replay as replayed_by_this_version
 
     recorded = _read(file)
     try:

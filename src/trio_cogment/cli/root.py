@@ -55,7 +55,7 @@ def _exit_code(run: Callable[[], Any]) -> int:
     except OSError as error:
         return _fail(f"{error.strerror or error}")
     except ImportError as error:
-        from trio_cogment.errors import MissingExtraError
+        from trio_cogment.base.errors import MissingExtraError
 
         if not isinstance(error, MissingExtraError):
             raise

@@ -12,12 +12,12 @@ from pathlib import Path
 
 import click
 
+from trio_cogment.base.errors import CogmentError
+from trio_cogment.base.suggestions import suggestion
 from trio_cogment.cli.errors import Failure
 from trio_cogment.cli.options import FilePath, Group
 from trio_cogment.cli.runs.table import VERBS
 from trio_cogment.cli.search_path import search_path
-from trio_cogment.errors import CogmentError
-from trio_cogment.suggestions import suggestion
 
 
 class RunGroup(Group):
@@ -67,7 +67,7 @@ def project_command(file: Path, name: str, arguments: tuple[str, ...]) -> None:
     code and signals are its own. Further arguments are the script's: "$1", "$2", ..., "$@". "-f FILE" may also follow
     NAME; "--" says that what comes next is for the script.
     """
-    from trio_cogment.spec.commands import find_file, read_commands
+    from trio_cogment.sdk.spec.commands import find_file, read_commands
 
     file, arguments = _after_name(file, arguments)
     try:

@@ -8,6 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from trio_cogment.base.config import RpcConfig
+from trio_cogment.base.endpoints import DISCOVER, DiscoverEndpoint, GrpcEndpoint, parse_endpoint, parse_server_endpoint
+from trio_cogment.base.errors import EndpointError, RpcError
+from trio_cogment.base.services import SERVICES, ServiceKind, kind_of_type
 from trio_cogment.cli.client.common import (
     ClientSettings,
     channel_to,
@@ -27,10 +31,6 @@ from trio_cogment.cli.client.directory import (
 from trio_cogment.cli.client.reaching import Places, reached
 from trio_cogment.cli.errors import Failure
 from trio_cogment.cli.text import fields_of, printable
-from trio_cogment.config import RpcConfig
-from trio_cogment.endpoints import DISCOVER, DiscoverEndpoint, GrpcEndpoint, parse_endpoint, parse_server_endpoint
-from trio_cogment.errors import EndpointError, RpcError
-from trio_cogment.services import SERVICES, ServiceKind, kind_of_type
 
 if TYPE_CHECKING:
     from google.protobuf.descriptor import ServiceDescriptor

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from trio_cogment._records import record
+from trio_cogment.base.records import record
 from trio_cogment.cli.errors import Failure
 from trio_cogment.cli.options import FilePath, applied, nearest
 

@@ -61,8 +61,8 @@ def init(auth_secret_file: Path, rotate: bool, as_json: bool) -> None:
     Its servers share it, and only its owner can read it.
     """
     from trio_cogment.access import Keys
-    from trio_cogment.host.beside import create_durably
-    from trio_cogment.host.files import SystemFiles, replace_durably
+    from trio_cogment.base.host.beside import create_durably
+    from trio_cogment.base.host.files import SystemFiles, replace_durably
 
     key = os.urandom(32).hex()
     if not rotate:
@@ -148,9 +148,9 @@ def make(
     each role may do. A token without a role may ask servers how they are.
     """
     from trio_cogment.access import NEVER, Grant, Quotas, Token, roles_of
+    from trio_cogment.base.errors import InvalidArgumentError
+    from trio_cogment.base.host.beside import create_durably
     from trio_cogment.cli.services.auth import read_secret
-    from trio_cogment.errors import InvalidArgumentError
-    from trio_cogment.host.beside import create_durably
 
     try:
         grant = Grant(
@@ -242,7 +242,7 @@ def _token_text(given: str, file: Path | None) -> str:
         file = Path(given)
     if file is None:
         return given.strip()
-    from trio_cogment.errors import CogmentError
+    from trio_cogment.base.errors import CogmentError
     from trio_cogment.sdk.access_token import read_token
 
     try:
@@ -253,7 +253,7 @@ def _token_text(given: str, file: Path | None) -> str:
 
 def _unverified(text: str) -> Token:
     from trio_cogment.access import unverified
-    from trio_cogment.errors import InvalidArgumentError
+    from trio_cogment.base.errors import InvalidArgumentError
 
     try:
         return unverified(text)
@@ -263,8 +263,8 @@ def _unverified(text: str) -> Token:
 
 def _state(text: str, secret: Path, revocations: Path | None) -> str:
     from trio_cogment.access import AccessControl
+    from trio_cogment.base.errors import UnauthenticatedError
     from trio_cogment.cli.services.auth import AuthSettings, read_rules
-    from trio_cogment.errors import UnauthenticatedError
 
     rules = read_rules(AuthSettings(mode="token", secret_file=secret, revocation_file=revocations))
     control = AccessControl(rules, wall_clock=time.time_ns, new_id=str)
@@ -314,7 +314,7 @@ def revoke(
         raise Failure("expected a token, its id, --token_file or --name")
     entry = f"name={name}" if name is not None else _revoked_token(given or "", token_file)
     from trio_cogment.access import Revoked
-    from trio_cogment.errors import InvalidArgumentError
+    from trio_cogment.base.errors import InvalidArgumentError
 
     try:
         revoked = Revoked.parse(entry)
@@ -337,7 +337,7 @@ def _append_line(path: Path, line: str) -> None:
     Raises:
         Failure: the disk is full or failed; the file has the lines that it had.
     """
-    from trio_cogment.host.files import write_whole
+    from trio_cogment.base.host.files import write_whole
 
     try:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600)

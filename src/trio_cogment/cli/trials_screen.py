@@ -9,10 +9,10 @@ from collections.abc import Callable, Sequence
 import trio
 
 from trio_cogment.api.orchestrator_pb2 import TrialListEntry
+from trio_cogment.base.errors import RpcError
 from trio_cogment.cli.last_lines import LastLines
 from trio_cogment.cli.text import printable
 from trio_cogment.cli.trials_view import Trials
-from trio_cogment.errors import RpcError
 from trio_cogment.sdk import Controller
 
 _OUT, _ERR = 1, 2

@@ -33,7 +33,7 @@ def state_text(state: int) -> str:
 
 def end_text(trial_id: str, end: EndOfTrial) -> str:
     """Return how a trial ended, and because of whom; empty if nobody knows."""
-    from trio_cogment.outcome import EndCause, TrialOutcome
+    from trio_cogment.base.outcome import EndCause, TrialOutcome
 
     outcome = TrialOutcome.of(trial_id, end)
     if outcome.cause is EndCause.UNKNOWN:
@@ -85,7 +85,7 @@ def line_of(info: TrialInfo) -> str:
     """Return a trial's new state as a line."""
     parts = [state_text(info.state), info.trial_id]
     if info.HasField("end"):
-        from trio_cogment.outcome import ticks_text
+        from trio_cogment.base.outcome import ticks_text
 
         parts += [f"after {ticks_text(info.end.ticks)}", end_text(info.trial_id, info.end)]
     return printable("  ".join(filter(None, parts)))

@@ -14,8 +14,8 @@ from typing import Any
 
 import click
 
+from trio_cogment.base.suggestions import with_suggestion
 from trio_cogment.cli.errors import Failure
-from trio_cogment.suggestions import with_suggestion
 
 _PACKAGE = str(Path(__file__).parent.parent)
 

@@ -148,7 +148,7 @@ def warnings(variables: Iterable[str]) -> Iterator[str]:
     """
     for name in sorted(variables):
         if name.startswith(PREFIXES) and name not in KNOWN:
-            from trio_cogment.suggestions import similar
+            from trio_cogment.base.suggestions import similar
 
             known = {_plain(one): one for one in sorted(KNOWN.difference(INTERNAL))}
             close = _MEANT.get(name) or known.get(similar(_plain(name), known) or "")

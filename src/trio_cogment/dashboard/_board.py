@@ -7,10 +7,10 @@ from typing import Any
 
 from trio_cogment.access import Identity
 from trio_cogment.api.common_pb2 import TrialParams, TrialState
+from trio_cogment.base.errors import NotFoundError
 from trio_cogment.dashboard._pace import Pace
 from trio_cogment.dashboard._rows import Row
-from trio_cogment.errors import NotFoundError
-from trio_cogment.orchestrator import Glance, Orchestrator, ParticipantGlance, Trial
+from trio_cogment.servers.orchestrator import Glance, Orchestrator, ParticipantGlance, Trial
 
 #: Trials that a page lists: first those that have not ended, the newest of each first.
 MAX_ROWS = 300

@@ -6,6 +6,8 @@ import trio
 
 from trio_cogment._version import __version__
 from trio_cogment.access import PAGES
+from trio_cogment.base.host import Host
+from trio_cogment.base.services import ServiceKind
 from trio_cogment.dashboard._board import Board
 from trio_cogment.dashboard._elsewhere import VisitorCalls
 from trio_cogment.dashboard._live import Budget, Tab
@@ -15,12 +17,10 @@ from trio_cogment.dashboard._server_pages import Measured, ServerPages
 from trio_cogment.dashboard._stored import StoredPages
 from trio_cogment.dashboard._trial_pages import TrialPages
 from trio_cogment.dashboard._views import LogView, ServerView, TrialsView, TrialView
-from trio_cogment.discovery import DirectoryClient
-from trio_cogment.host import Host
 from trio_cogment.platform import Platform
 from trio_cogment.sdk import DatastoreClient, ModelRegistryClient
-from trio_cogment.services import ServiceKind
-from trio_cogment.spec import Spec
+from trio_cogment.sdk.spec import Spec
+from trio_cogment.servers.discovery import DirectoryClient
 from trio_cogment.web.assets import Assets
 from trio_cogment.web.common_pages import about
 from trio_cogment.web.replies import Reply, json_data, redirect

@@ -13,10 +13,10 @@ from typing import TypeAlias
 from google.protobuf.message import Message
 
 from trio_cogment.access import Grant, Identity, Role, Scope, Sources
-from trio_cogment.errors import EndpointError, FailedPreconditionError, PermissionDeniedError, UnimplementedError
+from trio_cogment.base.errors import EndpointError, FailedPreconditionError, PermissionDeniedError, UnimplementedError
+from trio_cogment.base.services import SERVICES, ServiceKind
 from trio_cogment.rpc import CallOpener, ClientCall, DirectCall, InProcessChannel, MetadataLike, Method, WithMetadata
 from trio_cogment.rpc.relay import OnBehalf
-from trio_cogment.services import SERVICES, ServiceKind
 from trio_cogment.web.routing import Visit
 
 #: Finds what calls a service of another process.

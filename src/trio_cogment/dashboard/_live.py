@@ -15,8 +15,8 @@ from typing import Any
 import trio
 
 from trio_cogment.access import PAGES
+from trio_cogment.base.errors import CogmentError, InvalidArgumentError, StatusCode, status_of
 from trio_cogment.dashboard._views import SAMPLE_FIELDS, LogView, Samples, ServerView, TrialsView, TrialView, View
-from trio_cogment.errors import CogmentError, InvalidArgumentError, StatusCode, status_of
 from trio_cogment.sdk import DatastoreClient
 from trio_cogment.web.json_text import json_text
 from trio_cogment.web.page_access import check_right

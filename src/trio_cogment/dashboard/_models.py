@@ -8,8 +8,8 @@ from contextlib import aclosing
 from typing import Any
 
 from trio_cogment.api.model_registry_pb2 import ModelVersionInfo
+from trio_cogment.base.errors import InvalidArgumentError
 from trio_cogment.dashboard._stored import attachment
-from trio_cogment.errors import InvalidArgumentError
 from trio_cogment.sdk import ModelRegistryClient
 from trio_cogment.web.replies import Reply, Send, Streamed, json_data
 from trio_cogment.web.routing import AnyRoute, Route, Visit

@@ -9,17 +9,17 @@ from typing import TYPE_CHECKING
 
 import trio
 
+from trio_cogment.base.host import Host
 from trio_cogment.dashboard._log import LogRing
-from trio_cogment.host import Host
 from trio_cogment.rpc import InProcessChannel, RpcConfig
 from trio_cogment.rpc.inprocess import UNLIMITED_BYTES
 
 if TYPE_CHECKING:
     from trio_cogment.dashboard._elsewhere import Find, Mint
     from trio_cogment.dashboard._server_pages import Measured
-    from trio_cogment.discovery import DirectoryClient
     from trio_cogment.platform import Platform
-    from trio_cogment.spec import Spec
+    from trio_cogment.sdk.spec import Spec
+    from trio_cogment.servers.discovery import DirectoryClient
     from trio_cogment.web.routing import AnyRoute
 
 

@@ -19,7 +19,7 @@ from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.message import DecodeError, Message
 
 from trio_cogment.api.spaces_pb2 import Array, DType
-from trio_cogment.spec.fields import enum_name, is_map
+from trio_cogment.sdk.spec.fields import enum_name, is_map
 from trio_cogment.web.json_text import MAX_SAFE_INTEGER, shortest
 
 #: Of one payload: values, characters of a text, bytes of an array or picture, bytes as digits; and how deep it goes.

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any, Protocol
 
-from trio_cogment.about import API_VERSION, GRPC_VERSION, overall_load
 from trio_cogment.api.directory_pb2 import FullServiceData
+from trio_cogment.base.about import API_VERSION, GRPC_VERSION, overall_load
+from trio_cogment.base.errors import UnimplementedError
+from trio_cogment.base.services import kind_of_type
 from trio_cogment.dashboard._rows import Row
-from trio_cogment.discovery import DirectoryClient
-from trio_cogment.errors import UnimplementedError
-from trio_cogment.orchestrator import Orchestrator
-from trio_cogment.services import kind_of_type
+from trio_cogment.servers.discovery import DirectoryClient
+from trio_cogment.servers.orchestrator import Orchestrator
 from trio_cogment.web.replies import Reply, json_data
 from trio_cogment.web.routing import AnyRoute, Route, Visit
 

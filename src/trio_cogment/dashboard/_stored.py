@@ -12,8 +12,8 @@ from urllib.parse import quote
 from google.protobuf.json_format import MessageToDict
 
 from trio_cogment.api.common_pb2 import TrialState
+from trio_cogment.base.errors import InvalidArgumentError, NotFoundError
 from trio_cogment.dashboard._views import REWARD_FIELDS, SAMPLE_FIELDS, sample_row
-from trio_cogment.errors import InvalidArgumentError, NotFoundError
 from trio_cogment.sdk import DatastoreClient, StoredTrial, export_trials
 from trio_cogment.web.json_text import json_text
 from trio_cogment.web.replies import Reply, Send, Streamed, json_data

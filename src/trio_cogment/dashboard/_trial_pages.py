@@ -10,10 +10,10 @@ from google.protobuf.json_format import MessageToDict, ParseDict, ParseError
 
 from trio_cogment.api.common_pb2 import TrialParams
 from trio_cogment.api.orchestrator_pb2 import TerminateTrialRequest, TrialStartRequest
+from trio_cogment.base.errors import AlreadyExistsError, InvalidArgumentError
+from trio_cogment.base.services import SERVICES, TRIAL_ID, ServiceKind
 from trio_cogment.dashboard._board import Board
-from trio_cogment.errors import AlreadyExistsError, InvalidArgumentError
 from trio_cogment.rpc import CallOpener, methods_of
-from trio_cogment.services import SERVICES, TRIAL_ID, ServiceKind
 from trio_cogment.web.replies import Reply, json_data
 from trio_cogment.web.routing import AnyRoute, Route, Visit
 

@@ -10,14 +10,14 @@ from collections.abc import Callable, Iterator
 from typing import Any, Protocol
 
 from trio_cogment.access import Identity
+from trio_cogment.base.errors import CogmentError
+from trio_cogment.base.stand_ins import stand_in_of
 from trio_cogment.dashboard._board import Board
 from trio_cogment.dashboard._log import LogRing
 from trio_cogment.dashboard._payloads import numbers, shown
 from trio_cogment.dashboard._rows import Differ, Row
 from trio_cogment.dashboard._series import Curves
-from trio_cogment.errors import CogmentError
 from trio_cogment.sdk import ActorSample, StoredSample
-from trio_cogment.stand_ins import stand_in_of
 from trio_cogment.web.json_text import shortest_mean
 
 News = dict[str, Any]

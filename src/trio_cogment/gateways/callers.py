@@ -8,10 +8,10 @@ from typing import TypeAlias
 from urllib.parse import quote
 
 from trio_cogment.access import AccessControl, Grant, Identity, Role, authorization, lasting
-from trio_cogment.errors import PermissionDeniedError, RpcError, StatusCode
+from trio_cogment.base.errors import PermissionDeniedError, RpcError, StatusCode
+from trio_cogment.base.services import TRIAL_OWNER, TRIAL_QUOTAS, TRIAL_RUN
 from trio_cogment.rpc import CallOpener, ServerCall, WithMetadata
 from trio_cogment.sdk import Controller
-from trio_cogment.services import TRIAL_OWNER, TRIAL_QUOTAS, TRIAL_RUN
 
 #: How long a token counts that a gateway makes in the name of a client; it is renewed after half of that.
 _TOKEN_SECONDS = 30 * 86400.0

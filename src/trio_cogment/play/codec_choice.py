@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from trio_cogment.play.codecs import BytesCodec, Codec, MessageCodec
-from trio_cogment.spec import ActorClass
+from trio_cogment.sdk.spec import ActorClass
 
 #: The observation of `trio_cogment.spaces`, and so of `trio_cogment.rl`.
 _OF_SPACES = "trio_cogment.spaces.Observation"

@@ -9,10 +9,10 @@ from typing import Any
 
 from google.protobuf.message import Message
 
-from trio_cogment.errors import InvalidArgumentError
+from trio_cogment.base.errors import InvalidArgumentError
 from trio_cogment.play.forms import message_form, message_of
 from trio_cogment.play.views import View, message_view
-from trio_cogment.spec import ActorClass, Payload
+from trio_cogment.sdk.spec import ActorClass, Payload
 
 
 class Codec(ABC):

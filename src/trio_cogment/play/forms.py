@@ -25,8 +25,8 @@ from google.protobuf import json_format
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
 from google.protobuf.message import Message
 
-from trio_cogment.errors import InvalidArgumentError
-from trio_cogment.spec.fields import by_type, enum_numbers, is_map, is_well_known
+from trio_cogment.base.errors import InvalidArgumentError
+from trio_cogment.sdk.spec.fields import by_type, enum_numbers, is_map, is_well_known
 
 #: Messages within messages are no forms beyond this depth, but JSON.
 _MAX_DEPTH = 6

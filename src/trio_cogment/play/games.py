@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from trio_cogment.api.common_pb2 import ActorParams, TrialParams
-from trio_cogment.endpoints import CLIENT, DISCOVER
-from trio_cogment.errors import InvalidArgumentError
+from trio_cogment.base.endpoints import CLIENT, DISCOVER
+from trio_cogment.base.errors import InvalidArgumentError
 from trio_cogment.play.lobby_machine import LobbyRules, Shortage
 from trio_cogment.play.seat_machine import Outcome, SeatRules
 

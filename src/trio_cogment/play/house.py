@@ -13,9 +13,10 @@ import trio
 
 from trio_cogment.access import Quotas, Sources
 from trio_cogment.api.common_pb2 import ActorInitialInput, TrialParams
-from trio_cogment.config import PlayConfig
-from trio_cogment.errors import CogmentError, FailedPreconditionError, NotFoundError
-from trio_cogment.host import Host
+from trio_cogment.base.config import PlayConfig
+from trio_cogment.base.errors import CogmentError, FailedPreconditionError, NotFoundError
+from trio_cogment.base.host import Host
+from trio_cogment.base.services import ACTOR_CLASS, IMPLEMENTATION, TRIAL_OWNER, TRIAL_QUOTAS, ServiceKind
 from trio_cogment.platform import Platform
 from trio_cogment.play.codec_choice import codec_for
 from trio_cogment.play.codecs import Codec
@@ -28,7 +29,6 @@ from trio_cogment.play.seat_table import SeatState
 from trio_cogment.play.stand_in import Bot
 from trio_cogment.rpc import CallOpener, OwnNursery, WithMetadata, open_in_process
 from trio_cogment.sdk import Controller, LocalParticipants
-from trio_cogment.services import ACTOR_CLASS, IMPLEMENTATION, TRIAL_OWNER, TRIAL_QUOTAS, ServiceKind
 
 _log = logging.getLogger(__name__)
 

@@ -11,9 +11,9 @@ from typing import Any, TypeAlias
 import trio
 
 from trio_cogment.access import Sources
-from trio_cogment.config import PlayConfig
-from trio_cogment.errors import CogmentError, FailedPreconditionError, InvalidArgumentError
-from trio_cogment.host import Host
+from trio_cogment.base.config import PlayConfig
+from trio_cogment.base.errors import CogmentError, FailedPreconditionError, InvalidArgumentError
+from trio_cogment.base.host import Host
 from trio_cogment.play import lobby_machine as machine
 from trio_cogment.play.effects import EffectQueue
 from trio_cogment.play.games import Game

@@ -11,9 +11,9 @@ from collections.abc import Hashable
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from trio_cogment._records import record
-from trio_cogment.config.declarations import Shared, setting
-from trio_cogment.errors import InvalidArgumentError
+from trio_cogment.base.config.declarations import Shared, setting
+from trio_cogment.base.errors import InvalidArgumentError
+from trio_cogment.base.records import record
 from trio_cogment.play.lobby_table import MEMBER_TABLE, MemberAction, MemberInput, MemberState
 
 

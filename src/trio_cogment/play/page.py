@@ -14,8 +14,8 @@ from typing import Any, Protocol
 
 import trio
 
-from trio_cogment.config import PlayConfig
-from trio_cogment.errors import CogmentError, InvalidArgumentError
+from trio_cogment.base.config import PlayConfig
+from trio_cogment.base.errors import CogmentError, InvalidArgumentError
 from trio_cogment.play.page_messages import Allowance, PageMessage, Ping, parse
 from trio_cogment.play.views import page_message
 

@@ -10,7 +10,7 @@ import html
 from functools import partial
 
 from trio_cogment.access import EXACTLY, PAGES, Grant, Identity, Role, Sources
-from trio_cogment.errors import NotFoundError, PermissionDeniedError
+from trio_cogment.base.errors import NotFoundError, PermissionDeniedError
 from trio_cogment.play.house import PlayHouse
 from trio_cogment.web import PageAccess
 from trio_cogment.web.assets import Assets

@@ -19,8 +19,9 @@ from typing import Any
 import trio
 from google.protobuf import wrappers_pb2
 
-from trio_cogment.config import PlayConfig
-from trio_cogment.errors import CogmentError, FailedPreconditionError, InvalidArgumentError
+from trio_cogment.base.config import PlayConfig
+from trio_cogment.base.errors import CogmentError, FailedPreconditionError, InvalidArgumentError
+from trio_cogment.base.stand_ins import StandIn, stand_in_note
 from trio_cogment.play import seat_machine as machine
 from trio_cogment.play.codecs import Codec
 from trio_cogment.play.effects import EffectQueue
@@ -32,8 +33,7 @@ from trio_cogment.play.seat_table import SeatState
 from trio_cogment.play.stand_in import Asked, Bot
 from trio_cogment.play.views import View, page_message
 from trio_cogment.sdk import ActorSession, Event, EventType, RecvObservation
-from trio_cogment.spec import Payload
-from trio_cogment.stand_ins import StandIn, stand_in_note
+from trio_cogment.sdk.spec import Payload
 from trio_cogment.web.json_text import shortest_mean
 
 _log = logging.getLogger(__name__)

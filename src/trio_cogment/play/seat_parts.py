@@ -11,11 +11,11 @@ from google.protobuf.any_pb2 import Any as AnyMessage
 from google.protobuf.message import DecodeError
 
 from trio_cogment.api.common_pb2 import ActorInitialInput
-from trio_cogment.errors import InvalidArgumentError
+from trio_cogment.base.errors import InvalidArgumentError
 from trio_cogment.play.seat_machine import Outcome, SeatRules
 from trio_cogment.play.stand_in import BotFor
 from trio_cogment.sdk import ActorSession
-from trio_cogment.spec import Payload
+from trio_cogment.sdk.spec import Payload
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,7 +9,7 @@ import numpy as np
 
 import trio_cogment.spaces as sp
 from trio_cogment.api import spaces_pb2 as pb
-from trio_cogment.errors import CogmentError, InvalidArgumentError
+from trio_cogment.base.errors import CogmentError, InvalidArgumentError
 from trio_cogment.play.codecs import Codec
 from trio_cogment.play.forms import MAX_OPTIONS, options
 from trio_cogment.play.views import View

@@ -19,9 +19,9 @@ from trio_cogment.api.common_pb2 import (
     CommunicationState,
     Observation,
 )
-from trio_cogment.errors import FailedPreconditionError
+from trio_cogment.base.errors import FailedPreconditionError
+from trio_cogment.base.services import SERVICES, TRIAL_ID, ServiceKind
 from trio_cogment.rpc import Call, CallOpener, RpcError, methods_of
-from trio_cogment.services import SERVICES, TRIAL_ID, ServiceKind
 
 _RUN_TRIAL = methods_of(SERVICES[ServiceKind.ACTOR].descriptor())["RunTrial"]
 

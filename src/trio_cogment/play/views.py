@@ -27,7 +27,7 @@ from google.protobuf import json_format
 from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.message import Message
 
-from trio_cogment.spec.fields import enum_name, is_map, is_well_known
+from trio_cogment.sdk.spec.fields import enum_name, is_map, is_well_known
 from trio_cogment.web.json_text import json_text, name_of, shortest
 
 #: Pictures that browsers show and that cannot run anything.

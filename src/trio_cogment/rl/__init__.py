@@ -7,24 +7,28 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from trio_cogment._lazy_names import lazy_names as _lazy_names
+from trio_cogment.base.lazy_names import lazy_names as _lazy_names
 
 if TYPE_CHECKING:
+    from trio_cogment.environments.errors import EnvironmentFailedError as EnvironmentFailedError
+    from trio_cogment.environments.errors import EnvironmentLostError as EnvironmentLostError
+    from trio_cogment.environments.errors import InvalidActionError as InvalidActionError
+    from trio_cogment.environments.errors import InvalidEnvironmentError as InvalidEnvironmentError
+    from trio_cogment.environments.making import make_environment as make_environment
+    from trio_cogment.environments.serving import environment as environment
+    from trio_cogment.environments.spec import PLAYER as PLAYER
+    from trio_cogment.environments.spec import RL_SPEC as RL_SPEC
+    from trio_cogment.gateways.openenv.client import openenv_environment as openenv_environment
+    from trio_cogment.gateways.openenv.server import OpenEnvServer as OpenEnvServer
+    from trio_cogment.gateways.openenv.server import serve_openenv as serve_openenv
+    from trio_cogment.play.clients import join_trials as join_trials
+    from trio_cogment.play.clients import serve_clients as serve_clients
     from trio_cogment.rl.datasets.exporting import Exported as Exported
     from trio_cogment.rl.datasets.exporting import ExportProgress as ExportProgress
     from trio_cogment.rl.datasets.exporting import export as export
     from trio_cogment.rl.datasets.exporting import export_async as export_async
     from trio_cogment.rl.datasets.replaying import replay_actor as replay_actor
     from trio_cogment.rl.datasets.replaying import replay_environment as replay_environment
-    from trio_cogment.rl.environments.errors import EnvironmentFailedError as EnvironmentFailedError
-    from trio_cogment.rl.environments.errors import EnvironmentLostError as EnvironmentLostError
-    from trio_cogment.rl.environments.errors import InvalidActionError as InvalidActionError
-    from trio_cogment.rl.environments.errors import InvalidEnvironmentError as InvalidEnvironmentError
-    from trio_cogment.rl.environments.making import make_environment as make_environment
-    from trio_cogment.rl.environments.serving import environment as environment
-    from trio_cogment.rl.openenv.client import openenv_environment as openenv_environment
-    from trio_cogment.rl.openenv.server import OpenEnvServer as OpenEnvServer
-    from trio_cogment.rl.openenv.server import serve_openenv as serve_openenv
     from trio_cogment.rl.runner import League as League
     from trio_cogment.rl.runner import MLflow as MLflow
     from trio_cogment.rl.runner import Results as Results
@@ -36,19 +40,6 @@ if TYPE_CHECKING:
     from trio_cogment.rl.runner import open_run as open_run
     from trio_cogment.rl.runner import run_trials_async as run_trials_async
     from trio_cogment.rl.runner.scripts import run_trials as run_trials
-    from trio_cogment.rl.seats.base import Seat as Seat
-    from trio_cogment.rl.seats.base import SeatContext as SeatContext
-    from trio_cogment.rl.seats.clients import join_trials as join_trials
-    from trio_cogment.rl.seats.clients import serve_clients as serve_clients
-    from trio_cogment.rl.seats.errors import SeatError as SeatError
-    from trio_cogment.rl.seats.models import model as model
-    from trio_cogment.rl.seats.remote import endpoint as endpoint
-    from trio_cogment.rl.seats.remote import human as human
-    from trio_cogment.rl.seats.scripted import policy as policy
-    from trio_cogment.rl.seats.scripted import random as random
-    from trio_cogment.rl.seats.text import text as text
-    from trio_cogment.rl.spec import PLAYER as PLAYER
-    from trio_cogment.rl.spec import RL_SPEC as RL_SPEC
     from trio_cogment.rl.views.aec import TrialAECEnv as TrialAECEnv
     from trio_cogment.rl.views.aec import make_aec as make_aec
     from trio_cogment.rl.views.gymnasium import TrialEnv as TrialEnv
@@ -61,28 +52,37 @@ if TYPE_CHECKING:
     from trio_cogment.rl.views.stable_baselines import SB3VecEnv as SB3VecEnv
     from trio_cogment.rl.views.vector import TrialVectorEnv as TrialVectorEnv
     from trio_cogment.rl.views.vector import make_vec as make_vec
+    from trio_cogment.seats.base import Seat as Seat
+    from trio_cogment.seats.base import SeatContext as SeatContext
+    from trio_cogment.seats.errors import SeatError as SeatError
+    from trio_cogment.seats.models import model as model
+    from trio_cogment.seats.remote import endpoint as endpoint
+    from trio_cogment.seats.remote import human as human
+    from trio_cogment.seats.scripted import policy as policy
+    from trio_cogment.seats.scripted import random as random
+    from trio_cogment.seats.text import text as text
 
 #: The module of each public name, below `trio_cogment.rl`.
 _HOMES = {
-    "EnvironmentFailedError": "environments.errors",
-    "EnvironmentLostError": "environments.errors",
+    "EnvironmentFailedError": "trio_cogment.environments.errors",
+    "EnvironmentLostError": "trio_cogment.environments.errors",
     "EpisodeFailedError": "views.rounds",
     "ExportProgress": "datasets.exporting",
     "Exported": "datasets.exporting",
-    "InvalidActionError": "environments.errors",
-    "InvalidEnvironmentError": "environments.errors",
+    "InvalidActionError": "trio_cogment.environments.errors",
+    "InvalidEnvironmentError": "trio_cogment.environments.errors",
     "League": "runner",
     "MLflow": "runner",
-    "OpenEnvServer": "openenv.server",
-    "PLAYER": "spec",
+    "OpenEnvServer": "trio_cogment.gateways.openenv.server",
+    "PLAYER": "trio_cogment.environments.spec",
     "PlatformOptions": "views.options",
-    "RL_SPEC": "spec",
+    "RL_SPEC": "trio_cogment.environments.spec",
     "Results": "runner",
     "RunFailedError": "runner",
     "SB3VecEnv": "views.stable_baselines",
-    "Seat": "seats.base",
-    "SeatContext": "seats.base",
-    "SeatError": "seats.errors",
+    "Seat": "trio_cogment.seats.base",
+    "SeatContext": "trio_cogment.seats.base",
+    "SeatError": "trio_cogment.seats.errors",
     "TensorBoard": "runner",
     "TrialAECEnv": "views.aec",
     "TrialCallback": "runner",
@@ -91,30 +91,30 @@ _HOMES = {
     "TrialResult": "runner",
     "TrialVectorEnv": "views.vector",
     "WeightsAndBiases": "runner",
-    "endpoint": "seats.remote",
-    "environment": "environments.serving",
+    "endpoint": "trio_cogment.seats.remote",
+    "environment": "trio_cogment.environments.serving",
     "export": "datasets.exporting",
     "export_async": "datasets.exporting",
-    "human": "seats.remote",
-    "join_trials": "seats.clients",
+    "human": "trio_cogment.seats.remote",
+    "join_trials": "trio_cogment.play.clients",
     "make": "views.gymnasium",
     "make_aec": "views.aec",
-    "make_environment": "environments.making",
+    "make_environment": "trio_cogment.environments.making",
     "make_parallel": "views.parallel",
     "make_vec": "views.vector",
-    "model": "seats.models",
+    "model": "trio_cogment.seats.models",
     "open_run": "runner",
-    "openenv_environment": "openenv.client",
-    "policy": "seats.scripted",
-    "random": "seats.scripted",
+    "openenv_environment": "trio_cogment.gateways.openenv.client",
+    "policy": "trio_cogment.seats.scripted",
+    "random": "trio_cogment.seats.scripted",
     "register": "views.gymnasium",
     "replay_actor": "datasets.replaying",
     "replay_environment": "datasets.replaying",
     "run_trials": "runner.scripts",
     "run_trials_async": "runner",
-    "serve_clients": "seats.clients",
-    "serve_openenv": "openenv.server",
-    "text": "seats.text",
+    "serve_clients": "trio_cogment.play.clients",
+    "serve_openenv": "trio_cogment.gateways.openenv.server",
+    "text": "trio_cogment.seats.text",
 }
 #: The extra that a name needs, where that is not `arrays`.
 _EXTRAS = {

@@ -1,14 +1,14 @@
 """gRPC on Trio: services, calls, servers and channels; the same interface over HTTP/2 and within a process."""
 
-from trio_cogment.config import RpcConfig
-from trio_cogment.errors import RpcError, StatusCode
+from trio_cogment.base.config import RpcConfig
+from trio_cogment.base.errors import RpcError, StatusCode
+from trio_cogment.base.shared_message import SharedMessage
 from trio_cogment.rpc._by_service import ByService
 from trio_cogment.rpc._call_host import CallHost, open_channel, open_in_process
 from trio_cogment.rpc._nursery import OwnNursery
 from trio_cogment.rpc._observer import MethodObserver, ServerObserver
 from trio_cogment.rpc._shared_channels import IDLE_CHANNEL_SECONDS, SharedChannels
 from trio_cogment.rpc._standard import standard_services
-from trio_cogment.rpc._turns import measure_turns_by
 from trio_cogment.rpc._with_metadata import WithMetadata
 from trio_cogment.rpc.calls import (
     IN_PROCESS,
@@ -43,7 +43,6 @@ from trio_cogment.rpc.server import RunningServer, serve, serve_stream
 from trio_cogment.rpc.service import Methods, UnknownMethodError, bind, methods_of
 from trio_cogment.rpc.stubs import StreamStreamMethod, StreamUnaryMethod, UnaryStreamMethod, UnaryUnaryMethod
 from trio_cogment.rpc.tls import client_tls, server_tls
-from trio_cogment.shared_message import SharedMessage
 
 __all__ = [
     "IDLE_CHANNEL_SECONDS",
@@ -96,7 +95,6 @@ __all__ = [
     "find_detail",
     "intercept_channel",
     "intercept_services",
-    "measure_turns_by",
     "methods_of",
     "open_channel",
     "open_in_process",

@@ -25,12 +25,13 @@ from typing import Any
 
 import trio
 
-from trio_cogment.access import Identity, PeerConnection, PeerLimits
-from trio_cogment.config import RpcConfig
-from trio_cogment.errors import ResourceExhaustedError
+from trio_cogment.access import Identity
+from trio_cogment.base.config import RpcConfig
+from trio_cogment.base.errors import ResourceExhaustedError
+from trio_cogment.budget.peer_limits import PeerConnection, PeerLimits
+from trio_cogment.budget.refusals import refusals
 from trio_cogment.rpc._byte_stream_over import byte_stream_over
 from trio_cogment.rpc._frames import GOAWAY, HEADER, ErrorCode
-from trio_cogment.rpc.refusals import refusals
 
 if sys.platform != "win32":
     import resource

@@ -13,9 +13,9 @@ from typing import Any
 
 import trio
 
-from trio_cogment.errors import RpcError
+from trio_cogment.base.errors import RpcError
+from trio_cogment.budget.waiting_bytes import WaitingBytes
 from trio_cogment.rpc._in_process_queue import MessageQueue
-from trio_cogment.rpc._waiting_bytes import WaitingBytes
 from trio_cogment.rpc.calls import UNKNOWN_SIZE
 
 

@@ -23,9 +23,9 @@ from typing import Final
 
 import trio
 
-from trio_cogment.compiling import mypyc_attr
-from trio_cogment.rpc._turn_order import Lane
-from trio_cogment.rpc._turns import turns_of_run
+from trio_cogment.base.compiling import mypyc_attr
+from trio_cogment.budget.turn_order import Lane
+from trio_cogment.budget.turns import turns_of_run
 
 if sys.platform == "linux":
     # Not when they are needed first: a process that has run out of descriptors cannot import anything.

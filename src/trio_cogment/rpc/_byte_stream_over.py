@@ -6,10 +6,10 @@ from typing import Any
 
 import trio
 
-from trio_cogment.host.binding import format_address
+from trio_cogment.base.host.binding import format_address
+from trio_cogment.budget.turn_order import Lane
+from trio_cogment.budget.turns import turns_of_run
 from trio_cogment.rpc._byte_stream import ByteStream, SocketByteStream, bytes_delivered, was_reset
-from trio_cogment.rpc._turn_order import Lane
-from trio_cogment.rpc._turns import turns_of_run
 
 
 class GenericByteStream(ByteStream):

@@ -11,8 +11,8 @@ from typing import Protocol
 from purerpc import Service
 
 from trio_cogment.access import TokenSource
-from trio_cogment.config import RpcConfig
-from trio_cogment.host import Host
+from trio_cogment.base.config import RpcConfig
+from trio_cogment.base.host import Host
 from trio_cogment.rpc.calls import CallOpener
 from trio_cogment.rpc.channel import Channel
 from trio_cogment.rpc.inprocess import InProcessChannel

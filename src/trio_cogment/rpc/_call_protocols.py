@@ -11,8 +11,8 @@ from collections.abc import Awaitable, Callable
 from typing import Any, Protocol, TypeAlias
 
 from trio_cogment.access import Identity
-from trio_cogment.config import RpcConfig
-from trio_cogment.errors import RpcError, StatusCode
+from trio_cogment.base.config import RpcConfig
+from trio_cogment.base.errors import RpcError, StatusCode
 from trio_cogment.rpc import _grpc_headers
 from trio_cogment.rpc._engine import Engine
 from trio_cogment.rpc._retry import Budget

@@ -10,7 +10,7 @@ import zlib
 from collections.abc import Callable
 from typing import Any
 
-from trio_cogment.errors import StatusCode
+from trio_cogment.base.errors import StatusCode
 from trio_cogment.rpc._compressed_message import CompressedMessage
 from trio_cogment.rpc._streams import BadMessageError
 

@@ -6,8 +6,8 @@ of their own: the reader's task runs their callbacks, and one task watches their
 looks for what has become overdue (`_liveness`). How connections end is in `_drain` (in order) and `_lingering_close`
 (the last bytes).
 
-Reading takes turns with the other connections of the process (`_turn_order`), and so do large output, the beginnings of
-calls (`_call_starts`) and their ends when the connection is lost.
+Reading takes turns with the other connections of the process (`budget.turn_order`), and so do large output, the
+beginnings of calls (`budget.call_starts`) and their ends when the connection is lost.
 """
 
 from __future__ import annotations
@@ -19,17 +19,22 @@ from typing import Any
 
 import trio
 
-from trio_cogment.access import Identity, PeerConnection, Visitor, anonymous
-from trio_cogment.config import RpcConfig
-from trio_cogment.errors import (
+from trio_cogment.access import Identity, Visitor, anonymous
+from trio_cogment.base.config import RpcConfig
+from trio_cogment.base.errors import (
     RemoteProtocolError,
     RpcError,
     StatusCode,
 )
+from trio_cogment.budget.call_starts import CallStarts
+from trio_cogment.budget.memory import memory_of_run
+from trio_cogment.budget.peer_limits import PeerConnection
+from trio_cogment.budget.refusals import refusals
+from trio_cogment.budget.turn_order import Lane
+from trio_cogment.budget.turns import turns_of_run
 from trio_cogment.rpc import _grpc_headers
 from trio_cogment.rpc._byte_stream import ByteStream
 from trio_cogment.rpc._call_protocols import Route
-from trio_cogment.rpc._call_starts import CallStarts
 from trio_cogment.rpc._deadlines import Deadlines
 from trio_cogment.rpc._drain import Drain
 from trio_cogment.rpc._engine import Engine
@@ -41,11 +46,7 @@ from trio_cogment.rpc._liveness import Liveness
 from trio_cogment.rpc._reader import Reader
 from trio_cogment.rpc._request_gate import RequestGate
 from trio_cogment.rpc._streams import Stream
-from trio_cogment.rpc._turn_order import Lane
-from trio_cogment.rpc._turns import turns_of_run
 from trio_cogment.rpc._writer import Writer
-from trio_cogment.rpc.memory import memory_of_run
-from trio_cogment.rpc.refusals import refusals
 from trio_cogment.rpc.tls import refusal_in
 
 logger = logging.getLogger(__name__)

@@ -12,8 +12,8 @@ from typing import Protocol
 
 import trio
 
-from trio_cogment.config import RpcConfig
-from trio_cogment.errors import RpcError, StatusCode
+from trio_cogment.base.config import RpcConfig
+from trio_cogment.base.errors import RpcError, StatusCode
 from trio_cogment.rpc._engine import DRAIN_PING, Engine
 
 

@@ -53,9 +53,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Final
 
-from trio_cogment.config import RpcConfig
-from trio_cogment.errors import RemoteProtocolError
-from trio_cogment.recount import Count
+from trio_cogment.base.config import RpcConfig
+from trio_cogment.base.errors import RemoteProtocolError
+from trio_cogment.base.recount import Count
+from trio_cogment.budget.memory import ConnectionMemory
 from trio_cogment.rpc._control import ControlPlane, max_block_bytes
 from trio_cogment.rpc._floods import Floods
 from trio_cogment.rpc._frame_handler import FrameHandler
@@ -78,7 +79,6 @@ from trio_cogment.rpc._receive_window import ReceiveWindow
 from trio_cogment.rpc._send_queue import SendQueue
 from trio_cogment.rpc._stream_table import StreamTable
 from trio_cogment.rpc._streams import Stream
-from trio_cogment.rpc.memory import ConnectionMemory
 
 #: Tells the PING that goes with a drain from those that look for life.
 DRAIN_PING: Final = b"draining"
@@ -355,7 +355,7 @@ class Engine:
         self.ping(DRAIN_PING)
 
     def recount(self) -> Iterator[Count]:
-        """See `trio_cogment.recount`."""
+        """See `trio_cogment.base.recount`."""
         streams = self.streams.values()
         yield from self._send_queue.recount_of(streams)
         yield Count("streams that are closed", sum(stream.closed for stream in streams), 0)

@@ -13,7 +13,7 @@ from typing import Any, Final
 from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.message import Message
 
-from trio_cogment.errors import StatusCode
+from trio_cogment.base.errors import StatusCode
 from trio_cogment.rpc._streams import BadMessageError
 
 #: Texts are bytes, too.

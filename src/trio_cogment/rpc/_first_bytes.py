@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable
 
 import trio
 
-from trio_cogment.errors import RemoteProtocolError
+from trio_cogment.base.errors import RemoteProtocolError
 from trio_cogment.rpc._byte_stream import ByteStream
 from trio_cogment.rpc._byte_stream_over import GenericByteStream, byte_stream_over
 from trio_cogment.rpc._frames import TLS_HANDSHAKE

@@ -31,7 +31,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 
-from trio_cogment.config import RpcConfig
+from trio_cogment.base.config import RpcConfig
 from trio_cogment.rpc._frames import ConnectionFaultError, ErrorCode
 
 

@@ -18,8 +18,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final, NoReturn
 
-from trio_cogment.config import RpcConfig
-from trio_cogment.errors import StatusCode
+from trio_cogment.base.config import RpcConfig
+from trio_cogment.base.errors import StatusCode
 from trio_cogment.rpc import _grpc_headers
 from trio_cogment.rpc._control import ControlPlane
 from trio_cogment.rpc._floods import Floods

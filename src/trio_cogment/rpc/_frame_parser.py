@@ -25,8 +25,8 @@ import abc
 import sys
 from typing import Final
 
-from trio_cogment.compiling import mypyc_attr
-from trio_cogment.config import RpcConfig
+from trio_cogment.base.compiling import mypyc_attr
+from trio_cogment.base.config import RpcConfig
 from trio_cogment.rpc._floods import Floods
 from trio_cogment.rpc._frames import (
     ACK,

@@ -20,7 +20,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from trio_cogment._version import __version__
-from trio_cogment.errors import STATUS_DETAILS, StatusCode
+from trio_cogment.base.errors import STATUS_DETAILS, StatusCode
 from trio_cogment.rpc._grpc_web import WebAnswer, WebRules
 from trio_cogment.rpc._hpack import RawHeaders as RawHeaders
 from trio_cogment.rpc._hpack import unindexed

@@ -26,7 +26,9 @@ from typing import Any, Protocol
 import trio
 from google.protobuf.message import DecodeError, Message
 
-from trio_cogment.errors import LocalProtocolError, RpcError, StatusCode
+from trio_cogment.base.errors import LocalProtocolError, RpcError, StatusCode
+from trio_cogment.base.shared_message import SharedMessage
+from trio_cogment.budget.turns import LARGE_BYTES, turns_of_run
 from trio_cogment.rpc import _grpc_headers
 from trio_cogment.rpc._call_protocols import Transport
 from trio_cogment.rpc._compressed_message import CompressedMessage
@@ -36,9 +38,7 @@ from trio_cogment.rpc._inbox import Inbox
 from trio_cogment.rpc._message_path import MessagePath
 from trio_cogment.rpc._retry import ReplayBuffer
 from trio_cogment.rpc._streams import BadMessageError, Stream
-from trio_cogment.rpc._turns import LARGE_BYTES, turns_of_run
 from trio_cogment.rpc.calls import UNKNOWN_SIZE, Call, Consumer, Method
-from trio_cogment.shared_message import SharedMessage
 
 
 class CallOutput(Protocol):

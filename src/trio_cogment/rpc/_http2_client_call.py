@@ -17,7 +17,7 @@ from types import TracebackType
 import trio
 from purerpc import Cardinality
 
-from trio_cogment.errors import RpcError, StatusCode
+from trio_cogment.base.errors import RpcError, StatusCode
 from trio_cogment.rpc import _grpc_headers
 from trio_cogment.rpc._call_protocols import ClientTransport, TransportSource
 from trio_cogment.rpc._compressed_message import CompressedMessage

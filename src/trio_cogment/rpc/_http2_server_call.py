@@ -13,7 +13,8 @@ from typing import Any
 import trio
 from purerpc import Cardinality
 
-from trio_cogment.errors import LocalProtocolError, RpcError, StatusCode
+from trio_cogment.base.errors import LocalProtocolError, RpcError, StatusCode
+from trio_cogment.base.shared_message import SharedMessage
 from trio_cogment.rpc import _grpc_headers
 from trio_cogment.rpc._call_protocols import ServerTransport
 from trio_cogment.rpc._compression import IDENTITY, accepts, checked_encoding, decoder
@@ -24,7 +25,6 @@ from trio_cogment.rpc._status import outcome_of
 from trio_cogment.rpc._streams import Stream
 from trio_cogment.rpc.calls import MetadataLike, Method, ServerCall
 from trio_cogment.rpc.metadata import Metadata
-from trio_cogment.shared_message import SharedMessage
 
 
 class Http2ServerCall(Http2Call, ServerCall):

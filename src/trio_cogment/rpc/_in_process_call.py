@@ -19,15 +19,15 @@ from typing import Any
 import trio
 from google.protobuf.message import Message
 
-from trio_cogment.config import RpcConfig
-from trio_cogment.errors import LocalProtocolError, RpcError, StatusCode
+from trio_cogment.base.config import RpcConfig
+from trio_cogment.base.errors import LocalProtocolError, RpcError, StatusCode
+from trio_cogment.base.shared_message import SharedMessage
+from trio_cogment.budget.waiting_bytes import WaitingBytes
 from trio_cogment.rpc._borrowing_queue import BorrowingQueue
 from trio_cogment.rpc._grpc_headers import metadata_bytes
 from trio_cogment.rpc._in_process_queue import MessageQueue
-from trio_cogment.rpc._waiting_bytes import WaitingBytes
 from trio_cogment.rpc.calls import UNKNOWN_SIZE, Consumer, Method
 from trio_cogment.rpc.metadata import Metadata
-from trio_cogment.shared_message import SharedMessage
 
 #: As `RpcConfig.max_receive_message_bytes`: any message passes, as protobuf has none that is larger. Finding out how
 #: large one is costs as much as copying it, which is then saved.

@@ -8,8 +8,8 @@ from typing import Any
 
 import trio
 
-from trio_cogment.errors import RpcError
-from trio_cogment.recount import Count
+from trio_cogment.base.errors import RpcError
+from trio_cogment.base.recount import Count
 from trio_cogment.rpc._fairness import OPERATIONS_PER_CHECKPOINT
 from trio_cogment.rpc._inbox import Inbox
 from trio_cogment.rpc.calls import UNKNOWN_SIZE
@@ -187,7 +187,7 @@ class MessageQueue(Inbox):
             trio.lowlevel.reschedule(self._senders.popleft())
 
     def recount(self) -> Iterator[Count]:
-        """See `trio_cogment.recount`."""
+        """See `trio_cogment.base.recount`."""
         sizes = self._sizes or ()
         yield Count("bytes of a queue in process", self._bytes, sum(sizes), None)
         # One that waits alone need not have been measured.

@@ -8,12 +8,12 @@ import trio
 from google.protobuf.message import Message
 
 from trio_cogment.access import THIS_PROCESS
-from trio_cogment.errors import LocalProtocolError, RpcError
+from trio_cogment.base.errors import LocalProtocolError, RpcError
+from trio_cogment.base.shared_message import SharedMessage
 from trio_cogment.rpc._compression import checked_encoding
 from trio_cogment.rpc._in_process_call import UNLIMITED_BYTES, End, Exchange, max_bytes
 from trio_cogment.rpc.calls import IN_PROCESS, MetadataLike, ServedAtOnce, ServerCall
 from trio_cogment.rpc.metadata import Metadata
-from trio_cogment.shared_message import SharedMessage
 
 
 class InProcessServerCall(End, ServerCall):

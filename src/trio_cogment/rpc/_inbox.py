@@ -33,7 +33,7 @@ from typing import Any, Final, Protocol
 
 import trio
 
-from trio_cogment.errors import LocalProtocolError, RpcError, StatusCode
+from trio_cogment.base.errors import LocalProtocolError, RpcError, StatusCode
 from trio_cogment.rpc.calls import Consumer
 
 _log = logging.getLogger(__name__)

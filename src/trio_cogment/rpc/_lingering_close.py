@@ -12,7 +12,7 @@ import math
 
 import trio
 
-from trio_cogment.config import RpcConfig
+from trio_cogment.base.config import RpcConfig
 from trio_cogment.rpc._byte_stream import ByteStream
 
 #: What may come beside the DATA that windows allow, before the peer has seen the end.

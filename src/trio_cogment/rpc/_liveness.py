@@ -11,13 +11,13 @@ from typing import Protocol
 
 import trio
 
-from trio_cogment.config import RpcConfig
-from trio_cogment.errors import RpcError, StatusCode
+from trio_cogment.base.config import RpcConfig
+from trio_cogment.base.errors import RpcError, StatusCode
+from trio_cogment.budget.turn_order import Lane
+from trio_cogment.budget.turns import turns_of_run
 from trio_cogment.rpc._byte_stream import ByteStream
 from trio_cogment.rpc._engine import Engine
 from trio_cogment.rpc._stalled_messages import StalledMessages
-from trio_cogment.rpc._turn_order import Lane
-from trio_cogment.rpc._turns import turns_of_run
 
 _LIFE_PING = b"alive?\0\0"
 _LOOK_SECONDS = 10.0

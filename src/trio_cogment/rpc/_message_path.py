@@ -12,12 +12,12 @@ from typing import Any, Final, Protocol
 
 from google.protobuf.message import DecodeError, Message
 
+from trio_cogment.base.shared_message import SharedMessage
+from trio_cogment.budget.turns import LARGE_BYTES
 from trio_cogment.rpc._engine import Engine
 from trio_cogment.rpc._inbox import Inbox
 from trio_cogment.rpc._streams import PREFIX_BYTES, Stream
-from trio_cogment.rpc._turns import LARGE_BYTES
 from trio_cogment.rpc.calls import UNKNOWN_SIZE
-from trio_cogment.shared_message import SharedMessage
 
 #: Messages up to this size may go without asking for room: the output takes no more of them than it may without a loan.
 SHORT_BYTES: Final = 16 * 1024

@@ -6,7 +6,7 @@ from typing import Any
 
 import trio
 
-from trio_cogment.errors import StatusCode
+from trio_cogment.base.errors import StatusCode
 from trio_cogment.rpc import _grpc_headers
 from trio_cogment.rpc._call_protocols import ServerTransport
 from trio_cogment.rpc._http2_server_call import Http2ServerCall

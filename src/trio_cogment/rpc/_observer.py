@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from trio_cogment.errors import StatusCode
+from trio_cogment.base.errors import StatusCode
 
 
 class MethodObserver(Protocol):

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from trio_cogment.errors import StatusCode
+from trio_cogment.base.errors import StatusCode
 
 #: RST_STREAM codes as a client sees them (gRPC over HTTP/2, "Errors").
 STATUS_OF_RESET: dict[int, tuple[StatusCode, str]] = {

@@ -10,9 +10,9 @@ from collections.abc import Awaitable, Callable
 
 import trio
 
-from trio_cogment.backoff import Backoff
-from trio_cogment.config import RpcConfig
-from trio_cogment.errors import RemoteProtocolError, RpcError, StatusCode
+from trio_cogment.base.backoff import Backoff
+from trio_cogment.base.config import RpcConfig
+from trio_cogment.base.errors import RemoteProtocolError, RpcError, StatusCode
 from trio_cogment.rpc._byte_stream_over import byte_stream_over, peer_name
 from trio_cogment.rpc._connection import CONNECTION_LOST, Connection
 

@@ -1,7 +1,7 @@
 """Reads a connection: everything that one `recv` brings is handled at once, in the order in which it came.
 
-Reading takes turns with the other connections of the process (`_turn_order`). What it costs is known only afterwards,
-so what the last batch has cost is what the next one is expected to cost.
+Reading takes turns with the other connections of the process (`budget.turn_order`). What it costs is known only
+afterwards, so what the last batch has cost is what the next one is expected to cost.
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ from typing import Any, Final, Protocol
 
 import trio
 
+from trio_cogment.budget.connection_lane import ConnectionLane
+from trio_cogment.budget.turn_order import Lane
+from trio_cogment.budget.turns import Turns
 from trio_cogment.rpc._byte_stream import ByteStream
-from trio_cogment.rpc._connection_lane import ConnectionLane
 from trio_cogment.rpc._engine import Engine
 from trio_cogment.rpc._frames import Kind
 from trio_cogment.rpc._message_path import MessagePath
-from trio_cogment.rpc._turn_order import Lane
-from trio_cogment.rpc._turns import Turns
 from trio_cogment.rpc._writer import Writer
 
 _MESSAGE: Final = Kind.MESSAGE

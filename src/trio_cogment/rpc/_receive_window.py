@@ -45,9 +45,9 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Final
 
-from trio_cogment.access import Loan
-from trio_cogment.config import RpcConfig
-from trio_cogment.recount import Count
+from trio_cogment.base.config import RpcConfig
+from trio_cogment.base.recount import Count
+from trio_cogment.budget.byte_pool import Loan
 from trio_cogment.rpc._frames import INITIAL_WINDOW, ConnectionFaultError, ErrorCode
 from trio_cogment.rpc._streams import PREFIX_BYTES, Stream
 
@@ -269,7 +269,7 @@ class ReceiveWindow:
         ]
 
     def recount(self) -> Iterator[Count]:
-        """See `trio_cogment.recount`."""
+        """See `trio_cogment.base.recount`."""
         granted = sum(stream.granted for stream in self._streams.values())
         yield Count("bytes that are granted", self.granted, granted, None)
         waiting = len(self._applicants)

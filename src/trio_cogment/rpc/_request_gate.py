@@ -7,14 +7,15 @@ from __future__ import annotations
 
 import logging
 
-from trio_cogment.access import Identity, PeerConnection, Visitor
-from trio_cogment.errors import CogmentError, ResourceExhaustedError, StatusCode, status_of
+from trio_cogment.access import Identity, Visitor
+from trio_cogment.base.errors import CogmentError, ResourceExhaustedError, StatusCode, status_of
+from trio_cogment.budget.peer_limits import PeerConnection
+from trio_cogment.budget.refusals import note_refused_call
 from trio_cogment.rpc import _grpc_headers
 from trio_cogment.rpc._call_protocols import Route
 from trio_cogment.rpc._engine import Engine
 from trio_cogment.rpc._frames import ErrorCode
 from trio_cogment.rpc._streams import Stream
-from trio_cogment.rpc.refusals import note_refused_call
 
 _log = logging.getLogger(__name__)
 

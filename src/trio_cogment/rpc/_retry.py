@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from trio_cogment.config import RpcConfig
+from trio_cogment.base.config import RpcConfig
 from trio_cogment.rpc import _grpc_headers
 from trio_cogment.rpc._streams import Stream
 

@@ -28,9 +28,9 @@ import math
 from collections.abc import Callable, Collection, Iterable, Iterator, Sized
 from typing import Final
 
-from trio_cogment.access import Loan
-from trio_cogment.config import RpcConfig
-from trio_cogment.recount import Count
+from trio_cogment.base.config import RpcConfig
+from trio_cogment.base.recount import Count
+from trio_cogment.budget.byte_pool import Loan
 from trio_cogment.rpc._frames import (
     DATA,
     HEADER,
@@ -448,7 +448,7 @@ class SendQueue:
             self._wake_starved()
 
     def recount_of(self, streams: Collection[Stream]) -> Iterator[Count]:
-        """See `trio_cogment.recount`; `streams` are those that are open."""
+        """See `trio_cogment.base.recount`; `streams` are those that are open."""
         yield Count("bytes of output", self.out_size, sum(map(len, self._out)), None)
         queued = sum(sum(map(len, stream.outbox)) for stream in streams)
         yield Count("bytes of all outboxes", self._queued, queued, None)

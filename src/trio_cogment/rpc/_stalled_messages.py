@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable, Iterable
 from typing import Protocol
 
-from trio_cogment.errors import StatusCode
+from trio_cogment.base.errors import StatusCode
 from trio_cogment.rpc._frames import ErrorCode
 from trio_cogment.rpc._streams import Stream
 

@@ -6,7 +6,7 @@ import logging
 
 from purerpc import RpcFailedError
 
-from trio_cogment.errors import STATUS_DETAILS, CogmentError, InvalidArgumentError, RpcError, StatusCode, status_of
+from trio_cogment.base.errors import STATUS_DETAILS, CogmentError, InvalidArgumentError, RpcError, StatusCode, status_of
 from trio_cogment.rpc.metadata import Metadata
 
 _log = logging.getLogger(__name__)

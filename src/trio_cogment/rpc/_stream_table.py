@@ -15,7 +15,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Final
 
-from trio_cogment.config import RpcConfig
+from trio_cogment.base.config import RpcConfig
 from trio_cogment.rpc._control import ControlPlane
 from trio_cogment.rpc._frames import DATA, END_STREAM, RST_STREAM, ErrorCode
 from trio_cogment.rpc._hpack import RawHeaders

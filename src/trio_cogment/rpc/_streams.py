@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import deque
 from typing import Any, Final
 
-from trio_cogment.errors import StatusCode
+from trio_cogment.base.errors import StatusCode
 from trio_cogment.rpc._compressed_message import CompressedMessage
 from trio_cogment.rpc._grpc_headers import RawHeaders
 

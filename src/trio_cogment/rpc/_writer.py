@@ -18,7 +18,7 @@ from typing import Any, Final, Protocol
 
 import trio
 
-from trio_cogment.access import Loan
+from trio_cogment.budget.byte_pool import Loan
 from trio_cogment.rpc._byte_stream import ByteStream
 
 #: Larger output takes turns with that of other connections, where a thousand of them have been sent the same.

@@ -28,9 +28,9 @@ from google.protobuf.message import Message
 from purerpc import Cardinality
 
 from trio_cogment.access import Identity
-from trio_cogment.errors import RpcError, StatusCode
+from trio_cogment.base.errors import RpcError, StatusCode
+from trio_cogment.base.shared_message import SharedMessage
 from trio_cogment.rpc.metadata import Metadata, Pairs
-from trio_cogment.shared_message import SharedMessage
 
 if TYPE_CHECKING:
     from typing_extensions import TypeVar  # knows defaults, which `typing` learns in Python 3.13

@@ -21,9 +21,9 @@ import trio
 from google.protobuf.message import Message
 
 from trio_cogment.access import AUTHORIZATION, TokenSource, authorization
-from trio_cogment.config import RpcConfig
-from trio_cogment.errors import RpcError
-from trio_cogment.host import Host
+from trio_cogment.base.config import RpcConfig
+from trio_cogment.base.errors import RpcError
+from trio_cogment.base.host import Host
 from trio_cogment.rpc._compression import checked_encoding
 from trio_cogment.rpc._connection import Connection
 from trio_cogment.rpc._http2_client_call import Http2ClientCall

@@ -11,7 +11,7 @@ from typing import TypeVar
 from google.protobuf.any_pb2 import Any
 from google.protobuf.message import DecodeError, Message
 
-from trio_cogment.errors import STATUS_DETAILS, RpcError, StatusCode
+from trio_cogment.base.errors import STATUS_DETAILS, RpcError, StatusCode
 from trio_cogment.rpc._protos.status_pb2 import Status
 
 _M = TypeVar("_M", bound=Message)

@@ -9,7 +9,7 @@ from collections.abc import Callable
 import trio
 
 from trio_cogment.access import Identity
-from trio_cogment.rpc.refusals import refusals
+from trio_cogment.budget.refusals import refusals
 from trio_cogment.rpc.relay import Accepted, Served
 
 _log = logging.getLogger(__name__)

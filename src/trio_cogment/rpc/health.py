@@ -8,7 +8,7 @@ from collections.abc import Iterable
 import trio
 from purerpc import Service
 
-from trio_cogment.errors import NotFoundError, UnavailableError
+from trio_cogment.base.errors import NotFoundError, UnavailableError
 from trio_cogment.rpc._protos.health_pb2 import (
     DESCRIPTOR,
     HealthCheckRequest,

@@ -15,15 +15,15 @@ import trio
 from google.protobuf.message import Message
 from purerpc import Service
 
-from trio_cogment.config import RpcConfig
-from trio_cogment.errors import RpcError, StatusCode
+from trio_cogment.base.config import RpcConfig
+from trio_cogment.base.errors import RpcError, StatusCode
+from trio_cogment.budget.waiting_bytes import WaitingBytes
 from trio_cogment.rpc._compression import checked_encoding
 from trio_cogment.rpc._in_process_call import UNLIMITED_BYTES as UNLIMITED_BYTES
 from trio_cogment.rpc._in_process_call import End, Exchange, fits, max_bytes
 from trio_cogment.rpc._in_process_server_call import CallServedAtOnce, InProcessServerCall
 from trio_cogment.rpc._nursery import OwnNursery
 from trio_cogment.rpc._status import outcome_of
-from trio_cogment.rpc._waiting_bytes import WaitingBytes
 from trio_cogment.rpc.calls import (
     CallOpener,
     DirectCall,

@@ -19,7 +19,8 @@ from typing import Any, TypeAlias
 from google.protobuf.message import Message
 from purerpc import Service
 
-from trio_cogment.errors import RpcError
+from trio_cogment.base.errors import RpcError
+from trio_cogment.base.shared_message import SharedMessage
 from trio_cogment.rpc._compression import checked_encoding
 from trio_cogment.rpc.calls import (
     UNKNOWN_SIZE,
@@ -35,7 +36,6 @@ from trio_cogment.rpc.calls import (
     checked_timeout,
 )
 from trio_cogment.rpc.metadata import Metadata
-from trio_cogment.shared_message import SharedMessage
 
 #: `async def interceptor(call, handler)`: awaits `handler(call)`, or raises an `RpcError` in its place. What is raised
 #: ends the call, as what a handler raises does.

@@ -16,8 +16,8 @@ from typing import Any, overload
 
 import trio
 
-from trio_cogment.host import Host
-from trio_cogment.host.binding import BACKLOG, cannot_listen
+from trio_cogment.base.host import Host
+from trio_cogment.base.host.binding import BACKLOG, cannot_listen
 from trio_cogment.rpc.tls import FilePath, RenewableListener, secured
 
 #: How long other servers may hold a directory while they put their socket there.

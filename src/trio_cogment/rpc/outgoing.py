@@ -13,9 +13,9 @@ from dataclasses import replace
 import trio
 
 from trio_cogment.access import Networks, parse_networks
-from trio_cogment.config import OutgoingConfig
-from trio_cogment.host import Connect, Host
-from trio_cogment.rpc.refusals import refusals
+from trio_cogment.base.config import OutgoingConfig
+from trio_cogment.base.host import Connect, Host
+from trio_cogment.budget.refusals import refusals
 
 _log = logging.getLogger(__name__)
 

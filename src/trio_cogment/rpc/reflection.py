@@ -13,7 +13,7 @@ from google.protobuf.descriptor_pool import Default as DefaultPool
 from google.protobuf.descriptor_pool import DescriptorPool
 from purerpc import Service
 
-from trio_cogment.errors import StatusCode
+from trio_cogment.base.errors import StatusCode
 from trio_cogment.rpc._protos import reflection_v1_pb2, reflection_v1alpha_pb2
 from trio_cogment.rpc.calls import ServerCall
 from trio_cogment.rpc.service import bind

@@ -15,9 +15,12 @@ from typing import Any, Protocol
 import trio
 from google.protobuf.message import DecodeError, Message
 
-from trio_cogment.access import Identity, PeerConnection, Visitor
-from trio_cogment.config import RpcConfig
-from trio_cogment.errors import PermissionDeniedError, RpcError, StatusCode
+from trio_cogment.access import Identity, Visitor
+from trio_cogment.base.config import RpcConfig
+from trio_cogment.base.errors import PermissionDeniedError, RpcError, StatusCode
+from trio_cogment.budget.peer_limits import PeerConnection
+from trio_cogment.budget.turns import LARGE_BYTES, turns_of_run
+from trio_cogment.budget.waiting_bytes import WaitingBytes
 from trio_cogment.rpc._byte_stream import ByteStream as ByteStream
 from trio_cogment.rpc._byte_stream_over import byte_stream_over as byte_stream_over
 from trio_cogment.rpc._call_protocols import Route
@@ -38,10 +41,6 @@ from trio_cogment.rpc._lingering_close import LingeringClose as LingeringClose
 from trio_cogment.rpc._observer import MethodObserver, ServerObserver
 from trio_cogment.rpc._routes import shape_of
 from trio_cogment.rpc._streams import BadMessageError
-from trio_cogment.rpc._turn_order import Lane as Lane
-from trio_cogment.rpc._turns import LARGE_BYTES as LARGE_BYTES
-from trio_cogment.rpc._turns import turns_of_run as turns_of_run
-from trio_cogment.rpc._waiting_bytes import WaitingBytes as WaitingBytes
 from trio_cogment.rpc._writer import Output as Output
 from trio_cogment.rpc._writer import Writer as Writer
 from trio_cogment.rpc.calls import CallOpener, Handler, MetadataLike, Method, ServerCall

@@ -25,9 +25,13 @@ import trio
 from purerpc import Service
 
 from trio_cogment.access import AccessControl, anonymous
-from trio_cogment.config import RpcConfig
-from trio_cogment.errors import RemoteProtocolError, ResourceExhaustedError
-from trio_cogment.host.binding import format_address
+from trio_cogment.base.config import RpcConfig
+from trio_cogment.base.errors import RemoteProtocolError, ResourceExhaustedError
+from trio_cogment.base.host.binding import format_address
+from trio_cogment.budget.memory import memory_of_run
+from trio_cogment.budget.refusals import refusals
+from trio_cogment.budget.turn_order import Lane
+from trio_cogment.budget.turns import turns_of_run
 from trio_cogment.rpc._admission import Admission, ReserveDescriptor
 from trio_cogment.rpc._byte_stream import ByteStream
 from trio_cogment.rpc._byte_stream_over import byte_stream_over, peer_name
@@ -37,12 +41,8 @@ from trio_cogment.rpc._first_bytes import look
 from trio_cogment.rpc._observer import ServerObserver
 from trio_cogment.rpc._routes import routes_of
 from trio_cogment.rpc._server_group import ServerGroup
-from trio_cogment.rpc._turn_order import Lane
-from trio_cogment.rpc._turns import turns_of_run
 from trio_cogment.rpc.health import HealthService
 from trio_cogment.rpc.listeners import socket_of
-from trio_cogment.rpc.memory import memory_of_run
-from trio_cogment.rpc.refusals import refusals
 from trio_cogment.rpc.relay import Accepted, RelayRoute, Served, ServerSide, relay_routes
 from trio_cogment.rpc.tls import certificate_names, left_without_a_word, shake_hands
 
@@ -51,7 +51,7 @@ logger = logging.getLogger(__name__)
 _ACCEPT_PAUSE_SECONDS = 0.1
 #: `accept` fails with these when descriptors or memory run out; the connection stays in the kernel's queue.
 _ACCEPT_EXHAUSTED = frozenset([errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOBUFS])
-#: What a connection's tasks and tables, and a handshake, cost in units; see `_turn_order`.
+#: What a connection's tasks and tables, and a handshake, cost in units; see `budget.turn_order`.
 _CONNECTION_UNITS = 5
 _HANDSHAKE_UNITS = 10
 

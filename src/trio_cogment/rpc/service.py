@@ -22,9 +22,9 @@ from google.protobuf.message import Message
 from google.protobuf.message_factory import GetMessageClass
 from purerpc import Cardinality, RPCSignature, Service
 
-from trio_cogment.errors import InvalidArgumentError, RpcError, StatusCode, UnimplementedError
+from trio_cogment.base.errors import InvalidArgumentError, RpcError, StatusCode, UnimplementedError
+from trio_cogment.base.suggestions import similar, suggestion
 from trio_cogment.rpc.calls import Handler, Method, ServerCall, TakeAtOnce
-from trio_cogment.suggestions import similar, suggestion
 
 #: In the namespace of a class, it says that its methods stand for those that are not implemented.
 NOT_IMPLEMENTED = "__rpc_not_implemented__"

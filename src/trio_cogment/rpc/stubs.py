@@ -1,6 +1,6 @@
 """The methods of a service as objects that are called, with types: what generated stubs consist of.
 
-`trio_cogment.spec.generation` writes a class for each service, with one of these for each of its methods. A method is
+`sdk.spec.generation` writes a class for each service, with one of these for each of its methods. A method is
 called for its response where it has one, and opened, as `async with stub.Chat.open() as call`, for the call itself.
 """
 
@@ -10,7 +10,7 @@ from collections.abc import AsyncIterable, AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 from typing import Generic
 
-from trio_cogment.errors import RpcError, StatusCode
+from trio_cogment.base.errors import RpcError, StatusCode
 from trio_cogment.rpc.calls import CallOpener, ClientCall, MetadataLike, Method, ReceivedT, SentT, only_response
 
 

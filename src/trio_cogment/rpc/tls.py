@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 
 import trio
 
-from trio_cogment.errors import RemoteProtocolError
+from trio_cogment.base.errors import RemoteProtocolError
 
 FilePath: TypeAlias = str | os.PathLike[str]
 

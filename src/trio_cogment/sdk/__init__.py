@@ -5,7 +5,7 @@ The names below are resolved when they are first used: most programs need few of
 
 from typing import TYPE_CHECKING
 
-from trio_cogment._lazy_names import lazy_names as _lazy_names
+from trio_cogment.base.lazy_names import lazy_names as _lazy_names
 
 if TYPE_CHECKING:
     from trio_cogment.sdk._actor import ActorImplementation as ActorImplementation

@@ -14,16 +14,16 @@ from trio_cogment.api.common_pb2 import (
     ActorRunTrialOutput,
     Observation,
 )
-from trio_cogment.errors import LocalProtocolError
-from trio_cogment.metrics import SessionMetrics
+from trio_cogment.base.errors import LocalProtocolError
+from trio_cogment.base.metrics import SessionMetrics
+from trio_cogment.base.shared_message import SharedMessage
+from trio_cogment.base.shared_observation import SharedObservation
 from trio_cogment.rpc import Call
 from trio_cogment.sdk._events import Event, EventType, ObservationT, RecvObservation, RecvReward
 from trio_cogment.sdk._session import Session, WallClock
 from trio_cogment.sdk._spec_checks import declared_class, warn_of_unknown_fields
 from trio_cogment.sdk._stream import NORMAL
-from trio_cogment.shared_message import SharedMessage
-from trio_cogment.shared_observation import SharedObservation
-from trio_cogment.spec import Payload, Spec
+from trio_cogment.sdk.spec import Payload, Spec
 
 #: The type of actions, and of the configuration; a session without type arguments takes and has anything.
 SentActionT = TypeVar("SentActionT", bound=Payload, default=Payload)

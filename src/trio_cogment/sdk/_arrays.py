@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from google.protobuf.message import Message
 
-from trio_cogment.errors import InvalidArgumentError
+from trio_cogment.base.errors import InvalidArgumentError
 
 if TYPE_CHECKING:
     import numpy as np

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from trio_cogment.errors import InvalidArgumentError, PermissionDeniedError
-from trio_cogment.log_context import bind_trial
+from trio_cogment.base.errors import InvalidArgumentError, PermissionDeniedError
+from trio_cogment.base.log_context import bind_trial
+from trio_cogment.base.services import TRIAL_ID
 from trio_cogment.rpc import ServerCall
-from trio_cogment.services import TRIAL_ID
 
 
 def only(call: ServerCall, name: str) -> str:

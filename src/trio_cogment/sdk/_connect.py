@@ -10,13 +10,13 @@ from contextlib import AsyncExitStack, asynccontextmanager
 import trio
 
 from trio_cogment.access import TokenSource
-from trio_cogment.config import RpcConfig
-from trio_cogment.discovery import DirectoryClient, open_directory
-from trio_cogment.endpoints import DISCOVER, ClientEndpoint, DiscoverEndpoint, GrpcEndpoint, parse_server_endpoint
-from trio_cogment.errors import FailedPreconditionError
-from trio_cogment.host import Host
-from trio_cogment.host.running import require_trio
-from trio_cogment.metrics import ModelMetrics
+from trio_cogment.base.config import RpcConfig
+from trio_cogment.base.endpoints import DISCOVER, ClientEndpoint, DiscoverEndpoint, GrpcEndpoint, parse_server_endpoint
+from trio_cogment.base.errors import FailedPreconditionError
+from trio_cogment.base.host import Host
+from trio_cogment.base.host.running import require_trio
+from trio_cogment.base.metrics import ModelMetrics
+from trio_cogment.base.services import SERVICES, ServiceKind
 from trio_cogment.rpc import (
     ByService,
     CallOpener,
@@ -33,8 +33,8 @@ from trio_cogment.sdk._datastore import DatastoreClient
 from trio_cogment.sdk._log_level import apply_log_level
 from trio_cogment.sdk._model_registry import ModelRegistryClient
 from trio_cogment.sdk.access_token import access_token_of
-from trio_cogment.services import SERVICES, ServiceKind
-from trio_cogment.spec import Spec
+from trio_cogment.sdk.spec import Spec
+from trio_cogment.servers.discovery import DirectoryClient, open_directory
 
 DIRECTORY_VARIABLE = "COGMENT_DIRECTORY_ENDPOINT"
 TOKEN_VARIABLE = "COGMENT_DIRECTORY_AUTHENTICATION_TOKEN"

@@ -22,17 +22,17 @@ from trio_cogment.api.orchestrator_pb2 import (
     TrialStartReply,
     TrialStartRequest,
 )
-from trio_cogment.errors import InvalidArgumentError, NotFoundError, TrialFailedError, UnavailableError
-from trio_cogment.host import Host
-from trio_cogment.log_context import trial_bound
-from trio_cogment.outcome import EndCause, TrialOutcome
+from trio_cogment.base.errors import InvalidArgumentError, NotFoundError, TrialFailedError, UnavailableError
+from trio_cogment.base.host import Host
+from trio_cogment.base.log_context import trial_bound
+from trio_cogment.base.outcome import EndCause, TrialOutcome
+from trio_cogment.base.services import SERVICES, TRIAL_ID, ServiceKind
 from trio_cogment.rpc import CallOpener, ClientCall, RpcError, methods_of
 from trio_cogment.sdk._actor import ActorImplementation, run_actor
 from trio_cogment.sdk._environment import ActorInfo
 from trio_cogment.sdk._failures import say_goodbye, words_for
 from trio_cogment.sdk._stream import NORMAL, receive_init
-from trio_cogment.services import SERVICES, TRIAL_ID, ServiceKind
-from trio_cogment.spec import Payload, Spec, encode
+from trio_cogment.sdk.spec import Payload, Spec, encode
 
 _LIFECYCLE = methods_of(SERVICES[ServiceKind.LIFECYCLE].descriptor())
 _CLIENT_ACTOR = methods_of(SERVICES[ServiceKind.CLIENT_ACTOR].descriptor())

@@ -10,7 +10,7 @@ from trio_cogment.api.datalog_pb2 import RunTrialDatalogOutput
 from trio_cogment.rpc import RpcError, ServerCall
 from trio_cogment.sdk._log_sample import LogSample
 from trio_cogment.sdk._stream import StreamLostError
-from trio_cogment.spec import Spec
+from trio_cogment.sdk.spec import Spec
 
 
 class DatalogSession:

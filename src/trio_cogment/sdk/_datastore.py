@@ -22,11 +22,11 @@ from trio_cogment.api.trial_datastore_pb2 import (
     StoredTrialSample,
     StoredTrialSampleField,
 )
-from trio_cogment.errors import InvalidArgumentError, NotFoundError, RpcError, StatusCode, TrialIncompleteError
+from trio_cogment.base.errors import InvalidArgumentError, NotFoundError, RpcError, StatusCode, TrialIncompleteError
+from trio_cogment.base.services import SERVICES, TRIAL_ID, ServiceKind
 from trio_cogment.rpc import CallOpener, ClientCall, methods_of
 from trio_cogment.sdk._stored import StoredSample, StoredTrial
-from trio_cogment.services import SERVICES, TRIAL_ID, ServiceKind
-from trio_cogment.spec import Spec
+from trio_cogment.sdk.spec import Spec
 
 _DATASTORE = methods_of(SERVICES[ServiceKind.DATASTORE].descriptor())
 

@@ -16,8 +16,8 @@ from trio_cogment.api.environment_pb2 import (
     EnvRunTrialInput,
     EnvRunTrialOutput,
 )
-from trio_cogment.errors import CogmentError, InvalidArgumentError, RemoteProtocolError
-from trio_cogment.metrics import SessionMetrics
+from trio_cogment.base.errors import CogmentError, InvalidArgumentError, RemoteProtocolError
+from trio_cogment.base.metrics import SessionMetrics
 from trio_cogment.rpc import Call
 from trio_cogment.sdk._events import ActionT, ActorStatus, Event, EventType, RecvAction
 from trio_cogment.sdk._inline import InlineEvents
@@ -26,7 +26,7 @@ from trio_cogment.sdk._outgoing import rewards as reward_outputs
 from trio_cogment.sdk._session import Session, WallClock
 from trio_cogment.sdk._spec_checks import declared_class, warn_of_unknown_fields
 from trio_cogment.sdk._stream import LAST, NORMAL
-from trio_cogment.spec import ActorClass, Payload, Spec
+from trio_cogment.sdk.spec import ActorClass, Payload, Spec
 
 #: The receiver of an observation: `"*"`, an actor's name, `"class.*"`, or an index in the order of the parameters.
 Target: TypeAlias = str | int

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 import trio
 
 from trio_cogment.api.trial_datastore_pb2 import StoredTrialSample
-from trio_cogment.errors import AlreadyExistsError, InvalidArgumentError, NotFoundError
+from trio_cogment.base.errors import AlreadyExistsError, InvalidArgumentError, NotFoundError
 from trio_cogment.sdk._datastore import DatastoreClient, SampleAdder, SampleIterator
 from trio_cogment.sdk._sample_file import SampleFileReader, encode_header, encode_sample
 

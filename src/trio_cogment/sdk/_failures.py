@@ -16,7 +16,7 @@ from typing import Any
 import trio
 
 from trio_cogment.api.common_pb2 import ActorRunTrialOutput
-from trio_cogment.errors import TRACEBACK, CogmentError, ResourceExhaustedError, RpcError, StatusCode, status_of
+from trio_cogment.base.errors import TRACEBACK, CogmentError, ResourceExhaustedError, RpcError, StatusCode, status_of
 from trio_cogment.rpc import ClientCall
 from trio_cogment.sdk._stream import END, StreamLostError
 

@@ -7,7 +7,7 @@ from typing import Any, TypeAlias
 
 from trio_cogment.api.common_pb2 import TrialParams
 from trio_cogment.sdk._params import trial_config
-from trio_cogment.spec import Spec
+from trio_cogment.sdk.spec import Spec
 
 
 class PreTrialSession:

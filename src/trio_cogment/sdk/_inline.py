@@ -23,7 +23,7 @@ from typing import Any, Protocol
 import trio
 from google.protobuf.message import Message
 
-from trio_cogment.errors import ResourceExhaustedError
+from trio_cogment.base.errors import ResourceExhaustedError
 from trio_cogment.rpc import Call, RpcError, StatusCode
 from trio_cogment.sdk._stream import StreamLostError
 

@@ -6,7 +6,7 @@ import logging
 import os
 from collections.abc import Mapping
 
-from trio_cogment.errors import InvalidArgumentError
+from trio_cogment.base.errors import InvalidArgumentError
 
 VARIABLE = "COGMENT_LOG_LEVEL"
 LEVELS = {

@@ -8,9 +8,9 @@ from google.protobuf.message import DecodeError
 
 from trio_cogment.api.common_pb2 import TrialParams
 from trio_cogment.api.datalog_pb2 import DatalogSample
-from trio_cogment.errors import InvalidArgumentError, RemoteProtocolError
+from trio_cogment.base.errors import InvalidArgumentError, RemoteProtocolError
 from trio_cogment.sdk._events import ActorStatus, RecvAction, RecvMessage, RecvObservation, RecvReward
-from trio_cogment.spec import ActorClass, Spec, decode
+from trio_cogment.sdk.spec import ActorClass, Spec, decode
 
 
 class LogSample:

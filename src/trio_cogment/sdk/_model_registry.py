@@ -24,12 +24,12 @@ from trio_cogment.api.model_registry_pb2 import (
     RetrieveVersionInfosRequest,
     VersionUpdateRequest,
 )
-from trio_cogment.errors import InvalidArgumentError, RpcError, StatusCode
-from trio_cogment.host.beside import open_beside
-from trio_cogment.metrics import ModelMetrics
+from trio_cogment.base.errors import InvalidArgumentError, RpcError, StatusCode
+from trio_cogment.base.host.beside import open_beside
+from trio_cogment.base.metrics import ModelMetrics
+from trio_cogment.base.services import SERVICES, ServiceKind
 from trio_cogment.rpc import CallOpener, ClientCall, OwnNursery, methods_of
 from trio_cogment.sdk._tracking import LatestVersion
-from trio_cogment.services import SERVICES, ServiceKind
 
 _METHODS = methods_of(SERVICES[ServiceKind.MODEL_REGISTRY].descriptor())
 

@@ -9,7 +9,7 @@ from google.protobuf.any_pb2 import Any as AnyMessage
 from google.protobuf.message import Message
 
 from trio_cogment.api import common_pb2
-from trio_cogment.errors import InvalidArgumentError
+from trio_cogment.base.errors import InvalidArgumentError
 from trio_cogment.sdk._stream import NORMAL
 
 

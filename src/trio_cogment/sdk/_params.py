@@ -14,8 +14,8 @@ from trio_cogment.api.common_pb2 import (
     SerializedMessage,
     TrialParams,
 )
-from trio_cogment.endpoints import DISCOVER
-from trio_cogment.spec import Payload, Spec, decode, encode
+from trio_cogment.base.endpoints import DISCOVER
+from trio_cogment.sdk.spec import Payload, Spec, decode, encode
 
 
 def serialized(payload: Payload) -> SerializedMessage:

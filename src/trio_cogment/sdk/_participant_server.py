@@ -9,12 +9,12 @@ from functools import partial
 import trio
 
 from trio_cogment.access import AccessControl
-from trio_cogment.config import RpcConfig
-from trio_cogment.discovery import SDK, DirectoryClient, host_finder, keep_registered
-from trio_cogment.host import Host
+from trio_cogment.base.config import RpcConfig
+from trio_cogment.base.host import Host
 from trio_cogment.rpc import HealthService, RunningServer, open_listeners, serve, standard_services
 from trio_cogment.sdk._log_level import apply_log_level
 from trio_cogment.sdk._participants import Participants
+from trio_cogment.servers.discovery import SDK, DirectoryClient, host_finder, keep_registered
 
 
 async def serve_participants(
@@ -44,7 +44,7 @@ async def serve_participants(
         tls: encrypt; for example from `trio_cogment.rpc.server_tls`, which can also ask clients for certificates.
         rpc_config: limits and timeouts of the server.
         directory: the directory with which to register the services, for `cogment://discover`; implementations that
-            are added to `participants` later are not registered. See `trio_cogment.discovery.open_directory`.
+            are added to `participants` later are not registered. See `trio_cogment.servers.discovery.open_directory`.
         registration_host: the name or address under which others reach this server; by default its own address.
         access: decides about every call: with the keys of the platform's servers, only their orchestrators get in, each
             for the trials it runs; None: everybody does. The directory's token is that of `open_directory`.

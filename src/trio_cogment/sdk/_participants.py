@@ -8,22 +8,22 @@ from typing import Any
 
 from purerpc import Service
 
-from trio_cogment.about import About
 from trio_cogment.api.common_pb2 import ActorRunTrialOutput
 from trio_cogment.api.datalog_pb2 import RunTrialDatalogOutput
 from trio_cogment.api.environment_pb2 import EnvRunTrialOutput
 from trio_cogment.api.hooks_pb2 import PreTrialParams
-from trio_cogment.discovery import Offer
-from trio_cogment.errors import (
+from trio_cogment.base.about import About
+from trio_cogment.base.errors import (
     AlreadyExistsError,
     InvalidArgumentError,
     NotFoundError,
     RpcError,
 )
-from trio_cogment.host import Host
-from trio_cogment.metrics import ParticipantMetrics
-from trio_cogment.plugins import ACTORS, ENVIRONMENTS
-from trio_cogment.plugins import implementation as plugin_implementation
+from trio_cogment.base.host import Host
+from trio_cogment.base.metrics import ParticipantMetrics
+from trio_cogment.base.plugins import ACTORS, ENVIRONMENTS
+from trio_cogment.base.plugins import implementation as plugin_implementation
+from trio_cogment.base.services import ACTOR_CLASS, IMPLEMENTATION, SERVICES, USER_ID, ServiceKind
 from trio_cogment.rpc import (
     IN_PROCESS,
     CallOpener,
@@ -40,8 +40,8 @@ from trio_cogment.sdk._hook import PreTrialHook, PreTrialSession
 from trio_cogment.sdk._spec_checks import list_of_classes
 from trio_cogment.sdk._stream import receive_init
 from trio_cogment.sdk.implementations import check_implementation
-from trio_cogment.services import ACTOR_CLASS, IMPLEMENTATION, SERVICES, USER_ID, ServiceKind
-from trio_cogment.spec import Spec
+from trio_cogment.sdk.spec import Spec
+from trio_cogment.servers.discovery import Offer
 
 #: Metadata of calls within this process: the registration that discovery chose.
 CHOSEN = "trio-cogment-implementation"
@@ -62,7 +62,7 @@ class Participants:
     """Implementations of environments, actors, hooks and data logs, by name.
 
     An environment or actor that is asked for by a name that is not registered may come from an installed package: see
-    `trio_cogment.plugins`.
+    `trio_cogment.base.plugins`.
 
     Args:
         spec: the types of the project; without a spec all payloads are bytes.

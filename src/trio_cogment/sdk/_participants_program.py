@@ -12,15 +12,15 @@ from functools import partial
 
 import trio
 
-from trio_cogment.config import RpcConfig
-from trio_cogment.discovery import SDK, host_finder, keep_registered, open_directory
-from trio_cogment.endpoints import GrpcEndpoint
-from trio_cogment.errors import InvalidArgumentError
+from trio_cogment.base.config import RpcConfig
+from trio_cogment.base.endpoints import GrpcEndpoint
+from trio_cogment.base.errors import InvalidArgumentError
+from trio_cogment.base.services import SERVICES
 from trio_cogment.rpc import OwnNursery, RunningServer
 from trio_cogment.sdk._participant_server import serve_participants
 from trio_cogment.sdk._participants import Participants
 from trio_cogment.sdk.access_token import access_token_of
-from trio_cogment.services import SERVICES
+from trio_cogment.servers.discovery import SDK, host_finder, keep_registered, open_directory
 
 #: The variables that are read, those of the published SDK and of `trio-cogment participants`.
 PORT_VARIABLE = "COGMENT_PARTICIPANTS_PORT"
@@ -70,7 +70,7 @@ async def run_participants(
         tls: encrypt; see `serve_participants`.
         directory: the endpoint of the directory, `grpc://host:port`; None: that of `COGMENT_DIRECTORY_ENDPOINT`, or no
             directory.
-        directory_token: see `trio_cogment.discovery.open_directory`; None: that of
+        directory_token: see `trio_cogment.servers.discovery.open_directory`; None: that of
             `COGMENT_DIRECTORY_AUTHENTICATION_TOKEN`.
         directory_tls: encrypts the calls to the directory.
         access_token: says to the directory who registers, if it asks for tokens; by default that of `COGMENT_TOKEN`, or

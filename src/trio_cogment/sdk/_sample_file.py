@@ -13,7 +13,7 @@ from google.protobuf.message import DecodeError, Message
 
 from trio_cogment.api.common_pb2 import TrialParams, VersionInfo
 from trio_cogment.api.trial_datastore_pb2 import StoredTrialSample, TrialSamplesFileHeader
-from trio_cogment.errors import InvalidArgumentError
+from trio_cogment.base.errors import InvalidArgumentError
 
 MAGIC = b"COGMENTTRIALS001"
 _LENGTH_BYTES = 4

@@ -13,16 +13,16 @@ import trio
 from google.protobuf.message import Message
 
 from trio_cogment.api import common_pb2
-from trio_cogment.errors import LocalProtocolError, RemoteProtocolError
-from trio_cogment.metrics import SessionMetrics
-from trio_cogment.outcome import TrialOutcome
+from trio_cogment.base.errors import LocalProtocolError, RemoteProtocolError
+from trio_cogment.base.metrics import SessionMetrics
+from trio_cogment.base.outcome import TrialOutcome
 from trio_cogment.rpc import Call, RpcError, StatusCode
 from trio_cogment.sdk._events import ActionT, Event, EventStream, EventType, ObservationT, RecvMessage
 from trio_cogment.sdk._inline import AwaitedEvents, InlineEvents
 from trio_cogment.sdk._outgoing import Reward, messages, rewards
 from trio_cogment.sdk._spec_checks import REMEDY, encoded, given_config, warn_of_unknown_fields
 from trio_cogment.sdk._stream import END, HEARTBEAT, LAST, LAST_ACK, NORMAL, StreamLostError
-from trio_cogment.spec import Payload, decode
+from trio_cogment.sdk.spec import Payload, decode
 
 WallClock = Callable[[], int]
 

@@ -9,9 +9,9 @@ from typing import Any
 from google.protobuf.message import Message
 from google.protobuf.unknown_fields import UnknownFieldSet
 
-from trio_cogment.errors import FailedPreconditionError, InvalidArgumentError
-from trio_cogment.spec import ActorClass, Payload, Spec, encode
-from trio_cogment.suggestions import suggestion
+from trio_cogment.base.errors import FailedPreconditionError, InvalidArgumentError
+from trio_cogment.base.suggestions import suggestion
+from trio_cogment.sdk.spec import ActorClass, Payload, Spec, encode
 
 _log = logging.getLogger(__name__)
 

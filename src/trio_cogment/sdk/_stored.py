@@ -18,11 +18,11 @@ from trio_cogment.api.trial_datastore_pb2 import (
     StoredTrialInfo,
     StoredTrialSample,
 )
-from trio_cogment.errors import RemoteProtocolError
-from trio_cogment.outcome import TrialOutcome
+from trio_cogment.base.errors import RemoteProtocolError
+from trio_cogment.base.outcome import TrialOutcome
+from trio_cogment.base.stand_ins import StandIn, stand_in_of
 from trio_cogment.sdk._arrays import as_array
-from trio_cogment.spec import Spec, decode
-from trio_cogment.stand_ins import StandIn, stand_in_of
+from trio_cogment.sdk.spec import Spec, decode
 
 if TYPE_CHECKING:
     import numpy as np

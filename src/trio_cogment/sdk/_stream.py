@@ -7,7 +7,7 @@ from typing import Any
 from google.protobuf.message import Message
 
 from trio_cogment.api.common_pb2 import CommunicationState
-from trio_cogment.errors import RemoteProtocolError
+from trio_cogment.base.errors import RemoteProtocolError
 from trio_cogment.rpc import Call, RpcError
 
 NORMAL = CommunicationState.NORMAL

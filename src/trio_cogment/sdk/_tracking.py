@@ -7,9 +7,9 @@ from collections.abc import Awaitable, Callable
 import trio
 
 from trio_cogment.api.model_registry_pb2 import ModelVersionInfo, VersionUpdateRequest
-from trio_cogment.errors import RpcError, StatusCode
+from trio_cogment.base.errors import RpcError, StatusCode
+from trio_cogment.base.services import SERVICES, ServiceKind
 from trio_cogment.rpc import CallOpener, methods_of
-from trio_cogment.services import SERVICES, ServiceKind
 
 _VERSION_UPDATE = methods_of(SERVICES[ServiceKind.MODEL_REGISTRY].descriptor())["VersionUpdate"]
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 import trio
 
 from trio_cogment.access import authorization
-from trio_cogment.errors import FailedPreconditionError, InvalidArgumentError
+from trio_cogment.base.errors import FailedPreconditionError, InvalidArgumentError
 
 ACCESS_TOKEN_VARIABLE = "COGMENT_TOKEN"
 ACCESS_TOKEN_FILE_VARIABLE = "COGMENT_TOKEN_FILE"

@@ -13,17 +13,17 @@ from typing import Any, Protocol
 import trio
 
 from trio_cogment.api.common_pb2 import ActorInitialOutput, ActorRunTrialInput, ActorRunTrialOutput
-from trio_cogment.errors import CogmentError, RemoteProtocolError
-from trio_cogment.host import Host
-from trio_cogment.log_context import bind_trial
+from trio_cogment.base.errors import CogmentError, RemoteProtocolError
+from trio_cogment.base.host import Host
+from trio_cogment.base.log_context import bind_trial
+from trio_cogment.base.services import SERVICES, TRIAL_ID, ServiceKind
 from trio_cogment.rpc import CallOpener, DirectCall, RpcError, methods_of
 from trio_cogment.sdk._actor import ActorSession
 from trio_cogment.sdk._events import Event
 from trio_cogment.sdk._failures import words_for
 from trio_cogment.sdk._inline import InlineEvents, InlineSession
 from trio_cogment.sdk._stream import END, HEARTBEAT, NORMAL, StreamLostError
-from trio_cogment.services import SERVICES, TRIAL_ID, ServiceKind
-from trio_cogment.spec import Spec
+from trio_cogment.sdk.spec import Spec
 
 _RUN_TRIAL = methods_of(SERVICES[ServiceKind.CLIENT_ACTOR].descriptor())["RunTrial"]
 

@@ -6,7 +6,7 @@ import functools
 import inspect
 from types import FunctionType, MethodType
 
-from trio_cogment.errors import InvalidArgumentError
+from trio_cogment.base.errors import InvalidArgumentError
 
 
 def check_implementation(what: str, implementation: object, *, lambdas: bool = True) -> None:

@@ -44,7 +44,7 @@ import enum
 from collections.abc import Callable
 from typing import Any, Final
 
-from trio_cogment.errors import ResourceExhaustedError
+from trio_cogment.base.errors import ResourceExhaustedError
 from trio_cogment.sdk import Event, EventType, RecvMessage, RecvObservation, RecvReward
 
 #: What a reward or a message counts, without what it brings.

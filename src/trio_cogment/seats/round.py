@@ -17,7 +17,7 @@ from typing import Protocol
 import trio
 
 from trio_cogment.api.common_pb2 import TrialParams
-from trio_cogment.errors import (
+from trio_cogment.base.errors import (
     AlreadyExistsError,
     CogmentError,
     FailedPreconditionError,
@@ -26,12 +26,12 @@ from trio_cogment.errors import (
     StatusCode,
     UnavailableError,
 )
-from trio_cogment.host import Host
-from trio_cogment.outcome import TrialOutcome
+from trio_cogment.base.host import Host
+from trio_cogment.base.outcome import TrialOutcome
 from trio_cogment.rpc import CallOpener, ClientCall
 from trio_cogment.sdk import Controller
+from trio_cogment.sdk.spec import Payload, Spec
 from trio_cogment.seats.seat import Seat
-from trio_cogment.spec import Payload, Spec
 
 _log = logging.getLogger(__name__)
 

@@ -16,14 +16,14 @@ from typing import Any
 import trio
 from google.protobuf.message import Message
 
-from trio_cogment.errors import CogmentError, LocalProtocolError
-from trio_cogment.host import Host
-from trio_cogment.outcome import TrialOutcome
+from trio_cogment.base.errors import CogmentError, LocalProtocolError
+from trio_cogment.base.host import Host
+from trio_cogment.base.outcome import TrialOutcome
 from trio_cogment.rpc import CallOpener
 from trio_cogment.sdk import ActorSession, Event, Reward, join_trial
 from trio_cogment.sdk.direct_actor import DirectActor, join_trial_nowait
+from trio_cogment.sdk.spec import Payload
 from trio_cogment.seats.mailbox import MAX_BYTES, Answer, Mailbox, MailboxState
-from trio_cogment.spec import Payload
 
 _log = logging.getLogger(__name__)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from trio_cogment._lazy_names import lazy_names as _lazy_names
+from trio_cogment.base.lazy_names import lazy_names as _lazy_names
 from trio_cogment.spaces.arrays import decode_array, encode_array
 from trio_cogment.spaces.base import ArraySpace, Space
 from trio_cogment.spaces.box import Box

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from trio_cogment.errors import MissingExtraError
+from trio_cogment.base.errors import MissingExtraError
 
 try:
     import numpy as np

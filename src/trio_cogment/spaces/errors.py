@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TypeAlias
 
-from trio_cogment.errors import InvalidArgumentError
+from trio_cogment.base.errors import InvalidArgumentError
 
 #: How to get from a nested space or value to one of its parts: keys and positions, the outermost first.
 Path: TypeAlias = tuple[str | int, ...]

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from trio_cogment.errors import MissingExtraError
+from trio_cogment.base.errors import MissingExtraError
 from trio_cogment.spaces.base import Space, described
 from trio_cogment.spaces.box import Box
 from trio_cogment.spaces.composite import Dict, Graph, OneOf, Sequence, Tuple

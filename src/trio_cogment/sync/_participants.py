@@ -10,8 +10,8 @@ from typing import Any, TypeAlias, TypeVar
 import trio
 
 from trio_cogment import sdk
-from trio_cogment.errors import InvalidArgumentError
-from trio_cogment.host.blocking import ThreadRunner
+from trio_cogment.base.errors import InvalidArgumentError
+from trio_cogment.base.host.blocking import ThreadRunner
 from trio_cogment.sdk.bridges.thread import TrioThread
 from trio_cogment.sdk.session_views import View
 from trio_cogment.sync._sessions import (

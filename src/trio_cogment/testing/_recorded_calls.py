@@ -9,10 +9,10 @@ from typing import Any
 
 from google.protobuf.message import Message
 
-from trio_cogment.errors import RpcError
+from trio_cogment.base.errors import RpcError
+from trio_cogment.base.services import TRIAL_ID
 from trio_cogment.rpc import CallOpener, ClientCall, Metadata, MetadataLike, Method
 from trio_cogment.rpc.calls import Consumer
-from trio_cogment.services import TRIAL_ID
 from trio_cogment.testing.history import History
 
 

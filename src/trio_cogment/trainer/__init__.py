@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from trio_cogment._lazy_names import lazy_names as _lazy_names
+from trio_cogment.base.lazy_names import lazy_names as _lazy_names
 
 if TYPE_CHECKING:
     from trio_cogment.trainer._service import trainer_services as trainer_services

@@ -10,8 +10,8 @@ from dataclasses import replace
 import trio
 
 from trio_cogment.access import Sources
-from trio_cogment.config import TrainerConfig
-from trio_cogment.errors import CogmentError, FailedPreconditionError, InvalidArgumentError, NotFoundError
+from trio_cogment.base.config import TrainerConfig
+from trio_cogment.base.errors import CogmentError, FailedPreconditionError, InvalidArgumentError, NotFoundError
 from trio_cogment.trainer._commits import Commits
 from trio_cogment.trainer._control import tell_state
 from trio_cogment.trainer._entries import Entry

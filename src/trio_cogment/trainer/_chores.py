@@ -9,9 +9,9 @@ from collections.abc import Callable, Sequence
 import trio
 
 from trio_cogment.access import AccessControl
-from trio_cogment.config import TrainerConfig
-from trio_cogment.errors import CogmentError
-from trio_cogment.host import Runner
+from trio_cogment.base.config import TrainerConfig
+from trio_cogment.base.errors import CogmentError
+from trio_cogment.base.host import Runner
 from trio_cogment.trainer._board import RETRY_SECONDS, Board
 from trio_cogment.trainer._entries import Entry
 from trio_cogment.trainer._run_tasks import RunTasks

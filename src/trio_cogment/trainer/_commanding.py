@@ -5,8 +5,8 @@ from __future__ import annotations
 import trio
 
 from trio_cogment.api.trainer.trainer_pb2 import ControlEvent
-from trio_cogment.config import TrainerConfig
-from trio_cogment.errors import FailedPreconditionError
+from trio_cogment.base.config import TrainerConfig
+from trio_cogment.base.errors import FailedPreconditionError
 from trio_cogment.trainer._board import Board
 from trio_cogment.trainer._control import tell
 from trio_cogment.trainer._entries import Entry

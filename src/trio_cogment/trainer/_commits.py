@@ -13,8 +13,8 @@ from typing import Protocol
 
 import trio
 
-from trio_cogment.config import TrainerConfig
-from trio_cogment.errors import CogmentError, UnavailableError
+from trio_cogment.base.config import TrainerConfig
+from trio_cogment.base.errors import CogmentError, UnavailableError
 from trio_cogment.trainer.storage import Batch, RunWrite
 
 _log = logging.getLogger(__name__)

@@ -12,7 +12,7 @@ from typing import Protocol
 import trio
 
 from trio_cogment.api.trainer.trainer_pb2 import ControlEvent
-from trio_cogment.errors import InvalidArgumentError
+from trio_cogment.base.errors import InvalidArgumentError
 from trio_cogment.rpc import ServerCall
 from trio_cogment.trainer._entries import Entry, Worker
 from trio_cogment.trainer.credits import GrantTurns, Ledger

@@ -9,8 +9,8 @@ import trio
 
 from trio_cogment.access import Sources
 from trio_cogment.api.trainer.trainer_pb2 import ControlEvent
-from trio_cogment.errors import CogmentError, ResourceExhaustedError
-from trio_cogment.metrics import RunFigures
+from trio_cogment.base.errors import CogmentError, ResourceExhaustedError
+from trio_cogment.base.metrics import RunFigures
 from trio_cogment.trainer._telemetry import TelemetryLog
 from trio_cogment.trainer.credits import CreditRules, Ledger
 from trio_cogment.trainer.run_config import RunConfig

@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 from typing import Any, NoReturn
 
-from trio_cogment.errors import InvalidArgumentError
+from trio_cogment.base.errors import InvalidArgumentError
 
 #: The largest integer that all readers of JSON understand; where there is no other limit.
 LARGE = 2**53 - 1

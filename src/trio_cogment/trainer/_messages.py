@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from trio_cogment.api.trainer.trainer_pb2 import RunRecord, RunStatus
-from trio_cogment.errors import InvalidArgumentError
+from trio_cogment.base.errors import InvalidArgumentError
 from trio_cogment.trainer.runs import Run, RunState
 
 _STATUSES = frozenset(RunStatus.values())

@@ -8,8 +8,8 @@ from collections.abc import Callable
 import trio
 
 from trio_cogment.api.trainer.trainer_pb2 import PublishTelemetryResponse
-from trio_cogment.config import TrainerConfig
-from trio_cogment.errors import (
+from trio_cogment.base.config import TrainerConfig
+from trio_cogment.base.errors import (
     CogmentError,
     FailedPreconditionError,
     InvalidArgumentError,

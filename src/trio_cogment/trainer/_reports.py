@@ -12,9 +12,9 @@ import trio
 
 from trio_cogment.access import Sources, lasting_sources
 from trio_cogment.api.trainer.trainer_pb2 import RegisterWorkerRequest, RunEpisode
-from trio_cogment.config import TrainerConfig
-from trio_cogment.errors import FailedPreconditionError
-from trio_cogment.host import Host
+from trio_cogment.base.config import TrainerConfig
+from trio_cogment.base.errors import FailedPreconditionError
+from trio_cogment.base.host import Host
 from trio_cogment.trainer._board import Board
 from trio_cogment.trainer._commanding import Commanding
 from trio_cogment.trainer._entries import Entry, Worker

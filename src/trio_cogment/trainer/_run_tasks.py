@@ -8,7 +8,7 @@ from typing import TypeVarTuple
 
 import trio
 
-from trio_cogment.errors import FailedPreconditionError, UnavailableError
+from trio_cogment.base.errors import FailedPreconditionError, UnavailableError
 from trio_cogment.trainer._board import Board
 from trio_cogment.trainer._entries import Entry
 from trio_cogment.trainer.runs import Cause

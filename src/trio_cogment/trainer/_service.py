@@ -27,7 +27,7 @@ from trio_cogment.api.trainer.trainer_pb2 import (
     SubmitRunResponse,
     WatchRunsRequest,
 )
-from trio_cogment.errors import PermissionDeniedError
+from trio_cogment.base.errors import PermissionDeniedError
 from trio_cogment.rpc import ServerCall, bind
 from trio_cogment.trainer._control import ControllerStream, WorkerStream
 from trio_cogment.trainer._entries import Entry

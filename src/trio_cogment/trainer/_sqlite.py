@@ -10,8 +10,8 @@ from contextlib import closing
 from typing import Any
 
 from trio_cogment.access import sources_of
-from trio_cogment.sqlite_file import SqliteFormat, WritingConnection, file_errors
-from trio_cogment.sqlite_hold import DatabaseHold
+from trio_cogment.base.sqlite_file import SqliteFormat, WritingConnection, file_errors
+from trio_cogment.base.sqlite_hold import DatabaseHold
 from trio_cogment.trainer.runs import Run, RunOutcome, RunState
 from trio_cogment.trainer.storage import Batch, Kind, Row, RunWrite, StoredRun, TelemetryRows
 

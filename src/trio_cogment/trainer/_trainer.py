@@ -11,8 +11,8 @@ import trio
 
 from trio_cogment.access import AccessControl, Sources, lasting_sources
 from trio_cogment.api.trainer.trainer_pb2 import RunRecord
-from trio_cogment.config import TrainerConfig
-from trio_cogment.errors import (
+from trio_cogment.base.config import TrainerConfig
+from trio_cogment.base.errors import (
     AlreadyExistsError,
     CogmentError,
     FailedPreconditionError,
@@ -20,8 +20,8 @@ from trio_cogment.errors import (
     NotFoundError,
     UnavailableError,
 )
-from trio_cogment.host import Host, Runner
-from trio_cogment.metrics import TrainerGauges
+from trio_cogment.base.host import Host, Runner
+from trio_cogment.base.metrics import TrainerGauges
 from trio_cogment.rpc import OwnNursery, ServerCall
 from trio_cogment.trainer._board import Board
 from trio_cogment.trainer._chores import Chores

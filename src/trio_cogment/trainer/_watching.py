@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 import trio
 
 from trio_cogment.api.trainer.trainer_pb2 import RunRecord
-from trio_cogment.host import Runner
+from trio_cogment.base.host import Runner
 from trio_cogment.rpc import ServerCall
 from trio_cogment.trainer.storage import Database, Row, page
 

@@ -20,7 +20,7 @@ from trio_cogment.api.trainer.trainer_pb2 import (
     SubmitRunRequest,
     WatchRunsRequest,
 )
-from trio_cogment.errors import NotFoundError
+from trio_cogment.base.errors import NotFoundError
 from trio_cogment.rpc import CallOpener, ClientCall, methods_of
 
 _METHODS = methods_of(trainer_pb2.DESCRIPTOR.services_by_name["TrainerService"])

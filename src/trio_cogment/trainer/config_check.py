@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from trio_cogment.errors import InvalidArgumentError
+from trio_cogment.base.errors import InvalidArgumentError
 from trio_cogment.trainer._json_checks import LARGE, MISSING, Findings, parse_json
 from trio_cogment.trainer.run_config import (
     BUILTIN_TRIALS,

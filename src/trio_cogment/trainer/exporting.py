@@ -11,8 +11,8 @@ from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.message import Message
 
 from trio_cogment.api.trainer.trainer_pb2 import RunEpisode, RunStatus, RunStep
-from trio_cogment.errors import FailedPreconditionError, MissingExtraError
-from trio_cogment.host.beside import open_beside
+from trio_cogment.base.errors import FailedPreconditionError, MissingExtraError
+from trio_cogment.base.host.beside import open_beside
 from trio_cogment.trainer.client import TrainerClient
 
 if TYPE_CHECKING:

@@ -9,14 +9,14 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from purerpc import Service
 
 from trio_cogment.access import AccessControl
-from trio_cogment.config import TrainerConfig, WorkersConfig
-from trio_cogment.endpoints import DISCOVER
-from trio_cogment.errors import FailedPreconditionError
-from trio_cogment.host import Host
-from trio_cogment.metrics import TrainerMetrics
+from trio_cogment.base.config import TrainerConfig, WorkersConfig
+from trio_cogment.base.endpoints import DISCOVER
+from trio_cogment.base.errors import FailedPreconditionError
+from trio_cogment.base.host import Host
+from trio_cogment.base.metrics import TrainerMetrics
 from trio_cogment.platform import OpenedExtension, Platform
 from trio_cogment.sdk import DatastoreClient, ModelRegistryClient
-from trio_cogment.spec import Spec
+from trio_cogment.sdk.spec import Spec
 from trio_cogment.trainer._service import trainer_services
 from trio_cogment.trainer._trainer import Trainer
 from trio_cogment.trainer.dispatch.admission import Capacity

@@ -8,9 +8,9 @@ from contextlib import asynccontextmanager
 import trio
 
 from trio_cogment.access import AccessControl
-from trio_cogment.config import TrainerConfig
-from trio_cogment.errors import InvalidArgumentError
-from trio_cogment.host import Host, run_inline
+from trio_cogment.base.config import TrainerConfig
+from trio_cogment.base.errors import InvalidArgumentError
+from trio_cogment.base.host import Host, run_inline
 from trio_cogment.trainer._sqlite import SqliteDatabase
 from trio_cogment.trainer._trainer import Trainer
 from trio_cogment.trainer.dispatching import Dispatcher

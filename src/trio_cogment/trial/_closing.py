@@ -14,7 +14,7 @@ from typing import Any, Final
 from trio_cogment.api import common_pb2
 from trio_cogment.api.common_pb2 import ActorRunTrialInput, CommunicationState, EndOfTrial, TrialParams
 from trio_cogment.api.environment_pb2 import ObservationSet
-from trio_cogment.outcome import EndCause, TrialOutcome
+from trio_cogment.base.outcome import EndCause, TrialOutcome
 from trio_cogment.trial._events import ENVIRONMENT, NOT_STARTED, Send, SendShared, Timer, TimerKind
 from trio_cogment.trial._memory import PATIENCE, Breakage, TrialMemory
 from trio_cogment.trial._messages_and_rewards import send_rewards

@@ -13,9 +13,9 @@ from typing import Any, Final, NamedTuple, TypeAlias
 
 from trio_cogment.api.common_pb2 import TrialParams
 from trio_cogment.api.datalog_pb2 import DatalogSample
-from trio_cogment.errors import CogmentError
-from trio_cogment.outcome import EndCause
-from trio_cogment.shared_message import SharedMessage
+from trio_cogment.base.errors import CogmentError
+from trio_cogment.base.outcome import EndCause
+from trio_cogment.base.shared_message import SharedMessage
 
 #: The participant index of the environment; actors are 0..n-1, in the order of the trial's parameters.
 ENVIRONMENT: Final = -1

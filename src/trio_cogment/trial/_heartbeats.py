@@ -16,7 +16,7 @@ from typing import Any
 
 from trio_cogment.api.common_pb2 import ActorRunTrialInput, CommunicationState
 from trio_cogment.api.environment_pb2 import EnvRunTrialInput
-from trio_cogment.outcome import EndCause
+from trio_cogment.base.outcome import EndCause
 from trio_cogment.trial._events import ENVIRONMENT, Send, Timer, TimerKind
 from trio_cogment.trial._memory import INACTIVITY, Breakage, TrialMemory
 from trio_cogment.trial._participant import Participant

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from trio_cogment.addressing import ActorAddresses
 from trio_cogment.api.common_pb2 import ActorRunTrialInput, CommunicationState, TrialActor
 from trio_cogment.api.environment_pb2 import EnvRunTrialInput
+from trio_cogment.base.addressing import ActorAddresses
 from trio_cogment.trial._events import Connect, ParametersComplete, Send, Timer, TimerKind
 from trio_cogment.trial._memory import INACTIVITY, Breakage, TrialMemory
 from trio_cogment.trial._messages_and_rewards import send_held

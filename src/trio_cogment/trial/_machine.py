@@ -16,15 +16,15 @@ from typing import Any, Final, TypeAlias
 
 from trio_cogment.api.common_pb2 import TrialState
 from trio_cogment.api.environment_pb2 import ObservationSet
-from trio_cogment.compiling import mypyc_attr
-from trio_cogment.errors import (
+from trio_cogment.base.compiling import mypyc_attr
+from trio_cogment.base.errors import (
     FailedPreconditionError,
     InvalidArgumentError,
     LocalProtocolError,
     NotFoundError,
     RemoteProtocolError,
 )
-from trio_cogment.outcome import EndCause
+from trio_cogment.base.outcome import EndCause
 from trio_cogment.trial import _closing, _heartbeats, _joining, _messages_and_rewards, _ticks
 from trio_cogment.trial._events import (
     Begin,

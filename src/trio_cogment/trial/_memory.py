@@ -17,13 +17,13 @@ from collections.abc import Callable, Iterator, Mapping
 from types import MappingProxyType
 from typing import Any, ClassVar, Final, NamedTuple, TypeAlias
 
-from trio_cogment.addressing import ActorAddresses
 from trio_cogment.api.common_pb2 import ActorRunTrialInput, CommunicationState, EndOfTrial, TrialParams, TrialState
 from trio_cogment.api.environment_pb2 import EnvRunTrialInput, ObservationSet
-from trio_cogment.compiling import mypyc_attr
-from trio_cogment.errors import LocalProtocolError
-from trio_cogment.outcome import EndCause, Loss, TrialOutcome
-from trio_cogment.recount import Count
+from trio_cogment.base.addressing import ActorAddresses
+from trio_cogment.base.compiling import mypyc_attr
+from trio_cogment.base.errors import LocalProtocolError
+from trio_cogment.base.outcome import EndCause, Loss, TrialOutcome
+from trio_cogment.base.recount import Count
 from trio_cogment.trial._events import (
     DEFAULT_RULES,
     ENVIRONMENT,
@@ -269,7 +269,7 @@ class TrialMemory:
         self.losses += (loss,)
 
     def recount(self) -> Iterator[Count]:
-        """See `trio_cogment.recount`."""
+        """See `trio_cogment.base.recount`."""
         latest = self.latest_observation
         size = 0 if latest is None or not self.observed_bytes else latest.ByteSize()
         yield Count("bytes of the latest observation", self.observed_bytes, size, None)

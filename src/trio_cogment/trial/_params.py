@@ -14,7 +14,7 @@ import math
 import re
 
 from trio_cogment.api.common_pb2 import ActorParams, TrialParams
-from trio_cogment.errors import InvalidArgumentError
+from trio_cogment.base.errors import InvalidArgumentError
 
 DEFAULT_ENVIRONMENT_NAME = "env"
 

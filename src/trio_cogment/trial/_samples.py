@@ -17,7 +17,7 @@ from typing import Final
 from trio_cogment.api.common_pb2 import Action, EndOfTrial, Message, Reward, TrialParams, TrialState
 from trio_cogment.api.datalog_pb2 import DatalogSample, SampleInfo
 from trio_cogment.api.environment_pb2 import ObservationSet
-from trio_cogment.recount import Count
+from trio_cogment.base.recount import Count
 from trio_cogment.trial._events import MAX_HELD_BACK_BYTES
 from trio_cogment.trial._params import DEFAULT_BUFFERED_TICKS, buffered_ticks
 
@@ -143,7 +143,7 @@ class SampleLog:
         return [self._strip(sample) for sample in leaving]
 
     def recount(self) -> Iterator[Count]:
-        """See `trio_cogment.recount`."""
+        """See `trio_cogment.base.recount`."""
         if self._sizes is not None:
             held = sum(sample.ByteSize() for sample in self._buffer[: len(self._sizes)])
             yield Count("bytes of samples held back", self._bytes, held)

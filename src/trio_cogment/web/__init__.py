@@ -5,8 +5,8 @@ The names below are resolved when they are first used: a server without browsers
 
 from typing import TYPE_CHECKING
 
-from trio_cogment._lazy_names import lazy_names as _lazy_names
-from trio_cogment.config import WebConfig as WebConfig
+from trio_cogment.base.config import WebConfig as WebConfig
+from trio_cogment.base.lazy_names import lazy_names as _lazy_names
 
 if TYPE_CHECKING:
     from trio_cogment.web.origins import OriginPolicy as OriginPolicy

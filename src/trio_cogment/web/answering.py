@@ -9,10 +9,10 @@ from typing import Any
 import trio
 from purerpc import Cardinality
 
-from trio_cogment.errors import RpcError, StatusCode
+from trio_cogment.base.errors import RpcError, StatusCode
+from trio_cogment.base.shared_message import SharedMessage
 from trio_cogment.rpc import Metadata
 from trio_cogment.rpc.relay import RelayedCall, RelayRoute, Writer, trailer_headers
-from trio_cogment.shared_message import SharedMessage
 from trio_cogment.web.frames import fields_frame, message_frame
 from trio_cogment.web.output import Pending
 

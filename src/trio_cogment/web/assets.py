@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 
-from trio_cogment.errors import NotFoundError
+from trio_cogment.base.errors import NotFoundError
 from trio_cogment.web.replies import Reply
 from trio_cogment.web.requests import Request
 from trio_cogment.web.routing import Route, Visit

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from trio_cogment.about import API_VERSION, GRPC_VERSION
+from trio_cogment.base.about import API_VERSION, GRPC_VERSION
 from trio_cogment.web.assets import Assets
 from trio_cogment.web.page_access import PageAccess
 from trio_cogment.web.replies import Reply, json_reply

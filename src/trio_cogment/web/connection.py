@@ -10,10 +10,12 @@ from contextlib import contextmanager
 import trio
 
 from trio_cogment.access import Identity, anonymous
-from trio_cogment.config import WebConfig
-from trio_cogment.errors import CogmentError, NotFoundError, PermissionDeniedError, RpcError, StatusCode
-from trio_cogment.rpc.memory import memory_of_run
-from trio_cogment.rpc.relay import Accepted, CallRelay, Lane, LingeringClose, RelayRoute, Writer, turns_of_run
+from trio_cogment.base.config import WebConfig
+from trio_cogment.base.errors import CogmentError, NotFoundError, PermissionDeniedError, RpcError, StatusCode
+from trio_cogment.budget.memory import memory_of_run
+from trio_cogment.budget.turn_order import Lane
+from trio_cogment.budget.turns import turns_of_run
+from trio_cogment.rpc.relay import Accepted, CallRelay, LingeringClose, RelayRoute, Writer
 from trio_cogment.web.grpc_web import serve_call
 from trio_cogment.web.grpc_websockets import PROTOCOL, SocketCall
 from trio_cogment.web.hosting import Ending, counted
@@ -28,7 +30,7 @@ from trio_cogment.web.requests import Request, is_text
 from trio_cogment.web.routing import Visit
 from trio_cogment.web.websockets import BadHandshakeError, WebSocket
 
-#: A request costs so many units; see `rpc._turn_order`.
+#: A request costs so many units; see `budget.turn_order`.
 _REQUEST_UNITS = 3
 #: A call that has been open for this long is a participant's, or a watcher's.
 _ESTABLISHED_SECONDS = 0.5
@@ -51,7 +53,7 @@ class WebConnection(Breakable):
     Attributes:
         config, limits, peer, visitor, account, http, intake, output, writer, byte_stream, relay, anybody, page_access:
             see `Hosting`.
-        engine, wake: what is borrowed, and what sends output, as a debtor's (see `rpc._debts`).
+        engine, wake: what is borrowed, and what sends output, as a debtor's (see `budget.debts`).
     """
 
     def __init__(

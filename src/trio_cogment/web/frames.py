@@ -11,7 +11,7 @@ import binascii
 import re
 from collections.abc import Iterable, Iterator
 
-from trio_cogment.errors import RpcError, StatusCode
+from trio_cogment.base.errors import RpcError, StatusCode
 
 #: The flag of a frame of header fields.
 TRAILERS = 0x80

@@ -12,7 +12,7 @@ import math
 import trio
 from purerpc import Cardinality
 
-from trio_cogment.errors import LocalProtocolError, RpcError, StatusCode
+from trio_cogment.base.errors import LocalProtocolError, RpcError, StatusCode
 from trio_cogment.rpc import Metadata
 from trio_cogment.rpc.relay import RelayedCall, RelayRoute, encode_metadata
 from trio_cogment.web.answering import Answering, relayed

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from trio_cogment.access import authorization
-from trio_cogment.errors import InvalidArgumentError, StatusCode
+from trio_cogment.base.errors import InvalidArgumentError, StatusCode
 from trio_cogment.rpc.relay import RawHeaders, RefusedRequest, WebRequest
 from trio_cogment.web.frames import fields_frame
 from trio_cogment.web.origins import OriginPolicy

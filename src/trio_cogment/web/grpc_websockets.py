@@ -15,10 +15,10 @@ from typing import Any
 import trio
 
 from trio_cogment.access import Identity
-from trio_cogment.errors import LocalProtocolError, RpcError, StatusCode
+from trio_cogment.base.errors import LocalProtocolError, RpcError, StatusCode
+from trio_cogment.base.shared_message import SharedMessage
 from trio_cogment.rpc import Metadata
 from trio_cogment.rpc.relay import RelayedCall, RelayRoute, encode_metadata
-from trio_cogment.shared_message import SharedMessage
 from trio_cogment.web.answering import Answering, relayed
 from trio_cogment.web.frames import FrameReader, fields_frame
 from trio_cogment.web.hosting import Hosting, admitted, counted

@@ -6,11 +6,12 @@ import logging
 from contextlib import AbstractContextManager
 from typing import Protocol
 
-from trio_cogment.access import Identity, PeerConnection, Visitor, authorization, bearer_token
-from trio_cogment.config import RpcConfig, WebConfig
-from trio_cogment.errors import CogmentError, RpcError, status_of
+from trio_cogment.access import Identity, Visitor, authorization, bearer_token
+from trio_cogment.base.config import RpcConfig, WebConfig
+from trio_cogment.base.errors import CogmentError, RpcError, status_of
+from trio_cogment.budget.peer_limits import PeerConnection
+from trio_cogment.budget.refusals import note_refused_call
 from trio_cogment.rpc import Metadata
-from trio_cogment.rpc.refusals import note_refused_call
 from trio_cogment.rpc.relay import ByteStream, CallRelay, Writer
 from trio_cogment.web.http1 import Http1
 from trio_cogment.web.intake import Intake
@@ -62,7 +63,7 @@ class Hosting(Protocol):
     page_access: PageAccess
 
     async def turn(self, units: int) -> None:
-        """Return when so much work may be done: other connections have theirs, too. See `rpc._turn_order`."""
+        """Return when so much work may be done: other connections have theirs, too. See `budget.turn_order`."""
 
     def send_soon(self, data: bytes) -> None:
         """Send bytes, at once if that goes without waiting."""

@@ -2,7 +2,7 @@
 
 HTTP/2 has windows: a message that is large is let through when there is memory for all of it. Here a client sends what
 it likes, so a connection that may not borrow is not read from until it may: the client waits with what it has not sent,
-for a while. A message that comes no further while others wait ends its call (see `rpc._debts`).
+for a while. A message that comes no further while others wait ends its call (see `budget.debts`).
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from typing import Final, TypeVar
 
 import trio
 
-from trio_cogment.access import Loan
-from trio_cogment.errors import StatusCode
-from trio_cogment.rpc.relay import WaitingBytes
+from trio_cogment.base.errors import StatusCode
+from trio_cogment.budget.byte_pool import Loan
+from trio_cogment.budget.waiting_bytes import WaitingBytes
 from trio_cogment.web.output import Pending
 
 T = TypeVar("T")
@@ -137,7 +137,7 @@ class Intake(WaitingBytes):
 
 
 class Borrowing:
-    """What one connection has borrowed, in both directions; see `rpc._debts`.
+    """What one connection has borrowed, in both directions; see `budget.debts`.
 
     A connection that waits for memory is not read from, so somebody has to see that its client is gone.
 
@@ -171,7 +171,7 @@ class Borrowing:
 
 
 def units_of(data: bytes) -> int:
-    """Return what it may cost to work through what was read, in units of `rpc._turn_order`: all may be tiny frames."""
+    """Return what it may cost to work through what was read, in units of `turn_order`: all may be tiny frames."""
     return 1 + len(data) // 1024
 
 

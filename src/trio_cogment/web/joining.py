@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from trio_cogment.api.common_pb2 import ActorRunTrialInput, CommunicationState
-from trio_cogment.errors import RpcError
+from trio_cogment.base.errors import RpcError
 from trio_cogment.rpc import Method
 
 

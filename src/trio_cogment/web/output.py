@@ -7,9 +7,10 @@ from typing import Protocol
 
 import trio
 
-from trio_cogment.access import Loan
-from trio_cogment.recount import Count
-from trio_cogment.rpc.relay import ByteStream, WaitingBytes
+from trio_cogment.base.recount import Count
+from trio_cogment.budget.byte_pool import Loan
+from trio_cogment.budget.waiting_bytes import WaitingBytes
+from trio_cogment.rpc.relay import ByteStream
 
 #: What is handed to the system at once; a client has `write_stall_timeout_seconds` for each.
 _PIECE_BYTES = 256 * 1024
@@ -29,7 +30,7 @@ class RoomListener(Protocol):
 class Pending(WaitingBytes):
     """The output of one connection; see `rpc.relay.Output`.
 
-    What its call has sent and it has not taken belongs to it, too (`queued`). It is what `rpc._debts` looks at while
+    What its call has sent and it has not taken belongs to it, too (`queued`). It is what `budget.debts` looks at while
     memory is short: who reads gets on.
 
     Attributes:
@@ -122,7 +123,7 @@ class Pending(WaitingBytes):
         return self._taken if self.loan.size else None
 
     def recount(self) -> Iterator[Count]:
-        """See `trio_cogment.recount`."""
+        """See `trio_cogment.base.recount`."""
         yield from super().recount()
         yield Count("bytes of output for a browser", self.out_size, sum(map(len, (*self._pieces, self._answer))), None)
 

@@ -23,8 +23,8 @@ from functools import partial
 
 from trio_cogment.access import AccessControl, Grant, Identity, Keys, Role, Rules, Sources, bearer_token
 from trio_cogment.access.tokens import KEY_BYTES
-from trio_cogment.errors import PermissionDeniedError, UnauthenticatedError
-from trio_cogment.host import Host
+from trio_cogment.base.errors import PermissionDeniedError, UnauthenticatedError
+from trio_cogment.base.host import Host
 from trio_cogment.web.origins import Authority
 from trio_cogment.web.requests import Request
 

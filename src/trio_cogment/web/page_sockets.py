@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Iterable
 import trio
 
 from trio_cogment.access import Identity
-from trio_cogment.errors import CogmentError, RpcError, StatusCode, status_of
+from trio_cogment.base.errors import CogmentError, RpcError, StatusCode, status_of
 from trio_cogment.web.hosting import Hosting
 from trio_cogment.web.intake import BATCH_UNITS, MOST_AT_ONCE, in_batches, units_of
 from trio_cogment.web.page_access import PageAccess

@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable
 import trio
 
 from trio_cogment.access import Identity, anonymous
-from trio_cogment.errors import CogmentError, RpcError, StatusCode, UnauthenticatedError
+from trio_cogment.base.errors import CogmentError, RpcError, StatusCode, UnauthenticatedError
 from trio_cogment.web.hosting import Hosting, counted
 from trio_cogment.web.http1 import Sign
 from trio_cogment.web.intake import BATCH_UNITS, MOST_AT_ONCE, units_of

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any, TypeAlias
 
-from trio_cogment.errors import StatusCode, status_of
+from trio_cogment.base.errors import StatusCode, status_of
 from trio_cogment.web.json_text import json_text
 from trio_cogment.web.requests import Request
 

@@ -6,10 +6,10 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from trio_cogment.errors import RpcError, StatusCode
+from trio_cogment.base.errors import RpcError, StatusCode
+from trio_cogment.base.services import TRIAL_ID
 from trio_cogment.rpc import Metadata
 from trio_cogment.rpc.relay import BadMetadataError, RawHeaders, RefusedRequest, decode_metadata, decode_timeout
-from trio_cogment.services import TRIAL_ID
 
 #: Content types of gRPC-Web. What may follow is the messages' format, which is protobuf.
 _BINARY = b"application/grpc-web"

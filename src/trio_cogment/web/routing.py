@@ -35,8 +35,9 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeAlias
 from urllib.parse import parse_qsl, unquote
 
-from trio_cogment.access import Identity, anonymous, share_of
-from trio_cogment.errors import InvalidArgumentError
+from trio_cogment.access import Identity, anonymous
+from trio_cogment.base.errors import InvalidArgumentError
+from trio_cogment.budget.shares import share_of
 from trio_cogment.web.page_access import expect_known
 from trio_cogment.web.replies import Reply, Streamed
 from trio_cogment.web.requests import Request

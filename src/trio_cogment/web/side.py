@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from trio_cogment.config import WebConfig
+from trio_cogment.base.config import WebConfig
 from trio_cogment.rpc.relay import Accepted, RawHeaders, Served, WebRequest, WebRules
 from trio_cogment.web.origins import OriginPolicy
 

@@ -13,7 +13,7 @@ import html
 import re
 from urllib.parse import quote
 
-from trio_cogment.errors import CogmentError, InvalidArgumentError, RpcError
+from trio_cogment.base.errors import CogmentError, InvalidArgumentError, RpcError
 from trio_cogment.web.page_access import ENTER, LEAVE, PageAccess, cookie_of
 from trio_cogment.web.replies import Reply, failure, html_page
 from trio_cogment.web.requests import Request

@@ -15,15 +15,15 @@ from hypothesis import strategies as st
 
 from tests.cli.process import environment_variables
 from tests.cli.test_configuration import rows
+from trio_cogment.base.config import RpcConfig
+from trio_cogment.base.endpoints import GrpcEndpoint
+from trio_cogment.base.errors import NotFoundError, RpcError, StatusCode
 from trio_cogment.cli import main
 from trio_cogment.cli.client import client
 from trio_cogment.cli.client.common import ClientSettings, channel_to, client_options, client_settings, run_client, show
 from trio_cogment.cli.errors import Failure
 from trio_cogment.cli.options import Group, parse_duration
 from trio_cogment.cli.tls import TlsFiles
-from trio_cogment.config import RpcConfig
-from trio_cogment.endpoints import GrpcEndpoint
-from trio_cogment.errors import NotFoundError, RpcError, StatusCode
 
 
 @pytest.mark.parametrize(

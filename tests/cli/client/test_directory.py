@@ -14,10 +14,10 @@ import trio
 from tests.cli.process import PATIENCE_SECONDS, Output, listening, run_here, server
 from tests.ports import free_port
 from trio_cogment import __version__
-from trio_cogment.config import DirectoryServerConfig
-from trio_cogment.directory import DirectoryServer, directory_services
-from trio_cogment.host import Host
-from trio_cogment.services import ServiceKind
+from trio_cogment.base.config import DirectoryServerConfig
+from trio_cogment.base.host import Host
+from trio_cogment.base.services import ServiceKind
+from trio_cogment.servers.directory import DirectoryServer, directory_services
 
 REGISTERED = re.compile(r"Service ID \[(\d+)\] \tSecret \[(\w+)\]\n")
 PERMANENT = ("--host=h", "--port=1", "--permanent")

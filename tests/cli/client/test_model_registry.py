@@ -22,8 +22,8 @@ from tests.cli.process import (
     listening,
     run_here,
 )
-from trio_cogment.host import Host
-from trio_cogment.model_registry import ModelRegistry, model_registry_services
+from trio_cogment.base.host import Host
+from trio_cogment.servers.model_registry import ModelRegistry, model_registry_services
 
 DATA = b"weights " * 100_000
 HASH = base64.b64encode(hashlib.sha256(DATA).digest()).decode()

@@ -15,6 +15,9 @@ from click.testing import CliRunner
 from tests.cli.process import PATIENCE_SECONDS, Output, environment_variables, listening, run_here
 from tests.cli.test_configuration import rows
 from tests.ports import free_port
+from trio_cogment.base.endpoints import GrpcEndpoint, parse_server_endpoint
+from trio_cogment.base.errors import RpcError
+from trio_cogment.base.services import ServiceKind
 from trio_cogment.cli.client import reaching
 from trio_cogment.cli.client.common import ClientSettings
 from trio_cogment.cli.client.directory import directory
@@ -22,13 +25,10 @@ from trio_cogment.cli.client.model_registry import model_registry
 from trio_cogment.cli.client.reaching import Places, default_places, places_option, reached
 from trio_cogment.cli.client.trial_datastore import trial_datastore
 from trio_cogment.cli.errors import Failure
-from trio_cogment.datastore import Datastore, datastore_services, open_store
-from trio_cogment.directory import DirectoryServer, directory_services
-from trio_cogment.endpoints import GrpcEndpoint, parse_server_endpoint
-from trio_cogment.errors import RpcError
-from trio_cogment.model_registry import ModelRegistry, model_registry_services
 from trio_cogment.rpc._pool import Pool
-from trio_cogment.services import ServiceKind
+from trio_cogment.servers.datastore import Datastore, datastore_services, open_store
+from trio_cogment.servers.directory import DirectoryServer, directory_services
+from trio_cogment.servers.model_registry import ModelRegistry, model_registry_services
 
 OWN = "grpc://localhost:9005"
 SERVE = "grpc://localhost:9000"

@@ -15,11 +15,11 @@ import trio
 from tests.cli.process import listening, run_here, run_main, server
 from tests.ports import free_port
 from tests.rpc.tls_files import make_party
+from trio_cogment.base.host.files import LockedError, SystemFiles
 from trio_cogment.cli.doctor import data, machine
 from trio_cogment.cli.doctor.findings import Finding, Level, fail, lines, ok, warn, worst
-from trio_cogment.directory import DirectoryServer, directory_services
-from trio_cogment.host.files import LockedError, SystemFiles
 from trio_cogment.platform import open_platform
+from trio_cogment.servers.directory import DirectoryServer, directory_services
 
 FAIL, WARN, OK = Level.FAIL, Level.WARN, Level.OK
 

@@ -21,12 +21,12 @@ from tests.ports import free_port
 from tests.trainer.bench import Client, FakeDispatcher, serving, steps
 from tests.trainer.configs import a_config, a_document
 from trio_cogment.api.trainer.trainer_pb2 import RunEpisode
+from trio_cogment.base.endpoints import parse_server_endpoint
 from trio_cogment.cli.client.common import ClientSettings
 from trio_cogment.cli.client.reaching import reached
 from trio_cogment.cli.runs.common import trainer_question
-from trio_cogment.directory import DirectoryServer, directory_services
-from trio_cogment.endpoints import parse_server_endpoint
 from trio_cogment.rpc import InProcessChannel
+from trio_cogment.servers.directory import DirectoryServer, directory_services
 from trio_cogment.trainer import Trainer, trainer_services
 from trio_cogment.trainer.runs import Cause
 

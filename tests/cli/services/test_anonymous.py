@@ -48,7 +48,8 @@ from trio_cogment.api.trial_datastore_pb2 import (
     RetrieveTrialsRequest,
     StoredTrialSample,
 )
-from trio_cogment.errors import CogmentError, RpcError, StatusCode
+from trio_cogment.base.errors import CogmentError, RpcError, StatusCode
+from trio_cogment.base.services import SERVICES, TRIAL_ID, USER_ID, ServiceKind
 from trio_cogment.gateways.dm_env_rpc import open_connection
 from trio_cogment.rpc import CallOpener, Channel, bind, methods_of
 from trio_cogment.sdk import (
@@ -59,7 +60,6 @@ from trio_cogment.sdk import (
     join_trial,
     trial_params,
 )
-from trio_cogment.services import SERVICES, TRIAL_ID, USER_ID, ServiceKind
 
 STORE = methods_of(SERVICES[ServiceKind.DATASTORE].descriptor())
 DATALOG = methods_of(SERVICES[ServiceKind.DATALOG].descriptor())

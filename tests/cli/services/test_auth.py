@@ -17,13 +17,13 @@ from click.testing import CliRunner
 from tests.cli.process import PATIENCE_SECONDS, Endless, run_here, run_main, server
 from tests.rpc.tls_files import Party, make_party
 from trio_cogment.access import AccessControl, Keys, Rules
+from trio_cogment.base.errors import RpcError, StatusCode
+from trio_cogment.base.host import Host
+from trio_cogment.base.services import ServiceKind
 from trio_cogment.cli.services.auth import AuthSettings, auth_options, auth_settings
-from trio_cogment.discovery import DirectoryClient
-from trio_cogment.errors import RpcError, StatusCode
-from trio_cogment.host import Host
 from trio_cogment.rpc import Channel, client_tls
 from trio_cogment.sdk import Controller, actor_params, connect, trial_params
-from trio_cogment.services import ServiceKind
+from trio_cogment.servers.discovery import DirectoryClient
 
 HERE = "--host=127.0.0.1"
 

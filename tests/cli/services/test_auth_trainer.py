@@ -16,7 +16,7 @@ from tests.cli.services.test_auth import HERE, asked, token, with_tokens
 from tests.trainer.bench import Client, steps
 from tests.trainer.dispatch.programs import program, until
 from trio_cogment.api.trainer.trainer_pb2 import HeartbeatRequest
-from trio_cogment.errors import RpcError, StatusCode
+from trio_cogment.base.errors import RpcError, StatusCode
 from trio_cogment.rpc import Channel
 from trio_cogment.sdk import Controller, actor_params, connect, trial_params
 
@@ -25,7 +25,7 @@ WORKER = """
 import json, os
 import trio
 from tests.trainer.bench import Client
-from trio_cogment.errors import RpcError
+from trio_cogment.base.errors import RpcError
 from trio_cogment.rpc import Channel
 from trio_cogment.sdk import connect
 

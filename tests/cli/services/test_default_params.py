@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from trio_cogment.cli.services.default_params import ParamsSettings, load_default_params, warn_of_unknown_classes
-from trio_cogment.rl.spec import RL_SPEC
-from trio_cogment.spec import ActorClass, Spec
+from trio_cogment.environments.spec import RL_SPEC
+from trio_cogment.sdk.spec import ActorClass, Spec
 
 PROJECT = """
 import: {proto: [game.proto]}

@@ -20,12 +20,12 @@ from tests.ports import free_port
 from tests.rpc.tls_files import make_party
 from trio_cogment._version import __version__
 from trio_cogment.api.directory_pb2 import DeregisterRequest, RegisterRequest, ServiceEndpoint, ServiceType
+from trio_cogment.base.endpoints import GrpcEndpoint
+from trio_cogment.base.services import ServiceKind
 from trio_cogment.cli.services.directory_flags import DirectorySettings, directory_options, directory_settings
-from trio_cogment.discovery import open_directory, own_address
-from trio_cogment.endpoints import GrpcEndpoint
 from trio_cogment.rpc import Channel, open_listeners, serve, server_tls
 from trio_cogment.sdk import Controller, Participants, actor_params, serve_participants, trial_params
-from trio_cogment.services import ServiceKind
+from trio_cogment.servers.discovery import open_directory, own_address
 from trio_cogment.testing.fakes.directory import FakeDirectory
 
 ENDPOINT = "grpc://localhost:9005"

@@ -13,9 +13,9 @@ import pytest
 import trio
 
 from tests.cli.process import NOTHING_ELSE, PATIENCE_SECONDS, environment_variables, run_here, run_main, server
-from trio_cogment.discovery import DirectoryClient, open_directory
-from trio_cogment.endpoints import GrpcEndpoint
-from trio_cogment.errors import RpcError, StatusCode
+from trio_cogment.base.endpoints import GrpcEndpoint
+from trio_cogment.base.errors import RpcError, StatusCode
+from trio_cogment.base.services import ServiceKind
 from trio_cogment.rpc import Channel
 from trio_cogment.sdk import (
     ActorSession,
@@ -26,7 +26,7 @@ from trio_cogment.sdk import (
     serve_participants,
     trial_params,
 )
-from trio_cogment.services import ServiceKind
+from trio_cogment.servers.discovery import DirectoryClient, open_directory
 
 HERE = "--host=127.0.0.1"
 #: docs/directory.md: what a server whose process died takes from trials that start meanwhile.

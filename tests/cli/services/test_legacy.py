@@ -11,9 +11,9 @@ from tests.cli.process import PATIENCE_SECONDS, run, server
 from tests.cli.test_configuration import settings_of
 from tests.gateways.legacy.clients import OldClient
 from tests.gateways.legacy.servers import AgentServer, EnvironmentServer, served
+from trio_cogment.base.host import Host
 from trio_cogment.cli.serve import serve
 from trio_cogment.cli.services.orchestrator import OrchestratorSettings, orchestrator
-from trio_cogment.host import Host
 from trio_cogment.rpc import open_channel
 from trio_cogment.sdk import Controller
 

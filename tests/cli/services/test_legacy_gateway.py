@@ -19,11 +19,11 @@ from tests.gateways.legacy.test_data_log import served as logging
 from tests.gateways.legacy.test_hook import HookServer, hooked
 from tests.ports import free_port
 from trio_cogment.api.legacy import common_pb2 as legacy
+from trio_cogment.base.config import PlatformConfig
+from trio_cogment.base.errors import RpcError
+from trio_cogment.base.host import Host
+from trio_cogment.base.outcome import EndCause
 from trio_cogment.cli.services.legacy_gateway import LegacyGatewaySettings, legacy_gateway
-from trio_cogment.config import PlatformConfig
-from trio_cogment.errors import RpcError
-from trio_cogment.host import Host
-from trio_cogment.outcome import EndCause
 from trio_cogment.platform import open_platform
 from trio_cogment.rpc import open_channel
 from trio_cogment.sdk import Participants

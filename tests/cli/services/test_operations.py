@@ -18,8 +18,8 @@ from prometheus_client.parser import text_string_to_metric_families
 from tests.cli.process import PATIENCE_SECONDS, Endless, run_main, server
 from tests.ports import free_port
 from trio_cogment.api.common_pb2 import TrialParams
-from trio_cogment.endpoints import CLIENT
-from trio_cogment.errors import RpcError, StatusCode
+from trio_cogment.base.endpoints import CLIENT
+from trio_cogment.base.errors import RpcError, StatusCode
 from trio_cogment.rpc import Channel
 from trio_cogment.sdk import Controller, actor_params, join_trial, trial_params
 

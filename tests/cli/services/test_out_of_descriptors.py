@@ -14,7 +14,7 @@ import trio
 
 from tests.cli.process import PATIENCE_SECONDS, Endless, Server, served, server
 from trio_cogment.api.common_pb2 import TrialState
-from trio_cogment.errors import RpcError
+from trio_cogment.base.errors import RpcError
 from trio_cogment.rpc import Channel
 from trio_cogment.sdk import Controller, DatalogSession, Participants, actor_params, trial_params
 

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from tests.cli.process import run_main
+from trio_cogment.base.host import binding
 from trio_cogment.cli.errors import Failure
 from trio_cogment.cli.services.ports import Ports, announcement, listen, merged
-from trio_cogment.host import binding
 
 HERE = "127.0.0.1"
 

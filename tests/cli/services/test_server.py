@@ -20,10 +20,10 @@ from tests.ports import free_port
 from tests.rpc.tls_files import make_party
 from trio_cogment.api.common_pb2 import VersionRequest
 from trio_cogment.api.directory_pb2 import ServiceEndpoint, ServiceType
+from trio_cogment.base.endpoints import GrpcEndpoint
+from trio_cogment.base.errors import RpcError
 from trio_cogment.cli.services import services
 from trio_cogment.cli.services.settings import ServerSettings
-from trio_cogment.endpoints import GrpcEndpoint
-from trio_cogment.errors import RpcError
 from trio_cogment.rpc import Channel, client_tls, methods_of
 from trio_cogment.testing.fakes.directory import FakeDirectory
 

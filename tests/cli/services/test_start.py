@@ -18,14 +18,14 @@ import trio
 
 from tests.cli.process import PATIENCE_SECONDS, environment_variables, run, server
 from trio_cogment.api.common_pb2 import VersionRequest
+from trio_cogment.base.host.files import SystemFiles
+from trio_cogment.base.services import SERVICES, ServiceKind
 from trio_cogment.cli.errors import Failure
 from trio_cogment.cli.services.early_signals import EarlySignals
 from trio_cogment.cli.services.run import run_server
 from trio_cogment.cli.services.settings import ServerSettings
 from trio_cogment.cli.services.start import Application, Resources, Running
-from trio_cogment.host.files import SystemFiles
 from trio_cogment.rpc import Channel, methods_of
-from trio_cogment.services import SERVICES, ServiceKind
 
 HERE = "--host=127.0.0.1"
 #: What takes longer to import than everything that is checked before a server opens what it serves.

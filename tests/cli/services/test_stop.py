@@ -25,8 +25,8 @@ from tests.cli.process import (
 from tests.ports import free_port
 from trio_cogment.api.common_pb2 import TrialState
 from trio_cogment.api.orchestrator_pb2 import TrialListEntry
-from trio_cogment.endpoints import CLIENT
-from trio_cogment.errors import RpcError, StatusCode
+from trio_cogment.base.endpoints import CLIENT
+from trio_cogment.base.errors import RpcError, StatusCode
 from trio_cogment.rpc import Channel
 from trio_cogment.sdk import (
     ActorSession,

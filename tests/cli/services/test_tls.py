@@ -17,8 +17,8 @@ import trustme
 from tests.cli.process import PATIENCE_SECONDS, Endless, run_main, server
 from tests.rpc.tls_files import Party, make_party
 from trio_cogment.api import common_pb2, orchestrator_pb2
-from trio_cogment.endpoints import CLIENT
-from trio_cogment.errors import RpcError, StatusCode
+from trio_cogment.base.endpoints import CLIENT
+from trio_cogment.base.errors import RpcError, StatusCode
 from trio_cogment.rpc import Channel, client_tls, open_listeners, serve, server_tls
 from trio_cogment.sdk import Controller, Participants, actor_params, join_trial, trial_params
 

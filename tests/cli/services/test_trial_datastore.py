@@ -21,6 +21,7 @@ from tests.cli.process import (
 from trio_cogment.api import datalog_pb2
 from trio_cogment.api.common_pb2 import TrialParams, TrialState
 from trio_cogment.api.datalog_pb2 import DatalogSample, RunTrialDatalogInput, SampleInfo
+from trio_cogment.base.errors import ResourceExhaustedError
 from trio_cogment.cli.configuration import configuration_of
 from trio_cogment.cli.serve import serve
 from trio_cogment.cli.services.trial_datastore import (
@@ -31,10 +32,9 @@ from trio_cogment.cli.services.trial_datastore import (
     storage_settings,
     trial_datastore,
 )
-from trio_cogment.datastore.storage import SampleWrite, TrialWrite, WriteKind
-from trio_cogment.errors import ResourceExhaustedError
 from trio_cogment.rpc import Channel, methods_of
 from trio_cogment.sdk import DatastoreClient
+from trio_cogment.servers.datastore.storage import SampleWrite, TrialWrite, WriteKind
 
 RUN = methods_of(datalog_pb2.DESCRIPTOR.services_by_name["DatalogSP"])["RunTrialDatalog"]
 SERVE = ("services", "trial_datastore", "--host=127.0.0.1", "--port=0")

@@ -13,10 +13,10 @@ from trio_cogment.api import datalog_pb2
 from trio_cogment.api.common_pb2 import ActorParams, TrialParams, TrialState
 from trio_cogment.api.datalog_pb2 import DatalogSample, RunTrialDatalogInput, SampleInfo
 from trio_cogment.api.environment_pb2 import ObservationSet
-from trio_cogment.datastore.opening import open_store
-from trio_cogment.errors import RpcError
+from trio_cogment.base.errors import RpcError
 from trio_cogment.rpc import Channel, methods_of
 from trio_cogment.sdk import DatastoreClient
+from trio_cogment.servers.datastore.opening import open_store
 from trio_cogment.testing.conformance.trial_store import new_trial, sample
 
 RUN = methods_of(datalog_pb2.DESCRIPTOR.services_by_name["DatalogSP"])["RunTrialDatalog"]

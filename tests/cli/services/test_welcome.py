@@ -18,6 +18,7 @@ import trio
 
 from tests.cli.process import NOTHING_ELSE, PATIENCE_SECONDS, Endless, environment_variables, server
 from tests.cli.services.test_stop import controlled
+from trio_cogment.base.endpoints import GrpcEndpoint
 from trio_cogment.cli.services.directory_flags import DirectorySettings
 from trio_cogment.cli.services.kept import what_is_kept, where_trials_are
 from trio_cogment.cli.services.screen import ScreenLog
@@ -25,7 +26,6 @@ from trio_cogment.cli.services.trial_datastore import StorageSettings
 from trio_cogment.cli.services.welcome import Welcome
 from trio_cogment.cli.trials_screen import page
 from trio_cogment.cli.trials_view import Trials
-from trio_cogment.endpoints import GrpcEndpoint
 from trio_cogment.sdk import actor_params, trial_params
 
 HERE = "--host=127.0.0.1"

@@ -26,8 +26,10 @@ from tests.gateways.leftovers import trials_and_tasks, until_nothing_is_left
 from trio_cogment.api.common_pb2 import TrialParams
 from trio_cogment.api.dm_env_rpc import dm_env_rpc_pb2 as pb
 from trio_cogment.api.dm_env_rpc_bridge_pb2 import BridgeConfig
-from trio_cogment.config import DmEnvRpcConfig, PlatformConfig, RpcConfig
-from trio_cogment.errors import UnavailableError
+from trio_cogment.base.config import DmEnvRpcConfig, PlatformConfig, RpcConfig
+from trio_cogment.base.errors import UnavailableError
+from trio_cogment.environments.serving import environment
+from trio_cogment.environments.spec import PLAYER, RL_SPEC
 from trio_cogment.gateways.dm_env_rpc import (
     DM_ENV_RPC_SPEC,
     Connection,
@@ -43,8 +45,6 @@ from trio_cogment.gateways.dm_env_rpc.gateway.slot_states import BLOCKED
 from trio_cogment.gateways.dm_env_rpc.gateway.templates import WorldTemplate
 from trio_cogment.gateways.dm_env_rpc.gateway.worlds import World as GatewayWorld
 from trio_cogment.platform import OpenedExtension, Platform
-from trio_cogment.rl.environments.serving import environment
-from trio_cogment.rl.spec import PLAYER, RL_SPEC
 from trio_cogment.rpc import bind, serve
 from trio_cogment.sdk import ActorSession, Participants, actor_params, trial_params
 from trio_cogment.spaces import decode_observation, encode_action

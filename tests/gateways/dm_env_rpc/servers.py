@@ -15,7 +15,13 @@ import trio
 
 from trio_cogment.api.dm_env_rpc import dm_env_rpc_pb2 as pb
 from trio_cogment.api.dm_env_rpc import properties_pb2
-from trio_cogment.errors import CogmentError, FailedPreconditionError, InvalidArgumentError, NotFoundError, status_of
+from trio_cogment.base.errors import (
+    CogmentError,
+    FailedPreconditionError,
+    InvalidArgumentError,
+    NotFoundError,
+    status_of,
+)
 from trio_cogment.rpc import ServerCall, bind, open_listeners, serve
 from trio_cogment.spaces.tensor_specs import TensorSpec
 from trio_cogment.spaces.tensors import decode_tensor, encode_tensor

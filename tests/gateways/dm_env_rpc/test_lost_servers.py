@@ -12,7 +12,8 @@ from tests.gateways.dm_env_rpc.bridge.test_served_server import Player, playing
 from tests.gateways.dm_env_rpc.gateway.worlds import game_params, gateway_over_games
 from tests.gateways.dm_env_rpc.servers import Catch, Server, served
 from trio_cogment.api.dm_env_rpc import dm_env_rpc_pb2 as pb
-from trio_cogment.errors import StatusCode, TrialFailedError
+from trio_cogment.base.errors import StatusCode, TrialFailedError
+from trio_cogment.base.outcome import EndCause
 from trio_cogment.gateways.dm_env_rpc import (
     Connection,
     DmEnvRpcError,
@@ -20,7 +21,6 @@ from trio_cogment.gateways.dm_env_rpc import (
     dm_env_rpc_environment,
     open_connection,
 )
-from trio_cogment.outcome import EndCause
 from trio_cogment.rpc import InProcessChannel, bind
 from trio_cogment.spaces import Observation
 

@@ -12,7 +12,7 @@ from tests.gateways.legacy.servers import PROFILE
 from trio_cogment.api.common_pb2 import TrialParams
 from trio_cogment.api.legacy import common_pb2 as legacy
 from trio_cogment.api.legacy import orchestrator_pb2 as pb
-from trio_cogment.config import PlatformConfig
+from trio_cogment.base.config import PlatformConfig
 from trio_cogment.gateways.legacy import LegacyGateway, LegacyProfile
 from trio_cogment.gateways.legacy.gateway import OpenedLegacyGateway
 from trio_cogment.platform import Platform, open_platform

@@ -24,8 +24,8 @@ from tests.gateways.legacy.servers import AgentServer, EnvironmentServer, servic
 from trio_cogment.api.common_pb2 import TrialParams
 from trio_cogment.api.legacy import common_pb2 as legacy
 from trio_cogment.api.legacy.orchestrator_pb2 import TrialEndRequest
-from trio_cogment.config import PlatformConfig, RpcConfig
-from trio_cogment.errors import RpcError, UnavailableError
+from trio_cogment.base.config import PlatformConfig, RpcConfig
+from trio_cogment.base.errors import RpcError, UnavailableError
 from trio_cogment.gateways.legacy import LegacyGateway, LegacyProfile
 from trio_cogment.gateways.legacy.gateway import OpenedLegacyGateway
 from trio_cogment.platform import Platform

@@ -11,8 +11,8 @@ import trio
 
 from trio_cogment.api.legacy import agent_pb2, environment_pb2
 from trio_cogment.api.legacy.common_pb2 import Feedback, Message, VersionInfo
-from trio_cogment.config import RpcConfig
-from trio_cogment.errors import NotFoundError
+from trio_cogment.base.config import RpcConfig
+from trio_cogment.base.errors import NotFoundError
 from trio_cogment.gateways.legacy.profile import LegacyProfile
 from trio_cogment.rpc import InProcessChannel, ServerCall, bind, open_listeners, serve
 

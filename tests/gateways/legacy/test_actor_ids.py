@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trio_cogment.api.common_pb2 import TrialParams
-from trio_cogment.errors import InvalidArgumentError
+from trio_cogment.base.errors import InvalidArgumentError
 from trio_cogment.gateways.legacy.actor_ids import ENVIRONMENT, ActorIds, ids_in, name_actors
 
 CLASSES = ("plane", "drone", "tower")

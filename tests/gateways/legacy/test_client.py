@@ -15,10 +15,10 @@ from tests.gateways.legacy.servers import PROFILE
 from trio_cogment.api.common_pb2 import SerializedMessage
 from trio_cogment.api.legacy import common_pb2 as legacy
 from trio_cogment.api.legacy import orchestrator_pb2 as pb
-from trio_cogment.errors import RpcError
+from trio_cogment.base.errors import RpcError
+from trio_cogment.base.outcome import EndCause
 from trio_cogment.gateways.legacy.client_seat import ClientSeat
 from trio_cogment.gateways.legacy.client_trials import TOMBSTONE_SECONDS, ClientTrials
-from trio_cogment.outcome import EndCause
 from trio_cogment.rpc import open_channel, open_listeners, serve
 from trio_cogment.sdk import ActorSession, EnvironmentSession, PreTrialSession
 

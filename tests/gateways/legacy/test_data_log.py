@@ -16,7 +16,7 @@ from tests.gateways.legacy.servers import PROFILE
 from trio_cogment.api.common_pb2 import TrialParams
 from trio_cogment.api.legacy import common_pb2 as legacy
 from trio_cogment.api.legacy import data_pb2 as pb
-from trio_cogment.errors import InvalidArgumentError, RpcError
+from trio_cogment.base.errors import InvalidArgumentError, RpcError
 from trio_cogment.gateways.legacy import LegacyGateway, LegacyProfile
 from trio_cogment.gateways.legacy.deltas import ApplyDelta
 from trio_cogment.platform import Platform, open_platform

@@ -15,10 +15,10 @@ from google.protobuf.wrappers_pb2 import Int64Value
 from tests.gateways.legacy.playing import ACTORS, Newcomer, parameters, staged
 from tests.gateways.legacy.servers import PROFILE, AgentServer, EnvironmentServer, served
 from trio_cogment.api.legacy.common_pb2 import Feedback, Message
-from trio_cogment.errors import FailedPreconditionError, TrialFailedError
+from trio_cogment.base.errors import FailedPreconditionError, TrialFailedError
+from trio_cogment.base.outcome import EndCause
 from trio_cogment.gateways.legacy.deltas import applying
 from trio_cogment.gateways.legacy.environment import LegacyEnvironment
-from trio_cogment.outcome import EndCause
 from trio_cogment.platform import open_platform
 from trio_cogment.sdk import ActorSession, Participants
 

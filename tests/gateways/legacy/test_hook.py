@@ -16,8 +16,8 @@ from tests.gateways.legacy.servers import PROFILE
 from trio_cogment.api.common_pb2 import TrialParams
 from trio_cogment.api.legacy import common_pb2 as legacy
 from trio_cogment.api.legacy import hooks_pb2 as pb
-from trio_cogment.config import PlatformConfig
-from trio_cogment.errors import EndpointError, InvalidArgumentError, RpcError
+from trio_cogment.base.config import PlatformConfig
+from trio_cogment.base.errors import EndpointError, InvalidArgumentError, RpcError
 from trio_cogment.gateways.legacy import LegacyGateway
 from trio_cogment.gateways.legacy.old_endpoints import old_endpoint, todays_actor, todays_server
 from trio_cogment.gateways.legacy.old_params import changed_params, old_params

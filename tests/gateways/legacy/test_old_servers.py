@@ -18,10 +18,10 @@ from trio_cogment.api.common_pb2 import SerializedMessage, TrialParams
 from trio_cogment.api.legacy.common_pb2 import Feedback
 from trio_cogment.api.legacy.environment_pb2 import EnvUpdateReply
 from trio_cogment.api.legacy.orchestrator_pb2 import TrialActionReply
-from trio_cogment.config import RpcConfig
-from trio_cogment.errors import RpcError
+from trio_cogment.base.config import RpcConfig
+from trio_cogment.base.errors import RpcError
+from trio_cogment.base.outcome import EndCause
 from trio_cogment.gateways.legacy import LegacyGateway, LegacyProfile
-from trio_cogment.outcome import EndCause
 from trio_cogment.platform import Platform, open_platform
 from trio_cogment.rpc import CallHost, CallOpener
 from trio_cogment.sdk import Participants

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from trio_cogment.errors import InvalidArgumentError
+from trio_cogment.base.errors import InvalidArgumentError
 from trio_cogment.gateways.legacy import LegacyProfile
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from trio_cogment.errors import InvalidArgumentError, RemoteProtocolError
+from trio_cogment.base.errors import InvalidArgumentError, RemoteProtocolError
 from trio_cogment.gateways.legacy.profile_file import load_profile
 
 PROTO = """

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from trio_cogment.api.common_pb2 import RewardSource
 from trio_cogment.api.legacy.common_pb2 import Feedback
 from trio_cogment.api.legacy.common_pb2 import Reward as LegacyReward
+from trio_cogment.base.rewards import mean_reward
 from trio_cogment.gateways.legacy.actor_ids import ActorIds
 from trio_cogment.gateways.legacy.rewards import legacy_reward, reward_of, sum_of
-from trio_cogment.rewards import mean_reward
 from trio_cogment.sdk import Reward
 
 IDS = ActorIds(("a", "b"), [("beta", "b"), ("alpha", "a"), ("gamma", "b")], "world")

@@ -11,7 +11,7 @@ from google.protobuf.struct_pb2 import ListValue, Value
 from google.protobuf.wrappers_pb2 import Int64Value
 
 from trio_cogment.api.legacy.environment_pb2 import ObservationSet
-from trio_cogment.errors import InvalidArgumentError, RemoteProtocolError
+from trio_cogment.base.errors import InvalidArgumentError, RemoteProtocolError
 from trio_cogment.gateways.legacy.actor_ids import ActorIds
 from trio_cogment.gateways.legacy.deltas import ApplyDelta, applying, function_named, merging, replacing
 from trio_cogment.gateways.legacy.snapshots import Snapshots

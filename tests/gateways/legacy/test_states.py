@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from trio_cogment.errors import LocalProtocolError
+from trio_cogment.base.errors import LocalProtocolError
 from trio_cogment.gateways.legacy import agent_states, client_states, environment_states
 
 A, E, C = agent_states, environment_states, client_states

@@ -13,13 +13,13 @@ import trio
 from google.protobuf.struct_pb2 import Value
 
 from trio_cogment.access import AccessControl, Keys, Rules
-from trio_cogment.config import WebProxyConfig
+from trio_cogment.base.config import WebProxyConfig
+from trio_cogment.base.host import Host
 from trio_cogment.gateways.rest.messages import dumps
 from trio_cogment.gateways.rest.proxy import Caller, RestProxy
-from trio_cogment.host import Host
 from trio_cogment.platform import Platform, open_platform
 from trio_cogment.sdk import EnvironmentSession, Participants
-from trio_cogment.spec import Spec, load_spec
+from trio_cogment.sdk.spec import Spec, load_spec
 
 APP = Path(__file__).resolve().parents[2] / "interop" / "app"
 SECOND = 1_000_000_000

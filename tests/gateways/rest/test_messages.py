@@ -23,7 +23,7 @@ from trio_cogment.api.common_pb2 import (
     TrialState,
 )
 from trio_cogment.api.orchestrator_pb2 import TrialInfo
-from trio_cogment.errors import InvalidArgumentError, RemoteProtocolError
+from trio_cogment.base.errors import InvalidArgumentError, RemoteProtocolError
 from trio_cogment.gateways.rest.messages import (
     any_from_json,
     any_to_json,

@@ -22,8 +22,8 @@ from tests.gateways.rest.playing import (
     start_body,
 )
 from trio_cogment.access import Grant, Revoked, Role, Rules
-from trio_cogment.config import WebProxyConfig
-from trio_cogment.errors import (
+from trio_cogment.base.config import WebProxyConfig
+from trio_cogment.base.errors import (
     AlreadyExistsError,
     CogmentError,
     FailedPreconditionError,

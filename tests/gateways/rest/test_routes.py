@@ -14,7 +14,7 @@ import trio.testing
 
 from tests.gateways.rest.playing import Field, act_body, control, observation, opened_proxy, spec, start_body
 from tests.web.peers import Served, serving
-from trio_cogment.config import WebConfig, WebProxyConfig
+from trio_cogment.base.config import WebConfig, WebProxyConfig
 from trio_cogment.gateways.rest import rest_routes
 from trio_cogment.gateways.rest.openapi import document
 from trio_cogment.gateways.rest.proxy import RestProxy

@@ -10,7 +10,7 @@ import pytest
 import trio
 import trio.testing
 
-from trio_cogment.errors import CogmentError, FailedPreconditionError, NotFoundError
+from trio_cogment.base.errors import CogmentError, FailedPreconditionError, NotFoundError
 from trio_cogment.gateways.rest.acting import Act
 from trio_cogment.gateways.rest.seats import WebSeat
 from trio_cogment.sdk import Event, EventType, RecvObservation

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from tests.gateways.rest.playing import spec
 from trio_cogment.api.common_pb2 import TrialParams
-from trio_cogment.errors import InvalidArgumentError
+from trio_cogment.base.errors import InvalidArgumentError
 from trio_cogment.gateways.rest.starting import trial_from_json
 
 ENVIRONMENT = {"implementation": "field"}

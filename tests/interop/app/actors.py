@@ -8,9 +8,8 @@ from typing import Any
 import cog_settings
 import cogment
 import data_pb2
-from serving import serve
-
 from recording import Record
+from serving import serve
 
 
 def counter(folder: str) -> Any:

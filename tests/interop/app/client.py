@@ -14,7 +14,6 @@ from typing import Any
 import cog_settings
 import cogment
 import data_pb2
-
 from recording import Record, save
 
 LAST_TICK = 4

@@ -9,9 +9,8 @@ from typing import Any
 import cog_settings
 import cogment
 import data_pb2
-from serving import serve
-
 from recording import Record, save
+from serving import serve
 
 
 def field(folder: str) -> Any:

@@ -16,9 +16,8 @@ import cogment
 import players
 from connecting import add_options, connecting, served_endpoint
 from parameters import describe, fill
-from serving import serve
-
 from recording import content_of, message_of, reward_of, save
+from serving import serve
 
 
 def hook(folder: str, name: str) -> Any:

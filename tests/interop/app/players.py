@@ -29,7 +29,6 @@ from typing import Any
 
 import cogment
 import data_pb2
-
 from recording import Record, save
 
 

@@ -16,7 +16,6 @@ from google.protobuf.any_pb2 import Any as AnyMessage
 from google.protobuf.json_format import MessageToDict
 from orders import Servant, serve_orders
 from parameters import describe
-
 from recording import text_of
 
 

@@ -4,7 +4,6 @@ import asyncio
 from typing import Any
 
 import cogment
-
 from recording import save
 
 

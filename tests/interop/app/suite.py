@@ -15,7 +15,6 @@ from typing import Any
 import cog_settings
 import cogment
 import data_pb2
-
 from recording import save
 
 LAST_TICK = 3

@@ -15,7 +15,7 @@ import trio
 
 from trio_cogment import EnvironmentSession, actor_params, open_platform, trial_params
 from trio_cogment.access import AccessControl, Grant, Keys, Role, Rules
-from trio_cogment.host import Host
+from trio_cogment.base.host import Host
 from trio_cogment.rpc import open_listeners, serve
 from trio_cogment.web import WebSide
 

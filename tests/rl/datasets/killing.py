@@ -25,7 +25,7 @@ import trio_cogment.rl.datasets.minari
 import trio_cogment.rl.datasets.minari_recordings
 import trio_cogment.rl.datasets.parquet  # noqa: F401  imported to be there
 from tests.rl.datasets.recorded import Duel, play, recording
-from trio_cogment.errors import NotFoundError
+from trio_cogment.base.errors import NotFoundError
 from trio_cogment.rl import export, replay_environment
 
 _STEPS = {"os.mkdir", "os.rename", "os.remove", "os.rmdir"}

@@ -14,9 +14,9 @@ from trio_cogment.api.common_pb2 import TrialParams, TrialState
 from trio_cogment.api.rl_pb2 import EnvironmentConfig
 from trio_cogment.api.spaces_pb2 import Action
 from trio_cogment.api.trial_datastore_pb2 import StoredTrialActorSample, StoredTrialSample
+from trio_cogment.environments.base import Environment
+from trio_cogment.environments.episode import Episode, Turn
 from trio_cogment.rl import RL_SPEC
-from trio_cogment.rl.environments.base import Environment
-from trio_cogment.rl.environments.episode import Episode, Turn
 from trio_cogment.sdk import ActorImplementation, EventType, trial_params
 from trio_cogment.spaces import (
     Box,

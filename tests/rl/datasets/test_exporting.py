@@ -19,7 +19,7 @@ import trio.testing
 from tests.rl.datasets.recorded import Duel, fill, params_of, play, recording
 from trio_cogment import ActorSession, EnvironmentSession, Participants, actor_params, open_platform
 from trio_cogment.api.spaces_pb2 import Array, DType
-from trio_cogment.errors import (
+from trio_cogment.base.errors import (
     AlreadyExistsError,
     FailedPreconditionError,
     InvalidArgumentError,
@@ -27,14 +27,14 @@ from trio_cogment.errors import (
     NotFoundError,
     TrialIncompleteError,
 )
+from trio_cogment.base.stand_ins import StandIn, stand_in_note
 from trio_cogment.rl import Exported, ExportProgress, export, export_async
 from trio_cogment.rl.datasets import parquet as parquet_module
 from trio_cogment.rl.datasets.minari import MinariWriter
 from trio_cogment.rl.datasets.placing import Placement
 from trio_cogment.sdk import EventType, trial_params
+from trio_cogment.sdk.spec import ActorClass, Spec
 from trio_cogment.spaces import Box, Discrete, Space, encode_action, from_jsonable
-from trio_cogment.spec import ActorClass, Spec
-from trio_cogment.stand_ins import StandIn, stand_in_note
 
 
 async def test_a_trial_as_parquet(tmp_path: Path) -> None:

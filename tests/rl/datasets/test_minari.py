@@ -19,7 +19,7 @@ from tests.rl.datasets.recorded import Duel, environment_of, params_of, play, re
 from tests.spaces.strategies import generators, minari_spaces, same
 from trio_cogment.api.common_pb2 import TrialParams
 from trio_cogment.api.rl_pb2 import EnvironmentConfig
-from trio_cogment.errors import AlreadyExistsError, InvalidArgumentError
+from trio_cogment.base.errors import AlreadyExistsError, InvalidArgumentError
 from trio_cogment.rl import export_async
 from trio_cogment.rl.datasets import minari as exports
 from trio_cogment.rl.datasets.episodes import Episode, check_minari, filler, stacked

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from trio_cogment.errors import AlreadyExistsError
-from trio_cogment.host.beside import make_folder_beside
+from trio_cogment.base.errors import AlreadyExistsError
+from trio_cogment.base.host.beside import make_folder_beside
 from trio_cogment.rl.datasets.placing import Placement, put_in_place, put_right
 
 

@@ -24,8 +24,10 @@ from tests.rl.datasets.recorded import Duel, environment_of, params_of, play, re
 from tests.rl.datasets.test_long_episodes import made_by_minari
 from tests.rl.datasets.test_minari import Solo
 from tests.spaces.strategies import same
-from trio_cogment.errors import DataLossError, FailedPreconditionError, InvalidArgumentError, NotFoundError
-from trio_cogment.outcome import EndCause
+from trio_cogment.base.errors import DataLossError, FailedPreconditionError, InvalidArgumentError, NotFoundError
+from trio_cogment.base.outcome import EndCause
+from trio_cogment.environments.base import Environment
+from trio_cogment.environments.errors import InvalidActionError
 from trio_cogment.rl import (
     export,
     export_async,
@@ -37,8 +39,6 @@ from trio_cogment.rl import (
     replay_environment,
     run_trials,
 )
-from trio_cogment.rl.environments.base import Environment
-from trio_cogment.rl.environments.errors import InvalidActionError
 from trio_cogment.spaces import Discrete, Observation
 from trio_cogment.spaces.masks import mask_in
 

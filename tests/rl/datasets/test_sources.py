@@ -14,12 +14,12 @@ import trio
 
 from tests.cli.process import run_here
 from tests.rl.datasets.recorded import Duel, fill, play, recording
-from trio_cogment.datastore import Datastore
-from trio_cogment.errors import RpcError
-from trio_cogment.orchestrator import Orchestrator
+from trio_cogment.base.errors import RpcError
 from trio_cogment.platform import Platform, open_platform
 from trio_cogment.rl import RL_SPEC, ExportProgress, export_async
 from trio_cogment.rpc import open_listeners, serve
+from trio_cogment.servers.datastore import Datastore
+from trio_cogment.servers.orchestrator import Orchestrator
 from trio_cogment.spaces import MultiBinary
 
 

@@ -7,12 +7,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from trio_cogment.errors import DataLossError, RemoteProtocolError
+from trio_cogment.base.errors import DataLossError, RemoteProtocolError
+from trio_cogment.base.stand_ins import StandIn
 from trio_cogment.rl.datasets.payloads import payloads_of
 from trio_cogment.rl.datasets.steps import Step, StepBuilder
 from trio_cogment.rl.datasets.ticks import ActorTick, RewardFrom, Tick
 from trio_cogment.spaces import Box, Discrete, Observation, SpaceError, encode_action, encode_observation
-from trio_cogment.stand_ins import StandIn
 
 BOX, MOVES = Box(0, 100, (1,), np.float64), Discrete(5)
 

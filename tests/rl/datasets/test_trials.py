@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from tests.rl.environments._games import Rps
+from tests.environments._games import Rps
 from trio_cogment import open_platform, rl
 from trio_cogment.api.common_pb2 import TrialState
-from trio_cogment.endpoints import CLIENT, DISCOVER
+from trio_cogment.base.endpoints import CLIENT, DISCOVER
+from trio_cogment.environments.spec import PLAYER
 from trio_cogment.rl.datasets.trials import TrialRecord
-from trio_cogment.rl.spec import PLAYER
 from trio_cogment.sdk import ActorSession, StoredTrial, actor_params, trial_params
 
 

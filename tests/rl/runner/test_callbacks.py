@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from trio_cogment.errors import FailedPreconditionError
+from trio_cogment.base.errors import FailedPreconditionError
 from trio_cogment.rl.runner import MLflow, Results, TensorBoard, TrialResult, WeightsAndBiases
 
 RESULT = TrialResult(3, "t", 7, "here", ticks=12, seconds=0.5, returns={"player_0": 1.25})

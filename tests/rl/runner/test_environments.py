@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 import trio_cogment.rl as tc
-from tests.rl.environments._games import Rps
-from trio_cogment.errors import InvalidArgumentError, NotFoundError
+from tests.environments._games import Rps
+from trio_cogment.base.errors import InvalidArgumentError, NotFoundError
 from trio_cogment.platform import open_platform
 
 

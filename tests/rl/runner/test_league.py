@@ -12,12 +12,12 @@ import pytest
 from tests.rl.runner.worlds import answering
 from trio_cogment import rl
 from trio_cogment.api.spaces_pb2 import Observation
-from trio_cogment.errors import InvalidArgumentError
+from trio_cogment.base.errors import InvalidArgumentError
+from trio_cogment.environments.spec import RL_SPEC
 from trio_cogment.platform import Platform, open_platform
 from trio_cogment.rl.runner import League, TrialResult, run_trials_async
 from trio_cogment.rl.runner.matchmaking import NAMED, matchmaking, prioritised
 from trio_cogment.rl.runner.ratings import Record, expected_score, updated
-from trio_cogment.rl.spec import RL_SPEC
 from trio_cogment.sdk import EnvironmentSession
 from trio_cogment.spaces import Discrete, decode_action, encode_observation
 from trio_cogment.spaces import Observation as Envelope
@@ -118,7 +118,7 @@ async def league_of(platform: Platform, *versions: int, **options: Any) -> Leagu
 
 
 async def play(platform: Platform, league: League, own: int, trials: int) -> Any:
-    from trio_cogment.rl.seats.scripted import policy
+    from trio_cogment.seats.scripted import policy
 
     seats = {"player_0": policy(lambda _value: own), "player_1": league.seat()}
     return await run_trials_async(trials, on=platform, environment=highest, seats=seats, callbacks=[league], check=True)

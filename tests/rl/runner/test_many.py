@@ -14,9 +14,9 @@ import trio
 
 from tests.cli.process import server
 from tests.rl.runner.worlds import REWARD, answering, countdown, gated, participants
+from trio_cogment.environments.spec import PLAYER, RL_SPEC
 from trio_cogment.platform import Platform, open_platform
 from trio_cogment.rl.runner import open_run, run_trials_async
-from trio_cogment.rl.spec import PLAYER, RL_SPEC
 from trio_cogment.rpc import open_listeners, serve
 from trio_cogment.sdk import Participants, actor_params, connect, serve_participants
 

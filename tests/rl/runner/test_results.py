@@ -11,8 +11,8 @@ import pytest
 from tests.rl.runner.worlds import REWARD, answering, countdown, participants
 from trio_cogment import sync
 from trio_cogment.api.spaces_pb2 import Observation
-from trio_cogment.errors import FailedPreconditionError, InvalidArgumentError, MissingExtraError
-from trio_cogment.outcome import EndCause
+from trio_cogment.base.errors import FailedPreconditionError, InvalidArgumentError, MissingExtraError
+from trio_cogment.base.outcome import EndCause
 from trio_cogment.rl import run_trials
 from trio_cogment.rl.runner import Results, TrialResult
 from trio_cogment.rl.runner._score import Score

@@ -11,8 +11,10 @@ import trio
 from trio.testing import wait_all_tasks_blocked
 
 from tests.rl.runner.worlds import REWARD, answering, countdown, failing_at, gated, participants
-from trio_cogment.errors import FailedPreconditionError, InvalidArgumentError
-from trio_cogment.outcome import EndCause
+from trio_cogment.base.errors import FailedPreconditionError, InvalidArgumentError
+from trio_cogment.base.outcome import EndCause
+from trio_cogment.base.services import ServiceKind
+from trio_cogment.environments.spec import PLAYER
 from trio_cogment.platform import open_platform
 from trio_cogment.rl.runner import (
     Progress,
@@ -23,9 +25,7 @@ from trio_cogment.rl.runner import (
     open_run,
     run_trials_async,
 )
-from trio_cogment.rl.spec import PLAYER
 from trio_cogment.sdk import Controller, actor_params, trial_params
-from trio_cogment.services import ServiceKind
 
 SEATS: dict[str, Any] = {"player_0": answering}
 TWO: dict[str, Any] = {"player_0": answering, "player_1": answering}

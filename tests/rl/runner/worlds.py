@@ -10,7 +10,7 @@ import trio
 
 from trio_cogment.api import rl_pb2
 from trio_cogment.api.spaces_pb2 import Action, Observation
-from trio_cogment.rl.spec import PLAYER, RL_SPEC
+from trio_cogment.environments.spec import PLAYER, RL_SPEC
 from trio_cogment.sdk import ActorSession, EnvironmentSession, EventType, Participants
 
 #: No 32-bit float is equal to it.

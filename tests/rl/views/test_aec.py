@@ -11,11 +11,11 @@ import pytest
 from pettingzoo.test import api_test, seed_test
 from pettingzoo.utils.conversions import parallel_to_aec
 
-from tests.rl.environments._games import Countdown, Crowd, Dice, Rps
+from tests.environments._games import Countdown, Crowd, Dice, Rps
 from tests.rl.views.test_parallel import Noise, equal
 from trio_cogment import rl
-from trio_cogment.errors import CogmentError, FailedPreconditionError, InvalidArgumentError
-from trio_cogment.rl.environments.errors import InvalidActionError, InvalidEnvironmentError
+from trio_cogment.base.errors import CogmentError, FailedPreconditionError, InvalidArgumentError
+from trio_cogment.environments.errors import InvalidActionError, InvalidEnvironmentError
 
 
 @pytest.fixture

@@ -19,12 +19,12 @@ import pytest
 from gymnasium.utils.env_checker import data_equivalence
 
 import trio_cogment.rl as tc
-from tests.rl.environments._games import Countdown, Rps
+from tests.environments._games import Countdown, Rps
 from tests.rl.views.environments import Counter
-from trio_cogment.datastore._memory import MemoryStore
-from trio_cogment.errors import FailedPreconditionError
+from trio_cogment.base.errors import FailedPreconditionError
 from trio_cogment.rl.views.copies import NotPicklableError
 from trio_cogment.rl.views.gymnasium import TrialEnv
+from trio_cogment.servers.datastore._memory import MemoryStore
 
 WAYS: dict[str, Callable[[Any], Any]] = {
     "pickle": lambda view: pickle.loads(pickle.dumps(view)),

@@ -18,8 +18,8 @@ from gymnasium.utils.env_match import check_environments_match
 
 import trio_cogment.rl as tc
 from tests.rl.views.environments import Counter
-from trio_cogment.errors import FailedPreconditionError, InvalidArgumentError, NotFoundError
-from trio_cogment.rl.environments.errors import InvalidActionError
+from trio_cogment.base.errors import FailedPreconditionError, InvalidArgumentError, NotFoundError
+from trio_cogment.environments.errors import InvalidActionError
 
 NAMES = ["CartPole-v1", "Pendulum-v1", "FrozenLake-v1"]
 

@@ -15,9 +15,9 @@ import trio_cogment.rl as tc
 from tests.rl.views.environments import Counter
 from tests.rl.views.test_mixed import Table
 from trio_cogment import open_platform
-from trio_cogment.errors import CogmentError, FailedPreconditionError, InvalidArgumentError
-from trio_cogment.rl.environments.errors import InvalidActionError
-from trio_cogment.rl.environments.gymnasium import GymnasiumEnvironment
+from trio_cogment.base.errors import CogmentError, FailedPreconditionError, InvalidArgumentError
+from trio_cogment.environments.errors import InvalidActionError
+from trio_cogment.environments.gymnasium import GymnasiumEnvironment
 from trio_cogment.rl.views.match import Match
 from trio_cogment.rl.views.options import PlatformOptions
 from trio_cogment.rl.views.rounds import EpisodeFailedError

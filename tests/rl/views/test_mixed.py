@@ -16,7 +16,7 @@ from gymnasium import spaces
 from pettingzoo import ParallelEnv
 
 from trio_cogment import connect, rl
-from trio_cogment.errors import RpcError
+from trio_cogment.base.errors import RpcError
 from trio_cogment.sdk import ActorSession, EventType
 from trio_cogment.spaces import encode_action
 

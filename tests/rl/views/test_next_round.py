@@ -10,13 +10,13 @@ import pytest
 import trio
 
 import trio_cogment.rl as tc
-from tests.rl.environments._games import Rps
+from tests.environments._games import Rps
 from tests.rl.views.environments import Counter
 from trio_cogment import open_platform
 from trio_cogment.api.rl_pb2 import EnvironmentConfig
-from trio_cogment.errors import InvalidArgumentError
+from trio_cogment.base.errors import InvalidArgumentError
+from trio_cogment.environments.spec import RL_SPEC
 from trio_cogment.rl.datasets.trials import TrialRecord
-from trio_cogment.rl.spec import RL_SPEC
 from trio_cogment.rl.views.gymnasium import TrialEnv
 from trio_cogment.rl.views.match import Match
 from trio_cogment.rl.views.platforms import ViewPlatform

@@ -13,11 +13,11 @@ from pettingzoo import ParallelEnv
 from pettingzoo.test import parallel_api_test, parallel_seed_test, state_test
 from pettingzoo.utils.conversions import parallel_to_aec
 
-from tests.rl.environments._games import Countdown, Crowd, Rps
+from tests.environments._games import Countdown, Crowd, Rps
 from tests.rl.views.environments import Counter
 from trio_cogment import rl
-from trio_cogment.errors import CogmentError, FailedPreconditionError, InvalidArgumentError
-from trio_cogment.rl.environments.errors import InvalidActionError, InvalidEnvironmentError
+from trio_cogment.base.errors import CogmentError, FailedPreconditionError, InvalidArgumentError
+from trio_cogment.environments.errors import InvalidActionError, InvalidEnvironmentError
 
 
 class Noise(ParallelEnv):  # type: ignore[misc]  # PettingZoo has no types

@@ -11,7 +11,7 @@ import pytest
 
 import trio_cogment.rl as tc
 from tests.rl.views.environments import Counter
-from trio_cogment.errors import FailedPreconditionError
+from trio_cogment.base.errors import FailedPreconditionError
 
 PROGRAM = """
 import os

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import trio
 
-from trio_cogment.errors import FailedPreconditionError
+from trio_cogment.base.errors import FailedPreconditionError
 from trio_cogment.rl.views import pump as pumps
 from trio_cogment.rl.views.drivers import PumpDriver
 

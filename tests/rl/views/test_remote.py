@@ -17,19 +17,19 @@ import trio
 from gymnasium.utils.env_checker import data_equivalence
 
 import trio_cogment.rl as tc
-from tests.rl.environments._games import Rps
+from tests.environments._games import Rps
 from tests.rl.views.environments import Counter
 from tests.rl.views.test_mixed import CLIENTS_MOVE, Table, client_at, play
 from trio_cogment import open_platform
-from trio_cogment.config import PlatformConfig, RpcConfig
-from trio_cogment.errors import (
+from trio_cogment.base.config import PlatformConfig, RpcConfig
+from trio_cogment.base.errors import (
     CogmentError,
     FailedPreconditionError,
     InvalidArgumentError,
     UnavailableError,
 )
-from trio_cogment.rl.environments.serving import environment
-from trio_cogment.rl.spec import RL_SPEC
+from trio_cogment.environments.serving import environment
+from trio_cogment.environments.spec import RL_SPEC
 from trio_cogment.rl.views.drivers import open_driver
 from trio_cogment.rpc import RunningServer, open_listeners, serve
 from trio_cogment.sdk import Participants, serve_participants

@@ -14,8 +14,8 @@ from gymnasium.vector import AutoresetMode, SyncVectorEnv
 
 import trio_cogment.rl as tc
 from tests.rl.views.environments import Counter, Masked
-from trio_cogment.errors import FailedPreconditionError, InvalidArgumentError, MissingExtraError
-from trio_cogment.rl.environments.errors import InvalidActionError, InvalidEnvironmentError
+from trio_cogment.base.errors import FailedPreconditionError, InvalidArgumentError, MissingExtraError
+from trio_cogment.environments.errors import InvalidActionError, InvalidEnvironmentError
 from trio_cogment.rl.views.restarting import RestartingEnvs
 from trio_cogment.spaces import SpaceError
 

@@ -8,7 +8,7 @@ from typing import Any, cast
 import pytest
 import trio
 
-from trio_cogment.rl.environments.episode import Turn
+from trio_cogment.environments.episode import Turn
 from trio_cogment.rl.views.rounds import Round
 from trio_cogment.rl.views.seating import Seating
 from trio_cogment.sdk import EnvironmentSession

@@ -10,11 +10,11 @@ import pytest
 import trio
 
 import trio_cogment.rl as tc
-from tests.rl.environments._games import Rps
+from tests.environments._games import Rps
 from tests.rl.views.environments import Counter
 from trio_cogment import open_platform
-from trio_cogment.errors import FailedPreconditionError, InvalidArgumentError, LocalProtocolError
-from trio_cogment.rl.spec import RL_SPEC
+from trio_cogment.base.errors import FailedPreconditionError, InvalidArgumentError, LocalProtocolError
+from trio_cogment.environments.spec import RL_SPEC
 
 
 async def stored(path: Path) -> Mapping[str, list[float | None]]:

@@ -14,8 +14,8 @@ from gymnasium.vector import AutoresetMode, SyncVectorEnv
 
 import trio_cogment.rl as tc
 from tests.rl.views.environments import Counter
-from trio_cogment.errors import CogmentError, FailedPreconditionError, InvalidArgumentError
-from trio_cogment.rl.environments.errors import InvalidActionError
+from trio_cogment.base.errors import CogmentError, FailedPreconditionError, InvalidArgumentError
+from trio_cogment.environments.errors import InvalidActionError
 
 NUM_ENVS = 3
 

@@ -15,21 +15,21 @@ import trio
 from google.protobuf.any_pb2 import Any as AnyMessage
 
 from tests.helpers import Bench, Everything, Script
-from tests.orchestrator.puppets import Puppet, Stage, settle
+from tests.servers.orchestrator.puppets import Puppet, Stage, settle
 from trio_cogment.api.common_pb2 import Message, TrialParams, TrialState
 from trio_cogment.api.environment_pb2 import ObservationSet
-from trio_cogment.config import OrchestratorConfig, RpcConfig
-from trio_cogment.orchestrator import Orchestrator, orchestrator_services
-from trio_cogment.orchestrator._outboxes import outbox_memory
-from trio_cogment.outcome import EndCause
+from trio_cogment.base.config import OrchestratorConfig, RpcConfig
+from trio_cogment.base.outcome import EndCause
+from trio_cogment.budget.memory import memory_of_run
 from trio_cogment.rpc import InProcessChannel
-from trio_cogment.rpc.memory import memory_of_run
 from trio_cogment.sdk import actor_params, trial_params
+from trio_cogment.servers.orchestrator import Orchestrator, orchestrator_services
+from trio_cogment.servers.orchestrator._outboxes import outbox_memory
 from trio_cogment.testing import World
 
 KIB = 1024
 TOTAL = 1024 * KIB
-#: As in `trio_cogment.orchestrator._tick_bytes`: what is free, the steps of a loan, what ticks always get.
+#: As in `trio_cogment.servers.orchestrator._tick_bytes`: what is free, the steps of a loan, what ticks always get.
 FREE, STEP, RESERVED = 16 * KIB, 64 * KIB, TOTAL // 8
 #: Observations of this size are always kept.
 SMALL_OBSERVATION = 32 * KIB

@@ -21,14 +21,14 @@ from trio_cogment.access import AccessControl, Grant, Role, Rules, Token
 from trio_cogment.api.common_pb2 import Action, ActorInitialOutput, ActorRunTrialOutput, TrialState
 from trio_cogment.api.directory_pb2 import ServiceEndpoint, ServiceType
 from trio_cogment.api.orchestrator_pb2 import TrialListRequest
-from trio_cogment.config import OrchestratorConfig
-from trio_cogment.discovery import DirectoryClient
-from trio_cogment.errors import RpcError, StatusCode
-from trio_cogment.orchestrator import Orchestrator, orchestrator_services
-from trio_cogment.orchestrator._fair_turns import FairTurns
+from trio_cogment.base.config import OrchestratorConfig
+from trio_cogment.base.errors import RpcError, StatusCode
+from trio_cogment.base.services import SERVICES, TRIAL_ID, ServiceKind
 from trio_cogment.rpc import Call, Channel, InProcessChannel, ServerCall, methods_of, serve
 from trio_cogment.sdk import Controller, actor_params, trial_params
-from trio_cogment.services import SERVICES, TRIAL_ID, ServiceKind
+from trio_cogment.servers.discovery import DirectoryClient
+from trio_cogment.servers.orchestrator import Orchestrator, orchestrator_services
+from trio_cogment.servers.orchestrator._fair_turns import FairTurns
 from trio_cogment.testing import World
 from trio_cogment.testing.fakes.directory import FakeDirectory
 

@@ -12,15 +12,15 @@ from contextlib import asynccontextmanager
 
 import trio
 
-from trio_cogment.access import BytePool
 from trio_cogment.api.common_pb2 import TrialParams
 from trio_cogment.api.datalog_pb2 import DatalogSample, SampleInfo
 from trio_cogment.api.environment_pb2 import ObservationSet
-from trio_cogment.backoff import exponential_delay
-from trio_cogment.config import OrchestratorConfig
-from trio_cogment.errors import InvalidArgumentError, UnavailableError
-from trio_cogment.orchestrator import SampleStream
-from trio_cogment.orchestrator._datalog import Datalog
+from trio_cogment.base.backoff import exponential_delay
+from trio_cogment.base.config import OrchestratorConfig
+from trio_cogment.base.errors import InvalidArgumentError, UnavailableError
+from trio_cogment.budget.byte_pool import BytePool
+from trio_cogment.servers.orchestrator import SampleStream
+from trio_cogment.servers.orchestrator._datalog import Datalog
 from trio_cogment.testing import World
 
 LOGS = 5

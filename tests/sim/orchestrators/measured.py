@@ -18,14 +18,14 @@ from tests.helpers import END, LAST, LAST_ACK, NORMAL, Everything, Script, obser
 from trio_cogment.api.common_pb2 import Action, ActorInitialOutput, ActorRunTrialOutput, TrialParams, TrialState
 from trio_cogment.api.environment_pb2 import EnvRunTrialOutput
 from trio_cogment.api.orchestrator_pb2 import TrialListEntry
-from trio_cogment.config import OrchestratorConfig
-from trio_cogment.errors import InvalidArgumentError, ResourceExhaustedError, RpcError, StatusCode
-from trio_cogment.metrics import OrchestratorGauges
-from trio_cogment.orchestrator import Orchestrator
-from trio_cogment.orchestrator._trial_run import TrialRun
+from trio_cogment.base.config import OrchestratorConfig
+from trio_cogment.base.errors import InvalidArgumentError, ResourceExhaustedError, RpcError, StatusCode
+from trio_cogment.base.metrics import OrchestratorGauges
+from trio_cogment.base.services import TRIAL_ID
 from trio_cogment.rpc import InProcessChannel, ServerCall
 from trio_cogment.sdk import actor_params, trial_params
-from trio_cogment.services import TRIAL_ID
+from trio_cogment.servers.orchestrator import Orchestrator
+from trio_cogment.servers.orchestrator._trial_run import TrialRun
 from trio_cogment.testing import World
 
 ACCOUNTS = ("", "alice", "bob")

@@ -23,14 +23,14 @@ from trio_cogment.access import Quotas
 from trio_cogment.api.common_pb2 import Action, ActorInitialOutput, ActorRunTrialOutput, TrialParams
 from trio_cogment.api.datalog_pb2 import DatalogSample
 from trio_cogment.api.environment_pb2 import EnvRunTrialOutput, ObservationSet
-from trio_cogment.config import OrchestratorConfig
-from trio_cogment.errors import RpcError, StatusCode, UnavailableError
-from trio_cogment.orchestrator import Orchestrator, SampleSink, SampleStream, orchestrator_services
-from trio_cogment.orchestrator.sinks import LocalSink
-from trio_cogment.outcome import EndCause, Loss
+from trio_cogment.base.config import OrchestratorConfig
+from trio_cogment.base.errors import RpcError, StatusCode, UnavailableError
+from trio_cogment.base.outcome import EndCause, Loss
+from trio_cogment.base.services import SERVICES, TRIAL_ID, ServiceKind
 from trio_cogment.rpc import Call, CallOpener, DirectCall, InProcessChannel, RpcConfig, ServerCall, methods_of, serve
 from trio_cogment.sdk import actor_params, trial_params
-from trio_cogment.services import SERVICES, TRIAL_ID, ServiceKind
+from trio_cogment.servers.orchestrator import Orchestrator, SampleSink, SampleStream, orchestrator_services
+from trio_cogment.servers.orchestrator.sinks import LocalSink
 from trio_cogment.testing import World
 
 PORT = 9000

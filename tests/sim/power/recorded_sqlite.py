@@ -1,7 +1,7 @@
 """SQLite, with everything that it does to a disk recorded: the same statements run in APSW's copy of it.
 
 The standard library's `sqlite3` cannot be given a file system of one's own. APSW can (a VFS), and has a SQLite too. So
-`recorded` puts a module in the place of `sqlite3` in `trio_cogment.sqlite_file`, which opens every connection of the
+`recorded` puts a module in the place of `sqlite3` in `base.sqlite_file`, which opens every connection of the
 stores: it has `sqlite3`'s names and errors, and connections of APSW that work as `sqlite3`'s do, as far as the stores
 use them. A new database is renamed when it is whole; that is recorded, too.
 
@@ -22,8 +22,8 @@ from unittest.mock import patch
 import apsw
 
 from tests.sim.power.disk import Cut, FolderSynced, Made, Record, Removed, Renamed, Synced, Wrote, name_of
-from trio_cogment.host import SystemFiles
-from trio_cogment.host.files import OpenFile
+from trio_cogment.base.host import SystemFiles
+from trio_cogment.base.host.files import OpenFile
 
 _numbers = itertools.count()
 #: Changes a statement before it is run.
@@ -183,8 +183,8 @@ def recorded(record: Record, edit: Edit = lambda statement: statement) -> Iterat
     files = type("RecordedFiles", (_Files,), {"record": record})
     try:
         with (
-            patch("trio_cogment.sqlite_file.sqlite3", SimpleNamespace(**names)),
-            patch("trio_cogment.sqlite_file.SystemFiles", files),
+            patch("trio_cogment.base.sqlite_file.sqlite3", SimpleNamespace(**names)),
+            patch("trio_cogment.base.sqlite_file.SystemFiles", files),
         ):
             yield
     finally:

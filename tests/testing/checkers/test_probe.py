@@ -9,11 +9,11 @@ import pytest
 import trio
 
 from tests.helpers import Everything, params_of
-from trio_cogment.config import OrchestratorConfig
-from trio_cogment.orchestrator import orchestrator_services
-from trio_cogment.orchestrator._participant_streams import ParticipantStreams
+from trio_cogment.base.config import OrchestratorConfig
 from trio_cogment.rpc import InProcessChannel
 from trio_cogment.sdk import Controller
+from trio_cogment.servers.orchestrator import orchestrator_services
+from trio_cogment.servers.orchestrator._participant_streams import ParticipantStreams
 from trio_cogment.testing import (
     FakeActor,
     FakeEnvironment,

@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 import pytest
 import trio
 
-from trio_cogment.errors import UnavailableError
+from trio_cogment.base.errors import UnavailableError
 from trio_cogment.testing import Fault, FaultPlan, FaultyStore, StoreFaults, World, simulate
 
 

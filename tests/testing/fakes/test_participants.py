@@ -13,10 +13,10 @@ from google.protobuf.wrappers_pb2 import StringValue, UInt32Value
 from tests.helpers import bench, params_of
 from trio_cogment import rpc
 from trio_cogment.api.common_pb2 import CommunicationState
-from trio_cogment.config import OrchestratorConfig
-from trio_cogment.errors import RpcError
+from trio_cogment.base.config import OrchestratorConfig
+from trio_cogment.base.errors import RpcError
 from trio_cogment.sdk import ActorSession, Controller, EnvironmentSession, actor_params, trial_params
-from trio_cogment.spec import ActorClass, Spec
+from trio_cogment.sdk.spec import ActorClass, Spec
 from trio_cogment.testing import (
     Behaviour,
     FakeActor,

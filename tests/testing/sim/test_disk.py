@@ -1,4 +1,4 @@
-"""The simulated disk, and what `trio_cogment.host.files` promises on it."""
+"""The simulated disk, and what `trio_cogment.base.host.files` promises on it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from trio_cogment.host.files import Files, LockedError, SystemFiles, replace_durably, write_whole
+from trio_cogment.base.host.files import Files, LockedError, SystemFiles, replace_durably, write_whole
 from trio_cogment.testing import PowerLossError, SimDisk, World
 
 OLD, NEW = b"old" * 700, b"new" * 900

@@ -10,8 +10,8 @@ import trio
 import trio.testing
 
 from trio_cogment.api.common_pb2 import Action
-from trio_cogment.config import RpcConfig
-from trio_cogment.errors import RpcError, StatusCode
+from trio_cogment.base.config import RpcConfig
+from trio_cogment.base.errors import RpcError, StatusCode
 from trio_cogment.rpc import serve
 from trio_cogment.testing import Link, SimHost, SimNetwork, SimStream, World, simulate
 from trio_cogment.testing.conformance.channel import ECHO, ECHO_ONE, WAIT, CheckService

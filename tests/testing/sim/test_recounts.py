@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from trio_cogment.access.quotas import Ledger
-from trio_cogment.orchestrator._fair_turns import FairTurns
+from trio_cogment.budget.quotas import Ledger
 from trio_cogment.rpc._in_process_queue import MessageQueue
+from trio_cogment.servers.orchestrator._fair_turns import FairTurns
 from trio_cogment.testing import Counts, World, simulate
 
 

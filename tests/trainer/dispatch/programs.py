@@ -12,8 +12,8 @@ import trio
 
 from tests.trainer.bench import Client, serving
 from trio_cogment.access import AccessControl
-from trio_cogment.config import WorkersConfig
-from trio_cogment.host.processes import processes
+from trio_cogment.base.config import WorkersConfig
+from trio_cogment.base.host.processes import processes
 from trio_cogment.trainer import Trainer
 from trio_cogment.trainer.dispatch.admission import Capacity
 from trio_cogment.trainer.dispatch.command import Surroundings

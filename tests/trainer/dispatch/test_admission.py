@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.trainer.configs import a_config
-from trio_cogment.errors import ResourceExhaustedError
+from trio_cogment.base.errors import ResourceExhaustedError
 from trio_cogment.trainer.config_check import parse_config
 from trio_cogment.trainer.dispatch.admission import Admission, Capacity
 from trio_cogment.trainer.run_config import RunConfig

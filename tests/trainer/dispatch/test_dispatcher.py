@@ -12,7 +12,7 @@ import trio
 from tests.trainer.bench import Client, fails, serving
 from tests.trainer.configs import a_config
 from tests.trainer.dispatch.programs import until
-from trio_cogment.errors import CogmentError, StatusCode, UnavailableError
+from trio_cogment.base.errors import CogmentError, StatusCode, UnavailableError
 from trio_cogment.trainer import RunOrder, RunSink
 from trio_cogment.trainer.config_check import parse_config
 from trio_cogment.trainer.dispatch.admission import Capacity

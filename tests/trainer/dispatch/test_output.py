@@ -10,8 +10,8 @@ import trio.testing
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trio_cogment.host import run_inline
-from trio_cogment.host.files import SystemFiles
+from trio_cogment.base.host import run_inline
+from trio_cogment.base.host.files import SystemFiles
 from trio_cogment.trainer.dispatch.output import Lines, LogFile, Output, Tail
 
 

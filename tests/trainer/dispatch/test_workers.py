@@ -21,10 +21,10 @@ from tests.trainer.configs import a_config
 from tests.trainer.dispatch.programs import SLEEPS, STUBBORN, WRITES, dispatching, marked_by, program, until
 from trio_cogment.access import Revoked, Role, Rules
 from trio_cogment.api.trainer.trainer_pb2 import RunStep
-from trio_cogment.errors import FailedPreconditionError, UnauthenticatedError
-from trio_cogment.host import run_inline
-from trio_cogment.host.files import SystemFiles
-from trio_cogment.host.processes import processes
+from trio_cogment.base.errors import FailedPreconditionError, UnauthenticatedError
+from trio_cogment.base.host import run_inline
+from trio_cogment.base.host.files import SystemFiles
+from trio_cogment.base.host.processes import processes
 from trio_cogment.trainer.config_check import parse_config
 from trio_cogment.trainer.dispatch.admission import Capacity
 from trio_cogment.trainer.dispatch.command import TOKEN_VARIABLE, Surroundings
@@ -498,7 +498,7 @@ async def test_a_run_whose_token_cannot_be_noted_does_not_start(tmp_path: Path) 
 
 REMOVED = """
 import os, signal, sys
-from trio_cogment.host.files import SystemFiles
+from trio_cogment.base.host.files import SystemFiles
 from trio_cogment.trainer.dispatch.folders import RunFolders
 taken = 0
 def look(event, arguments):

@@ -18,7 +18,7 @@ from tests.trainer.trials.test_starter import people
 from tests.trainer.trials.worlds import PARAMS
 from trio_cogment.api.common_pb2 import TrialParams, TrialState
 from trio_cogment.api.model_registry_pb2 import ModelVersionInfo
-from trio_cogment.errors import UnavailableError
+from trio_cogment.base.errors import UnavailableError
 from trio_cogment.platform import Platform, open_platform
 from trio_cogment.sdk import ModelRegistryClient, Participants
 from trio_cogment.trainer import RunOrder, RunSink, Where

@@ -17,9 +17,9 @@ from tests.trainer.dispatch.programs import until
 from tests.trainer.trials.worlds import training, trials
 from trio_cogment.api.common_pb2 import TrialState
 from trio_cogment.cli.runs.streams import watch_run
-from trio_cogment.rl.seats.base import SeatContext
-from trio_cogment.rl.spec import PLAYER, RL_SPEC
+from trio_cogment.environments.spec import PLAYER, RL_SPEC
 from trio_cogment.sdk import Participants
+from trio_cogment.seats.base import SeatContext
 from trio_cogment.trainer import TrainerClient
 
 pytest.importorskip("gymnasium")

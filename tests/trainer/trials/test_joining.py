@@ -23,7 +23,7 @@ from tests.trainer.trials.worlds import PARAMS
 from trio_cogment.api.common_pb2 import TrialParams, TrialState
 from trio_cogment.api.spaces_pb2 import Observation
 from trio_cogment.api.trainer.trainer_pb2 import RunStep
-from trio_cogment.config import TrainerConfig
+from trio_cogment.base.config import TrainerConfig
 from trio_cogment.gateways.dm_env_rpc import DM_ENV_RPC_SPEC, dm_env_rpc_environment, open_connection
 from trio_cogment.gateways.dm_env_rpc.gateway.gateway import DmEnvRpcGateway
 from trio_cogment.gateways.dm_env_rpc.gateway.profile import Profile

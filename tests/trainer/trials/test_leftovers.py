@@ -14,8 +14,8 @@ from tests.trainer.trials.test_starter import people
 from tests.trainer.trials.worlds import PARAMS
 from trio_cogment.api.common_pb2 import TrialParams, TrialState
 from trio_cogment.api.spaces_pb2 import Action
-from trio_cogment.errors import RpcError, StatusCode
-from trio_cogment.outcome import EndCause
+from trio_cogment.base.errors import RpcError, StatusCode
+from trio_cogment.base.outcome import EndCause
 from trio_cogment.platform import open_platform
 from trio_cogment.rpc import CallOpener, ClientCall
 from trio_cogment.sdk import ActorSession, EventType

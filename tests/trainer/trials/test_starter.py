@@ -15,7 +15,7 @@ from tests.trainer.dispatch.programs import until
 from tests.trainer.trials.worlds import PARAMS, rewarding, training, trials
 from trio_cogment.api.common_pb2 import TrialState
 from trio_cogment.api.trainer.trainer_pb2 import RunEpisode, RunStep
-from trio_cogment.rl.spec import PLAYER, RL_SPEC
+from trio_cogment.environments.spec import PLAYER, RL_SPEC
 from trio_cogment.sdk import Participants
 
 

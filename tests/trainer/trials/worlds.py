@@ -9,8 +9,8 @@ from typing import Any
 
 from tests.trainer.bench import Client
 from trio_cogment.api.spaces_pb2 import Observation
-from trio_cogment.config import TrainerConfig
-from trio_cogment.host import Host, inline_runner
+from trio_cogment.base.config import TrainerConfig
+from trio_cogment.base.host import Host, inline_runner
 from trio_cogment.platform import Platform, open_platform
 from trio_cogment.sdk import EnvironmentSession, Participants
 from trio_cogment.trainer import PlatformTrainer

@@ -15,17 +15,17 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from trio_cogment._records import record
+from trio_cogment.base.endpoints import GrpcEndpoint
+from trio_cogment.base.records import record
 from trio_cogment.cli.access_token import access_token, access_token_options
 from trio_cogment.cli.errors import cause_of, failure_of
 from trio_cogment.cli.options import applied, json_option, nearest, timeout_option
 from trio_cogment.cli.text import print_json, printable
 from trio_cogment.cli.tls import TlsFiles, load_tls, tls_files, tls_options
 from trio_cogment.cli.variables import warnings
-from trio_cogment.endpoints import GrpcEndpoint
 
 if TYPE_CHECKING:
-    from trio_cogment.config import RpcConfig
+    from trio_cogment.base.config import RpcConfig
     from trio_cogment.rpc import Channel
 
 _Decorated = TypeVar("_Decorated", bound=Callable[..., Any])

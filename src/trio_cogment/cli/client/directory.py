@@ -9,6 +9,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from trio_cogment._version import __version__
+from trio_cogment.base.config import DirectoryConfig
+from trio_cogment.base.endpoints import CLIENT_HOST, ClientEndpoint, GrpcEndpoint
+from trio_cogment.base.services import REGISTRATION_SOURCE, VERSION, ServiceKind, kind_of_type
 from trio_cogment.cli.client.common import (
     ClientSettings,
     client_options,
@@ -30,14 +33,11 @@ from trio_cogment.cli.options import (
     token_option,
 )
 from trio_cogment.cli.text import fields_of, printable
-from trio_cogment.config import DirectoryConfig
-from trio_cogment.endpoints import CLIENT_HOST, ClientEndpoint, GrpcEndpoint
-from trio_cogment.services import REGISTRATION_SOURCE, VERSION, ServiceKind, kind_of_type
 
 if TYPE_CHECKING:
     from trio_cogment.api.directory_pb2 import FullServiceData, ServiceEndpoint
-    from trio_cogment.discovery import DirectoryClient
     from trio_cogment.rpc import Channel
+    from trio_cogment.servers.discovery import DirectoryClient
 
 _Decorated = TypeVar("_Decorated", bound=Callable[..., Any])
 
@@ -117,7 +117,7 @@ async def open_directory_client(settings: ClientSettings, places: Places, token:
 
 def directory_client(settings: ClientSettings, channel: Channel, token: str) -> DirectoryClient:
     """Return a client of the directory at the other end of a channel, with the time limit of the settings."""
-    from trio_cogment.discovery import DirectoryClient
+    from trio_cogment.servers.discovery import DirectoryClient
 
     config = DirectoryConfig(
         inquiry_timeout_seconds=settings.timeout_seconds, registration_timeout_seconds=settings.timeout_seconds
@@ -203,7 +203,7 @@ def _endpoint_of(protocol: str, host: str, port: int) -> GrpcEndpoint | ClientEn
 @click.pass_context
 def deregister(ctx: click.Context, /, service_id: int, secret: str, **_options: Any) -> None:
     """Deregister a service."""
-    from trio_cogment.discovery import Registration
+    from trio_cogment.servers.discovery import Registration
 
     settings, (where, token) = client_settings(ctx), _places_and_token(ctx)
 

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from trio_cogment.base.config import RpcConfig
+from trio_cogment.base.services import ServiceKind
 from trio_cogment.cli.client.common import (
     ClientSettings,
     as_file,
@@ -23,8 +25,6 @@ from trio_cogment.cli.client.reaching import places_option, reached
 from trio_cogment.cli.errors import Failure
 from trio_cogment.cli.options import Group, nearest
 from trio_cogment.cli.text import columns, fields_of, printable
-from trio_cogment.config import RpcConfig
-from trio_cogment.services import ServiceKind
 
 if TYPE_CHECKING:
     from trio_cogment.api.model_registry_pb2 import ModelInfo, ModelVersionInfo

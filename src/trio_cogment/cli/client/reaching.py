@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import click
 
+from trio_cogment.base.config import RpcConfig
+from trio_cogment.base.endpoints import GrpcEndpoint, parse_server_endpoint
+from trio_cogment.base.services import ServiceKind, default_address
 from trio_cogment.cli.client.common import ClientSettings, channel_to
 from trio_cogment.cli.errors import Failure
 from trio_cogment.cli.options import as_endpoint
 from trio_cogment.cli.tls import ASKS_FOR_CERTIFICATE, MAY_SPEAK_TLS
-from trio_cogment.config import RpcConfig
-from trio_cogment.endpoints import GrpcEndpoint, parse_server_endpoint
-from trio_cogment.services import ServiceKind, default_address
 
 if TYPE_CHECKING:
     from google.protobuf.message import Message
@@ -147,8 +147,8 @@ async def reached(
 
 def _version_of(kind: ServiceKind) -> tuple[Method, Message]:
     from trio_cogment.api.common_pb2 import VersionRequest
+    from trio_cogment.base.services import SERVICES
     from trio_cogment.rpc import methods_of
-    from trio_cogment.services import SERVICES
 
     return methods_of(SERVICES[kind].descriptor())["Version"], VersionRequest()
 
@@ -194,7 +194,7 @@ class _Search:
         click.echo(f"trio-cogment: waiting for the {self._name}: {self.trouble()}{self._advice}", err=True)
 
     async def _connect(self) -> None:
-        from trio_cogment.errors import RpcError
+        from trio_cogment.base.errors import RpcError
 
         [(place, channel)] = self._channels.items()
         try:
@@ -229,7 +229,7 @@ class _Search:
 
     async def _has(self, place: GrpcEndpoint, question: Question) -> bool:
         """Tell whether the server at a place has the service; any answer but that it has not will do."""
-        from trio_cogment.errors import RpcError, StatusCode
+        from trio_cogment.base.errors import RpcError, StatusCode
 
         try:
             await self._channels[place].unary(*question())

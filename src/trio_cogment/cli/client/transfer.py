@@ -13,9 +13,9 @@ from typing import Any, BinaryIO, Protocol, TypeAlias
 import click
 import trio
 
+from trio_cogment.base.host.beside import open_beside
 from trio_cogment.cli.client.common import ClientSettings, show
 from trio_cogment.cli.errors import Failure
-from trio_cogment.host.beside import open_beside
 
 #: Reads the next bytes; empty at the end.
 Read: TypeAlias = Callable[[], Awaitable[bytes]]

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from trio_cogment.base.errors import CogmentError
+from trio_cogment.base.services import ServiceKind
 from trio_cogment.cli.client.common import ClientSettings, client_options, client_settings, run_client, show
 from trio_cogment.cli.client.reaching import places_option, reached
 from trio_cogment.cli.errors import Failure
@@ -16,13 +18,11 @@ from trio_cogment.cli.options import FilePath, Group, as_all_properties, nearest
 from trio_cogment.cli.terminal import can_draw
 from trio_cogment.cli.text import fields_of, printable
 from trio_cogment.cli.trials_view import end_text, line_of, row_of, table
-from trio_cogment.errors import CogmentError
-from trio_cogment.services import ServiceKind
 
 if TYPE_CHECKING:
     from trio_cogment.api.common_pb2 import TrialParams
     from trio_cogment.api.orchestrator_pb2 import TrialInfo, TrialListEntry
-    from trio_cogment.outcome import TrialOutcome
+    from trio_cogment.base.outcome import TrialOutcome
     from trio_cogment.rpc import Channel
     from trio_cogment.sdk import Controller
 
@@ -95,7 +95,7 @@ def start(
     settings, given = client_settings(ctx), _params(params)
 
     async def begin() -> str:
-        from trio_cogment.errors import RpcError, StatusCode
+        from trio_cogment.base.errors import RpcError, StatusCode
         from trio_cogment.sdk import Controller
 
         async with _channel(ctx, settings) as channel:
@@ -128,7 +128,7 @@ def start(
         return
     if settings.output == "text":
         click.echo(started)  # at once: somebody may want to end it
-    from trio_cogment.outcome import ticks_text
+    from trio_cogment.base.outcome import ticks_text
 
     outcome = run_client(waited, started)
     if outcome is None:
@@ -151,7 +151,7 @@ def _params(file: Path | None) -> TrialParams | None:
     if file is None:
         return None
     from trio_cogment.cli.services.types_option import NAMED
-    from trio_cogment.spec import load_params
+    from trio_cogment.sdk.spec import load_params
 
     try:
         return load_params(file, named=NAMED)
@@ -323,7 +323,7 @@ def _numbers(states: Iterable[str]) -> set[int]:
 
 
 def _described(info: TrialInfo) -> str:
-    from trio_cogment.outcome import TrialOutcome, lost_text
+    from trio_cogment.base.outcome import TrialOutcome, lost_text
 
     outcome = TrialOutcome.of(info.trial_id, info.end)
     name, state, tick, rate, time, _ = row_of(info)  # its last column has troubles as well, which have lines here

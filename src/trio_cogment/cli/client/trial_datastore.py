@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from trio_cogment._version import __version__
+from trio_cogment.base.config import RpcConfig
+from trio_cogment.base.services import ServiceKind
 from trio_cogment.cli.client.common import (
     ClientSettings,
     as_file,
@@ -25,8 +27,6 @@ from trio_cogment.cli.errors import Failure
 from trio_cogment.cli.options import Group, as_all_properties, nearest
 from trio_cogment.cli.text import columns, fields_of
 from trio_cogment.cli.trials_view import end_text, state_text
-from trio_cogment.config import RpcConfig
-from trio_cogment.services import ServiceKind
 
 if TYPE_CHECKING:
     from trio_cogment.api.trial_datastore_pb2 import RetrieveTrialsReply
@@ -213,8 +213,8 @@ def export(ctx: click.Context, /, trial_ids: tuple[str, ...], file: Path, **_opt
 @click.pass_context
 def import_(ctx: click.Context, /, file: Path, prefix: str, user_id: str, **_options: Any) -> None:
     """Store the trials of an exported file: all of them, or none."""
+    from trio_cogment.base.errors import AlreadyExistsError
     from trio_cogment.cli.client.transfer import open_source, progress, progress_deadline, report
-    from trio_cogment.errors import AlreadyExistsError
     from trio_cogment.sdk import DatastoreClient, import_samples
 
     settings, path = client_settings(ctx), as_file(file)

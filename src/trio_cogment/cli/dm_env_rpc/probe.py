@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from trio_cogment.base.endpoints import GrpcEndpoint
 from trio_cogment.cli.client.common import client_options, client_settings, run_client, show
 from trio_cogment.cli.client.reaching import reached
 from trio_cogment.cli.errors import Failure
 from trio_cogment.cli.options import as_endpoint
 from trio_cogment.cli.rl.targets import Argument
-from trio_cogment.endpoints import GrpcEndpoint
 
 if TYPE_CHECKING:
     from trio_cogment.gateways.dm_env_rpc import Specs

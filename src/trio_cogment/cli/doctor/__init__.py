@@ -12,6 +12,7 @@ from typing import Any
 
 import click
 
+from trio_cogment.base.endpoints import GrpcEndpoint
 from trio_cogment.cli.client.common import ClientSettings, run_client
 from trio_cogment.cli.configuration import configuration_of
 from trio_cogment.cli.doctor import data, machine
@@ -28,7 +29,6 @@ from trio_cogment.cli.services.settings import THIS_MACHINE, given_hosts, host_o
 from trio_cogment.cli.services.trial_datastore import DEFAULT_FILE, StorageSettings, storage_options, storage_settings
 from trio_cogment.cli.text import print_json
 from trio_cogment.cli.tls import TlsFiles, load_tls, server_tls_options, tls_files
-from trio_cogment.endpoints import GrpcEndpoint
 
 
 @click.command()

@@ -8,8 +8,8 @@ import stat
 from collections.abc import Iterator
 from pathlib import Path
 
+from trio_cogment.base.host.files import LOCK
 from trio_cogment.cli.doctor.findings import Finding, fail, ok, warn
-from trio_cogment.host.files import LOCK
 
 _OTHERS = 0o077
 _SQLITE = b"SQLite format 3\0"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Iterable, Sequence
 
-from trio_cogment._records import record
+from trio_cogment.base.records import record
 from trio_cogment.cli.text import printable
 
 

@@ -13,8 +13,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from trio_cogment._version import __version__
+from trio_cogment.base.errors import install_command
 from trio_cogment.cli.doctor.findings import Finding, fail, ok, warn
-from trio_cogment.errors import install_command
 
 _DISTRIBUTION = "trio-cogment"
 _REQUIREMENT = re.compile(r"([\w.-]+)(?:\[[^\]]*\])?\s*([^;]*?)\s*(?:;\s*(.*))?$")

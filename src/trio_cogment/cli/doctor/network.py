@@ -6,14 +6,14 @@ import errno
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from trio_cogment.base.config import DirectoryConfig, RpcConfig
+from trio_cogment.base.endpoints import GrpcEndpoint
+from trio_cogment.base.errors import StatusCode
+from trio_cogment.base.host.binding import bound_sockets
+from trio_cogment.base.services import SERVICES, ServiceKind
 from trio_cogment.cli.client.common import ClientSettings, channel_to
 from trio_cogment.cli.doctor.findings import Finding, fail, ok, warn
 from trio_cogment.cli.tls import MAY_NOT_SPEAK_TLS, MAY_SPEAK_TLS, unchecked_tls
-from trio_cogment.config import DirectoryConfig, RpcConfig
-from trio_cogment.endpoints import GrpcEndpoint
-from trio_cogment.errors import StatusCode
-from trio_cogment.host.binding import bound_sockets
-from trio_cogment.services import SERVICES, ServiceKind
 
 if TYPE_CHECKING:
     from trio_cogment.rpc import Channel
@@ -114,7 +114,7 @@ async def _answers(channel: Channel) -> tuple[str, str]:
 
 async def _version(channel: Channel, kind: ServiceKind) -> tuple[object, str]:
     from trio_cogment.api.common_pb2 import VersionInfo, VersionRequest
-    from trio_cogment.errors import RpcError
+    from trio_cogment.base.errors import RpcError
     from trio_cogment.rpc import methods_of
 
     method = methods_of(SERVICES[kind].descriptor())["Version"]
@@ -134,8 +134,8 @@ async def directory(settings: ClientSettings, place: GrpcEndpoint | None) -> Fin
     """
     if place is None:
         return ok("directory", "none is named; `serve` is one itself")
-    from trio_cogment.discovery import DirectoryClient
-    from trio_cogment.errors import CogmentError
+    from trio_cogment.base.errors import CogmentError
+    from trio_cogment.servers.discovery import DirectoryClient
 
     async with channel_to(settings, place, config=RpcConfig(await_server_seconds=0)) as channel:
         client = DirectoryClient(channel, config=DirectoryConfig(inquiry_timeout_seconds=_SECONDS))

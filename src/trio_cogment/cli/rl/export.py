@@ -10,6 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from trio_cogment.base.endpoints import GrpcEndpoint, parse_server_endpoint
+from trio_cogment.base.errors import CogmentError, install_command
+from trio_cogment.base.services import ServiceKind
 from trio_cogment.cli.client.common import ClientSettings, client_options, client_settings, run_client
 from trio_cogment.cli.client.reaching import reached
 from trio_cogment.cli.errors import Failure
@@ -17,14 +20,11 @@ from trio_cogment.cli.options import FilePath, as_all_properties
 from trio_cogment.cli.services.types_option import EXPECTED, load_types, needs_compiler
 from trio_cogment.cli.text import print_json
 from trio_cogment.cli.tls import load_tls
-from trio_cogment.endpoints import GrpcEndpoint, parse_server_endpoint
-from trio_cogment.errors import CogmentError, install_command
-from trio_cogment.services import ServiceKind
 
 if TYPE_CHECKING:
     from trio_cogment.rl import Exported
     from trio_cogment.sdk import DatastoreClient
-    from trio_cogment.spec import Spec
+    from trio_cogment.sdk.spec import Spec
 
 #: What each extra installs and the command imports; `generate` compiles the protos of `--spec`.
 _PACKAGES = {

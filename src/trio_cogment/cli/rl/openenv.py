@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from trio_cogment._records import record
+from trio_cogment.base.errors import needing
+from trio_cogment.base.records import record
 from trio_cogment.cli.configuration import Configuration
 from trio_cogment.cli.errors import Failure
 from trio_cogment.cli.options import PairType
@@ -20,7 +21,6 @@ from trio_cogment.cli.services.run import run_server
 from trio_cogment.cli.services.settings import THIS_MACHINE, ServerSettings, common_settings, service_options
 from trio_cogment.cli.services.start import Application, Resources, Running
 from trio_cogment.cli.services.web_flags import entrance, origin_options, origin_settings
-from trio_cogment.errors import needing
 
 if TYPE_CHECKING:
     from trio_cogment.rl import Seat
@@ -133,8 +133,8 @@ def _limited(configuration: Configuration) -> Configuration:
 def _check(given: _Given) -> None:
     """Find everything that is named before the server is announced, and make the environment if it runs here."""
     with failures(_COMMAND), needing("openenv"):
-        import trio_cogment.rl.openenv.server  # noqa: F401  it needs the extra
-        from trio_cogment.rl.environments.making import Recipe
+        import trio_cogment.gateways.openenv.server  # noqa: F401  it needs the extra
+        from trio_cogment.environments.making import Recipe
 
         target = target_of(given.environment, _COMMAND)
         if given.hosting == "inline":
@@ -158,10 +158,10 @@ def _seat(who: str) -> Seat:
 
 @asynccontextmanager
 async def _opened(given: _Given, settings: ServerSettings, resources: Resources) -> AsyncIterator[Running]:
-    from trio_cogment.config import PlatformConfig
+    from trio_cogment.base.config import PlatformConfig
+    from trio_cogment.gateways.openenv.server import opened_application, opened_game
     from trio_cogment.platform import open_platform
     from trio_cogment.rl import RL_SPEC
-    from trio_cogment.rl.openenv.server import opened_application, opened_game
 
     configuration = settings.configuration
     config = PlatformConfig(

@@ -10,12 +10,12 @@ from typing import Any
 
 import click
 
+from trio_cogment.base.errors import needing
 from trio_cogment.cli.rl.targets import environment_options, failures, target_of
 from trio_cogment.cli.services.directory_flags import directory_options
 from trio_cogment.cli.services.run import run_server
 from trio_cogment.cli.services.settings import ServerSettings, common_settings, service_options
 from trio_cogment.cli.services.start import Application, Resources, Running
-from trio_cogment.errors import needing
 
 _COMMAND = "rl serve"
 _SERVICE = "PARTICIPANTS"
@@ -66,7 +66,7 @@ def _check(name: str | None, arguments: dict[str, Any]) -> None:
     if name is None:
         return
     with failures(_COMMAND), needing("gym"):
-        from trio_cogment.rl.environments.making import Recipe
+        from trio_cogment.environments.making import Recipe
 
         Recipe(target_of(name, _COMMAND), arguments).make().close()
 
@@ -75,10 +75,10 @@ def _check(name: str | None, arguments: dict[str, Any]) -> None:
 async def _opened(
     name: str | None, arguments: dict[str, Any], hosting: Any, implementation: str, _resources: Resources
 ) -> AsyncIterator[Running]:
+    from trio_cogment.base.services import SERVICES, ServiceKind
+    from trio_cogment.environments.serving import environment
     from trio_cogment.rl import RL_SPEC
-    from trio_cogment.rl.environments.serving import environment
     from trio_cogment.sdk import Participants
-    from trio_cogment.services import SERVICES, ServiceKind
 
     served = environment(target_of(name, _COMMAND), hosting=hosting, arguments=arguments)
     participants = Participants(RL_SPEC)

@@ -9,10 +9,10 @@ from typing import Any, TypeVar
 
 import click
 
+from trio_cogment.base.errors import CogmentError, MissingExtraError
 from trio_cogment.cli.errors import Failure
 from trio_cogment.cli.options import PairType
 from trio_cogment.cli.users_code import imported, print_traceback
-from trio_cogment.errors import CogmentError, MissingExtraError
 
 _Decorated = TypeVar("_Decorated", bound=Callable[..., Any])
 
@@ -92,7 +92,7 @@ def failures(command: str) -> Iterator[None]:
     except CogmentError as error:
         if isinstance(error, MissingExtraError):  # the next import could not be made
             raise Failure(f"{command}: {error}") from error
-        from trio_cogment.rl.environments.errors import EnvironmentFailedError
+        from trio_cogment.environments.errors import EnvironmentFailedError
 
         if isinstance(error, EnvironmentFailedError):
             if error.__cause__ is not None:

@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from trio_cogment.base.config import RpcConfig
+from trio_cogment.base.endpoints import GrpcEndpoint
+from trio_cogment.base.services import ServiceKind
 from trio_cogment.cli.access_token import access_token, access_token_options
 from trio_cogment.cli.client.common import ClientSettings, run_client
 from trio_cogment.cli.client.reaching import Places, default_places, places_option, reached
 from trio_cogment.cli.options import applied, json_option, timeout_option
 from trio_cogment.cli.services.trainer import DEFAULT_PORT
 from trio_cogment.cli.tls import tls_files, tls_options
-from trio_cogment.config import RpcConfig
-from trio_cogment.endpoints import GrpcEndpoint
-from trio_cogment.services import ServiceKind
 
 if TYPE_CHECKING:
     from google.protobuf.message import Message

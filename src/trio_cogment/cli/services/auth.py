@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from trio_cogment._records import record
+from trio_cogment.base.records import record
 from trio_cogment.cli.access_token import access_token, access_token_options
 from trio_cogment.cli.errors import Failure
 from trio_cogment.cli.options import FilePath, applied, given_on_the_line
@@ -178,7 +178,7 @@ _Parsed = TypeVar("_Parsed")
 
 
 def _parsed(flag: str, path: Path, parse: Callable[[str], _Parsed], *, secret: bool = False) -> _Parsed:
-    from trio_cogment.errors import InvalidArgumentError
+    from trio_cogment.base.errors import InvalidArgumentError
 
     try:
         with open(path, encoding="utf-8") as file:
@@ -215,7 +215,7 @@ class ServerAccess:
         if settings.mode == TOKEN or settings.secret_file is not None:
             # Not before: a server without tokens listens first.
             from trio_cogment.access import AccessControl
-            from trio_cogment.host import Host
+            from trio_cogment.base.host import Host
 
             host = Host()
             rules = read_rules(settings)
@@ -248,8 +248,8 @@ class ServerAccess:
         import logging
 
         from trio_cogment.access import AUTHORIZATION, bearer_token
-        from trio_cogment.errors import UnauthenticatedError, status_of
-        from trio_cogment.rpc.refusals import note_refused_call
+        from trio_cogment.base.errors import UnauthenticatedError, status_of
+        from trio_cogment.budget.refusals import note_refused_call
 
         log = logging.getLogger(__name__)
 
@@ -293,7 +293,7 @@ class ServerAccess:
         if not self._settings.token:
             return "" if self._own is None else f"token:{self._name}"
         from trio_cogment.access import unverified
-        from trio_cogment.errors import InvalidArgumentError
+        from trio_cogment.base.errors import InvalidArgumentError
 
         try:
             return f"token:{unverified(self._settings.token).grant.name}"

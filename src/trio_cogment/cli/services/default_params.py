@@ -6,17 +6,23 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from trio_cogment._records import record
+from trio_cogment.base.endpoints import (
+    DiscoverEndpoint,
+    Endpoint,
+    LegacyEndpoint,
+    parse_endpoint,
+    parse_server_endpoint,
+)
+from trio_cogment.base.errors import CogmentError
+from trio_cogment.base.records import record
+from trio_cogment.base.suggestions import suggestion
 from trio_cogment.cli.errors import Failure
 from trio_cogment.cli.services.types_option import NAMED
-from trio_cogment.endpoints import DiscoverEndpoint, Endpoint, LegacyEndpoint, parse_endpoint, parse_server_endpoint
-from trio_cogment.errors import CogmentError
-from trio_cogment.suggestions import suggestion
 
 if TYPE_CHECKING:
     from trio_cogment.api.common_pb2 import TrialParams
     from trio_cogment.gateways.legacy import LegacyProfile
-    from trio_cogment.spec import Spec
+    from trio_cogment.sdk.spec import Spec
 
 
 @record()
@@ -45,7 +51,7 @@ def load_default_params(settings: ParamsSettings, legacy: LegacyProfile | None) 
         Failure: they cannot be read, or no trial could start with them.
     """
     if settings.params is not None:
-        from trio_cogment.spec import load_params
+        from trio_cogment.sdk.spec import load_params
 
         try:
             params = load_params(settings.params, named=NAMED)
@@ -73,7 +79,7 @@ def warn_of_unknown_classes(
         return
     import logging
 
-    from trio_cogment.spec import declared_classes
+    from trio_cogment.sdk.spec import declared_classes
 
     known = [(flag, list(spec.names())) for flag, spec in specs.items() if spec is not None]
     try:

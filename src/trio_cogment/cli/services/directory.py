@@ -10,14 +10,14 @@ from typing import Any, TypeVar
 
 import click
 
-from trio_cogment._records import record
+from trio_cogment.base.records import record
+from trio_cogment.base.services import SERVICES, ServiceKind
 from trio_cogment.cli.options import applied, boolean_option
 from trio_cogment.cli.services.directory_flags import persistence_option
 from trio_cogment.cli.services.outgoing import outgoing_options, with_outgoing
 from trio_cogment.cli.services.run import run_server
 from trio_cogment.cli.services.settings import ServerSettings, common_settings, service_options
 from trio_cogment.cli.services.start import Application, Resources, Running
-from trio_cogment.services import SERVICES, ServiceKind
 
 _Decorated = TypeVar("_Decorated", bound=Callable[..., Any])
 
@@ -116,7 +116,7 @@ def run_directory(settings: DirectoryServerSettings) -> None:
 @asynccontextmanager
 async def _opened(settings: DirectoryServerSettings, resources: Resources) -> AsyncIterator[Running]:
     from trio_cogment.cli.services.directory_access import opened_directory_server
-    from trio_cogment.directory import directory_services
+    from trio_cogment.servers.directory import directory_services
 
     async with opened_directory_server(settings.file, settings.configuration, resources.access.tokens) as directory:
 

@@ -11,19 +11,10 @@ from contextlib import asynccontextmanager
 import trio
 from purerpc import Service
 
-from trio_cogment._records import record
 from trio_cogment.access import AccessControl, Role, TokenSource
-from trio_cogment.cli.configuration import Configuration
-from trio_cogment.cli.errors import Failure
-from trio_cogment.cli.services.auth import ServerAccess
-from trio_cogment.cli.services.directory_flags import DirectorySettings
-from trio_cogment.directory import DirectoryServer, directory_services
-from trio_cogment.directory import Service as RegisteredService
-from trio_cogment.discovery import SDK, DirectoryClient, Offer, host_finder, keep_registered, open_directory
-from trio_cogment.discovery.registration import COMMAND_LINE, IMPLICIT, FindHost
-from trio_cogment.errors import CogmentError
-from trio_cogment.rpc import InProcessChannel, RunningServer
-from trio_cogment.services import (
+from trio_cogment.base.errors import CogmentError
+from trio_cogment.base.records import record
+from trio_cogment.base.services import (
     PROTOCOL,
     PROTOCOLS,
     REGISTERED_BY_SERVERS,
@@ -31,6 +22,15 @@ from trio_cogment.services import (
     ServiceKind,
     registered_kinds,
 )
+from trio_cogment.cli.configuration import Configuration
+from trio_cogment.cli.errors import Failure
+from trio_cogment.cli.services.auth import ServerAccess
+from trio_cogment.cli.services.directory_flags import DirectorySettings
+from trio_cogment.rpc import InProcessChannel, RunningServer
+from trio_cogment.servers.directory import DirectoryServer, directory_services
+from trio_cogment.servers.directory import Service as RegisteredService
+from trio_cogment.servers.discovery import SDK, DirectoryClient, Offer, host_finder, keep_registered, open_directory
+from trio_cogment.servers.discovery.registration import COMMAND_LINE, IMPLICIT, FindHost
 
 _log = logging.getLogger(__name__)
 

@@ -10,9 +10,9 @@ from typing import Any, TypeVar
 import click
 from click.core import ParameterSource
 
-from trio_cogment._records import record
+from trio_cogment.base.endpoints import GrpcEndpoint
+from trio_cogment.base.records import record
 from trio_cogment.cli.options import applied, as_endpoint, as_properties, boolean_option, token_option
-from trio_cogment.endpoints import GrpcEndpoint
 
 _Decorated = TypeVar("_Decorated", bound=Callable[..., Any])
 

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from trio_cogment._records import record
+from trio_cogment.base.errors import CogmentError
+from trio_cogment.base.records import record
 from trio_cogment.cli.errors import Failure
 from trio_cogment.cli.options import applied
 from trio_cogment.cli.services.directory_flags import directory_options
@@ -23,7 +24,6 @@ from trio_cogment.cli.services.orchestrator_access import client_of
 from trio_cogment.cli.services.run import run_server
 from trio_cogment.cli.services.settings import ServerSettings, common_settings, service_options
 from trio_cogment.cli.services.start import Application, Resources, Running
-from trio_cogment.errors import CogmentError
 
 if TYPE_CHECKING:
     from trio_cogment.gateways.dm_env_rpc import Profile

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from trio_cogment.gateways.dm_env_rpc import Profile
     from trio_cogment.gateways.legacy import LegacyProfile
     from trio_cogment.platform import Extension
-    from trio_cogment.spec import Spec
+    from trio_cogment.sdk.spec import Spec
 
 
 def extensions_of(

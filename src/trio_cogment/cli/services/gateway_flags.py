@@ -8,11 +8,11 @@ from typing import Any, TypeVar
 
 import click
 
+from trio_cogment.base.endpoints import DISCOVER, DiscoverEndpoint, parse_server_endpoint
+from trio_cogment.base.errors import EndpointError
+from trio_cogment.base.services import ServiceKind, default_address
 from trio_cogment.cli.errors import Failure
 from trio_cogment.cli.options import FilePath
-from trio_cogment.endpoints import DISCOVER, DiscoverEndpoint, parse_server_endpoint
-from trio_cogment.errors import EndpointError
-from trio_cogment.services import ServiceKind, default_address
 
 _Decorated = TypeVar("_Decorated", bound=Callable[..., Any])
 

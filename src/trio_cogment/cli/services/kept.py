@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from trio_cogment.base.endpoints import DISCOVER
 from trio_cogment.cli.services.directory_flags import DirectorySettings
 from trio_cogment.cli.services.trial_datastore import StorageSettings
-from trio_cogment.endpoints import DISCOVER
 
 
 def what_is_kept(

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from trio_cogment.base.errors import CogmentError
 from trio_cogment.cli.errors import Failure
 from trio_cogment.cli.options import FilePath
-from trio_cogment.errors import CogmentError
 
 if TYPE_CHECKING:
     from trio_cogment.gateways.legacy import LegacyProfile

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from trio_cogment._records import record
+from trio_cogment.base.records import record
 from trio_cogment.cli.options import applied
 from trio_cogment.cli.services.directory_flags import directory_options
 from trio_cogment.cli.services.gateway_flags import orchestrator_of, orchestrator_option, profile_option
@@ -22,8 +22,8 @@ from trio_cogment.cli.services.settings import ServerSettings, common_settings, 
 from trio_cogment.cli.services.start import Application, Resources, Running
 
 if TYPE_CHECKING:
-    from trio_cogment.discovery import Offer
     from trio_cogment.gateways.legacy import LegacyProfile
+    from trio_cogment.servers.discovery import Offer
 
 _Decorated = TypeVar("_Decorated", bound=Callable[..., Any])
 
@@ -106,7 +106,7 @@ async def _opened(
 
 def _offers(port: int) -> list[Offer]:
     # The participants are found by nobody: each trial says which old server is meant.
-    from trio_cogment.discovery import Offer
-    from trio_cogment.services import PROTOCOL, ServiceKind
+    from trio_cogment.base.services import PROTOCOL, ServiceKind
+    from trio_cogment.servers.discovery import Offer
 
     return [Offer(kind=ServiceKind.OTHER, port=port, properties={PROTOCOL: "legacy"})]

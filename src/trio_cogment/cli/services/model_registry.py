@@ -13,7 +13,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from trio_cogment._records import record
+from trio_cogment.base.errors import CogmentError
+from trio_cogment.base.records import record
+from trio_cogment.base.services import SERVICES, ServiceKind
 from trio_cogment.cli.configuration import Configuration
 from trio_cogment.cli.errors import Failure
 from trio_cogment.cli.options import FilePath, applied
@@ -21,11 +23,9 @@ from trio_cogment.cli.services.directory_flags import directory_options
 from trio_cogment.cli.services.run import run_server
 from trio_cogment.cli.services.settings import ServerSettings, common_settings, service_options
 from trio_cogment.cli.services.start import Application, Resources, Running
-from trio_cogment.errors import CogmentError
-from trio_cogment.services import SERVICES, ServiceKind
 
 if TYPE_CHECKING:
-    from trio_cogment.model_registry import ModelRegistry
+    from trio_cogment.servers.model_registry import ModelRegistry
 
 _Decorated = TypeVar("_Decorated", bound=Callable[..., Any])
 
@@ -142,7 +142,7 @@ def run_model_registry(settings: ModelRegistrySettings) -> None:
 
 @asynccontextmanager
 async def _opened(settings: ModelRegistrySettings, _resources: Resources) -> AsyncIterator[Running]:
-    from trio_cogment.model_registry import model_registry_services
+    from trio_cogment.servers.model_registry import model_registry_services
 
     async with opened_registry(settings.archive, settings.configuration) as registry:
 
@@ -160,7 +160,7 @@ async def opened_registry(archive: Path, configuration: Configuration) -> AsyncI
     Raises:
         Failure: the folder cannot be used.
     """
-    from trio_cogment.model_registry import ModelRegistry
+    from trio_cogment.servers.model_registry import ModelRegistry
 
     registry = ModelRegistry(archive, config=configuration.model_registry)
     async with AsyncExitStack() as opened:

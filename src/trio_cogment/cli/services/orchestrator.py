@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from trio_cogment._records import record
+from trio_cogment.base.records import record
+from trio_cogment.base.services import SERVICES, ServiceKind
 from trio_cogment.cli.logs import log_options
 from trio_cogment.cli.options import FilePath, applied, as_list, port_option
 from trio_cogment.cli.services.default_params import (
@@ -35,16 +36,15 @@ from trio_cogment.cli.services.trial_datastore import StorageSettings, keeping, 
 from trio_cogment.cli.services.types_option import load_types
 from trio_cogment.cli.services.web_flags import web_options, web_settings
 from trio_cogment.cli.services.welcome import Welcome
-from trio_cogment.services import SERVICES, ServiceKind
 
 if TYPE_CHECKING:
     from trio_cogment.api.common_pb2 import TrialParams
-    from trio_cogment.datastore import TrialStore
+    from trio_cogment.base.metrics import OrchestratorMetrics
     from trio_cogment.gateways.dm_env_rpc import Profile
     from trio_cogment.gateways.legacy import LegacyProfile
-    from trio_cogment.metrics import OrchestratorMetrics
-    from trio_cogment.model_registry import ModelRegistry
-    from trio_cogment.spec import Spec
+    from trio_cogment.sdk.spec import Spec
+    from trio_cogment.servers.datastore import TrialStore
+    from trio_cogment.servers.model_registry import ModelRegistry
 
 _Decorated = TypeVar("_Decorated", bound=Callable[..., Any])
 
@@ -266,7 +266,7 @@ async def _opened(
     page_types: Callable[[], Spec | None],
     resources: Resources,
 ) -> AsyncIterator[Running]:
-    from trio_cogment.config import PlatformConfig
+    from trio_cogment.base.config import PlatformConfig
     from trio_cogment.platform import open_platform
 
     configuration = settings.configuration
@@ -377,6 +377,6 @@ def _legacy_of_clients(settings: OrchestratorSettings, legacy: LegacyProfile | N
 def _metrics(settings: OrchestratorSettings, resources: Resources) -> OrchestratorMetrics | None:
     if resources.registry is None:
         return None
-    from trio_cogment.metrics.prometheus import PrometheusMetrics
+    from trio_cogment.base.metrics.prometheus import PrometheusMetrics
 
     return PrometheusMetrics(settings.configuration.metrics, registry=resources.registry)

@@ -11,7 +11,7 @@ from trio_cogment.cli.services.start import Resources
 
 if TYPE_CHECKING:
     from trio_cogment.sdk import Client
-    from trio_cogment.spec import Spec
+    from trio_cogment.sdk.spec import Spec
 
 
 @asynccontextmanager

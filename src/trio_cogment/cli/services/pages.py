@@ -10,11 +10,11 @@ from trio_cogment.cli.services.settings import ServerSettings
 from trio_cogment.cli.services.start import Resources
 
 if TYPE_CHECKING:
+    from trio_cogment.base.services import ServiceKind
     from trio_cogment.cli.services.web_flags import WebSettings
     from trio_cogment.platform import Platform
     from trio_cogment.rpc import CallOpener
-    from trio_cogment.services import ServiceKind
-    from trio_cogment.spec import Spec
+    from trio_cogment.sdk.spec import Spec
     from trio_cogment.web import PageAccess
     from trio_cogment.web.routing import AnyRoute
 
@@ -65,8 +65,8 @@ async def _elsewhere(
     if resources.directory is None and not (web.datastore or web.model_registry):
         yield None
         return
+    from trio_cogment.base.services import ServiceKind
     from trio_cogment.sdk import connect
-    from trio_cogment.services import ServiceKind
 
     endpoints = {ServiceKind.DATASTORE: web.datastore, ServiceKind.MODEL_REGISTRY: web.model_registry}
     async with connect(

@@ -8,8 +8,8 @@ import socket
 from collections.abc import Iterable, Sequence
 from typing import TypeVar
 
+from trio_cogment.base.host.binding import bound_sockets, listen_on
 from trio_cogment.cli.errors import Failure
-from trio_cogment.host.binding import bound_sockets, listen_on
 
 _T = TypeVar("_T")
 

@@ -18,6 +18,9 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import trio
 from purerpc import Service
 
+from trio_cogment.base.host.clock import PerformanceCounter
+from trio_cogment.base.services import SERVICES, ServiceKind
+from trio_cogment.budget.refusals import refusals
 from trio_cogment.cli.errors import failure_of
 from trio_cogment.cli.services.directory_access import Directory, directory_token, opened_directory, stay_registered
 from trio_cogment.cli.services.early_signals import EarlySignals
@@ -29,12 +32,9 @@ from trio_cogment.cli.services.settings import ServerSettings
 from trio_cogment.cli.services.start import Resources, Running, Start
 from trio_cogment.cli.services.web_flags import entrance, open_side, refuses_pages, web_side
 from trio_cogment.cli.terminal import on_terminal, say
-from trio_cogment.host.clock import PerformanceCounter
 from trio_cogment.rpc import HealthService, RunningServer, ServerObserver, serve, standard_services
 from trio_cogment.rpc.grpc_only import GrpcOnly
-from trio_cogment.rpc.refusals import refusals
 from trio_cogment.rpc.tls import RenewableListener
-from trio_cogment.services import SERVICES, ServiceKind
 
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
@@ -120,7 +120,7 @@ async def _serve_application(start: Start, status: StatusFile, stop: Stop) -> No
         trio.open_nursery() as nursery,
     ):
         if registry is not None:
-            from trio_cogment.metrics.endpoint import serve_metrics
+            from trio_cogment.web.metrics_endpoint import serve_metrics
 
             serve_metrics_there = partial(
                 serve_metrics,
@@ -360,8 +360,8 @@ async def _start_for_pages(
 def _registry(settings: ServerSettings) -> CollectorRegistry | None:
     if not settings.prometheus_port:
         return None
-    from trio_cogment.metrics.prometheus import new_registry
-    from trio_cogment.metrics.refusals import RefusalMetrics
+    from trio_cogment.base.metrics.prometheus import new_registry
+    from trio_cogment.base.metrics.refusals import RefusalMetrics
 
     registry = new_registry()
     RefusalMetrics(registry, refusals().counts)
@@ -371,6 +371,6 @@ def _registry(settings: ServerSettings) -> CollectorRegistry | None:
 def _observer(registry: CollectorRegistry | None) -> ServerObserver | None:
     if registry is None:
         return None
-    from trio_cogment.metrics.calls import CallMetrics
+    from trio_cogment.base.metrics.calls import CallMetrics
 
     return CallMetrics(registry)

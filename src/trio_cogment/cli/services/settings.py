@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 import click
 
-from trio_cogment._records import record
+from trio_cogment.base.records import record
 from trio_cogment.cli.config_option import config_option
 from trio_cogment.cli.configuration import Configuration, configuration_of
 from trio_cogment.cli.errors import Failure

@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from trio_cogment._records import record
+from trio_cogment.base.records import record
 from trio_cogment.cli.services.ports import Ports
 from trio_cogment.cli.terminal import can_draw
 
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from trio_cogment.cli.services.settings import ServerSettings
     from trio_cogment.cli.services.welcome import Welcome
     from trio_cogment.cli.tls import Tls
-    from trio_cogment.discovery import DirectoryClient, Offer
     from trio_cogment.sdk import Controller
+    from trio_cogment.servers.discovery import DirectoryClient, Offer
     from trio_cogment.web import PageAccess
     from trio_cogment.web.routing import AnyRoute
 

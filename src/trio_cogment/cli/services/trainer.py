@@ -14,7 +14,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from trio_cogment._records import record
+from trio_cogment.base.endpoints import DISCOVER, parse_server_endpoint
+from trio_cogment.base.errors import EndpointError
+from trio_cogment.base.records import record
 from trio_cogment.cli.errors import Failure
 from trio_cogment.cli.options import FilePath, applied
 from trio_cogment.cli.services.directory_flags import directory_options
@@ -25,13 +27,11 @@ from trio_cogment.cli.services.run import run_server
 from trio_cogment.cli.services.settings import THIS_MACHINE, ServerSettings, common_settings, service_options
 from trio_cogment.cli.services.start import Application, Resources, Running
 from trio_cogment.cli.services.types_option import load_types, types_option
-from trio_cogment.endpoints import DISCOVER, parse_server_endpoint
-from trio_cogment.errors import EndpointError
 
 if TYPE_CHECKING:
-    from trio_cogment.metrics import TrainerMetrics
+    from trio_cogment.base.metrics import TrainerMetrics
     from trio_cogment.sdk import ModelRegistryClient
-    from trio_cogment.spec import Spec
+    from trio_cogment.sdk.spec import Spec
     from trio_cogment.trainer import PlatformTrainer, Where
 
 _Decorated = TypeVar("_Decorated", bound=Callable[..., Any])
@@ -263,7 +263,7 @@ async def _platform(
     if not endpoint:
         yield None, None
         return
-    from trio_cogment.spec import Spec
+    from trio_cogment.sdk.spec import Spec
     from trio_cogment.trainer import Where
 
     async with client_of(endpoint, settings, resources, spec=spec) as client:
@@ -326,6 +326,6 @@ def trainer_with_everything(
 def _metrics(resources: Resources) -> TrainerMetrics | None:
     if resources.registry is None:
         return None
-    from trio_cogment.metrics.runs import PrometheusTrainerMetrics
+    from trio_cogment.base.metrics.runs import PrometheusTrainerMetrics
 
     return PrometheusTrainerMetrics(resources.registry)

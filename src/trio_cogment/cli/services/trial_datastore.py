@@ -13,18 +13,18 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from trio_cogment._records import record
+from trio_cogment.base.records import record
+from trio_cogment.base.services import SERVICES, ServiceKind
 from trio_cogment.cli.errors import Failure
 from trio_cogment.cli.options import FilePath, applied
 from trio_cogment.cli.services.directory_flags import directory_options
 from trio_cogment.cli.services.run import run_server
 from trio_cogment.cli.services.settings import ServerSettings, common_settings, service_options
 from trio_cogment.cli.services.start import Application, Resources, Running
-from trio_cogment.services import SERVICES, ServiceKind
 
 if TYPE_CHECKING:
     from trio_cogment.cli.configuration import Configuration
-    from trio_cogment.datastore import TrialStore
+    from trio_cogment.servers.datastore import TrialStore
 
 _Decorated = TypeVar("_Decorated", bound=Callable[..., Any])
 
@@ -238,7 +238,7 @@ def run_datastore(settings: DatastoreSettings) -> None:
 
 @asynccontextmanager
 async def _opened(settings: DatastoreSettings, _resources: Resources) -> AsyncIterator[Running]:
-    from trio_cogment.datastore import Datastore, datastore_services
+    from trio_cogment.servers.datastore import Datastore, datastore_services
 
     async with (
         opened_storage(settings.storage) as store,
@@ -255,7 +255,7 @@ async def opened_storage(settings: StorageSettings) -> AsyncIterator[TrialStore]
         Failure: the folder of the default file cannot be made.
         CogmentError: the storage cannot be opened.
     """
-    from trio_cogment.datastore import open_store
+    from trio_cogment.servers.datastore import open_store
 
     address = settings.address
     if settings.file is not None:

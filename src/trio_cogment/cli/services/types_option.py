@@ -8,19 +8,19 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from trio_cogment.base.errors import CogmentError
 from trio_cogment.cli.errors import Failure
 from trio_cogment.cli.users_code import imported, member
-from trio_cogment.errors import CogmentError
 
 if TYPE_CHECKING:
-    from trio_cogment.spec import Spec
+    from trio_cogment.sdk.spec import Spec
 
 _Decorated = TypeVar("_Decorated", bound=Callable[..., Any])
 
 
 def rl_types() -> Spec:
     """Return the types of `trio_cogment.rl`."""
-    from trio_cogment.rl.spec import RL_SPEC
+    from trio_cogment.environments.spec import RL_SPEC
 
     return RL_SPEC
 
@@ -82,7 +82,7 @@ def load_types(flag: str, value: str) -> Spec | None:
     if value in NAMED:
         return NAMED[value]()
     try:
-        from trio_cogment.spec import Spec, load_spec
+        from trio_cogment.sdk.spec import Spec, load_spec
 
         place = _in_module(value)
         if place is None:

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from trio_cogment._records import record
+from trio_cogment.base.records import record
 from trio_cogment.cli.errors import Failure
 from trio_cogment.cli.options import applied, as_list, boolean_option, port_option
 from trio_cogment.cli.services.types_option import types_option
 
 if TYPE_CHECKING:
-    from trio_cogment.config import WebConfig
+    from trio_cogment.base.config import WebConfig
     from trio_cogment.web import OriginPolicy, PageAccess, WebSide
     from trio_cogment.web.routing import AnyRoute
 
@@ -139,8 +139,8 @@ def web_settings(ctx: click.Context) -> WebSettings:
 
 def _checked_endpoint(flag: str, text: str) -> str:
     if text:
-        from trio_cogment.endpoints import parse_server_endpoint
-        from trio_cogment.errors import EndpointError
+        from trio_cogment.base.endpoints import parse_server_endpoint
+        from trio_cogment.base.errors import EndpointError
 
         try:
             parse_server_endpoint(text, discovery=True, field_name=flag)
@@ -159,7 +159,7 @@ def origin_settings(ctx: click.Context) -> WebSettings:
         hosts=ctx.params["web_host"], origins=ctx.params["web_allow_origin"], url=ctx.params["web_url"].rstrip("/")
     )
     if settings.hosts or settings.origins or settings.url:
-        from trio_cogment.errors import InvalidArgumentError
+        from trio_cogment.base.errors import InvalidArgumentError
         from trio_cogment.web.origins import OriginPolicy, PublicAddress
 
         try:

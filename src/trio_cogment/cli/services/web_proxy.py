@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from trio_cogment._records import record
+from trio_cogment.base.records import record
+from trio_cogment.base.services import SERVICES, ServiceKind
 from trio_cogment.cli.errors import Failure
 from trio_cogment.cli.options import applied, port_option
 from trio_cogment.cli.services.directory_flags import directory_options
@@ -23,11 +24,10 @@ from trio_cogment.cli.services.settings import ServerSettings, common_settings, 
 from trio_cogment.cli.services.start import Application, Resources, Running
 from trio_cogment.cli.services.types_option import EXPECTED, load_types
 from trio_cogment.cli.services.web_flags import origin_options, origin_settings
-from trio_cogment.services import SERVICES, ServiceKind
 
 if TYPE_CHECKING:
     from trio_cogment.access import AccessControl
-    from trio_cogment.spec import Spec
+    from trio_cogment.sdk.spec import Spec
     from trio_cogment.web import PageAccess
     from trio_cogment.web.routing import AnyRoute
 
@@ -171,7 +171,7 @@ def _signing(settings: WebProxySettings, resources: Resources) -> AccessControl:
         assert resources.access.tokens is not None, "one of the two is there"
         return resources.access.tokens
     from trio_cogment.access import AccessControl, Keys, Rules
-    from trio_cogment.host import Host
+    from trio_cogment.base.host import Host
 
     host = Host()
     key = hashlib.sha256(b"web proxy of trio-cogment\0" + settings.secret.encode()).digest()

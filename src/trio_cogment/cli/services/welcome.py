@@ -5,8 +5,8 @@ from __future__ import annotations
 import shlex
 from collections.abc import Mapping, Sequence
 
-from trio_cogment._records import record
-from trio_cogment.services import SERVICES, ServiceKind
+from trio_cogment.base.records import record
+from trio_cogment.base.services import SERVICES, ServiceKind
 
 _HERE = ("127.0.0.1", "::1")
 _ANYWHERE = ("0.0.0.0", "::")

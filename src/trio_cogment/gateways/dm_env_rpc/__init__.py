@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from trio_cogment._lazy_names import lazy_names as _lazy_names
+from trio_cogment.base.lazy_names import lazy_names as _lazy_names
 
 if TYPE_CHECKING:
     from trio_cogment.gateways.dm_env_rpc.bridge.served_server import DM_ENV_RPC_SPEC as DM_ENV_RPC_SPEC

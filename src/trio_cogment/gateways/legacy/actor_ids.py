@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from trio_cogment.api.common_pb2 import ActorParams, TrialParams
-from trio_cogment.errors import InvalidArgumentError
+from trio_cogment.base.errors import InvalidArgumentError
 
 T = TypeVar("T")
 

@@ -8,17 +8,17 @@ from functools import partial
 from typing import Any
 
 from trio_cogment.api.common_pb2 import TrialParams
-from trio_cogment.errors import CogmentError, FailedPreconditionError
+from trio_cogment.base.errors import CogmentError, FailedPreconditionError
+from trio_cogment.base.host import Host
 from trio_cogment.gateways.legacy.actor_ids import ids_in
 from trio_cogment.gateways.legacy.agent_part import AgentPart, Decision
 from trio_cogment.gateways.legacy.call_line import CallLine
 from trio_cogment.gateways.legacy.old_server import AGENT, OldServer, RefusedError, open_old_server
 from trio_cogment.gateways.legacy.profile import LegacyProfile
 from trio_cogment.gateways.legacy.trials import TrialSource
-from trio_cogment.host import Host
 from trio_cogment.rpc import CallOpener, RpcConfig
 from trio_cogment.sdk import ActorSession, Event
-from trio_cogment.spec import encode
+from trio_cogment.sdk.spec import encode
 
 _log = logging.getLogger(__name__)
 

@@ -8,20 +8,20 @@ from typing import Any
 import trio
 
 from trio_cogment.api.legacy import orchestrator_pb2 as pb
-from trio_cogment.errors import (
+from trio_cogment.base.errors import (
     AlreadyExistsError,
     CogmentError,
     FailedPreconditionError,
     LocalProtocolError,
     UnavailableError,
 )
+from trio_cogment.base.host import Host
 from trio_cogment.gateways.legacy.actor_ids import ActorIds, Member
 from trio_cogment.gateways.legacy.client_part import ClientPart
 from trio_cogment.gateways.legacy.client_states import JOINED, Do, State
-from trio_cogment.host import Host
 from trio_cogment.rpc import CallOpener
 from trio_cogment.sdk import ActorSession, Event, Reward, join_trial
-from trio_cogment.spec import encode
+from trio_cogment.sdk.spec import encode
 
 _log = logging.getLogger(__name__)
 

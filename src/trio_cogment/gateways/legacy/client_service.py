@@ -5,16 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from trio_cogment.about import version_info
 from trio_cogment.api.common_pb2 import SerializedMessage, TrialParams
 from trio_cogment.api.legacy import common_pb2 as legacy
 from trio_cogment.api.legacy import orchestrator_pb2 as pb
 from trio_cogment.api.orchestrator_pb2 import TrialStartRequest
-from trio_cogment.errors import (
+from trio_cogment.base.about import version_info
+from trio_cogment.base.errors import (
     FailedPreconditionError,
     InvalidArgumentError,
     UnavailableError,
 )
+from trio_cogment.base.services import SERVICES, ServiceKind
 from trio_cogment.gateways.callers import Caller, Callers
 from trio_cogment.gateways.legacy.client_seat import ClientSeat
 from trio_cogment.gateways.legacy.client_trials import ClientTrial, ClientTrials
@@ -22,7 +23,6 @@ from trio_cogment.gateways.legacy.messages import message_of
 from trio_cogment.gateways.legacy.old_params import old_params
 from trio_cogment.gateways.legacy.rewards import reward_of
 from trio_cogment.rpc import ServerCall, methods_of
-from trio_cogment.services import SERVICES, ServiceKind
 
 #: Metadata of the published SDK of that time: one value for each connection.
 SESSION_ID = "session_id"

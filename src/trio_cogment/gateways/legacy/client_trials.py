@@ -9,14 +9,14 @@ from collections.abc import Callable, Mapping
 import trio
 
 from trio_cogment.api.common_pb2 import TrialParams, TrialState
-from trio_cogment.endpoints import is_client_endpoint
-from trio_cogment.errors import CogmentError, NotFoundError, RpcError, StatusCode
+from trio_cogment.base.endpoints import is_client_endpoint
+from trio_cogment.base.errors import CogmentError, NotFoundError, RpcError, StatusCode
+from trio_cogment.base.host import Host
 from trio_cogment.gateways.callers import Caller
 from trio_cogment.gateways.legacy.actor_ids import ActorIds, ids_in
 from trio_cogment.gateways.legacy.client_seat import ClientSeat
 from trio_cogment.gateways.legacy.profile import LegacyProfile
 from trio_cogment.gateways.legacy.trials import TrialSource
-from trio_cogment.host import Host
 from trio_cogment.sdk import Controller
 
 _log = logging.getLogger(__name__)

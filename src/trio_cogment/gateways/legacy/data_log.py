@@ -9,14 +9,15 @@ from trio_cogment.api.common_pb2 import TrialParams
 from trio_cogment.api.datalog_pb2 import RunTrialDatalogInput
 from trio_cogment.api.legacy import common_pb2 as legacy
 from trio_cogment.api.legacy import data_pb2 as pb
-from trio_cogment.endpoints import LegacyEndpoint, parse_endpoint
-from trio_cogment.errors import (
+from trio_cogment.base.endpoints import LegacyEndpoint, parse_endpoint
+from trio_cogment.base.errors import (
     FailedPreconditionError,
     InvalidArgumentError,
     RemoteProtocolError,
     RpcError,
     UnavailableError,
 )
+from trio_cogment.base.services import SERVICES, TRIAL_ID, USER_ID, ServiceKind
 from trio_cogment.gateways.callers import Caller, Callers
 from trio_cogment.gateways.legacy.actor_ids import name_actors
 from trio_cogment.gateways.legacy.hook import Lender
@@ -26,7 +27,6 @@ from trio_cogment.gateways.legacy.old_server import LOG
 from trio_cogment.gateways.legacy.profile import LegacyProfile
 from trio_cogment.rpc import ClientCall, ServerCall, methods_of
 from trio_cogment.sdk import DatalogSession
-from trio_cogment.services import SERVICES, TRIAL_ID, USER_ID, ServiceKind
 
 _RUN = methods_of(SERVICES[ServiceKind.DATALOG].descriptor())["RunTrialDatalog"]
 

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 from google.protobuf.message import DecodeError, Message
 
-from trio_cogment.errors import InvalidArgumentError, RemoteProtocolError
+from trio_cogment.base.errors import InvalidArgumentError, RemoteProtocolError
 
 
 class ApplyDelta(Protocol):

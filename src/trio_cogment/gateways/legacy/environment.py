@@ -7,17 +7,17 @@ import ssl
 from functools import partial
 from typing import Any
 
-from trio_cogment.errors import RemoteProtocolError
+from trio_cogment.base.errors import RemoteProtocolError
+from trio_cogment.base.host import Host
 from trio_cogment.gateways.legacy.actor_ids import ActorIds
 from trio_cogment.gateways.legacy.call_line import CallLine
 from trio_cogment.gateways.legacy.environment_part import EnvironmentPart, Outcome
 from trio_cogment.gateways.legacy.old_server import ENVIRONMENT, OldServer, RefusedError, open_old_server
 from trio_cogment.gateways.legacy.profile import LegacyProfile
 from trio_cogment.gateways.legacy.trials import TrialSource
-from trio_cogment.host import Host
 from trio_cogment.rpc import CallOpener, RpcConfig
 from trio_cogment.sdk import EnvironmentSession, Event
-from trio_cogment.spec import encode
+from trio_cogment.sdk.spec import encode
 
 _log = logging.getLogger(__name__)
 

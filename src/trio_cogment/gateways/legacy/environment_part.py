@@ -16,7 +16,7 @@ from trio_cogment.gateways.legacy.messages import legacy_message, message_of
 from trio_cogment.gateways.legacy.rewards import reward_of
 from trio_cogment.gateways.legacy.snapshots import Snapshots
 from trio_cogment.sdk import Event, EventType, RecvAction, Reward
-from trio_cogment.spec import encode
+from trio_cogment.sdk.spec import encode
 
 
 class Outcome(NamedTuple):

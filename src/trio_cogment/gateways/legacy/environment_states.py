@@ -15,7 +15,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Mapping
 
-from trio_cogment.errors import LocalProtocolError
+from trio_cogment.base.errors import LocalProtocolError
 
 
 class State(enum.Enum):

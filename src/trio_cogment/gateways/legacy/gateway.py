@@ -10,7 +10,8 @@ from purerpc import Service
 from trio_cogment.access import AccessControl
 from trio_cogment.api.legacy import data_pb2
 from trio_cogment.api.legacy import orchestrator_pb2 as pb
-from trio_cogment.config import RpcConfig
+from trio_cogment.base.config import RpcConfig
+from trio_cogment.base.host import Host
 from trio_cogment.gateways.callers import callers_elsewhere, callers_in_process
 from trio_cogment.gateways.legacy.client_service import ClientService
 from trio_cogment.gateways.legacy.client_trials import ClientTrials
@@ -18,7 +19,6 @@ from trio_cogment.gateways.legacy.data_log import LogService
 from trio_cogment.gateways.legacy.old_servers import OldServers, open_old_servers
 from trio_cogment.gateways.legacy.profile import LegacyProfile
 from trio_cogment.gateways.legacy.trials import asking, owner_within, within
-from trio_cogment.host import Host
 from trio_cogment.platform import Platform
 from trio_cogment.rpc import CallOpener, OwnNursery, bind
 from trio_cogment.sdk import Controller

@@ -6,17 +6,17 @@ from collections.abc import Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Protocol
 
-from trio_cogment.about import About
 from trio_cogment.api.common_pb2 import TrialParams
 from trio_cogment.api.hooks_pb2 import PreTrialParams
 from trio_cogment.api.legacy import hooks_pb2 as pb
-from trio_cogment.endpoints import LegacyEndpoint, parse_endpoint
-from trio_cogment.errors import FailedPreconditionError, InvalidArgumentError, RemoteProtocolError
+from trio_cogment.base.about import About
+from trio_cogment.base.endpoints import LegacyEndpoint, parse_endpoint
+from trio_cogment.base.errors import FailedPreconditionError, InvalidArgumentError, RemoteProtocolError
+from trio_cogment.base.services import TRIAL_ID, USER_ID
 from trio_cogment.gateways.legacy.agent_part import CallOut
 from trio_cogment.gateways.legacy.old_params import changed_params, old_params
 from trio_cogment.gateways.legacy.old_server import HOOKS, OldServer
 from trio_cogment.rpc import CallOpener, ServerCall
-from trio_cogment.services import TRIAL_ID, USER_ID
 
 #: Metadata of calls within this process: the old server that is meant.
 OLD_SERVER = "trio-cogment-legacy-server"

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from trio_cogment.addressing import ActorAddresses
 from trio_cogment.api.common_pb2 import Action, RewardSource, TrialParams, TrialState
 from trio_cogment.api.common_pb2 import Message as TodaysMessage
 from trio_cogment.api.common_pb2 import Reward as TodaysReward
 from trio_cogment.api.datalog_pb2 import DatalogSample
 from trio_cogment.api.legacy import common_pb2 as legacy
 from trio_cogment.api.legacy import data_pb2 as pb
-from trio_cogment.errors import RemoteProtocolError
+from trio_cogment.base.addressing import ActorAddresses
+from trio_cogment.base.errors import RemoteProtocolError
+from trio_cogment.base.rewards import mean_reward
 from trio_cogment.gateways.legacy.actor_ids import ENVIRONMENT, ids_in
 from trio_cogment.gateways.legacy.deltas import ApplyDelta
 from trio_cogment.gateways.legacy.messages import legacy_message, message_of
 from trio_cogment.gateways.legacy.rewards import legacy_reward, reward_of
 from trio_cogment.gateways.legacy.snapshots import Snapshots
-from trio_cogment.rewards import mean_reward
 
 
 class OldSamples:

@@ -9,7 +9,7 @@ from google.protobuf.any_pb2 import Any as AnyMessage
 from trio_cogment.api.legacy import common_pb2 as legacy
 from trio_cogment.gateways.legacy.actor_ids import ActorIds
 from trio_cogment.sdk import RecvObservation
-from trio_cogment.spec import encode
+from trio_cogment.sdk.spec import encode
 
 
 def legacy_message(payload: AnyMessage, sender: str, receiver_id: int, ids: ActorIds) -> legacy.Message | None:

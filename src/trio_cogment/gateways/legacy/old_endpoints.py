@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from trio_cogment.endpoints import CLIENT, ClientEndpoint, GrpcEndpoint, LegacyEndpoint, parse_endpoint
-from trio_cogment.errors import EndpointError
+from trio_cogment.base.endpoints import CLIENT, ClientEndpoint, GrpcEndpoint, LegacyEndpoint, parse_endpoint
+from trio_cogment.base.errors import EndpointError
 
 HUMAN = "human"
 

@@ -9,16 +9,17 @@ from typing import Any
 import trio
 from purerpc import Service
 
-from trio_cogment.config import RpcConfig
-from trio_cogment.endpoints import LegacyEndpoint, parse_endpoint
-from trio_cogment.errors import FailedPreconditionError
+from trio_cogment.base.config import RpcConfig
+from trio_cogment.base.endpoints import LegacyEndpoint, parse_endpoint
+from trio_cogment.base.errors import FailedPreconditionError
+from trio_cogment.base.host import Host
+from trio_cogment.base.services import IMPLEMENTATION, SERVICES, ServiceKind
 from trio_cogment.gateways.legacy.agent import LegacyAgent
 from trio_cogment.gateways.legacy.data_log import OldDataLogs
 from trio_cogment.gateways.legacy.environment import LegacyEnvironment
 from trio_cogment.gateways.legacy.hook import OLD_SERVER, HookService
 from trio_cogment.gateways.legacy.profile import LegacyProfile
 from trio_cogment.gateways.legacy.trials import TrialSource
-from trio_cogment.host import Host
 from trio_cogment.rpc import (
     CallOpener,
     OwnNursery,
@@ -30,7 +31,6 @@ from trio_cogment.rpc import (
 )
 from trio_cogment.rpc.inprocess import UNLIMITED_BYTES
 from trio_cogment.sdk import ActorSession, EnvironmentSession, LocalParticipants, Participants
-from trio_cogment.services import IMPLEMENTATION, SERVICES, ServiceKind
 
 _NAME = "legacy"
 _SCHEME = "legacy://"

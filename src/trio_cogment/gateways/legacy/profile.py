@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from typing import Literal, TypeAlias, get_args
 
 from trio_cogment.api.common_pb2 import TrialParams
-from trio_cogment.errors import InvalidArgumentError
+from trio_cogment.base.errors import InvalidArgumentError
 from trio_cogment.gateways.legacy.deltas import ApplyDelta
-from trio_cogment.spec import Spec
+from trio_cogment.sdk.spec import Spec
 
 OnAgentError: TypeAlias = Literal["fail", "empty"]
 ON_AGENT_ERROR: Sequence[str] = get_args(OnAgentError)

@@ -14,15 +14,15 @@ from google.protobuf.descriptor_pool import DescriptorPool
 from google.protobuf.message import Message
 
 from trio_cogment.api.common_pb2 import TrialParams
-from trio_cogment.endpoints import LegacyEndpoint, is_client_endpoint, parse_endpoint
-from trio_cogment.errors import EndpointError, InvalidArgumentError
+from trio_cogment.base.endpoints import LegacyEndpoint, is_client_endpoint, parse_endpoint
+from trio_cogment.base.errors import EndpointError, InvalidArgumentError
 from trio_cogment.gateways.legacy.actor_ids import name_actors
 from trio_cogment.gateways.legacy.deltas import ApplyDelta, applying, function_named, merging, replacing
 from trio_cogment.gateways.legacy.old_endpoints import todays_actor, todays_server
 from trio_cogment.gateways.legacy.profile import ON_AGENT_ERROR, LegacyProfile
-from trio_cogment.spec import read_params
-from trio_cogment.spec.project import Project
-from trio_cogment.spec.yaml_file import YamlFile, is_blank
+from trio_cogment.sdk.spec import read_params
+from trio_cogment.sdk.spec.project import Project
+from trio_cogment.sdk.spec.yaml_file import YamlFile, is_blank
 
 SECTION = "legacy"
 _PARAMS = "trial_params"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from trio_cogment.api.legacy.environment_pb2 import ObservationSet
-from trio_cogment.errors import RemoteProtocolError
+from trio_cogment.base.errors import RemoteProtocolError
 from trio_cogment.gateways.legacy.actor_ids import ActorIds
 from trio_cogment.gateways.legacy.deltas import ApplyDelta
 

@@ -7,7 +7,7 @@ from typing import TypeAlias
 
 from trio_cogment.access import lasting
 from trio_cogment.api.common_pb2 import TrialParams
-from trio_cogment.errors import NotFoundError
+from trio_cogment.base.errors import NotFoundError
 from trio_cogment.gateways.legacy.profile import LegacyProfile
 from trio_cogment.platform import Platform
 from trio_cogment.sdk import Controller

@@ -9,11 +9,11 @@ from typing import Any
 
 from google.protobuf.message import Message
 
-from trio_cogment.errors import InvalidArgumentError
+from trio_cogment.base.errors import InvalidArgumentError
 from trio_cogment.gateways.rest.fields import fields_of, integer, items, number, text
 from trio_cogment.gateways.rest.messages import any_from_json, any_to_json, payload_from_json
 from trio_cogment.sdk import RecvMessage, RecvReward, Reward
-from trio_cogment.spec import Payload, Spec
+from trio_cogment.sdk.spec import Payload, Spec
 from trio_cogment.web.json_text import name_of, shortest
 
 #: The tick of a reward that names none: the present one.

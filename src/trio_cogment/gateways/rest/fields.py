@@ -7,7 +7,7 @@ import re
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from trio_cogment.errors import InvalidArgumentError
+from trio_cogment.base.errors import InvalidArgumentError
 
 _DIGITS = re.compile(r"-?[0-9]{1,19}\Z")
 _LOWEST, _HIGHEST = -(2**63), 2**63 - 1

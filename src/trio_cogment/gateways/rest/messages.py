@@ -20,9 +20,9 @@ from google.protobuf.any_pb2 import Any as AnyMessage
 from google.protobuf.message import DecodeError, Message
 from google.protobuf.struct_pb2 import Value
 
-from trio_cogment.errors import InvalidArgumentError, RemoteProtocolError
-from trio_cogment.spec import Payload
-from trio_cogment.spec.fields import is_map, is_well_known
+from trio_cogment.base.errors import InvalidArgumentError, RemoteProtocolError
+from trio_cogment.sdk.spec import Payload
+from trio_cogment.sdk.spec.fields import is_map, is_well_known
 
 _TYPE = "@type"
 _TYPE_PREFIX = "type.googleapis.com/"

@@ -10,22 +10,23 @@ from collections import OrderedDict
 from dataclasses import dataclass
 from typing import Any
 
-from trio_cogment.access import EXACTLY, AccessControl, Grant, Identity, Role, anonymous, authorization, share_of
-from trio_cogment.config import WebProxyConfig
-from trio_cogment.errors import (
+from trio_cogment.access import EXACTLY, AccessControl, Grant, Identity, Role, anonymous, authorization
+from trio_cogment.base.config import WebProxyConfig
+from trio_cogment.base.errors import (
     AlreadyExistsError,
     FailedPreconditionError,
     PermissionDeniedError,
     UnauthenticatedError,
 )
+from trio_cogment.budget.shares import share_of
 from trio_cogment.gateways.rest.acting import Act, act_from_json, default_act, message_to_json, reward_to_json
 from trio_cogment.gateways.rest.messages import loads, payload_to_json, to_json
 from trio_cogment.gateways.rest.seats import Seats, WebSeat
 from trio_cogment.gateways.rest.starting import trial_from_json
 from trio_cogment.rpc import CallOpener, WithMetadata
 from trio_cogment.sdk import ActorSession, Controller, Participants
+from trio_cogment.sdk.spec import Spec
 from trio_cogment.seats.mailbox import Answer
-from trio_cogment.spec import Spec
 
 #: The user id of the trials, as with the reference.
 _USER = "web_proxy_controller/start_trial"

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeAlias
 
-from trio_cogment.about import API_VERSION, GRPC_VERSION
-from trio_cogment.errors import InvalidArgumentError, RemoteProtocolError
+from trio_cogment.base.about import API_VERSION, GRPC_VERSION
+from trio_cogment.base.errors import InvalidArgumentError, RemoteProtocolError
 from trio_cogment.gateways.rest.fields import as_integer
 from trio_cogment.gateways.rest.openapi import TITLE, TOKEN_FIELD, document
 from trio_cogment.gateways.rest.proxy import Caller, RestProxy

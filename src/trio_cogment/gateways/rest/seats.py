@@ -12,15 +12,16 @@ from collections.abc import Callable
 
 import trio
 
-from trio_cogment.access import Shares, Sources
-from trio_cogment.config import WebProxyConfig
-from trio_cogment.errors import (
+from trio_cogment.access import Sources
+from trio_cogment.base.config import WebProxyConfig
+from trio_cogment.base.errors import (
     AlreadyExistsError,
     CogmentError,
     FailedPreconditionError,
     NotFoundError,
     RpcError,
 )
+from trio_cogment.budget.shares import Shares
 from trio_cogment.gateways.rest.acting import Act
 from trio_cogment.rpc import OwnNursery
 from trio_cogment.sdk import ActorSession

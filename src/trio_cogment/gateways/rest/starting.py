@@ -12,11 +12,11 @@ from typing import Any
 from google.protobuf.message import Message
 
 from trio_cogment.api.common_pb2 import SerializedMessage, TrialParams
-from trio_cogment.endpoints import GrpcEndpoint, LegacyEndpoint, parse_endpoint
-from trio_cogment.errors import InvalidArgumentError
+from trio_cogment.base.endpoints import GrpcEndpoint, LegacyEndpoint, parse_endpoint
+from trio_cogment.base.errors import InvalidArgumentError
 from trio_cogment.gateways.rest.fields import as_integer, fields_of, items, text
 from trio_cogment.gateways.rest.messages import from_json, payload_from_json
-from trio_cogment.spec import Spec
+from trio_cogment.sdk.spec import Spec
 
 _TRIAL = (
     *("trial_id", "config", "properties", "max_steps", "max_inactivity", "nb_buffered_ticks"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from trio_cogment.errors import MissingExtraError
+from trio_cogment.base.errors import MissingExtraError
 
 if TYPE_CHECKING:
     pa: Any

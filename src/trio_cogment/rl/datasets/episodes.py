@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from trio_cogment.errors import InvalidArgumentError
+from trio_cogment.base.errors import InvalidArgumentError
 from trio_cogment.rl.datasets.info_columns import MASK, columns_of, mask_columns
 from trio_cogment.rl.datasets.plain import array_in, stored_mask
 from trio_cogment.rl.datasets.steps import Step

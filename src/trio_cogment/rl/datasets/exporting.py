@@ -15,8 +15,8 @@ from typing import Any
 
 import trio
 
-from trio_cogment.errors import InvalidArgumentError, LocalProtocolError, NotFoundError, TrialIncompleteError
-from trio_cogment.host import Host
+from trio_cogment.base.errors import InvalidArgumentError, LocalProtocolError, NotFoundError, TrialIncompleteError
+from trio_cogment.base.host import Host
 from trio_cogment.rl.datasets.payloads import Payloads, payloads_of
 from trio_cogment.rl.datasets.placing import put_in_place
 from trio_cogment.rl.datasets.sources import Source, open_source
@@ -25,7 +25,7 @@ from trio_cogment.rl.datasets.ticks import tick_of
 from trio_cogment.rl.datasets.trials import TrialRecord, Writer
 from trio_cogment.rl.progress import BarState, shown
 from trio_cogment.sdk import DatastoreClient, StoredSample, StoredTrial
-from trio_cogment.spec import Spec
+from trio_cogment.sdk.spec import Spec
 
 #: Samples go to the worker thread together: so many, or about so many bytes.
 _CHUNK_SAMPLES = 256

@@ -11,7 +11,9 @@ import re
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
-from trio_cogment.errors import AlreadyExistsError, InvalidArgumentError, MissingExtraError
+from trio_cogment.base.errors import AlreadyExistsError, InvalidArgumentError, MissingExtraError
+from trio_cogment.environments.base import SINGLE_AGENT
+from trio_cogment.environments.env_specs import recovered_spec
 from trio_cogment.rl.datasets.episodes import Episode, check_minari, episodes_of_actor, episodes_of_all
 from trio_cogment.rl.datasets.minari_files import DatasetFiles, path_of, put_right_dataset
 from trio_cogment.rl.datasets.payloads import Form
@@ -19,8 +21,6 @@ from trio_cogment.rl.datasets.placing import Placement
 from trio_cogment.rl.datasets.plain import as_json
 from trio_cogment.rl.datasets.steps import Step
 from trio_cogment.rl.datasets.trials import TrialRecord
-from trio_cogment.rl.environments.base import SINGLE_AGENT
-from trio_cogment.rl.environments.env_specs import recovered_spec
 from trio_cogment.spaces import Dict, Space, SpaceError, to_gymnasium
 
 _METADATA_KEYS = {"author", "author_email", "algorithm_name", "code_permalink", "description", "requirements"}

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from trio_cogment.host.beside import left_behind, make_folder_beside, names_left_beside, remove
+from trio_cogment.base.host.beside import left_behind, make_folder_beside, names_left_beside, remove
 from trio_cogment.rl.datasets.episodes import Episode
 from trio_cogment.rl.datasets.placing import put_right
 from trio_cogment.rl.datasets.plain import as_json

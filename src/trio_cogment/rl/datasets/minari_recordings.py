@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from trio_cogment.errors import DataLossError, MissingExtraError, NotFoundError
+from trio_cogment.base.errors import DataLossError, MissingExtraError, NotFoundError
+from trio_cogment.environments.base import SINGLE_AGENT
 from trio_cogment.rl.datasets.episodes import INFO, OWN
 from trio_cogment.rl.datasets.info_columns import MASK, infos_in, masks_in
 from trio_cogment.rl.datasets.recordings import Recording
-from trio_cogment.rl.environments.base import SINGLE_AGENT
 from trio_cogment.spaces import ArraySpace, Dict, Observation, Space, Text, Tuple, from_gymnasium
 from trio_cogment.spaces.masks import may_be_mask
 

@@ -13,10 +13,10 @@ from google.protobuf.json_format import MessageToJson
 from google.protobuf.message import DecodeError
 
 from trio_cogment.api import spaces_pb2
-from trio_cogment.rl.spec import PLAYER
+from trio_cogment.environments.spec import PLAYER
+from trio_cogment.sdk.spec import ActorClass, Spec, decode
 from trio_cogment.spaces import Observation, Space, SpaceError, check_action, decode_observation, decode_value
 from trio_cogment.spaces.arrays import decode_number
-from trio_cogment.spec import ActorClass, Spec, decode
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
 
-from trio_cogment.errors import AlreadyExistsError
-from trio_cogment.host.beside import Hold, left_behind, make_folder_beside, remove, remove_left_beside
+from trio_cogment.base.errors import AlreadyExistsError
+from trio_cogment.base.host.beside import Hold, left_behind, make_folder_beside, remove, remove_left_beside
 
 _log = logging.getLogger(__name__)
 

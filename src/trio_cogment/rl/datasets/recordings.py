@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from trio_cogment.errors import InvalidArgumentError, NotFoundError
+from trio_cogment.base.errors import InvalidArgumentError, NotFoundError
 from trio_cogment.rl.datasets.plain import restored
 from trio_cogment.spaces import Observation, Space, from_jsonable
 

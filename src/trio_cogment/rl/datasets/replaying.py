@@ -8,14 +8,14 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from trio_cogment.api import spaces_pb2
-from trio_cogment.errors import FailedPreconditionError, InvalidArgumentError, NotFoundError
-from trio_cogment.host import Host
+from trio_cogment.base.errors import FailedPreconditionError, InvalidArgumentError, NotFoundError
+from trio_cogment.base.host import Host
+from trio_cogment.environments.errors import InvalidActionError
 from trio_cogment.rl.datasets.placing import put_right
 from trio_cogment.rl.datasets.recordings import ParquetRecordings, Recording, Recordings
-from trio_cogment.rl.environments.errors import InvalidActionError
 from trio_cogment.sdk import ActorImplementation, ActorSession, EventType
+from trio_cogment.sdk.spec import decode
 from trio_cogment.spaces import Frame, Observation, Space, encode_action
-from trio_cogment.spec import decode
 
 #: The folder of a data set of Parquet files, or the id of one of Minari.
 Dataset: TypeAlias = str | os.PathLike[str]

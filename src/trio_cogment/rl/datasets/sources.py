@@ -7,16 +7,16 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TypeAlias
 
-from trio_cogment.config import RpcConfig
-from trio_cogment.datastore import Datastore, datastore_services, open_store
-from trio_cogment.errors import InvalidArgumentError, NotFoundError
-from trio_cogment.host import Host
+from trio_cogment.base.config import RpcConfig
+from trio_cogment.base.errors import InvalidArgumentError, NotFoundError
+from trio_cogment.base.host import Host
+from trio_cogment.base.plugins import STORES, installed
 from trio_cogment.platform import Platform
-from trio_cogment.plugins import STORES, installed
 from trio_cogment.rpc import open_in_process
 from trio_cogment.rpc.inprocess import UNLIMITED_BYTES
 from trio_cogment.sdk import DatastoreClient, connect
-from trio_cogment.spec import Spec
+from trio_cogment.sdk.spec import Spec
+from trio_cogment.servers.datastore import Datastore, datastore_services, open_store
 
 #: What trials come from; see `open_source`.
 Source: TypeAlias = DatastoreClient | Platform | str

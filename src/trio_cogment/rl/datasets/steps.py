@@ -15,12 +15,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from trio_cogment.errors import DataLossError, RemoteProtocolError
-from trio_cogment.rewards import mean_reward
+from trio_cogment.base.errors import DataLossError, RemoteProtocolError
+from trio_cogment.base.rewards import mean_reward
+from trio_cogment.base.stand_ins import StandIn
 from trio_cogment.rl.datasets.payloads import Payloads, without_spaces
 from trio_cogment.rl.datasets.ticks import ActorTick, RewardFrom, Tick
 from trio_cogment.spaces import Observation, SpaceError
-from trio_cogment.stand_ins import StandIn
 
 #: How many ticks are held back.
 _HELD = 2

@@ -6,11 +6,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from trio_cogment.addressing import ActorAddresses
-from trio_cogment.errors import RemoteProtocolError
-from trio_cogment.rewards import mean_reward
+from trio_cogment.base.addressing import ActorAddresses
+from trio_cogment.base.errors import RemoteProtocolError
+from trio_cogment.base.rewards import mean_reward
+from trio_cogment.base.stand_ins import StandIn, stand_in_of
 from trio_cogment.sdk import LogSample, StoredSample
-from trio_cogment.stand_ins import StandIn, stand_in_of
 
 #: The tick of an action in a data log that nobody sent.
 _NO_ACTION_TICK = -2

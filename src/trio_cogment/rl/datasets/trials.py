@@ -10,11 +10,11 @@ from google.protobuf.message import DecodeError
 
 from trio_cogment.api.common_pb2 import ActorParams
 from trio_cogment.api.rl_pb2 import EnvironmentConfig
-from trio_cogment.outcome import EndCause
+from trio_cogment.base.outcome import EndCause
+from trio_cogment.environments.env_specs import id_in
+from trio_cogment.environments.spec import HUMAN, PLAYER, POLICY_PROPERTY
 from trio_cogment.rl.datasets.placing import Placement
 from trio_cogment.rl.datasets.steps import Step
-from trio_cogment.rl.environments.env_specs import id_in
-from trio_cogment.rl.spec import HUMAN, PLAYER, POLICY_PROPERTY
 from trio_cogment.sdk import StoredTrial
 from trio_cogment.spaces import SpaceError
 from trio_cogment.spaces.values import decode_fields

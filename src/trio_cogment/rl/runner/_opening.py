@@ -9,8 +9,8 @@ from numbers import Integral, Real
 from typing import Any, TypedDict, Unpack
 
 from trio_cogment.api.common_pb2 import TrialParams
-from trio_cogment.errors import InvalidArgumentError
-from trio_cogment.host import Host
+from trio_cogment.base.errors import InvalidArgumentError
+from trio_cogment.base.host import Host
 from trio_cogment.rl.progress import shown
 from trio_cogment.rl.runner._run import Run, TrialName
 from trio_cogment.rl.runner._schedule import Schedule
@@ -171,10 +171,10 @@ async def run_trials_async(n: int, *, check: bool = False, **settings: Unpack[Ru
         **settings: of `open_run`:
 
             - environment: an id such as `CartPole-v1`, an environment, or a function that makes one (see
-              `rl.environments.making.make_environment`); or an asynchronous function over an `EnvironmentSession`; or
+              `environments.making.make_environment`); or an asynchronous function over an `EnvironmentSession`; or
               the endpoint of an environment that is elsewhere.
             - arguments: with which the environment is made.
-            - hosting: where it runs: `inline`, `thread` or `process`; see `rl.environments.serving.environment`.
+            - hosting: where it runs: `inline`, `thread` or `process`; see `environments.serving.environment`.
             - seats: who takes each actor's part: a seat such as `policy(...)`, an asynchronous function over an
               `ActorSession`, or the parameters of an actor that is elsewhere.
             - params: the parameters of the trials, where these arguments do not suffice.

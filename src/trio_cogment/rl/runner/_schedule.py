@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from trio_cogment.backoff import exponential_delay
+from trio_cogment.base.backoff import exponential_delay
 
 #: How long an orchestrator that failed is left alone: after the first failure, and at most.
 _FIRST_PAUSE_SECONDS = 0.5

@@ -12,14 +12,13 @@ from google.protobuf.message import DecodeError
 
 from trio_cogment.api import rl_pb2
 from trio_cogment.api.common_pb2 import ActorParams, DatalogParams, TrialParams
-from trio_cogment.endpoints import CLIENT, DISCOVER
-from trio_cogment.errors import FailedPreconditionError, InvalidArgumentError
-from trio_cogment.host import Host
+from trio_cogment.base.endpoints import CLIENT, DISCOVER
+from trio_cogment.base.errors import FailedPreconditionError, InvalidArgumentError
+from trio_cogment.base.host import Host
+from trio_cogment.environments.spec import PLAYER, RL_SPEC
 from trio_cogment.platform import Platform, open_platform
 from trio_cogment.rl.runner._trial import Join, Site
 from trio_cogment.rl.runner._watching import watched_environment
-from trio_cogment.rl.seats.base import Seat, SeatContext
-from trio_cogment.rl.spec import PLAYER, RL_SPEC
 from trio_cogment.sdk import (
     ActorImplementation,
     Client,
@@ -31,6 +30,7 @@ from trio_cogment.sdk import (
 )
 from trio_cogment.sdk import trial_params as make_params
 from trio_cogment.sdk.implementations import check_implementation
+from trio_cogment.seats.base import Seat, SeatContext
 from trio_cogment.spaces import encode_value
 
 #: Where trials run: a platform, clients of `connect`, controllers, or endpoints such as `grpc://host:9000`.
@@ -153,8 +153,8 @@ class _LocalEnvironment:
             return None
         if inspect.iscoroutinefunction(environment):
             return cls(environment, environment.__name__, None)
-        from trio_cogment.rl.environments.making import make_environment
-        from trio_cogment.rl.environments.serving import environment as served
+        from trio_cogment.environments.making import make_environment
+        from trio_cogment.environments.serving import environment as served
 
         first = make_environment(environment, **arguments)
         implementation = served(environment, hosting=hosting, arguments=arguments)

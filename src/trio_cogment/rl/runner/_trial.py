@@ -14,7 +14,7 @@ from google.protobuf.message import DecodeError
 from trio_cogment.api import rl_pb2
 from trio_cogment.api.common_pb2 import TrialParams
 from trio_cogment.api.spaces_pb2 import Observation
-from trio_cogment.errors import (
+from trio_cogment.base.errors import (
     CogmentError,
     InvalidArgumentError,
     NotFoundError,
@@ -23,12 +23,12 @@ from trio_cogment.errors import (
     TrialFailedError,
     UnavailableError,
 )
-from trio_cogment.outcome import EndCause, TrialOutcome
+from trio_cogment.base.outcome import EndCause, TrialOutcome
+from trio_cogment.environments.trial_seeds import noted_seed
 from trio_cogment.rl.runner._schedule import Job
 from trio_cogment.rl.runner._score import Score
 from trio_cogment.rl.runner._watching import watched_actor
 from trio_cogment.rl.runner.results import TrialResult
-from trio_cogment.rl.trial_seeds import noted_seed
 from trio_cogment.rpc import OwnNursery
 from trio_cogment.sdk import ActorImplementation, Controller, DatastoreClient
 

@@ -10,7 +10,7 @@ import importlib
 from collections.abc import Awaitable, Mapping
 from typing import Any, Protocol
 
-from trio_cogment.errors import FailedPreconditionError
+from trio_cogment.base.errors import FailedPreconditionError
 from trio_cogment.rl.runner.results import Results, TrialResult
 
 

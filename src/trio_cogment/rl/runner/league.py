@@ -7,15 +7,15 @@ from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from trio_cogment.errors import FailedPreconditionError
+from trio_cogment.base.errors import FailedPreconditionError
+from trio_cogment.environments.trial_seeds import seed_of
 from trio_cogment.rl.runner import ratings
 from trio_cogment.rl.runner.callbacks import TrialCallback
 from trio_cogment.rl.runner.matchmaking import Matchmaking, matchmaking
 from trio_cogment.rl.runner.results import TrialResult
-from trio_cogment.rl.seats.base import Seat, SeatContext
-from trio_cogment.rl.seats.scripted import policy
-from trio_cogment.rl.trial_seeds import seed_of
 from trio_cogment.sdk import ActorImplementation, ActorSession, ModelRegistryClient
+from trio_cogment.seats.base import Seat, SeatContext
+from trio_cogment.seats.scripted import policy
 
 #: How a rating begins.
 _FIRST_RATING = 1000.0

@@ -11,7 +11,7 @@ import random
 from collections.abc import Callable, Mapping, Sequence
 from typing import TypeAlias
 
-from trio_cogment.errors import InvalidArgumentError
+from trio_cogment.base.errors import InvalidArgumentError
 
 #: Chooses one of some versions, given the learner's win rate against each, and a generator.
 Matchmaking: TypeAlias = Callable[[Sequence[int], Mapping[int, float], random.Random], int]

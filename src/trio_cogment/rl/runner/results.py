@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from trio_cogment.errors import CogmentError, MissingExtraError
-from trio_cogment.outcome import EndCause, TrialOutcome
+from trio_cogment.base.errors import CogmentError, MissingExtraError
+from trio_cogment.base.outcome import EndCause, TrialOutcome
 
 if TYPE_CHECKING:
     import numpy as np

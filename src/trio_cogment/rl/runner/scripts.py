@@ -8,7 +8,7 @@ from typing import Unpack
 
 import trio
 
-from trio_cogment.errors import FailedPreconditionError
+from trio_cogment.base.errors import FailedPreconditionError
 from trio_cogment.rl.runner._opening import RunOptions
 from trio_cogment.rl.runner._opening import run_trials_async as run_trials_async
 from trio_cogment.rl.runner.results import Results

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from trio_cogment.rl.seats.base import Seat
 from trio_cogment.rl.views.agents import AECEnv, SeatedAgents, open_match
 from trio_cogment.rl.views.copies import Recipe
 from trio_cogment.rl.views.match import Match
 from trio_cogment.rl.views.options import PlatformOptions
 from trio_cogment.rl.views.turns import info_of
+from trio_cogment.seats.base import Seat
 
 
 class TrialAECEnv(SeatedAgents, AECEnv):  # type: ignore[misc]  # PettingZoo's class has no types
@@ -167,7 +167,7 @@ def make_aec(
 
     Args:
         environment: what is played: an id (`tictactoe_v3`), an environment, or a function that makes one; see
-            `trio_cogment.rl.environments.making.make_environment`. Or where it is served: `grpc://host:port`, or
+            `trio_cogment.environments.making.make_environment`. Or where it is served: `grpc://host:port`, or
             `cogment://discover...`.
         seats: who takes the seats of which agents; all others are the caller's.
         agents: for an environment that is served elsewhere, all its agents.

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from trio_cogment.errors import MissingExtraError, UnimplementedError
-from trio_cogment.rl.seats.base import Seat
+from trio_cogment.base.errors import MissingExtraError, UnimplementedError
 from trio_cogment.rl.views.copies import Remade
 from trio_cogment.rl.views.gymnasium import find_environment
 from trio_cogment.rl.views.match import Match
 from trio_cogment.rl.views.options import PlatformOptions
 from trio_cogment.rl.views.turns import Turns
+from trio_cogment.seats.base import Seat
 from trio_cogment.spaces import to_gymnasium
 
 try:

@@ -12,10 +12,10 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
-from trio_cogment.errors import InvalidArgumentError
-from trio_cogment.rl.seats.base import Seat
+from trio_cogment.base.errors import InvalidArgumentError
 from trio_cogment.rl.views.match import Match
 from trio_cogment.rl.views.sharing import platform_of, token_of
+from trio_cogment.seats.base import Seat
 from trio_cogment.spaces.base import described
 
 

@@ -8,7 +8,7 @@ from typing import Any, Generic, ParamSpec, Protocol, TypeVar
 
 import trio
 
-from trio_cogment.errors import FailedPreconditionError
+from trio_cogment.base.errors import FailedPreconditionError
 from trio_cogment.rl.views import pump as pumps
 from trio_cogment.sdk.bridges.call import closed
 from trio_cogment.sdk.bridges.thread import TrioThread

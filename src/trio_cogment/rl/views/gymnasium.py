@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from trio_cogment.errors import InvalidArgumentError, MissingExtraError
-from trio_cogment.rl.environments.base import SINGLE_AGENT, Environment
-from trio_cogment.rl.environments.gymnasium import GymnasiumEnvironment
-from trio_cogment.rl.environments.making import make_environment, make_to_watch
-from trio_cogment.rl.seats.base import Seat
+from trio_cogment.base.errors import InvalidArgumentError, MissingExtraError
+from trio_cogment.environments.base import SINGLE_AGENT, Environment
+from trio_cogment.environments.gymnasium import GymnasiumEnvironment
+from trio_cogment.environments.making import make_environment, make_to_watch
 from trio_cogment.rl.views.copies import Recipe, Remade
 from trio_cogment.rl.views.match import Match
 from trio_cogment.rl.views.options import PlatformOptions, is_address
 from trio_cogment.rl.views.parameters import RemoteEnvironment, watching
+from trio_cogment.seats.base import Seat
 from trio_cogment.spaces import Observation, to_gymnasium
 from trio_cogment.spaces.masks import flat_mask
 
@@ -195,7 +195,7 @@ def make(
 
     Args:
         environment: what is played: an id (`CartPole-v1`, `rps_v2`), an environment, or a function that makes one; see
-            `trio_cogment.rl.environments.making.make_environment`. Or where it is served: `grpc://host:port`, or
+            `trio_cogment.environments.making.make_environment`. Or where it is served: `grpc://host:port`, or
             `cogment://discover...`.
         seats: who takes the seats of the other agents.
         seat: the agent that the caller drives; by default the one who is not in `seats`.

@@ -12,11 +12,10 @@ from collections.abc import Callable, Collection, Mapping
 from functools import partial
 from typing import Any
 
-from trio_cogment.errors import CogmentError, FailedPreconditionError, InvalidArgumentError, LocalProtocolError
-from trio_cogment.rl.environments.base import Environment
-from trio_cogment.rl.environments.encoding import CheckedAction
-from trio_cogment.rl.environments.errors import InvalidActionError
-from trio_cogment.rl.seats.base import Seat
+from trio_cogment.base.errors import CogmentError, FailedPreconditionError, InvalidArgumentError, LocalProtocolError
+from trio_cogment.environments.base import Environment
+from trio_cogment.environments.encoding import CheckedAction
+from trio_cogment.environments.errors import InvalidActionError
 from trio_cogment.rl.views.codec import NO_ACTION, ActionEncoder, ObservationDecoder
 from trio_cogment.rl.views.drivers import at_once, nothing
 from trio_cogment.rl.views.next_round import NextRound
@@ -32,6 +31,7 @@ from trio_cogment.rl.views.parameters import (
 from trio_cogment.rl.views.rounds import EpisodeFailedError, Round
 from trio_cogment.rl.views.seating import Seating
 from trio_cogment.rl.views.sharing import platform_for
+from trio_cogment.seats.base import Seat
 from trio_cogment.spaces import Observation, SpaceError
 
 #: Trio's tasks get a turn after so many steps, even if no step had to wait for them. A turn takes as long as half a

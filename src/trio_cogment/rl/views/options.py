@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from trio_cogment.config import PlatformConfig
-from trio_cogment.endpoints import DISCOVER
-from trio_cogment.errors import InvalidArgumentError
-from trio_cogment.rl.seats.base import Seat
-from trio_cogment.rl.seats.remote import HumanSeat
+from trio_cogment.base.config import PlatformConfig
+from trio_cogment.base.endpoints import DISCOVER
+from trio_cogment.base.errors import InvalidArgumentError
+from trio_cogment.seats.base import Seat
+from trio_cogment.seats.remote import HumanSeat
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias
 
-from trio_cogment.errors import InvalidArgumentError
-from trio_cogment.rl.environments.errors import InvalidActionError
-from trio_cogment.rl.seats.base import Seat
+from trio_cogment.base.errors import InvalidArgumentError
+from trio_cogment.environments.errors import InvalidActionError
 from trio_cogment.rl.views.agents import ParallelEnv, SeatedAgents, open_match
 from trio_cogment.rl.views.copies import Recipe
 from trio_cogment.rl.views.match import Match
 from trio_cogment.rl.views.options import PlatformOptions
 from trio_cogment.rl.views.turns import info_of
+from trio_cogment.seats.base import Seat
 from trio_cogment.spaces import SpaceError
 
 #: Observations, rewards, terminations, truncations and infos, by agent.
@@ -148,7 +148,7 @@ def make_parallel(
 
     Args:
         environment: what is played: an id (`rps_v2`), an environment, or a function that makes one; see
-            `trio_cogment.rl.environments.making.make_environment`. Or where it is served: `grpc://host:port`, or
+            `trio_cogment.environments.making.make_environment`. Or where it is served: `grpc://host:port`, or
             `cogment://discover...`.
         seats: who takes the seats of which agents; all others are the caller's.
         agents: for an environment that is served elsewhere, all its agents.

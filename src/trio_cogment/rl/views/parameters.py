@@ -9,14 +9,14 @@ from typing import Any
 
 from trio_cogment.api import rl_pb2
 from trio_cogment.api.common_pb2 import TrialParams
-from trio_cogment.errors import InvalidArgumentError
-from trio_cogment.rl.environments.base import SINGLE_AGENT, Environment
-from trio_cogment.rl.environments.episode import Episode
-from trio_cogment.rl.seats.base import Seat
-from trio_cogment.rl.seats.remote import HumanSeat, RemoteSeat
-from trio_cogment.rl.spec import PLAYER, RL_SPEC
+from trio_cogment.base.errors import InvalidArgumentError
+from trio_cogment.environments.base import SINGLE_AGENT, Environment
+from trio_cogment.environments.episode import Episode
+from trio_cogment.environments.spec import PLAYER, RL_SPEC
 from trio_cogment.rl.views.platforms import IMPLEMENTATION, ViewPlatform
 from trio_cogment.sdk import actor_params, trial_params
+from trio_cogment.seats.base import Seat
+from trio_cogment.seats.remote import HumanSeat, RemoteSeat
 from trio_cogment.spaces import SpaceError
 from trio_cogment.spaces.values import fill_fields
 

@@ -12,9 +12,9 @@ from typing import Any
 import trio
 
 from trio_cogment.api.common_pb2 import TrialParams
-from trio_cogment.config import PlatformConfig
-from trio_cogment.endpoints import CLIENT, DISCOVER
-from trio_cogment.errors import (
+from trio_cogment.base.config import PlatformConfig
+from trio_cogment.base.endpoints import CLIENT, DISCOVER
+from trio_cogment.base.errors import (
     CogmentError,
     FailedPreconditionError,
     InvalidArgumentError,
@@ -23,13 +23,11 @@ from trio_cogment.errors import (
     StatusCode,
     UnavailableError,
 )
-from trio_cogment.host import Host
-from trio_cogment.host.files import LockedError
+from trio_cogment.base.host import Host
+from trio_cogment.base.host.files import LockedError
+from trio_cogment.environments.spec import PLAYER, RL_SPEC
 from trio_cogment.platform import Platform, open_platform
-from trio_cogment.rl.seats.base import Seat
-from trio_cogment.rl.seats.clients import serve_clients
-from trio_cogment.rl.seats.remote import HumanSeat
-from trio_cogment.rl.spec import PLAYER, RL_SPEC
+from trio_cogment.play.clients import serve_clients
 from trio_cogment.rl.views.drivers import Driver, open_driver
 from trio_cogment.rl.views.options import PlatformOptions, is_address
 from trio_cogment.rl.views.rounds import Round
@@ -43,6 +41,8 @@ from trio_cogment.sdk import (
     connect,
     serve_participants,
 )
+from trio_cogment.seats.base import Seat
+from trio_cogment.seats.remote import HumanSeat
 
 #: What the participants of views are registered as.
 IMPLEMENTATION = "view"

@@ -27,7 +27,7 @@ from typing import Any, ParamSpec, TypeVar
 import trio
 from outcome import Error, Outcome
 
-from trio_cogment.errors import FailedPreconditionError
+from trio_cogment.base.errors import FailedPreconditionError
 from trio_cogment.sdk.bridges.call import Call, closed, forked
 from trio_cogment.sdk.bridges.guest import GuestRun
 

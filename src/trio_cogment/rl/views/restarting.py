@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from copy import deepcopy
 from typing import Any
 
-from trio_cogment.errors import FailedPreconditionError, InvalidArgumentError
+from trio_cogment.base.errors import FailedPreconditionError, InvalidArgumentError
 from trio_cogment.rl.views.gymnasium import TrialEnv
 
 # isort: split

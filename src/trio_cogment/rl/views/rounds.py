@@ -16,9 +16,9 @@ from typing import Any, Protocol
 
 import trio
 
-from trio_cogment.errors import CogmentError, FailedPreconditionError
-from trio_cogment.rl.environments.encoding import CheckedAction
-from trio_cogment.rl.environments.episode import Episode, Turn
+from trio_cogment.base.errors import CogmentError, FailedPreconditionError
+from trio_cogment.environments.encoding import CheckedAction
+from trio_cogment.environments.episode import Episode, Turn
 from trio_cogment.rl.views.codec import ObservationDecoder, observation_message
 from trio_cogment.rl.views.seating import Seating
 from trio_cogment.sdk import ActorSession, EnvironmentSession, Event, EventType, Reward

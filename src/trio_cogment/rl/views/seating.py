@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from trio_cogment.api.common_pb2 import TrialParams
-from trio_cogment.rl.seats.base import Seat, SeatContext
-from trio_cogment.rl.spec import POLICY_PROPERTY
+from trio_cogment.environments.spec import POLICY_PROPERTY
 from trio_cogment.sdk import ActorImplementation, ModelRegistryClient
+from trio_cogment.seats.base import Seat, SeatContext
 
 
 class Seating:

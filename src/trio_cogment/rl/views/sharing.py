@@ -8,11 +8,11 @@ import weakref
 from collections.abc import Sequence
 from typing import Any, TypeAlias
 
-from trio_cogment.errors import InvalidArgumentError
+from trio_cogment.base.errors import InvalidArgumentError
 from trio_cogment.platform import Platform
-from trio_cogment.rl.seats.base import Seat
 from trio_cogment.rl.views.options import PlatformOptions
 from trio_cogment.rl.views.platforms import ViewPlatform
+from trio_cogment.seats.base import Seat
 
 #: Process and thread, whose numbers come again, and an id.
 Token: TypeAlias = tuple[int, int, str]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from trio_cogment.errors import InvalidArgumentError, MissingExtraError
+from trio_cogment.base.errors import InvalidArgumentError, MissingExtraError
 from trio_cogment.rl.views.gymnasium import TrialEnv
 from trio_cogment.rl.views.restarting import RestartingEnvs
 from trio_cogment.rl.views.vector import TrialVectorEnv

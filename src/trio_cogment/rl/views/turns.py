@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
-from trio_cogment.errors import FailedPreconditionError, InvalidArgumentError
-from trio_cogment.rl.environments.errors import InvalidActionError
+from trio_cogment.base.errors import FailedPreconditionError, InvalidArgumentError
+from trio_cogment.environments.errors import InvalidActionError
 from trio_cogment.spaces import Observation, Space, SpaceError, check_action
 
 _MASK = "action_mask"

@@ -6,10 +6,9 @@ from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from typing import Any
 
-from trio_cogment.errors import FailedPreconditionError, InvalidArgumentError
-from trio_cogment.rl.environments.base import SINGLE_AGENT
-from trio_cogment.rl.environments.making import maker_of
-from trio_cogment.rl.seats.base import Seat
+from trio_cogment.base.errors import FailedPreconditionError, InvalidArgumentError
+from trio_cogment.environments.base import SINGLE_AGENT
+from trio_cogment.environments.making import maker_of
 from trio_cogment.rl.views.copies import Recipe, Remade
 from trio_cogment.rl.views.gymnasium import (
     TrialEnv,
@@ -18,6 +17,7 @@ from trio_cogment.rl.views.gymnasium import (
     spec_of,
 )
 from trio_cogment.rl.views.options import PlatformOptions
+from trio_cogment.seats.base import Seat
 
 # isort: split
 import numpy as np

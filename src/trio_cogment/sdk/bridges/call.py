@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Generic, TypeVar
 
 import trio
 
-from trio_cogment.errors import FailedPreconditionError
+from trio_cogment.base.errors import FailedPreconditionError
 
 T = TypeVar("T")
 

@@ -12,7 +12,7 @@ from typing import Any, Generic, ParamSpec, Protocol, TypeVar
 
 import trio
 
-from trio_cogment.errors import FailedPreconditionError
+from trio_cogment.base.errors import FailedPreconditionError
 from trio_cogment.rpc import OwnNursery
 from trio_cogment.sdk.bridges.call import Call, closed, forked
 

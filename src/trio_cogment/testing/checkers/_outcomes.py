@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from trio_cogment.outcome import EndCause
+from trio_cogment.base.outcome import EndCause
 from trio_cogment.testing.history import History, HistoryEvent
 
 _ORDERLY = {EndCause.ENVIRONMENT, EndCause.STEP_LIMIT, EndCause.SOFT_TERMINATION}

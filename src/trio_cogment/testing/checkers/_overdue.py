@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from trio_cogment.api.common_pb2 import TrialState
-from trio_cogment.orchestrator import Orchestrator
+from trio_cogment.servers.orchestrator import Orchestrator
 from trio_cogment.trial import TrialMachine
 
 #: Added to what the settings allow: periodic looks see late that a wait is over.

@@ -7,7 +7,7 @@ from operator import attrgetter
 import trio
 
 from trio_cogment.api.common_pb2 import TrialState
-from trio_cogment.orchestrator import Orchestrator
+from trio_cogment.servers.orchestrator import Orchestrator
 from trio_cogment.testing.checkers._overdue import SLACK_SECONDS, Overdue
 from trio_cogment.testing.history import History, HistoryEvent
 from trio_cogment.testing.sim.schedule import shields_in_use, tasks_below

@@ -7,8 +7,8 @@ from collections.abc import Collection, Iterator, Sequence
 from itertools import pairwise
 
 from trio_cogment.api.common_pb2 import TrialState
-from trio_cogment.errors import RpcError
-from trio_cogment.outcome import TrialOutcome
+from trio_cogment.base.errors import RpcError
+from trio_cogment.base.outcome import TrialOutcome
 from trio_cogment.sdk import Controller
 from trio_cogment.testing.checkers._grouping import events_by
 from trio_cogment.testing.history import History, HistoryEvent

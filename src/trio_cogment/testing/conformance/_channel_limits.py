@@ -8,8 +8,8 @@ import trio
 import trio.testing
 
 from trio_cogment.api.common_pb2 import Action, Observation
-from trio_cogment.config import RpcConfig
-from trio_cogment.errors import LocalProtocolError, RpcError, StatusCode
+from trio_cogment.base.config import RpcConfig
+from trio_cogment.base.errors import LocalProtocolError, RpcError, StatusCode
 from trio_cogment.rpc import detailed_error, find_detail
 from trio_cogment.rpc.calls import CallOpener
 from trio_cogment.testing.conformance.channel_service import (

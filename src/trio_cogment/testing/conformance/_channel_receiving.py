@@ -9,7 +9,7 @@ import trio
 import trio.testing
 
 from trio_cogment.api.common_pb2 import Action
-from trio_cogment.errors import LocalProtocolError, RpcError, StatusCode
+from trio_cogment.base.errors import LocalProtocolError, RpcError, StatusCode
 from trio_cogment.rpc.calls import Call, CallOpener, ClientCall
 from trio_cogment.testing.conformance.channel_service import (
     COUNT,

@@ -11,7 +11,7 @@ import threading
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
 
-from trio_cogment.model_registry.blobs import BlobStore, Upload, put
+from trio_cogment.servers.model_registry.blobs import BlobStore, Upload, put
 
 MakeStore = Callable[[], AbstractContextManager[BlobStore]]
 """Makes a fresh store, empty and not open yet; removes it when the block is left."""

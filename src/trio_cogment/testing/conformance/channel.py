@@ -15,7 +15,7 @@ import trio.testing
 from purerpc import Service
 
 from trio_cogment.api.common_pb2 import Action, Observation
-from trio_cogment.errors import UNEXPECTED_FAILURE, LocalProtocolError, RpcError, StatusCode
+from trio_cogment.base.errors import UNEXPECTED_FAILURE, LocalProtocolError, RpcError, StatusCode
 from trio_cogment.rpc.calls import CallOpener
 from trio_cogment.testing.conformance._channel_limits import CASES as _LIMIT_CASES
 from trio_cogment.testing.conformance._channel_receiving import CASES as _RECEIVING_CASES

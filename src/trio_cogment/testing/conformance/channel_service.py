@@ -10,8 +10,8 @@ import trio
 from purerpc import Cardinality, RPCSignature, Service
 
 from trio_cogment.api.common_pb2 import Action, Observation
-from trio_cogment.config import RpcConfig
-from trio_cogment.errors import NotFoundError, RpcError, StatusCode
+from trio_cogment.base.config import RpcConfig
+from trio_cogment.base.errors import NotFoundError, RpcError, StatusCode
 from trio_cogment.rpc import detailed_error
 from trio_cogment.rpc.calls import Method, ServerCall
 

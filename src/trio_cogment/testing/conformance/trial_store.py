@@ -22,7 +22,8 @@ from trio_cogment.api.trial_datastore_pb2 import (
     StoredTrialActorSampleReward,
     StoredTrialSample,
 )
-from trio_cogment.datastore.storage import (
+from trio_cogment.base.errors import CogmentError, NotFoundError
+from trio_cogment.servers.datastore.storage import (
     ROW_BYTES,
     EndWrite,
     OutcomeWrite,
@@ -36,7 +37,6 @@ from trio_cogment.datastore.storage import (
     WriteKind,
     trial_bytes,
 )
-from trio_cogment.errors import CogmentError, NotFoundError
 
 T = TypeVar("T")
 

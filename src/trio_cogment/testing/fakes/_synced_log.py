@@ -6,7 +6,7 @@ import os
 import struct
 import zlib
 
-from trio_cogment.host.files import Files, OpenFile, replace_durably, write_whole
+from trio_cogment.base.host.files import Files, OpenFile, replace_durably, write_whole
 
 _TICK = struct.Struct(">qI")  # with a checksum, which shows a torn entry
 

@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 import trio
 
 from trio_cogment.api.common_pb2 import CommunicationState, Message
-from trio_cogment.errors import RpcError, StatusCode
+from trio_cogment.base.errors import RpcError, StatusCode
 from trio_cogment.testing.fakes.contents import as_text
 from trio_cogment.testing.sim.fault_plan import Fault
 from trio_cogment.testing.sim.world import World

@@ -10,10 +10,10 @@ import trio
 from purerpc import Service
 
 from trio_cogment.api.datalog_pb2 import DatalogSample, RunTrialDatalogOutput
-from trio_cogment.errors import RpcError, StatusCode
-from trio_cogment.host.files import Files
+from trio_cogment.base.errors import RpcError, StatusCode
+from trio_cogment.base.host.files import Files
+from trio_cogment.base.services import SERVICES, TRIAL_ID, ServiceKind
 from trio_cogment.rpc import ServerCall, bind
-from trio_cogment.services import SERVICES, TRIAL_ID, ServiceKind
 from trio_cogment.testing.fakes._synced_log import SyncedLog, read_ticks
 from trio_cogment.testing.fakes.behaviour import (
     FROM_START,

@@ -14,7 +14,6 @@ from dataclasses import dataclass
 import trio
 from purerpc import Service
 
-from trio_cogment.about import About
 from trio_cogment.api.common_pb2 import StatusRequest
 from trio_cogment.api.directory_pb2 import (
     DeregisterReply,
@@ -28,9 +27,10 @@ from trio_cogment.api.directory_pb2 import (
     ServiceEndpoint,
     ServiceType,
 )
-from trio_cogment.errors import RpcError, StatusCode
+from trio_cogment.base.about import About
+from trio_cogment.base.errors import RpcError, StatusCode
+from trio_cogment.base.services import AUTHENTICATION_TOKEN, SERVICES, ServiceKind, kind_of_type
 from trio_cogment.rpc import Channel, ServerCall, bind, methods_of
-from trio_cogment.services import AUTHENTICATION_TOKEN, SERVICES, ServiceKind, kind_of_type
 
 #: What is remembered of who asked what.
 MAX_REQUESTS = 10_000

@@ -14,7 +14,7 @@ from typing import Any, Generic, TypeVar, cast
 
 import trio
 
-from trio_cogment.errors import UnavailableError
+from trio_cogment.base.errors import UnavailableError
 from trio_cogment.testing.history import History
 from trio_cogment.testing.sim.fault_plan import Fault, FaultPlan
 

@@ -9,8 +9,8 @@ from purerpc import Service
 
 from trio_cogment.api.common_pb2 import TrialParams
 from trio_cogment.api.hooks_pb2 import PreTrialParams
+from trio_cogment.base.services import SERVICES, TRIAL_ID, ServiceKind
 from trio_cogment.rpc import ServerCall, bind
-from trio_cogment.services import SERVICES, TRIAL_ID, ServiceKind
 from trio_cogment.testing.fakes.behaviour import FROM_START, Behave, Behaviour, Misbehaviour, Part, check_behaviour
 from trio_cogment.testing.sim.world import World
 

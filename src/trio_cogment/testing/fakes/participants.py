@@ -20,10 +20,10 @@ from trio_cogment.api.common_pb2 import (
     RewardSource,
 )
 from trio_cogment.api.environment_pb2 import EnvInitialOutput, EnvRunTrialOutput, ObservationSet
-from trio_cogment.errors import RpcError
+from trio_cogment.base.errors import RpcError
+from trio_cogment.base.services import SERVICES, TRIAL_ID, ServiceKind
 from trio_cogment.rpc import Call, CallOpener, ServerCall, bind, methods_of
-from trio_cogment.services import SERVICES, TRIAL_ID, ServiceKind
-from trio_cogment.spec import Payload, encode
+from trio_cogment.sdk.spec import Payload, encode
 from trio_cogment.testing.fakes.behaviour import END as END_STATE
 from trio_cogment.testing.fakes.behaviour import (
     FROM_START,

@@ -17,8 +17,8 @@ import trio
 from google.protobuf.message import Message
 from purerpc import RPCSignature, Service
 
-from trio_cogment.config import RpcConfig
-from trio_cogment.errors import RpcError
+from trio_cogment.base.config import RpcConfig
+from trio_cogment.base.errors import RpcError
 from trio_cogment.rpc import (
     CallOpener,
     ClientCall,

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from trio_cogment.host.files import FileLock, Identity, LockedError, OpenFile, ReadFile
-from trio_cogment.recount import Count
+from trio_cogment.base.host.files import FileLock, Identity, LockedError, OpenFile, ReadFile
+from trio_cogment.base.recount import Count
 
 #: A write reaches the medium in pieces of this size, each whole or not at all.
 SECTOR_BYTES = 512
@@ -34,7 +34,7 @@ class _Node:
 
 
 class SimDisk:
-    """Implements `trio_cogment.host.files.Files`, in memory.
+    """Implements `trio_cogment.base.host.files.Files`, in memory.
 
     A folder need not be made before it is used. One that was made is lost with everything in it at a loss of power,
     unless its parent folder was synced.
@@ -72,7 +72,7 @@ class SimDisk:
         self._handles: set[_SimFile | _SimReadFile] = set()
 
     def recount(self) -> Iterator[Count]:
-        """See `trio_cogment.recount`: at rest nobody has left a file open."""
+        """See `trio_cogment.base.recount`: at rest nobody has left a file open."""
         yield Count("open files", len(self._handles), len(self._handles))
 
     # Faults
@@ -149,7 +149,7 @@ class SimDisk:
         _apply(self._names, change)
         self._pending_names.append((folder, change))
 
-    # trio_cogment.host.files.Files
+    # trio_cogment.base.host.files.Files
 
     def open(self, path: str, *, append: bool = False, exclusive: bool = False) -> OpenFile:
         """See `Files.open`."""

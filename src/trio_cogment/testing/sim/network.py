@@ -14,9 +14,9 @@ from dataclasses import dataclass
 
 import trio
 
-from trio_cogment.config import RpcConfig
+from trio_cogment.base.config import RpcConfig
+from trio_cogment.base.suggestions import suggestion
 from trio_cogment.rpc import Channel
-from trio_cogment.suggestions import suggestion
 from trio_cogment.testing.sim.links import BREAK, Flow, Link, Path
 from trio_cogment.testing.sim.stream import SimStream
 

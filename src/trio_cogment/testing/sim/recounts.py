@@ -1,4 +1,4 @@
-"""Counts everything again that a run counts; see `trio_cogment.recount`."""
+"""Counts everything again that a run counts; see `trio_cogment.base.recount`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections import Counter
 from itertools import compress
 from typing import Any
 
-from trio_cogment.recount import Count
+from trio_cogment.base.recount import Count
 
 
 class _Recounts(dict[type, bool]):

@@ -15,7 +15,7 @@ _SECONDS = (0.0, 0.0, 0.0005, 0.003)
 
 
 class SimRunner:
-    """Runs functions as worker threads do; a `trio_cogment.host.Runner`.
+    """Runs functions as worker threads do; a `trio_cogment.base.host.Runner`.
 
     A function runs at one moment, and waits for nobody. Some time passes before it begins, as a thread has to start,
     and some before its caller learns that it has ended, as a thread has to tell the event loop. Meanwhile others can

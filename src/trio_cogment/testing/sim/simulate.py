@@ -14,7 +14,7 @@ import trio
 import trio.testing
 
 from trio_cogment._version import __version__
-from trio_cogment.rpc import measure_turns_by
+from trio_cogment.budget.turns import measure_turns_by
 from trio_cogment.testing.history import History
 from trio_cogment.testing.sim._garbage import own_garbage
 from trio_cogment.testing.sim._step_recorder import Step, StepRecorder

@@ -15,13 +15,13 @@ from typing import Any
 import trio
 from purerpc import Service
 
-from trio_cogment.config import DirectoryServerConfig, RpcConfig
-from trio_cogment.directory import DirectoryServer, directory_services
-from trio_cogment.orchestrator import Orchestrator, orchestrator_services
+from trio_cogment.base.config import DirectoryServerConfig, RpcConfig
 from trio_cogment.platform import Platform, open_platform
 from trio_cogment.rpc import CallHost, OwnNursery, serve
 from trio_cogment.sdk import Participants
-from trio_cogment.spec import Spec
+from trio_cogment.sdk.spec import Spec
+from trio_cogment.servers.directory import DirectoryServer, directory_services
+from trio_cogment.servers.orchestrator import Orchestrator, orchestrator_services
 from trio_cogment.testing._recorded_calls import RecordedCalls
 from trio_cogment.testing.history import History
 from trio_cogment.testing.sim.delayed_channel import DelayedChannel
@@ -83,7 +83,7 @@ class World:
     def host(self, name: str, *, disk: SimDisk | None = None, link: Link | None = None) -> CallHost:
         """Return what a program on a host of the network takes from outside, all of it from the seed.
 
-        What takes a `trio_cogment.host.Host` can be simulated with it: `open_platform(host=world.host("desk"))`.
+        What takes a `trio_cogment.base.host.Host` can be simulated with it: `open_platform(host=world.host("desk"))`.
 
         Args:
             name: of the host; the machine itself is `world.network.host(name)`.

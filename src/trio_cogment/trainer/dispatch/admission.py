@@ -11,7 +11,7 @@ import dataclasses
 from collections import OrderedDict
 from dataclasses import dataclass
 
-from trio_cogment.errors import ResourceExhaustedError
+from trio_cogment.base.errors import ResourceExhaustedError
 from trio_cogment.trainer.run_config import RUN_CLASSES, Resources, RunConfig
 
 

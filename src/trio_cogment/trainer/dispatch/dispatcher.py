@@ -10,7 +10,7 @@ from types import TracebackType
 
 import trio
 
-from trio_cogment.errors import CogmentError, FailedPreconditionError, UnavailableError
+from trio_cogment.base.errors import CogmentError, FailedPreconditionError, UnavailableError
 from trio_cogment.rpc import OwnNursery
 from trio_cogment.trainer.dispatch.admission import Admission, Capacity
 from trio_cogment.trainer.dispatching import RunOrder, RunSink

@@ -7,8 +7,8 @@ import os
 import shutil
 from contextlib import suppress
 
-from trio_cogment.errors import FailedPreconditionError
-from trio_cogment.host.files import LOCK, FileLock, Files, LockedError, replace_durably, write_whole
+from trio_cogment.base.errors import FailedPreconditionError
+from trio_cogment.base.host.files import LOCK, FileLock, Files, LockedError, replace_durably, write_whole
 from trio_cogment.trainer.dispatch.command import WORKER_CONFIG, Command
 from trio_cogment.trainer.run_config import RunConfig
 

@@ -16,8 +16,8 @@ from collections.abc import Collection
 
 import trio
 
-from trio_cogment.host import Runner
-from trio_cogment.host.processes import processes
+from trio_cogment.base.host import Runner
+from trio_cogment.base.host.processes import processes
 from trio_cogment.trainer.dispatch.command import TOKEN_VARIABLE
 
 #: How often it is looked whether processes that were told to end have done so.

@@ -6,7 +6,7 @@ import logging
 
 import trio
 
-from trio_cogment.errors import CogmentError, StatusCode, status_of
+from trio_cogment.base.errors import CogmentError, StatusCode, status_of
 from trio_cogment.sdk import ModelRegistryClient
 from trio_cogment.trainer.dispatch.jsonl import Event, LogLine, Origin, parse_line
 from trio_cogment.trainer.dispatching import RunSink

@@ -8,8 +8,8 @@ from collections import deque
 
 import trio
 
-from trio_cogment.host import Runner
-from trio_cogment.host.files import Files, OpenFile, write_whole
+from trio_cogment.base.host import Runner
+from trio_cogment.base.host.files import Files, OpenFile, write_whole
 
 _log = logging.getLogger(__name__)
 

@@ -13,9 +13,9 @@ from contextlib import asynccontextmanager, contextmanager
 import trio
 
 from trio_cogment.access import EXACTLY, AccessControl, Grant, Role, unverified
-from trio_cogment.config import WorkersConfig
-from trio_cogment.errors import CogmentError
-from trio_cogment.host import Host
+from trio_cogment.base.config import WorkersConfig
+from trio_cogment.base.errors import CogmentError
+from trio_cogment.base.host import Host
 from trio_cogment.sdk import ModelRegistryClient
 from trio_cogment.sdk.access_token import ACCESS_TOKEN_FILE_VARIABLE, ACCESS_TOKEN_VARIABLE
 from trio_cogment.trainer.dispatch.command import TOKEN_VARIABLE, Command, Surroundings, command_of

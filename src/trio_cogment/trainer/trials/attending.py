@@ -11,8 +11,8 @@ import trio
 from trio_cogment.access import unverified
 from trio_cogment.api.common_pb2 import TrialState
 from trio_cogment.api.orchestrator_pb2 import TrialInfo
-from trio_cogment.backoff import exponential_delay
-from trio_cogment.errors import CogmentError, InvalidArgumentError
+from trio_cogment.base.backoff import exponential_delay
+from trio_cogment.base.errors import CogmentError, InvalidArgumentError
 from trio_cogment.sdk import Controller
 from trio_cogment.sdk.access_token import ACCESS_TOKEN_VARIABLE
 from trio_cogment.trainer._telemetry import Telemetry

@@ -16,10 +16,10 @@ from google.protobuf.message import DecodeError, Message
 
 from trio_cogment.api.common_pb2 import TrialParams
 from trio_cogment.api.trainer.trainer_pb2 import RunEpisode, RunStep
-from trio_cogment.errors import CogmentError
-from trio_cogment.outcome import EndCause, TrialOutcome
+from trio_cogment.base.errors import CogmentError
+from trio_cogment.base.outcome import EndCause, TrialOutcome
 from trio_cogment.sdk import ActorSample, StoredSample
-from trio_cogment.spec import Spec
+from trio_cogment.sdk.spec import Spec
 from trio_cogment.trainer.trials.naming import Place
 
 #: `RunStep.payload_version`: 1 is this mapping.

@@ -6,8 +6,8 @@ import logging
 
 import trio
 
-from trio_cogment.errors import CogmentError, NotFoundError
-from trio_cogment.outcome import TrialOutcome
+from trio_cogment.base.errors import CogmentError, NotFoundError
+from trio_cogment.base.outcome import TrialOutcome
 from trio_cogment.sdk import DatastoreClient
 from trio_cogment.trainer.dispatching import RunSink
 from trio_cogment.trainer.trials.episodes import EpisodeMaker

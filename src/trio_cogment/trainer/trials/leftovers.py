@@ -8,7 +8,7 @@ from collections.abc import Collection, Mapping
 import trio
 
 from trio_cogment.api.common_pb2 import TrialState
-from trio_cogment.errors import CogmentError
+from trio_cogment.base.errors import CogmentError
 from trio_cogment.sdk import Controller
 from trio_cogment.trainer.trials.naming import is_of
 from trio_cogment.trainer.trials.where import Where

@@ -5,8 +5,8 @@ from __future__ import annotations
 from google.protobuf.json_format import ParseDict, ParseError
 
 from trio_cogment.api.common_pb2 import TrialParams
-from trio_cogment.errors import InvalidArgumentError
-from trio_cogment.spec import Spec, load_params
+from trio_cogment.base.errors import InvalidArgumentError
+from trio_cogment.sdk.spec import Spec, load_params
 from trio_cogment.trainer.run_config import Trials
 
 

@@ -12,8 +12,8 @@ import trio
 
 from trio_cogment.access import THIS_PROCESS
 from trio_cogment.api.common_pb2 import TrialParams
-from trio_cogment.errors import CogmentError
-from trio_cogment.host import Host
+from trio_cogment.base.errors import CogmentError
+from trio_cogment.base.host import Host
 from trio_cogment.rpc import OwnNursery
 from trio_cogment.sdk import Controller
 from trio_cogment.trainer.dispatch.dispatcher import Starter

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from trio_cogment.rpc import CallOpener
 from trio_cogment.sdk import DatastoreClient
-from trio_cogment.spec import Spec
+from trio_cogment.sdk.spec import Spec
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,11 +9,11 @@ import pytest
 
 from trio_cogment.api import spaces_pb2
 from trio_cogment.api.dm_env_rpc import dm_env_rpc_pb2 as pb
+from trio_cogment.environments.errors import InvalidEnvironmentError
 from trio_cogment.gateways.dm_env_rpc.bridge.agents import Agent, View
 from trio_cogment.gateways.dm_env_rpc.client.requests import Step
 from trio_cogment.gateways.dm_env_rpc.client.specs import Specs
 from trio_cogment.gateways.dm_env_rpc.client.states import State
-from trio_cogment.rl.environments.errors import InvalidEnvironmentError
 from trio_cogment.spaces import decode_observation
 from trio_cogment.spaces.tensor_specs import TensorSpec
 

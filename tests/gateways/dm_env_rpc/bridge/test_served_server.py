@@ -16,17 +16,17 @@ from tests.gateways.dm_env_rpc.servers import World as ServedWorld
 from trio_cogment.api import rl_pb2, spaces_pb2
 from trio_cogment.api.dm_env_rpc import dm_env_rpc_pb2 as pb
 from trio_cogment.api.dm_env_rpc_bridge_pb2 import BridgeConfig
-from trio_cogment.errors import EndpointError, InvalidArgumentError, TrialFailedError
+from trio_cogment.base.errors import EndpointError, InvalidArgumentError, TrialFailedError
+from trio_cogment.base.outcome import TrialOutcome
+from trio_cogment.environments.spec import PLAYER, RL_SPEC
 from trio_cogment.gateways.dm_env_rpc import DM_ENV_RPC_SPEC, dm_env_rpc_environment, participants
 from trio_cogment.gateways.dm_env_rpc.bridge.worlds import World
-from trio_cogment.outcome import TrialOutcome
 from trio_cogment.platform import Platform, open_platform
-from trio_cogment.rl.spec import PLAYER, RL_SPEC
 from trio_cogment.rpc import InProcessChannel, bind
 from trio_cogment.sdk import ActorSession, EnvironmentImplementation, Participants, actor_params, trial_params
+from trio_cogment.sdk.spec import Spec
 from trio_cogment.spaces import Box, Dict, Discrete, Observation, decode_observation, encode_action
 from trio_cogment.spaces.values import fill_fields
-from trio_cogment.spec import Spec
 
 Play = Callable[..., Awaitable[TrialOutcome]]
 

@@ -9,7 +9,7 @@ from google.protobuf.any_pb2 import Any as AnyMessage
 
 from tests.gateways.dm_env_rpc.servers import Catch, Server, served
 from trio_cogment.api.dm_env_rpc import dm_env_rpc_pb2 as pb
-from trio_cogment.errors import (
+from trio_cogment.base.errors import (
     EndpointError,
     LocalProtocolError,
     RemoteProtocolError,

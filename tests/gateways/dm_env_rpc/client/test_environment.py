@@ -13,7 +13,7 @@ from dm_env import specs as dm_specs
 from dm_env import test_utils
 
 from tests.gateways.dm_env_rpc.servers import Catch, serving
-from trio_cogment.errors import FailedPreconditionError, UnavailableError
+from trio_cogment.base.errors import FailedPreconditionError, UnavailableError
 from trio_cogment.gateways.dm_env_rpc import DmEnvRpcEnvironment, DmEnvRpcError
 from trio_cogment.gateways.dm_env_rpc.client.environment import spec_of
 from trio_cogment.spaces import SpaceError

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from trio_cogment.errors import RemoteProtocolError
+from trio_cogment.base.errors import RemoteProtocolError
 from trio_cogment.gateways.dm_env_rpc.client.states import (
     TRANSITIONS,
     Answer,

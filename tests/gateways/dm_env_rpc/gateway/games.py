@@ -11,13 +11,13 @@ import trio
 from trio.testing import wait_all_tasks_blocked
 
 from trio_cogment.api.common_pb2 import ActorParams, TrialParams
-from trio_cogment.config import DmEnvRpcConfig, PlatformConfig
+from trio_cogment.base.config import DmEnvRpcConfig, PlatformConfig
+from trio_cogment.base.host import Host
+from trio_cogment.environments.spec import PLAYER, RL_SPEC
 from trio_cogment.gateways.dm_env_rpc import Connection, DmEnvRpcError, State, open_connection
 from trio_cogment.gateways.dm_env_rpc.gateway.gateway import DmEnvRpcGateway
 from trio_cogment.gateways.dm_env_rpc.gateway.profile import Profile
-from trio_cogment.host import Host
 from trio_cogment.platform import Platform, open_platform
-from trio_cogment.rl.spec import PLAYER, RL_SPEC
 from trio_cogment.sdk import EnvironmentSession, Participants, RecvMessage, Reward, actor_params, trial_params
 from trio_cogment.spaces import Discrete, Observation, Space, decode_action, encode_observation
 

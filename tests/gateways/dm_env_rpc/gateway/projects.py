@@ -6,7 +6,7 @@ import functools
 import tempfile
 from pathlib import Path
 
-from trio_cogment.spec import Spec, load_spec
+from trio_cogment.sdk.spec import Spec, load_spec
 
 SPEC_FILE = """
 import: {proto: [data.proto]}

@@ -11,7 +11,7 @@ from trio.testing import MockClock
 
 from tests.gateways.dm_env_rpc.gateway.games import DONE, Game, params_of, playing, seat
 from trio_cogment.api.common_pb2 import TrialState
-from trio_cogment.errors import StatusCode
+from trio_cogment.base.errors import StatusCode
 from trio_cogment.gateways.dm_env_rpc import Connection, DmEnvRpcError, open_connection
 from trio_cogment.platform import Platform
 from trio_cogment.sdk import EnvironmentSession, Reward

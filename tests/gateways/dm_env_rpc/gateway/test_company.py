@@ -8,16 +8,16 @@ import numpy as np
 import pytest
 import trio
 
+from tests.environments._games import Rps
 from tests.gateways.dm_env_rpc.gateway.games import Game, joined, params_of, playing, step
 from tests.gateways.dm_env_rpc.gateway.worlds import game_params, gateway_over_games
 from tests.gateways.dm_env_rpc.servers import served
-from tests.rl.environments._games import Rps
 from trio_cogment.api.common_pb2 import TrialState
-from trio_cogment.errors import InvalidArgumentError
+from trio_cogment.base.errors import InvalidArgumentError
+from trio_cogment.environments.serving import environment
 from trio_cogment.gateways.dm_env_rpc import Connection, State, open_connection
 from trio_cogment.gateways.dm_env_rpc.client.requests import Step
 from trio_cogment.gateways.dm_env_rpc.gateway.templates import WorldTemplate
-from trio_cogment.rl.environments.serving import environment
 from trio_cogment.sdk import ActorSession, actor_params
 from trio_cogment.spaces import decode_observation, encode_action
 

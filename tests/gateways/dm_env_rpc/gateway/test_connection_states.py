@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from trio_cogment.errors import FailedPreconditionError, InvalidArgumentError
+from trio_cogment.base.errors import FailedPreconditionError, InvalidArgumentError
 from trio_cogment.gateways.dm_env_rpc.gateway.connection_states import TABLE, ConnectionState, Request, Verdict, judge
 
 NOT_JOINED, NOT_RUNNING, RUNNING = ConnectionState

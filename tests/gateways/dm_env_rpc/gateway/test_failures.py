@@ -17,8 +17,8 @@ from tests.gateways.dm_env_rpc.gateway.games import (
     step,
     together,
 )
-from trio_cogment.config import OrchestratorConfig, PlatformConfig
-from trio_cogment.errors import ResourceExhaustedError, StatusCode
+from trio_cogment.base.config import OrchestratorConfig, PlatformConfig
+from trio_cogment.base.errors import ResourceExhaustedError, StatusCode
 from trio_cogment.gateways.dm_env_rpc import (
     Connection,
     DmEnvRpcError,

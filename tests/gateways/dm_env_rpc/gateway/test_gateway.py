@@ -10,7 +10,9 @@ import trio
 
 from tests.gateways.dm_env_rpc.gateway.worlds import game_params, gateway_over_games
 from tests.gateways.dm_env_rpc.servers import served
-from trio_cogment.errors import StatusCode
+from trio_cogment.base.errors import StatusCode
+from trio_cogment.base.outcome import EndCause
+from trio_cogment.environments.spec import RL_SPEC
 from trio_cogment.gateways.dm_env_rpc import (
     Connection,
     DmEnvRpcError,
@@ -19,11 +21,9 @@ from trio_cogment.gateways.dm_env_rpc import (
     State,
     open_connection,
 )
-from trio_cogment.outcome import EndCause
 from trio_cogment.platform import open_platform
-from trio_cogment.rl.spec import RL_SPEC
 from trio_cogment.sdk import actor_params, trial_params
-from trio_cogment.spec import Spec
+from trio_cogment.sdk.spec import Spec
 
 
 async def episodes(connection: Connection, count: int) -> list[tuple[str, dict[str, Any]]]:

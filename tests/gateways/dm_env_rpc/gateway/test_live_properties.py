@@ -15,8 +15,8 @@ from trio.testing import wait_all_tasks_blocked
 from tests.gateways.dm_env_rpc.gateway.games import Game, joined, params_of, playing, step, together
 from trio_cogment._version import __version__
 from trio_cogment.api.common_pb2 import Message
-from trio_cogment.config import DmEnvRpcConfig
-from trio_cogment.errors import StatusCode
+from trio_cogment.base.config import DmEnvRpcConfig
+from trio_cogment.base.errors import StatusCode
 from trio_cogment.gateways.dm_env_rpc import Connection, DmEnvRpcError, open_connection
 from trio_cogment.sdk import ActorSession, EnvironmentSession, RecvMessage, RecvReward, actor_params
 

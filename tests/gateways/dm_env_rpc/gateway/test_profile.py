@@ -15,21 +15,21 @@ from tests.gateways.dm_env_rpc.gateway.projects import shop
 from trio_cogment.api import dm_env_rpc_bridge_pb2, rl_pb2
 from trio_cogment.api.common_pb2 import TrialParams
 from trio_cogment.api.dm_env_rpc import dm_env_rpc_pb2 as pb
-from trio_cogment.endpoints import CLIENT
-from trio_cogment.errors import (
+from trio_cogment.base.endpoints import CLIENT
+from trio_cogment.base.errors import (
     AlreadyExistsError,
     CogmentError,
     InvalidArgumentError,
     NotFoundError,
     ResourceExhaustedError,
 )
+from trio_cogment.environments.spec import RL_SPEC
 from trio_cogment.gateways.dm_env_rpc import DM_ENV_RPC_SPEC
 from trio_cogment.gateways.dm_env_rpc.gateway.profile import Profile
 from trio_cogment.gateways.dm_env_rpc.gateway.templates import WorldTemplate
-from trio_cogment.rl.spec import RL_SPEC
 from trio_cogment.sdk import actor_params, trial_params
+from trio_cogment.sdk.spec import Spec
 from trio_cogment.spaces.tensors import encode_tensor
-from trio_cogment.spec import Spec
 
 
 def tensors(settings: Mapping[str, Any]) -> dict[str, pb.Tensor]:

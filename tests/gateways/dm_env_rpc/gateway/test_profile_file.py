@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from tests.gateways.dm_env_rpc.gateway.projects import PROTO, SPEC_FILE
-from trio_cogment.errors import InvalidArgumentError
+from trio_cogment.base.errors import InvalidArgumentError
+from trio_cogment.environments.spec import RL_SPEC
 from trio_cogment.gateways.dm_env_rpc import DM_ENV_RPC_SPEC
 from trio_cogment.gateways.dm_env_rpc.gateway.mappings.annotations import ClassMapping, FieldAnnotation
 from trio_cogment.gateways.dm_env_rpc.gateway.profile_file import load_profile
-from trio_cogment.rl.spec import RL_SPEC
 
 PARAMS = """
 trial_params:

@@ -10,7 +10,7 @@ import trio
 from trio.testing import wait_all_tasks_blocked
 
 from trio_cogment.api.dm_env_rpc import dm_env_rpc_pb2 as pb
-from trio_cogment.errors import UnavailableError
+from trio_cogment.base.errors import UnavailableError
 from trio_cogment.gateways.dm_env_rpc.gateway.request_queue import _IN_A_ROW, _MOST_WAITING, Requests
 from trio_cogment.rpc import RpcError, StatusCode
 

@@ -7,9 +7,9 @@ import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from tests.gateways.dm_env_rpc.gateway.games import Game, begun, joined, playing, step, together
-from trio_cogment.errors import StatusCode
+from trio_cogment.base.errors import StatusCode
+from trio_cogment.base.outcome import EndCause
 from trio_cogment.gateways.dm_env_rpc import DmEnvRpcError, State, open_connection
-from trio_cogment.outcome import EndCause
 
 RUNNING, TERMINATED, INTERRUPTED = State.RUNNING, State.TERMINATED, State.INTERRUPTED
 BOTH = ("ann", "ben")

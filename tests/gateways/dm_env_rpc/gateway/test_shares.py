@@ -12,8 +12,8 @@ from tests.access.keys import grant
 from tests.gateways.dm_env_rpc.gateway.games import Game, params_of, playing, step
 from tests.gateways.test_callers import Place, placed
 from trio_cogment.access import Role
-from trio_cogment.config import DmEnvRpcConfig
-from trio_cogment.errors import CogmentError, StatusCode
+from trio_cogment.base.config import DmEnvRpcConfig
+from trio_cogment.base.errors import CogmentError, StatusCode
 from trio_cogment.gateways.dm_env_rpc import Connection, DmEnvRpcError, DmEnvRpcGateway, Profile, open_connection
 from trio_cogment.rpc import Channel
 

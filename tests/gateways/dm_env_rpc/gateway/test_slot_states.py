@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trio_cogment.errors import LocalProtocolError
+from trio_cogment.base.errors import LocalProtocolError
 from trio_cogment.gateways.dm_env_rpc.gateway.connection_states import ConnectionState
 from trio_cogment.gateways.dm_env_rpc.gateway.slot_states import (
     BLOCKED,

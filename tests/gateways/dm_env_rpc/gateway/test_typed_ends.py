@@ -11,7 +11,7 @@ from google.protobuf.struct_pb2 import Struct
 from google.protobuf.wrappers_pb2 import Int32Value
 from trio.testing import wait_all_tasks_blocked
 
-from trio_cogment.errors import StatusCode
+from trio_cogment.base.errors import StatusCode
 from trio_cogment.gateways.dm_env_rpc import (
     Connection,
     DmEnvRpcError,
@@ -22,7 +22,7 @@ from trio_cogment.gateways.dm_env_rpc import (
 )
 from trio_cogment.platform import Platform, open_platform
 from trio_cogment.sdk import EnvironmentSession, Participants, actor_params, trial_params
-from trio_cogment.spec import ActorClass, Spec
+from trio_cogment.sdk.spec import ActorClass, Spec
 
 RUNNING, TERMINATED, INTERRUPTED = State.RUNNING, State.TERMINATED, State.INTERRUPTED
 SPEC = Spec.of(ActorClass("counter", observation=Int32Value, action=Int32Value))

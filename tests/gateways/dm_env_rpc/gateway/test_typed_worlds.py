@@ -9,7 +9,7 @@ import pytest
 from google.protobuf.any_pb2 import Any as AnyMessage
 
 from tests.gateways.dm_env_rpc.gateway.mappings.types import kind, kinds
-from trio_cogment.errors import StatusCode
+from trio_cogment.base.errors import StatusCode
 from trio_cogment.gateways.dm_env_rpc import DmEnvRpcError, DmEnvRpcGateway, Profile, State, open_connection
 from trio_cogment.gateways.dm_env_rpc.gateway.mappings.annotations import ClassMapping, FieldAnnotation
 from trio_cogment.platform import open_platform

@@ -9,12 +9,12 @@ from typing import Any
 from tests.gateways.dm_env_rpc.servers import Server, served
 from trio_cogment.api.common_pb2 import TrialParams
 from trio_cogment.api.dm_env_rpc_bridge_pb2 import BridgeConfig
-from trio_cogment.config import DmEnvRpcConfig
+from trio_cogment.base.config import DmEnvRpcConfig
+from trio_cogment.environments.spec import PLAYER
 from trio_cogment.gateways.dm_env_rpc import DM_ENV_RPC_SPEC, dm_env_rpc_environment
 from trio_cogment.gateways.dm_env_rpc.gateway.gateway import DmEnvRpcGateway
 from trio_cogment.gateways.dm_env_rpc.gateway.profile import Profile
 from trio_cogment.platform import Platform, open_platform
-from trio_cogment.rl.spec import PLAYER
 from trio_cogment.sdk import Participants, actor_params, trial_params
 from trio_cogment.spaces.values import fill_fields
 

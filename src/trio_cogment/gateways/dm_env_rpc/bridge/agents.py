@@ -6,13 +6,13 @@ from collections.abc import Collection
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from trio_cogment.errors import InvalidArgumentError
+from trio_cogment.base.errors import InvalidArgumentError
+from trio_cogment.environments.checks import reward_of
+from trio_cogment.environments.encoding import ActionDecoder, ObservationEncoder, encoded_spaces
+from trio_cogment.environments.errors import InvalidActionError, InvalidEnvironmentError
 from trio_cogment.gateways.dm_env_rpc.client.requests import Step
 from trio_cogment.gateways.dm_env_rpc.client.specs import Specs, flat, nested
 from trio_cogment.gateways.dm_env_rpc.client.states import State
-from trio_cogment.rl.environments.checks import reward_of
-from trio_cogment.rl.environments.encoding import ActionDecoder, ObservationEncoder, encoded_spaces
-from trio_cogment.rl.environments.errors import InvalidActionError, InvalidEnvironmentError
 from trio_cogment.spaces import Discrete, Observation, Space, SpaceError, Text
 from trio_cogment.spaces.space_tensors import space_of_specs
 from trio_cogment.spaces.tensor_specs import TensorSpec

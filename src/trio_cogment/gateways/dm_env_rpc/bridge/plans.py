@@ -11,12 +11,12 @@ from google.protobuf.message import DecodeError, Message
 
 from trio_cogment.api.dm_env_rpc_bridge_pb2 import BridgeConfig
 from trio_cogment.api.spaces_pb2 import Value
-from trio_cogment.errors import InvalidArgumentError
+from trio_cogment.base.errors import InvalidArgumentError
+from trio_cogment.base.host import Host
+from trio_cogment.environments.pool import Key
+from trio_cogment.environments.stage import Opening
 from trio_cogment.gateways.dm_env_rpc.client.addresses import with_scheme
 from trio_cogment.gateways.dm_env_rpc.client.connection import DEFAULT_CONFIG
-from trio_cogment.host import Host
-from trio_cogment.rl.environments.pool import Key
-from trio_cogment.rl.environments.stage import Opening
 from trio_cogment.rpc import CallOpener, MetadataLike, RpcConfig
 from trio_cogment.spaces import SpaceError
 from trio_cogment.spaces.values import decode_fields

@@ -12,14 +12,14 @@ from typing import Any
 
 import trio
 
-from trio_cogment.errors import CogmentError, RemoteProtocolError, StatusCode, UnavailableError
+from trio_cogment.base.errors import CogmentError, RemoteProtocolError, StatusCode, UnavailableError
+from trio_cogment.environments.episode import Turn
+from trio_cogment.environments.errors import InvalidEnvironmentError
 from trio_cogment.gateways.dm_env_rpc.bridge.agents import Agent, truncated
 from trio_cogment.gateways.dm_env_rpc.bridge.plans import Plan
 from trio_cogment.gateways.dm_env_rpc.client.connection import Connection
 from trio_cogment.gateways.dm_env_rpc.client.errors import DmEnvRpcError
 from trio_cogment.gateways.dm_env_rpc.client.requests import Reply, Step
-from trio_cogment.rl.environments.episode import Turn
-from trio_cogment.rl.environments.errors import InvalidEnvironmentError
 from trio_cogment.spaces import Observation, SpaceError
 
 

@@ -7,19 +7,19 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 from trio_cogment.api import dm_env_rpc_bridge_pb2, spaces_pb2
-from trio_cogment.errors import InvalidArgumentError
+from trio_cogment.base.errors import InvalidArgumentError
+from trio_cogment.base.host import Host
+from trio_cogment.environments.part import Part
+from trio_cogment.environments.pool import Pool
+from trio_cogment.environments.spec import PLAYER
+from trio_cogment.environments.trial_seeds import noted_seed
 from trio_cogment.gateways.dm_env_rpc.bridge.plans import Defaults, Link, config_of
 from trio_cogment.gateways.dm_env_rpc.bridge.worlds import World
 from trio_cogment.gateways.dm_env_rpc.client.addresses import parse_address, with_scheme
 from trio_cogment.gateways.dm_env_rpc.client.connection import DEFAULT_CONFIG
-from trio_cogment.host import Host
-from trio_cogment.rl.environments.part import Part
-from trio_cogment.rl.environments.pool import Pool
-from trio_cogment.rl.spec import PLAYER
-from trio_cogment.rl.trial_seeds import noted_seed
 from trio_cogment.rpc import CallOpener, MetadataLike, RpcConfig
 from trio_cogment.sdk import EnvironmentSession, Participants
-from trio_cogment.spec import ActorClass, Spec
+from trio_cogment.sdk.spec import ActorClass, Spec
 
 #: The name under which `participants` registers it.
 IMPLEMENTATION = "dm_env_rpc"

@@ -9,7 +9,10 @@ from dataclasses import replace
 
 import trio
 
-from trio_cogment.errors import CogmentError, UnavailableError
+from trio_cogment.base.errors import CogmentError, UnavailableError
+from trio_cogment.environments.episode import Turn
+from trio_cogment.environments.hosts import CLOSE_SECONDS
+from trio_cogment.environments.stage import Opening
 from trio_cogment.gateways.dm_env_rpc.bridge.agents import Agent, View
 from trio_cogment.gateways.dm_env_rpc.bridge.plans import Plan
 from trio_cogment.gateways.dm_env_rpc.bridge.rounds import Player, Rounds, named, too_late, turn_of
@@ -17,9 +20,6 @@ from trio_cogment.gateways.dm_env_rpc.client.addresses import parse_address
 from trio_cogment.gateways.dm_env_rpc.client.connection import Connection, open_connection
 from trio_cogment.gateways.dm_env_rpc.client.specs import Specs
 from trio_cogment.gateways.dm_env_rpc.client.states import State
-from trio_cogment.rl.environments.episode import Turn
-from trio_cogment.rl.environments.hosts import CLOSE_SECONDS
-from trio_cogment.rl.environments.stage import Opening
 from trio_cogment.rpc import CallOpener, OwnNursery, open_channel
 from trio_cogment.spaces import Observation
 

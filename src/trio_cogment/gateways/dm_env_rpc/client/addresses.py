@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from trio_cogment.endpoints import GrpcEndpoint, parse_server_endpoint
+from trio_cogment.base.endpoints import GrpcEndpoint, parse_server_endpoint
 
 
 def parse_address(text: str, *, field_name: str = "server") -> GrpcEndpoint:

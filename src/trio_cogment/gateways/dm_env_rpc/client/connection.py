@@ -12,15 +12,15 @@ from google.protobuf.any_pb2 import Any as AnyMessage
 
 from trio_cogment.api.dm_env_rpc import dm_env_rpc_pb2 as pb
 from trio_cogment.api.dm_env_rpc import properties_pb2
-from trio_cogment.config import RpcConfig
-from trio_cogment.errors import CogmentError, LocalProtocolError, RpcError, UnavailableError
+from trio_cogment.base.config import RpcConfig
+from trio_cogment.base.errors import CogmentError, LocalProtocolError, RpcError, UnavailableError
+from trio_cogment.base.host import Host
 from trio_cogment.gateways.dm_env_rpc.client.addresses import parse_address
 from trio_cogment.gateways.dm_env_rpc.client.pipeline import Pipeline
 from trio_cogment.gateways.dm_env_rpc.client.properties import Property, answered, packed, properties_of, value_of
 from trio_cogment.gateways.dm_env_rpc.client.requests import Received, Reply, Step, step_of
 from trio_cogment.gateways.dm_env_rpc.client.specs import Specs, flattened
 from trio_cogment.gateways.dm_env_rpc.client.states import State
-from trio_cogment.host import Host
 from trio_cogment.rpc import CallOpener, MetadataLike, OwnNursery, methods_of, open_channel
 from trio_cogment.spaces.tensors import encode_tensor
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from trio_cogment.errors import CogmentError, FailedPreconditionError, MissingExtraError, RemoteProtocolError
+from trio_cogment.base.errors import CogmentError, FailedPreconditionError, MissingExtraError, RemoteProtocolError
 from trio_cogment.gateways.dm_env_rpc.bridge.agents import DISCOUNT, REWARD
 from trio_cogment.gateways.dm_env_rpc.client.connection import Connection, open_connection
 from trio_cogment.gateways.dm_env_rpc.client.requests import Step

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from google.protobuf.any_pb2 import Any as AnyMessage
 
 from trio_cogment.api.dm_env_rpc.status_pb2 import Status
-from trio_cogment.errors import CogmentError, StatusCode
+from trio_cogment.base.errors import CogmentError, StatusCode
 
 
 class DmEnvRpcError(CogmentError):

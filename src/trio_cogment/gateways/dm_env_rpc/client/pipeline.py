@@ -9,7 +9,7 @@ from typing import TypeVar
 import trio
 
 from trio_cogment.api.dm_env_rpc import dm_env_rpc_pb2 as pb
-from trio_cogment.errors import CogmentError, RemoteProtocolError, RpcError, StatusCode, UnavailableError
+from trio_cogment.base.errors import CogmentError, RemoteProtocolError, RpcError, StatusCode, UnavailableError
 from trio_cogment.gateways.dm_env_rpc.client.requests import Received, Reply, Requests
 from trio_cogment.rpc import ClientCall
 

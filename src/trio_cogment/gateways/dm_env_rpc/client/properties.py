@@ -9,7 +9,7 @@ from google.protobuf.any_pb2 import Any as AnyMessage
 from google.protobuf.message import DecodeError
 
 from trio_cogment.api.dm_env_rpc import properties_pb2 as pb
-from trio_cogment.errors import RemoteProtocolError
+from trio_cogment.base.errors import RemoteProtocolError
 from trio_cogment.spaces import SpaceError
 from trio_cogment.spaces.tensor_specs import TensorSpec
 from trio_cogment.spaces.tensors import decode_tensor

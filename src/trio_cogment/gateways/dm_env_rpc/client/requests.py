@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 import trio
 
 from trio_cogment.api.dm_env_rpc import dm_env_rpc_pb2 as pb
-from trio_cogment.errors import RemoteProtocolError
+from trio_cogment.base.errors import RemoteProtocolError
 from trio_cogment.gateways.dm_env_rpc.client.errors import DmEnvRpcError
 from trio_cogment.gateways.dm_env_rpc.client.specs import Specs
 from trio_cogment.gateways.dm_env_rpc.client.states import Answer, State, after, begins_sequence, ends_sequence

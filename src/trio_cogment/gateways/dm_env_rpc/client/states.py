@@ -19,7 +19,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Mapping
 
-from trio_cogment.errors import RemoteProtocolError
+from trio_cogment.base.errors import RemoteProtocolError
 
 
 class State(enum.Enum):

@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any
 from google.protobuf.descriptor import Descriptor, EnumDescriptor, FieldDescriptor
 from google.protobuf.message import DecodeError
 
+from trio_cogment.base.suggestions import suggestion
 from trio_cogment.gateways.dm_env_rpc.gateway import setting_values as values
 from trio_cogment.gateways.dm_env_rpc.gateway.setting_values import NotThatError
+from trio_cogment.sdk.spec.fields import Integers, by_type, enum_numbers, is_map, is_wrapper, other_choice
 from trio_cogment.spaces import SpaceError
 from trio_cogment.spaces.values import fill_value
-from trio_cogment.spec.fields import Integers, by_type, enum_numbers, is_map, is_wrapper, other_choice
-from trio_cogment.suggestions import suggestion
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

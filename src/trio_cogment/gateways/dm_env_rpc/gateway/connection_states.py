@@ -12,7 +12,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Mapping
 
-from trio_cogment.errors import FailedPreconditionError, InvalidArgumentError
+from trio_cogment.base.errors import FailedPreconditionError, InvalidArgumentError
 
 
 class ConnectionState(enum.Enum):

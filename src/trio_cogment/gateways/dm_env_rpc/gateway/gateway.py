@@ -9,10 +9,12 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 import trio
 from purerpc import Service
 
-from trio_cogment.access import AccessControl, Shares, share_of
+from trio_cogment.access import AccessControl
 from trio_cogment.api.dm_env_rpc import dm_env_rpc_pb2 as pb
-from trio_cogment.config import DmEnvRpcConfig
-from trio_cogment.errors import AlreadyExistsError, CogmentError, UnavailableError
+from trio_cogment.base.config import DmEnvRpcConfig
+from trio_cogment.base.errors import AlreadyExistsError, CogmentError, UnavailableError
+from trio_cogment.base.host import Host
+from trio_cogment.budget.shares import Shares, share_of
 from trio_cogment.gateways.callers import Caller, Callers, callers_elsewhere, callers_in_process
 from trio_cogment.gateways.dm_env_rpc.gateway.makers import Makers
 from trio_cogment.gateways.dm_env_rpc.gateway.mappings.base import SlotMapping
@@ -23,10 +25,9 @@ from trio_cogment.gateways.dm_env_rpc.gateway.request_queue import Requests
 from trio_cogment.gateways.dm_env_rpc.gateway.slots import Slot
 from trio_cogment.gateways.dm_env_rpc.gateway.templates import WorldTemplate
 from trio_cogment.gateways.dm_env_rpc.gateway.worlds import World
-from trio_cogment.host import Host
 from trio_cogment.platform import OpenedExtension, Platform
 from trio_cogment.rpc import CallOpener, OwnNursery, ServerCall, bind
-from trio_cogment.spec import Spec
+from trio_cogment.sdk.spec import Spec
 
 _log = logging.getLogger(__name__)
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from trio_cogment.base.rewards import RewardMean
 from trio_cogment.gateways.dm_env_rpc.gateway.templates import RewardMode
-from trio_cogment.rewards import RewardMean
 from trio_cogment.sdk import RecvReward
 
 

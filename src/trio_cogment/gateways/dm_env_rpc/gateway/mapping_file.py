@@ -9,7 +9,7 @@ from typing import Any
 import yaml
 
 from trio_cogment.gateways.dm_env_rpc.gateway.mappings.annotations import LAYERS, ClassMapping, FieldAnnotation
-from trio_cogment.spec.yaml_file import YamlFile, is_blank
+from trio_cogment.sdk.spec.yaml_file import YamlFile, is_blank
 
 _CLASS_KEYS = ("layer", "actions", "observations")
 _KEYS = ("shape", "minimum", "maximum", "dtype", "skip")

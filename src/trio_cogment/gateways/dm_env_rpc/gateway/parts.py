@@ -17,21 +17,21 @@ from google.protobuf.message import DecodeError
 from google.protobuf.struct_pb2 import Struct
 
 from trio_cogment.api import common_pb2
-from trio_cogment.errors import (
+from trio_cogment.base.errors import (
     CogmentError,
     FailedPreconditionError,
     InvalidArgumentError,
     LocalProtocolError,
     UnavailableError,
 )
+from trio_cogment.base.host import Host
+from trio_cogment.base.outcome import EndCause
 from trio_cogment.gateways.dm_env_rpc.gateway.gathered_rewards import GatheredRewards
 from trio_cogment.gateways.dm_env_rpc.gateway.mappings.base import SlotMapping, Verdict
 from trio_cogment.gateways.dm_env_rpc.gateway.records import Sending
 from trio_cogment.gateways.dm_env_rpc.gateway.slot_states import SlotInput, SlotState
 from trio_cogment.gateways.dm_env_rpc.gateway.slots import INTERRUPTED, RUNNING, TERMINATED, Reply, Slot
 from trio_cogment.gateways.dm_env_rpc.gateway.templates import RewardMode
-from trio_cogment.host import Host
-from trio_cogment.outcome import EndCause
 from trio_cogment.rpc import CallOpener
 from trio_cogment.sdk import ActorSession, Event, EventType, RecvMessage, join_trial
 from trio_cogment.sdk.direct_actor import DirectActor, join_trial_nowait

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Protocol
 
 from trio_cogment.api.dm_env_rpc import dm_env_rpc_pb2 as pb
-from trio_cogment.errors import (
+from trio_cogment.base.errors import (
     CogmentError,
     FailedPreconditionError,
     NotFoundError,

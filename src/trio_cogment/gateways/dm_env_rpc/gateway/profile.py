@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from trio_cogment.api.common_pb2 import TrialParams
 from trio_cogment.api.dm_env_rpc import dm_env_rpc_pb2 as pb
-from trio_cogment.errors import AlreadyExistsError, InvalidArgumentError, NotFoundError, ResourceExhaustedError
+from trio_cogment.base.errors import AlreadyExistsError, InvalidArgumentError, NotFoundError, ResourceExhaustedError
+from trio_cogment.base.suggestions import suggestion
 from trio_cogment.gateways.dm_env_rpc.gateway import setting_values as values
 from trio_cogment.gateways.dm_env_rpc.gateway.mappings.choice import check_classes
 from trio_cogment.gateways.dm_env_rpc.gateway.setting_values import NotThatError
@@ -23,8 +24,7 @@ from trio_cogment.gateways.dm_env_rpc.gateway.trial_settings import (
     take_trial_settings,
     with_seed,
 )
-from trio_cogment.spec import Spec
-from trio_cogment.suggestions import suggestion
+from trio_cogment.sdk.spec import Spec
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

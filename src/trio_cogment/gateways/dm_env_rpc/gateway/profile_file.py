@@ -10,13 +10,13 @@ from typing import Any
 import yaml
 
 from trio_cogment.api.common_pb2 import TrialParams
-from trio_cogment.errors import InvalidArgumentError
+from trio_cogment.base.errors import InvalidArgumentError
 from trio_cogment.gateways.dm_env_rpc.gateway.mapping_file import read_classes
 from trio_cogment.gateways.dm_env_rpc.gateway.profile import DEFAULT, Profile
 from trio_cogment.gateways.dm_env_rpc.gateway.templates import CHOICES, FLAGS, POLICIES, SECONDS, WorldTemplate
-from trio_cogment.spec import Spec, load_params, read_params
-from trio_cogment.spec.project import load_spec
-from trio_cogment.spec.yaml_file import YamlFile, is_blank
+from trio_cogment.sdk.spec import Spec, load_params, read_params
+from trio_cogment.sdk.spec.project import load_spec
+from trio_cogment.sdk.spec.yaml_file import YamlFile, is_blank
 
 SECTION = "dm_env_rpc"
 _PARAMS = "trial_params"
@@ -87,7 +87,7 @@ class _Reader:
             return load_spec(beside[0]) if beside else Spec()
         text = self._file.text(node, f"{SECTION}.spec")
         if text == "rl":
-            from trio_cogment.rl.spec import RL_SPEC
+            from trio_cogment.environments.spec import RL_SPEC
 
             return RL_SPEC
         if text == "dm_env_rpc":

@@ -10,7 +10,7 @@ from google.protobuf.any_pb2 import Any as AnyMessage
 from google.protobuf.message import DecodeError
 
 from trio_cogment.api.dm_env_rpc import dm_env_rpc_pb2, properties_pb2
-from trio_cogment.errors import InvalidArgumentError, NotFoundError, RpcError, StatusCode, UnimplementedError
+from trio_cogment.base.errors import InvalidArgumentError, NotFoundError, RpcError, StatusCode, UnimplementedError
 from trio_cogment.gateways.dm_env_rpc.gateway.property_table import EACH, TABLE, Place, Row
 from trio_cogment.gateways.dm_env_rpc.gateway.setting_values import NotThatError, described
 from trio_cogment.spaces import SpaceError

@@ -13,7 +13,7 @@ from google.protobuf.message import Message
 from google.protobuf.wrappers_pb2 import StringValue
 
 from trio_cogment._version import __version__
-from trio_cogment.errors import FailedPreconditionError, LocalProtocolError
+from trio_cogment.base.errors import FailedPreconditionError, LocalProtocolError
 from trio_cogment.gateways.dm_env_rpc.gateway import setting_values as values
 from trio_cogment.gateways.dm_env_rpc.gateway.records import Sending, SlotRecord
 from trio_cogment.gateways.dm_env_rpc.gateway.setting_values import NotThatError

@@ -11,7 +11,7 @@ import trio
 from trio_util import AsyncBool
 
 from trio_cogment.api.dm_env_rpc import dm_env_rpc_pb2 as pb
-from trio_cogment.errors import UnavailableError
+from trio_cogment.base.errors import UnavailableError
 from trio_cogment.rpc import RpcError, ServerCall
 
 #: Answers a request without waiting, now or later, with the given function; False: a task has to.

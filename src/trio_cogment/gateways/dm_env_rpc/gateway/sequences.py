@@ -9,7 +9,8 @@ from typing import Protocol
 import trio
 
 from trio_cogment.api.common_pb2 import TrialParams
-from trio_cogment.errors import CogmentError, RpcError, StatusCode, UnavailableError
+from trio_cogment.base.errors import CogmentError, RpcError, StatusCode, UnavailableError
+from trio_cogment.base.host import Host
 from trio_cogment.gateways.callers import Caller
 from trio_cogment.gateways.dm_env_rpc.gateway.mappings.base import SlotMapping
 from trio_cogment.gateways.dm_env_rpc.gateway.parts import Part
@@ -17,7 +18,6 @@ from trio_cogment.gateways.dm_env_rpc.gateway.profile import Profile
 from trio_cogment.gateways.dm_env_rpc.gateway.slot_states import BLOCKED, SlotInput
 from trio_cogment.gateways.dm_env_rpc.gateway.slots import Reply, Slot
 from trio_cogment.gateways.dm_env_rpc.gateway.templates import RewardMode, WorldTemplate
-from trio_cogment.host import Host
 from trio_cogment.rpc import ClientCall
 from trio_cogment.sdk import Controller
 

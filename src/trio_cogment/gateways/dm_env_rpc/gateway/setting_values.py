@@ -10,7 +10,7 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from trio_cogment.api.dm_env_rpc import dm_env_rpc_pb2 as pb
-from trio_cogment.errors import InvalidArgumentError
+from trio_cogment.base.errors import InvalidArgumentError
 from trio_cogment.spaces import SpaceError
 from trio_cogment.spaces.tensors import decode_tensor
 

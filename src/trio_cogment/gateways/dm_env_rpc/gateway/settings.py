@@ -6,11 +6,11 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from trio_cogment.api.dm_env_rpc import dm_env_rpc_pb2 as pb
-from trio_cogment.errors import InvalidArgumentError
+from trio_cogment.base.errors import InvalidArgumentError
+from trio_cogment.base.suggestions import suggestion
 from trio_cogment.gateways.dm_env_rpc.gateway import setting_values as values
 from trio_cogment.gateways.dm_env_rpc.gateway.config_fields import UnknownFieldError, excluded_by, set_field
 from trio_cogment.gateways.dm_env_rpc.gateway.setting_values import NotThatError
-from trio_cogment.suggestions import suggestion
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -16,7 +16,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Mapping
 
-from trio_cogment.errors import LocalProtocolError
+from trio_cogment.base.errors import LocalProtocolError
 from trio_cogment.gateways.dm_env_rpc.gateway.connection_states import ConnectionState
 
 

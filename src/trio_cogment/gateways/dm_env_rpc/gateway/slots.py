@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import trio
 
 from trio_cogment.api.dm_env_rpc import dm_env_rpc_pb2 as pb
-from trio_cogment.errors import RpcError, StatusCode
+from trio_cogment.base.errors import RpcError, StatusCode
 from trio_cogment.gateways.dm_env_rpc.gateway.connection_states import ConnectionState
 from trio_cogment.gateways.dm_env_rpc.gateway.slot_states import (
     CONNECTION_STATES,

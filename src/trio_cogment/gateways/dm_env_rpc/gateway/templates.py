@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 from typing import Literal, TypeAlias, get_args
 
 from trio_cogment.api.common_pb2 import ActorParams, TrialParams
-from trio_cogment.endpoints import CLIENT, DISCOVER, is_client_endpoint, parse_endpoint
-from trio_cogment.errors import EndpointError, InvalidArgumentError
+from trio_cogment.base.endpoints import CLIENT, DISCOVER, is_client_endpoint, parse_endpoint
+from trio_cogment.base.errors import EndpointError, InvalidArgumentError
+from trio_cogment.base.suggestions import with_suggestion
 from trio_cogment.gateways.dm_env_rpc.gateway.mappings.annotations import ClassMapping
-from trio_cogment.suggestions import with_suggestion
 
 OnLeave: TypeAlias = Literal["end", "autopilot", "vacate"]
 Reset: TypeAlias = Literal["wait", "world"]

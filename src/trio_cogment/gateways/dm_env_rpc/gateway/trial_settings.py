@@ -7,13 +7,13 @@ from typing import Any
 from google.protobuf.message import DecodeError, Message
 
 from trio_cogment.api.common_pb2 import TrialParams
-from trio_cogment.errors import InvalidArgumentError
+from trio_cogment.base.errors import InvalidArgumentError
 from trio_cogment.gateways.dm_env_rpc.gateway import setting_values as values
 from trio_cogment.gateways.dm_env_rpc.gateway.config_fields import UnknownFieldError, set_field
 from trio_cogment.gateways.dm_env_rpc.gateway.setting_values import NotThatError
 from trio_cogment.gateways.dm_env_rpc.gateway.settings import Settings
+from trio_cogment.sdk.spec import Spec
 from trio_cogment.spaces.tensors import decode_tensor, encode_tensor
-from trio_cogment.spec import Spec
 
 _MOST_STEPS = 2**31 - 1
 _SEEDS = (-(2**63), 2**64 - 1)

@@ -9,8 +9,8 @@ import trio
 from trio_util import AsyncValue, compose_values, wait_any
 
 from trio_cogment.api.dm_env_rpc import dm_env_rpc_pb2 as pb
-from trio_cogment.config import DmEnvRpcConfig
-from trio_cogment.errors import CogmentError, FailedPreconditionError, PermissionDeniedError, UnavailableError
+from trio_cogment.base.config import DmEnvRpcConfig
+from trio_cogment.base.errors import CogmentError, FailedPreconditionError, PermissionDeniedError, UnavailableError
 from trio_cogment.gateways.callers import Caller
 from trio_cogment.gateways.dm_env_rpc.gateway.makers import Maker
 from trio_cogment.gateways.dm_env_rpc.gateway.mappings.choice import needs_first_observation

@@ -9,13 +9,14 @@ import pytest
 
 from tests.gateways.dm_env_rpc.gateway.mappings.types import kind, kinds
 from trio_cogment.api.dm_env_rpc import dm_env_rpc_pb2 as pb
-from trio_cogment.errors import (
+from trio_cogment.base.errors import (
     FailedPreconditionError,
     InvalidArgumentError,
     RemoteProtocolError,
     RpcError,
     StatusCode,
 )
+from trio_cogment.environments.spec import PLAYER, RL_SPEC
 from trio_cogment.gateways.dm_env_rpc.gateway.mappings.annotations import ClassMapping, FieldAnnotation
 from trio_cogment.gateways.dm_env_rpc.gateway.mappings.base import SlotMapping
 from trio_cogment.gateways.dm_env_rpc.gateway.mappings.choice import (
@@ -25,7 +26,6 @@ from trio_cogment.gateways.dm_env_rpc.gateway.mappings.choice import (
 )
 from trio_cogment.gateways.dm_env_rpc.gateway.profile import Profile
 from trio_cogment.gateways.dm_env_rpc.gateway.templates import WorldTemplate
-from trio_cogment.rl.spec import PLAYER, RL_SPEC
 from trio_cogment.sdk import actor_params, trial_params
 from trio_cogment.spaces.tensors import decode_tensor, encode_tensor
 

@@ -11,7 +11,13 @@ from hypothesis import given
 from tests.spaces import strategies as some
 from trio_cogment.api import spaces_pb2
 from trio_cogment.api.dm_env_rpc import dm_env_rpc_pb2 as pb
-from trio_cogment.errors import FailedPreconditionError, InvalidArgumentError, RemoteProtocolError, RpcError, StatusCode
+from trio_cogment.base.errors import (
+    FailedPreconditionError,
+    InvalidArgumentError,
+    RemoteProtocolError,
+    RpcError,
+    StatusCode,
+)
 from trio_cogment.gateways.dm_env_rpc.gateway.mappings.base import Verdict
 from trio_cogment.gateways.dm_env_rpc.gateway.mappings.envelopes import EnvelopeMapping
 from trio_cogment.spaces import (

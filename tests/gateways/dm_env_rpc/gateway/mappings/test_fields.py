@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from tests.gateways.dm_env_rpc.gateway.mappings.types import kind
 from trio_cogment.api.dm_env_rpc import dm_env_rpc_pb2 as pb
-from trio_cogment.errors import InvalidArgumentError
+from trio_cogment.base.errors import InvalidArgumentError
 from trio_cogment.gateways.dm_env_rpc.gateway.mappings.annotations import FieldAnnotation
 from trio_cogment.gateways.dm_env_rpc.gateway.mappings.fields import FieldsSide
 from trio_cogment.gateways.dm_env_rpc.gateway.mappings.leaves import MAX_FILLED

@@ -7,7 +7,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from trio_cogment.spec import Spec, load_spec
+from trio_cogment.sdk.spec import Spec, load_spec
 
 SPEC_FILE = """
 import: {proto: [kinds.proto]}

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias, get_args
 
-from trio_cogment.errors import InvalidArgumentError
+from trio_cogment.base.errors import InvalidArgumentError
 
 Layer: TypeAlias = Literal["auto", "native", "reflection", "raw"]
 LAYERS: tuple[str, ...] = get_args(Layer)

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import Protocol
 
 from trio_cogment.api.dm_env_rpc import dm_env_rpc_pb2 as pb
-from trio_cogment.errors import FailedPreconditionError, InvalidArgumentError
+from trio_cogment.base.errors import FailedPreconditionError, InvalidArgumentError
 from trio_cogment.spaces import SpaceError
 from trio_cogment.spaces.tensor_specs import TensorSpec, check_names
 

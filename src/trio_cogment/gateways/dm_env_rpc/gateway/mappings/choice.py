@@ -7,14 +7,14 @@ from collections.abc import Mapping
 from google.protobuf.message import Message
 
 from trio_cogment.api import spaces_pb2
-from trio_cogment.errors import FailedPreconditionError, InvalidArgumentError
+from trio_cogment.base.errors import FailedPreconditionError, InvalidArgumentError
 from trio_cogment.gateways.dm_env_rpc.gateway.mappings.annotations import ClassMapping, FieldAnnotation
 from trio_cogment.gateways.dm_env_rpc.gateway.mappings.base import SlotMapping
 from trio_cogment.gateways.dm_env_rpc.gateway.mappings.envelopes import ACTION, OBSERVATION, EnvelopeMapping
 from trio_cogment.gateways.dm_env_rpc.gateway.mappings.fields import FieldsSide
 from trio_cogment.gateways.dm_env_rpc.gateway.mappings.sides import BytesSide, Side, TwoSides, WholeSide
 from trio_cogment.gateways.dm_env_rpc.gateway.templates import WorldTemplate
-from trio_cogment.spec import ActorClass, Spec
+from trio_cogment.sdk.spec import ActorClass, Spec
 
 _ENVELOPES = (spaces_pb2.Observation.DESCRIPTOR.full_name, spaces_pb2.Action.DESCRIPTOR.full_name)
 _USUAL = ClassMapping()

@@ -8,7 +8,13 @@ from google.protobuf.message import DecodeError
 
 from trio_cogment.api import spaces_pb2
 from trio_cogment.api.dm_env_rpc import dm_env_rpc_pb2 as pb
-from trio_cogment.errors import FailedPreconditionError, InvalidArgumentError, RemoteProtocolError, RpcError, StatusCode
+from trio_cogment.base.errors import (
+    FailedPreconditionError,
+    InvalidArgumentError,
+    RemoteProtocolError,
+    RpcError,
+    StatusCode,
+)
 from trio_cogment.gateways.dm_env_rpc.gateway.mappings.base import Numbering, Verdict
 from trio_cogment.gateways.dm_env_rpc.gateway.mappings.envelope_leaves import ArrayReader, ElementsWriter
 from trio_cogment.spaces import ArraySpace, SpaceError, decode_observation, encode_action

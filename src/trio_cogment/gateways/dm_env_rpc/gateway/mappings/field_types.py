@@ -20,10 +20,10 @@ from trio_cogment.gateways.dm_env_rpc.gateway.mappings.leaves import (
     ScalarLeaf,
     ThereLeaf,
 )
+from trio_cogment.sdk.spec.fields import by_type, enum_numbers
 from trio_cogment.spaces import SpaceError
 from trio_cogment.spaces.tensor_specs import TensorSpec
 from trio_cogment.spaces.tensors import MAX_ELEMENTS
-from trio_cogment.spec.fields import by_type, enum_numbers
 
 _F = FieldDescriptor
 #: The types of fields as types of tensors.

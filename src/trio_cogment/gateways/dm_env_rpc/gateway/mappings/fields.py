@@ -9,7 +9,7 @@ from google.protobuf.descriptor import Descriptor, FieldDescriptor
 from google.protobuf.message import Message
 
 from trio_cogment.api.dm_env_rpc import dm_env_rpc_pb2 as pb
-from trio_cogment.errors import InvalidArgumentError
+from trio_cogment.base.errors import InvalidArgumentError
 from trio_cogment.gateways.dm_env_rpc.gateway.mappings.annotations import FieldAnnotation
 from trio_cogment.gateways.dm_env_rpc.gateway.mappings.field_types import is_array, leaf_of, presence_of, there_of
 from trio_cogment.gateways.dm_env_rpc.gateway.mappings.leaves import ANY, Leaf

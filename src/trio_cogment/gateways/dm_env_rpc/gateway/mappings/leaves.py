@@ -15,11 +15,11 @@ from google.protobuf.wrappers_pb2 import BytesValue
 
 from trio_cogment.api.dm_env_rpc import dm_env_rpc_pb2 as pb
 from trio_cogment.gateways.dm_env_rpc.gateway.mappings.sides import TYPE_URLS, content_of
+from trio_cogment.sdk.spec.fields import is_entry
 from trio_cogment.spaces import SpaceError
 from trio_cogment.spaces.arrays import decode_array, fill_array
 from trio_cogment.spaces.tensor_specs import TensorSpec
 from trio_cogment.spaces.tensors import in_shape, write_elements
-from trio_cogment.spec.fields import is_entry
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -9,7 +9,7 @@ from google.protobuf.any_pb2 import Any as AnyMessage
 from google.protobuf.message import DecodeError, Message
 
 from trio_cogment.api.dm_env_rpc import dm_env_rpc_pb2 as pb
-from trio_cogment.errors import InvalidArgumentError, RemoteProtocolError, RpcError, StatusCode
+from trio_cogment.base.errors import InvalidArgumentError, RemoteProtocolError, RpcError, StatusCode
 from trio_cogment.gateways.dm_env_rpc.gateway.mappings.base import Numbering, Verdict
 from trio_cogment.spaces import SpaceError
 from trio_cogment.spaces.tensor_specs import OutOfBoundsError, TensorSpec

@@ -1,0 +1,35 @@
+"""Settings of connections to addresses that peers have named."""
+
+from __future__ import annotations
+
+import ipaddress
+
+from trio_cogment.base.config.declarations import Flag, setting
+from trio_cogment.base.records import record
+
+
+@record(kw_only=True)
+class OutgoingConfig:
+    """Where a server connects when a peer names an endpoint, in the parameters of a trial or in a registration.
+
+    Without any of these, callers on this machine may name any address, and others only public addresses and their own.
+    """
+
+    allowed_networks: tuple[str, ...] = setting(
+        (),
+        "endpoints of peers on other machines may lead there, too: networks such as `10.0.0.0/8`, or addresses",
+        flag=Flag("--outgoing_allow", "TRIO_COGMENT_OUTGOING_ALLOW", metavar="NETWORKS"),
+    )
+    denied_networks: tuple[str, ...] = setting(
+        (),
+        "no endpoint of a peer may lead there, whatever else says",
+        flag=Flag("--outgoing_deny", "TRIO_COGMENT_OUTGOING_DENY", metavar="NETWORKS"),
+    )
+
+    def __post_init__(self) -> None:
+        for name in ("allowed_networks", "denied_networks"):
+            for text in getattr(self, name):
+                try:
+                    ipaddress.ip_network(text, strict=False)
+                except ValueError:
+                    raise ValueError(f"{name}: expected a network such as 10.0.0.0/8, got {text[:64]!r}") from None

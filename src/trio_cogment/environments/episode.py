@@ -1,0 +1,211 @@
+"""Episodes of an environment, as the environment of a trial sees them: bytes in, bytes out, nothing to wait for."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from trio_cogment.base.errors import FailedPreconditionError, InvalidArgumentError
+from trio_cogment.environments.base import Environment
+from trio_cogment.environments.encoding import (
+    ActionDecoder,
+    CheckedAction,
+    ObservationEncoder,
+    encoded_frame,
+    encoded_spaces,
+)
+from trio_cogment.environments.errors import InvalidActionError, InvalidEnvironmentError
+from trio_cogment.spaces import Observation, SpaceError
+from trio_cogment.spaces.masks import mask_in
+
+#: Instead of an actor's name in `frames_for`: all of them.
+EVERYONE = "*"
+
+
+@dataclass(slots=True)
+class Turn:
+    """What the actors get with a tick; the lists are in the actors' order.
+
+    Attributes:
+        observations: the bytes of a message `Observation` for each; with the first ones of a trial come the spaces.
+        rewards: of the step that led here; None for whom the environment gave none.
+        over: they are the final ones: the episode has ended for all.
+    """
+
+    observations: list[bytes]
+    rewards: list[float | None]
+    over: bool
+
+
+class Episode:
+    """Episodes of one environment, one at a time, for the actors of one trial, or of one after the other.
+
+    Attributes:
+        environment: whose episodes they are.
+        active: whether it is the turn of each actor, in the actors' order. Only their actions are looked at.
+        over: no step can be made: the episode has ended, an error has ended it, or none has begun.
+        told: what the bytes of the last turn say, in the actors' order, without spaces and frames.
+    """
+
+    def __init__(
+        self, environment: Environment, actors: Sequence[str], *, frames_for: Collection[str] = frozenset()
+    ) -> None:
+        """Prepare episodes.
+
+        Args:
+            environment: whose episodes they are.
+            actors: the names of the trial's actors; each agent of the environment needs one.
+            frames_for: the actors who get a frame with each observation; `*` means all of them.
+
+        Raises:
+            InvalidArgumentError: an agent has no actor, an actor is no agent, or one in `frames_for` is none.
+            InvalidEnvironmentError: the environment has a space that cannot be encoded.
+        """
+        self.environment = environment
+        self._actors = tuple(actors)
+        self._require_agents()
+        self._frames_for = self._indexes(frames_for)
+        observations, actions = environment.observation_spaces, environment.action_spaces
+        self._encoders = [(actor, ObservationEncoder(observations[actor]).encode) for actor in self._actors]
+        self._decoders = [ActionDecoder(actions[actor]).decode for actor in self._actors]
+        self._spaces = [self._encoded_spaces(actor) for actor in self._actors]
+        self.active = [False] * len(self._actors)
+        self.over = True
+        self.told: list[Observation] = []
+
+    def begin(self, seed: int | None = None, options: dict[str, Any] | None = None) -> Turn:
+        """Begin an episode, whether or not the last one is over; see `Environment.reset`.
+
+        Raises:
+            InvalidEnvironmentError: the environment returned what makes no sense.
+            Exception: whatever the environment raised.
+        """
+        self.over = True
+        turn = self._turn(self.environment.reset(seed, options))
+        joined = [content + spaces for content, spaces in zip(turn.observations, self._spaces, strict=True)]
+        return Turn(joined, turn.rewards, turn.over)
+
+    def advance(
+        self,
+        actions: Sequence[bytes | None],
+        *,
+        cut: bool = False,
+        checked: Mapping[str, CheckedAction] | None = None,
+    ) -> Turn:
+        """Make a step.
+
+        Args:
+            actions: in the actors' order, the bytes of a message `Action`; None for an actor who gave none. Those of
+                actors whose last observation was not `active` are not looked at.
+            cut: the trial ends with this step, whether or not the episode does: who still takes part is truncated.
+            checked: what actors of this process have sent. Their actions are not decoded if they are those bytes.
+
+        Raises:
+            InvalidActionError: an action is missing or not in its space. No step was made, and another call may follow.
+            FailedPreconditionError: no episode has begun, or it is over.
+            InvalidEnvironmentError: the environment returned what makes no sense; the episode is over.
+            Exception: whatever the environment raised; the episode is over.
+        """
+        if self.over:
+            raise FailedPreconditionError(
+                f"environment {self.environment.name!r}: step: expected a reset first, because the episode is over, or "
+                "none has begun"
+            )
+        decoded = self._decoded(actions, checked)
+        self.over = True
+        found = self.environment.step(decoded)
+        if cut and not self.environment.over:
+            found = {actor: _truncated(observation) for actor, observation in found.items()}
+            return self._turn(found, cut=True)
+        return self._turn(found)
+
+    def _decoded(self, actions: Sequence[bytes | None], checked: Mapping[str, CheckedAction] | None) -> dict[str, Any]:
+        if len(actions) != len(self._actors):
+            raise InvalidArgumentError(
+                f"environment {self.environment.name!r}: actions: expected {len(self._actors)}, got {len(actions)}"
+            )
+        decoded: dict[str, Any] = {}
+        for actor, active, content, decode in zip(self._actors, self.active, actions, self._decoders, strict=True):
+            if not active:
+                continue
+            given = None if checked is None else checked.get(actor)
+            if given is not None and given.action is not None and content == given.content:
+                decoded[actor] = given.action
+                continue
+            try:
+                if content is None:
+                    raise SpaceError("expected one, because it is the actor's turn; got none", root="action")
+                decoded[actor] = decode(content)
+            except SpaceError as error:
+                raise InvalidActionError(self.environment.name, actor, error) from None
+        return decoded
+
+    def _turn(self, found: Mapping[str, Observation], *, cut: bool = False) -> Turn:
+        contents: list[bytes] = []
+        rewards: list[float | None] = []
+        active: list[bool] = []
+        told: list[Observation] = []
+        for actor, encode in self._encoders:
+            observation = found[actor]
+            if observation.action_mask is not None:
+                observation = self._with_mask(actor, observation)
+            told.append(observation)
+            try:
+                contents.append(encode(observation))
+            except SpaceError as error:
+                raise InvalidEnvironmentError(self.environment.name, actor, error) from None
+            rewards.append(observation.reward)
+            active.append(observation.active)
+        if self._frames_for:
+            self._add_frame(contents)
+        self.active = active
+        self.told = told
+        over = self.over = cut or self.environment.over
+        return Turn(contents, rewards, over)
+
+    def _with_mask(self, actor: str, observation: Observation) -> Observation:
+        given = observation.action_mask
+        try:
+            mask = mask_in(self.environment.action_spaces[actor], given)
+        except SpaceError as error:
+            if observation.active:
+                raise InvalidEnvironmentError(self.environment.name, actor, error.of("action_mask")) from None
+            mask = None  # it says nothing: the actor does not act now, and some environments give no whole mask then
+        return observation if mask is given else replace(observation, action_mask=mask)
+
+    def _add_frame(self, contents: list[bytes]) -> None:
+        frame = self.environment.frame()
+        if frame is not None:
+            encoded = encoded_frame(frame)
+            for index in self._frames_for:
+                contents[index] += encoded
+
+    def _require_agents(self) -> None:
+        agents, actors = list(self.environment.agents), list(self._actors)
+        if sorted(agents) != sorted(actors):
+            raise InvalidArgumentError(
+                f"environment {self.environment.name!r}: actors: expected {', '.join(map(repr, agents))}, which are "
+                f"its agents; got {', '.join(map(repr, actors)) or 'none'}"
+            )
+
+    def _indexes(self, frames_for: Collection[str]) -> list[int]:
+        for name in frames_for:
+            if name != EVERYONE and name not in self._actors:
+                raise InvalidArgumentError(
+                    f"environment {self.environment.name!r}: frames_for: expected actors, or {EVERYONE!r} for all of "
+                    f"them; got {name!r}"
+                )
+        return [index for index, actor in enumerate(self._actors) if EVERYONE in frames_for or actor in frames_for]
+
+    def _encoded_spaces(self, actor: str) -> bytes:
+        try:
+            return encoded_spaces(self.environment.observation_spaces[actor], self.environment.action_spaces[actor])
+        except SpaceError as error:
+            raise InvalidEnvironmentError(self.environment.name, actor, error) from None
+
+
+def _truncated(observation: Observation) -> Observation:
+    if not observation.alive:
+        return observation
+    return replace(observation, truncated=True, active=False, alive=False)

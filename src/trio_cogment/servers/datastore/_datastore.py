@@ -1,0 +1,112 @@
+"""The trial datastore: what it takes, what it serves, and its tasks."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from types import TracebackType
+
+import trio
+
+from trio_cogment.api.trial_datastore_pb2 import RetrieveSamplesRequest
+from trio_cogment.base.config import DatastoreConfig
+from trio_cogment.rpc import OwnNursery
+from trio_cogment.servers.datastore._following import Follower, SampleReader, find_trials
+from trio_cogment.servers.datastore._group_commit import GroupCommit
+from trio_cogment.servers.datastore._intake import Intake
+from trio_cogment.servers.datastore._leases import Leases
+from trio_cogment.servers.datastore._owners import Owners
+from trio_cogment.servers.datastore._retention import Retention
+from trio_cogment.servers.datastore._selection import Selection
+from trio_cogment.servers.datastore.storage import TrialStore
+
+
+class Datastore:
+    """A trial datastore for the time of an `async with` block.
+
+    Entering reads which trials a data log was writing when the storage was left: their data logs have
+    `abandoned_after_start_seconds` to come back. Leaving writes what streams have handed over, for `farewell_seconds`
+    at most; what was confirmed to anybody is durable in any case. Serve its
+    `datastore_services` within the block.
+
+    Args:
+        store: where everything is kept; it is not closed.
+        config: limits and times.
+
+    Raises:
+        CogmentError: on entering, of the storage.
+    """
+
+    def __init__(self, store: TrialStore, *, config: DatastoreConfig | None = None) -> None:
+        self.store = store
+        self.config = config or DatastoreConfig()
+        self.writer = GroupCommit(store, self.config)
+        self.owners = Owners(store)
+        self.retention = Retention(store, self.config.keep_trials)
+        self._leases = Leases(store, self.writer, self.owners, self.config)
+        self._tasks = OwnNursery()
+        self._writing = trio.CancelScope(shield=True)
+
+    @property
+    def stored_samples(self) -> int:
+        """How many samples have been made durable so far; one that was delivered twice counts twice."""
+        return self.writer.stored_samples
+
+    def sink(self, *, max_unconfirmed: int | None = None) -> Intake:
+        """Return where an orchestrator of this process writes samples: it has the shape of its `SampleSink`.
+
+        The samples are taken as the objects they are, and only read. A sample is confirmed when it is durable, and the
+        stream breaks when one cannot be stored, so that those not confirmed are written again.
+
+        Args:
+            max_unconfirmed: how many samples of a trial may be under way: what the orchestrator keeps of them
+                (`max_queued_samples`).
+        """
+        most_actors = self.config.max_trial_actors
+        return Intake(self.store, self.writer, self._leases, self.owners, most_actors, max_unconfirmed)
+
+    def trouble_of(self, trial_id: str) -> str:
+        """Return why the last samples of a trial could not be stored, while they wait at its orchestrator; or empty."""
+        return self._leases.trouble_of(trial_id)
+
+    @asynccontextmanager
+    async def reading(self, request: RetrieveSamplesRequest) -> AsyncIterator[SampleReader]:
+        """Read samples in this process, without a call, for the time of the block.
+
+        Args:
+            request: which, as over a call.
+
+        Raises:
+            InvalidArgumentError: it names a field that does not exist.
+            NotFoundError: a trial is not there.
+        """
+        selection = Selection(request)
+        trials = await find_trials(self.store, request)
+        async with Follower(self.store, selection, self.config, trials) as follower:
+            yield SampleReader(follower, selection)
+
+    async def __aenter__(self) -> Datastore:
+        """Start its tasks."""
+        await self._leases.load()
+        nursery = await self._tasks.__aenter__()
+        nursery.start_soon(self._write)
+        nursery.start_soon(self._leases.run)
+        if self.config.keep_trials:
+            nursery.start_soon(self.retention.run)
+        self._nursery = nursery
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, traceback: TracebackType | None
+    ) -> bool | None:
+        """Write what is left, and stop."""
+        with trio.move_on_after(self.config.farewell_seconds, shield=True):
+            await self.writer.drain()
+        self._writing.cancel()
+        self._nursery.cancel_scope.cancel()
+        return await self._tasks.__aexit__(kind, value, traceback)
+
+    async def _write(self) -> None:
+        # What was handed over is written though everything around is cancelled; `__aexit__` sets the limit to that.
+        with self._writing:
+            await self.writer.run()

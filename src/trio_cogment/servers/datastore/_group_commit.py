@@ -1,0 +1,389 @@
+"""Group commit: the writes of all streams go through one bounded queue, and to the storage in batches.
+
+A commit takes the storage about the same time whether it has one sample or hundreds, because it waits for the disk. So
+a batch is committed when it is full, when its first write has waited long enough, or when a caller waits for it. How
+long is enough depends on how long a commit takes: on a fast disk, samples reach their readers sooner.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections import Counter, deque
+from collections.abc import Callable, Iterator, Mapping
+
+import trio
+
+from trio_cogment.base.config import DatastoreConfig
+from trio_cogment.base.errors import CogmentError, NotFoundError, ResourceExhaustedError, UnavailableError
+from trio_cogment.base.recount import Count
+from trio_cogment.servers.datastore._recurring_failure import RecurringFailure
+from trio_cogment.servers.datastore._stored_bytes import Account, Accounts, Purse
+from trio_cogment.servers.datastore.storage import (
+    OutcomeWrite,
+    SampleWrite,
+    TrialStore,
+    TrialWrite,
+    Write,
+    counted_bytes,
+)
+
+_log = logging.getLogger(__name__)
+
+#: The estimated memory of a write beside its data, so that many small ones are limited, too.
+_OVERHEAD_BYTES = 256
+#: The first write of a batch waits for so many times the duration of the last commit: the storage is idle for most of
+#: the time, as long as batches are not full.
+_WAIT_FACTOR = 2
+#: And at least so long: where commits take microseconds, one for each sample would cost more than the sample.
+_LEAST_WAIT_SECONDS = 0.002
+
+
+class WriteStream:
+    """The writes of one stream, in order: `put` them, then wait until they are durable.
+
+    After a failure the writes behind the failed one are dropped, and no more are taken: the durable writes are always
+    the first ones that were put.
+
+    Attributes:
+        max_writes: how many may be queued or being committed.
+        purse: counts what is put against a quota; None: nobody does.
+        taken: how many were put.
+        durable: how many of these are durable.
+        failure: why no more are taken.
+        on_durable: called whenever more are durable; must not raise or wait.
+        on_failure: called once, when there is a failure; must not raise or wait.
+    """
+
+    __slots__ = (
+        "_settled", "_writer", "durable", "failure", "max_writes", "on_durable", "on_failure", "purse", "taken",
+    )  # fmt: skip
+
+    def __init__(self, writer: GroupCommit, max_writes: int, purse: Purse | None = None) -> None:
+        self._writer = writer
+        self.max_writes = max_writes
+        self.purse = purse
+        self._settled = trio.lowlevel.ParkingLot()
+        self.taken = 0
+        self.durable = 0
+        self.failure: CogmentError | None = None
+        self.on_durable: Callable[[], None] | None = None
+        self.on_failure: Callable[[], None] | None = None
+
+    async def put(self, write: Write) -> None:
+        """Queue a write; wait while the queue is full. After `Cancelled` it has not been taken.
+
+        Raises:
+            QuotaError: a quota is used up. The writes before are not affected.
+            CogmentError: `failure`.
+        """
+        await trio.lowlevel.checkpoint_if_cancelled()
+        if self.put_nowait(write):
+            return
+        size, added = 0 if self.purse is None else counted_bytes(write), False
+        if self.purse is not None:
+            await self.purse.take(size)
+        try:
+            await self._writer.wait_capacity(self)
+            if self.failure is not None:
+                raise self.failure
+            self._writer.add(self, write)
+            added = True
+        finally:
+            if self.purse is not None and not added:
+                self.purse.give_back(size)
+
+    @property
+    def has_room(self) -> bool:
+        """Whether `put_nowait` takes a write now: the queue is not full, and the stream has not failed."""
+        return self.failure is None and self._writer.has_capacity(self)
+
+    def put_nowait(self, write: Write) -> bool:
+        """Queue a write if the queue is not full; False: it is full, a quota is used up, or the stream has failed."""
+        if self.failure is not None or not self._writer.has_capacity(self):
+            return False
+        if self.purse is not None and not self.purse.take_nowait(counted_bytes(write)):
+            return False
+        self._writer.add(self, write)
+        return True
+
+    async def flush(self) -> None:
+        """Commit what was put without waiting for a batch to fill, and return when all of it is durable.
+
+        Raises:
+            CogmentError: `failure`.
+        """
+        await trio.lowlevel.checkpoint_if_cancelled()
+        wanted = self.taken
+        while self.durable < wanted and self.failure is None:
+            self._writer.expedite()
+            await self._settled.park()
+        if self.failure is not None:
+            raise self.failure
+
+    async def progress(self, known: int) -> int:
+        """Wait until more than `known` writes are durable; return how many are.
+
+        Raises:
+            CogmentError: `failure`, if there are no more durable writes.
+        """
+        await trio.lowlevel.checkpoint_if_cancelled()
+        while self.durable <= known:
+            if self.failure is not None:
+                raise self.failure
+            await self._settled.park()
+        return self.durable
+
+    def settle(self, count: int) -> None:
+        """Take note that `count` more are durable; called by the group commit."""
+        self.durable += count
+        self._settled.unpark_all()
+        if self.on_durable is not None:
+            self.on_durable()
+
+    def fail(self, error: CogmentError) -> None:
+        """Take note that the next write has failed, and why; called by the group commit."""
+        if self.failure is None:
+            self.failure = error
+            self._settled.unpark_all()
+            if self.on_failure is not None:
+                self.on_failure()
+
+
+class _Batch:
+    """Writes that are committed together, in order.
+
+    Attributes:
+        writes: what is given to the storage.
+        streams: the stream of each write.
+        bytes: their size.
+        reserved: what of it was reserved for which account.
+        full: no more writes are added.
+        expedited: a caller waits for one of them.
+        since: when the first one came.
+    """
+
+    __slots__ = ("bytes", "expedited", "full", "reserved", "since", "streams", "writes")
+
+    def __init__(self) -> None:
+        self.writes: list[Write] = []
+        self.streams: list[WriteStream] = []
+        self.bytes = 0
+        self.reserved: Counter[Account] = Counter()
+        self.full = False
+        self.expedited = False
+        self.since = trio.current_time()
+
+
+class GroupCommit:
+    """The queue of all write streams, and the task that commits it.
+
+    Args:
+        store: where batches are written.
+        config: when a batch is committed, and how much may be queued.
+
+    Attributes:
+        accounts: what counts against quotas.
+        stored_samples: how many samples were committed.
+    """
+
+    def __init__(self, store: TrialStore, config: DatastoreConfig) -> None:
+        self._store = store
+        self.accounts = Accounts(store)
+        self._config = config
+        # Attributes of this object, because they are read for every sample.
+        self._max_writes, self._max_bytes = config.max_pending_writes, config.max_pending_bytes
+        self._batch_writes, self._batch_bytes = config.commit_samples, config.commit_bytes
+        #: All but the last are full.
+        self._queue: deque[_Batch] = deque()
+        #: Of what is queued or being committed.
+        self._held_bytes = 0
+        self._held_writes = 0
+        #: The duration of the last commit.
+        self._commit_seconds = math.inf
+        self._failure = RecurringFailure(_log, "writes failed", "writes do not fail any more")
+        self.stored_samples = 0
+        self._work = trio.lowlevel.ParkingLot()
+        self._capacity = trio.lowlevel.ParkingLot()
+
+    def stream(self, max_writes: int | None = None, purse: Purse | None = None) -> WriteStream:
+        """Return a new write stream.
+
+        Args:
+            max_writes: how many of its writes may be queued or being committed; None: `max_stream_writes`.
+            purse: counts them against a quota; None: nobody does.
+        """
+        return WriteStream(self, self._config.max_stream_writes if max_writes is None else max_writes, purse)
+
+    async def write(self, *writes: Write, purse: Purse | None = None) -> None:
+        """Return when these are durable.
+
+        Raises:
+            CogmentError: one of them could not be stored; those behind it are not stored either.
+        """
+        stream = self.stream(purse=purse)
+        for write in writes:
+            await stream.put(write)
+        await stream.flush()
+
+    async def run(self) -> None:
+        """Commit indefinitely.
+
+        After `Cancelled` what was queued is not written, and its streams were not told that it was.
+        """
+        while True:
+            while not self._queue:
+                await self._work.park()
+            await self._wait_due(self._queue[0])
+            batch = self._queue.popleft()
+            held_bytes, held_writes = batch.bytes, len(batch.writes)
+            counts = Counter(batch.streams)
+            if any(stream.failure is not None for stream in counts):
+                counts = _drop_failed(batch)
+            if batch.writes:
+                await self._commit(batch, counts)
+            for account, size in batch.reserved.items():
+                self.accounts.release(account, size)
+            self._held_bytes -= held_bytes
+            self._held_writes -= held_writes
+            self._capacity.unpark_all()
+
+    async def drain(self) -> None:
+        """Return when nothing is queued or being committed."""
+        await trio.lowlevel.checkpoint_if_cancelled()
+        while self._held_writes:
+            self.expedite()
+            await self._capacity.park()
+
+    # Called by streams
+
+    def recount(self) -> Iterator[Count]:
+        """See `trio_cogment.base.recount`."""
+        # Those that are being committed are in no batch of the queue, and are counted until they are durable.
+        waiting = sum(batch.bytes for batch in self._queue), sum(len(batch.writes) for batch in self._queue)
+        yield Count("bytes of writes", self._held_bytes, max(self._held_bytes, waiting[0]))
+        yield Count("writes", self._held_writes, max(self._held_writes, waiting[1]))
+
+    def has_capacity(self, stream: WriteStream) -> bool:
+        """Whether a write may be added now. A write of any size may be added to an empty queue."""
+        return (
+            self._held_writes < self._max_writes
+            and self._held_bytes < self._max_bytes
+            and stream.taken - stream.durable < stream.max_writes
+        )
+
+    async def wait_capacity(self, stream: WriteStream) -> None:
+        """Return when a write may be added, or the stream has failed."""
+        while stream.failure is None and not self.has_capacity(stream):
+            self.expedite()
+            await self._capacity.park()
+
+    def add(self, stream: WriteStream, write: Write) -> None:
+        """Queue a write."""
+        size = _OVERHEAD_BYTES
+        if type(write) is SampleWrite:
+            size += len(write.data)
+        elif type(write) is TrialWrite:
+            size += write.params.ByteSize()
+        elif type(write) is OutcomeWrite:
+            size += len(write.outcome)
+        stream.taken += 1
+        self._held_writes += 1
+        self._held_bytes += size
+        queue = self._queue
+        if queue and not queue[-1].full:
+            batch = queue[-1]
+        else:
+            batch = _Batch()
+            queue.append(batch)
+            self._work.unpark()
+        batch.writes.append(write)
+        batch.streams.append(stream)
+        batch.bytes += size
+        if stream.purse is not None:
+            batch.reserved[stream.purse.account] += counted_bytes(write)
+        if len(batch.writes) >= self._batch_writes or batch.bytes >= self._batch_bytes:
+            batch.full = True
+            self._work.unpark()
+
+    def expedite(self) -> None:
+        """Commit what is queued without waiting for more."""
+        if self._queue:
+            self._queue[-1].expedited = True
+            self._work.unpark()
+
+    # The task
+
+    async def _wait_due(self, batch: _Batch) -> None:
+        delay = max(_LEAST_WAIT_SECONDS, _WAIT_FACTOR * self._commit_seconds)
+        delay = min(delay, self._config.commit_delay_seconds)
+        with trio.move_on_at(batch.since + delay):
+            while not (batch.expedited or batch.full):
+                await self._work.park()
+
+    async def _commit(self, batch: _Batch, counts: Mapping[WriteStream, int]) -> None:
+        began = trio.current_time()
+        try:
+            refused = await self._apply(batch)
+            self._commit_seconds = trio.current_time() - began
+        except CogmentError as error:
+            if isinstance(error, ResourceExhaustedError) and len(batch.writes) > 1:
+                await self._commit_halves(batch)
+                return
+            self._failure.failed(error)
+            failure = error
+        except Exception:  # noqa: BLE001  a storage may be foreign code, and other writes follow
+            _log.exception("writes failed")
+            failure = UnavailableError("the storage failed; the server's log has the details")
+        else:
+            self._failure.worked()
+            self.stored_samples += sum(
+                type(write) is SampleWrite for number, write in enumerate(batch.writes) if number not in refused
+            )
+            _settle(batch, counts, refused)
+            return
+        for stream in counts:
+            stream.fail(failure)
+
+    async def _commit_halves(self, batch: _Batch) -> None:
+        """Commit in two steps what there is no room for in one: what fits is stored, whoever it is from."""
+        half = len(batch.writes) // 2
+        for part in (slice(half), slice(half, None)):
+            less = _Batch()
+            less.writes, less.streams, less.reserved = batch.writes[part], batch.streams[part], batch.reserved
+            counts = _drop_failed(less)
+            if less.writes:
+                await self._commit(less, counts)
+
+    async def _apply(self, batch: _Batch) -> Mapping[int, str]:
+        if not batch.reserved:
+            return await self._store.apply(batch.writes)
+        async with self.accounts.settling(batch.reserved):
+            return await self._store.apply(batch.writes)
+
+
+def _drop_failed(batch: _Batch) -> Counter[WriteStream]:
+    """Drop the writes of failed streams; return how many are left of each stream."""
+    left = [
+        (write, stream) for write, stream in zip(batch.writes, batch.streams, strict=True) if stream.failure is None
+    ]
+    batch.writes = [write for write, _ in left]
+    batch.streams = [stream for _, stream in left]
+    return Counter(batch.streams)
+
+
+def _settle(batch: _Batch, counts: Mapping[WriteStream, int], refused: Mapping[int, str]) -> None:
+    """Tell each stream how many of its writes are durable: those before the first one that was refused."""
+    failed: dict[WriteStream, str] = {}
+    if refused:
+        done = Counter[WriteStream]()
+        for index, stream in enumerate(batch.streams):
+            if index in refused:
+                failed.setdefault(stream, refused[index])
+            if stream not in failed:
+                done[stream] += 1
+        counts = done
+    for stream, count in counts.items():
+        stream.settle(count)
+    for stream, reason in failed.items():
+        stream.fail(NotFoundError(reason))

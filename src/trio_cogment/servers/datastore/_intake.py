@@ -1,0 +1,287 @@
+"""The intake of samples from data logs, over a call or as objects of this process, by the same streams."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+
+import trio
+
+from trio_cogment.access import Quotas
+from trio_cogment.api.common_pb2 import EndOfTrial, TrialParams, TrialState
+from trio_cogment.api.datalog_pb2 import DatalogSample
+from trio_cogment.base.errors import (
+    CogmentError,
+    InvalidArgumentError,
+    QuotaError,
+    ResourceExhaustedError,
+    StorageFailedError,
+    UnavailableError,
+)
+from trio_cogment.budget.turn_order import Lane
+from trio_cogment.budget.turns import turns_of_run
+from trio_cogment.servers.datastore._conversion import TrialConverter
+from trio_cogment.servers.datastore._group_commit import GroupCommit, WriteStream
+from trio_cogment.servers.datastore._leases import Leases
+from trio_cogment.servers.datastore._owners import Owners
+from trio_cogment.servers.datastore.storage import EndWrite, OutcomeWrite, TrialEnd, TrialStore, TrialWrite, Write
+
+_log = logging.getLogger(__name__)
+
+_INFO = "info"
+_ENDED = TrialState.ENDED
+#: The full conversion of a sample costs a unit of `budget.turn_order` for so many actors, whatever they did.
+_ACTORS_PER_UNIT = 128
+#: It is in every description of its trial.
+_MAX_OUTCOME_BYTES = 64 * 1024
+
+
+class IntakeStream:
+    """Takes the samples of one trial. It has the interface of an orchestrator's `SampleStream`.
+
+    Attributes:
+        writes: where its samples are written.
+        ended: the trial has ended, and that is durable.
+    """
+
+    def __init__(
+        self, trial_id: str, params: TrialParams, next_tick: int, writer: GroupCommit, writes: WriteStream
+    ) -> None:
+        self._trial_id = trial_id
+        self._writer = writer
+        self._converter = TrialConverter(trial_id, params, next_tick=next_tick)
+        self._turns = turns_of_run()
+        self._units = 1 + len(params.actors) // _ACTORS_PER_UNIT
+        self._never_says = any(name.strip().lower() == _INFO for name in params.datalog.exclude_fields)
+        self.writes = writes
+        #: Not among `writes`: the data log counts those.
+        self._outcomes = writer.stream(purse=writes.purse)
+        self.ended = False
+
+    @property
+    def on_confirmed(self) -> Callable[[], None] | None:
+        """Called whenever more samples are durable; must not raise or wait."""
+        return self.writes.on_durable
+
+    @on_confirmed.setter
+    def on_confirmed(self, called: Callable[[], None] | None) -> None:
+        self.writes.on_durable = called
+
+    @property
+    def unconfirmed(self) -> int:
+        """How many of the samples taken are not durable."""
+        return self.writes.taken - self.writes.durable
+
+    async def write(self, sample: DatalogSample) -> None:
+        """Take a sample, which is only read; wait while too much is under way.
+
+        Raises:
+            InvalidArgumentError: the sample is invalid. All before it are durable.
+            CogmentError: an earlier one could not be stored.
+        """
+        try:
+            write = self._converter.write_by_template(sample)
+            if write is None:
+                await self._turns.turn(Lane.OTHERS, self._units)
+                for write in self._converter.writing(sample):
+                    if write is None:  # a large sample: other tasks get a turn between its steps
+                        await trio.lowlevel.checkpoint()
+        except InvalidArgumentError:
+            # The sender counts confirmations to find out which sample was invalid.
+            await self.flush()
+            raise
+        assert write is not None
+        await trio.lowlevel.checkpoint_if_cancelled()
+        if not self.writes.put_nowait(write):
+            await self._put(write)
+        if write.state == _ENDED and sample.info.HasField("end"):
+            await self._put_outcome(sample.info.end)
+
+    def write_nowait(self, sample: DatalogSample) -> bool:
+        """Take a sample, which is only read, if that needs no waiting; False: it has not been taken, use `write`."""
+        # How the trial ended is a write of its own, and is waited for.
+        if not self.writes.has_room or (sample.HasField(_INFO) and sample.info.HasField("end")):
+            return False
+        try:
+            write = self._converter.write_at_once(sample)
+        except InvalidArgumentError:
+            return False  # `write` says so, in its turn
+        return write is not None and self.writes.put_nowait(write)
+
+    async def _put(self, write: Write) -> None:
+        try:
+            await self.writes.put(write)
+        except QuotaError:
+            await self.flush()  # as for an invalid sample
+            raise
+        except CogmentError as error:
+            raise _for_data_log(error) from error
+
+    async def _put_outcome(self, end: EndOfTrial) -> None:
+        outcome = end.SerializeToString()
+        if len(outcome) > _MAX_OUTCOME_BYTES:
+            _log.warning("trial %s: how it ended is not kept: it takes %d bytes", self._trial_id, len(outcome))
+            return
+        try:
+            # Right behind its sample: the two are durable together.
+            await self._outcomes.put(OutcomeWrite(self._trial_id, outcome))
+        except QuotaError:
+            await self.flush()
+            raise
+        except CogmentError as error:
+            raise _for_data_log(error) from error
+
+    async def flush(self) -> None:
+        """Return when all samples are durable.
+
+        Raises:
+            CogmentError: one could not be stored.
+        """
+        try:
+            await self.writes.flush()
+            await self._outcomes.flush()
+        except CogmentError as error:
+            raise _for_data_log(error) from error
+        self.ended = self._converter.saw_end
+
+    async def complete(self) -> None:
+        """Take note that there are no more samples; return when all are durable.
+
+        Raises:
+            CogmentError: one could not be stored.
+        """
+        await self.flush()
+        if not self.ended and (self._never_says or self._converter.info_missing):
+            # Without `info` no sample says that the trial has ended: the end of the stream does.
+            try:
+                await self._writer.write(EndWrite(self._trial_id, TrialEnd.ENDED))
+            except CogmentError as error:
+                raise _for_data_log(error) from error
+            self.ended = True
+
+    async def progress(self, known: int) -> bool:
+        """Wait until more than `known` samples are durable; False: there will be no more."""
+        try:
+            await self.writes.progress(known)
+        except CogmentError:
+            return False
+        return True
+
+
+class Intake:
+    """Opens a stream for each data log. It has the interface of an orchestrator's `SampleSink`.
+
+    Args:
+        store: tells what is stored of a trial already.
+        writer: where everything is written.
+        leases: learn which trials have a stream.
+        owners: see to it that nobody writes over somebody else's trial.
+        most_actors: of a trial.
+        max_unconfirmed: how many samples of a stream of `open` may not be durable.
+        owner: whose trials are written; empty: nobody's.
+        quotas: of the owner.
+    """
+
+    def __init__(
+        self,
+        store: TrialStore,
+        writer: GroupCommit,
+        leases: Leases,
+        owners: Owners,
+        most_actors: int,
+        max_unconfirmed: int | None = None,
+        owner: str = "",
+        quotas: Quotas | None = None,
+    ) -> None:
+        self._store = store
+        self._owners = owners
+        self._owner = owner
+        self._quotas = quotas or Quotas()
+        self._writer = writer
+        self._leases = leases
+        self._most_actors = most_actors
+        self._max_unconfirmed = max_unconfirmed
+
+    def owned_by(self, owner: str, quotas: Quotas) -> Intake:
+        """Return the intake of the trials of an account, with its quotas."""
+        limits = self._most_actors, self._max_unconfirmed
+        return Intake(self._store, self._writer, self._leases, self._owners, *limits, owner, quotas)
+
+    @asynccontextmanager
+    async def _stream(self, trial_id: str, user_id: str, params: TrialParams) -> AsyncIterator[IntakeStream]:
+        check_actors(params, self._most_actors)
+        copied = TrialParams()
+        copied.CopyFrom(params)
+        stream: IntakeStream | None = None
+        trouble = ""
+        self._leases.enter(trial_id)
+        try:
+            async with AsyncExitStack() as held:
+                try:
+                    counting = self._writer.accounts.writing(self._owner, self._quotas.stored_bytes)
+                    purse = await held.enter_async_context(counting)
+                    async with self._owners.writing(trial_id, self._owner) as known:
+                        writes: list[Write] = [TrialWrite(trial_id, user_id, copied, logged=True, owner=self._owner)]
+                        if known is not None and known.end == TrialEnd.ABNORMAL:
+                            writes.append(EndWrite(trial_id, TrialEnd.OPEN))
+                        await self._writer.write(*writes, purse=purse)
+                except CogmentError as error:
+                    raise _for_data_log(error) from error
+                next_tick = 0 if known is None else known.samples_count
+                taking = self._writer.stream(self._max_unconfirmed, purse)
+                self._leases.writing(trial_id, taking)
+                stream = IntakeStream(trial_id, copied, next_tick, self._writer, taking)
+                yield stream
+        except StorageFailedError as error:
+            trouble = str(error)
+            raise
+        finally:
+            if stream is not None and stream.writes.failure is not None:
+                trouble = trouble or _trouble_in(stream.writes.failure)
+            self._leases.leave(trial_id, ended=stream is not None and stream.ended, trouble=trouble)
+
+    @asynccontextmanager
+    async def open(self, trial_id: str, user_id: str, params: TrialParams) -> AsyncIterator[IntakeStream]:
+        """Store a trial, or its new parameters, and take its samples for the time of the block.
+
+        The block is left at once when a sample cannot be stored.
+
+        Args:
+            trial_id: of the trial.
+            user_id: of the user who started it.
+            params: of the trial; copied.
+
+        Raises:
+            CogmentError: something could not be stored.
+        """
+        async with self._stream(trial_id, user_id, params) as stream:
+            with trio.CancelScope() as scope:
+                stream.writes.on_failure = scope.cancel
+                yield stream
+            if scope.cancelled_caught and stream.writes.failure is not None:
+                raise _for_data_log(stream.writes.failure)
+
+
+def check_actors(params: TrialParams, most: int) -> None:
+    """Refuse the parameters of a trial with too many actors: each of its samples costs something for all of them.
+
+    Raises:
+        InvalidArgumentError: its text names the limit.
+    """
+    if len(params.actors) > most:
+        text = f"trial_params.actors: expected at most {most}, got {len(params.actors)}; max_trial_actors is {most}"
+        raise InvalidArgumentError(text)
+
+
+def _trouble_in(error: CogmentError) -> str:
+    """Return why a sample could not be stored that will be sent again."""
+    found = _for_data_log(error)
+    return str(found) if isinstance(found, StorageFailedError) else ""
+
+
+def _for_data_log(error: CogmentError) -> CogmentError:
+    """Return the error for the data log. When the storage is full, or fails, the sample may be sent again."""
+    if isinstance(error, ResourceExhaustedError | UnavailableError) and not isinstance(error, QuotaError):
+        return StorageFailedError(str(error))
+    return error

@@ -1,0 +1,204 @@
+"""The SQLite store: trials in a database, with one writer and some readers in worker threads."""
+
+from __future__ import annotations
+
+import logging
+import os
+import time
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
+from contextlib import asynccontextmanager
+
+import trio
+
+from trio_cogment.base.errors import CogmentError
+from trio_cogment.base.host import Host, Runner
+from trio_cogment.base.sqlite_hold import DatabaseHold
+from trio_cogment.rpc import OwnNursery
+from trio_cogment.servers.datastore import _sqlite_reader
+from trio_cogment.servers.datastore._recent_samples import RecentSamples
+from trio_cogment.servers.datastore._recurring_failure import RecurringFailure
+from trio_cogment.servers.datastore._sqlite_file import FORMAT
+from trio_cogment.servers.datastore._sqlite_reader import Readers
+from trio_cogment.servers.datastore._sqlite_writer import SqliteWriter
+from trio_cogment.servers.datastore._watching import StoreWatch, Watches
+from trio_cogment.servers.datastore.storage import StoredSample, StoredTrial, Write
+
+_logger = logging.getLogger(__name__)
+
+#: So many queries run at a time; more of them wait.
+READERS = 4
+#: How long to wait after a failure before the samples of deleted trials are swept again.
+SWEEP_PAUSE_SECONDS = 10.0
+_CLOSE_SECONDS = 30.0
+
+
+class SqliteStore:
+    """Implements `storage.TrialStore` on a file; made by `open_sqlite`.
+
+    Each call of `apply` is one transaction. Many writes share a sync because the caller, the datastore's group commit,
+    puts them into one call.
+    """
+
+    def __init__(self, writer: SqliteWriter, readers: Readers, run_writer: Runner, run_reader: Runner) -> None:
+        self._writer = writer
+        self._readers = readers
+        self._run_writer = run_writer
+        self._run_reader = run_reader
+        self._watches = Watches()
+        self._recent = RecentSamples()
+        #: Held while the writer's thread works: it does one thing at a time.
+        self._turn = trio.Lock()
+        self._to_sweep = trio.Event()
+        self._to_sweep.set()
+
+    async def apply(self, writes: Sequence[Write]) -> Mapping[int, str]:
+        """See `TrialStore.apply`."""
+        async with self._turn:
+            refused, changes = await self._run_writer(self._writer.write, writes, self._watches.trial_ids())
+            self._recent.note(changes)
+            self._watches.notify(changes.trial_ids, trials=changes.trials)
+        return refused
+
+    async def trial(self, trial_id: str) -> StoredTrial | None:
+        """See `TrialStore.trial`."""
+        known = self._recent.trial(trial_id)
+        if known is not None:
+            await trio.lowlevel.checkpoint()
+            return known
+        found, keep = await self._ask(_sqlite_reader.trial, trial_id)
+        if found:
+            return self._recent.as_noted(found[0], keep=keep)
+        if self._recent.has(trial_id):
+            async with self._turn:  # its deletion is there for queries, and is about to be noted
+                pass
+        return None
+
+    async def trials(
+        self, *, after: int, limit: int, ids: Collection[str] | None = None, properties: Mapping[str, str] | None = None
+    ) -> list[StoredTrial]:
+        """See `TrialStore.trials`."""
+        found, _ = await self._ask(_sqlite_reader.trials, after, limit, ids, properties)
+        return [self._recent.as_noted(trial, keep=False) for trial in found]
+
+    async def _ask(self, query: Callable[..., list[StoredTrial]], *args: object) -> tuple[list[StoredTrial], bool]:
+        """Return what a query has found, for `RecentSamples.as_noted`, and whether it may be kept."""
+        changes = self._recent.trial_changes
+        found = await self._run_reader(self._readers.read, query, *args)
+        if self._recent.changed_since(changes, found):
+            async with self._turn:  # now nothing changes
+                changes = self._recent.trial_changes
+                found = await self._run_reader(self._readers.read, query, *args)
+        return found, changes == self._recent.trial_changes
+
+    async def open_logged(self) -> list[str]:
+        """See `TrialStore.open_logged`."""
+        return await self._run_reader(self._readers.read, _sqlite_reader.open_logged)
+
+    async def stored_bytes(self, owner: str) -> int:
+        """See `TrialStore.stored_bytes`."""
+        return await self._run_reader(self._readers.read, _sqlite_reader.stored_bytes, owner)
+
+    async def samples(self, number: int, *, after: int, limit: int, max_bytes: int) -> list[StoredSample]:
+        """See `TrialStore.samples`."""
+        recent = self._recent.samples(number, after, limit, max_bytes)
+        if recent is not None:
+            await trio.lowlevel.checkpoint()
+            return recent
+        return await self._run_reader(self._readers.read, _sqlite_reader.samples, number, after, limit, max_bytes)
+
+    async def delete(
+        self, trial_ids: Collection[str], *, numbers: Collection[int] | None = None, ended: bool = False
+    ) -> list[str]:
+        """See `TrialStore.delete`."""
+        async with self._turn:
+            deleted = await self._run_writer(self._writer.delete, trial_ids, numbers, ended)
+        if deleted:
+            self._recent.forget(deleted)
+            self._watches.notify(deleted, trials=True)
+            self._to_sweep.set()
+        return deleted
+
+    @asynccontextmanager
+    async def watch(self, trial_id: str | None = None) -> AsyncIterator[StoreWatch]:
+        """See `TrialStore.watch`."""
+        try:
+            with self._watches.open(trial_id) as watch:
+                yield watch
+        finally:
+            if trial_id is not None and trial_id not in self._watches.trial_ids():
+                self._recent.forget([trial_id])
+
+    async def sweep_for_ever(self) -> None:
+        """Remove the samples of deleted trials, a few at a time, so that writes do not wait long."""
+        what = "samples of deleted trials could not be removed, trying again later"
+        failure = RecurringFailure(_logger, what, "samples of deleted trials can be removed again")
+        while True:
+            await self._to_sweep.wait()
+            self._to_sweep = trio.Event()
+            try:
+                while True:
+                    async with self._turn:
+                        more = await self._run_writer(self._writer.sweep)
+                    failure.worked()
+                    if not more:
+                        break
+            except CogmentError as error:
+                failure.failed(error)
+            except Exception:  # a bug here must not end the service of all trials
+                _logger.exception(what)
+            else:
+                continue
+            self._to_sweep.set()
+            await trio.sleep(SWEEP_PAUSE_SECONDS)
+
+
+@asynccontextmanager
+async def open_sqlite(
+    path: str, *, full: bool = True, max_bytes: int = 0, host: Host | None = None
+) -> AsyncIterator[SqliteStore]:
+    """Open a database for the time of an `async with` block; if the file does not exist it is created.
+
+    Args:
+        path: of the file; links are followed.
+        full: a commit waits until it would survive a loss of power; else until it survives the end of the process.
+        max_bytes: how large the file may become; 0: no limit.
+        host: runs what blocks.
+
+    Raises:
+        FailedPreconditionError: the file cannot be used, or another datastore uses it; the text says which.
+        ResourceExhaustedError: the disk is full.
+        UnavailableError: the disk or the database is damaged.
+    """
+    host = host or Host()
+    run_writer, run_reader = host.runner(1), host.runner(READERS)
+    parts = _Parts(path, full, max_bytes, time.monotonic)
+    try:
+        await run_writer(parts.open)
+        store = SqliteStore(parts.writer, parts.readers, run_writer, run_reader)
+        async with OwnNursery() as nursery:
+            nursery.start_soon(store.sweep_for_ever)
+            try:
+                yield store
+            finally:
+                nursery.cancel_scope.cancel()
+    finally:
+        with trio.move_on_after(_CLOSE_SECONDS, shield=True):
+            await run_writer(parts.close)
+
+
+class _Parts:
+    """The parts of an open database; they are closed in the reverse order."""
+
+    def __init__(self, path: str, full: bool, max_bytes: int, clock: Callable[[], float]) -> None:
+        path = os.path.realpath(path)
+        self._hold = DatabaseHold(FORMAT, path)
+        self.writer = SqliteWriter(path, full=full, max_bytes=max_bytes, clock=clock, missing=self._hold.missing)
+        self.readers = Readers(path)
+
+    def open(self) -> None:
+        self._hold.open()
+
+    def close(self) -> None:
+        self.readers.close()
+        self.writer.close()
+        self._hold.close()

@@ -1,0 +1,399 @@
+"""The one writer of a database: each batch in a transaction. Nothing here knows of Trio."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from trio_cogment.base.errors import InvalidArgumentError
+from trio_cogment.base.sqlite_file import WritingConnection
+from trio_cogment.servers.datastore._merging import begin_waiting, merge_late
+from trio_cogment.servers.datastore._recent_samples import ChangeSet, TrialChanges
+from trio_cogment.servers.datastore._sqlite_disk_reserve import DiskReserve, only_ends
+from trio_cogment.servers.datastore._sqlite_size_limit import SizeLimit
+from trio_cogment.servers.datastore._sqlite_statements import change_heads, insert_samples
+from trio_cogment.servers.datastore._write_rules import (
+    MAX_NUMBER,
+    NO_SUCH_TRIAL,
+    NO_TICK,
+    RULES,
+    Action,
+    Found,
+    Head,
+    is_deleted,
+    refusal,
+)
+from trio_cogment.servers.datastore.storage import (
+    ROW_BYTES,
+    OutcomeWrite,
+    SampleWrite,
+    StoredSample,
+    TrialEnd,
+    TrialWrite,
+    Write,
+    WriteKind,
+    trial_bytes,
+)
+
+#: Trials whose state is cached between batches; that of others is read again.
+_MAX_KNOWN = 4096
+#: A batch from this size on leaves nothing in the database's cache, which is for what is written to again.
+_LARGE_BYTES = 1024 * 1024
+#: What one step of cleaning up after deleted trials removes at most.
+_SWEEP_ROWS = 500
+_SWEEP_BYTES = 4 * 1024 * 1024
+
+_KNOW = """
+SELECT number, ending, samples_count, high_tick, state, bytes,
+    (SELECT max(tick) FROM samples WHERE samples.trial = trials.number)
+FROM trials WHERE trial_id = ?
+"""
+
+
+@dataclass(slots=True)
+class _Known:
+    """The cached state of a trial: its head, and the highest tick with any sample."""
+
+    head: Head
+    top_tick: int
+
+
+class SqliteWriter:
+    """Writes to a database; see `WritingConnection`. One thread at a time may use it.
+
+    Args:
+        path: of the file, which must exist.
+        full: see `connect`.
+        max_bytes: see `SizeLimit`.
+        clock: see `DiskReserve`.
+        missing: see `WritingConnection`.
+    """
+
+    def __init__(
+        self,
+        path: str,
+        *,
+        full: bool,
+        max_bytes: int,
+        clock: Callable[[], float],
+        missing: Callable[[], str] = lambda: "",
+    ) -> None:
+        self._writing = WritingConnection(path, full=full, missing=missing)
+        self._reserve = DiskReserve(path, clock)
+        self._limit = SizeLimit(path, max_bytes)
+        self._known: dict[str, _Known] = {}
+        self._data_version = -1
+        self._next_position = 1
+        self._others_wrote = True
+
+    def close(self) -> None:
+        """Close the connection; the next call opens another."""
+        self._forget()
+        self._writing.close()
+
+    def _forget(self) -> None:
+        self._known.clear()
+        self._data_version = -1
+
+    def write(self, writes: Sequence[Write], watched: Collection[str] = ()) -> tuple[dict[int, str], ChangeSet]:
+        """Write a batch in one transaction; return which writes were refused and why, and what has changed.
+
+        Args:
+            writes: the batch.
+            watched: the trials whose added samples are returned.
+
+        Raises:
+            CogmentError: see `file_errors`; nothing was written.
+        """
+        changes = ChangeSet()
+        with self._transaction(_size(writes), writes) as connection:
+            changes.base, changes.others_wrote = self._next_position - 1, self._others_wrote
+            step = _Transaction(connection, self._known, self._next_position, changes, watched)
+            refused = step.apply(writes)
+            step.finish()
+        self._next_position = step.next_position
+        self._others_wrote = False
+        return refused, changes
+
+    def delete(
+        self, trial_ids: Collection[str], numbers: Collection[int] | None = None, ended: bool = False
+    ) -> list[str]:
+        """Delete trials in one step, whatever their size; `sweep` removes their samples later.
+
+        Args:
+            trial_ids: see `TrialStore.delete`, as the others.
+            numbers: see above.
+            ended: see above.
+        """
+        deleted: list[str] = []
+        with self._transaction() as connection:
+            for trial_id in dict.fromkeys(trial_ids):
+                found = "SELECT number, ending FROM trials WHERE trial_id = ?"
+                row = connection.execute(found, (trial_id,)).fetchone()
+                if row is not None and is_deleted(row[0], TrialEnd(row[1]), numbers, ended=ended):
+                    connection.execute("DELETE FROM trials WHERE number = ?", row[:1])
+                    connection.execute("DELETE FROM properties WHERE number = ?", row[:1])
+                    connection.execute("INSERT INTO deleted VALUES (?)", row[:1])
+                    self._known.pop(trial_id, None)
+                    deleted.append(trial_id)
+        return deleted
+
+    def sweep(self) -> bool:
+        """Remove some samples of deleted trials; return whether there may be more."""
+        with self._transaction() as connection:
+            row = connection.execute("SELECT number FROM deleted LIMIT 1").fetchone()
+            if row is None:
+                return False
+            found = "SELECT position, length(data) FROM samples WHERE trial = ? ORDER BY position LIMIT ?"
+            size, last = 0, None
+            for position, length in connection.execute(found, (*row, self._limit.swept(_SWEEP_ROWS))).fetchall():
+                last = position
+                size += length
+                if size >= _SWEEP_BYTES:
+                    break
+            if last is None:
+                connection.execute("DELETE FROM deleted WHERE number = ?", row)
+            else:
+                connection.execute("DELETE FROM samples WHERE trial = ? AND position <= ?", (*row, last))
+        return True
+
+    @contextmanager
+    def _transaction(self, size: int | None = None, writes: Sequence[Write] = ()) -> Iterator[sqlite3.Connection]:
+        """Do what the block does in one transaction.
+
+        Args:
+            size: of the data it writes; None: it frees space.
+            writes: what it writes.
+        """
+
+        def before(connection: sqlite3.Connection) -> None:
+            if size is None:
+                self._reserve.prepare_to_free(connection)
+                self._limit.prepare_to_free(connection)
+            else:
+                ends = only_ends(connection, writes, size)
+                self._reserve.check(connection, size, ends=ends)
+                self._limit.check(connection, size, len({write.trial_id for write in writes}), ends=ends)
+
+        try:
+            large = size is not None and size >= _LARGE_BYTES
+            with self._writing.transaction(before, large=large) as connection:
+                self._notice_other_writers(connection)
+                yield connection
+        except BaseException:
+            self._reserve.recheck()
+            self._forget()
+            raise
+
+    def _notice_other_writers(self, connection: sqlite3.Connection) -> None:
+        """Clear the cache if another process has written, for example an SQLite shell."""
+        (version,) = connection.execute("PRAGMA data_version").fetchone()
+        if version != self._data_version:
+            self._data_version = version
+            self._known.clear()
+            (last,) = connection.execute("SELECT max(position) FROM samples").fetchone()
+            # Never lower than before, because readers have read up to there.
+            self._next_position = max(self._next_position, (last or 0) + 1)
+            self._others_wrote = True
+        while len(self._known) > _MAX_KNOWN:
+            del self._known[next(iter(self._known))]
+
+
+def _size(writes: Sequence[Write]) -> int:
+    size = 0
+    for write in writes:
+        if isinstance(write, SampleWrite):
+            size += len(write.data)
+        elif isinstance(write, TrialWrite):
+            size += write.params.ByteSize()
+        elif isinstance(write, OutcomeWrite):
+            size += len(write.outcome)
+    return size
+
+
+class _Transaction:
+    """The writes of one transaction. If it fails, the cache must be cleared, which `SqliteWriter.close` does."""
+
+    def __init__(
+        self,
+        connection: sqlite3.Connection,
+        known: dict[str, _Known],
+        next_position: int,
+        changes: ChangeSet,
+        watched: Collection[str],
+    ) -> None:
+        self._connection = connection
+        self._known = known
+        self._changes = changes
+        self._watched = watched
+        #: The trials that were written to, and whether they had ended before.
+        self._touched: dict[str, tuple[_Known, TrialEnd]] = {}
+        #: The column values of samples that are certainly new and not inserted yet, one sample after the other.
+        self._values: list[Any] = []
+        self.next_position = next_position
+
+    def apply(self, writes: Sequence[Write]) -> dict[int, str]:
+        """Apply the writes of a batch; return which were refused and why."""
+        refused: dict[int, str] = {}
+        current, known = None, None
+        for index, write in enumerate(writes):
+            if isinstance(write, SampleWrite):
+                # The usual case, a tick above all others, is inline: it decides how fast writing is.
+                trial_id, tick_id, timestamp, state, data, kind = write
+                if trial_id != current:
+                    current, known = trial_id, self._look_up_trial(trial_id)
+                if (
+                    known is not None
+                    and known.top_tick < tick_id <= MAX_NUMBER
+                    and 0 <= timestamp <= MAX_NUMBER
+                    and kind is not WriteKind.LATE
+                ):
+                    self._values += self.next_position, known.head.number, tick_id, timestamp, 0, data
+                    self.next_position += 1
+                    known.top_tick = tick_id
+                    known.head.grow(tick_id, state)
+                    known.head.bytes += ROW_BYTES + len(data)
+                elif (reason := self._sample(write, known)) is not None:
+                    refused[index] = reason
+            elif isinstance(write, TrialWrite):
+                self._create(write)
+                current = None
+            elif (known := self._look_up_trial(write.trial_id)) is None:
+                refused[index] = NO_SUCH_TRIAL.format(write.trial_id)
+                current = None
+            elif isinstance(write, OutcomeWrite):
+                self._say_outcome(write, known)
+                self._changes.trials = True
+                current = write.trial_id
+            else:
+                known.head.finish(write)
+                current = write.trial_id
+        return refused
+
+    def finish(self) -> None:
+        """Write the samples that are left and the heads of all trials."""
+        self._flush()
+        change_heads(self._connection, [known.head for known, _ in self._touched.values()])
+        self._changes.trial_ids.update(self._touched)
+        self._changes.numbers.update(known.head.number for known, _ in self._touched.values())
+        self._changes.trials |= any(known.head.end != end for known, end in self._touched.values())
+
+    def _look_up_trial(self, trial_id: str) -> _Known | None:
+        known = self._known.get(trial_id)
+        if known is None:
+            row = self._connection.execute(_KNOW, (trial_id,)).fetchone()
+            if row is None:
+                return None
+            number, end, count, high_tick, state, size, top_tick = row
+            head = Head(number, TrialEnd(end), count, high_tick, state, size)
+            known = self._known[trial_id] = _Known(head, NO_TICK if top_tick is None else top_tick)
+        if trial_id not in self._touched:
+            self._touch(trial_id, known)
+        return known
+
+    def _touch(self, trial_id: str, known: _Known) -> None:
+        self._touched[trial_id] = known, known.head.end
+        if trial_id in self._watched:
+            self._changes.watched_trials[known.head.number] = TrialChanges(trial_id, known.head)
+
+    def _say_outcome(self, write: OutcomeWrite, known: _Known) -> None:
+        number = known.head.number
+        found = "SELECT length(outcome) FROM trials WHERE number = ?"
+        (before,) = self._connection.execute(found, (number,)).fetchone()
+        known.head.bytes += len(write.outcome) - before
+        self._connection.execute("UPDATE trials SET outcome = ? WHERE number = ?", (write.outcome, number))
+
+    def _create(self, write: TrialWrite) -> None:
+        known = self._look_up_trial(write.trial_id)
+        params = write.params.SerializeToString(deterministic=True)
+        if known is None:
+            added = self._connection.execute(
+                "INSERT INTO trials (trial_id, user_id, params, logged, owner) VALUES (?, ?, ?, ?, ?)",
+                (write.trial_id, write.user_id, params, write.logged, write.owner),
+            )
+            assert added.lastrowid is not None
+            size = trial_bytes(write.trial_id, write.user_id, len(params), 0)
+            known = self._known[write.trial_id] = _Known(Head(added.lastrowid, bytes=size), NO_TICK)
+            self._touch(write.trial_id, known)
+        else:
+            found = "SELECT length(CAST(user_id AS BLOB)) + length(params) FROM trials WHERE number = ?"
+            (before,) = self._connection.execute(found, (known.head.number,)).fetchone()
+            known.head.bytes += len(write.user_id.encode()) + len(params) - before
+            self._connection.execute(
+                "UPDATE trials SET user_id = ?, params = ?, logged = ? WHERE number = ?",
+                (write.user_id, params, write.logged, known.head.number),
+            )
+            self._connection.execute("DELETE FROM properties WHERE number = ?", (known.head.number,))
+        self._connection.executemany(
+            "INSERT INTO properties (name, value, number) VALUES (?, ?, ?)",
+            [(name, value, known.head.number) for name, value in write.params.properties.items()],
+        )
+        self._changes.trials = True
+
+    def _sample(self, write: SampleWrite, known: _Known | None) -> str | None:
+        """Write a sample of an unusual kind; return why it was refused."""
+        if known is None:
+            return NO_SUCH_TRIAL.format(write.trial_id)
+        reason = refusal(write)
+        if reason is None:
+            try:
+                self._write_by_rules(write, known)
+            except InvalidArgumentError as error:
+                return str(error)
+        return reason
+
+    def _write_by_rules(self, write: SampleWrite, known: _Known) -> None:
+        self._flush()
+        row = self._connection.execute(
+            "SELECT position, timestamp, waiting, data FROM samples WHERE trial = ? AND tick = ?",
+            (known.head.number, write.tick_id),
+        ).fetchone()
+        position, timestamp, waiting, data = row or (0, 0, False, b"")
+        found = Found.NOTHING if row is None else Found.of(waiting, timestamp == write.timestamp)
+        action = RULES[write.kind, found]
+        if action is Action.MERGE:
+            merged = merge_late(data, write.data)
+            self._connection.execute("UPDATE samples SET data = ? WHERE position = ?", (merged, position))
+            known.head.bytes += len(merged) - len(data)
+        elif action is Action.WAIT:
+            self._add(write, known, begin_waiting(write.data), waiting=True)
+        elif action is Action.COMPLETE:
+            merged = merge_late(write.data, data)
+            self._remove("position = ?", position, known)
+            self._add(write, known, merged, waiting=False)
+        elif action is not Action.KEEP:
+            if action is Action.REPLACE:
+                self._remove("position = ?", position, known)
+            elif action is Action.RERUN:
+                self._remove(f"trial = {known.head.number} AND tick >= ?", write.tick_id, known)
+                known.top_tick = write.tick_id
+            self._add(write, known, write.data, waiting=False)
+        known.head.follow(write, action)
+        if action is not Action.KEEP and known.head.number in self._changes.watched_trials:
+            self._changes.watched_trials[known.head.number].only_added = False
+
+    def _remove(self, condition: str, value: int, known: _Known) -> None:
+        found = f"SELECT coalesce(sum(length(data) + {ROW_BYTES}), 0) FROM samples WHERE {condition}"
+        (size,) = self._connection.execute(found, (value,)).fetchone()
+        known.head.bytes -= size
+        known.head.count -= self._connection.execute(f"DELETE FROM samples WHERE {condition}", (value,)).rowcount
+
+    def _add(self, write: SampleWrite, known: _Known, data: bytes, *, waiting: bool) -> None:
+        self._values += self.next_position, known.head.number, write.tick_id, write.timestamp, waiting, data
+        self.next_position += 1
+        known.head.bytes += ROW_BYTES + len(data)
+        known.top_tick = max(known.top_tick, write.tick_id)
+
+    def _flush(self) -> None:
+        values, watched_trials = self._values, self._changes.watched_trials
+        if watched_trials:
+            for position, number, tick_id, data in zip(
+                values[::6], values[1::6], values[2::6], values[5::6], strict=True
+            ):
+                if number in watched_trials:
+                    watched_trials[number].samples.append(StoredSample(position, tick_id, data))
+        insert_samples(self._connection, values)
+        self._values = []

@@ -1,0 +1,140 @@
+"""The rules of writes, the same for every storage: tables and functions without I/O.
+
+The sample of a tick is of one of four kinds, seen from a new one: there is none (NOTHING); out-of-sync samples wait
+for it (WAITING); it is the same sample, by its timestamp (SAME); it is another one (OTHER). A storage finds out which,
+looks up what `RULES` says, does that to its rows, and lets the trial's `Head` follow.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Collection
+from dataclasses import dataclass
+
+from trio_cogment.api.common_pb2 import TrialState
+from trio_cogment.servers.datastore.storage import EndWrite, SampleWrite, TrialEnd, WriteKind
+
+#: What a signed 64-bit integer holds: ticks and timestamps are stored as such.
+MAX_NUMBER = (1 << 63) - 1
+NO_TICK = -1
+
+
+class Found(enum.Enum):
+    """What the tick of a new sample has already."""
+
+    NOTHING = enum.auto()
+    WAITING = enum.auto()
+    SAME = enum.auto()
+    OTHER = enum.auto()
+
+    @classmethod
+    def of(cls, waiting: bool, same: bool) -> Found:
+        """Return what a tick has that has a sample, by whether that waits and whether its timestamp is the same."""
+        if waiting:
+            return cls.WAITING
+        return cls.SAME if same else cls.OTHER
+
+
+class Action(enum.Enum):
+    """What becomes of a new sample."""
+
+    #: It is the tick's first.
+    ADD = enum.auto()
+    #: It waits for the tick's sample: stored as `_merging.begin_waiting` makes it, and marked.
+    WAIT = enum.auto()
+    #: Those that waited are merged into it; it takes their place, with a position of its own.
+    COMPLETE = enum.auto()
+    #: It is merged into the one that is there, which keeps position, timestamp and mark.
+    MERGE = enum.auto()
+    #: It is there already.
+    KEEP = enum.auto()
+    #: It takes the place of the one that is there, with a position of its own.
+    REPLACE = enum.auto()
+    #: The tick's sample and those of all later ticks are removed, then it is added.
+    RERUN = enum.auto()
+
+
+RULES: dict[tuple[WriteKind, Found], Action] = {
+    (WriteKind.LOGGED, Found.NOTHING): Action.ADD,
+    (WriteKind.LOGGED, Found.WAITING): Action.COMPLETE,
+    (WriteKind.LOGGED, Found.SAME): Action.KEEP,
+    (WriteKind.LOGGED, Found.OTHER): Action.RERUN,
+    (WriteKind.STORED, Found.NOTHING): Action.ADD,
+    (WriteKind.STORED, Found.WAITING): Action.REPLACE,
+    (WriteKind.STORED, Found.SAME): Action.REPLACE,
+    (WriteKind.STORED, Found.OTHER): Action.REPLACE,
+    (WriteKind.LATE, Found.NOTHING): Action.WAIT,
+    (WriteKind.LATE, Found.WAITING): Action.MERGE,
+    (WriteKind.LATE, Found.SAME): Action.MERGE,
+    (WriteKind.LATE, Found.OTHER): Action.MERGE,
+}
+
+# Names of their own: looking into the enumerations takes longer than all else in `grow`.
+_OPEN, _ENDED, _ENDED_STATE = TrialEnd.OPEN, TrialEnd.ENDED, TrialState.ENDED
+
+NO_SUCH_TRIAL = "no such trial: {!r}"
+
+
+def is_deleted(number: int, end: TrialEnd, numbers: Collection[int] | None, *, ended: bool) -> bool:
+    """Return whether a trial is deleted that `TrialStore.delete` was asked to delete; `numbers` and `ended` are its."""
+    return (numbers is None or number in numbers) and not (ended and end is TrialEnd.OPEN)
+
+
+def refusal(write: SampleWrite) -> str | None:
+    """Return why a sample cannot be stored, whatever the state of its trial; None: it can."""
+    if not 0 <= write.tick_id <= MAX_NUMBER:
+        return f"tick_id: expected at most {MAX_NUMBER}, got {write.tick_id}"
+    if not 0 <= write.timestamp <= MAX_NUMBER:
+        return f"timestamp: expected at most {MAX_NUMBER} ns since the epoch, got {write.timestamp}"
+    return None
+
+
+@dataclass(slots=True)
+class Head:
+    """What changes about a trial as samples come.
+
+    Attributes:
+        number: of the trial.
+        end: whether more samples are to come.
+        count: how many ticks have a sample.
+        high_tick: the highest tick with a sample that is not waiting; `NO_TICK` without one.
+        state: the state in that sample.
+        bytes: what the trial counts against its owner's quota; for storages that keep it here.
+    """
+
+    number: int
+    end: TrialEnd = TrialEnd.OPEN
+    count: int = 0
+    high_tick: int = NO_TICK
+    state: int = TrialState.UNKNOWN
+    bytes: int = 0
+
+    @property
+    def last_state(self) -> int:
+        """What readers are told: see `StoredTrial.last_state`."""
+        return self.state if self.end == TrialEnd.OPEN else TrialState.ENDED
+
+    def grow(self, tick_id: int, state: int) -> None:
+        """Take note of a new sample, not LATE, above all others: what `follow` comes to then."""
+        self.count += 1
+        self.high_tick = tick_id
+        self.state = state
+        self.end = _ENDED if state == _ENDED_STATE else _OPEN
+
+    def follow(self, write: SampleWrite, action: Action) -> None:
+        """Take note of a sample that was written, after what had to be removed is off the count."""
+        if action in (Action.ADD, Action.WAIT, Action.COMPLETE, Action.REPLACE, Action.RERUN):
+            self.count += 1
+        if write.kind == WriteKind.LATE:
+            return
+        if action is Action.RERUN:
+            self.high_tick = write.tick_id
+        if action is not Action.KEEP and write.tick_id >= self.high_tick:
+            self.high_tick, self.state, self.end = write.tick_id, write.state, TrialEnd.OPEN
+        if write.state == _ENDED_STATE:
+            self.end = TrialEnd.ENDED
+
+    def finish(self, write: EndWrite) -> None:
+        """Take note of an end, which only an open trial has, or of a reopening."""
+        if write.end == TrialEnd.OPEN or self.end == TrialEnd.OPEN:
+            self.end = write.end

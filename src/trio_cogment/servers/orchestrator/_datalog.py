@@ -1,0 +1,550 @@
+"""A trial's samples on their way to their sink: the queue between them, and what happens while the sink is away.
+
+- While a stream is open, a full queue is back-pressure: the trial waits.
+- A stream that breaks is opened again, after growing pauses. The parameters come first, then what the sink is not known
+  to have taken, then the rest: a sink that confirms gets every sample at least once, another at most once.
+- A sink that is away for less than `datalog_grace_seconds`, or says for less than `datalog_full_seconds` that it
+  cannot store samples, holds the trial up when the queue is full, as a slow one does. After that the trial goes on
+  without it: the oldest samples are dropped, counted, and told of by a special event in the next sample that gets
+  through.
+- A queue is full by the number of its samples, or because no memory can be borrowed for them (`_sample_bytes`).
+- When the trial is over, what is left is written in order. The sink may take `datalog_flush_seconds` for each step of
+  it, or `datalog_full_seconds` if it cannot store samples; what has not got through then is lost, counted and logged.
+  One that has no room for samples is told at least how the trial ended: that is small.
+
+This module is long because what waits, what is sent and what is lost is one count.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import random
+from collections import deque
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import NamedTuple
+
+import trio
+
+from trio_cogment.api.common_pb2 import TrialParams
+from trio_cogment.api.datalog_pb2 import DatalogSample
+from trio_cogment.base.backoff import Backoff
+from trio_cogment.base.config import OrchestratorConfig
+from trio_cogment.base.errors import (
+    CogmentError,
+    FailedPreconditionError,
+    StatusCode,
+    is_storage_failure,
+    status_of,
+)
+from trio_cogment.base.outcome import lost_text
+from trio_cogment.base.recount import Count
+from trio_cogment.budget.byte_pool import Loan
+from trio_cogment.servers.orchestrator._datalog_owner import Owner
+from trio_cogment.servers.orchestrator._sample_bytes import SampleBytes
+from trio_cogment.servers.orchestrator._sink_failures import first_of, no_connection, refusal_of, text_of
+from trio_cogment.servers.orchestrator.sinks import SampleSink, SampleStream
+
+_log = logging.getLogger(__name__)
+
+#: A sample that the sink's own refusal keeps coming back to is dropped after this many streams.
+_TRIES_PER_SAMPLE = 3
+
+#: While only so many wait, nobody looks at their sizes, where they are not large: a log that keeps up costs nothing.
+_UNCOUNTED_SAMPLES = 2
+
+#: Failures that say nothing about what was sent.
+_TRANSPORT = frozenset({StatusCode.UNAVAILABLE, StatusCode.CANCELLED, StatusCode.DEADLINE_EXCEEDED})
+
+
+class _Kept(NamedTuple):
+    """A sample that waits, or may be lost still."""
+
+    sample: DatalogSample
+    size: int  # as it is counted: 0 while few wait, and where its sink has a limit of its own
+
+
+class Datalog:
+    """The samples of one trial: a queue that `put` fills from the tick, and a task that empties it.
+
+    It has many methods because each step of a stream's life has one, and each way in which samples are lost.
+
+    Args:
+        trial_id: goes to the sink, and into logs.
+        user_id: goes to the sink.
+        sink: where streams are opened.
+        config: limits and timeouts.
+        rng: makes the pauses between reconnections differ.
+        owner: see its class.
+        loan: what is borrowed for the samples that wait.
+
+    Attributes:
+        opened: set once the first stream is open, or `failure` is.
+        failure: why the sink did not accept the first stream.
+        dropped_samples: those that did not reach the sink.
+        trouble: why it takes no samples now; empty: it does, or has not been given any since.
+        weighs_all: samples are large, so those count, too, that hardly wait.
+    """
+
+    def __init__(
+        self,
+        trial_id: str,
+        user_id: str,
+        sink: SampleSink,
+        *,
+        config: OrchestratorConfig,
+        rng: random.Random,
+        owner: Owner,
+        loan: Loan,
+    ) -> None:
+        self._trial_id = trial_id
+        self._user_id = user_id
+        self._sink = sink
+        self._config = config
+        self._backoff = Backoff(config.datalog_reconnect_initial_seconds, config.datalog_reconnect_max_seconds, rng)
+        self._owner = owner
+        self._queue: deque[_Kept] = deque()
+        #: Written to the open stream, and not known to be taken.
+        self._sent: deque[_Kept] = deque()
+        #: Of the queue, and of what was sent to a sink elsewhere: one in this process has limits of its own.
+        self._bytes = SampleBytes(loan, self._memory_is_back)
+        #: Those before them that there was no room for.
+        self._forgotten = 0
+        self._stream: SampleStream | None = None
+        #: Its `write_nowait`, while samples are written to it.
+        self._write_nowait: Callable[[DatalogSample], bool] | None = None
+        self._sink_is_here = False
+        self._parked = trio.lowlevel.ParkingLot()
+        self._opening = trio.CancelScope()
+        self._writing = trio.CancelScope()
+        self._flushing = trio.CancelScope()
+        self._grace = trio.CancelScope()
+        self._connected_at: float
+        self._stream_seconds: float
+        self._away_since: float | None = None
+        #: It is away because it cannot store samples; it is waited for until then, on Trio's clock.
+        self._cannot_store = False
+        self._waits_until = -math.inf
+        #: It refuses what it is sent: it is there, and may be told how the trial ended.
+        self._refuses = False
+        #: So many samples waited when it broke, and have not been taken since.
+        self._owed = 0
+        self._said_dropped = False
+        self._lossy = False
+        self._full = False
+        self._completed = trio.Event()
+        self._over = False
+        self._taken = 0
+        self._refusals = 0
+        self._untold = 0
+        self._telling: tuple[DatalogSample, int] | None = None
+        self.opened = trio.Event()
+        self.failure: Exception | None = None
+        self.dropped_samples = 0
+        self.trouble = ""
+        self.weighs_all = False
+
+    # Called by the trial
+
+    @property
+    def over(self) -> bool:
+        """Whether nothing is written any more."""
+        return self._over
+
+    @property
+    def queued_samples(self) -> int:
+        """How many samples wait for the sink."""
+        return len(self._queue)
+
+    def recount(self) -> Iterator[Count]:
+        """See `trio_cogment.base.recount`."""
+        for what, samples in (("wait for the log", self._queue), ("are not confirmed", self._sent)):
+            yield Count(f"samples that {what}", len(samples), 0 if self._over else len(samples))
+        yield Count("bytes of samples", self._bytes.size, sum(kept.size for kept in (*self._queue, *self._sent)))
+
+    def put(self, sample: DatalogSample) -> None:
+        """Queue a sample; where there is no room for it, see the head of this module."""
+        if self._over:
+            self._count_lost(1)
+            return
+        if self.dropped_samples:
+            self._say_lost(sample)
+        if self._write_nowait is not None and not self._queue and not self._untold and self._write_at_once(sample):
+            return
+        if len(self._queue) < _UNCOUNTED_SAMPLES and not self.weighs_all:
+            self._queue.append(_Kept(sample, 0))
+        else:
+            for number in range(min(len(self._queue), _UNCOUNTED_SAMPLES)):
+                if not self._queue[number].size:
+                    self._queue[number] = self._counted(self._queue[number].sample)
+            self._queue.append(self._counted(sample))
+        self._parked.unpark()
+        if len(self._queue) >= self._config.max_queued_samples or not self._bytes.fit:
+            self._make_room()
+
+    def _counted(self, sample: DatalogSample) -> _Kept:
+        size = sample.ByteSize()
+        self._bytes.size += size
+        return _Kept(sample, size)
+
+    def _write_at_once(self, sample: DatalogSample) -> bool:
+        assert self._write_nowait is not None
+        try:
+            taken = self._write_nowait(sample)
+        except Exception:  # noqa: BLE001  a sink of this process is somebody else's code, and the tick is not its
+            _log.exception("trial %s: the data log failed to take a sample at once", self._trial_id)
+            self._write_nowait = None
+            return False
+        if taken:
+            self._sent.append(_Kept(sample, 0))
+            self._progress()
+        return taken
+
+    def complete(self) -> None:
+        """No more samples come; `run` returns when the queued ones are out, or the sink takes no more of them."""
+        self._completed.set()
+        self._opening.cancel()
+        if not self._over:
+            self._renew_flushing()
+            self._owner.spawn(self._wait_flushed, "patience with the data log")
+            self._parked.unpark()
+
+    async def wait_opened(self, endpoint: str) -> CogmentError | None:
+        """Wait until the sink has accepted the first stream; return why the trial cannot start, if it cannot.
+
+        A trial that ends meanwhile (`complete`) ends the wait.
+
+        Args:
+            endpoint: for the error's text.
+        """
+        limit = self._config.datalog_connect_timeout_seconds
+        self._opening.deadline = trio.current_time() + limit
+        with self._opening:
+            await self.opened.wait()
+        if self.failure is not None:
+            return refusal_of(endpoint, self.failure)
+        if self._completed.is_set():
+            return FailedPreconditionError("the trial was terminated while it was starting")
+        if self._opening.cancelled_caught:
+            return no_connection(endpoint, limit)
+        return None
+
+    # The task
+
+    async def run(self, params: TrialParams) -> None:
+        """Open a stream and write samples until complete, over as many streams as it takes.
+
+        That no first stream can be opened is in `failure`; what goes wrong later is logged and counted, and the trial
+        goes on. After `Cancelled` what was still queued is lost, and logged and counted too.
+        """
+        why = "the orchestrator is stopping"
+        try:
+            with self._writing:
+                await self._write_everything(params)
+            if self._writing.cancelled_caught:
+                why = self.trouble or f"it took nothing for {self._config.datalog_flush_seconds:g} s"
+                _log.warning("trial %s: the data log is given up: %s", self._trial_id, why)
+                if self._cannot_store or self._refuses:
+                    await self._write_end_alone(params)
+        finally:
+            self._over = True
+            self._grace.cancel()
+            self._flushing.cancel()
+            self._take_back()
+            if self._queue:
+                self._count_lost(len(self._queue))
+                self._queue.clear()
+            self._bytes.close()
+            self._set_full(False)
+            if self.dropped_samples:
+                _log.warning("trial %s: %s", self._trial_id, lost_text(self.dropped_samples))
+
+    async def _write_everything(self, params: TrialParams) -> None:
+        while True:
+            taken, self._stream_seconds = self._taken, 0.0
+            failure = await self._write_stream(params)
+            if failure is None:
+                return
+            if not self.opened.is_set():
+                self.failure = failure
+                self.opened.set()
+                return
+            fruitful = self._taken > taken or self._stream_seconds > self._config.datalog_grace_seconds
+            self._broke(failure, fruitful)
+            if fruitful:
+                self._backoff.reset()
+            await self._pause(self._backoff.failed())
+
+    async def _pause(self, seconds: float) -> None:
+        if self._completed.is_set():
+            await trio.sleep(seconds)
+            return
+        # When the trial ends there is no time to lose: the next attempt is made at once.
+        with trio.move_on_after(seconds):
+            await self._completed.wait()
+
+    async def _write_end_alone(self, params: TrialParams) -> None:
+        """Write the last sample with nothing but its `info`, and so with how the trial ended and what was lost."""
+        self._take_back()
+        if not self._queue or not self._queue[-1].sample.info.HasField("end"):
+            return
+        self._drop_oldest(len(self._queue) - 1)
+        self._bytes.size -= self._queue[-1].size
+        sample = DatalogSample(info=self._queue.pop().sample.info)
+        self._count_lost(1)
+        self._say_lost(sample)
+        if self._untold:
+            self._tell_loss(sample)
+        with trio.move_on_after(self._config.datalog_flush_seconds):
+            try:
+                async with self._sink.open(self._trial_id, self._user_id, params) as stream:
+                    await stream.write(sample)
+                    await stream.complete()
+            except* Exception as errors:  # noqa: BLE001  of a sink that is given up already
+                _log.debug("trial %s: the data log does not know how it ended: %s", self._trial_id, first_of(errors))
+
+    def _renew_flushing(self) -> None:
+        self._flushing.deadline = max(trio.current_time() + self._config.datalog_flush_seconds, self._waits_until)
+
+    async def _wait_flushed(self) -> None:
+        # Not the deadline of the writer's scope: a call that is opened under one keeps it, though progress moves this.
+        with self._flushing:
+            await trio.sleep_forever()
+        if not self._over:
+            self._writing.cancel()
+
+    async def _write_stream(self, params: TrialParams) -> Exception | None:
+        """Open a stream and write until everything is out (None), or it breaks; return why."""
+        failure: Exception | None = None
+        try:
+            async with self._sink.open(self._trial_id, self._user_id, params) as stream:
+                self._connected(stream)
+                await self._write(stream)
+                while self._sent:
+                    self._forget_first()
+                self._forgotten = 0
+        except* CogmentError as errors:
+            failure = first_of(errors)
+        except* Exception as errors:  # noqa: BLE001  a sink of this process is somebody else's code
+            _log.error("trial %s: the data log failed", self._trial_id, exc_info=errors)
+            failure = first_of(errors)
+        finally:
+            self._take_back()
+        return failure
+
+    def _connected(self, stream: SampleStream) -> None:
+        self._stream = stream
+        self._connected_at = trio.current_time()
+        self._grace.cancel()
+        self._lossy = False
+        self.opened.set()
+        if not self._queue and not self._cannot_store:
+            self._is_back()
+        self._make_room()
+
+    def _confirmed(self) -> None:
+        """The sink has answered: also where nothing waits, as the parameters are stored now."""
+        self._progress()
+        if not self._queue and not self._sent:
+            self._is_back()
+
+    def _is_back(self) -> None:
+        """It has taken all that waited for it: one that takes some of it, as a full disk does, was no return."""
+        if self.trouble:
+            _log.info("trial %s: the data log is back", self._trial_id)
+            self.trouble = ""
+            self._cannot_store = self._refuses = self._said_dropped = False
+            self._waits_until = -math.inf
+            self._resume()
+
+    def _resume(self) -> None:
+        """Let the trial go on if it was paused and there is room: not for one that may send back what it is sent."""
+        has_room = len(self._queue) <= self._config.max_queued_samples // 2 and self._bytes.fit
+        if self._full and has_room and not self._cannot_store:
+            self._set_full(False)
+
+    async def _write(self, stream: SampleStream) -> None:
+        self._write_nowait = getattr(stream, "write_nowait", None)
+        self._sink_is_here = self._write_nowait is not None
+        if hasattr(stream, "on_confirmed"):
+            stream.on_confirmed = self._confirmed
+        try:
+            await self._empty_queue(stream)
+        finally:
+            self._write_nowait = None
+        await stream.complete()
+
+    async def _empty_queue(self, stream: SampleStream) -> None:
+        while True:
+            while self._queue:
+                # Taken off only once it is written: the queue's length is the back-pressure.
+                sample = self._queue[0].sample
+                if self._untold:
+                    self._tell_loss(sample)
+                if self.dropped_samples:
+                    self._say_lost(sample)
+                await stream.write(sample)
+                kept = self._queue.popleft()
+                if self._sink_is_here:
+                    self._bytes.size -= kept.size
+                    kept = _Kept(sample, 0)
+                self._sent.append(kept)
+                self._progress()
+                self._resume()
+            if self._completed.is_set():
+                return
+            await self._parked.park()
+
+    def _progress(self) -> None:
+        """Forget what the sink is now known to have taken."""
+        if self._stream is None:
+            return
+        taken = self._forgotten + len(self._sent) - max(0, self._stream.unconfirmed)
+        if taken > 0:
+            forgotten = min(taken, self._forgotten)
+            self._forgotten -= forgotten
+            for _ in range(taken - forgotten):
+                self._forget_first()
+            self._taken += taken
+            self._refusals = 0
+            self._owed = min(self._owed - taken, len(self._queue) + len(self._sent))
+            if self._owed <= 0:
+                self._is_back()
+            if self._completed.is_set():
+                self._renew_flushing()
+        # Those for a sink of this process take no memory here. One that has broken is waited for instead: until it
+        # takes something, whatever it is sent may come back.
+        is_costly = not (self._sink_is_here or self.trouble)
+        while len(self._sent) > self._config.max_queued_samples or (is_costly and self._sent and not self._bytes.fit):
+            self._forget_first()
+            self._forgotten += 1
+
+    def _forget_first(self) -> None:
+        self._bytes.size -= self._sent.popleft().size
+
+    # What goes wrong
+
+    def _take_back(self) -> None:
+        """The stream is left: what it is not known to have taken comes first in the next one."""
+        self._progress()
+        if self._stream is not None:
+            self._stream_seconds = trio.current_time() - self._connected_at
+            self._stream = None
+        for kept in reversed(self._sent):
+            self._queue.appendleft(kept if kept.size else self._counted(kept.sample))
+        self._sent.clear()
+        forgotten, self._forgotten = self._forgotten, 0
+        if forgotten:
+            self._untold += forgotten
+            self._count_lost(forgotten)
+
+    def _broke(self, failure: Exception, fruitful: bool) -> None:
+        now = trio.current_time()
+        cannot_store = is_storage_failure(failure)
+        text = text_of(failure)
+        # A stream that was opened and broke without taking anything was no return.
+        is_news = not self.trouble or cannot_store is not self._cannot_store
+        begins = self._away_since is None or fruitful or cannot_store is not self._cannot_store
+        refuses = isinstance(failure, CogmentError) and status_of(failure)[0] not in _TRANSPORT
+        if self._away_since is None or begins:
+            self._away_since = now
+        if begins and is_news:
+            if cannot_store:
+                limit = self._config.datalog_full_seconds
+                _log.warning("trial %s: the data log cannot store samples; when %d wait (max_queued_samples), so does "
+                             "the trial, until this has lasted %g s (datalog_full_seconds): %s",
+                             self._trial_id, self._config.max_queued_samples, limit, text)  # fmt: skip
+            else:
+                what = "refuses samples" if refuses else "is away"
+                _log.warning("trial %s: the data log %s: %s", self._trial_id, what, text)
+        else:
+            _log.debug("trial %s: the data log is still away: %s", self._trial_id, text)
+        self.trouble = text or "it is away"
+        self._cannot_store, self._refuses = cannot_store, refuses
+        self._owed = len(self._queue)
+        limits = self._config.datalog_grace_seconds, self._config.datalog_full_seconds
+        waits_until = self._away_since + limits[cannot_store]
+        self._waits_until = waits_until if cannot_store else -math.inf
+        if self._completed.is_set():
+            self._flushing.deadline = max(self._flushing.deadline, self._waits_until)
+        if not fruitful and refuses:
+            self._refused(text)
+        if waits_until <= now:
+            self._lossy = True
+        else:
+            self._grace.cancel()
+            self._grace = trio.CancelScope()
+            self._owner.spawn(partial(self._wait_grace, self._grace, waits_until), "grace of the data log")
+        self._make_room()
+
+    def _refused(self, text: str) -> None:
+        # Not the connection but the log itself, again and again: what it chokes on must not hold up all the rest.
+        self._refusals += 1
+        if self._refusals >= _TRIES_PER_SAMPLE and self._queue:
+            self._refusals = 0
+            self._say_dropped(text)
+            self._drop_oldest(1)
+
+    async def _wait_grace(self, grace: trio.CancelScope, end: float) -> None:
+        with grace:
+            await trio.sleep_until(end)
+            if not grace.cancel_called:  # it may be back, or over, in this very moment
+                self._lossy = True
+                self._make_room()
+
+    def _make_room(self) -> None:
+        """Do what a full queue asks for: pause the trial, or drop what is oldest."""
+        if self._lossy:
+            surplus = len(self._queue) - self._config.max_queued_samples
+            if surplus > 0:
+                self._drop_oldest(surplus)
+            while self._queue and not self._bytes.fit:
+                self._drop_oldest(1)
+            self._set_full(False)
+        elif len(self._queue) >= self._config.max_queued_samples or not self._bytes.fit:
+            self._bytes.count_all()
+            self._set_full(True)
+
+    def _memory_is_back(self) -> None:
+        if len(self._queue) < self._config.max_queued_samples and self._bytes.fit:
+            self._set_full(False)
+
+    def _set_full(self, full: bool) -> None:
+        if full is not self._full:
+            self._full = full
+            self._owner.on_datalog_full(full)
+
+    def _drop_oldest(self, count: int) -> None:
+        self._say_dropped(self.trouble)
+        for _ in range(count):
+            kept = self._queue.popleft()
+            self._bytes.size -= kept.size
+            if self._telling is not None and self._telling[0] is kept.sample:
+                # What it had to tell is told by another.
+                self._untold += self._telling[1]
+        self._untold += count
+        self._count_lost(count)
+
+    def _say_dropped(self, why: str) -> None:
+        """Log that samples are dropped; how many will have been is said in the end."""
+        if not self._said_dropped:
+            self._said_dropped = True
+            _log.warning("trial %s: samples are dropped, the data log does not take them: %s", self._trial_id, why)
+
+    def _count_lost(self, count: int) -> None:
+        self.dropped_samples += count
+        self._owner.on_samples_lost(count)
+
+    def _say_lost(self, sample: DatalogSample) -> None:
+        """Let the last sample say how many were lost before it."""
+        if sample.info.HasField("end"):
+            sample.info.end.samples_lost = self.dropped_samples
+
+    def _tell_loss(self, sample: DatalogSample) -> None:
+        count, self._untold = self._untold, 0
+        # Who excluded `info` wants no events either.
+        if sample.HasField("info"):
+            self._telling = (sample, count)
+            what = "1 sample before this one was" if count == 1 else f"{count} samples before this one were"
+            sample.info.special_events.append(f"{what} lost: the data log did not take them in time")

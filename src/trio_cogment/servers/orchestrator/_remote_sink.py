@@ -1,0 +1,145 @@
+"""A data log elsewhere as a sink: `DatalogSP.RunTrialDatalog` over any channel."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+from urllib.parse import quote
+
+import trio
+
+from trio_cogment.access import lasting
+from trio_cogment.api.common_pb2 import TrialParams
+from trio_cogment.api.datalog_pb2 import DatalogSample, RunTrialDatalogInput
+from trio_cogment.base.errors import RpcError, StatusCode, is_storage_failure
+from trio_cogment.base.services import SERVICES, TRIAL_ID, TRIAL_OWNER, USER_ID, ServiceKind
+from trio_cogment.rpc import ClientCall, MetadataLike, methods_of
+from trio_cogment.servers.orchestrator._connections import Connections, Target
+from trio_cogment.servers.orchestrator._room import Holding
+from trio_cogment.servers.orchestrator.sinks import LocalSink, SampleSink, SampleStream
+
+RUN_TRIAL_DATALOG = methods_of(SERVICES[ServiceKind.DATALOG].descriptor())["RunTrialDatalog"]
+
+
+def sink_of(target: Target | None, connections: Connections, holding: Holding) -> SampleSink | None:
+    """Return the sink that a data log's endpoint leads to, for one trial."""
+    if target is None:
+        return None
+    if not isinstance(target, LocalSink):
+        return RemoteSink(connections, target, holding)
+    owned_by = getattr(target.sink, "owned_by", None)
+    return target.sink if owned_by is None else owned_by(lasting(holding.account), holding.quotas)
+
+
+#: How long a data log may take to answer the parameters; one that has not is of those that never answer.
+_ANSWER_SECONDS = 5.0
+
+
+def _nothing() -> None:
+    pass
+
+
+class RemoteSink:
+    """The data log of one trial, reached by a call.
+
+    Some data logs (the Go datastore, this package's) answer every message with an empty one, some (the published
+    SDK's) never write. One that has answered once, on any stream of this trial, is taken to answer always: its samples
+    are unconfirmed until it has answered them. With the others a sample that was sent counts as taken.
+
+    Which kind it is shows soon: those that answer answer the parameters, or say that their storage has failed. Until
+    then, and for `_ANSWER_SECONDS` at most, samples are unconfirmed.
+
+    Attributes:
+        answers: whether the log answers; None: that has not shown.
+    """
+
+    def __init__(self, connections: Connections, target: Target, holding: Holding) -> None:
+        self._connections = connections
+        self._holding = holding
+        self._target = target
+        self.answers: bool | None = None
+
+    def _metadata(self, trial_id: str, user_id: str) -> MetadataLike:
+        owner = lasting(self._holding.account)
+        whose = ((TRIAL_OWNER, quote(owner)),) if owner else ()
+        who = self._connections.authorization(trial_id, self._holding)
+        return ((TRIAL_ID, trial_id), (USER_ID, user_id), *whose, *who)
+
+    @asynccontextmanager
+    async def open(self, trial_id: str, user_id: str, params: TrialParams) -> AsyncIterator[SampleStream]:
+        """See `SampleSink.open`."""
+        async with (
+            self._connections.turn(self._holding.account) as turn,
+            self._connections.open(self._target, self_paced=True) as opener,
+            opener.call(RUN_TRIAL_DATALOG, metadata=self._metadata(trial_id, user_id)) as call,
+        ):
+            turn.end()
+            await call.send(RunTrialDatalogInput(trial_params=params))
+            with trio.CancelScope() as scope:
+                stream = _RemoteStream(self, call, scope)
+                call.set_consumer(stream)
+                yield stream
+            if scope.cancelled_caught:
+                raise stream.error or RpcError(StatusCode.UNAVAILABLE, "it ended its stream before the trial did")
+
+
+class _RemoteStream(SampleStream):
+    """One call; its consumer too: replies left unread would close the log's window.
+
+    Attributes:
+        on_confirmed: called whenever the log has answered.
+    """
+
+    def __init__(self, sink: RemoteSink, call: ClientCall, scope: trio.CancelScope) -> None:
+        self._sink = sink
+        self._call = call
+        self._scope = scope
+        self._opened_at = trio.current_time()
+        self._written = 0
+        self._replies = 0
+        self._completing = False
+        self._ended = trio.Event()
+        self.error: RpcError | None = None
+        self.on_confirmed: Callable[[], None] = _nothing
+
+    @property
+    def unconfirmed(self) -> int:
+        """See `SampleStream.unconfirmed`."""
+        answers = self._sink.answers
+        if answers is None and not self._ended.is_set():
+            if trio.current_time() < self._opened_at + _ANSWER_SECONDS:
+                return self._written
+            self._sink.answers = False
+        # The first reply is for the parameters.
+        return self._written - max(0, self._replies - 1) if answers else 0
+
+    async def write(self, sample: DatalogSample) -> None:
+        """See `SampleStream.write`."""
+        await self._call.send(RunTrialDatalogInput(sample=sample))
+        self._written += 1
+
+    async def complete(self) -> None:
+        """See `SampleStream.complete`: the log has everything once it has ended the stream."""
+        self._completing = True
+        if not self._ended.is_set():
+            await self._call.done_sending()
+            await self._ended.wait()
+        if self.error is not None:
+            raise self.error
+
+    def on_message(self, _message: Any) -> None:
+        """See `Consumer.on_message`."""
+        self._replies += 1
+        self._sink.answers = True
+        self.on_confirmed()
+
+    def on_end(self, error: RpcError | None) -> None:
+        """See `Consumer.on_end`."""
+        self.error = error
+        if error is not None and is_storage_failure(error):
+            self._sink.answers = True  # only a log that answers says so: it has taken nothing that it has not answered
+        self._ended.set()
+        # The SDK's log leaves when it has seen the last sample: the trial is over then, and this stream completing.
+        if not self._completing:
+            self._scope.cancel()
