@@ -28,7 +28,9 @@ def test_observations(
             truncated=truncated,
             info=info,
         )
-        assert ObservationEncoder(space).encode(observation) == encode_observation(observation).SerializeToString()
+        payload = ObservationEncoder(space).encode(observation)
+        expected = encode_observation(observation).SerializeToString()
+        assert (bytes(payload), len(payload)) == (expected, len(expected))
 
 
 @given(some.minari_spaces, some.generators)

@@ -11,8 +11,9 @@ import pytest
 from tests.environments._samples import Inventory, Scripted
 from trio_cogment.api import spaces_pb2 as pb
 from trio_cogment.base.errors import FailedPreconditionError, InvalidArgumentError
+from trio_cogment.base.shared_observation import Content
 from trio_cogment.environments.base import Environment
-from trio_cogment.environments.encoding import ActionDecoder, CheckedAction, ObservationEncoder
+from trio_cogment.environments.encoding import ActionDecoder, ActionPayload, ObservationEncoder
 from trio_cogment.environments.episode import Episode
 from trio_cogment.environments.errors import InvalidActionError, InvalidEnvironmentError
 from trio_cogment.environments.gymnasium import GymnasiumEnvironment
@@ -37,8 +38,8 @@ def action(value: Any) -> bytes:
     return encode_action(value).SerializeToString()
 
 
-def decoded(content: bytes) -> Observation:
-    return decode_observation(pb.Observation.FromString(content))
+def decoded(content: Content) -> Observation:
+    return decode_observation(pb.Observation.FromString(bytes(content)))
 
 
 class Duel:
@@ -254,21 +255,21 @@ SPACES: list[tuple[Space, Any]] = [
 def test_the_bytes_are_those_of_the_usual_way(space: Space, value: Any, rest: dict[str, Any]) -> None:
     observation = Observation(value, **rest)
     expected = encode_observation(observation).SerializeToString()
-    assert ObservationEncoder(space).encode(observation) == expected
+    assert bytes(ObservationEncoder(space).encode(observation)) == expected
 
 
-def stepped(mask: Any, *, over: bool = False) -> Episode:
-    """Return an episode in which an environment with two actions has given a mask with a step."""
+def stepped(mask: Any, *, over: bool = False) -> Observation:
+    """Return the observation of an environment with two actions that has given a mask with a step."""
     env = Scripted(lambda: (np.zeros(2, np.float32), 0.0, over, False, {"action_mask": mask}))
     episode = Episode(GymnasiumEnvironment(env, name="Game-v0"), ["player_0"])
     episode.begin()
-    episode.advance([action(np.int64(0))])
-    return episode
+    found: Observation = episode.advance([action(np.int64(0))]).observations[0].value
+    return found
 
 
 @pytest.mark.parametrize("mask", [[1, 0], (True, False), np.array([1.0, 0.0]), np.array([True, False])])
 def test_what_means_a_mask_is_told_as_one(mask: Any) -> None:
-    found = stepped(mask).told[0]
+    found = stepped(mask)
     assert found.action_mask.dtype == np.int8
     assert found.action_mask.tolist() == [1, 0]
     assert found.info["action_mask"] is mask, "information is as it was"
@@ -286,7 +287,7 @@ def test_what_means_a_mask_is_told_as_one(mask: Any) -> None:
 def test_what_means_no_mask_is_refused_at_the_step(mask: Any, text: str) -> None:
     with pytest.raises(InvalidEnvironmentError, match=f"environment 'Game-v0', actor 'player_0': action_mask: {text}"):
         stepped(mask)
-    assert stepped(mask, over=True).told[0].action_mask is None, "nobody acts any more"
+    assert stepped(mask, over=True).action_mask is None, "nobody acts any more"
 
 
 def test_actions_that_are_numbers_are_decoded_once() -> None:
@@ -314,23 +315,37 @@ def test_actions_of_this_process_are_not_decoded() -> None:
     game = Duel()
     episode = Episode(game, game.agents)
     episode.begin()
-    mine = CheckedAction(action(1), 1)
-    episode.advance([mine.content, None], checked={"left": mine})
+    mine = ActionPayload(1, game.action_spaces["left"], action(1))
+    episode.advance([mine, None])
     assert game.got == [{"left": 1}]
     assert type(game.got[0]["left"]) is int
-    # On the way it has become another; the other actor's is to be decoded.
-    own = CheckedAction(action(np.zeros(2, np.float32)))
-    episode.advance([action(0), own.content], checked={"left": mine, "right": own})
-    assert game.got[1]["left"] == 0
-    assert game.got[1]["right"].tolist() == [0, 0]
+    own = ActionPayload(np.zeros(2, np.float32), game.action_spaces["right"])
+    episode.advance([ActionPayload(1, Discrete(2)), own])
+    # It was checked for a space that is another one, though equal: so it is decoded.
+    assert type(game.got[1]["left"]) is np.int64
+    game.got[1]["right"] += 1  # environments may change what they get
+    assert bytes(own) == action(np.zeros(2, np.float32))
 
 
-def test_what_the_bytes_say() -> None:
+def test_what_a_payload_is_made_of() -> None:
     game = Duel()
     episode = Episode(game, ("right", "left"))
     for step in range(3):
         turn = episode.advance([action(np.zeros(2, np.float32)), action(1)]) if step else episode.begin()
-        assert len(episode.told) == len(turn.observations) == 2
-        for told, content in zip(episode.told, turn.observations, strict=True):
-            found = decoded(content)
+        assert len(turn.observations) == 2
+        for payload in turn.observations:
+            told, found = payload.value, decoded(payload)
             assert (told.value, told.reward, told.active) == (found.value, found.reward, found.active)
+
+
+@pytest.mark.parametrize("space", [Box(-1, 1, (2,)), Dict({"one": Box(-1, 1, (2,))})])
+def test_a_later_change_of_an_observation_is_seen_by_nobody(space: Space) -> None:
+    value = np.zeros(2, np.float32)
+    whole: Any = value if isinstance(space, Box) else {"one": value}
+    info = {"near": np.zeros(2)}
+    before = encode_observation(Observation(whole, info=info)).SerializeToString()
+    payload = ObservationEncoder(space).encode(Observation(whole, info=info))
+    value += 1
+    info["near"] += 1
+    info["far"] = np.ones(2)
+    assert bytes(payload) == before

@@ -287,7 +287,7 @@ async def test_who_leaves_while_a_message_is_sent_sends_no_other(autojump_clock:
         call,  # type: ignore[arg-type]  # nor more of the call
         take=nothing,
         on_event=nothing,
-        reply=nothing,
+        reply=lambda: False,
         who="ann",
     )
     part.post(ActorRunTrialOutput(details="1"))

@@ -22,6 +22,7 @@ from trio_cogment import (
 )
 from trio_cogment.api.common_pb2 import CommunicationState
 from trio_cogment.api.environment_pb2 import EnvInitialInput
+from trio_cogment.base.shared_message import SharedMessage
 from trio_cogment.platform import Platform
 from trio_cogment.sdk import Reward
 
@@ -105,6 +106,9 @@ class Calls:
     def __init__(self) -> None:
         self.goes: list[list[str]] = []
 
+    def accept_shared(self) -> None:
+        pass
+
     async def receive(self) -> Any:
         await trio.sleep_forever()
 
@@ -113,7 +117,8 @@ class Calls:
 
     async def send_together(self, messages: Sequence[Any]) -> None:
         await trio.lowlevel.checkpoint_if_cancelled()
-        self.goes.append([message.WhichOneof("data") or CommunicationState.Name(message.state) for message in messages])
+        whole: list[Any] = [message.whole() if isinstance(message, SharedMessage) else message for message in messages]
+        self.goes.append([message.WhichOneof("data") or CommunicationState.Name(message.state) for message in whole])
 
 
 def session_over(call: Any) -> EnvironmentSession:

@@ -89,7 +89,7 @@ def serving(game: Duel) -> Any:
     return implementation
 
 
-def _contents(names: Iterable[str], observations: Iterable[bytes]) -> list[tuple[Any, Any]]:
+def _contents(names: Iterable[str], observations: Iterable[Any]) -> list[tuple[Any, Any]]:
     return list(zip(names, observations, strict=True))
 
 

@@ -7,8 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trio_cogment.api.common_pb2 import Reward, RewardSource
+from trio_cogment.base.shared_observation import SharedReward
 from trio_cogment.trial import ENVIRONMENT, TrialRules
-from trio_cogment.trial._relayed import merge
+from trio_cogment.trial import _relayed as relayed
+from trio_cogment.trial._relayed import Given
 
 from .harness import CLIENT, LAST, Play, actor, kind_of, make_params, play_ticks
 
@@ -247,21 +249,28 @@ def test_rewards_without_samples() -> None:
         ([(3e38, 3e38), (3e38, 3e38)], pytest.approx(3e38)),
     ],
 )
-def test_merge(sources: list[tuple[float, float]], value: float) -> None:
-    reward = Reward()
-    merge(reward, 3, "x", [RewardSource(value=v, confidence=c) for v, c in sources])
+def test_merged_rewards(sources: list[tuple[float, float]], value: float) -> None:
+    reward = merged(sources)
     assert (reward.tick_id, reward.receiver_name, len(reward.sources)) == (3, "x", len(sources))
     assert reward.value == value or (math.isnan(value) and math.isnan(reward.value))
+
+
+def merged(sources: list[tuple[float, float]]) -> Reward:
+    given = Given([RewardSource(value=value, confidence=confidence) for value, confidence in sources], 0)
+    effect = relayed.reward(0, "x", 3, [given])
+    assert isinstance(effect.shared, SharedReward)
+    shown, found = effect.shared.value, effect.message.reward
+    assert shown == found.value or (math.isnan(shown) and math.isnan(found.value))
+    assert isinstance(found, Reward)
+    return found
 
 
 FLOATS = st.floats(width=32)
 
 
 @given(st.lists(st.tuples(FLOATS, FLOATS), min_size=1, max_size=6))
-def test_merge_takes_any_floats(sources: list[tuple[float, float]]) -> None:
-    reward = Reward()
-    merge(reward, 0, "x", [RewardSource(value=v, confidence=c) for v, c in sources])
-    assert len(reward.sources) == len(sources)
+def test_any_floats_are_merged(sources: list[tuple[float, float]]) -> None:
+    assert len(merged(sources).sources) == len(sources)
 
 
 def test_rewards_of_an_actor_that_is_gone_are_not_kept() -> None:

@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 
 from trio_cogment.api.common_pb2 import ActorRunTrialInput, CommunicationState, Message, Reward, RewardSource
 from trio_cogment.api.environment_pb2 import EnvRunTrialInput
+from trio_cogment.base.rewards import mean_reward
 from trio_cogment.trial import ENVIRONMENT, SendShared
-from trio_cogment.trial._relayed import _LARGE_BYTES, Given, Said, merge, relay, reward
+from trio_cogment.trial._relayed import _LARGE_BYTES, Given, Said, relay, reward
 
 
 @pytest.mark.parametrize("size", [0, 1, 100, 127, 128, 20_000, 3_000_000])
@@ -60,13 +61,14 @@ def test_a_reward_of_any_size_is_that_of_all_its_sources(sizes: list[list[int]])
     sources = [[source(number + 0.25, size) for number, size in enumerate(row)] for row in sizes]
     given_rewards = [Given(row, sum(each.ByteSize() for each in row)) for row in sources]
     expected = ActorRunTrialInput(state=CommunicationState.NORMAL)
-    merge(expected.reward, 300, "a", [each for row in sources for each in row])
+    every = [each for row in sources for each in row]
+    mean = mean_reward([(each.value, each.confidence) for each in every])
+    expected.reward.CopyFrom(Reward(tick_id=300, receiver_name="a", value=mean, sources=every))
     effect = reward(3, "a", 300, given_rewards)
     assert effect.participant == 3
     assert effect.message == expected
-    assert isinstance(effect, SendShared) is (sum(each.size for each in given_rewards) >= _LARGE_BYTES)
-    if isinstance(effect, SendShared):
-        assert effect.shared.payload() == expected.SerializeToString()
+    assert (len(effect.shared.tails) == 1 + len(every)) is False
+    assert effect.shared.payload() == expected.SerializeToString()
 
 
 def test_what_all_are_given_is_kept_once_beside_what_is_for_one_alone() -> None:

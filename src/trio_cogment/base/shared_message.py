@@ -1,8 +1,8 @@
-"""Messages that have most of their bytes in common with others, and how fields of messages begin on the wire."""
+"""Messages and payloads that are bytes only where somebody needs those; how fields of messages begin on the wire."""
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 
 from google.protobuf.message import Message
 
@@ -12,8 +12,46 @@ _LENGTH_DELIMITED: Final = 2
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
+class ObjectPayload:
+    """A payload that crosses the process as an object; `bytes` encodes it where somebody needs that, and once.
+
+    Its bytes are those of the moment at which it was made, whatever becomes of the object afterwards: a subclass that
+    encodes later keeps a copy of what can be changed.
+
+    Args:
+        value: the object.
+        content: its bytes, if they are known.
+
+    Attributes:
+        value: see above.
+    """
+
+    __slots__ = ("_content", "value")
+
+    def __init__(self, value: Any, content: bytes | None = None) -> None:
+        self.value = value
+        self._content = content
+
+    def __bytes__(self) -> bytes:
+        content = self._content
+        if content is None:
+            content = self._content = self.encode()
+        return content
+
+    def __len__(self) -> int:
+        return len(self.__bytes__())
+
+    def __reduce__(self) -> tuple[type[bytes], tuple[bytes]]:
+        return bytes, (self.__bytes__(),)  # for another process it is that
+
+    def encode(self) -> bytes:
+        """Return the bytes, which were not given."""
+        raise NotImplementedError
+
+
+@mypyc_attr(allow_interpreted_subclasses=True)
 class SharedMessage:
-    """A message whose last bytes on the wire are the same as those of others, and are kept once for all of them.
+    """A message that stays as it is within the process; on the wire its last bytes may be those of others as well.
 
     Args:
         kind: its type.

@@ -1,4 +1,7 @@
-"""Observations as bytes and actions from bytes, near the least that has to be done.
+"""Observations and actions as payloads, and actions from payloads, near the least that has to be done.
+
+Within the process the objects themselves travel (`ObjectPayload`), and what is made here of bytes is only for those
+who need bytes. Of an array, a copy is kept from which the bytes can be made later: whoever has the array may change it.
 
 What is the same at every step of one actor, the beginning of a message and its flags, is serialised once and joined
 with the bytes of the array. The result is, byte for byte, what `encode_observation` and protobuf write. Everything
@@ -9,12 +12,13 @@ from __future__ import annotations
 
 import itertools
 import struct
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from google.protobuf.message import DecodeError
 
 from trio_cogment.api import spaces_pb2 as pb
+from trio_cogment.base.shared_message import ObjectPayload
 from trio_cogment.spaces import (
     ArraySpace,
     Discrete,
@@ -23,6 +27,7 @@ from trio_cogment.spaces import (
     Space,
     SpaceError,
     decode_action,
+    encode_action,
     encode_array,
     encode_observation,
     encode_space,
@@ -47,8 +52,28 @@ _TAILS = {
 _REMEMBERED = 1024
 
 
+class ObservationPayload(ObjectPayload):
+    """An observation, and the parts of its message: all that can be changed of it is kept as bytes."""
+
+    __slots__ = ("_array", "_head", "_tail")
+
+    def __init__(self, value: Observation, head: bytes, array: bytes, tail: bytes) -> None:
+        self.value = value
+        self._content = None
+        self._head = head
+        self._array = array
+        self._tail = tail
+
+    def __len__(self) -> int:
+        return len(self._head) + len(self._array) + len(self._tail)
+
+    def encode(self) -> bytes:
+        """See `ObjectPayload.encode`."""
+        return b"".join((self._head, self._array, self._tail))
+
+
 class ObservationEncoder:
-    """Encodes the observations of one actor."""
+    """Makes the observations of one actor payloads."""
 
     def __init__(self, space: Space) -> None:
         """Prepare for values of a space."""
@@ -63,27 +88,25 @@ class ObservationEncoder:
             if isinstance(space, Discrete):
                 self._type, self._suffix = space.dtype.type, _SCALAR
 
-    def encode(self, observation: Observation) -> bytes:
-        """Return an observation, whose frame and spaces are not looked at, as the bytes of its message.
+    def encode(self, observation: Observation) -> ObjectPayload:
+        """Return an observation, whose frame and spaces are not looked at, as a payload.
 
         Raises:
             SpaceError: a part of it cannot be encoded.
         """
         value: Any = observation.value
-        form = self._form
-        if form is not None and (nested := form.encode(value)) is not None:
-            return self._joined(b"", nested, observation)
-        if type(value) is not self._type or value.dtype != self._dtype or value.shape != self._shape:
-            return encode_observation(observation).SerializeToString()
-        return self._joined(self._prefix + value.tobytes() + self._suffix, b"", observation)
-
-    @staticmethod
-    def _joined(array: bytes, nested: bytes, observation: Observation) -> bytes:
-        """Return a message in the order of its fields: an array comes first, any other value behind the flags."""
+        form, nested = self._form, b""
+        if form is not None and (encoded := form.encode(value)) is not None:
+            array, nested = b"", encoded
+        elif type(value) is not self._type or value.dtype != self._dtype or value.shape != self._shape:
+            return ObjectPayload(observation, encode_observation(observation).SerializeToString())
+        else:
+            array = value.tobytes()
         reward = observation.reward
-        content: bytes = b"".join(
+        # In the order of the message's fields: an array comes first, any other value behind the flags.
+        tail = b"".join(
             (
-                array,
+                self._suffix,
                 _HEADS[observation.active, observation.alive],
                 nested,
                 b"" if reward is None else _REWARD_TAG + _DOUBLE.pack(reward),
@@ -91,8 +114,8 @@ class ObservationEncoder:
             )
         )
         if observation.info or observation.action_mask is not None:
-            content += _further(observation)
-        return content
+            tail += _further(observation)
+        return ObservationPayload(observation, self._prefix, array, tail)
 
 
 def _nested(value: Any) -> bytes:
@@ -128,20 +151,46 @@ def encoded_frame(frame: Frame) -> bytes:
     return message.SerializeToString()
 
 
-class CheckedAction(NamedTuple):
-    """An action whose sender is in the process of the environment, which so need not decode it.
+def followed(payload: ObjectPayload, more: bytes) -> ObjectPayload:
+    """Return a payload whose bytes are followed by others; its object does not have what they say."""
+    return ObjectPayload(payload.value, bytes(payload) + more)
+
+
+class ActionPayload(ObjectPayload):
+    """An action that is known to be in its space: an environment of this process need not decode it.
+
+    Args:
+        value: a number, or an array that is nobody else's.
+        space: the action space.
+        content: its bytes, if they are known.
+        size: how many bytes they are, if that is known.
 
     Attributes:
-        content: the bytes of its message.
-        action: the same as a value of the action space, the environment's from now on; None: it is to be decoded.
+        space: see above.
     """
 
-    content: bytes
-    action: Any = None
+    __slots__ = ("_size", "space")
+
+    def __init__(self, value: Any, space: Space, content: bytes | None = None, size: int | None = None) -> None:
+        super().__init__(value, content)
+        self.space = space
+        self._size = size
+
+    def __len__(self) -> int:
+        return len(self.__bytes__()) if self._size is None else self._size
+
+    def encode(self) -> bytes:
+        """See `ObjectPayload.encode`."""
+        return encode_action(self.value).SerializeToString()
+
+    def copy(self) -> Any:
+        """Return the action for an environment, which may change it."""
+        value = self.value
+        return value.copy() if type(value) is np.ndarray else value
 
 
 class ActionDecoder:
-    """Decodes the actions of one actor."""
+    """Makes the payloads of one actor actions."""
 
     def __init__(self, space: Space) -> None:
         """Prepare for actions of a space."""
@@ -149,12 +198,15 @@ class ActionDecoder:
         self._known: dict[bytes, Any] | None = {} if isinstance(space, Discrete) else None
         self._form = None if isinstance(space, ArraySpace) else action_form(space)
 
-    def decode(self, content: bytes) -> Any:
-        """Return the action in the bytes of a message; arrays can be written to.
+    def decode(self, payload: bytes | ObjectPayload) -> Any:
+        """Return the action that a payload is; arrays can be written to.
 
         Raises:
             SpaceError: there is none, it makes no sense, or it is not in the space.
         """
+        if type(payload) is ActionPayload and payload.space is self._space:
+            return payload.copy()
+        content = bytes(payload)
         known = self._known
         if known is not None and content in known:
             return known[content]

@@ -1,4 +1,4 @@
-"""Episodes of an environment, as the environment of a trial sees them: bytes in, bytes out, nothing to wait for."""
+"""Episodes of an environment, as the environment of a trial sees them: payloads in and out, nothing to wait for."""
 
 from __future__ import annotations
 
@@ -7,13 +7,15 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from trio_cogment.base.errors import FailedPreconditionError, InvalidArgumentError
+from trio_cogment.base.shared_message import ObjectPayload
+from trio_cogment.base.shared_observation import Content
 from trio_cogment.environments.base import Environment
 from trio_cogment.environments.encoding import (
     ActionDecoder,
-    CheckedAction,
     ObservationEncoder,
     encoded_frame,
     encoded_spaces,
+    followed,
 )
 from trio_cogment.environments.errors import InvalidActionError, InvalidEnvironmentError
 from trio_cogment.spaces import Observation, SpaceError
@@ -28,12 +30,13 @@ class Turn:
     """What the actors get with a tick; the lists are in the actors' order.
 
     Attributes:
-        observations: the bytes of a message `Observation` for each; with the first ones of a trial come the spaces.
+        observations: a message `Observation` for each. Its object is without frames, and without the spaces that are
+            among the bytes of a trial's first ones.
         rewards: of the step that led here; None for whom the environment gave none.
         over: they are the final ones: the episode has ended for all.
     """
 
-    observations: list[bytes]
+    observations: list[ObjectPayload]
     rewards: list[float | None]
     over: bool
 
@@ -45,7 +48,6 @@ class Episode:
         environment: whose episodes they are.
         active: whether it is the turn of each actor, in the actors' order. Only their actions are looked at.
         over: no step can be made: the episode has ended, an error has ended it, or none has begun.
-        told: what the bytes of the last turn say, in the actors' order, without spaces and frames.
     """
 
     def __init__(
@@ -72,7 +74,6 @@ class Episode:
         self._spaces = [self._encoded_spaces(actor) for actor in self._actors]
         self.active = [False] * len(self._actors)
         self.over = True
-        self.told: list[Observation] = []
 
     def begin(self, seed: int | None = None, options: dict[str, Any] | None = None) -> Turn:
         """Begin an episode, whether or not the last one is over; see `Environment.reset`.
@@ -83,23 +84,17 @@ class Episode:
         """
         self.over = True
         turn = self._turn(self.environment.reset(seed, options))
-        joined = [content + spaces for content, spaces in zip(turn.observations, self._spaces, strict=True)]
+        joined = [followed(payload, spaces) for payload, spaces in zip(turn.observations, self._spaces, strict=True)]
         return Turn(joined, turn.rewards, turn.over)
 
-    def advance(
-        self,
-        actions: Sequence[bytes | None],
-        *,
-        cut: bool = False,
-        checked: Mapping[str, CheckedAction] | None = None,
-    ) -> Turn:
+    def advance(self, actions: Sequence[Content | None], *, cut: bool = False) -> Turn:
         """Make a step.
 
         Args:
-            actions: in the actors' order, the bytes of a message `Action`; None for an actor who gave none. Those of
-                actors whose last observation was not `active` are not looked at.
+            actions: in the actors' order, the bytes of a message `Action`, or an `ActionPayload` of an actor in this
+                process; None for an actor who gave none. Those of actors whose last observation was not `active` are
+                not looked at.
             cut: the trial ends with this step, whether or not the episode does: who still takes part is truncated.
-            checked: what actors of this process have sent. Their actions are not decoded if they are those bytes.
 
         Raises:
             InvalidActionError: an action is missing or not in its space. No step was made, and another call may follow.
@@ -112,7 +107,7 @@ class Episode:
                 f"environment {self.environment.name!r}: step: expected a reset first, because the episode is over, or "
                 "none has begun"
             )
-        decoded = self._decoded(actions, checked)
+        decoded = self._decoded(actions)
         self.over = True
         found = self.environment.step(decoded)
         if cut and not self.environment.over:
@@ -120,49 +115,42 @@ class Episode:
             return self._turn(found, cut=True)
         return self._turn(found)
 
-    def _decoded(self, actions: Sequence[bytes | None], checked: Mapping[str, CheckedAction] | None) -> dict[str, Any]:
+    def _decoded(self, actions: Sequence[Content | None]) -> dict[str, Any]:
         if len(actions) != len(self._actors):
             raise InvalidArgumentError(
                 f"environment {self.environment.name!r}: actions: expected {len(self._actors)}, got {len(actions)}"
             )
         decoded: dict[str, Any] = {}
-        for actor, active, content, decode in zip(self._actors, self.active, actions, self._decoders, strict=True):
+        for actor, active, payload, decode in zip(self._actors, self.active, actions, self._decoders, strict=True):
             if not active:
                 continue
-            given = None if checked is None else checked.get(actor)
-            if given is not None and given.action is not None and content == given.content:
-                decoded[actor] = given.action
-                continue
             try:
-                if content is None:
+                if payload is None:
                     raise SpaceError("expected one, because it is the actor's turn; got none", root="action")
-                decoded[actor] = decode(content)
+                decoded[actor] = decode(payload)
             except SpaceError as error:
                 raise InvalidActionError(self.environment.name, actor, error) from None
         return decoded
 
     def _turn(self, found: Mapping[str, Observation], *, cut: bool = False) -> Turn:
-        contents: list[bytes] = []
+        payloads: list[ObjectPayload] = []
         rewards: list[float | None] = []
         active: list[bool] = []
-        told: list[Observation] = []
         for actor, encode in self._encoders:
             observation = found[actor]
             if observation.action_mask is not None:
                 observation = self._with_mask(actor, observation)
-            told.append(observation)
             try:
-                contents.append(encode(observation))
+                payloads.append(encode(observation))
             except SpaceError as error:
                 raise InvalidEnvironmentError(self.environment.name, actor, error) from None
             rewards.append(observation.reward)
             active.append(observation.active)
         if self._frames_for:
-            self._add_frame(contents)
+            self._add_frame(payloads)
         self.active = active
-        self.told = told
         over = self.over = cut or self.environment.over
-        return Turn(contents, rewards, over)
+        return Turn(payloads, rewards, over)
 
     def _with_mask(self, actor: str, observation: Observation) -> Observation:
         given = observation.action_mask
@@ -174,12 +162,12 @@ class Episode:
             mask = None  # it says nothing: the actor does not act now, and some environments give no whole mask then
         return observation if mask is given else replace(observation, action_mask=mask)
 
-    def _add_frame(self, contents: list[bytes]) -> None:
+    def _add_frame(self, payloads: list[ObjectPayload]) -> None:
         frame = self.environment.frame()
         if frame is not None:
             encoded = encoded_frame(frame)
             for index in self._frames_for:
-                contents[index] += encoded
+                payloads[index] = followed(payloads[index], encoded)
 
     def _require_agents(self) -> None:
         agents, actors = list(self.environment.agents), list(self._actors)

@@ -12,6 +12,7 @@ import outcome
 import trio
 
 from trio_cogment.base.errors import InvalidArgumentError
+from trio_cogment.base.shared_observation import Content
 from trio_cogment.environments.episode import Turn
 from trio_cogment.environments.making import Recipe
 from trio_cogment.environments.stage import Description, Opening, Stage
@@ -40,7 +41,7 @@ class Host(KeptHost, Protocol):
     async def begin(self, opening: Opening) -> Turn:
         """Begin an episode; see `Stage.begin`. After `Cancelled` it is not usable, unless nothing was done."""
 
-    async def advance(self, actions: Sequence[bytes | None], cut: bool) -> Turn:
+    async def advance(self, actions: Sequence[Content | None], cut: bool) -> Turn:
         """Make a step; see `Stage.advance`. After `Cancelled` it is not usable, unless nothing was done."""
 
 
@@ -50,7 +51,7 @@ class SteppedHost(KeptHost, Protocol):
     async def begin(self, opening: Opening) -> Turn:
         """Begin an episode; see `Stage.begin`. After `Cancelled` it is not usable, unless nothing was done."""
 
-    def step(self, actions: Sequence[bytes | None], cut: bool, on_turn: Callable[[Turn], None]) -> None:
+    def step(self, actions: Sequence[Content | None], cut: bool, on_turn: Callable[[Turn], None]) -> None:
         """Begin a step; see `Stage.advance`. What cannot be asked for at all is raised here.
 
         Args:
@@ -84,7 +85,7 @@ class InlineHost:
         """Begin an episode without a checkpoint."""
         return self._run(self._stage.begin, opening)
 
-    def advance_now(self, actions: Sequence[bytes | None], cut: bool) -> Turn:
+    def advance_now(self, actions: Sequence[Content | None], cut: bool) -> Turn:
         """Make a step without a checkpoint."""
         return self._run(self._stage.advance, actions, cut)
 
@@ -103,7 +104,7 @@ class InlineHost:
         await trio.lowlevel.checkpoint()
         return self.begin_now(opening)
 
-    async def advance(self, actions: Sequence[bytes | None], cut: bool) -> Turn:
+    async def advance(self, actions: Sequence[Content | None], cut: bool) -> Turn:
         """See `Host.advance`."""
         await trio.lowlevel.checkpoint()
         return self.advance_now(actions, cut)
@@ -146,7 +147,7 @@ class ThreadHost:
         """See `Host.begin`."""
         return await self._run(lambda: self._stage.begin(opening))
 
-    async def advance(self, actions: Sequence[bytes | None], cut: bool) -> Turn:
+    async def advance(self, actions: Sequence[Content | None], cut: bool) -> Turn:
         """See `Host.advance`."""
         return await self._run(lambda: self._stage.advance(actions, cut))
 

@@ -7,6 +7,7 @@ from typing import Any, TypeAlias
 
 import trio
 
+from trio_cogment.base.shared_observation import Content
 from trio_cogment.environments.episode import Turn
 from trio_cogment.environments.hosts import Host, InlineHost, SteppedHost
 from trio_cogment.environments.pool import Key, Pool
@@ -16,7 +17,7 @@ from trio_cogment.sdk import EnvironmentSession, Event, EventType, Reward
 #: The next actions come when the observations of the last ones have been sent.
 _STEPS_AHEAD = 1
 #: The bytes of the actors' actions, and whether the trial ends with them.
-_Asked: TypeAlias = tuple[list[bytes | None], bool]
+_Asked: TypeAlias = tuple[list[Content | None], bool]
 
 
 class Part:
@@ -39,7 +40,7 @@ class Part:
 
         turn = host.begin_now(self._opening)
         await session.start(list(enumerate(turn.observations)))
-        await session.handle(on_event, as_bytes=True)
+        await session.handle(on_event, as_objects=True)
 
     async def play_hosted(self, pool: Pool, key: Key, open_host: Callable[[], Awaitable[Host]]) -> None:
         """Play with an environment elsewhere, until the end of the trial; meanwhile heartbeats are answered.
@@ -54,7 +55,7 @@ class Part:
         async with trio.open_nursery() as nursery:
             send, receive = trio.open_memory_channel[_Asked](_STEPS_AHEAD)
             nursery.start_soon(self._play_in_task, pool, key, open_host, receive)
-            await session.handle(lambda event: self._pass_on(event, send), as_bytes=True)
+            await session.handle(lambda event: self._pass_on(event, send), as_objects=True)
             nursery.cancel_scope.cancel()
 
     async def _play_in_task(
@@ -94,7 +95,7 @@ class Part:
         await session.start()
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._step_in_task, pool, key, open_host)
-            await session.handle(on_event, as_bytes=True)
+            await session.handle(on_event, as_objects=True)
             nursery.cancel_scope.cancel()
 
     async def _step_in_task(self, pool: Pool, key: Key, open_host: Callable[[], Awaitable[SteppedHost]]) -> None:
@@ -129,7 +130,7 @@ class Part:
             session.produce_observations_nowait(observations, rewards)
 
 
-def _contents(event: Event[Any, Any]) -> list[bytes | None] | None:
+def _contents(event: Event[Any, Any]) -> list[Content | None] | None:
     """Return the bytes of an event's actions, None for an actor who gave none; or None if the event has no actions."""
     if event.actions is None:
         return None

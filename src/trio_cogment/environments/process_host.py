@@ -15,6 +15,7 @@ import trio
 
 from trio_cogment.base import errors
 from trio_cogment.base.errors import InvalidArgumentError
+from trio_cogment.base.shared_observation import Content
 from trio_cogment.environments.child import LENGTH, packed
 from trio_cogment.environments.episode import Turn
 from trio_cogment.environments.errors import (
@@ -89,7 +90,7 @@ class ProcessHost:
         found: Turn = await self._ask("begin", opening)
         return found
 
-    async def advance(self, actions: Sequence[bytes | None], cut: bool) -> Turn:
+    async def advance(self, actions: Sequence[Content | None], cut: bool) -> Turn:
         """See `Host.advance`."""
         found: Turn = await self._ask("advance", list(actions), cut)
         return found

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from trio_cogment.base.shared_observation import Content
 from trio_cogment.environments.base import Environment
 from trio_cogment.environments.episode import Episode, Turn
 from trio_cogment.environments.errors import InvalidEnvironmentError
@@ -69,7 +70,7 @@ class Stage:
         except SystemExit as error:
             raise self._exited(error) from error
 
-    def advance(self, actions: Sequence[bytes | None], cut: bool) -> Turn:
+    def advance(self, actions: Sequence[Content | None], cut: bool) -> Turn:
         """Make a step; see `Episode.advance`."""
         assert self._episode is not None, "an episode has begun"
         try:

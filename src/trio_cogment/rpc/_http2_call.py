@@ -303,7 +303,7 @@ class Http2Call(Call):
             raise trio.WouldBlock
         self._put(payload)
 
-    async def send_together(self, messages: Sequence[Message]) -> None:
+    async def send_together(self, messages: Sequence[Message | SharedMessage]) -> None:
         compression, payloads = self._compression, [self._encode(message) for message in messages]
         size = sum(map(len, payloads))
         await self._connection.yield_sometimes()
@@ -316,7 +316,7 @@ class Http2Call(Call):
             return
         self._put(*payloads)
 
-    def send_together_nowait(self, messages: Sequence[Message]) -> None:
+    def send_together_nowait(self, messages: Sequence[Message | SharedMessage]) -> None:
         payloads = [self._encode(message) for message in messages]
         if not self._engine.has_room(self._stream, sum(map(len, payloads))):
             raise trio.WouldBlock
@@ -373,14 +373,13 @@ class Http2Call(Call):
 
         await trio.lowlevel.wait_task_rescheduled(abort)
 
-    def _encode(self, message: Message) -> bytes:
-        if type(message) is not self._send_type:
-            raise LocalProtocolError(
-                f"{self.method.path}: expected a {self._send_type.__name__}, got {type(message).__name__}"
-            )
+    def _encode(self, message: Message | SharedMessage) -> bytes:
+        kind = message.kind if isinstance(message, SharedMessage) else type(message)
+        if kind is not self._send_type:
+            raise LocalProtocolError(f"{self.method.path}: expected a {self._send_type.__name__}, got {kind.__name__}")
         if self.over or self._sending_done:
             self._check_open()
-        payload: bytes = message.SerializeToString()
+        payload = message.payload() if isinstance(message, SharedMessage) else message.SerializeToString()
         self._check_size(payload)
         return compress(self._compression, payload) if self._compression else payload
 

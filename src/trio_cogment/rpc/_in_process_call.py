@@ -1,7 +1,7 @@
 """Shared state of the two ends of a call within a process: two queues, the status, and how both send and receive.
 
 A protobuf message can be changed after it was sent. Over a network that does no harm, as it is serialized when it is
-sent. Within a process the receiver would see the change. So `End._put` copies each message once, and the copy belongs
+sent. Within a process the receiver would see the change. So `End.send` copies each message once, and the copy belongs
 to the receiver alone.
 
 A sender that gives its message away (`hand_over_nowait`) saves the copy. It also says about how large the message is,
@@ -180,94 +180,106 @@ class End:
     async def receive(self) -> Any:
         return await self._incoming.get()
 
-    async def send(self, message: Message) -> None:
-        outgoing = self._outgoing
-        size = UNKNOWN_SIZE
-        if outgoing.is_busy():
-            size = self._check(message, size)
-            if size == UNKNOWN_SIZE:
-                size = message.ByteSize()
-            await outgoing.wait_room(size)
-        else:
-            await trio.lowlevel.checkpoint_if_cancelled()
-        self._put(message, size)
+    # "Now, or say no" is the primitive; who waits makes sure of room first.
 
-    async def hand_over(self, message: Message) -> None:
-        if self._outgoing.is_busy():
-            await self.send(message)
-            return
-        await trio.lowlevel.checkpoint_if_cancelled()
-        self.hand_over_nowait(message)
-
-    def send_nowait(self, message: Message) -> None:
-        self._put(message, UNKNOWN_SIZE)
-
-    def hand_over_nowait(self, message: Message, size: int = UNKNOWN_SIZE) -> None:
-        outgoing = self._outgoing
+    def hand_over_nowait(self, message: Message | SharedMessage, size: int = UNKNOWN_SIZE) -> None:
+        kind, outgoing = self._outgoing_type, self._outgoing
         consumer = outgoing.direct
-        if consumer is not None and self._plain and type(message) is self._outgoing_type and not self._done_sending:
+        if (
+            consumer is not None
+            and self._plain
+            and not self._done_sending
+            and (
+                type(message) is kind  # or as `_passes`, without its call
+                or (outgoing.takes_shared and isinstance(message, SharedMessage) and message.kind is kind)
+            )
+        ):
             # The usual case of a trial's messages, without another call: as `_put`, and as `MessageQueue.put_nowait`.
             try:
                 consumer.on_message(message)
             except Exception:  # noqa: BLE001  the boundary between a call and its consumer: it ends the call
                 outgoing.consumer_failed()
             return
-        self._put(message, UNKNOWN_SIZE if self._measured else size, given=True)
+        self._put(message, UNKNOWN_SIZE if self._measured else size)
 
-    async def send_shared(self, message: SharedMessage) -> None:
-        outgoing = self._outgoing
-        if outgoing.is_busy():
-            size = message.ByteSize()
-            self._check(message, size)
-            await outgoing.wait_room(size)
-        else:
-            await trio.lowlevel.checkpoint_if_cancelled()
-        self.send_shared_nowait(message)
+    async def hand_over(self, message: Message | SharedMessage) -> None:
+        self.hand_over_nowait(message, await self._wait_room((message,)))
+
+    def send_nowait(self, message: Message) -> None:
+        self.hand_over_nowait(self._copied(message))
+
+    async def send(self, message: Message) -> None:
+        await self.hand_over(self._copied(message))
 
     def send_shared_nowait(self, message: SharedMessage) -> None:
-        outgoing = self._outgoing
-        if self._measured or message.kind is not self._outgoing_type or self._done_sending or outgoing.ended:
-            self._check(message, UNKNOWN_SIZE)
-        outgoing.put_nowait(message if outgoing.takes_shared else message.whole())
+        self.hand_over_nowait(message)
+
+    async def send_shared(self, message: SharedMessage) -> None:
+        await self.hand_over(message)
 
     def accept_shared(self) -> None:
         self._incoming.takes_shared = True
 
-    async def send_together(self, messages: Sequence[Message]) -> None:
-        outgoing = self._outgoing
-        size = UNKNOWN_SIZE
-        if outgoing.is_busy():
-            size = self._check_together(messages)
-            await outgoing.wait_room(size)
-        else:
-            await trio.lowlevel.checkpoint_if_cancelled()
-        self._put_together(messages, size)
-
-    def send_together_nowait(self, messages: Sequence[Message]) -> None:
+    def send_together_nowait(self, messages: Sequence[Message | SharedMessage]) -> None:
         self._put_together(messages, UNKNOWN_SIZE)
 
-    def _put_together(self, messages: Sequence[Message], size: int) -> None:
-        kind, outgoing = self._outgoing_type, self._outgoing
+    async def send_together(self, messages: Sequence[Message | SharedMessage]) -> None:
+        self._put_together(messages, await self._wait_room(messages))
+
+    def _put_together(self, messages: Sequence[Message | SharedMessage], size: int) -> None:
+        outgoing = self._outgoing
         wrong = self._measured or self._done_sending or outgoing.ended
         for message in messages:
-            wrong = wrong or type(message) is not kind
+            wrong = wrong or not self._passes(message)
         if wrong:
             self._check_together(messages)
+            messages = [self._as_taken(message) for message in messages]
         outgoing.put_together_nowait(messages, size)
 
-    def _check_together(self, messages: Sequence[Message]) -> int:
-        """Return the size of all messages; raise what `Call.send` says if one cannot be sent."""
-        sizes = [(message, message.ByteSize()) for message in messages]
-        return sum(self._check(message, size) for message, size in sizes)
+    async def _wait_room(self, messages: Sequence[Message | SharedMessage]) -> int:
+        """Return when there is room for these messages, and their size if it matters.
 
-    def _put(self, message: Message, size: int, *, given: bool = False) -> None:
-        kind, outgoing = self._outgoing_type, self._outgoing
-        if self._measured or type(message) is not kind or self._done_sending or outgoing.ended:
+        Raises:
+            RpcError, LocalProtocolError: as `Call.send`.
+        """
+        outgoing = self._outgoing
+        if not outgoing.is_busy():
+            await trio.lowlevel.checkpoint_if_cancelled()
+            return UNKNOWN_SIZE
+        size = self._check_together(messages)
+        await outgoing.wait_room(size)
+        return size
+
+    def _check_together(self, messages: Sequence[Message | SharedMessage]) -> int:
+        """Return the size of all messages; raise what `Call.send` says if one cannot be sent."""
+        for message in messages:
+            self._check(message, UNKNOWN_SIZE)
+        return sum(message.ByteSize() for message in messages)
+
+    def _copied(self, message: Message) -> Message:
+        kind = self._outgoing_type
+        if type(message) is not kind:
+            self._check(message, UNKNOWN_SIZE)
+        copied = kind()
+        copied.CopyFrom(message)
+        return copied
+
+    def _passes(self, message: Message | SharedMessage) -> bool:
+        """Whether a message is of the right type, and goes to the other side as it is."""
+        kind = self._outgoing_type
+        return type(message) is kind or (
+            self._outgoing.takes_shared and isinstance(message, SharedMessage) and message.kind is kind
+        )
+
+    def _as_taken(self, message: Message | SharedMessage) -> Message | SharedMessage:
+        """Return what the other side gets of a message."""
+        return message.whole() if isinstance(message, SharedMessage) and not self._outgoing.takes_shared else message
+
+    def _put(self, message: Message | SharedMessage, size: int) -> None:
+        outgoing = self._outgoing
+        if self._measured or self._done_sending or outgoing.ended or not self._passes(message):
             size = self._check(message, size)
-        if not given:
-            copied = kind()
-            copied.CopyFrom(message)
-            message = copied
+            message = self._as_taken(message)
         outgoing.put_nowait(message, size)
 
     def _check(self, message: Message | SharedMessage, size: int) -> int:

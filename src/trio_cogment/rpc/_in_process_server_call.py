@@ -34,18 +34,12 @@ class InProcessServerCall(End, ServerCall):
         self._measured = self._max_bytes < UNLIMITED_BYTES
         self._headers_sent = False
 
-    def _put(self, message: Message, size: int, *, given: bool = False) -> None:
-        super()._put(message, size, given=given)
+    def _put(self, message: Message | SharedMessage, size: int) -> None:
+        super()._put(message, size)
         if not self._headers_sent:
             self._sent_first()
 
-    def send_shared_nowait(self, message: SharedMessage) -> None:
-        """See `Call.send_shared_nowait`."""
-        super().send_shared_nowait(message)
-        if not self._headers_sent:
-            self._sent_first()
-
-    def _put_together(self, messages: Sequence[Message], size: int) -> None:
+    def _put_together(self, messages: Sequence[Message | SharedMessage], size: int) -> None:
         super()._put_together(messages, size)
         if not self._headers_sent:
             self._sent_first()

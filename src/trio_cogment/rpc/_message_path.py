@@ -107,8 +107,11 @@ class MessagePath:
         except Exception:  # noqa: BLE001  the boundary of the call: the others of its connection go on
             inbox.consumer_failed()
 
-    def send_nowait(self, message: Message, size: int = UNKNOWN_SIZE) -> None:
-        """See `Call.send_nowait`."""
+    def send_nowait(self, message: Message | SharedMessage, size: int = UNKNOWN_SIZE) -> None:
+        """See `Call.hand_over_nowait`."""
+        if isinstance(message, SharedMessage):
+            self.send_shared_nowait(message)
+            return
         if not self.is_plain or type(message) is not self._send_type:
             self._call.send_unusual(message)
             return

@@ -116,45 +116,49 @@ class Call(abc.ABC, Generic[SentT, ReceivedT]):
             RpcError, LocalProtocolError: as `send`.
         """
 
-    async def hand_over(self, message: SentT) -> None:
+    async def hand_over(self, message: SentT | SharedMessage) -> None:
         """Send one message that nobody else uses any more, as `send`: in process it is not copied.
 
         Args:
-            message: not to be changed afterwards, unless it was not taken.
+            message: not to be changed afterwards, unless it was not taken. A `SharedMessage` is not encoded, either,
+                unless the receiver needs that.
 
         Raises:
             RpcError, LocalProtocolError: as `send`.
         """
-        await self.send(message)
+        await (self.send_shared(message) if isinstance(message, SharedMessage) else self.send(message))
 
-    def hand_over_nowait(self, message: SentT, size: int = UNKNOWN_SIZE) -> None:
+    def hand_over_nowait(self, message: SentT | SharedMessage, size: int = UNKNOWN_SIZE) -> None:
         """Send one message that nobody else uses any more, without waiting: in process it is not copied.
 
         Args:
-            message: not to be changed afterwards, unless it was not taken.
+            message: see `hand_over`.
             size: about so many bytes, for what limits the buffer; by default it is measured where that matters.
 
         Raises:
             trio.WouldBlock, RpcError, LocalProtocolError: as `send_nowait`.
         """
-        self.send_nowait(message)
+        if isinstance(message, SharedMessage):
+            self.send_shared_nowait(message)
+        else:
+            self.send_nowait(message)
 
     @abc.abstractmethod
-    async def send_together(self, messages: Sequence[SentT]) -> None:
+    async def send_together(self, messages: Sequence[SentT | SharedMessage]) -> None:
         """Send messages that nobody else uses any more in one go, as if they were one: nothing comes in between.
 
         Over a socket they leave together. In process they are not copied. Where room is made for one message, it is
         for all of these.
 
         Args:
-            messages: not to be changed afterwards, unless they were not taken.
+            messages: see `hand_over`.
 
         Raises:
             RpcError, LocalProtocolError: as `send`; for one that is too large, none is sent.
         """
 
     @abc.abstractmethod
-    def send_together_nowait(self, messages: Sequence[SentT]) -> None:
+    def send_together_nowait(self, messages: Sequence[SentT | SharedMessage]) -> None:
         """As `send_together`, without waiting.
 
         Raises:

@@ -223,18 +223,21 @@ class _CallWrapper(Call):
         self._inner.send_nowait(message)
         self.on_sent(message)
 
-    def hand_over_nowait(self, message: Message, size: int = UNKNOWN_SIZE) -> None:
+    def hand_over_nowait(self, message: Message | SharedMessage, size: int = UNKNOWN_SIZE) -> None:
+        message = _whole(message)
         self._inner.send_nowait(message)  # a copy: who gets it may change what `on_sent` keeps
         self.on_sent(message)
 
-    async def send_together(self, messages: Sequence[Message]) -> None:
-        await self._inner.send_together(messages)
-        for message in messages:
+    async def send_together(self, messages: Sequence[Message | SharedMessage]) -> None:
+        whole = [_whole(message) for message in messages]
+        await self._inner.send_together(whole)
+        for message in whole:
             self.on_sent(message)
 
-    def send_together_nowait(self, messages: Sequence[Message]) -> None:
-        self._inner.send_together_nowait(messages)
-        for message in messages:
+    def send_together_nowait(self, messages: Sequence[Message | SharedMessage]) -> None:
+        whole = [_whole(message) for message in messages]
+        self._inner.send_together_nowait(whole)
+        for message in whole:
             self.on_sent(message)
 
     async def send_shared(self, message: SharedMessage) -> None:
@@ -256,6 +259,10 @@ class _CallWrapper(Call):
 
     def resume(self) -> None:
         self._inner.resume()
+
+
+def _whole(message: Message | SharedMessage) -> Message:
+    return message.whole() if isinstance(message, SharedMessage) else message
 
 
 class _ConsumerWrapper:

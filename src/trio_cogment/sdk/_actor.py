@@ -13,11 +13,13 @@ from trio_cogment.api.common_pb2 import (
     ActorRunTrialInput,
     ActorRunTrialOutput,
     Observation,
+    Reward,
+    RewardSource,
 )
 from trio_cogment.base.errors import LocalProtocolError
 from trio_cogment.base.metrics import SessionMetrics
 from trio_cogment.base.shared_message import SharedMessage
-from trio_cogment.base.shared_observation import SharedObservation
+from trio_cogment.base.shared_observation import SharedAction, SharedObservation, SharedReward
 from trio_cogment.rpc import Call
 from trio_cogment.sdk._events import Event, EventType, ObservationT, RecvObservation, RecvReward
 from trio_cogment.sdk._session import Session, WallClock
@@ -116,7 +118,7 @@ class ActorSession(Session[ObservationT, None], Generic[ObservationT, SentAction
         if output is not None:
             inline.post(output)
 
-    def _action(self, action: SentActionT, doing: str) -> ActorRunTrialOutput | None:
+    def _action(self, action: SentActionT, doing: str) -> SharedAction | None:
         """Return the message with an action; None for one that nobody waits for any more."""
         if not self._observed:
             raise LocalProtocolError(
@@ -126,13 +128,7 @@ class ActorSession(Session[ObservationT, None], Generic[ObservationT, SentAction
         content = self._encode(action, self._action_type, "action", self.actor_class)
         if self._acknowledged or self._final_data:
             return None
-        output = ActorRunTrialOutput()
-        output.state = NORMAL
-        answer = output.action
-        answer.tick_id = self.tick_id
-        answer.timestamp = self._wall_clock()
-        answer.content = content
-        return output
+        return SharedAction(self.tick_id, self._wall_clock(), content)
 
     def _take_bytes(self) -> None:
         self._observation_type = None
@@ -141,6 +137,8 @@ class ActorSession(Session[ObservationT, None], Generic[ObservationT, SentAction
         # In process, what others get as well comes as it is.
         if type(message) is SharedObservation:
             return self._observe(message)
+        if type(message) is SharedReward:
+            return self._be_rewarded(message)
         return super()._take(message.whole() if type(message) is SharedMessage else message)
 
     def _observe(self, observation: Observation | SharedObservation) -> Event[ObservationT, None]:
@@ -148,27 +146,40 @@ class ActorSession(Session[ObservationT, None], Generic[ObservationT, SentAction
         if self._type is EventType.ENDING:
             self._final_data = True
         content, declared = observation.content, self._observation_type
-        payload: Any = content if declared is None else self._decode(content, declared, "observation")
+        payload: Any = content if self._takes_objects else bytes(content)
+        if declared is not None:
+            payload = self._decode(payload, declared, "observation")
         if not self._observed:
             self._observed = True
             warn_of_unknown_fields(payload, self._who, "observation")
         return Event(self._type, tick_id, RecvObservation(tick_id, observation.timestamp, payload))
+
+    def _be_rewarded(self, reward: Reward | SharedReward) -> Event[ObservationT, None] | None:
+        if self._metrics is not None:
+            self._metrics.reward_received(reward.value)
+        if not self._with_rewards:
+            return None
+        sources = list(reward.sources)
+        if isinstance(reward, SharedReward):  # they are others' as well
+            sources = [_copied(source) for source in sources]
+        received = RecvReward(reward.tick_id, reward.value, sources, reward.receiver_name)
+        return Event(self._type, reward.tick_id, reward=received)
 
     def _data(self, message: ActorRunTrialInput) -> Event[ObservationT, None] | None:
         if message.HasField("observation"):
             return self._observe(message.observation)
         kind = message.WhichOneof("data")
         if kind == "reward":
-            reward = message.reward
-            if self._metrics is not None:
-                self._metrics.reward_received(reward.value)
-            if not self._with_rewards:
-                return None
-            received = RecvReward(reward.tick_id, reward.value, list(reward.sources), reward.receiver_name)
-            return Event(self._type, reward.tick_id, reward=received)
+            return self._be_rewarded(message.reward)
         if kind == "message":
             return self._received_message(message.message)
         return None
+
+
+def _copied(source: RewardSource) -> RewardSource:
+    copied = RewardSource()
+    copied.CopyFrom(source)
+    return copied
 
 
 ActorImplementation: TypeAlias = Callable[[ActorSession[Any, Any, Any]], Awaitable[None]]

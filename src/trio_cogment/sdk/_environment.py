@@ -18,6 +18,8 @@ from trio_cogment.api.environment_pb2 import (
 )
 from trio_cogment.base.errors import CogmentError, InvalidArgumentError, RemoteProtocolError
 from trio_cogment.base.metrics import SessionMetrics
+from trio_cogment.base.shared_message import ObjectPayload, SharedMessage
+from trio_cogment.base.shared_observation import Content, SharedActionSet, SharedObservationSet
 from trio_cogment.rpc import Call
 from trio_cogment.sdk._events import ActionT, ActorStatus, Event, EventType, RecvAction
 from trio_cogment.sdk._inline import InlineEvents
@@ -27,6 +29,9 @@ from trio_cogment.sdk._session import Session, WallClock
 from trio_cogment.sdk._spec_checks import declared_class, warn_of_unknown_fields
 from trio_cogment.sdk._stream import LAST, NORMAL
 from trio_cogment.sdk.spec import ActorClass, Payload, Spec
+
+#: What an environment writes for the tick of its next observation set.
+NEXT_TICK = -1
 
 #: The receiver of an observation: `"*"`, an actor's name, `"class.*"`, or an index in the order of the parameters.
 Target: TypeAlias = str | int
@@ -60,6 +65,7 @@ class EnvironmentSession(Session[None, ActionT], Generic[SentObservationT, Actio
 
     def __init__(self, call: Call, trial_id: str, init: EnvInitialInput, *, spec: Spec, wall_clock: WallClock) -> None:
         super().__init__(call, trial_id, wall_clock)
+        call.accept_shared()
         self._name = init.name
         self.implementation = init.impl_name
         self._config_type = spec.environment_config
@@ -193,7 +199,7 @@ class EnvironmentSession(Session[None, ActionT], Generic[SentObservationT, Actio
             self._last_sent = True
         self._post_final_nowait(inline, outputs)
 
-    def _post_final_nowait(self, inline: InlineEvents, outputs: Sequence[EnvRunTrialOutput]) -> None:
+    def _post_final_nowait(self, inline: InlineEvents, outputs: Sequence[SharedMessage]) -> None:
         before, self._type = self._type, EventType.ENDING
         self._final_data = True  # before it is sent: in process this may bring answers
         try:
@@ -206,12 +212,12 @@ class EnvironmentSession(Session[None, ActionT], Generic[SentObservationT, Actio
 
     def _outputs(
         self, observations: Observations[SentObservationT], rewards: Iterable[Reward]
-    ) -> Sequence[EnvRunTrialOutput]:
+    ) -> Sequence[SharedMessage]:
         """Return the messages of an observation set: the rewards first, since actors get what came before it."""
         output = self._observation_set(observations)
         if not rewards:
             return (output,)
-        outputs: list[EnvRunTrialOutput] = []
+        outputs: list[SharedMessage] = []
         for reward in rewards:
             outputs += reward_outputs(EnvRunTrialOutput, reward, self._where_rewards)
         outputs.append(output)
@@ -220,13 +226,8 @@ class EnvironmentSession(Session[None, ActionT], Generic[SentObservationT, Actio
     def _where_rewards(self) -> str:
         return f"{self._who}: rewards"
 
-    def _observation_set(self, observations: Observations[SentObservationT]) -> EnvRunTrialOutput:
-        output = EnvRunTrialOutput()
-        output.state = NORMAL
-        observation_set = output.observation_set
-        observation_set.tick_id = -1
-        observation_set.timestamp = self._wall_clock()
-        contents = []
+    def _observation_set(self, observations: Observations[SentObservationT]) -> SharedObservationSet:
+        contents: list[Content] = []
         places: list[int] | None = None
         for position, (target, payload) in enumerate(observations):
             indexes = self._everyone if target == "*" else self._indexes(target)
@@ -241,9 +242,7 @@ class EnvironmentSession(Session[None, ActionT], Generic[SentObservationT, Actio
                 f"{self._who}: observations: expected one for every actor, none for {', '.join(map(repr, missing))}; "
                 'name each actor, its class ("class.*") or all ("*")'
             )
-        observation_set.observations.extend(contents)
-        observation_set.actors_map.extend(places)
-        return output
+        return SharedObservationSet(NEXT_TICK, self._wall_clock(), contents, places)
 
     def _indexes(self, target: Target) -> Sequence[int]:
         if type(target) is int and 0 <= target < len(self._everyone):
@@ -258,10 +257,10 @@ class EnvironmentSession(Session[None, ActionT], Generic[SentObservationT, Actio
             )
         return indexes
 
-    def _content(self, payload: SentObservationT, indexes: Iterable[int]) -> bytes:
-        if isinstance(payload, bytes):
+    def _content(self, payload: SentObservationT | ObjectPayload, indexes: Iterable[int]) -> Content:
+        if isinstance(payload, bytes | ObjectPayload):
             return payload
-        content: bytes | None = None
+        content: Content | None = None
         checked: ActorClass | None = None
         for index in indexes:
             kind = self._classes[index]
@@ -274,20 +273,28 @@ class EnvironmentSession(Session[None, ActionT], Generic[SentObservationT, Actio
     def _take_bytes(self) -> None:
         self._action_types = [None] * len(self._everyone)
 
+    def _take(self, message: Any) -> Event[None, ActionT] | None:
+        # In process, a set of actions comes as it is.
+        if type(message) is SharedActionSet:
+            return self._act(message)
+        return super()._take(message.whole() if type(message) is SharedMessage else message)
+
+    def _act(self, action_set: ActionSet | SharedActionSet) -> Event[None, ActionT]:
+        actions = self._actions(action_set)
+        if self.tick_id < 0:
+            for actor, action in zip(self.actors, actions, strict=True):
+                warn_of_unknown_fields(action.payload, self._who, f"action of {actor.name!r}")
+        tick_id = self.tick_id = action_set.tick_id
+        return Event(self._type, tick_id, actions=actions)
+
     def _data(self, message: EnvRunTrialInput) -> Event[None, ActionT] | None:
         if message.HasField("action_set"):
-            action_set = message.action_set
-            actions = self._actions(action_set)
-            if self.tick_id < 0:
-                for actor, action in zip(self.actors, actions, strict=True):
-                    warn_of_unknown_fields(action.payload, self._who, f"action of {actor.name!r}")
-            tick_id = self.tick_id = action_set.tick_id
-            return Event(self._type, tick_id, actions=actions)
+            return self._act(message.action_set)
         if message.HasField("message"):
             return self._received_message(message.message)
         return None
 
-    def _actions(self, action_set: ActionSet) -> list[RecvAction[ActionT]]:
+    def _actions(self, action_set: ActionSet | SharedActionSet) -> list[RecvAction[ActionT]]:
         unavailable = action_set.unavailable_actors  # nearly always empty
         contents = action_set.actions[:]  # a list: half as expensive as to iterate over the field
         if len(contents) != len(self._everyone):
@@ -300,13 +307,12 @@ class EnvironmentSession(Session[None, ActionT], Generic[SentObservationT, Actio
             if unavailable and index in unavailable:
                 actions.append(RecvAction(index, ActorStatus.UNAVAILABLE, None, tick_id))
                 continue
-            if kind is None:
-                payload: Any = content
-            else:
+            payload: Any = content if self._takes_objects else bytes(content)
+            if kind is not None:
                 try:
-                    payload = kind.FromString(content)
+                    payload = kind.FromString(payload)
                 except DecodeError:
-                    payload = self._decode(content, kind, f"action of {self.actors[index].name!r}")
+                    payload = self._decode(payload, kind, f"action of {self.actors[index].name!r}")
             actions.append(RecvAction(index, ActorStatus.ACTIVE, payload, tick_id, timestamp))
         return actions
 

@@ -24,7 +24,7 @@ import trio
 from google.protobuf.message import Message
 
 from trio_cogment.base.errors import ResourceExhaustedError
-from trio_cogment.rpc import Call, RpcError, StatusCode
+from trio_cogment.rpc import Call, RpcError, SharedMessage, StatusCode
 from trio_cogment.sdk._stream import StreamLostError
 
 #: Messages that wait because the call does not take them; one more is refused.
@@ -59,7 +59,8 @@ class InlineEvents(abc.ABC):
         take: takes a message, or None for the end of the stream, into the session's state; returns the event that it
             is, if it is one.
         on_event: takes the events.
-        reply: sends what the session owes the orchestrator after a message, and after its event.
+        reply: sends what the session owes the orchestrator after a message, and after its event; returns whether the
+            trial is over for the participant.
         who: the participant, for errors.
 
     Attributes:
@@ -73,7 +74,7 @@ class InlineEvents(abc.ABC):
         *,
         take: Callable[[Any], Any],
         on_event: Callable[[Any], None],
-        reply: Callable[[], None],
+        reply: Callable[[], bool],
         who: str,
     ) -> None:
         self._session = session
@@ -84,7 +85,7 @@ class InlineEvents(abc.ABC):
         self._who = who
         # What the function logs is about this trial, whichever task has brought the message.
         self._context = contextvars.copy_context()
-        self._waiting: deque[tuple[Message, ...]] = deque()
+        self._waiting: deque[tuple[Message | SharedMessage, ...]] = deque()
         #: Nothing is handled any more.
         self._left = False
         self._failure: Exception | None = None
@@ -112,7 +113,7 @@ class InlineEvents(abc.ABC):
             if waiting:  # leaving, meanwhile, has emptied it
                 waiting.popleft()
 
-    def post(self, *messages: Message) -> None:
+    def post(self, *messages: Message | SharedMessage) -> None:
         """Send messages together, or keep them until the call takes them; a call that is over drops them.
 
         Args:
@@ -156,12 +157,12 @@ class InlineEvents(abc.ABC):
             event = self._take(message)
             if event is not None:
                 self._context.run(self._on_event, event)
-            self._reply()
+            over = self._reply()
         except Exception as error:  # noqa: BLE001  the boundary of the implementation: `run` raises it
-            self._failure = error
+            self._failure, over = error, True
         finally:
             self.busy = False
-        if self._failure is not None or self._session.is_over:
+        if over:
             self._leave()
 
     def on_end(self, error: RpcError | None) -> None:

@@ -9,8 +9,12 @@ from google.protobuf.any_pb2 import Any as AnyMessage
 from google.protobuf.message import Message
 
 from trio_cogment.api import common_pb2
+from trio_cogment.api.common_pb2 import RewardSource
 from trio_cogment.base.errors import InvalidArgumentError
-from trio_cogment.sdk._stream import NORMAL
+from trio_cogment.base.shared_observation import SharedReward
+
+#: What a participant writes for the tick under way.
+CURRENT_TICK = -1
 
 
 class Reward(NamedTuple):
@@ -31,7 +35,7 @@ class Reward(NamedTuple):
     user_data: Message | None = None
 
 
-def rewards(output_type: type[Any], given: Reward, where: Callable[[], str]) -> list[Any]:
+def rewards(output_type: type[Any], given: Reward, where: Callable[[], str]) -> list[SharedReward]:
     """Return the outputs with a reward, one for each receiver.
 
     Args:
@@ -45,17 +49,16 @@ def rewards(output_type: type[Any], given: Reward, where: Callable[[], str]) -> 
     """
     to, value, confidence, tick_id, user_data = given
     packed = None if user_data is None else _packed(user_data, f"{where()}: user_data")
+    if tick_id != CURRENT_TICK:
+        tick_id = common_pb2.Reward(tick_id=tick_id).tick_id  # refuses what is no number of a tick
     outputs = []
     for receiver in (to,) if type(to) is str else _receivers(to, where()):
+        if not receiver.isascii():
+            receiver.encode()  # refuses what no message can have
         # Setting fields costs half of what keyword arguments do.
-        output = output_type()
-        output.state = NORMAL
-        reward = output.reward
-        reward.tick_id = tick_id
-        reward.receiver_name = receiver
-        source = reward.sources.add()
+        source = RewardSource()
         try:
-            reward.value = source.value = value
+            source.value = value
             source.confidence = confidence
         except TypeError:
             raise InvalidArgumentError(
@@ -63,7 +66,7 @@ def rewards(output_type: type[Any], given: Reward, where: Callable[[], str]) -> 
             ) from None
         if packed is not None:
             source.user_data.CopyFrom(packed)
-        outputs.append(output)
+        outputs.append(SharedReward(output_type, tick_id, receiver, source.value, [source]))
     return outputs
 
 

@@ -16,6 +16,8 @@ from trio_cogment.api import common_pb2
 from trio_cogment.base.errors import LocalProtocolError, RemoteProtocolError
 from trio_cogment.base.metrics import SessionMetrics
 from trio_cogment.base.outcome import TrialOutcome
+from trio_cogment.base.shared_message import ObjectPayload, SharedMessage
+from trio_cogment.base.shared_observation import Content
 from trio_cogment.rpc import Call, RpcError, StatusCode
 from trio_cogment.sdk._events import ActionT, Event, EventStream, EventType, ObservationT, RecvMessage
 from trio_cogment.sdk._inline import AwaitedEvents, InlineEvents
@@ -62,6 +64,7 @@ class Session(abc.ABC, Generic[ObservationT, ActionT]):
         self._owes_heartbeat = False
         self._inline: InlineEvents | None = None
         self._with_rewards = True
+        self._takes_objects = False
         self._metrics: SessionMetrics | None = None
 
     @property
@@ -185,12 +188,12 @@ class Session(abc.ABC, Generic[ObservationT, ActionT]):
             if self._metrics is not None:
                 self._metrics.message_sent()
 
-    async def _send(self, message: Message, doing: str) -> None:
+    async def _send(self, message: Message | SharedMessage, doing: str) -> None:
         self._check_usable(doing)
         if not self._acknowledged:
             await self._post(message)
 
-    def _send_nowait(self, message: Message, doing: str) -> None:
+    def _send_nowait(self, message: Message | SharedMessage, doing: str) -> None:
         inline = self._check_inline(doing)
         if not self._acknowledged:
             inline.post(message)
@@ -205,6 +208,8 @@ class Session(abc.ABC, Generic[ObservationT, ActionT]):
             )
 
     def _check_inline(self, doing: str) -> InlineEvents:
+        if self._inline is not None and self._started and not self._over:  # once per message
+            return self._inline
         self._check_usable(doing)
         if self._inline is None:
             raise LocalProtocolError(
@@ -214,15 +219,20 @@ class Session(abc.ABC, Generic[ObservationT, ActionT]):
         return self._inline
 
     def _encode(
-        self, payload: Payload, kind: type[Message] | None, what: str, actor_class: str, receiver: str = ""
-    ) -> bytes:
-        """Return the bytes of a payload, whose type is that of an actor class.
+        self,
+        payload: Payload | ObjectPayload,
+        kind: type[Message] | None,
+        what: str,
+        actor_class: str,
+        receiver: str = "",
+    ) -> Content:
+        """Return the bytes of a payload, whose type is that of an actor class; an `ObjectPayload` as it is.
 
         Raises:
             InvalidArgumentError: the payload is not of the type that the spec declares.
         """
         # The usual cases, without another call: this runs once per message.
-        if type(payload) is bytes:
+        if type(payload) is bytes or isinstance(payload, ObjectPayload):
             return payload
         if kind is not None and type(payload) is kind:
             return payload.SerializeToString()
@@ -246,7 +256,7 @@ class Session(abc.ABC, Generic[ObservationT, ActionT]):
         except RemoteProtocolError as error:
             raise RemoteProtocolError(f"{self._who}: {error}; {REMEDY}") from None
 
-    async def _post(self, *outputs: Message) -> None:
+    async def _post(self, *outputs: Message | SharedMessage) -> None:
         """Send messages together, unless the call is over; the next event then reports why."""
         try:
             await (self._call.hand_over(outputs[0]) if len(outputs) == 1 else self._call.send_together(outputs))
@@ -328,20 +338,22 @@ class Session(abc.ABC, Generic[ObservationT, ActionT]):
             self._acknowledged = True  # before it is sent: in process this may bring the end
             self._inline.post(self._output_type(state=LAST_ACK))
 
-    def _reply_nowait(self) -> None:
-        """Send what is owed when a message has been handled."""
+    def _reply_nowait(self) -> bool:
+        """Send what is owed when a message has been handled; return whether the trial is over."""
         if self._owes_heartbeat:
             self._owes_heartbeat = False
             if self._inline is not None:
                 self._inline.post(self._output_type(state=HEARTBEAT))
         if self._final_data and self._auto_done_sending:
             self._acknowledge_nowait()
+        return self._over
 
     async def handle(
         self,
         on_event: Callable[[Event[ObservationT, ActionT]], None],
         *,
         as_bytes: bool = False,
+        as_objects: bool = False,
         with_rewards: bool = True,
     ) -> None:
         """Call a plain function with each event of the trial, until its end, instead of `all_events`.
@@ -362,6 +374,7 @@ class Session(abc.ABC, Generic[ObservationT, ActionT]):
         Args:
             on_event: takes the events.
             as_bytes: observations and actions come as the bytes that they are, not parsed as the spec declares.
+            as_objects: as `as_bytes`, but an `ObjectPayload` that was sent in this process comes as it is.
             with_rewards: the function is called with rewards, too.
 
         Raises:
@@ -372,8 +385,9 @@ class Session(abc.ABC, Generic[ObservationT, ActionT]):
             await self._ensure_started()
         if self._inline is not None:
             raise LocalProtocolError(f"{self._who}: handle: the events of this session are handled already")
-        if as_bytes:
+        if as_bytes or as_objects:
             self._take_bytes()
+        self._takes_objects = as_objects
         self._with_rewards = with_rewards
         reply = self._reply_nowait
         events = AwaitedEvents(self, self._call, take=self._take, on_event=on_event, reply=reply, who=self._who)
@@ -385,17 +399,21 @@ class Session(abc.ABC, Generic[ObservationT, ActionT]):
         finally:
             self._inline = None
 
-    def taken_by(self, events: InlineEvents | None) -> tuple[Callable[[Any], Any], Callable[[], None]]:
+    def taken_by(
+        self, events: InlineEvents | None, *, as_objects: bool = False
+    ) -> tuple[Callable[[Any], Any], Callable[[], bool]]:
         """Let events be handled without `handle`, and as bytes; `direct_actor` calls it.
 
         Args:
             events: what hands them on; None: nothing does any more.
+            as_objects: see `handle`.
 
         Returns:
             What takes a message, and what sends what is owed after it.
         """
         self._inline = events
         self._take_bytes()
+        self._takes_objects = as_objects
         return self._take, self._reply_nowait
 
     async def run(

@@ -47,8 +47,8 @@ class _NotThere:
     is_over = False
 
 
-def _owe_nothing() -> None:
-    pass
+def _owe_nothing() -> bool:
+    return False
 
 
 class DirectActor(InlineEvents):
@@ -63,6 +63,7 @@ class DirectActor(InlineEvents):
         spec: Spec,
         wall_clock: Callable[[], int],
         spawn: Callable[..., None],
+        as_objects: bool = False,
     ) -> None:
         absent: InlineSession = _NotThere()
         who = f"trial {trial_id!r}, actor"
@@ -73,6 +74,7 @@ class DirectActor(InlineEvents):
         self._spec = spec
         self._wall_clock = wall_clock
         self._spawn = spawn
+        self._as_objects = as_objects
         self._part: ActorSession[Any, Any, Any] | None = None
         self._sending = False
         self._context.run(bind_trial, trial_id)
@@ -89,7 +91,7 @@ class DirectActor(InlineEvents):
                 self._call, self._trial_id, init, spec=self._spec, wall_clock=self._wall_clock, joined=True
             )
             self._session = self._part = session
-            self._take, self._reply = session.taken_by(self)
+            self._take, self._reply = session.taken_by(self, as_objects=self._as_objects)
             self._context.run(self._handler.on_session, session)
         else:
             raise RemoteProtocolError("expected NORMAL with init_input first")
@@ -153,6 +155,7 @@ def join_trial_nowait(
     spawn: Callable[..., None],
     spec: Spec | None = None,
     host: Host | None = None,
+    as_objects: bool = False,
 ) -> DirectActor | None:
     """Take part in a trial as a client actor without a task, where that is possible: in process.
 
@@ -164,6 +167,7 @@ def join_trial_nowait(
         spawn: `start_soon` of a nursery, for messages that the orchestrator does not take at once.
         spec: the types of the project.
         host: gives the wall clock.
+        as_objects: observations that are sent in this process as objects come as such; see `Session.handle`.
 
     Returns:
         The actor; None elsewhere, and where it would wait. The handler is told why the trial cannot be joined.
@@ -173,6 +177,8 @@ def join_trial_nowait(
     if call is None:
         return None
     wall_clock = (host or Host()).wall_clock
-    actor = DirectActor(call, trial_id, handler, spec=spec or Spec(), wall_clock=wall_clock, spawn=spawn)
+    actor = DirectActor(
+        call, trial_id, handler, spec=spec or Spec(), wall_clock=wall_clock, spawn=spawn, as_objects=as_objects
+    )
     call.set_consumer(actor)
     return actor

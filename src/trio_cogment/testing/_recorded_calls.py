@@ -11,7 +11,7 @@ from google.protobuf.message import Message
 
 from trio_cogment.base.errors import RpcError
 from trio_cogment.base.services import TRIAL_ID
-from trio_cogment.rpc import CallOpener, ClientCall, Metadata, MetadataLike, Method
+from trio_cogment.rpc import CallOpener, ClientCall, Metadata, MetadataLike, Method, SharedMessage
 from trio_cogment.rpc.calls import Consumer
 from trio_cogment.testing.history import History
 
@@ -155,10 +155,10 @@ class _RecordedCall(ClientCall):
     def send_nowait(self, message: Message) -> None:
         self._call.send_nowait(message)
 
-    async def send_together(self, messages: Sequence[Message]) -> None:
+    async def send_together(self, messages: Sequence[Message | SharedMessage]) -> None:
         await self._call.send_together(messages)
 
-    def send_together_nowait(self, messages: Sequence[Message]) -> None:
+    def send_together_nowait(self, messages: Sequence[Message | SharedMessage]) -> None:
         self._call.send_together_nowait(messages)
 
     def set_consumer(self, consumer: Consumer) -> None:

@@ -13,7 +13,6 @@ from typing import Any, Final
 
 from trio_cogment.api import common_pb2
 from trio_cogment.api.common_pb2 import ActorRunTrialInput, CommunicationState, EndOfTrial, TrialParams
-from trio_cogment.api.environment_pb2 import ObservationSet
 from trio_cogment.base.outcome import EndCause, TrialOutcome
 from trio_cogment.trial._events import ENVIRONMENT, NOT_STARTED, Send, SendShared, Timer, TimerKind
 from trio_cogment.trial._memory import PATIENCE, Breakage, TrialMemory
@@ -21,7 +20,7 @@ from trio_cogment.trial._messages_and_rewards import send_rewards
 from trio_cogment.trial._participant import Participant
 from trio_cogment.trial._samples import END_ASKED, FINAL_OBSERVATION
 from trio_cogment.trial._stream_table import StreamInput, StreamState
-from trio_cogment.trial._ticks import begin_tick, fill_absences, shared_observations
+from trio_cogment.trial._ticks import AnyObservationSet, begin_tick, fill_absences, shared_observations
 from trio_cogment.trial._trial_table import Input
 
 _LAST: Final = CommunicationState.LAST
@@ -44,7 +43,7 @@ def mark_final(trial: TrialMemory, _environment: Participant, _received: Any) ->
     trial.arm_patience()
 
 
-def final_tick(trial: TrialMemory, environment: Participant, observations: ObservationSet) -> None:
+def final_tick(trial: TrialMemory, environment: Participant, observations: AnyObservationSet) -> None:
     """The final observation: rewards, LAST and the observation to every actor; then LAST_ACKs are waited for."""
     begin_tick(trial, observations)
     if trial.orderly_cause is EndCause.UNKNOWN:

@@ -24,6 +24,7 @@ from trio_cogment.base.compiling import mypyc_attr
 from trio_cogment.base.errors import LocalProtocolError
 from trio_cogment.base.outcome import EndCause, Loss, TrialOutcome
 from trio_cogment.base.recount import Count
+from trio_cogment.base.shared_observation import Content, SharedObservationSet
 from trio_cogment.trial._events import (
     DEFAULT_RULES,
     ENVIRONMENT,
@@ -124,7 +125,7 @@ class TrialMemory:
         self.participants: dict[int, Participant] = {}
         self.tick_id = 0
         self.max_steps = 0
-        self.latest_observation: ObservationSet | None = None
+        self.latest_observation: ObservationSet | SharedObservationSet | None = None
         #: Its size, as it came.
         self.observed_bytes = 0
         #: About what is held of the tick under way: actions, messages and rewards; and for its sample, all of it again.
@@ -134,7 +135,7 @@ class TrialMemory:
         self.mapping: list[int] = []
         self.mapped = sys.maxsize
         self.awaited: set[int] = set()
-        self.contents: list[bytes | None] = []
+        self.contents: list[Content | None] = []
         self.answered = True
         self.owing: set[int] = set()
         self.ack_loss: Breakage | None = None
@@ -271,7 +272,9 @@ class TrialMemory:
     def recount(self) -> Iterator[Count]:
         """See `trio_cogment.base.recount`."""
         latest = self.latest_observation
-        size = 0 if latest is None or not self.observed_bytes else latest.ByteSize()
+        size = 0
+        if latest is not None and self.observed_bytes:
+            size = latest.size if isinstance(latest, SharedObservationSet) else latest.ByteSize()
         yield Count("bytes of the latest observation", self.observed_bytes, size, None)
         over = self.is_over
         everybody = self.participants.values()

@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from trio_cogment.api.common_pb2 import Message, Reward
+from trio_cogment.base.shared_observation import SharedReward
 from trio_cogment.trial._events import EmitSample, SendShared
 from trio_cogment.trial._memory import TrialMemory
 from trio_cogment.trial._participant import Actor, Participant
@@ -26,7 +27,7 @@ CURRENT_TICK: Final = -1
 def relay_message(trial: TrialMemory, sender: Participant, received: Any) -> None:
     """Pass a message on at once, to whoever its receiver stands for."""
     message: Message = received.message
-    if not _may_speak(trial, sender, message):
+    if not _may_speak(trial, sender, message.ByteSize()):
         return
     if message.tick_id not in (CURRENT_TICK, trial.tick_id):
         trial.ignore(sender, "message_of_wrong_tick", f"a message for tick {message.tick_id}, not {trial.tick_id}")
@@ -46,7 +47,7 @@ def relay_message(trial: TrialMemory, sender: Participant, received: Any) -> Non
         _deliver(trial, sender, receiver, relay(receiver.index, receiver.name, said))
 
 
-def _may_speak(trial: TrialMemory, sender: Participant, message: Message | Reward, entries: int = 1) -> bool:
+def _may_speak(trial: TrialMemory, sender: Participant, size: int, entries: int = 1) -> bool:
     # What is said is kept (in samples, in outboxes), so one that says too much would take the memory of all trials.
     tick_id = trial.tick_id
     if sender.said_tick != tick_id:
@@ -54,7 +55,6 @@ def _may_speak(trial: TrialMemory, sender: Participant, message: Message | Rewar
     if trial.said_tick != tick_id:
         trial.said_tick, trial.said_bytes = tick_id, 0
     sender.said += entries
-    size = message.ByteSize()
     trial.said_bytes += size
     if sender.said > trial.rules.max_said_per_tick:
         trial.ignore(sender, "too_much_said", "more messages and sources of rewards in one tick than are taken")
@@ -93,9 +93,10 @@ def send_held(trial: TrialMemory, receiver: Participant) -> None:
 
 def take_reward(trial: TrialMemory, sender: Participant, received: Any) -> None:
     """Keep a reward for its receivers' next observation, or for the sample of the past tick it names."""
-    reward: Reward = received.reward
+    reward: Reward | SharedReward = received.reward
     tick_id = trial.tick_id
-    if not _may_speak(trial, sender, reward, max(1, len(reward.sources))):
+    size = reward.size if isinstance(reward, SharedReward) else reward.ByteSize()
+    if not _may_speak(trial, sender, size, max(1, len(reward.sources))):
         return
     if reward.tick_id not in (CURRENT_TICK, tick_id) and not 0 <= reward.tick_id < tick_id:
         trial.ignore(sender, "reward_of_wrong_tick", f"a reward for tick {reward.tick_id}, not {tick_id}")
@@ -116,7 +117,7 @@ def take_reward(trial: TrialMemory, sender: Participant, received: Any) -> None:
     if not sources:
         trial.ignore(sender, "reward_without_source", "a reward without sources")
         return
-    given = Given(sources, reward.ByteSize())
+    given = Given(sources, size)
     receivers = trial.addresses.resolve(reward.receiver_name)
     if not receivers:
         trial.ignore(sender, "reward_to_nobody", f"a reward to '{reward.receiver_name}', which no actor is")

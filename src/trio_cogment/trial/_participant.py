@@ -7,8 +7,8 @@ good. The environment has no `gone`: the trial's table says what its loss means.
 `said` is not reset at each tick, which would take a loop over all participants: it counts for `said_tick`, and starts
 again when the sender next says something in another tick.
 
-`classify` is called for every message. So it first asks for the one kind that is nearly all of them, an action or an
-observation set.
+`classify` is called for every message. So it first asks for those that are nearly all of them: messages of this
+process, and then an action or an observation set.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from typing import Any, Final, TypeAlias
 from trio_cogment.api.common_pb2 import CommunicationState, TrialParams
 from trio_cogment.base.endpoints import is_client_endpoint
 from trio_cogment.base.errors import LocalProtocolError
+from trio_cogment.base.shared_observation import SharedAction, SharedObservationSet, SharedReward
 from trio_cogment.trial._events import ENVIRONMENT, SendShared
 from trio_cogment.trial._relayed import Given
 from trio_cogment.trial._stream_table import ACTOR_STREAM, ENVIRONMENT_STREAM, StreamInput, StreamState, Verdict
@@ -54,6 +55,12 @@ _DATA: Final = {
 }
 _ACTION: Final = StreamInput.ACTION
 _OBSERVATION_SET: Final = StreamInput.OBSERVATION_SET
+#: Messages of this process, whose types say what they are.
+_SHARED: Final = {
+    SharedAction: _ACTION,
+    SharedObservationSet: _OBSERVATION_SET,
+    SharedReward: StreamInput.REWARD,
+}
 
 
 class Participant(ABC):
@@ -121,6 +128,9 @@ class Environment(Participant):
     def classify(self, message: Any) -> StreamInput:
         """Return the input that `message` is."""
         # HasField first: nearly every message of an environment is a set, and it costs less than WhichOneof.
+        symbol = _SHARED.get(type(message))
+        if symbol is not None:
+            return symbol
         if message.state == _NORMAL and message.HasField("observation_set"):
             return _OBSERVATION_SET
         return _classify(message)
@@ -168,6 +178,9 @@ class Actor(Participant):
 
     def classify(self, message: Any) -> StreamInput:
         """Return the input that `message` is."""
+        symbol = _SHARED.get(type(message))
+        if symbol is not None:
+            return symbol
         if message.state == _NORMAL and message.HasField("action"):
             return _ACTION
         return _classify(message)

@@ -17,7 +17,8 @@ from trio_cogment.api.common_pb2 import ActorRunTrialInput, CommunicationState, 
 from trio_cogment.api.environment_pb2 import EnvRunTrialInput
 from trio_cogment.base.rewards import mean_reward
 from trio_cogment.base.shared_message import SharedMessage, field_tag, varint
-from trio_cogment.trial._events import ENVIRONMENT, Send, SendShared
+from trio_cogment.base.shared_observation import SharedReward
+from trio_cogment.trial._events import ENVIRONMENT, SendShared
 
 #: Rewards of so many bytes are not copied for each actor.
 _LARGE_BYTES: Final = 16 * 1024
@@ -97,34 +98,26 @@ class Given:
         return self._tail
 
 
-def reward(participant: int, receiver_name: str, tick_id: int, given: list[Given]) -> Send:
-    """Return the effect that brings an actor all that it was given, as one reward: see `merge`."""
+def reward(participant: int, receiver_name: str, tick_id: int, given: list[Given]) -> SendShared:
+    """Return the effect that brings an actor all that it was given, as one reward.
+
+    Its value is the mean of all sources, weighted by confidence. Those whose confidence is not positive carry no weight
+    but are listed.
+    """
     sources = given[0].sources if len(given) == 1 else [source for each in given for source in each.sources]
+    value = _mean(sources)
     if sum([each.size for each in given]) < _LARGE_BYTES:
-        message = ActorRunTrialInput()
-        message.state = CommunicationState.NORMAL
-        merge(message.reward, tick_id, receiver_name, sources)
-        return Send(participant, message)
-    inner = Reward(tick_id=tick_id, receiver_name=receiver_name, value=_mean(sources))
+        return SendShared(participant, SharedReward(ActorRunTrialInput, tick_id, receiver_name, value, sources))
+    inner = Reward(tick_id=tick_id, receiver_name=receiver_name, value=value)
     beginning: bytes = inner.SerializeToString()
     tails = [each.tail for each in given]
     head = _REWARD + varint(len(beginning) + sum(map(len, tails))) + beginning
     return SendShared(participant, SharedMessage(ActorRunTrialInput, head, *tails))
 
 
-def merge(reward: Reward, tick_id: int, receiver: str, sources: Sequence[RewardSource]) -> None:
-    """Make one Reward of all `sources`: its value is their mean, weighted by confidence.
-
-    Sources whose confidence is not positive carry no weight but are listed.
-    """
-    reward.tick_id = tick_id
-    reward.receiver_name = receiver
-    reward.sources.extend(sources)
-    reward.value = _mean(sources)
-
-
 def _mean(sources: Sequence[RewardSource]) -> float:
     if len(sources) == 1:  # nearly always
         (source,) = sources
         return source.value if source.confidence > 0 else 0.0
-    return mean_reward([(source.value, source.confidence) for source in sources])
+    mean = mean_reward([(source.value, source.confidence) for source in sources])
+    return RewardSource(value=mean).value  # in the precision that it has on the wire

@@ -18,12 +18,14 @@ from trio_cogment.api.common_pb2 import Action, EndOfTrial, Message, Reward, Tri
 from trio_cogment.api.datalog_pb2 import DatalogSample, SampleInfo
 from trio_cogment.api.environment_pb2 import ObservationSet
 from trio_cogment.base.recount import Count
+from trio_cogment.base.shared_observation import SharedAction, SharedObservationSet, SharedReward
 from trio_cogment.trial._events import MAX_HELD_BACK_BYTES
 from trio_cogment.trial._params import DEFAULT_BUFFERED_TICKS, buffered_ticks
 
 #: The tick id of an action that never came.
 NO_ACTION_TICK: Final = -2
 
+_MISSING: Final = Action(tick_id=NO_ACTION_TICK)
 _FIELDS: Final = frozenset(DatalogSample.DESCRIPTOR.fields_by_name)
 
 END_ASKED: Final = "the end of the trial was asked for"
@@ -51,10 +53,12 @@ class SampleLog:
         self.unknown_fields = sorted(wanted - _FIELDS)
         #: The tick still under way is the last.
         self._buffer: list[DatalogSample] = []
-        self._actions: list[Action | None] = []
+        self._actions: list[Action | SharedAction | None] = []
         self._begin(0, wall_ns)
 
-    def begin_tick(self, tick_id: int, wall_ns: int, observations: ObservationSet, state: TrialState) -> None:
+    def begin_tick(
+        self, tick_id: int, wall_ns: int, observations: ObservationSet | SharedObservationSet, state: TrialState
+    ) -> None:
         """Close the tick under way, which ends in `state`, and begin `tick_id`; tick 0 is begun already."""
         current = self._buffer[-1]
         # Tick 0 exists from the start, because what is said while the trial is PENDING belongs to it.
@@ -63,9 +67,12 @@ class SampleLog:
         else:
             self._close(state)
             current = self._begin(tick_id, wall_ns)
-        current.observations.CopyFrom(observations)
+        if isinstance(observations, SharedObservationSet):
+            observations.fill(current.observations)
+        else:
+            current.observations.CopyFrom(observations)
 
-    def take_action(self, index: int, action: Action) -> None:
+    def take_action(self, index: int, action: Action | SharedAction) -> None:
         """Keep an actor's action as it came."""
         self._actions[index] = action
 
@@ -73,7 +80,7 @@ class SampleLog:
         """An actor was lost after it acted: its action was not used, its content is kept."""
         action = self._actions[index]
         if action is not None:
-            self._actions[index] = Action(tick_id=NO_ACTION_TICK, content=action.content)
+            self._actions[index] = Action(tick_id=NO_ACTION_TICK, content=bytes(action.content))
 
     def take_absences(self, defaults: Sequence[int], unavailable: Sequence[int]) -> None:
         """Note whose action was made up, and whose is missing."""
@@ -84,12 +91,21 @@ class SampleLog:
         """Keep a message as it came, but for its true sender."""
         self._buffer[-1].messages.append(message)
 
-    def take_reward(self, reward: Reward) -> None:
+    def take_reward(self, reward: Reward | SharedReward) -> None:
         """Keep a reward of the current tick as it came, but for its true sender."""
-        self._buffer[-1].rewards.append(reward)
+        rewards = self._buffer[-1].rewards
+        if isinstance(reward, SharedReward):
+            reward.fill(rewards.add())
+        else:
+            rewards.append(reward)
 
-    def take_past_reward(self, reward: Reward, wall_ns: int) -> DatalogSample | None:
+    def take_past_reward(self, given: Reward | SharedReward, wall_ns: int) -> DatalogSample | None:
         """Keep a reward for an earlier tick; return an out-of-sync sample if its tick is gone."""
+        if isinstance(given, SharedReward):
+            reward = Reward()
+            given.fill(reward)
+        else:
+            reward = given
         first = self._buffer[0].info.tick_id
         if reward.tick_id >= first:
             index = reward.tick_id - first
@@ -163,11 +179,12 @@ class SampleLog:
         # Actions are added only now: until the tick is over one may still be made void.
         sample = self._buffer[-1]
         sample.info.state = state
-        actions = [action for action in self._actions if action is not None]
-        if len(actions) < self._actors:
-            missing = Action(tick_id=NO_ACTION_TICK)
-            actions = [missing if action is None else action for action in self._actions]
-        sample.actions.extend(actions)
+        actions = sample.actions
+        for action in self._actions:
+            if isinstance(action, SharedAction):
+                action.fill(actions.add())
+            else:
+                actions.append(_MISSING if action is None else action)
         if self._sizes is not None:
             size = sample.ByteSize()
             self._sizes.append(size)

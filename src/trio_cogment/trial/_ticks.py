@@ -10,12 +10,12 @@ early when an actor acts and then disconnects.
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from trio_cogment.api.common_pb2 import CommunicationState
 from trio_cogment.api.environment_pb2 import EnvRunTrialInput, ObservationSet
 from trio_cogment.base.outcome import EndCause
-from trio_cogment.base.shared_observation import SharedObservation
+from trio_cogment.base.shared_observation import Content, SharedActionSet, SharedObservation, SharedObservationSet
 from trio_cogment.trial._events import EmitSample, Send, SendShared, Timer, TimerKind
 from trio_cogment.trial._memory import Breakage, TrialMemory
 from trio_cogment.trial._messages_and_rewards import CURRENT_TICK, send_rewards
@@ -23,6 +23,9 @@ from trio_cogment.trial._participant import Actor, Participant
 from trio_cogment.trial._samples import STEPS_USED_UP
 from trio_cogment.trial._stream_table import StreamInput
 from trio_cogment.trial._trial_table import PUBLIC_STATE, Input, Phase
+
+#: As it has come: from another process, or from this one.
+AnyObservationSet: TypeAlias = ObservationSet | SharedObservationSet
 
 #: What an environment writes for "the next tick".
 NEXT_TICK: Final = -1
@@ -32,12 +35,11 @@ NEXT_TICK: Final = -1
 _MICROSECONDS_FROM: Final = 10**14
 _MICROSECONDS_TO: Final = 10**16
 
-_NORMAL: Final = CommunicationState.NORMAL
 _LAST: Final = CommunicationState.LAST
 _RESPONSE: Final = TimerKind.RESPONSE
 
 
-def observation_input(trial: TrialMemory, observations: ObservationSet) -> Input | None:
+def observation_input(trial: TrialMemory, observations: AnyObservationSet) -> Input | None:
     """Return which input an observation set is; None if it is refused, and then nothing has changed but a counter."""
     # Everything is checked here, before the table is asked: a refused set must not use up a tick.
     expected = 0 if trial.latest_observation is None else trial.tick_id + 1
@@ -66,7 +68,7 @@ def _keep_mapping(trial: TrialMemory, indexes: list[int], sent: int) -> bool:
     return True
 
 
-def next_tick(trial: TrialMemory, _environment: Participant, observations: ObservationSet) -> None:
+def next_tick(trial: TrialMemory, _environment: Participant, observations: AnyObservationSet) -> None:
     """A tick begins: give every actor what it sees, and begin to wait for what it does."""
     begin_tick(trial, observations)
     awaited = trial.awaited
@@ -90,14 +92,17 @@ def next_tick(trial: TrialMemory, _environment: Participant, observations: Obser
         complete_actions(trial)
 
 
-def shared_observations(trial: TrialMemory, observations: ObservationSet) -> dict[int, SharedObservation]:
+def shared_observations(trial: TrialMemory, observations: AnyObservationSet) -> dict[int, SharedObservation]:
     """Return the observations that actors see, by their places in the set: each is made once, whoever sees it."""
     tick_id, timestamp, contents = trial.tick_id, observations.timestamp, observations.observations
-    # A set may have more of them than anybody sees.
-    return {place: SharedObservation(tick_id, timestamp, contents[place]) for place in set(trial.mapping)}
+    shared: dict[int, SharedObservation] = {}
+    for place in trial.mapping:  # a set may have more of them than anybody sees
+        if place not in shared:
+            shared[place] = SharedObservation(tick_id, timestamp, contents[place])
+    return shared
 
 
-def begin_tick(trial: TrialMemory, observations: ObservationSet) -> None:
+def begin_tick(trial: TrialMemory, observations: AnyObservationSet) -> None:
     """Close the tick under way, if there is one, and begin the next."""
     if _MICROSECONDS_FROM <= observations.timestamp < _MICROSECONDS_TO:
         observations.timestamp *= 1000
@@ -109,11 +114,16 @@ def begin_tick(trial: TrialMemory, observations: ObservationSet) -> None:
         ended_in = Phase.WAIT_FINAL if trial.before is Phase.WAIT_FINAL else Phase.RUNNING
         trial.log.begin_tick(trial.tick_id, trial.wall_ns, observations, PUBLIC_STATE[ended_in])
     trial.latest_observation = observations
-    trial.observed_bytes = size = observations.ByteSize()
+    trial.observed_bytes = size = size_of(observations)
     if trial.log is not None:
         trial.tick_bytes += size
     trial.answered = False
     trial.contents = [None] * len(trial.actors)
+
+
+def size_of(observations: AnyObservationSet) -> int:
+    """Return about how many bytes an observation set takes."""
+    return observations.size if type(observations) is SharedObservationSet else observations.ByteSize()
 
 
 def take_action(trial: TrialMemory, actor: Actor, received: Any) -> None:
@@ -196,17 +206,12 @@ def complete_actions(trial: TrialMemory) -> None:
 
 def send_actions(trial: TrialMemory, _participant: object, _payload: object) -> None:
     """Give the environment one action per actor, in parameter order."""
-    message = EnvRunTrialInput()
-    message.state = _NORMAL
-    action_set = message.action_set
-    action_set.tick_id = trial.tick_id
-    action_set.timestamp = trial.wall_ns
     contents: Any = trial.contents
+    unavailable: list[int] = []
     if None in contents:
         contents, unavailable = fill_absences(trial)
-        action_set.unavailable_actors.extend(unavailable)
-    action_set.actions.extend(contents)
-    trial.out.append(Send(trial.environment.index, message))
+    actions = SharedActionSet(trial.tick_id, trial.wall_ns, contents, unavailable)
+    trial.out.append(SendShared(trial.environment.index, actions))
 
 
 def send_last_and_actions(trial: TrialMemory, _participant: object, _payload: object) -> None:
@@ -223,9 +228,9 @@ def send_last_and_actions(trial: TrialMemory, _participant: object, _payload: ob
     trial.arm_patience()
 
 
-def fill_absences(trial: TrialMemory) -> tuple[list[bytes], list[int]]:
+def fill_absences(trial: TrialMemory) -> tuple[list[Content], list[int]]:
     """Return the contents with those of absent actors made up, and the indexes of those that have no default."""
-    contents: list[bytes] = []
+    contents: list[Content] = []
     defaults: list[int] = []
     unavailable: list[int] = []
     for actor in trial.actors:

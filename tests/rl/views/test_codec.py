@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from trio_cogment.api import spaces_pb2 as pb
+from trio_cogment.environments.encoding import ActionPayload
 from trio_cogment.rl.views.codec import ActionEncoder, ObservationDecoder
 from trio_cogment.spaces import (
     Box,
@@ -21,6 +22,7 @@ from trio_cogment.spaces import (
     Text,
     decode_action,
     decode_observation,
+    encode_action,
     encode_observation,
 )
 
@@ -48,13 +50,15 @@ def same(one: Any, other: Any) -> bool:
 def test_actions(space: Space, value: Any) -> None:
     encoder = ActionEncoder(space)
     for _ in range(2):  # the second time it may be remembered
-        assert same(decode_action(pb.Action.FromString(encoder.encode(value).content), space), value)
+        payload = encoder.encode(value)
+        assert len(payload) == len(bytes(payload))
+        assert same(decode_action(pb.Action.FromString(bytes(encoder.encode(value))), space), value)
 
 
 def test_numbers_that_only_look_like_actions() -> None:
     encoder = ActionEncoder(Discrete(3))
     encoder.encode(1)
-    contents = {encoder.encode(one).content for one in (1, np.int64(1), np.array(1))}
+    contents = {bytes(encoder.encode(one)) for one in (1, np.int64(1), np.array(1))}
     assert len(contents) == 1
     for wrong in (1.0, 3, -1, None, "1", np.array([1])):
         with pytest.raises(SpaceError, match="action: "):
@@ -63,7 +67,7 @@ def test_numbers_that_only_look_like_actions() -> None:
 
 def test_real_actions_of_other_precision() -> None:
     encoder, space = ActionEncoder(Box(-1, 1, (2,))), Box(-1, 1, (2,))
-    found = decode_action(pb.Action.FromString(encoder.encode(np.array([0.1, 1.0])).content), space)
+    found = decode_action(pb.Action.FromString(bytes(encoder.encode(np.array([0.1, 1.0])))), space)
     assert found.dtype == np.float32
     for wrong in (np.array([0.1, 1.1]), np.array([0.1, np.nan]), np.zeros(3), [0.0, 0.0]):
         with pytest.raises(SpaceError, match="action"):
@@ -109,10 +113,18 @@ def test_what_is_no_observation_of_the_space() -> None:
 def test_actions_as_an_environment_of_this_process_has_them() -> None:
     encoder = ActionEncoder(Discrete(3))
     for _ in range(2):  # the second time it is remembered
-        assert type(encoder.encode(1).action) is int
-        assert type(encoder.encode(np.int64(1)).action) is np.int64
-    assert encoder.encode(np.array(1)).action is None
+        assert type(action_of(encoder.encode(1))) is int
+        assert type(action_of(encoder.encode(np.int64(1)))) is np.int64
+    assert type(encoder.encode(np.array(1))) is bytes
     given = np.zeros(2)
-    found = ActionEncoder(Box(-1, 1, (2,))).encode(given).action
+    payload = ActionEncoder(Box(-1, 1, (2,))).encode(given)
     given += 1
+    found = action_of(payload)
     assert (found.dtype, found.tolist()) == (np.float32, [0, 0])
+    found += 1
+    assert bytes(payload) == encode_action(np.zeros(2, np.float32)).SerializeToString()
+
+
+def action_of(payload: Any) -> Any:
+    assert isinstance(payload, ActionPayload)
+    return payload.copy()

@@ -218,7 +218,7 @@ def test_a_driver_that_is_abandoned_in_a_forked_process_stays_open(
     """What it would do there, it would do to the process that made it."""
     driver = opened(pump)
     with monkeypatch.context() as forked:
-        forked.setattr(os, "getpid", lambda: 0)
+        forked.setattr(pump, "forked", True)
         driver.abandon()
     for _ in range(20):
         pump.turn()

@@ -29,10 +29,12 @@ class Full:
 
     def set_consumer(self, consumer: object) -> None: ...
 
+    def accept_shared(self) -> None: ...
+
     def hand_over_nowait(self, message: object) -> None:
         raise trio.WouldBlock
 
-    async def send(self, message: object) -> None:
+    async def hand_over(self, message: object) -> None:
         await self.room.wait()
         self.sent.append(message)
 
@@ -110,10 +112,14 @@ class Slow:
         self.more.set()
         self.more = trio.Event()
 
+    def accept_shared(self) -> None: ...
+
     def set_consumer(self, consumer: object) -> None:
         self.consumer = consumer
 
     def hand_over_nowait(self, message: Any) -> None:
+        if isinstance(message, SharedMessage):
+            message = ActorRunTrialInput.FromString(message.payload())
         if self.refusal is not None:
             raise self.refusal
         if not self.room:
@@ -121,16 +127,10 @@ class Slow:
         self.room -= 1
         self.sent.append(message.details)
 
-    async def send(self, message: Any) -> None:
+    async def hand_over(self, message: Any) -> None:
         while not self.room:
             await self.more.wait()
         self.hand_over_nowait(message)
-
-    def send_shared_nowait(self, message: SharedMessage) -> None:
-        self.hand_over_nowait(ActorRunTrialInput.FromString(message.payload()))
-
-    async def send_shared(self, message: SharedMessage) -> None:
-        await self.send(ActorRunTrialInput.FromString(message.payload()))
 
     async def done_sending(self) -> None:
         self.log.append(f"done after {len(self.sent)}")
@@ -188,7 +188,7 @@ class Side:
             self.stream.post(ActorRunTrialInput(details=text))
 
     def post_shared(self, text: str) -> None:
-        self.stream.post_shared(shared(text))
+        self.stream.post(shared(text))
 
     def counts(self) -> tuple[int, int, int]:
         """How many messages wait, their bytes, and the bytes that are counted for the whole trial."""

@@ -3,8 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Protocol
 
-from trio_cogment.api.spaces_pb2 import Observation
+
+class Told(Protocol):
+    """What an observation tells, the message or the object."""
+
+    @property
+    def reward(self) -> float | None:
+        """Of the step that led here."""
+
+    @property
+    def terminated(self) -> bool:
+        """The task has ended for the actor."""
+
+    @property
+    def truncated(self) -> bool:
+        """It has been cut off."""
 
 
 class Score:
@@ -25,12 +40,11 @@ class Score:
         self.terminated: set[str] = set()
         self.truncated: set[str] = set()
 
-    def add(self, actor: str, observation: Observation) -> None:
+    def add(self, actor: str, observation: Told) -> None:
         """Count an observation of an actor; each of a trial is to be given once."""
         if actor not in self._actors:
             return
-        reward = observation.reward if observation.HasField("reward") else 0.0
-        self.returns[actor] = self.returns.get(actor, 0.0) + reward
+        self.returns[actor] = self.returns.get(actor, 0.0) + (observation.reward or 0.0)
         if observation.terminated:
             self.terminated.add(actor)
         if observation.truncated:

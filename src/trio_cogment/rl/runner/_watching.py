@@ -11,7 +11,8 @@ from collections.abc import Awaitable, Callable, Iterable
 from typing import Any
 
 from trio_cogment.api.spaces_pb2 import Observation
-from trio_cogment.rl.runner._score import Score
+from trio_cogment.base.shared_message import ObjectPayload
+from trio_cogment.rl.runner._score import Score, Told
 from trio_cogment.sdk import ActorImplementation, ActorSession, EnvironmentImplementation, EnvironmentSession, Event
 
 #: The methods of an environment's session that take an observation set.
@@ -123,7 +124,10 @@ class _WatchedEnvironment:
         return self._names if target.endswith("*") else (target.rpartition(".")[2],)
 
 
-def _parsed(payload: Any) -> Observation:
+def _parsed(payload: Any) -> Told:
+    if isinstance(payload, ObjectPayload):
+        told: Told = payload.value
+        return told
     return Observation.FromString(payload) if isinstance(payload, bytes) else payload
 
 

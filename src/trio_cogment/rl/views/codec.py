@@ -11,7 +11,8 @@ from typing import Any
 from google.protobuf.message import DecodeError
 
 from trio_cogment.api import spaces_pb2 as pb
-from trio_cogment.environments.encoding import CheckedAction
+from trio_cogment.base.shared_observation import Content
+from trio_cogment.environments.encoding import ActionPayload
 from trio_cogment.spaces import (
     ArraySpace,
     Discrete,
@@ -28,7 +29,7 @@ from trio_cogment.spaces import (
 import numpy as np
 
 #: What is answered by who is not asked.
-NO_ACTION = CheckedAction(pb.Action().SerializeToString())
+NO_ACTION: bytes = pb.Action().SerializeToString()
 #: So many encoded numbers are remembered for each actor.
 _REMEMBERED = 1024
 
@@ -39,15 +40,17 @@ class ActionEncoder:
     def __init__(self, space: Space) -> None:
         """Prepare for actions of a space."""
         self._space = space
+        #: All arrays of a space take as many bytes.
+        self._array_size: int | None = None
+        if isinstance(space, ArraySpace):
+            self._array_size = encode_action(np.zeros(space.shape, space.dtype)).ByteSize()
         # Only these two types: others are equal to an int, too, and not all of them are actions.
-        self._known: dict[type[Any], dict[Any, CheckedAction]] = (
+        self._known: dict[type[Any], dict[Any, ActionPayload]] = (
             {int: {}, np.int64: {}} if isinstance(space, Discrete) else {}
         )
 
-    def encode(self, action: Any) -> CheckedAction:
-        """Return the bytes of a message `Action`, and the action as an environment of this process may have it.
-
-        That is a number of the type that it was given as, and an array that is a copy.
+    def encode(self, action: Any) -> Content:
+        """Return an action as a payload: a number of the type that it was given as, an array that is a copy, or bytes.
 
         Raises:
             SpaceError: the action is not in the space.
@@ -56,13 +59,15 @@ class ActionEncoder:
         if known is not None and action in known:
             return known[action]
         value = check_action(action, self._space)
+        if type(value) is np.ndarray:
+            return ActionPayload(value.copy(), self._space, size=self._array_size)
         content = encode_action(value).SerializeToString()
-        if known is not None:
-            checked = CheckedAction(content, action)
-            if len(known) < _REMEMBERED:
-                known[action] = checked
-            return checked
-        return CheckedAction(content, value.copy() if type(value) is np.ndarray else None)
+        if known is None:
+            return content
+        payload = ActionPayload(action, self._space, content)
+        if len(known) < _REMEMBERED:
+            known[action] = payload
+        return payload
 
 
 def observation_message(content: bytes) -> pb.Observation:

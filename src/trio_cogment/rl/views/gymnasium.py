@@ -13,8 +13,9 @@ from trio_cogment.rl.views.copies import Recipe, Remade
 from trio_cogment.rl.views.match import Match
 from trio_cogment.rl.views.options import PlatformOptions, is_address
 from trio_cogment.rl.views.parameters import RemoteEnvironment, watching
+from trio_cogment.rl.views.turns import Turns, info_of
 from trio_cogment.seats.base import Seat
-from trio_cogment.spaces import Observation, to_gymnasium
+from trio_cogment.spaces import to_gymnasium
 from trio_cogment.spaces.masks import flat_mask
 
 try:
@@ -28,7 +29,6 @@ except ModuleNotFoundError as missing:
 from trio_cogment.rl.views.raw_types import TypeMemory, like
 
 _HOME = "trio_cogment.rl.views"
-_MASK = "action_mask"
 
 
 class TrialEnv(Remade, gymnasium.Env[Any, Any]):
@@ -51,7 +51,7 @@ class TrialEnv(Remade, gymnasium.Env[Any, Any]):
         """
         self._match = match
         (self.agent,) = match.mine
-        self._step = match.step
+        self._turns = Turns(match)
         self.observation_space = to_gymnasium(match.observation_spaces[self.agent])
         self.action_space = to_gymnasium(match.action_spaces[self.agent])
         self.spec = spec
@@ -87,9 +87,10 @@ class TrialEnv(Remade, gymnasium.Env[Any, Any]):
             CogmentError: the environment returned what makes no sense, for example.
         """
         super().reset(seed=seed)
-        found, _ = self._until_asked(self._match.reset(seed, options)[self.agent], 0.0)
+        self._turns.reset(seed, options)
+        found = self._turns.observations[self.agent]
         self._mask = found.action_mask
-        return self._value(found), _info(found)
+        return self._value(found.value), info_of(found)
 
     def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
         """Make a step; see `gymnasium.Env.step`.
@@ -99,7 +100,8 @@ class TrialEnv(Remade, gymnasium.Env[Any, Any]):
             FailedPreconditionError: there was no `reset`, or the episode is over.
             EpisodeFailedError, CogmentError: as `reset`; the episode is over.
         """
-        return self._stepped(self._step({self.agent: action})[self.agent])
+        self._turns.step({self.agent: action})
+        return self._found()
 
     def action_masks(self) -> Any:
         """Return which actions are allowed now, as MaskablePPO of sb3-contrib takes it; see `spaces.masks.flat_mask`.
@@ -119,31 +121,20 @@ class TrialEnv(Remade, gymnasium.Env[Any, Any]):
 
     def receive(self) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
         """End a step; see `step`."""
-        return self._stepped(self._match.receive()[self.agent])
+        self._turns.receive()
+        return self._found()
 
-    def _stepped(self, found: Observation) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
-        reward: Any = found.reward or 0.0
-        if not found.active and not self._match.over:
-            found, reward = self._until_asked(found, reward)
+    def _found(self) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
+        turns, types = self._turns, self._types
+        found = turns.observations[self.agent]
+        reward: Any = turns.rewards.get(self.agent, 0.0)
         self._mask = found.action_mask
-        types = self._types
         if types is not None and type(types.reward) is not float:
             reward = like(reward, types.reward)
-        return self._value(found), reward, found.terminated, found.truncated, _info(found)
+        return self._value(found.value), reward, found.terminated, found.truncated, info_of(found)
 
-    def _until_asked(self, found: Observation, reward: float) -> tuple[Observation, float]:
-        """Let the others act until it is this agent's turn, or the episode is over."""
-        ended = found.terminated, found.truncated
-        while not found.active and not self._match.over and not any(ended):
-            found = self._step({})[self.agent]
-            reward += found.reward or 0.0
-            ended = found.terminated, found.truncated
-        return found, reward
-
-    def _value(self, found: Observation) -> Any:
-        if self._converts and self._types is not None:
-            return like(found.value, self._types.observation)
-        return found.value
+    def _value(self, value: Any) -> Any:
+        return like(value, self._types.observation) if self._converts and self._types is not None else value
 
     def store_model(self, name: str, data: bytes) -> int:
         """Store a version of a model in the registry, for seats of it from the next `reset` on; return its number.
@@ -164,14 +155,6 @@ class TrialEnv(Remade, gymnasium.Env[Any, Any]):
     def close(self) -> None:
         """End the trial that runs, and close everything; closing again is harmless."""
         self._match.close()
-
-
-def _info(found: Observation) -> dict[str, Any]:
-    info = found.info
-    mask = found.action_mask
-    if mask is not None and _MASK not in info and not (isinstance(found.value, dict) and _MASK in found.value):
-        return {**info, _MASK: mask}
-    return info
 
 
 def make(

@@ -13,8 +13,8 @@ from functools import partial
 from typing import Any
 
 from trio_cogment.base.errors import CogmentError, FailedPreconditionError, InvalidArgumentError, LocalProtocolError
+from trio_cogment.base.shared_observation import Content
 from trio_cogment.environments.base import Environment
-from trio_cogment.environments.encoding import CheckedAction
 from trio_cogment.environments.errors import InvalidActionError
 from trio_cogment.rl.views.codec import NO_ACTION, ActionEncoder, ObservationDecoder
 from trio_cogment.rl.views.drivers import at_once, nothing
@@ -225,11 +225,11 @@ class Match:
             raise
         return self._arrived(round_)
 
-    def encoded(self, actions: Mapping[str, Any]) -> dict[str, CheckedAction]:
+    def encoded(self, actions: Mapping[str, Any]) -> dict[str, Content]:
         """Check and encode the actions of a step, for `send`; see `step`."""
         round_ = self._running()
         observations = round_.observations
-        messages: dict[str, CheckedAction] = {}
+        messages: dict[str, Content] = {}
         encoders = self._encoders
         for agent in self.mine:
             observation = observations[agent]
@@ -244,7 +244,7 @@ class Match:
                 raise InvalidActionError(self.name, agent, error) from None
         return messages
 
-    def send(self, messages: dict[str, CheckedAction]) -> None:
+    def send(self, messages: dict[str, Content]) -> None:
         """Begin a step, which `receive` ends: between the two other matches may begin theirs."""
         round_ = self._running()
         self._over = True  # unless all goes well

@@ -18,6 +18,7 @@ import os
 import signal
 import threading
 import time
+import weakref
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
@@ -43,6 +44,8 @@ _CLOSE_SECONDS = 30.0
 _local = threading.local()
 #: All pumps that run, so that none is collected as garbage before its end.
 _running: set[Pump] = set()
+#: All that there are: the processes that are forked may have them, and must not use them.
+_made: weakref.WeakSet[Pump] = weakref.WeakSet()
 
 
 class _Clock(trio.abc.Clock):
@@ -83,11 +86,12 @@ class Pump(GuestRun):
         nursery: of its tasks; none of them may raise anything.
         protected: Control-C has to wait.
         interrupted: it has come, and waits.
+        forked: this is a process that was forked from the one that made it.
     """
 
     def __init__(self) -> None:
         super().__init__()
-        self._pid = os.getpid()
+        self.forked = False
         self._thread = threading.get_ident()
         self._callbacks: deque[Callable[[], object]] = deque()
         self._clock = _Clock()
@@ -98,6 +102,7 @@ class Pump(GuestRun):
         self._ended: Outcome[None] | None = None
         self._catches_interrupts = _catch_interrupts()
         _running.add(self)
+        _made.add(self)
         self._start_run(self._callbacks.append, clock=self._clock)
         while not hasattr(self, "nursery"):
             self.turn()
@@ -121,7 +126,7 @@ class Pump(GuestRun):
 
     def is_usable(self) -> bool:
         """Whether it has not ended, and belongs to this process and thread."""
-        return self._ended is None and self._pid == os.getpid() and self._thread == threading.get_ident()
+        return self._ended is None and not self.forked and self._thread == threading.get_ident()
 
     def is_at_rest(self) -> bool:
         """Whether it is usable, nobody waits for it, and it does not run."""
@@ -130,7 +135,7 @@ class Pump(GuestRun):
 
     def is_of_this_process(self) -> bool:
         """Whether it was not made before this process was forked."""
-        return self._pid == os.getpid()
+        return not self.forked
 
     def check_here(self) -> None:
         """See that the caller is where the pump is.
@@ -140,7 +145,7 @@ class Pump(GuestRun):
         """
         if self.is_usable():
             return
-        if self._pid != os.getpid():
+        if self.forked:
             raise forked("view")
         if self._thread != threading.get_ident():
             raise FailedPreconditionError(
@@ -300,6 +305,16 @@ def _on_interrupt(_number: int, _frame: FrameType | None) -> None:
         # Whoever presses the keys twice does not want to wait any longer.
         raise KeyboardInterrupt
     pump.interrupted = True
+
+
+def _after_fork() -> None:
+    for pump in _made:
+        pump.forked = True
+
+
+if hasattr(os, "register_at_fork"):
+    # Asking for the process at every step would be a call of the system for each.
+    os.register_at_fork(after_in_child=_after_fork)
 
 
 def _close_at_exit() -> None:

@@ -3,9 +3,8 @@
 Their events are handled where they arrive. So a step of a view, whose last action completes the tick, has everybody's
 next observation when it returns: the environment has been stepped on the way.
 
-Payloads are handled as bytes. Where an actor of the view gets the very bytes that the environment of this process has
-sent, its observation is the object that they were made of, as it would be without a trial; and so with actions. What
-comes from elsewhere, or what somebody on the way has changed, is decoded.
+Where an actor of the view and the environment are both in this process, an observation is the object that the
+environment returned, as it would be without a trial; and so with actions. What comes from elsewhere is decoded.
 """
 
 from __future__ import annotations
@@ -17,7 +16,8 @@ from typing import Any, Protocol
 import trio
 
 from trio_cogment.base.errors import CogmentError, FailedPreconditionError
-from trio_cogment.environments.encoding import CheckedAction
+from trio_cogment.base.shared_message import ObjectPayload
+from trio_cogment.base.shared_observation import Content
 from trio_cogment.environments.episode import Episode, Turn
 from trio_cogment.rl.views.codec import ObservationDecoder, observation_message
 from trio_cogment.rl.views.seating import Seating
@@ -101,10 +101,8 @@ class Round:
         self._around = around
         self._decoders = decoders
         self._rewards = rewards
-        self._sessions: dict[str, ActorSession[bytes, bytes, Any]] = {}
-        self._environment: EnvironmentSession[bytes, bytes, Any] | None = None
-        self._sent: Mapping[str, CheckedAction] = {}
-        self._contents: list[bytes] = []
+        self._sessions: dict[str, ActorSession[Any, Any, Any]] = {}
+        self._environment: EnvironmentSession[Any, Any, Any] | None = None
         self._scope = trio.CancelScope()
         # Whoever is still to come before it can begin, and the observations of this tick that are still to come.
         self._absent = len(mine) + (episode is not None)
@@ -130,13 +128,12 @@ class Round:
         if self._episode is not None and not self.is_broken():
             self._send(self._play(self._episode.begin, seed, options))
 
-    def act(self, actions: Mapping[str, CheckedAction]) -> None:
+    def act(self, actions: Mapping[str, Content]) -> None:
         """Send the actions of mine; each of them must be there."""
         self._missing = self._mine
         self.observations = {}
-        self._sent = actions
         for name, action in actions.items():
-            self._sessions[name].do_action_nowait(action.content)
+            self._sessions[name].do_action_nowait(action)
 
     def discard(self) -> None:
         """Give it up: the environment is not used any more, and nothing of it is an error."""
@@ -150,15 +147,14 @@ class Round:
         with self._scope:
             await session.start()
             self._arrived()
-            await session.handle(self._on_actions, as_bytes=True)
+            await session.handle(self._on_actions, as_objects=True)
         if self.failure is not None and not self.discarded:
             raise self.failure
 
-    def _on_actions(self, event: Event[None, bytes]) -> None:
+    def _on_actions(self, event: Event[None, Content]) -> None:
         episode = self._episode
         if event.actions and episode is not None and not self.discarded and self.failure is None:
-            contents = [each.payload for each in event.actions]
-            self._send(self._play(episode.advance, contents, checked=self._sent))
+            self._send(self._play(episode.advance, [each.payload for each in event.actions]))
 
     def _play(self, function: Callable[..., Turn], *args: Any, **kwargs: Any) -> Turn | None:
         try:
@@ -174,7 +170,6 @@ class Round:
         session = self._environment
         if turn is None or session is None:
             return
-        self._contents = turn.observations
         observations = list(enumerate(turn.observations))
         rewards: Sequence[Reward] = ()
         if self._rewards:
@@ -220,28 +215,25 @@ class Round:
         try:
             await session.start()
             self._arrived()
-            index = list(self._actors).index(session.name)
-            await session.handle(partial(self._on_event, session.name, index), as_bytes=True, with_rewards=False)
+            await session.handle(partial(self._on_event, session.name), as_objects=True, with_rewards=False)
         finally:
             if not self.ending and not self.discarded and self.lost is None:
                 self.lost = session.details or "the trial ended"
                 self._around.notify()
 
-    def _on_event(self, name: str, index: int, event: Event[bytes, None]) -> None:
+    def _on_event(self, name: str, event: Event[Content, None]) -> None:
         received = event.observation
         if received is None:
             return
-        content = received.payload
-        if self._contents and self._episode is not None and content == self._contents[index]:
-            found = self._episode.told[index]
-            # One who is out is shown the same value again and again, which the receiver might change.
-            if not (found.alive or found.terminated or found.truncated):
-                found = self._decoded(name, content) or found
+        payload = received.payload
+        found: Observation | None = None
+        if self._episode is not None and isinstance(payload, ObjectPayload):
+            found = payload.value
+        # One who is out is shown the same value again and again, which the receiver might change.
+        if found is None or not (found.alive or found.terminated or found.truncated):
+            found = self._decoded(name, bytes(payload))
+        if found is not None:
             self.observations[name] = found
-        else:
-            decoded = self._decoded(name, content)
-            if decoded is not None:
-                self.observations[name] = decoded
         if event.type is EventType.ENDING:
             self.ending = True
         self._missing -= 1

@@ -37,6 +37,9 @@ class Ticks(Protocol):
     def step(self, actions: Mapping[str, Any]) -> Mapping[str, Observation]:
         """Make one tick."""
 
+    def receive(self) -> Mapping[str, Observation]:
+        """End the tick that was begun."""
+
 
 class Turns:
     """An episode as the caller's agents see it: what happens while none of them is to act belongs to the step before.
@@ -63,10 +66,7 @@ class Turns:
         Raises whatever `Match.reset` and `Match.step` raise; nobody takes part then.
         """
         self.live, self.asked = [], []
-        found = self._match.reset(seed, options)
-        self._begin_step()
-        self._take(found)
-        self._pass()
+        self._advance(self._match.reset(seed, options))
 
     def step(self, actions: Mapping[str, Any]) -> None:
         """Make a step.
@@ -83,16 +83,22 @@ class Turns:
         except BaseException:  # Control-C, too: no step can follow
             self.live, self.asked = [], []
             raise
-        self._begin_step()
-        self._take(found)
-        self._pass()
+        self._advance(found)
 
-    def _begin_step(self) -> None:
+    def receive(self) -> None:
+        """End a step that was begun with `Match.send`; see `step`."""
+        try:
+            found = self._match.receive()
+        except BaseException:  # as in `step`
+            self.live, self.asked = [], []
+            raise
+        self._advance(found)
+
+    def _advance(self, found: Mapping[str, Observation]) -> None:
         self.rewards = dict.fromkeys(self.live, 0.0)
         self.ended = {}
-
-    def _pass(self) -> None:
-        """Let the others act, while nobody is asked who is in the game."""
+        self._take(found)
+        # The others act while nobody is asked who is in the game.
         while not self.asked and self.live and not self._match.over:
             try:
                 found = self._match.step({})
@@ -102,19 +108,23 @@ class Turns:
             self._take(found)
 
     def _take(self, found: Mapping[str, Observation]) -> None:
+        over, rewards = self._match.over, self.rewards
         self.live, self.asked = [], []
         for agent in self._match.mine:
             observation = self.observations[agent] = found[agent]
-            if observation.reward is not None:
-                self.rewards[agent] = self.rewards.get(agent, 0.0) + observation.reward
+            reward = observation.reward
+            if reward is not None:
+                rewards[agent] = rewards.get(agent, 0.0) + reward
             if observation.terminated or observation.truncated:
                 self.ended[agent] = observation.terminated, observation.truncated
-                self.rewards.setdefault(agent, 0.0)
-            elif observation.alive and not self._match.over:
+            elif observation.alive and not over:
                 self.live.append(agent)
-                self.rewards.setdefault(agent, 0.0)
                 if observation.active:
                     self.asked.append(agent)
+            else:
+                continue
+            if reward is None:
+                rewards.setdefault(agent, 0.0)
 
     def check_action(self, agent: str, action: Any) -> None:
         """Check an action before the step of which it is a part.

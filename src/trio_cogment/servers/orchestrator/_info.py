@@ -5,6 +5,7 @@ from __future__ import annotations
 from trio_cogment.api.common_pb2 import EndOfTrial, TrialActor, TrialParams, TrialState
 from trio_cogment.api.orchestrator_pb2 import TrialInfo
 from trio_cogment.base.errors import CogmentError, InvalidArgumentError, RpcError
+from trio_cogment.base.shared_observation import SharedObservationSet
 from trio_cogment.servers.orchestrator._glance import awaited_of
 from trio_cogment.trial import TrialMachine
 
@@ -41,8 +42,11 @@ def describe(
     )
     if end is not None:
         info.end.CopyFrom(end)
-    if latest_observation and machine.latest_observation is not None:
-        info.latest_observation.CopyFrom(machine.latest_observation)
+    latest = machine.latest_observation if latest_observation else None
+    if isinstance(latest, SharedObservationSet):
+        latest.fill(info.latest_observation)
+    elif latest is not None:
+        info.latest_observation.CopyFrom(latest)
     if actors and machine.state >= TrialState.PENDING:
         info.actors_in_trial.extend(
             TrialActor(name=actor.name, actor_class=actor.actor_class) for actor in machine.actors

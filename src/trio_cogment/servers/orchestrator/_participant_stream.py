@@ -15,7 +15,7 @@ from trio_cogment.base.errors import CogmentError, ResourceExhaustedError, RpcEr
 from trio_cogment.base.outcome import EndCause
 from trio_cogment.base.recount import Count
 from trio_cogment.base.services import TRIAL_ID
-from trio_cogment.rpc import Call, CallOpener, DirectCall, Metadata, Method, ServedAtOnce, ServerCall, SharedMessage
+from trio_cogment.rpc import Call, CallOpener, DirectCall, Metadata, Method, ServedAtOnce, ServerCall
 from trio_cogment.servers.orchestrator._connections import Connections, Target
 from trio_cogment.servers.orchestrator._fair_turns import Turn
 from trio_cogment.servers.orchestrator._losses import lost_for
@@ -100,11 +100,9 @@ class ParticipantStream:
     def attach(self, call: Call) -> None:
         """Use `call` from now on: what was posted before goes out first."""
         self._call = call
+        call.accept_shared()
         for message in self._take_outbox():
-            if isinstance(message, SharedMessage):
-                self.post_shared(message)
-            else:
-                self.post(message)
+            self.post(message)
         if self._paused:
             call.pause()
         call.set_consumer(self)
@@ -116,20 +114,7 @@ class ParticipantStream:
             self._keep(message)
             return
         try:
-            call.hand_over_nowait(message)  # each message of the machine is for one participant alone
-        except trio.WouldBlock:
-            self._keep(message)
-        except RpcError as error:
-            self._failed_to_send(error)
-
-    def post_shared(self, message: SharedMessage) -> None:
-        """As `post`, for a message that is not for this participant alone."""
-        call = self._call
-        if call is None or self._outbox:
-            self._keep(message)
-            return
-        try:
-            call.send_shared_nowait(message)
+            call.hand_over_nowait(message)  # each message of the machine is for one participant alone, or shared
         except trio.WouldBlock:
             self._keep(message)
         except RpcError as error:
@@ -173,10 +158,7 @@ class ParticipantStream:
                 while self._outbox:
                     # Taken off only once it is sent: what comes meanwhile must queue behind it.
                     message = self._outbox[0]
-                    if isinstance(message, SharedMessage):
-                        await self._call.send_shared(message)
-                    else:
-                        await self._call.send(message)
+                    await self._call.hand_over(message)
                     if self._outbox:  # None if the stream was abandoned meanwhile
                         message = self._outbox.popleft()
                         self._outboxes.remove(self, message)

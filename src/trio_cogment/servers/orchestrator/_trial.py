@@ -190,7 +190,7 @@ class Trial:
             streams = self._streams
             for effect in self.machine.handle(event, now, self._wall_clock()):
                 if type(effect) is SendShared and streams is not None:  # the usual ones, without a call
-                    streams[effect.participant].post_shared(effect.shared)
+                    streams[effect.participant].post(effect.shared)
                 elif type(effect) is Send and streams is not None:
                     streams[effect.participant].post(effect.message)
                 else:
@@ -294,7 +294,7 @@ class Trial:
 
     def _send_shared(self, effect: SendShared) -> None:
         assert self._streams is not None
-        self._streams[effect.participant].post_shared(effect.shared)
+        self._streams[effect.participant].post(effect.shared)
 
     def _connect(self, effect: Connect) -> None:
         assert self._streams is not None

@@ -22,6 +22,7 @@ from trio_cogment.api.common_pb2 import ActorRunTrialOutput, TrialParams, TrialS
 from trio_cogment.api.environment_pb2 import EnvRunTrialOutput
 from trio_cogment.base.errors import CogmentError, InvalidArgumentError
 from trio_cogment.base.outcome import EndCause
+from trio_cogment.base.shared_message import SharedMessage
 from trio_cogment.trial import (
     ENVIRONMENT,
     NO_PARTICIPANT,
@@ -103,7 +104,9 @@ def refuse(number: int, text: str) -> NoReturn:
 # Writing
 
 
-def _message(message: Message) -> str:
+def _message(message: Message | SharedMessage) -> str:
+    if isinstance(message, SharedMessage):
+        message = message.whole()
     text: str = text_format.MessageToString(message, as_one_line=True, as_utf8=True, descriptor_pool=_NO_TYPES)
     return text
 

@@ -32,7 +32,7 @@ def step(name: str) -> Step:
 
 
 def seen(agent: Agent, name: str) -> Any:
-    message = spaces_pb2.Observation.FromString(agent.encode(agent.begin(step(name))))
+    message = spaces_pb2.Observation.FromString(bytes(agent.encode(agent.begin(step(name)))))
     return decode_observation(message).value[name].tolist()
 
 

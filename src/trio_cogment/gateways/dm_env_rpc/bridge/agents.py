@@ -7,6 +7,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from trio_cogment.base.errors import InvalidArgumentError
+from trio_cogment.base.shared_message import ObjectPayload
+from trio_cogment.base.shared_observation import Content
 from trio_cogment.environments.checks import reward_of
 from trio_cogment.environments.encoding import ActionDecoder, ObservationEncoder, encoded_spaces
 from trio_cogment.environments.errors import InvalidActionError, InvalidEnvironmentError
@@ -111,7 +113,7 @@ class Agent:
         self._encoder = ObservationEncoder(view.observation_space)
         self._decoder = ActionDecoder(view.action_space)
 
-    def actions(self, content: bytes | None) -> dict[str, Any]:
+    def actions(self, content: Content | None) -> dict[str, Any]:
         """Return the actions in the bytes of a message `Action`; none for an actor who is not there.
 
         Raises:
@@ -152,8 +154,8 @@ class Agent:
         """Return what an actor is told who is out: the same as last, without a reward."""
         return Observation(self._last, active=False, alive=False)
 
-    def encode(self, observation: Observation) -> bytes:
-        """Return an observation as the bytes of its message.
+    def encode(self, observation: Observation) -> ObjectPayload:
+        """Return an observation as a payload.
 
         Raises:
             InvalidEnvironmentError: a part of it cannot be encoded.

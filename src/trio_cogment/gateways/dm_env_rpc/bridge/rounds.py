@@ -13,6 +13,8 @@ from typing import Any
 import trio
 
 from trio_cogment.base.errors import CogmentError, RemoteProtocolError, StatusCode, UnavailableError
+from trio_cogment.base.shared_observation import Content
+from trio_cogment.environments.encoding import followed
 from trio_cogment.environments.episode import Turn
 from trio_cogment.environments.errors import InvalidEnvironmentError
 from trio_cogment.gateways.dm_env_rpc.bridge.agents import Agent, truncated
@@ -70,7 +72,7 @@ class Rounds:
         self._over = trio.Event()
         self._error: Exception | None = None
 
-    def step(self, actions: Sequence[bytes | None], cut: bool, on_turn: Callable[[Turn], None]) -> None:
+    def step(self, actions: Sequence[Content | None], cut: bool, on_turn: Callable[[Turn], None]) -> None:
         """Begin a step; see `SteppedHost.step`.
 
         Raises:
@@ -162,7 +164,7 @@ def turn_of(players: Sequence[Player], told: Mapping[str, Observation], *, begin
     observations = []
     for player in players:
         content = player.agent.encode(told[player.agent.name])
-        observations.append(content + player.agent.view.spaces if begins else content)
+        observations.append(followed(content, player.agent.view.spaces) if begins else content)
     rewards = [told[player.agent.name].reward for player in players]
     return Turn(observations, rewards, over=not any(observation.alive for observation in told.values()))
 

@@ -10,6 +10,7 @@ from dataclasses import replace
 import trio
 
 from trio_cogment.base.errors import CogmentError, UnavailableError
+from trio_cogment.base.shared_observation import Content
 from trio_cogment.environments.episode import Turn
 from trio_cogment.environments.hosts import CLOSE_SECONDS
 from trio_cogment.environments.stage import Opening
@@ -101,7 +102,7 @@ class World:
             await self._side_by_side("step", begin, self._players)
             return turn_of(self._players, told, begins=True)
 
-    def step(self, actions: Sequence[bytes | None], cut: bool, on_turn: Callable[[Turn], None]) -> None:
+    def step(self, actions: Sequence[Content | None], cut: bool, on_turn: Callable[[Turn], None]) -> None:
         """Begin a step; see `Rounds.step`."""
         assert self._rounds is not None
         self._rounds.step(actions, cut, on_turn)
