@@ -251,7 +251,7 @@ def test_a_group_alone_shows_its_help(
         (("services", "orchestrator", "--actor_port=65536"), "--actor_port: expected a port from 0 to 65535"),
         (("serve", "--log_level=loud"), "--log_level: 'loud' is not one of"),
         (("demo", "--ticks=1"), "--ticks: 1 is not in the range"),
-        (("serve", "--gc_frequency=-1"), "--gc_frequency: expected a number of starts, 0 or more, got '-1'"),
+        (("serve", "--gc_frequency=-1"), "--gc_frequency: expected a number that is not negative, got -1"),
         (("serve", "--prometheus_port=x"), "--prometheus_port: expected a port from 0 to 65535, got 'x'"),
         (("serve", "--actor_web_port=x"), "--actor_web_port: expected a port from 0 to 65535, got 'x'"),
         (("serve", "--actor_http_port=x"), "--actor_http_port: expected a port, got 'x'"),

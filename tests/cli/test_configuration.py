@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 import sys
 from pathlib import Path
-from typing import get_type_hints
 
 import click
 import pytest
@@ -14,8 +14,8 @@ import trio
 from tests.cli.process import PATIENCE_SECONDS, environment_variables, run_main, server
 from trio_cogment.base import config as config_module
 from trio_cogment.base.config import PlatformConfig
-from trio_cogment.cli.configuration import SECTIONS, section_class
-from trio_cogment.cli.configuration_file import READERS, load_configuration
+from trio_cogment.cli.configuration import READERS, SECTIONS, section_class
+from trio_cogment.cli.configuration_file import load_configuration
 from trio_cogment.cli.errors import Failure
 from trio_cogment.cli.participants import participants
 from trio_cogment.cli.rl.openenv import openenv
@@ -207,7 +207,7 @@ def test_every_class_of_settings_is_a_section() -> None:
     classes.remove(PlatformConfig)  # it is made of the others
     assert set(map(section_class, SECTIONS)) == classes
     for kind in classes:
-        assert set(get_type_hints(kind).values()) <= READERS.keys()
+        assert {str(field.type) for field in dataclasses.fields(kind)} <= READERS.keys()
 
 
 # The document

@@ -1,19 +1,22 @@
 """The file of `--config`, as the commands see it: values of flags, and settings that no flag has.
 
-A flag or an environment variable wins over the file. `configuration_file` reads the file; what a command does not ask
+A flag or an environment variable wins over the file, which `configuration_file` reads. A setting declares its flag, if
+it has one: `setting_options` adds it to a command, and `configuration_of` has its value. What a command does not ask
 for is not made, since the classes of the settings take a while to import.
 """
 
 from __future__ import annotations
 
 import importlib
-from collections.abc import Mapping
-from dataclasses import field, replace
-from typing import TYPE_CHECKING, Any
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import field, fields, replace
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from trio_cogment.base.records import record
+from trio_cogment.cli.options import as_list
 
 if TYPE_CHECKING:
     from trio_cogment.base.config import (
@@ -33,27 +36,37 @@ if TYPE_CHECKING:
         WebProxyConfig,
         WorkersConfig,
     )
+    from trio_cogment.base.config.declarations import Setting
 
-#: Section of the file -> its class in `trio_cogment.base.config`.
-SECTIONS = {
-    "orchestrator": "OrchestratorConfig",
-    "rpc": "RpcConfig",
-    "metrics": "MetricsConfig",
-    "directory": "DirectoryConfig",
-    "datastore": "DatastoreConfig",
-    "model_registry": "ModelRegistryConfig",
-    "directory_server": "DirectoryServerConfig",
-    "outgoing": "OutgoingConfig",
-    "openenv": "OpenEnvConfig",
-    "dm_env_rpc": "DmEnvRpcConfig",
-    "trainer": "TrainerConfig",
-    "workers": "WorkersConfig",
-    "play": "PlayConfig",
-    "web": "WebConfig",
-    "web_proxy": "WebProxyConfig",
-}
+_Decorated = TypeVar("_Decorated", bound=Callable[..., Any])
 
 META_KEY = "trio_cogment.configuration"
+
+
+class _Sections:
+    """The sections of the file, each with its class in `trio_cogment.base.config`."""
+
+    __slots__ = ()
+
+    orchestrator: OrchestratorConfig
+    rpc: RpcConfig
+    metrics: MetricsConfig
+    directory: DirectoryConfig
+    datastore: DatastoreConfig
+    model_registry: ModelRegistryConfig
+    directory_server: DirectoryServerConfig
+    outgoing: OutgoingConfig
+    openenv: OpenEnvConfig
+    dm_env_rpc: DmEnvRpcConfig
+    trainer: TrainerConfig
+    workers: WorkersConfig
+    play: PlayConfig
+    web: WebConfig
+    web_proxy: WebProxyConfig
+
+
+#: Section of the file -> the name of its class.
+SECTIONS: Mapping[str, str] = _Sections.__annotations__
 
 
 def section_class(name: str) -> type[Any]:
@@ -63,8 +76,8 @@ def section_class(name: str) -> type[Any]:
 
 
 @record(kw_only=True)
-class Configuration:
-    """The content of the file of `--config`, and what flags change in it.
+class Configuration(_Sections):
+    """The content of the file of `--config`, and what flags change in it. Each section is an attribute.
 
     Attributes:
         sections: those that the file has.
@@ -78,99 +91,13 @@ class Configuration:
     flags: dict[str, Any] = field(default_factory=dict)
     places: dict[str, str] = field(default_factory=dict)
 
-    @property
-    def orchestrator(self) -> OrchestratorConfig:
-        """Limits and timeouts of trials."""
-        found: OrchestratorConfig = self._section("orchestrator")
-        return found
+    if not TYPE_CHECKING:  # else type checkers would find a section in every name
 
-    @property
-    def rpc(self) -> RpcConfig:
-        """Limits and timeouts of all servers and channels."""
-        found: RpcConfig = self._section("rpc")
-        return found
-
-    @property
-    def metrics(self) -> MetricsConfig:
-        """The buckets and labels of metrics."""
-        found: MetricsConfig = self._section("metrics")
-        return found
-
-    @property
-    def directory(self) -> DirectoryConfig:
-        """Timeouts of calls to the directory."""
-        found: DirectoryConfig = self._section("directory")
-        return found
-
-    @property
-    def datastore(self) -> DatastoreConfig:
-        """Limits of the trial datastore."""
-        found: DatastoreConfig = self._section("datastore")
-        return found
-
-    @property
-    def model_registry(self) -> ModelRegistryConfig:
-        """Limits of the model registry."""
-        found: ModelRegistryConfig = self._section("model_registry")
-        return found
-
-    @property
-    def directory_server(self) -> DirectoryServerConfig:
-        """Rules and limits of a directory."""
-        found: DirectoryServerConfig = self._section("directory_server")
-        return found
-
-    @property
-    def outgoing(self) -> OutgoingConfig:
-        """Where a server connects when a peer has named an endpoint."""
-        found: OutgoingConfig = self._section("outgoing")
-        return found
-
-    @property
-    def openenv(self) -> OpenEnvConfig:
-        """Limits of a server of OpenEnv."""
-        found: OpenEnvConfig = self._section("openenv")
-        return found
-
-    @property
-    def dm_env_rpc(self) -> DmEnvRpcConfig:
-        """Limits of a gateway for clients of dm_env_rpc."""
-        found: DmEnvRpcConfig = self._section("dm_env_rpc")
-        return found
-
-    @property
-    def trainer(self) -> TrainerConfig:
-        """Limits and timeouts of a trainer."""
-        found: TrainerConfig = self._section("trainer")
-        return found
-
-    @property
-    def workers(self) -> WorkersConfig:
-        """Limits and timeouts of the processes of a trainer's workers."""
-        found: WorkersConfig = self._section("workers")
-        return found
-
-    @property
-    def web(self) -> WebConfig:
-        """Limits of what servers have for browsers."""
-        found: WebConfig = self._section("web")
-        return found
-
-    @property
-    def play(self) -> PlayConfig:
-        """Of pages in which people take part in trials."""
-        found: PlayConfig = self._section("play")
-        return found
-
-    @property
-    def web_proxy(self) -> WebProxyConfig:
-        """Limits of a web proxy."""
-        found: WebProxyConfig = self._section("web_proxy")
-        return found
-
-    def _section(self, name: str) -> Any:
-        found = self.sections[name] if name in self.sections else section_class(name)()
-        return replace(found, **self.changes.get(name, {}))
+        def __getattr__(self, name: str) -> Any:
+            if name not in SECTIONS:
+                raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+            found = self.sections[name] if name in self.sections else section_class(name)()
+            return replace(found, **self.changes.get(name, {}))
 
     def overridden(self, section: str, **given: Any) -> Configuration:
         """Return a copy with the values that flags give to fields of one section; None gives nothing."""
@@ -179,6 +106,140 @@ class Configuration:
 
 
 def configuration_of(ctx: click.Context) -> Configuration:
-    """Return the content of the file of `--config`, or the defaults."""
+    """Return the content of the file of `--config`, or the defaults, with what flags of settings say."""
     found = ctx.meta.get(META_KEY)
-    return found if isinstance(found, Configuration) else Configuration()
+    found = found if isinstance(found, Configuration) else Configuration()
+    for option in ctx.command.params:
+        if isinstance(option, _SettingOption):
+            found = found.overridden(option.section, **{option.key: ctx.params.get(str(option.name))})
+    return found
+
+
+# Flags of settings
+
+
+def setting_options(*names: str) -> Callable[[_Decorated], _Decorated]:
+    """Return a decorator that adds the flags of settings.
+
+    Args:
+        names: of the settings, `section.key`; the first is the first in the help.
+    """
+
+    def decorate(command: _Decorated) -> _Decorated:
+        for name in reversed(names):
+            section, _, key = name.partition(".")
+            command = _option(section, key)(command)
+        return command
+
+    return decorate
+
+
+def _option(section: str, key: str) -> Callable[[_Decorated], _Decorated]:
+    declared = next(each for each in fields(section_class(section)) if each.name == key)
+    setting: Setting = declared.metadata["setting"]
+    flag, default = setting.flag, declared.default
+    assert flag is not None, f"{section}.{key}: expected the declaration of a flag"
+    text = flag.text or f"{setting.text[0].upper()}{setting.text[1:]}."
+    details: dict[str, Any] = {"metavar": flag.metavar or "NUMBER"}
+    if flag.choices is not None:
+        details = {"type": click.Choice(list(flag.choices))}
+        default = next(word for word, value in flag.choices.items() if value == default)
+    elif isinstance(default, bool):
+        details = {"type": click.BOOL, "is_flag": False, "flag_value": "true", "metavar": "BOOLEAN"}
+        default = str(default).lower()
+    elif isinstance(default, tuple):
+        details |= {"multiple": True}
+        text += " Separated by commas (blanks in the environment); repeatable."
+    if default is not None and default != () and not flag.text:
+        text += f" The default is {default}."
+    return click.option(
+        flag.name,
+        cls=_SettingOption,
+        section=section,
+        key=key,
+        default=None,
+        callback=_SettingOption.checked,
+        envvar=flag.variable or None,
+        show_envvar=True,
+        help=text.replace("`", ""),
+        **details,
+    )
+
+
+class _SettingOption(click.Option):
+    """A flag that is a setting; its value is None unless it is given."""
+
+    def __init__(self, *args: Any, section: str, key: str, **settings: Any) -> None:
+        super().__init__(*args, **settings)
+        self.section = section
+        self.key = key
+
+    @staticmethod
+    def checked(ctx: click.Context, option: click.Parameter, given: Any) -> Any:
+        """Return the value of the setting, as its class takes it."""
+        assert isinstance(option, _SettingOption)
+        return option._checked(ctx, given)
+
+    def _checked(self, ctx: click.Context, given: str | bool | Sequence[str] | None) -> Any:
+        if given is None or given == ():
+            return None
+        kind = section_class(self.section)
+        declared = next(each for each in fields(kind) if each.name == self.key)
+        flag = declared.metadata["setting"].flag
+        value: Any = given
+        if flag.choices is not None:
+            value = flag.choices[given]
+        elif self.multiple and not isinstance(given, str | bool):
+            value = tuple(as_list(ctx, self, given)) or None
+        elif isinstance(given, str):
+            expected, read = READERS[str(declared.type)]
+            try:
+                value = read(given)
+            except ValueError:
+                raise click.BadParameter(f"expected {expected}, got {given!r}") from None
+        if value is not None:
+            try:
+                kind(**{self.key: value})
+            except ValueError as error:
+                # The message of the class itself begins with the name of the field.
+                raise click.BadParameter(str(error).partition(": ")[2]) from None
+        return value
+
+
+# Values of settings
+
+_INTEGER = re.compile(r"[+-]?[0-9]{1,18}")
+_NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
+
+
+def _integer(text: str) -> int:
+    if not _INTEGER.fullmatch(text):
+        raise ValueError
+    return int(text)
+
+
+def _number(text: str) -> float:
+    if not _NUMBER.fullmatch(text):
+        raise ValueError
+    return float(text)
+
+
+def _boolean(text: str) -> bool:
+    if text.lower() not in ("true", "false"):
+        raise ValueError
+    return text.lower() == "true"
+
+
+def _texts(text: str) -> tuple[str, ...]:
+    return tuple(one.strip() for one in text.split(",") if one.strip())
+
+
+#: Type of a setting, as its class has it -> what is expected, how it is read.
+READERS: Mapping[str, tuple[str, Callable[[str], Any]]] = {
+    "int": ("an integer", _integer),
+    "int | None": ("an integer", _integer),
+    "float": ("a number", _number),
+    "bool": ("true or false", _boolean),
+    "str": ("a text", str),
+    "tuple[str, ...]": ("texts, separated by commas", _texts),
+}

@@ -6,21 +6,17 @@ At its top are the flags by their names, and a mapping for each class of `trio_c
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import fields
 from pathlib import Path
-from typing import Any, get_type_hints
+from typing import Any
 
 import yaml
 
 from trio_cogment.base.errors import InvalidArgumentError
-from trio_cogment.cli.configuration import SECTIONS, Configuration, section_class
+from trio_cogment.cli.configuration import READERS, SECTIONS, Configuration, section_class
 from trio_cogment.cli.errors import Failure
 from trio_cogment.sdk.spec.yaml_file import YamlFile, is_blank, line_of
-
-_INTEGER = re.compile(r"[+-]?[0-9]{1,18}")
-_NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
 
 
 def load_configuration(path: Path, flags: Mapping[str, bool]) -> Configuration:
@@ -64,18 +60,17 @@ def _flag(file: YamlFile, node: yaml.Node, name: str, *, several: bool) -> str |
 
 
 def _section(file: YamlFile, node: yaml.Node, name: str, kind: type[Any]) -> Any:
-    hints = get_type_hints(kind)
-    known = [field.name for field in fields(kind)]
+    types = {field.name: str(field.type) for field in fields(kind)}
     values: dict[str, Any] = {}
     places: dict[str, yaml.Node] = {}
     for key, place, value in file.entries(node, name):
-        if key not in known:
-            raise file.unknown_key(place, name, key, known)
+        if key not in types:
+            raise file.unknown_key(place, name, key, types)
         if is_blank(value):
             continue
         places[key] = place
         text = file.text(value, f"{name}.{key}")
-        expected, read = READERS[hints[key]]
+        expected, read = READERS[types[key]]
         try:
             values[key] = read(text)
         except ValueError:
@@ -86,36 +81,3 @@ def _section(file: YamlFile, node: yaml.Node, name: str, kind: type[Any]) -> Any
         # The message of the class itself begins with the name of the field.
         key = str(error).partition(":")[0]
         raise file.fault(places.get(key, node), f"{name}.{error}") from None
-
-
-def _integer(text: str) -> int:
-    if not _INTEGER.fullmatch(text):
-        raise ValueError
-    return int(text)
-
-
-def _number(text: str) -> float:
-    if not _NUMBER.fullmatch(text):
-        raise ValueError
-    return float(text)
-
-
-def _boolean(text: str) -> bool:
-    if text.lower() not in ("true", "false"):
-        raise ValueError
-    return text.lower() == "true"
-
-
-def _texts(text: str) -> tuple[str, ...]:
-    return tuple(one.strip() for one in text.split(",") if one.strip())
-
-
-#: Type of a field -> what is expected, how it is read.
-READERS: dict[Any, tuple[str, Callable[[str], Any]]] = {
-    int: ("an integer", _integer),
-    int | None: ("an integer", _integer),
-    float: ("a number", _number),
-    bool: ("true or false", _boolean),
-    str: ("a text", str),
-    tuple[str, ...]: ("texts, separated by commas", _texts),
-}

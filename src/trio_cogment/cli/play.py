@@ -32,7 +32,6 @@ from trio_cogment.cli.services.start import Application, Resources, Running
 from trio_cogment.cli.services.trial_datastore import (
     PLAY_FILE,
     StorageSettings,
-    keeping,
     opened_storage,
     storage_options,
     storage_settings,
@@ -179,7 +178,6 @@ def play(ctx: click.Context, /, **options: Any) -> None:
     """
     _refuse_without_effect(ctx)
     common = common_settings(ctx)
-    common["configuration"] = keeping(ctx, common["configuration"])
     settings = PlaySettings(**common, web=web_settings(ctx), storage=storage_settings(ctx))
     if settings.web is None or not settings.web.enabled:
         raise Failure("play: --web=false: expected a page to play on")

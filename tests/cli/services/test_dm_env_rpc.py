@@ -136,7 +136,7 @@ def test_the_profile_of_a_server_of_everything(monkeypatch: pytest.MonkeyPatch) 
         (("--orchestrator=cogment://client",), "--orchestrator: 'cogment://client': "),
         (("--profile=",), "--profile: expected a path, got ''"),
         (("--profile=nowhere.yaml",), "--profile: nowhere.yaml: No such file or directory"),
-        (("--max_worlds=0",), "--max_worlds: 0 is not in the range"),
+        (("--max_worlds=0",), "--max_worlds: expected 1 to 2147483647, got 0"),
         (("--port=x",), "--port: expected a port"),
     ],
 )

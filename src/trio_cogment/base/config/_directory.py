@@ -74,7 +74,13 @@ class DirectoryServerConfig(Settings):
         0.0,
         "how long an inquiry without results waits for a service to appear; 0: not at all",
         within=SECONDS_OR_NEVER,
-        flag=Flag("--registration_lag", "COGMENT_DIRECTORY_REGISTRATION_LAG", metavar="SECONDS"),
+        flag=Flag(
+            "--registration_lag",
+            "COGMENT_DIRECTORY_REGISTRATION_LAG",
+            metavar="SECONDS",
+            text="How long an inquiry that finds no service waits for one to register; 0: not at all. By default "
+            "it waits only in the first 5 s after the start.",
+        ),
     )
     startup_lag_seconds: float = setting(
         5.0,

@@ -17,12 +17,13 @@ class OutgoingConfig:
 
     allowed_networks: tuple[str, ...] = setting(
         (),
-        "endpoints of peers on other machines may lead there, too: networks such as `10.0.0.0/8`, or addresses",
+        "networks, as `10.0.0.0/8`, or addresses, where endpoints of peers on other machines may lead, besides "
+        "public ones and their own address",
         flag=Flag("--outgoing_allow", "TRIO_COGMENT_OUTGOING_ALLOW", metavar="NETWORKS"),
     )
     denied_networks: tuple[str, ...] = setting(
         (),
-        "no endpoint of a peer may lead there, whatever else says",
+        "networks where no peer's endpoint may lead, whatever else says",
         flag=Flag("--outgoing_deny", "TRIO_COGMENT_OUTGOING_DENY", metavar="NETWORKS"),
     )
 

@@ -77,7 +77,12 @@ class TrainerConfig:
     credits_enforced: bool = setting(
         True,
         "without a credit nothing is accepted from a worker that has a control stream",
-        flag=Flag("--credits", "COGMENT_TRAINER_CREDITS", choices={"enforced": True, "advisory": False}),
+        flag=Flag(
+            "--credits",
+            "COGMENT_TRAINER_CREDITS",
+            choices={"enforced": True, "advisory": False},
+            text="Whether workers with a control stream need credits to send; the default is enforced.",
+        ),
     )
     credits_fail_open: bool = setting(True, "a worker whose control stream is lost may send without credits")
     credit_grace_seconds: float = setting(

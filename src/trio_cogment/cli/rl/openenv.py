@@ -12,7 +12,7 @@ import click
 
 from trio_cogment.base.errors import needing
 from trio_cogment.base.records import record
-from trio_cogment.cli.configuration import Configuration
+from trio_cogment.cli.configuration import Configuration, setting_options
 from trio_cogment.cli.errors import Failure
 from trio_cogment.cli.options import PairType
 from trio_cogment.cli.rl.targets import environment_options, failures, target_of
@@ -63,15 +63,7 @@ class _Seat(PairType):
     metavar="ADDRESS",
     help="Store the trials: memory:, or sqlite:FILE. The default is not to store them.",
 )
-@click.option(
-    "--max_sockets", type=click.IntRange(min=1), default=None, help="How many may be open; the default is 256."
-)
-@click.option(
-    "--max_peer_sockets",
-    type=click.IntRange(min=1),
-    default=None,
-    help="How many of them one token, certificate or address may have; the default is 64.",
-)
+@setting_options("openenv.max_sockets", "openenv.max_peer_sockets")
 @origin_options
 @service_options(_SERVICE, port=_DEFAULT_PORT, host=THIS_MACHINE)
 @click.pass_context
@@ -84,8 +76,6 @@ def openenv(
     seat: tuple[tuple[str, str], ...],
     store: str | None,
     port: int,
-    max_sockets: int | None,
-    max_peer_sockets: int | None,
     **_options: Any,
 ) -> None:
     """Serve the seats of an environment's trials as OpenEnv environments, on /ws and OpenEnv's HTTP routes.
@@ -94,8 +84,7 @@ def openenv(
     MODULE:FUNCTION, a function that makes one; the module is looked up in the current folder first.
     """
     common = {**common_settings(ctx), "web": origin_settings(ctx)}
-    limits = {"max_sockets": max_sockets, "max_peer_sockets": max_peer_sockets}
-    common["configuration"] = _limited(common["configuration"].overridden("openenv", **limits))
+    common["configuration"] = _limited(common["configuration"])
     settings = ServerSettings(**common)
     address = entrance(origin_settings(ctx), settings.hosts, 0, tls=settings.tls is not None).removesuffix("0")
     given = _Given(environment, dict(argument), hosting, seat, store)

@@ -12,9 +12,9 @@ import click
 
 from trio_cogment.base.records import record
 from trio_cogment.base.services import SERVICES, ServiceKind
-from trio_cogment.cli.options import applied, boolean_option
+from trio_cogment.cli.configuration import setting_options
+from trio_cogment.cli.options import applied
 from trio_cogment.cli.services.directory_flags import persistence_option
-from trio_cogment.cli.services.outgoing import outgoing_options, with_outgoing
 from trio_cogment.cli.services.run import run_server
 from trio_cogment.cli.services.settings import ServerSettings, common_settings, service_options
 from trio_cogment.cli.services.start import Application, Resources, Running
@@ -22,7 +22,6 @@ from trio_cogment.cli.services.start import Application, Resources, Running
 _Decorated = TypeVar("_Decorated", bound=Callable[..., Any])
 
 _SERVICE = "DIRECTORY"
-_MAX_SECONDS = 10**9
 
 
 # Flags
@@ -39,32 +38,15 @@ class DirectoryServerSettings(ServerSettings):
 def directory_server_options(command: _Decorated) -> _Decorated:
     """Add the flags of a directory."""
     options = (
-        outgoing_options,
+        setting_options("outgoing.allowed_networks", "outgoing.denied_networks"),
         service_options(_SERVICE, port=SERVICES[ServiceKind.DIRECTORY].default_port),
-        _rule("--force_permanent", "FORCE_PERMANENT", "Make every registration permanent."),
-        _rule(
-            "--check_on_inquire",
-            "CHECK_ON_INQUIRE",
-            "Check the health of services before returning them.",
+        setting_options(
+            "directory_server.load_balancing", "directory_server.check_on_inquire", "directory_server.force_permanent"
         ),
-        _rule("--load_balancing", "LOAD_BALANCING", "Return only services with little load, in random order."),
         persistence_option("File in which registrations are kept; empty: in memory."),
-        click.option(
-            "--registration_lag",
-            type=click.IntRange(0, _MAX_SECONDS),
-            default=None,
-            metavar="SECONDS",
-            envvar=f"COGMENT_{_SERVICE}_REGISTRATION_LAG",
-            show_envvar=True,
-            help="How long an inquiry that finds no service waits for one to register; 0: not at all. "
-            "By default it waits only in the first 5 s after the start.",
-        ),
+        setting_options("directory_server.registration_lag_seconds"),
     )
     return applied(options, command)
-
-
-def _rule(flag: str, variable: str, text: str) -> Callable[[_Decorated], _Decorated]:
-    return boolean_option(flag, variable=f"COGMENT_{_SERVICE}_{variable}", text=text, default=None)
 
 
 def directory_server_settings(ctx: click.Context) -> DirectoryServerSettings:
@@ -74,15 +56,8 @@ def directory_server_settings(ctx: click.Context) -> DirectoryServerSettings:
         Failure: the flags contradict each other.
     """
     common = common_settings(ctx)
-    lag: int | None = ctx.params["registration_lag"]
-    common["configuration"] = with_outgoing(ctx, common["configuration"]).overridden(
-        "directory_server",
-        registration_lag_seconds=lag,
-        startup_lag_seconds=None if lag is None else 0,  # the flag says all
-        load_balancing=ctx.params["load_balancing"],
-        check_on_inquire=ctx.params["check_on_inquire"],
-        force_permanent=ctx.params["force_permanent"],
-    )
+    if ctx.params["registration_lag"] is not None:  # the flag says all
+        common["configuration"] = common["configuration"].overridden("directory_server", startup_lag_seconds=0)
     return DirectoryServerSettings(**common, port=ctx.params["port"], file=ctx.params["persistence_file"])
 
 

@@ -15,6 +15,7 @@ import click
 
 from trio_cogment.base.errors import CogmentError
 from trio_cogment.base.records import record
+from trio_cogment.cli.configuration import setting_options
 from trio_cogment.cli.errors import Failure
 from trio_cogment.cli.options import applied
 from trio_cogment.cli.services.directory_flags import directory_options
@@ -33,7 +34,6 @@ _Decorated = TypeVar("_Decorated", bound=Callable[..., Any])
 _SERVICE = "DM_ENV_RPC"
 _DEFAULT_PORT = 9010
 _DEFAULT_PROFILE = Path("cogment.yaml")
-_MAX_COUNT = 2**31 - 1
 
 
 # Flags
@@ -59,21 +59,7 @@ def gateway_options(command: _Decorated) -> _Decorated:
     options = (
         directory_options(_SERVICE),
         service_options(_SERVICE, port=_DEFAULT_PORT),
-        *(
-            click.option(
-                f"--{name}",
-                type=click.IntRange(1, _MAX_COUNT),
-                default=None,
-                metavar="NUMBER",
-                envvar=f"COGMENT_{_SERVICE}_{name.upper()}",
-                show_envvar=True,
-                help=text,
-            )
-            for name, text in (
-                ("max_connections", "How many connections of clients may be open; the default is 4000."),
-                ("max_worlds", "How many worlds there may be; the default is 4000."),
-            )
-        ),
+        setting_options("dm_env_rpc.max_worlds", "dm_env_rpc.max_connections"),
         orchestrator_option(_SERVICE),
         profile_option(
             "--profile",
@@ -92,9 +78,6 @@ def gateway_settings(ctx: click.Context) -> GatewaySettings:
         Failure: the flags contradict each other.
     """
     common = common_settings(ctx)
-    common["configuration"] = common["configuration"].overridden(
-        "dm_env_rpc", max_worlds=ctx.params["max_worlds"], max_connections=ctx.params["max_connections"]
-    )
     endpoint = orchestrator_of(ctx, has_directory=common["directory"] is not None)
     return GatewaySettings(**common, port=ctx.params["port"], profile=ctx.params["profile"], orchestrator=endpoint)
 

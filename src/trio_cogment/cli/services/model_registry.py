@@ -16,7 +16,7 @@ import click
 from trio_cogment.base.errors import CogmentError
 from trio_cogment.base.records import record
 from trio_cogment.base.services import SERVICES, ServiceKind
-from trio_cogment.cli.configuration import Configuration
+from trio_cogment.cli.configuration import Configuration, setting_options
 from trio_cogment.cli.errors import Failure
 from trio_cogment.cli.options import FilePath, applied
 from trio_cogment.cli.services.directory_flags import directory_options
@@ -33,8 +33,6 @@ _SERVICE = "MODEL_REGISTRY"
 _DEFAULT_ARCHIVE = Path(".cogment") / "model_registry"
 #: The value of `--archive_dir` with which `serve` has no model registry.
 _NO_ARCHIVE = Path("none")
-_MAX_ITEMS = 2**62
-_MAX_CHUNK_BYTES = 2**31 - 1
 
 
 # Flags
@@ -66,24 +64,7 @@ def model_registry_options(command: _Decorated) -> _Decorated:
     options = (
         directory_options(_SERVICE),
         service_options(_SERVICE, port=SERVICES[ServiceKind.MODEL_REGISTRY].default_port),
-        click.option(
-            "--sent_version_chunk_size",
-            type=click.IntRange(1, _MAX_CHUNK_BYTES),
-            default=None,
-            metavar="BYTES",
-            envvar=f"COGMENT_{_SERVICE}_SENT_MODEL_VERSION_DATA_CHUNK_SIZE",
-            show_envvar=True,
-            help="Bytes of a version in one message to a client that retrieves it; the default is 2097152.",
-        ),
-        click.option(
-            "--cache_max_items",
-            type=click.IntRange(1, _MAX_ITEMS),
-            default=None,
-            metavar="VERSIONS",
-            envvar=f"COGMENT_{_SERVICE}_VERSION_CACHE_MAX_ITEMS",
-            show_envvar=True,
-            help="Number of transient versions kept in memory, of all models together; the default is 100.",
-        ),
+        setting_options("model_registry.cache_max_items", "model_registry.sent_version_chunk_bytes"),
         _archive_option("Folder of archived versions; it is created if it does not exist."),
     )
     return applied(options, command)
@@ -95,13 +76,7 @@ def model_registry_settings(ctx: click.Context) -> ModelRegistrySettings:
     Raises:
         Failure: the flags contradict each other.
     """
-    common = common_settings(ctx)
-    common["configuration"] = common["configuration"].overridden(
-        "model_registry",
-        cache_max_items=ctx.params["cache_max_items"],
-        sent_version_chunk_bytes=ctx.params["sent_version_chunk_size"],
-    )
-    return ModelRegistrySettings(**common, port=ctx.params["port"], archive=ctx.params["archive_dir"])
+    return ModelRegistrySettings(**common_settings(ctx), port=ctx.params["port"], archive=ctx.params["archive_dir"])
 
 
 def archive_option(command: _Decorated) -> _Decorated:

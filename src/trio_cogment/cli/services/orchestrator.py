@@ -13,6 +13,7 @@ import click
 
 from trio_cogment.base.records import record
 from trio_cogment.base.services import SERVICES, ServiceKind
+from trio_cogment.cli.configuration import setting_options
 from trio_cogment.cli.logs import log_options
 from trio_cogment.cli.options import FilePath, applied, as_list, port_option
 from trio_cogment.cli.services.default_params import (
@@ -27,12 +28,11 @@ from trio_cogment.cli.services.extensions import extensions_of
 from trio_cogment.cli.services.kept import what_is_kept
 from trio_cogment.cli.services.legacy import legacy_option, read_legacy_profile
 from trio_cogment.cli.services.model_registry import opened_registry
-from trio_cogment.cli.services.outgoing import outgoing_options, with_outgoing
 from trio_cogment.cli.services.pages import opened_pages
 from trio_cogment.cli.services.run import run_server
 from trio_cogment.cli.services.settings import ANYWHERE, ServerSettings, common_settings, server_options
 from trio_cogment.cli.services.start import Application, Resources, Running
-from trio_cogment.cli.services.trial_datastore import StorageSettings, keeping, opened_storage
+from trio_cogment.cli.services.trial_datastore import StorageSettings, opened_storage
 from trio_cogment.cli.services.types_option import load_types
 from trio_cogment.cli.services.web_flags import web_options, web_settings
 from trio_cogment.cli.services.welcome import Welcome
@@ -49,7 +49,6 @@ if TYPE_CHECKING:
 _Decorated = TypeVar("_Decorated", bound=Callable[..., Any])
 
 DEFAULT_PORT = SERVICES[ServiceKind.LIFECYCLE].default_port
-_MAX_DIGITS = 9
 
 
 # Flags
@@ -77,14 +76,6 @@ class OrchestratorSettings(ServerSettings):
     welcomes: bool = False
 
 
-def _as_count(_ctx: click.Context, _param: click.Parameter, value: str | None) -> int | None:
-    if value is None:
-        return None
-    if value.isascii() and value.isdecimal() and len(value) <= _MAX_DIGITS:
-        return int(value)
-    raise click.BadParameter(f"expected a number of starts, 0 or more, got {value!r}")
-
-
 def orchestrator_options(*, host: str = ANYWHERE) -> Callable[[_Decorated], _Decorated]:
     """Return a decorator that adds the flags of an orchestrator, without its ports.
 
@@ -96,14 +87,7 @@ def orchestrator_options(*, host: str = ANYWHERE) -> Callable[[_Decorated], _Dec
         partial(web_options, spec_flags=["--spec"]),
         log_options,
         directory_options("ORCHESTRATOR"),
-        click.option(
-            "--gc_frequency",
-            callback=_as_count,
-            metavar="STARTS",
-            envvar="COGMENT_GC_FREQUENCY",
-            show_envvar=True,
-            help="Forget all ended trials after this many starts; the default is to forget by age and number only.",
-        ),
+        setting_options("orchestrator.gc_frequency"),
         click.option(
             "--status_file",
             type=path,
@@ -128,7 +112,7 @@ def orchestrator_options(*, host: str = ANYWHERE) -> Callable[[_Decorated], _Dec
             help="YAML file with the default parameters of trials (trial_params).",
         ),
         legacy_option,
-        outgoing_options,
+        setting_options("outgoing.allowed_networks", "outgoing.denied_networks"),
         server_options("ORCHESTRATOR", old_names=["PROMETHEUS_PORT"], host=host),
     )
     return lambda command: applied(options, command)
@@ -151,13 +135,8 @@ def orchestrator_settings(
     Raises:
         Failure: the flags contradict each other.
     """
-    common = common_settings(ctx)
-    configuration = with_outgoing(ctx, common["configuration"])
-    if storage is not None:
-        configuration = keeping(ctx, configuration)
-    common["configuration"] = configuration.overridden("orchestrator", gc_frequency=ctx.params["gc_frequency"])
     return OrchestratorSettings(
-        **common,
+        **common_settings(ctx),
         lifecycle_port=lifecycle_port,
         actor_port=actor_port,
         params=ctx.params["params"],

@@ -17,6 +17,7 @@ import click
 from trio_cogment.base.endpoints import DISCOVER, parse_server_endpoint
 from trio_cogment.base.errors import EndpointError
 from trio_cogment.base.records import record
+from trio_cogment.cli.configuration import setting_options
 from trio_cogment.cli.errors import Failure
 from trio_cogment.cli.options import FilePath, applied
 from trio_cogment.cli.services.directory_flags import directory_options
@@ -106,14 +107,7 @@ def trainer_options(command: _Decorated) -> _Decorated:
     options = (
         directory_options(_SERVICE),
         service_options(_SERVICE, port=DEFAULT_PORT, host=THIS_MACHINE),
-        click.option(
-            "--credits",
-            type=click.Choice(["enforced", "advisory"]),
-            default=None,
-            envvar=f"COGMENT_{_SERVICE}_CREDITS",
-            show_envvar=True,
-            help="Whether workers with a control stream need credits to send; the default is enforced.",
-        ),
+        setting_options("trainer.credits_enforced"),
         *(
             click.option(
                 f"--{name}",
@@ -170,9 +164,6 @@ def trainer_settings(ctx: click.Context) -> TrainerSettings:
         Failure: the flags contradict each other.
     """
     common = common_settings(ctx)
-    mode = ctx.params["credits"]
-    if mode is not None:
-        common["configuration"] = common["configuration"].overridden("trainer", credits_enforced=mode == "enforced")
     names = ("port", "folder", "cpus", "memory_mb", "gpus", "orchestrator", "datastore", "model_registry", "spec")
     if ctx.params["datastore"] and not ctx.params["orchestrator"]:
         raise Failure("--datastore: expected --orchestrator, too: the samples are those of its trials")

@@ -15,6 +15,7 @@ import click
 
 from trio_cogment.base.records import record
 from trio_cogment.base.services import SERVICES, ServiceKind
+from trio_cogment.cli.configuration import setting_options
 from trio_cogment.cli.errors import Failure
 from trio_cogment.cli.options import FilePath, applied
 from trio_cogment.cli.services.directory_flags import directory_options
@@ -23,7 +24,6 @@ from trio_cogment.cli.services.settings import ServerSettings, common_settings, 
 from trio_cogment.cli.services.start import Application, Resources, Running
 
 if TYPE_CHECKING:
-    from trio_cogment.cli.configuration import Configuration
     from trio_cogment.servers.datastore import TrialStore
 
 _Decorated = TypeVar("_Decorated", bound=Callable[..., Any])
@@ -37,7 +37,6 @@ PLAY_FILE = DEFAULT_FILE.with_name("play.db")
 _DEFAULT_MEMORY_BYTES = 1073741824
 _MAX_MEMORY_BYTES = 2**32 - 1
 _MAX_FILE_BYTES = 2**62
-_MAX_TRIALS = 2**31 - 1
 
 
 # Flags
@@ -80,15 +79,7 @@ class DatastoreSettings(ServerSettings):
 def _keeping_options(command: _Decorated) -> _Decorated:
     """Add what holds for stored trials wherever the flags of a command put them."""
     options = (
-        click.option(
-            "--keep_trials",
-            type=click.IntRange(0, _MAX_TRIALS),
-            default=None,
-            metavar="TRIALS",
-            envvar=f"COGMENT_{_SERVICE}_KEEP_TRIALS",
-            show_envvar=True,
-            help="Keep only so many ended trials, those that ended last, and delete older ones; the default is all.",
-        ),
+        setting_options("datastore.keep_trials"),
         click.option(
             "--file_storage_max_size",
             type=click.IntRange(0, _MAX_FILE_BYTES),
@@ -154,10 +145,8 @@ def datastore_settings(ctx: click.Context) -> DatastoreSettings:
     Raises:
         Failure: the flags contradict each other.
     """
-    common = common_settings(ctx)
-    common["configuration"] = keeping(ctx, common["configuration"])
     return DatastoreSettings(
-        **common,
+        **common_settings(ctx),
         port=ctx.params["port"],
         storage=StorageSettings(
             file=ctx.params["file_storage"],
@@ -166,11 +155,6 @@ def datastore_settings(ctx: click.Context) -> DatastoreSettings:
             durability=ctx.params["durability"],
         ),
     )
-
-
-def keeping(ctx: click.Context, configuration: Configuration) -> Configuration:
-    """Return a configuration with what the flags say of how many trials are kept."""
-    return configuration.overridden("datastore", keep_trials=ctx.params["keep_trials"])
 
 
 def storage_options(file: Path) -> Callable[[_Decorated], _Decorated]:
