@@ -1,6 +1,7 @@
-"""Writes the tables that pages have from the code: rights of roles, shares of limits, settings.
+"""Writes the tables that pages have from the code: rights of roles, shares of limits, settings, flags.
 
-With `--check` it writes nothing and fails if a page is stale; tests do the same.
+With `--check` it writes nothing and fails if a page is stale; tests do the same. What a flag means is written by hand,
+unless it is the flag of a setting: a row for a new one has its help, until somebody says more.
 """
 
 from __future__ import annotations
@@ -14,10 +15,13 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import click
+
 from trio_cogment.access.rights import ANONYMOUS, PAGE_RIGHTS, RIGHTS, Scope
 from trio_cogment.access.roles import ROLE_TEXTS, Role
 from trio_cogment.base.config.declarations import Range, Setting, settings_of
 from trio_cogment.cli.configuration import SECTIONS, section_class
+from trio_cogment.cli.root import cli
 from trio_cogment.play import LobbyRules
 
 TOOL = "tools/tables.py"
@@ -83,7 +87,9 @@ def settings(section: str) -> Iterator[str]:
 def _default(value: object) -> str:
     if isinstance(value, bool):
         return str(value).lower()
-    return "none" if value in (None, "", ()) else _number(value)
+    if value is None or value in ("", (), []):
+        return "none"
+    return _number(value) if isinstance(value, int | float) else str(value)
 
 
 def _range(within: Range | None, default: object) -> str:
@@ -99,11 +105,119 @@ def _number(value: Any) -> str:
     return f"{value:g}" if value % 1 else str(int(value))
 
 
+# Flags
+
+#: The commands of servers, by the names of their tables; all of these have flags and variables in common.
+_SERVERS = (
+    "trial_datastore",
+    "model_registry",
+    "dm_env_rpc",
+    "web_proxy",
+    "trainer",
+    "legacy_gateway",
+    "directory",
+)
+
+
+def command_of(*path: str) -> click.Command:
+    """Return a command by its path."""
+    found: click.Command = cli
+    for name in path:
+        assert isinstance(found, click.Group)
+        below = found.get_command(click.Context(found), name)
+        assert below is not None, name
+        found = below
+    return found
+
+
+def options_of(*path: str) -> dict[str, click.Option]:
+    """Return the options of a command that are shown, by their names."""
+    options = (option for option in command_of(*path).params if isinstance(option, click.Option))
+    return {option.opts[0]: option for option in options if not option.hidden}
+
+
+def variables_of(option: click.Option) -> list[str]:
+    """Return the environment variables of an option; the first that is not empty counts."""
+    given = option.envvar or []
+    return [given] if isinstance(given, str) else list(given)
+
+
+def _own_options(*path: str) -> dict[str, click.Option]:
+    """Return what a server has beside the flags and variables that all servers have."""
+    common = {
+        name: {variable.replace("ORCHESTRATOR", "*") for variable in variables_of(option)}
+        for name, option in options_of("serve").items()
+        if name not in ("--archive_dir", "--persistence_file", "--durability", "--keep_trials", "--prometheus_port")
+    }
+    options = options_of(*path)
+    service = variables_of(options["--port"])[0].removeprefix("COGMENT_").removesuffix("_PORT")
+    return {
+        name: option
+        for name, option in options.items()
+        if common.get(name) != {variable.replace(service, "*") for variable in variables_of(option)}
+    }
+
+
+def _options_of_environments() -> dict[str, click.Option]:
+    others = options_of("participants").keys() | {name for name in options_of("serve") if name.startswith("--web")}
+    both = options_of("rl", "serve") | options_of("rl", "openenv")
+    return {name: option for name, option in both.items() if name not in others}
+
+
+#: The options in each table of flags, by its name.
+FLAGS: Mapping[str, Callable[[], dict[str, click.Option]]] = {
+    "serve": lambda: options_of("serve") | options_of("services", "orchestrator"),
+    **{name: partial(_own_options, "services", name) for name in _SERVERS},
+    "participants": partial(_own_options, "participants"),
+    "environments": _options_of_environments,
+}
+
+
+def flags(table: str) -> Iterator[str]:
+    """Yield a table of flags."""
+    present = _rows(table)
+    options = FLAGS[table]()
+    known = [name for name in present if name in options]
+    yield "| flag | environment | default | meaning |"
+    yield "|---|---|---|---|"
+    for name in [*known, *(other for other in options if other not in present)]:
+        yield f"| {' | '.join(_flag(table, name, options[name], present.get(name)))} |"
+
+
+def _rows(table: str) -> dict[str, list[str]]:
+    """Return the rows that the page has, by their flags."""
+    page = (DOCS / "configuration.md").read_text()
+    lines = page.partition(f"<!-- flags of {table}: ")[2].partition(f"<!-- end of flags of {table} -->")[0].splitlines()
+    rows = [[cell.strip() for cell in line.strip("|").split(" | ")] for line in lines if line.startswith("| `")]
+    return {row[0].strip("`"): row for row in rows}
+
+
+def _flag(table: str, name: str, option: click.Option, present: list[str] | None) -> list[str]:
+    variables = ", then ".join(f"`{variable}`" for variable in variables_of(option)) or "-"
+    section, key = getattr(option, "section", ""), getattr(option, "key", "")
+    declared = next((each for each in fields(CLASSES[section]) if each.name == key), None) if section else None
+    if declared is not None and not declared.metadata["setting"].flag.text:
+        only = "`serve` only: " if table == "serve" and name not in options_of("services", "orchestrator") else ""
+        meaning = f"{only}{declared.metadata['setting'].text} (`{section}.{key}`)"
+        return [f"`{name}`", variables, _default(declared.default), meaning]
+    if present is None:
+        text = (option.help or "").rstrip(".")
+        present = ["", "", "none", f"{text[:1].lower()}{text[1:]}"]
+    given = option.to_info_dict()["default"]
+    default = _default(given[0] if isinstance(given, list | tuple) and given else given)
+    # A default may be explained: `0: no limit`; and "none" may be said in other words.
+    explained = default == "none" or default in present[2]
+    return [f"`{name}`", variables, present[2] if explained else default, present[3]]
+
+
 #: The pages, with their tables: the lines of each, by its name.
 PAGES: Mapping[str, Mapping[str, Callable[[], Iterable[str]]]] = {
     "security.md": {"rights": rights},
     "limits.md": {"shares": shares},
-    "configuration.md": {f"settings of {section}": partial(settings, section) for section in SECTIONS},
+    "configuration.md": {
+        **{f"flags of {table}": partial(flags, table) for table in FLAGS},
+        **{f"settings of {section}": partial(settings, section) for section in SECTIONS},
+    },
 }
 
 

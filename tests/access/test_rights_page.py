@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import pytest
-from tools.tables import DOCS, PAGES, with_tables
+from tools.tables import DOCS
 
 from trio_cogment.access.rights import RIGHTS
 from trio_cogment.access.roles import Role
@@ -16,8 +15,3 @@ def test_every_call_and_every_role_is_there() -> None:
         listed = [call.strip() for row in rows for call in row.split("|")[2].split(",")]
         assert sorted(listed) == sorted(methods)
     assert all(f"- **{role.value}** " in table for role in Role)
-
-
-def test_a_page_without_a_place_for_it_is_refused() -> None:
-    with pytest.raises(ValueError, match="expected the lines"):
-        with_tables("# Security\n", PAGES["security.md"])

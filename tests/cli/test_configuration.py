@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import re
 import sys
 from pathlib import Path
 
@@ -17,15 +16,8 @@ from trio_cogment.base.config import PlatformConfig
 from trio_cogment.cli.configuration import READERS, SECTIONS, section_class
 from trio_cogment.cli.configuration_file import load_configuration
 from trio_cogment.cli.errors import Failure
-from trio_cogment.cli.participants import participants
-from trio_cogment.cli.rl.openenv import openenv
-from trio_cogment.cli.rl.serve import serve as rl_serve
 from trio_cogment.cli.serve import serve
-from trio_cogment.cli.services.dm_env_rpc import dm_env_rpc
-from trio_cogment.cli.services.legacy_gateway import legacy_gateway
 from trio_cogment.cli.services.orchestrator import OrchestratorSettings, orchestrator
-from trio_cogment.cli.services.trainer import trainer
-from trio_cogment.cli.services.trial_datastore import trial_datastore
 
 DOCUMENT = Path(__file__).resolve().parent.parent.parent / "docs" / "configuration.md"
 FLAGS = {"lifecycle_port": False, "pre_trial_hooks": True, "log_level": False}
@@ -219,65 +211,3 @@ def rows(heading: str) -> dict[str, list[str]]:
     lines = [line.strip("|") for line in section.splitlines() if line.startswith("| `")]
     cells = [[cell.strip() for cell in line.split("|")] for line in lines]
     return {row[0].strip("`"): row[1:] for row in cells}
-
-
-def options_of(command: click.Command) -> dict[str, click.Option]:
-    """Return the options that are shown, by their names."""
-    options = (option for option in command.params if isinstance(option, click.Option) and not option.hidden)
-    return {option.opts[0]: option for option in options}
-
-
-def variables_of(option: click.Option) -> list[str]:
-    given = option.envvar or []
-    return [given] if isinstance(given, str) else list(given)
-
-
-def check_table(heading: str, options: dict[str, click.Option]) -> None:
-    documented = rows(heading)
-    assert documented.keys() == options.keys()
-    for name, option in options.items():
-        assert re.findall(r"`([A-Z_]+)`", documented[name][0]) == variables_of(option), name
-
-
-def documented_flags(heading: str, command: click.Command, *, but_those_of: click.Command) -> None:
-    """Hold a service's table against what it has beside the flags and variables of all servers."""
-    common = {
-        name: {variable.replace("ORCHESTRATOR", "*") for variable in variables_of(option)}
-        for name, option in options_of(but_those_of).items()
-        if name not in ("--archive_dir", "--persistence_file", "--durability", "--prometheus_port")
-    }
-    service = variables_of(options_of(command)["--port"])[0].removeprefix("COGMENT_").removesuffix("_PORT")
-    own = {
-        name: option
-        for name, option in options_of(command).items()
-        if common.get(name) != {variable.replace(service, "*") for variable in variables_of(option)}
-    }
-    check_table(heading, own)
-
-
-def test_the_document_has_every_flag_with_its_variables() -> None:
-    check_table("Flags", options_of(serve) | options_of(orchestrator))
-
-
-def test_the_document_has_the_flags_of_a_datastore() -> None:
-    documented_flags("Trial datastore", trial_datastore, but_those_of=serve)
-
-
-def test_the_document_has_the_flags_of_a_gateway() -> None:
-    documented_flags("Gateway for dm_env_rpc", dm_env_rpc, but_those_of=serve)
-
-
-def test_the_document_has_the_flags_of_a_trainer() -> None:
-    documented_flags("Trainer", trainer, but_those_of=serve)
-
-
-def test_the_document_has_the_flags_of_a_gateway_for_the_legacy_api() -> None:
-    documented_flags("Gateway for the legacy API", legacy_gateway, but_those_of=serve)
-
-
-def test_the_document_has_the_flags_of_environments() -> None:
-    of_participants = options_of(participants).keys()
-    own = {name: option for name, option in options_of(rl_serve).items() if name not in of_participants}
-    of_browsers = {name for name in options_of(serve) if name.startswith("--web")}
-    own |= {name: option for name, option in options_of(openenv).items() if name not in of_participants | of_browsers}
-    check_table("Environments of the field", own)

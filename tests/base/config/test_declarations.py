@@ -1,4 +1,4 @@
-"""The declarations of settings: defaults, ranges, shares of limits, and the pages that are made from them."""
+"""The declarations of settings: defaults, ranges, and shares of limits."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 import pytest
-from tools.tables import CLASSES, PAGES, TOOL, share_of, stale
+from tools.tables import CLASSES, share_of
 
 from trio_cogment.base.config.declarations import (
     NOT_NEGATIVE,
@@ -22,11 +22,6 @@ from trio_cogment.base.config.declarations import (
 from trio_cogment.base.records import record
 
 ALL = [(section, name, kind) for section, kind in CLASSES.items() for name in settings_of(kind)]
-
-
-@pytest.mark.parametrize("page", PAGES)
-def test_pages_are_as_the_tool_writes_them(page: str) -> None:
-    assert stale(page) is None, f"run python {TOOL}"
 
 
 @pytest.mark.parametrize("section", CLASSES)

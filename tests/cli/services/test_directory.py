@@ -11,8 +11,7 @@ import trio
 
 from tests.cli.client.test_directory import PERMANENT, asked, registered
 from tests.cli.process import PATIENCE_SECONDS, run, server
-from tests.cli.test_configuration import documented_flags, settings_of
-from trio_cogment.cli.serve import serve
+from tests.cli.test_configuration import settings_of
 from trio_cogment.cli.services.directory import DirectoryServerSettings
 from trio_cogment.cli.services.directory import directory as command
 
@@ -128,7 +127,3 @@ def test_the_file_may_be_none(
     if variable is not None:
         monkeypatch.setenv(f"{PREFIX}PERSISTENCE_FILE", variable)
     assert settings(monkeypatch, *arguments).file == expected
-
-
-def test_the_document_has_its_flags() -> None:
-    documented_flags("Directory service", command, but_those_of=serve)

@@ -12,8 +12,7 @@ from tests.cli.process import (
     run_here,
     server,
 )
-from tests.cli.test_configuration import documented_flags, settings_of
-from trio_cogment.cli.serve import serve
+from tests.cli.test_configuration import settings_of
 from trio_cogment.cli.services.model_registry import ModelRegistrySettings, model_registry
 
 
@@ -79,7 +78,3 @@ async def test_values_that_cannot_be(flag: str) -> None:
     output = await run_here("services", "model_registry", flag)
     assert (output.code, output.err.count("\n")) == (1, 1)
     assert flag.partition("=")[0] in output.err
-
-
-def test_the_document_has_its_flags() -> None:
-    documented_flags("Model registry", model_registry, but_those_of=serve)
