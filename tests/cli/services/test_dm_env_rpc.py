@@ -12,7 +12,8 @@ from tests.cli.process import PATIENCE_SECONDS, Server, listening, run, run_here
 from tests.cli.test_configuration import settings_of
 from tests.gateways.dm_env_rpc.servers import Catch, served
 from trio_cogment.cli.serve import serve
-from trio_cogment.cli.services.dm_env_rpc import GatewaySettings, dm_env_rpc
+from trio_cogment.cli.services.dm_env_rpc import dm_env_rpc
+from trio_cogment.cli.services.gateway import GatewaySettings
 from trio_cogment.cli.services.orchestrator import OrchestratorSettings
 from trio_cogment.gateways.dm_env_rpc import DM_ENV_RPC_SPEC, dm_env_rpc_environment, open_connection
 from trio_cogment.platform import open_platform
@@ -102,7 +103,7 @@ async def world_is_made(of: Server) -> None:
 
 
 def settings(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> GatewaySettings:
-    found = settings_of(monkeypatch, "run_gateway", dm_env_rpc, *arguments)
+    found = settings_of(monkeypatch, "run_dm_env_rpc", dm_env_rpc, *arguments)
     assert isinstance(found, GatewaySettings)
     return found
 

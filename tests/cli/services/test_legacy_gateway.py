@@ -23,7 +23,8 @@ from trio_cogment.base.config import PlatformConfig
 from trio_cogment.base.errors import RpcError
 from trio_cogment.base.host import Host
 from trio_cogment.base.outcome import EndCause
-from trio_cogment.cli.services.legacy_gateway import LegacyGatewaySettings, legacy_gateway
+from trio_cogment.cli.services.gateway import GatewaySettings
+from trio_cogment.cli.services.legacy_gateway import legacy_gateway
 from trio_cogment.platform import open_platform
 from trio_cogment.rpc import open_channel
 from trio_cogment.sdk import Participants
@@ -157,12 +158,12 @@ async def test_a_profile_without_old_hooks(tmp_path: Path) -> None:
 
 def test_flags_variables_and_defaults(monkeypatch: pytest.MonkeyPatch) -> None:
     found = settings_of(monkeypatch, "run_legacy_gateway", legacy_gateway)
-    assert isinstance(found, LegacyGatewaySettings)
+    assert isinstance(found, GatewaySettings)
     assert (found.port, found.profile, found.orchestrator) == (9011, Path("cogment.yaml"), "grpc://localhost:9000")
     monkeypatch.setenv("COGMENT_LEGACY_GATEWAY_PROFILE", "a.yaml")
     monkeypatch.setenv("COGMENT_LEGACY_GATEWAY_PORT", "1")
     found = settings_of(monkeypatch, "run_legacy_gateway", legacy_gateway, "--directory_endpoint=grpc://d:1")
-    assert isinstance(found, LegacyGatewaySettings)
+    assert isinstance(found, GatewaySettings)
     assert (found.port, found.profile, found.orchestrator) == (1, Path("a.yaml"), "cogment://discover")
 
 

@@ -24,14 +24,14 @@ from trio_cogment.cli.services.default_params import (
 )
 from trio_cogment.cli.services.directory_flags import directory_options
 from trio_cogment.cli.services.dm_env_rpc import read_profile
-from trio_cogment.cli.services.extensions import extensions_of
 from trio_cogment.cli.services.kept import what_is_kept
-from trio_cogment.cli.services.legacy import legacy_option, read_legacy_profile
+from trio_cogment.cli.services.legacy_gateway import legacy_option, read_legacy_profile
 from trio_cogment.cli.services.model_registry import opened_registry
 from trio_cogment.cli.services.pages import opened_pages
 from trio_cogment.cli.services.run import run_server
 from trio_cogment.cli.services.settings import ANYWHERE, ServerSettings, common_settings, server_options
 from trio_cogment.cli.services.start import Application, Resources, Running
+from trio_cogment.cli.services.trainer import trainer_with_everything
 from trio_cogment.cli.services.trial_datastore import StorageSettings, opened_storage
 from trio_cogment.cli.services.types_option import load_types
 from trio_cogment.cli.services.web_flags import web_options, web_settings
@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from trio_cogment.base.metrics import OrchestratorMetrics
     from trio_cogment.gateways.dm_env_rpc import Profile
     from trio_cogment.gateways.legacy import LegacyProfile
+    from trio_cogment.platform import Extension
     from trio_cogment.sdk.spec import Spec
     from trio_cogment.servers.datastore import TrialStore
     from trio_cogment.servers.model_registry import ModelRegistry
@@ -267,16 +268,7 @@ async def _opened(
             metrics=_metrics(settings, resources),
             store=store,
             model_registry=registry,
-            extensions=extensions_of(
-                settings,
-                resources,
-                profile=profile(),
-                legacy=_legacy_of_clients(settings, legacy()),
-                trainer=settings.trainer,
-                trainer_spec=types(),
-                datastore=settings.storage is not None,
-                model_registry=settings.archive is not None,
-            ),
+            extensions=_extensions_of(settings, resources, profile(), _legacy_of_clients(settings, legacy()), types()),
         ) as platform,
         opened_pages(settings, resources, platform, page_types()) as routes,
     ):
@@ -359,3 +351,34 @@ def _metrics(settings: OrchestratorSettings, resources: Resources) -> Orchestrat
     from trio_cogment.base.metrics.prometheus import PrometheusMetrics
 
     return PrometheusMetrics(settings.configuration.metrics, registry=resources.registry)
+
+
+def _extensions_of(
+    settings: OrchestratorSettings,
+    resources: Resources,
+    profile: Profile | None,
+    legacy: LegacyProfile | None,
+    types: Spec | None,
+) -> list[Extension]:
+    """Return the gateways, and the trainer, that the flags ask for; `types` are those that the trainer shows."""
+    found: list[Extension] = []
+    if profile is not None:
+        from trio_cogment.gateways.dm_env_rpc import DmEnvRpcGateway
+
+        found.append(DmEnvRpcGateway(profile, config=settings.configuration.dm_env_rpc))
+    if settings.trainer is not None:
+        found.append(
+            trainer_with_everything(
+                settings.trainer,
+                settings,
+                resources,
+                spec=types,
+                datastore=settings.storage is not None,
+                model_registry=settings.archive is not None,
+            )
+        )
+    if legacy is not None:
+        from trio_cogment.gateways.legacy import LegacyGateway
+
+        found.append(LegacyGateway(legacy, rpc_config=settings.configuration.rpc))
+    return found

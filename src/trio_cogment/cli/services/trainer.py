@@ -21,9 +21,8 @@ from trio_cogment.cli.configuration import setting_options
 from trio_cogment.cli.errors import Failure
 from trio_cogment.cli.options import FilePath, applied
 from trio_cogment.cli.services.directory_flags import directory_options
-from trio_cogment.cli.services.gateway_flags import ORCHESTRATOR_FLAGS
+from trio_cogment.cli.services.gateway import ORCHESTRATOR_FLAGS, client_of
 from trio_cogment.cli.services.kept import trials_elsewhere
-from trio_cogment.cli.services.orchestrator_access import client_of
 from trio_cogment.cli.services.run import run_server
 from trio_cogment.cli.services.settings import THIS_MACHINE, ServerSettings, common_settings, service_options
 from trio_cogment.cli.services.start import Application, Resources, Running

@@ -16,9 +16,8 @@ from trio_cogment.base.services import SERVICES, ServiceKind
 from trio_cogment.cli.errors import Failure
 from trio_cogment.cli.options import applied, port_option
 from trio_cogment.cli.services.directory_flags import directory_options
-from trio_cogment.cli.services.gateway_flags import orchestrator_of, orchestrator_option
+from trio_cogment.cli.services.gateway import client_of, orchestrator_of, orchestrator_option
 from trio_cogment.cli.services.kept import trials_elsewhere
-from trio_cogment.cli.services.orchestrator_access import client_of
 from trio_cogment.cli.services.run import run_server
 from trio_cogment.cli.services.settings import ServerSettings, common_settings, service_options
 from trio_cogment.cli.services.start import Application, Resources, Running
