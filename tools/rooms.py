@@ -25,7 +25,15 @@ HOUSES = ("base", "servers", "gateways")
 LEAVES = (
     *("base.errors", "base.config", "base.services", "base.endpoints", "base.about", "base.host", "base.backoff"),
     *("base.addressing", "base.rewards", "base.log_context", "base.metrics", "base.plugins", "api", "base.outcome"),
-    *("base.recount", "base.suggestions", "base.compiling", "base.sqlite_file", "base.sqlite_hold", "base.stand_ins"),
+    *(
+        "base.recount",
+        "base.suggestions",
+        "base.compiling",
+        "base.group_commit",
+        "base.sqlite_file",
+        "base.sqlite_hold",
+        "base.stand_ins",
+    ),
     *("base.lazy_names", "base.records", "base.shared_message", "base.shared_observation", "base"),
 )
 #: What a room may import of the leaves, where that is not all of them. A leaf without a row imports no other.
@@ -41,6 +49,7 @@ NARROWED = {
     "base.metrics": {"base.records", "base.config", "base.errors"},
     "base.plugins": {"base.errors", "base.host"},
     "base.sqlite_file": {"base.records", "base.errors", "base.host"},
+    "base.group_commit": {"base.errors"},
     "base.sqlite_hold": {"base.errors", "base.host", "base.sqlite_file"},
     "base.shared_message": {"base.compiling"},
     "base.shared_observation": {"api", "base.shared_message"},

@@ -145,7 +145,8 @@ class Intake:
         commits, log = self.commits, entry.logs[kind]
         if log.is_new_in(commits.batch) or entry.latest.state is not RunState.EXECUTING:
             self._begin(entry)
-        position = commits.count(log.accept(message, worker.worker_id, commits.batch, keep=keep))
+        position = commits.batch.position
+        commits.count(log.accept(message, worker.worker_id, commits.batch, keep=keep))
         if entry.most_steps is not None:
             self._end(entry, kind)
         if worker.ledger.wanted:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
 from trio_cogment.api.trainer.trainer_pb2 import RunEpisode, RunStep
+from trio_cogment.base.group_commit import CommitBatch
 from trio_cogment.trainer.runs import Run
 
 
@@ -81,22 +82,18 @@ class TelemetryRows:
 
 
 @dataclass(slots=True)
-class Batch:
+class Batch(CommitBatch):
     """What is written together, as a whole or not at all.
 
     Attributes:
         position: its place among all batches.
         runs: runs that are new or have changed, in order.
         telemetry: of each run and kind that has any, once.
-        rows: how many changes, steps and episodes it has.
-        size: about so many bytes of memory.
     """
 
     position: int = 1
     runs: list[RunWrite] = field(default_factory=list)
     telemetry: list[TelemetryRows] = field(default_factory=list)
-    rows: int = 0
-    size: int = 0
 
 
 @dataclass(slots=True)

@@ -176,7 +176,7 @@ async def test_a_failure_is_told_to_everybody_in_the_batch_and_to_nobody_else(au
         assert await first.progress(1) == 2
         # Nothing of it is held any more.
         await writer.drain()
-        assert (writer._held_writes, writer._held_bytes, len(writer._queue)) == (0, 0, 0)
+        assert (writer._held_count, writer._held_bytes, writer.batch.count, len(writer._full)) == (0, 0, 0, 0)
 
 
 async def test_what_there_is_no_room_for_together_is_committed_in_parts(

@@ -1,21 +1,22 @@
-"""Group commit: the writes of all streams go through one bounded queue, and to the storage in batches.
+"""Group commit of a datastore: the writes of all streams, with quotas, through a `CommitQueue`.
 
-A commit takes the storage about the same time whether it has one sample or hundreds, because it waits for the disk. So
-a batch is committed when it is full, when its first write has waited long enough, or when a caller waits for it. How
-long is enough depends on how long a commit takes: on a fast disk, samples reach their readers sooner.
+How long a write waits for others depends on how long a commit takes: on a fast disk, samples reach their readers
+sooner. A stream whose write has failed takes no more; the others go on.
 """
 
 from __future__ import annotations
 
 import logging
 import math
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
 
 import trio
 
 from trio_cogment.base.config import DatastoreConfig
-from trio_cogment.base.errors import CogmentError, NotFoundError, ResourceExhaustedError, UnavailableError
+from trio_cogment.base.errors import CogmentError, NotFoundError, ResourceExhaustedError
+from trio_cogment.base.group_commit import CommitBatch, CommitQueue, storage_failure
 from trio_cogment.base.recount import Count
 from trio_cogment.servers.datastore._recurring_failure import RecurringFailure
 from trio_cogment.servers.datastore._stored_bytes import Account, Accounts, Purse
@@ -30,8 +31,6 @@ from trio_cogment.servers.datastore.storage import (
 
 _log = logging.getLogger(__name__)
 
-#: The estimated memory of a write beside its data, so that many small ones are limited, too.
-_OVERHEAD_BYTES = 256
 #: The first write of a batch waits for so many times the duration of the last commit: the storage is idle for most of
 #: the time, as long as batches are not full.
 _WAIT_FACTOR = 2
@@ -150,33 +149,23 @@ class WriteStream:
                 self.on_failure()
 
 
-class _Batch:
+@dataclass(slots=True)
+class _Batch(CommitBatch):
     """Writes that are committed together, in order.
 
     Attributes:
         writes: what is given to the storage.
         streams: the stream of each write.
-        bytes: their size.
-        reserved: what of it was reserved for which account.
-        full: no more writes are added.
-        expedited: a caller waits for one of them.
-        since: when the first one came.
+        reserved: what of their size was reserved for which account.
     """
 
-    __slots__ = ("bytes", "expedited", "full", "reserved", "since", "streams", "writes")
-
-    def __init__(self) -> None:
-        self.writes: list[Write] = []
-        self.streams: list[WriteStream] = []
-        self.bytes = 0
-        self.reserved: Counter[Account] = Counter()
-        self.full = False
-        self.expedited = False
-        self.since = trio.current_time()
+    writes: list[Write] = field(default_factory=list)
+    streams: list[WriteStream] = field(default_factory=list)
+    reserved: Counter[Account] = field(default_factory=Counter)
 
 
-class GroupCommit:
-    """The queue of all write streams, and the task that commits it.
+class GroupCommit(CommitQueue[_Batch]):
+    """The queue of all write streams.
 
     Args:
         store: where batches are written.
@@ -188,23 +177,21 @@ class GroupCommit:
     """
 
     def __init__(self, store: TrialStore, config: DatastoreConfig) -> None:
+        super().__init__(
+            _Batch(),
+            max_count=config.max_pending_writes,
+            max_bytes=config.max_pending_bytes,
+            enough=config.commit_samples,
+            full=config.commit_samples,
+            full_bytes=config.commit_bytes,
+        )
         self._store = store
         self.accounts = Accounts(store)
         self._config = config
-        # Attributes of this object, because they are read for every sample.
-        self._max_writes, self._max_bytes = config.max_pending_writes, config.max_pending_bytes
-        self._batch_writes, self._batch_bytes = config.commit_samples, config.commit_bytes
-        #: All but the last are full.
-        self._queue: deque[_Batch] = deque()
-        #: Of what is queued or being committed.
-        self._held_bytes = 0
-        self._held_writes = 0
         #: The duration of the last commit.
         self._commit_seconds = math.inf
         self._failure = RecurringFailure(_log, "writes failed", "writes do not fail any more")
         self.stored_samples = 0
-        self._work = trio.lowlevel.ParkingLot()
-        self._capacity = trio.lowlevel.ParkingLot()
 
     def stream(self, max_writes: int | None = None, purse: Purse | None = None) -> WriteStream:
         """Return a new write stream.
@@ -226,48 +213,20 @@ class GroupCommit:
             await stream.put(write)
         await stream.flush()
 
-    async def run(self) -> None:
-        """Commit indefinitely.
-
-        After `Cancelled` what was queued is not written, and its streams were not told that it was.
-        """
-        while True:
-            while not self._queue:
-                await self._work.park()
-            await self._wait_due(self._queue[0])
-            batch = self._queue.popleft()
-            held_bytes, held_writes = batch.bytes, len(batch.writes)
-            counts = Counter(batch.streams)
-            if any(stream.failure is not None for stream in counts):
-                counts = _drop_failed(batch)
-            if batch.writes:
-                await self._commit(batch, counts)
-            for account, size in batch.reserved.items():
-                self.accounts.release(account, size)
-            self._held_bytes -= held_bytes
-            self._held_writes -= held_writes
-            self._capacity.unpark_all()
-
-    async def drain(self) -> None:
-        """Return when nothing is queued or being committed."""
-        await trio.lowlevel.checkpoint_if_cancelled()
-        while self._held_writes:
-            self.expedite()
-            await self._capacity.park()
-
     # Called by streams
 
     def recount(self) -> Iterator[Count]:
         """See `trio_cogment.base.recount`."""
         # Those that are being committed are in no batch of the queue, and are counted until they are durable.
-        waiting = sum(batch.bytes for batch in self._queue), sum(len(batch.writes) for batch in self._queue)
+        batches = [*self._full, self.batch]
+        waiting = sum(batch.size for batch in batches), sum(len(batch.writes) for batch in batches)
         yield Count("bytes of writes", self._held_bytes, max(self._held_bytes, waiting[0]))
-        yield Count("writes", self._held_writes, max(self._held_writes, waiting[1]))
+        yield Count("writes", self._held_count, max(self._held_count, waiting[1]))
 
     def has_capacity(self, stream: WriteStream) -> bool:
-        """Whether a write may be added now. A write of any size may be added to an empty queue."""
-        return (
-            self._held_writes < self._max_writes
+        """Whether a write of a stream may be added now."""
+        return (  # as `has_room`, without its call: this is once per sample
+            self._held_count < self._max_count
             and self._held_bytes < self._max_bytes
             and stream.taken - stream.durable < stream.max_writes
         )
@@ -276,65 +235,56 @@ class GroupCommit:
         """Return when a write may be added, or the stream has failed."""
         while stream.failure is None and not self.has_capacity(stream):
             self.expedite()
-            await self._capacity.park()
+            await self._progress.park()
 
     def add(self, stream: WriteStream, write: Write) -> None:
         """Queue a write."""
-        size = _OVERHEAD_BYTES
+        size = 0
         if type(write) is SampleWrite:
-            size += len(write.data)
+            size = len(write.data)
         elif type(write) is TrialWrite:
-            size += write.params.ByteSize()
+            size = write.params.ByteSize()
         elif type(write) is OutcomeWrite:
-            size += len(write.outcome)
+            size = len(write.outcome)
         stream.taken += 1
-        self._held_writes += 1
-        self._held_bytes += size
-        queue = self._queue
-        if queue and not queue[-1].full:
-            batch = queue[-1]
-        else:
-            batch = _Batch()
-            queue.append(batch)
-            self._work.unpark()
+        batch = self.batch
         batch.writes.append(write)
         batch.streams.append(stream)
-        batch.bytes += size
         if stream.purse is not None:
             batch.reserved[stream.purse.account] += counted_bytes(write)
-        if len(batch.writes) >= self._batch_writes or batch.bytes >= self._batch_bytes:
-            batch.full = True
-            self._work.unpark()
-
-    def expedite(self) -> None:
-        """Commit what is queued without waiting for more."""
-        if self._queue:
-            self._queue[-1].expedited = True
-            self._work.unpark()
+        self.count(size)
 
     # The task
 
-    async def _wait_due(self, batch: _Batch) -> None:
-        delay = max(_LEAST_WAIT_SECONDS, _WAIT_FACTOR * self._commit_seconds)
-        delay = min(delay, self._config.commit_delay_seconds)
-        with trio.move_on_at(batch.since + delay):
-            while not (batch.expedited or batch.full):
-                await self._work.park()
+    def _following(self, batch: _Batch) -> _Batch:
+        return _Batch()
 
-    async def _commit(self, batch: _Batch, counts: Mapping[WriteStream, int]) -> None:
+    def _delay_seconds(self) -> float:
+        delay = max(_LEAST_WAIT_SECONDS, _WAIT_FACTOR * self._commit_seconds)
+        return min(delay, self._config.commit_delay_seconds)
+
+    async def _commit(self, batch: _Batch) -> None:
+        counts = Counter(batch.streams)
+        if any(stream.failure is not None for stream in counts):
+            counts = _drop_failed(batch)
+        if batch.writes:
+            await self._store_batch(batch, counts)
+        for account, size in batch.reserved.items():
+            self.accounts.release(account, size)
+        self._release(batch)
+
+    async def _store_batch(self, batch: _Batch, counts: Mapping[WriteStream, int]) -> None:
         began = trio.current_time()
         try:
             refused = await self._apply(batch)
             self._commit_seconds = trio.current_time() - began
-        except CogmentError as error:
+        except Exception as error:  # noqa: BLE001  a storage may be foreign code, and other writes follow
             if isinstance(error, ResourceExhaustedError) and len(batch.writes) > 1:
-                await self._commit_halves(batch)
+                await self._store_halves(batch)
                 return
-            self._failure.failed(error)
-            failure = error
-        except Exception:  # noqa: BLE001  a storage may be foreign code, and other writes follow
-            _log.exception("writes failed")
-            failure = UnavailableError("the storage failed; the server's log has the details")
+            failure = storage_failure(error, _log)
+            if failure is error:
+                self._failure.failed(error)
         else:
             self._failure.worked()
             self.stored_samples += sum(
@@ -345,15 +295,14 @@ class GroupCommit:
         for stream in counts:
             stream.fail(failure)
 
-    async def _commit_halves(self, batch: _Batch) -> None:
+    async def _store_halves(self, batch: _Batch) -> None:
         """Commit in two steps what there is no room for in one: what fits is stored, whoever it is from."""
         half = len(batch.writes) // 2
         for part in (slice(half), slice(half, None)):
-            less = _Batch()
-            less.writes, less.streams, less.reserved = batch.writes[part], batch.streams[part], batch.reserved
+            less = _Batch(writes=batch.writes[part], streams=batch.streams[part], reserved=batch.reserved)
             counts = _drop_failed(less)
             if less.writes:
-                await self._commit(less, counts)
+                await self._store_batch(less, counts)
 
     async def _apply(self, batch: _Batch) -> Mapping[int, str]:
         if not batch.reserved:
