@@ -12,8 +12,7 @@ import trio
 from tests.gateways.legacy.servers import PROFILE, AgentServer, EnvironmentServer, channel
 from trio_cogment.api.common_pb2 import SerializedMessage, TrialParams
 from trio_cogment.base.outcome import TrialOutcome
-from trio_cogment.gateways.legacy.agent import LegacyAgent
-from trio_cogment.gateways.legacy.environment import LegacyEnvironment
+from trio_cogment.gateways.legacy.participants import LegacyAgent, LegacyEnvironment
 from trio_cogment.gateways.legacy.profile import LegacyProfile
 from trio_cogment.platform import Platform, open_platform
 from trio_cogment.sdk import ActorSession, EnvironmentSession, Event, Participants, actor_params, trial_params

@@ -14,7 +14,7 @@ from tests.gateways.legacy.servers import PROFILE, AgentServer, served
 from trio_cogment.api.legacy.common_pb2 import Feedback, FinalData, Message
 from trio_cogment.base.errors import NotFoundError, TrialFailedError
 from trio_cogment.base.outcome import EndCause
-from trio_cogment.gateways.legacy.agent import LegacyAgent
+from trio_cogment.gateways.legacy.participants import LegacyAgent
 from trio_cogment.gateways.legacy.trials import asking
 from trio_cogment.platform import open_platform
 from trio_cogment.sdk import EnvironmentSession, Participants

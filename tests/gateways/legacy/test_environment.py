@@ -18,7 +18,7 @@ from trio_cogment.api.legacy.common_pb2 import Feedback, Message
 from trio_cogment.base.errors import FailedPreconditionError, TrialFailedError
 from trio_cogment.base.outcome import EndCause
 from trio_cogment.gateways.legacy.deltas import applying
-from trio_cogment.gateways.legacy.environment import LegacyEnvironment
+from trio_cogment.gateways.legacy.participants import LegacyEnvironment
 from trio_cogment.platform import open_platform
 from trio_cogment.sdk import ActorSession, Participants
 

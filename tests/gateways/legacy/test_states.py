@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import itertools
+from functools import partial
 from typing import Any
 
 import pytest
 
 from trio_cogment.base.errors import LocalProtocolError
-from trio_cogment.gateways.legacy import agent_states, client_states, environment_states
+from trio_cogment.gateways.legacy import client_states, participant_states
 
-A, E, C = agent_states, environment_states, client_states
-AI, AS, AD = A.Input, A.State, A.Do
-EI, ES, ED = E.Input, E.State, E.Do
+P, C = participant_states, client_states
+AI, AS, AD = P.Input, P.State, P.Do
+EI, ES, ED = P.Input, P.State, P.Do
 LAST = (AI.LAST_OBSERVATION, AI.LAST_REWARD, AI.LAST_MESSAGE)
 
 AGENT: dict[Any, Any] = {
@@ -94,8 +95,8 @@ CLIENT: dict[Any, Any] = {
     (CS.OVER, CI.END): (CS.OVER, CD.NOTHING),
 }
 PAIRS = [
-    *((A.after, AGENT, state, given) for state, given in itertools.product(AS, AI)),
-    *((E.after, ENVIRONMENT, state, given) for state, given in itertools.product(ES, EI)),
+    *((partial(P.after, P.AGENT), AGENT, state, given) for state, given in itertools.product(AS, AI)),
+    *((partial(P.after, P.ENVIRONMENT), ENVIRONMENT, state, given) for state, given in itertools.product(ES, EI)),
     *((C.after, CLIENT, state, given) for state, given in itertools.product(CS, CI)),
 ]
 
@@ -110,18 +111,18 @@ def test_every_pair(after: Any, table: dict[Any, Any], state: Any, given: Any) -
         assert after(state, given) == expected
 
 
-@pytest.mark.parametrize(("module", "start"), [(A, AS.STARTING), (E, ES.STARTING)])
-def test_whatever_comes_the_end_is_told_once_to_who_may_know(module: Any, start: Any) -> None:
+@pytest.mark.parametrize("table", [P.AGENT, P.ENVIRONMENT], ids=["agent", "environment"])
+def test_whatever_comes_the_end_is_told_once_to_who_may_know(table: Any) -> None:
     """In all sequences of inputs up to six."""
-    reached = {(start, 0, False)}
+    reached = {(P.State.STARTING, 0, False)}
     for _ in range(6):
         following = set()
         for state, ends, refused in reached:
-            for given, (then, do) in module.TABLE[state].items():
-                following.add((then, ends + (do is module.Do.END), refused or given is module.Input.REFUSED))
+            for given, (then, do) in table[state].items():
+                following.add((then, ends + (do is P.Do.END), refused or given is P.Input.REFUSED))
         reached |= following
     for state, ends, refused in reached:
-        over = state is module.State.OVER
+        over = state is P.State.OVER
         assert ends == (1 if over and not refused else 0)
 
 

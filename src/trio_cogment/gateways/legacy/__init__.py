@@ -1,8 +1,7 @@
 """The legacy Cogment API, generation 0.3: old agents and environments in trials of today."""
 
-from trio_cogment.gateways.legacy.agent import LegacyAgent
-from trio_cogment.gateways.legacy.environment import LegacyEnvironment
 from trio_cogment.gateways.legacy.gateway import LegacyGateway
+from trio_cogment.gateways.legacy.participants import LegacyAgent, LegacyEnvironment
 from trio_cogment.gateways.legacy.profile import LegacyProfile
 from trio_cogment.gateways.legacy.profile_file import load_profile
 

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, TypeAlias
 import trio
 
 from trio_cogment.base.errors import CogmentError, RpcError
-from trio_cogment.gateways.legacy.agent_part import CallOut
+from trio_cogment.gateways.legacy.messages import CallOut
 from trio_cogment.gateways.legacy.old_server import OldServer
 from trio_cogment.rpc import ClientCall, OwnNursery
 

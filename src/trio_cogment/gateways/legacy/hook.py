@@ -13,7 +13,7 @@ from trio_cogment.base.about import About
 from trio_cogment.base.endpoints import LegacyEndpoint, parse_endpoint
 from trio_cogment.base.errors import FailedPreconditionError, InvalidArgumentError, RemoteProtocolError
 from trio_cogment.base.services import TRIAL_ID, USER_ID
-from trio_cogment.gateways.legacy.agent_part import CallOut
+from trio_cogment.gateways.legacy.messages import CallOut
 from trio_cogment.gateways.legacy.old_params import changed_params, old_params
 from trio_cogment.gateways.legacy.old_server import HOOKS, OldServer
 from trio_cogment.rpc import CallOpener, ServerCall

@@ -1,15 +1,23 @@
-"""Messages of participants, by the ids of the legacy API and by names, and what they observe."""
+"""Calls to old servers, messages of participants by the ids of the legacy API and by names, and observations."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 from google.protobuf.any_pb2 import Any as AnyMessage
+from google.protobuf.message import Message
 
 from trio_cogment.api.legacy import common_pb2 as legacy
 from trio_cogment.gateways.legacy.actor_ids import ActorIds
 from trio_cogment.sdk import RecvObservation
 from trio_cogment.sdk.spec import encode
+
+
+class CallOut(NamedTuple):
+    """A call to an old server: its method and its request."""
+
+    method: str
+    request: Message
 
 
 def legacy_message(payload: AnyMessage, sender: str, receiver_id: int, ids: ActorIds) -> legacy.Message | None:

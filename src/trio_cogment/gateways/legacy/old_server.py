@@ -14,7 +14,7 @@ from trio_cogment.api.legacy import agent_pb2, data_pb2, environment_pb2, hooks_
 from trio_cogment.base.endpoints import parse_server_endpoint
 from trio_cogment.base.errors import FailedPreconditionError, RpcError, StatusCode, UnavailableError
 from trio_cogment.base.host import Host
-from trio_cogment.gateways.legacy.agent_part import CallOut
+from trio_cogment.gateways.legacy.messages import CallOut
 from trio_cogment.rpc import CallOpener, ClientCall, Method, RpcConfig, methods_of, open_channel
 from trio_cogment.rpc.calls import OnReply
 

@@ -14,10 +14,9 @@ from trio_cogment.base.endpoints import LegacyEndpoint, parse_endpoint
 from trio_cogment.base.errors import FailedPreconditionError
 from trio_cogment.base.host import Host
 from trio_cogment.base.services import IMPLEMENTATION, SERVICES, ServiceKind
-from trio_cogment.gateways.legacy.agent import LegacyAgent
 from trio_cogment.gateways.legacy.data_log import OldDataLogs
-from trio_cogment.gateways.legacy.environment import LegacyEnvironment
 from trio_cogment.gateways.legacy.hook import OLD_SERVER, HookService
+from trio_cogment.gateways.legacy.participants import LegacyAgent, LegacyEnvironment
 from trio_cogment.gateways.legacy.profile import LegacyProfile
 from trio_cogment.gateways.legacy.trials import TrialSource
 from trio_cogment.rpc import (
