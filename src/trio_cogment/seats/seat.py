@@ -147,6 +147,8 @@ class Seat:
         except Exception as failure:  # noqa: BLE001  the boundary of a seat
             _log.exception("trial %r, actor %r: its part failed", trial_id, self.name)
             error = failure
+        finally:
+            self.mailbox.end()  # also if this is cancelled while it joins
         self.on_over(error)  # it does nothing if `play` has done so
 
     async def play(self, session: ActorSession[Any, Any, Any], *, as_bytes: bool = False) -> None:

@@ -12,13 +12,16 @@ from google.protobuf.any_pb2 import Any as AnyMessage
 from tests.gateways.legacy.clients import TRIAL, OldClient, theatre, with_clients
 from tests.gateways.legacy.playing import ACTORS, Field, Newcomer
 from tests.gateways.legacy.servers import PROFILE
+from trio_cogment.access import anonymous
 from trio_cogment.api.common_pb2 import SerializedMessage
 from trio_cogment.api.legacy import common_pb2 as legacy
 from trio_cogment.api.legacy import orchestrator_pb2 as pb
 from trio_cogment.base.errors import RpcError
 from trio_cogment.base.outcome import EndCause
+from trio_cogment.gateways.callers import Caller
 from trio_cogment.gateways.legacy.client_seat import ClientSeat
 from trio_cogment.gateways.legacy.client_trials import TOMBSTONE_SECONDS, ClientTrials
+from trio_cogment.gateways.legacy.trials import within
 from trio_cogment.rpc import open_channel, open_listeners, serve
 from trio_cogment.sdk import ActorSession, EnvironmentSession, PreTrialSession
 
@@ -225,13 +228,13 @@ async def test_heartbeats_keep_a_trial_alive(autojump_clock: trio.testing.MockCl
         assert (final.trial_is_over, final.observation.data.content) == (True, b"see 1")
 
 
-@pytest.mark.parametrize("method", ["_watch_activity", "_play"])
+@pytest.mark.parametrize("method", ["_watch_activity", "_on_begun"])
 async def test_what_fails_in_one_trial_ends_no_other(
     method: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Planted where the gateway watches over a trial, and where it has the part of a client."""
 
-    async def planted(self: object, _of: object) -> None:
+    def planted(self: object, _of: object) -> Any:
         raise RuntimeError("planted")
 
     async with theatre(with_clients("p", max_inactivity_seconds=1000), ends_at=100) as here:
@@ -240,7 +243,7 @@ async def test_what_fails_in_one_trial_ends_no_other(
             await other.start()
             with monkeypatch.context() as patched:
                 patched.setattr(ClientTrials if method == "_watch_activity" else ClientSeat, method, planted)
-                if method == "_play":
+                if method == "_on_begun":
                     with pytest.raises(RpcError, match="the gateway failed; its log has the details") as caught:
                         await bad.start()
                     assert caught.value.code.name == "UNAVAILABLE"
@@ -252,6 +255,22 @@ async def test_what_fails_in_one_trial_ends_no_other(
             for client in (other, third):
                 await client.end()
     assert "RuntimeError: planted" in caplog.text
+
+
+async def test_a_gateway_that_closes_before_its_platform_leaves_the_trials_of_its_clients() -> None:
+    async with theatre(with_clients("p"), ends_at=100) as here:
+        channel = here.platform.channel
+        trial_id = await here.platform.controller.start_trial(with_clients("p"))
+        async with trio.open_nursery() as nursery:
+            trials = ClientTrials(nursery, PROFILE, within(here.platform), here.platform.participants.host)
+            caller = Caller(anonymous("somebody"), lambda: channel)
+            with trio.fail_after(60):
+                trial = await trials.watch(trial_id, caller)
+                (seat,) = trial.seats.values()
+                await seat.join("session")
+            nursery.cancel_scope.cancel()
+        outcome = await ended(here, trial_id)
+        assert (outcome.cause, outcome.participant) == (EndCause.PARTICIPANT_LOST, "p")
 
 
 async def test_feedback_of_a_client_is_a_reward() -> None:

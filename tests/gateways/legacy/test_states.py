@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from trio_cogment.base.errors import LocalProtocolError
-from trio_cogment.gateways.legacy import client_states, participant_states
+from trio_cogment.gateways.legacy import participant_states
 
-P, C = participant_states, client_states
+P = participant_states
 AI, AS, AD = P.Input, P.State, P.Do
 EI, ES, ED = P.Input, P.State, P.Do
 LAST = (AI.LAST_OBSERVATION, AI.LAST_REWARD, AI.LAST_MESSAGE)
@@ -44,60 +44,9 @@ ENVIRONMENT: dict[Any, Any] = {
     (ES.ENDING, EI.STOP): (ES.OVER, ED.END),
     (ES.OVER, EI.STOP): (ES.OVER, ED.NOTHING),
 }
-CI, CS, CD = C.Input, C.State, C.Do
-CLIENT: dict[Any, Any] = {
-    (CS.FREE, CI.CALL_JOIN): (CS.JOINING, CD.JOIN),
-    (CS.FREE, CI.CALL_ACTION): (CS.FREE, CD.NOT_JOINED),
-    (CS.FREE, CI.END): (CS.OVER, CD.NOTHING),
-    (CS.JOINING, CI.GONE): (CS.AWAY, CD.NOTHING),
-    (CS.JOINING, CI.OBSERVATION): (CS.UNSEEN, CD.ANSWER),
-    (CS.JOINING, CI.REFUSED): (CS.FREE, CD.FAIL),
-    (CS.JOINING, CI.END): (CS.ENDED, CD.FAIL),
-    (CS.AWAY, CI.CALL_JOIN): (CS.JOINING, CD.WAIT),
-    (CS.AWAY, CI.CALL_ACTION): (CS.EARLY, CD.WAIT),
-    (CS.AWAY, CI.OBSERVATION): (CS.UNSEEN, CD.NOTHING),
-    (CS.AWAY, CI.REFUSED): (CS.FREE, CD.NOTHING),
-    (CS.AWAY, CI.END): (CS.ENDED, CD.NOTHING),
-    (CS.EARLY, CI.GONE): (CS.AWAY, CD.NOTHING),
-    (CS.EARLY, CI.OBSERVATION): (CS.ACTING, CD.ACT),
-    (CS.EARLY, CI.REFUSED): (CS.FREE, CD.FAIL),
-    (CS.EARLY, CI.END): (CS.ENDED, CD.ANSWER),
-    (CS.UNSEEN, CI.CALL_JOIN): (CS.TURN, CD.ANSWER),
-    (CS.UNSEEN, CI.CALL_ACTION): (CS.ACTING, CD.ACT),
-    (CS.UNSEEN, CI.TOLD): (CS.TURN, CD.NOTHING),
-    (CS.UNSEEN, CI.GONE): (CS.UNSEEN, CD.NOTHING),
-    (CS.UNSEEN, CI.OBSERVATION): (CS.UNSEEN, CD.NOTHING),
-    (CS.UNSEEN, CI.END): (CS.ENDED, CD.NOTHING),
-    (CS.TURN, CI.CALL_JOIN): (CS.TURN, CD.TAKEN),
-    (CS.TURN, CI.CALL_ACTION): (CS.ACTING, CD.ACT),
-    (CS.TURN, CI.OBSERVATION): (CS.TURN, CD.NOTHING),
-    (CS.TURN, CI.END): (CS.ENDED, CD.NOTHING),
-    (CS.ACTING, CI.GONE): (CS.ALONE, CD.NOTHING),
-    (CS.ACTING, CI.OBSERVATION): (CS.UNREAD, CD.ANSWER),
-    (CS.ACTING, CI.END): (CS.ENDED, CD.ANSWER),
-    (CS.ALONE, CI.CALL_JOIN): (CS.ALONE, CD.TAKEN),
-    (CS.ALONE, CI.CALL_ACTION): (CS.ACTING, CD.WAIT),
-    (CS.ALONE, CI.OBSERVATION): (CS.UNREAD, CD.NOTHING),
-    (CS.ALONE, CI.END): (CS.ENDED, CD.NOTHING),
-    (CS.UNREAD, CI.CALL_JOIN): (CS.UNREAD, CD.TAKEN),
-    (CS.UNREAD, CI.CALL_ACTION): (CS.TURN, CD.ANSWER),
-    (CS.UNREAD, CI.TOLD): (CS.TURN, CD.NOTHING),
-    (CS.UNREAD, CI.GONE): (CS.UNREAD, CD.NOTHING),
-    (CS.UNREAD, CI.OBSERVATION): (CS.UNREAD, CD.NOTHING),
-    (CS.UNREAD, CI.END): (CS.ENDED, CD.NOTHING),
-    (CS.ENDED, CI.CALL_JOIN): (CS.ENDED, CD.OVER),
-    (CS.ENDED, CI.CALL_ACTION): (CS.OVER, CD.ANSWER),
-    (CS.ENDED, CI.TOLD): (CS.OVER, CD.NOTHING),
-    (CS.ENDED, CI.GONE): (CS.ENDED, CD.NOTHING),
-    (CS.ENDED, CI.END): (CS.ENDED, CD.NOTHING),
-    (CS.OVER, CI.CALL_JOIN): (CS.OVER, CD.OVER),
-    (CS.OVER, CI.CALL_ACTION): (CS.OVER, CD.ANSWER),
-    (CS.OVER, CI.END): (CS.OVER, CD.NOTHING),
-}
 PAIRS = [
     *((partial(P.after, P.AGENT), AGENT, state, given) for state, given in itertools.product(AS, AI)),
     *((partial(P.after, P.ENVIRONMENT), ENVIRONMENT, state, given) for state, given in itertools.product(ES, EI)),
-    *((C.after, CLIENT, state, given) for state, given in itertools.product(CS, CI)),
 ]
 
 
@@ -124,26 +73,3 @@ def test_whatever_comes_the_end_is_told_once_to_who_may_know(table: Any) -> None
     for state, ends, refused in reached:
         over = state is P.State.OVER
         assert ends == (1 if over and not refused else 0)
-
-
-def test_an_action_counts_once_whatever_calls_come_and_go() -> None:
-    """In all sequences of inputs up to seven: never two actions without an observation between them."""
-    reached = {(CS.FREE, False)}
-    for _ in range(7):
-        following = set()
-        for state, acted in reached:
-            for given, (then, do) in C.TABLE[state].items():
-                seen = given is CI.OBSERVATION
-                assert do is not CD.ACT or seen or not acted, (state, given)
-                following.add((then, do is CD.ACT or (acted and not seen)))
-        reached |= following
-    # Who has acted waits, or the trial is over.
-    assert {state for state, acted in reached if acted} == {CS.ACTING, CS.ALONE, CS.ENDED, CS.OVER}
-
-
-def test_an_answer_that_nobody_took_is_given_again() -> None:
-    for state in (CS.UNSEEN, CS.UNREAD, CS.ENDED):
-        assert C.after(state, CI.GONE) == (state, CD.NOTHING)
-    assert C.after(CS.UNREAD, CI.CALL_ACTION) == (CS.TURN, CD.ANSWER)
-    assert C.after(CS.UNSEEN, CI.CALL_JOIN) == (CS.TURN, CD.ANSWER)
-    assert C.after(CS.ENDED, CI.CALL_ACTION) == (CS.OVER, CD.ANSWER)

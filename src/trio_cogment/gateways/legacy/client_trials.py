@@ -198,6 +198,10 @@ class ClientTrials:
             ):
                 # Nobody else would end it when no client calls any more.
                 await self.give_up(trial.trial_id, trial.caller)
+        except* trio.Cancelled:
+            for seat in trial.seats.values():
+                seat.leave()  # it has no task that is cancelled
+            raise
         except* Exception:  # noqa: BLE001  the boundary of a trial
             _log.exception("trial %r: the gateway failed", trial.trial_id)
         finally:
