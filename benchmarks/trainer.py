@@ -40,7 +40,7 @@ from trio_cogment.api.trainer.trainer_pb2 import (
 from trio_cogment.rpc import CallOpener, InProcessChannel, methods_of
 from trio_cogment.trainer import TrainerClient, open_trainer, trainer_services
 from trio_cogment.trainer.dispatch.jsonl import Origin
-from trio_cogment.trainer.dispatch.listening import Listener
+from trio_cogment.trainer.dispatch.workers import Listener
 
 METHODS = methods_of(trainer_pb2.DESCRIPTOR.services_by_name["TrainerService"])
 WORKERS = 4

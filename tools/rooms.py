@@ -25,16 +25,8 @@ HOUSES = ("base", "servers", "gateways")
 LEAVES = (
     *("base.errors", "base.config", "base.services", "base.endpoints", "base.about", "base.host", "base.backoff"),
     *("base.addressing", "base.rewards", "base.log_context", "base.metrics", "base.plugins", "api", "base.outcome"),
-    *(
-        "base.recount",
-        "base.suggestions",
-        "base.compiling",
-        "base.group_commit",
-        "base.sqlite_file",
-        "base.sqlite_hold",
-        "base.stand_ins",
-    ),
-    *("base.lazy_names", "base.records", "base.shared_message", "base.shared_observation", "base"),
+    *("base.recount", "base.suggestions", "base.compiling", "base.group_commit", "base.sqlite_file"),
+    *("base.sqlite_hold", "base.stand_ins", "base.lazy_names", "base.records", "base.shared_message", "base"),
 )
 #: What a room may import of the leaves, where that is not all of them. A leaf without a row imports no other.
 NARROWED = {
@@ -51,11 +43,10 @@ NARROWED = {
     "base.sqlite_file": {"base.records", "base.errors", "base.host"},
     "base.group_commit": {"base.errors"},
     "base.sqlite_hold": {"base.errors", "base.host", "base.sqlite_file"},
-    "base.shared_message": {"base.compiling"},
-    "base.shared_observation": {"api", "base.shared_message"},
+    "base.shared_message": {"api", "base.compiling"},
     "trial": {
         *("base.addressing", "api", "base.compiling", "base.errors", "base.endpoints", "base.outcome", "base.recount"),
-        *("base.rewards", "base.shared_message", "base.shared_observation"),
+        *("base.rewards", "base.shared_message"),
     },
     "spaces": {"base.lazy_names", "api", "base.errors"},
     "access": {"base.records", "base.errors", "base.config", "base.recount", "base.services"},
@@ -244,7 +235,8 @@ def index() -> str:
     parts = [
         "# Modules\n",
         "Every module of `src/trio_cogment` and the first sentence of its docstring; written by `tools/rooms.py`. A",
-        "name with a leading underscore is private: nothing outside its folder imports it. All others are public.",
+        "module with a leading underscore is private to its folder; the others are shared among the rooms. Programs",
+        "may rely on what packages offer (`__all__`), and on the modules that [the API reference](api/index.md) has.",
     ]
     folder = None
     for path in sorted(modules().values(), key=lambda path: (path.parent, path.name)):
@@ -276,11 +268,74 @@ def pages() -> dict[Path, str]:
     return {PAGE: _with(_with(PAGE.read_text(), "table", table()), "drawing", drawing()), INDEX: index()}
 
 
+def figures() -> dict[str, float]:
+    """Return what tells of pieces that belong together, and of how much a reader has to know; no generated code."""
+    texts = {name: path.read_text(encoding="utf-8") for name, path in modules().items()}
+    texts = {name: text for name, text in texts.items() if "_protos" not in name}
+    lines = [line.strip() for text in texts.values() for line in text.splitlines()]
+    importers: dict[str, int] = {}
+    for targets in module_imports().values():
+        for target in targets:
+            importers[target] = importers.get(target, 0) + 1
+    files = {name for name, path in modules().items() if path.name != "__init__.py"}
+    return {
+        "lines": len(lines),
+        "modules": len(texts),
+        "modules that exactly one other imports": sum(importers.get(name) == 1 for name in files),
+        "public names (`__all__` of packages)": sum(len(_offered(ast.parse(text))) for text in texts.values()),
+        "protocols with one implementation": len(lonely_protocols()),
+        "comments, % of lines": round(100 * sum(line.startswith("#") for line in lines) / len(lines), 1),
+    }
+
+
+def _offered(tree: ast.Module) -> set[str]:
+    """Return the names in `__all__`, and those of the table from which it is made."""
+    found: set[str] = set()
+    for node in tree.body:
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) in ("__all__", "_HOMES"):
+            strings = [part for part in ast.walk(node.value) if isinstance(part, ast.Constant)]
+            keys = node.value.keys if isinstance(node.value, ast.Dict) else strings
+            found |= {str(key.value) for key in keys if isinstance(key, ast.Constant)}
+    return found
+
+
+def lonely_protocols() -> list[str]:
+    """Return the protocols of which exactly one class has all members."""
+    protocols: dict[str, set[str]] = {}
+    classes: list[set[str]] = []
+    for module, path in modules().items():
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.ClassDef):
+                members = set(_members(node))
+                if any("Protocol" in ast.unparse(base) for base in node.bases):
+                    protocols[f"{module}.{node.name}"] = {name for name in members if not name.startswith("__")}
+                else:
+                    classes.append(members)
+    return [name for name, members in protocols.items() if sum(members <= each for each in classes) == 1]
+
+
+def _members(node: ast.ClassDef) -> Iterator[str]:
+    """Yield what a class has: methods, fields, and what its methods set on `self`."""
+    for part in ast.walk(node):
+        if isinstance(part, ast.FunctionDef | ast.AsyncFunctionDef):
+            yield part.name
+        elif isinstance(part, ast.AnnAssign) and isinstance(part.target, ast.Name):
+            yield part.target.id
+        elif isinstance(part, ast.Attribute) and isinstance(part.ctx, ast.Store):
+            yield part.attr
+
+
 def main() -> None:
     """Write the pages, or compare them with those that are there."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--check", action="store_true", help="fail instead of writing when a page is stale")
-    check = parser.parse_args().check
+    parser.add_argument("--figures", action="store_true", help="print lines, modules and what else tells of pieces")
+    options = parser.parse_args()
+    check = options.check
+    if options.figures:
+        for name, value in figures().items():
+            print(f"{value:>9,}  {name}")
+        return
     for path, text in pages().items():
         if not check:
             path.write_text(text)

@@ -10,9 +10,12 @@ import importlib
 import importlib.machinery
 import sys
 import warnings
-from collections.abc import Sequence
-from importlib.abc import Loader, MetaPathFinder
-from types import ModuleType
+
+TYPE_CHECKING = False  # as type checkers know it; importing `typing` takes longer than everything else here
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from types import ModuleType
+    from typing import Any
 
 #: Where a module, or a package with all that is in it, was in 0.2.0, and where it is.
 MOVED = {
@@ -36,6 +39,7 @@ MOVED = {
     "log_context": "base.log_context",
     "metrics": "base.metrics",
     "metrics.endpoint": "web.metrics_endpoint",
+    "metrics.refusals": "base.metrics.calls",
     "model_registry": "servers.model_registry",
     "orchestrator": "servers.orchestrator",
     "outcome": "base.outcome",
@@ -56,12 +60,18 @@ MOVED = {
     "rpc.transfer_slots": "budget.transfer_slots",
     "services": "base.services",
     "shared_message": "base.shared_message",
-    "shared_observation": "base.shared_observation",
+    "shared_observation": "base.shared_message",
     "spec": "sdk.spec",
     "sqlite_file": "base.sqlite_file",
     "sqlite_hold": "base.sqlite_hold",
     "stand_ins": "base.stand_ins",
     "suggestions": "base.suggestions",
+    "testing.fakes.hook": "testing.fakes.participants",
+    "testing.sim.runner": "testing.sim.world",
+    "trainer.dispatch.listening": "trainer.dispatch.workers",
+    "trainer.run_ids": "trainer._trainer",
+    "trainer.trials.episodes": "trainer.trials.following",
+    "trainer.trials.params": "trainer.trials.starter",
 }
 _ROOT = "trio_cogment."
 _NOT_USERS = (__name__, "importlib", "_frozen_importlib", "trio_cogment.base.lazy_names")
@@ -79,7 +89,7 @@ def new_place(name: str) -> str | None:
     return None
 
 
-class _SameModule(Loader):
+class _SameModule:
     """Loads an old name: as the module that has another name now."""
 
     def __init__(self, name: str) -> None:
@@ -94,7 +104,7 @@ class _SameModule(Loader):
         module.__spec__ = self._spec  # the import system has put the old name's there
 
 
-class OldPlaces(MetaPathFinder):
+class OldPlaces:
     """Finds modules by the names that they had in 0.2.0."""
 
     def find_spec(
@@ -105,7 +115,8 @@ class OldPlaces(MetaPathFinder):
         if name is None:
             return None
         _warn(f"{fullname} is {name} now; its old name goes with the next release")
-        return importlib.machinery.ModuleSpec(fullname, _SameModule(name), is_package=True)
+        loader: Any = _SameModule(name)  # without the base class, as importing `importlib.abc` takes long
+        return importlib.machinery.ModuleSpec(fullname, loader, is_package=True)
 
 
 def _warn(text: str) -> None:

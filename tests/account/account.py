@@ -1,7 +1,5 @@
 """The account of a trial, said plainly: one method for each thing that can happen.
 
-This module is long because it is one story, and is to be read from one end to the other.
-
 Each method returns nothing; what is to be seen because of it is in `seen`, in order: participants in the order of the
 parameters, with the environment first where all are told the same.
 """
@@ -114,8 +112,6 @@ class ImpossibleError(Exception):
 
 class Account:
     """The account of one trial.
-
-    It has many methods because each thing that can happen has one.
 
     Attributes:
         seen: what there is to be seen of what happened last: `(what, who, detail)`.

@@ -18,11 +18,12 @@ from trio_cogment.api.common_pb2 import (
     RewardSource,
 )
 from trio_cogment.api.environment_pb2 import ActionSet, EnvRunTrialInput, EnvRunTrialOutput, ObservationSet
-from trio_cogment.base.shared_message import ObjectPayload, SharedMessage
-from trio_cogment.base.shared_observation import (
+from trio_cogment.base.shared_message import (
     _LARGE_BYTES,
+    ObjectPayload,
     SharedAction,
     SharedActionSet,
+    SharedMessage,
     SharedObservation,
     SharedObservationSet,
     SharedReward,

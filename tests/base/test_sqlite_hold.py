@@ -16,7 +16,7 @@ from tests.servers.datastore.test_sqlite_failures import check_file, note, spawn
 from trio_cogment.base.errors import CogmentError, FailedPreconditionError, UnavailableError
 from trio_cogment.base.sqlite_file import LOG, WritingConnection
 from trio_cogment.base.sqlite_hold import DatabaseHold
-from trio_cogment.servers.datastore._sqlite_file import FORMAT
+from trio_cogment.servers.datastore._sqlite import FORMAT
 from trio_cogment.servers.datastore.opening import open_store
 from trio_cogment.testing.conformance.trial_store import ids, new_trial, sample
 from trio_cogment.trainer.opening import open_trainer

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from trio_cogment.budget.connection_lane import ConnectionLane
-from trio_cogment.budget.turn_order import Lane
+from trio_cogment.budget.turn_order import ConnectionLane, Lane
 
 
 class Engine:

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from trio_cogment.base.errors import RpcError, StatusCode
-from trio_cogment.budget.debts import Debts
+from trio_cogment.budget.memory import Debts
 from trio_cogment.rpc._streams import Stream
 
 

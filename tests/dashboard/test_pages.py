@@ -16,7 +16,7 @@ import trio.testing
 from tests.dashboard.shown import params, platform_with_pages
 from tests.web.peers import Answer, serving, websocket_fields
 from trio_cogment.access import Grant, Role
-from trio_cogment.dashboard._trial_pages import params_json
+from trio_cogment.dashboard._dashboard import params_json
 from trio_cogment.platform import Platform
 from trio_cogment.web import PageAccess, WebSide
 

@@ -8,8 +8,8 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trio_cogment.dashboard._pace import Pace
-from trio_cogment.dashboard._series import MAX_CURVES, Curve, Curves
+from trio_cogment.dashboard._board import Pace
+from trio_cogment.dashboard._views import MAX_CURVES, Curve, Curves
 
 
 def test_a_page_gets_each_point_once() -> None:

@@ -11,7 +11,7 @@ import pytest
 from tests.environments._samples import Inventory, Scripted
 from trio_cogment.api import spaces_pb2 as pb
 from trio_cogment.base.errors import FailedPreconditionError, InvalidArgumentError
-from trio_cogment.base.shared_observation import Content
+from trio_cogment.base.shared_message import Content
 from trio_cogment.environments.base import Environment
 from trio_cogment.environments.encoding import ActionDecoder, ActionPayload, ObservationEncoder
 from trio_cogment.environments.episode import Episode

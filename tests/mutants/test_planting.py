@@ -73,7 +73,7 @@ def test_what_has_run_already_is_not_changed_any_more() -> None:
 
 
 def test_a_comprehension_of_the_module_has_run_already() -> None:
-    file = "servers/datastore/_sqlite_statements.py"
+    file = "servers/datastore/_sqlite_writer.py"
     one = changed("* (rows - 1), rows", "* (rows + 1), rows", file)
     (line,) = (
         number for number, text in enumerate((SOURCE / file).read_text().splitlines(), 1) if "* (rows - 1)" in text

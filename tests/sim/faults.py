@@ -8,7 +8,7 @@ from functools import partial
 
 from trio_cogment.testing import Fault, FaultPlan, Misbehaviour
 from trio_cogment.testing.fakes.datalog import DATALOGS_CANNOT
-from trio_cogment.testing.fakes.hook import HOOKS_CANNOT
+from trio_cogment.testing.fakes.participants import HOOKS_CANNOT
 
 TRIALS = 4
 MOST_TICKS = 12

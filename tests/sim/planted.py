@@ -219,7 +219,7 @@ MUTATIONS = (
     Mutation(
         "a hook's changes thrown away",
         "the parameters stay as they were before it was asked",
-        "servers/orchestrator/_hooks.py",
+        "servers/orchestrator/_starting.py",
         "        params = reply.params\n",
         "        del reply\n",
     ),
@@ -261,7 +261,7 @@ MUTATIONS = (
     Mutation(
         "a hard termination that is soft",
         "whatever was asked for",
-        "servers/orchestrator/_lifecycle_service.py",
+        "servers/orchestrator/_services.py",
         "            if request.hard_termination:",
         "            if request.hard_termination and trial.state == 0:",
     ),
@@ -303,7 +303,7 @@ MUTATIONS = (
     Mutation(
         "a broken connection told as a failure",
         "a participant whose stream breaks is said to have raised an exception",
-        "servers/orchestrator/_losses.py",
+        "servers/orchestrator/_participant_stream.py",
         "    cause = _CAUSES.get(error.code, EndCause.PARTICIPANT_FAILED)\n",
         "    cause = EndCause.PARTICIPANT_FAILED\n",
     ),

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from tests.trainer.configs import a_config, a_document
 from trio_cogment.base.errors import InvalidArgumentError
+from trio_cogment.trainer._trainer import RANDOM_BYTES, new_ulid
 from trio_cogment.trainer.config_check import parse_config
 from trio_cogment.trainer.run_config import check_run_id
-from trio_cogment.trainer.run_ids import RANDOM_BYTES, new_ulid
 
 RESOURCES: dict[str, Any] = {"cpus": 1, "memory_mb": 256, "gpus": {"requested": 0}}
 TRIALS: dict[str, Any] = {"count": 2, "params": {}}

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trio_cogment.api.common_pb2 import Reward, RewardSource
-from trio_cogment.base.shared_observation import SharedReward
+from trio_cogment.base.shared_message import SharedReward
 from trio_cogment.trial import ENVIRONMENT, TrialRules
 from trio_cogment.trial import _relayed as relayed
 from trio_cogment.trial._relayed import Given

@@ -33,7 +33,6 @@ FOREIGN = (
     "trio_cogment.base.recount",
     "trio_cogment.base.rewards",
     "trio_cogment.base.shared_message",
-    "trio_cogment.base.shared_observation",
     "trio_cogment.trial",
     "google.protobuf",
 )

@@ -2,10 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from google.protobuf.message import Message
 
+from trio_cogment.api.common_pb2 import (
+    Action,
+    ActorRunTrialInput,
+    ActorRunTrialOutput,
+    CommunicationState,
+    Observation,
+    Reward,
+    RewardSource,
+)
+from trio_cogment.api.environment_pb2 import ActionSet, EnvRunTrialInput, EnvRunTrialOutput, ObservationSet
 from trio_cogment.base.compiling import mypyc_attr
 
 _LENGTH_DELIMITED: Final = 2
@@ -105,3 +115,308 @@ def varint(number: int) -> bytes:
         number >>= 7
     digits.append(number)
     return bytes(digits)
+
+
+# The messages of a tick as they cross a process: made once, whoever gets them, and encoded where somebody needs bytes.
+#
+# A tick takes an action of each actor, an action set, an observation set, an observation for each actor, and rewards.
+# As messages of protobuf these would cost more than all that the trial does with them. They have the same attributes
+# here, so that who takes them in need not know which kind it has. A payload is `bytes`, or an `ObjectPayload`.
+
+#: What an actor sees or does.
+Content: TypeAlias = bytes | ObjectPayload
+
+#: Of larger ones the content is not copied: on the wire it is a piece of its own.
+_LARGE_BYTES: Final = 16 * 1024
+
+#: About what an actor's place in an observation set takes.
+_ENTRY_BYTES: Final = 4
+#: About what a reward takes beside its sources and the name.
+_REWARD_BYTES: Final = 16
+
+_NORMAL: Final = CommunicationState.NORMAL
+_OBSERVATION: Final[bytes] = ActorRunTrialInput(state=_NORMAL).SerializeToString() + field_tag(
+    ActorRunTrialInput, "observation"
+)
+_CONTENT: Final = field_tag(Observation, "content")
+
+
+class SharedObservation(SharedMessage):
+    """What an actor is sent to see; nothing of it is the actor's own.
+
+    Args:
+        tick_id: of the trial.
+        timestamp: nanoseconds since the Unix epoch.
+        content: the observation.
+
+    Attributes:
+        tick_id: see above.
+        timestamp: see above.
+        content: see above.
+    """
+
+    __slots__ = ("_encoded", "content", "tick_id", "timestamp")
+
+    def __init__(self, tick_id: int, timestamp: int, content: Content) -> None:
+        self.kind = ActorRunTrialInput
+        self.tick_id = tick_id
+        self.timestamp = timestamp
+        self.content = content
+        #: What is on the wire before a large content, or all of it; not before anybody asks, as within the process
+        #: nobody does.
+        self._encoded = b""
+
+    @property
+    def head(self) -> bytes:
+        """See `SharedMessage.head`."""
+        return b"" if len(self.content) < _LARGE_BYTES else self._encode()
+
+    @property
+    def tails(self) -> tuple[bytes, ...]:
+        """See `SharedMessage.tails`."""
+        return (self._encode() if len(self.content) < _LARGE_BYTES else bytes(self.content),)
+
+    def ByteSize(self) -> int:
+        """See `SharedMessage.ByteSize`."""
+        size = len(self.content)
+        encoded = len(self._encoded or self._encode())
+        return encoded if size < _LARGE_BYTES else encoded + size
+
+    def payload(self) -> bytes:
+        """See `SharedMessage.payload`."""
+        encoded = self._encoded or self._encode()
+        return encoded if len(self.content) < _LARGE_BYTES else encoded + bytes(self.content)
+
+    def whole(self) -> Message:
+        """See `SharedMessage.whole`."""
+        # Setting fields costs half of what keyword arguments do.
+        message: Any = ActorRunTrialInput()
+        message.state = _NORMAL
+        observation = message.observation
+        observation.tick_id = self.tick_id
+        observation.timestamp = self.timestamp
+        observation.content = bytes(self.content)
+        whole: Message = message
+        return whole
+
+    def _encode(self) -> bytes:
+        if not self._encoded:
+            if len(self.content) < _LARGE_BYTES:
+                self._encoded = self.whole().SerializeToString()
+            else:
+                inner: bytes = Observation(tick_id=self.tick_id, timestamp=self.timestamp).SerializeToString()
+                inner += _CONTENT + varint(len(self.content))
+                self._encoded = _OBSERVATION + varint(len(inner) + len(self.content)) + inner
+        return self._encoded
+
+
+class _TickMessage(SharedMessage):
+    """One that is for a single receiver: its bytes are in one piece."""
+
+    __slots__ = ("_encoded", "tick_id")
+
+    # Each subclass sets these itself: another call for each message would cost as much as the rest.
+    tick_id: int
+    _encoded: bytes
+
+    @property
+    def head(self) -> bytes:
+        """See `SharedMessage.head`."""
+        return b""
+
+    @property
+    def tails(self) -> tuple[bytes, ...]:
+        """See `SharedMessage.tails`."""
+        return (self.payload(),)
+
+    def ByteSize(self) -> int:
+        """See `SharedMessage.ByteSize`."""
+        return len(self.payload())
+
+    def payload(self) -> bytes:
+        """See `SharedMessage.payload`."""
+        if not self._encoded:
+            self._encoded = self.whole().SerializeToString()
+        return self._encoded
+
+
+class SharedAction(_TickMessage):
+    """What an actor does.
+
+    Args:
+        tick_id: of the trial.
+        timestamp: nanoseconds since the Unix epoch.
+        content: the action.
+
+    Attributes:
+        content: see above.
+    """
+
+    __slots__ = ("content", "timestamp")
+
+    def __init__(self, tick_id: int, timestamp: int, content: Content) -> None:
+        self.kind = ActorRunTrialOutput
+        self.tick_id = tick_id
+        self.timestamp = timestamp
+        self._encoded = b""
+        self.content = content
+
+    @property
+    def action(self) -> SharedAction:
+        """Itself, by the name of the field that has it."""
+        return self
+
+    def fill(self, action: Action) -> None:
+        """Write it into a message."""
+        action.tick_id = self.tick_id
+        action.timestamp = self.timestamp
+        action.content = bytes(self.content)
+
+    def whole(self) -> Message:
+        """See `SharedMessage.whole`."""
+        message: Any = ActorRunTrialOutput()
+        message.state = _NORMAL
+        self.fill(message.action)
+        whole: Message = message
+        return whole
+
+
+class SharedActionSet(_TickMessage):
+    """What all actors have done, for the environment.
+
+    Args:
+        tick_id: of the trial.
+        timestamp: nanoseconds since the Unix epoch.
+        actions: in the order of the trial's parameters.
+        unavailable_actors: the indexes of those without an action.
+
+    Attributes:
+        actions: see above.
+        unavailable_actors: see above.
+    """
+
+    __slots__ = ("actions", "timestamp", "unavailable_actors")
+
+    def __init__(self, tick_id: int, timestamp: int, actions: list[Any], unavailable_actors: list[int]) -> None:
+        self.kind = EnvRunTrialInput
+        self.tick_id = tick_id
+        self.timestamp = timestamp
+        self._encoded = b""
+        self.actions = actions
+        self.unavailable_actors = unavailable_actors
+
+    def whole(self) -> Message:
+        """See `SharedMessage.whole`."""
+        message: Any = EnvRunTrialInput()
+        message.state = _NORMAL
+        action_set: ActionSet = message.action_set
+        action_set.tick_id = self.tick_id
+        action_set.timestamp = self.timestamp
+        action_set.actions.extend([bytes(content) for content in self.actions])
+        action_set.unavailable_actors.extend(self.unavailable_actors)
+        whole: Message = message
+        return whole
+
+
+class SharedObservationSet(_TickMessage):
+    """What all actors are to see, from the environment.
+
+    Args:
+        tick_id: of the trial.
+        timestamp: nanoseconds since the Unix epoch.
+        observations: each of them once.
+        actors_map: which of them each actor sees.
+
+    Attributes:
+        observations: see above.
+        actors_map: see above.
+    """
+
+    __slots__ = ("actors_map", "observations", "timestamp")
+
+    def __init__(self, tick_id: int, timestamp: int, observations: list[Any], actors_map: list[int]) -> None:
+        self.kind = EnvRunTrialOutput
+        self.tick_id = tick_id
+        self.timestamp = timestamp
+        self._encoded = b""
+        self.observations = observations
+        self.actors_map = actors_map
+
+    @property
+    def observation_set(self) -> SharedObservationSet:
+        """Itself, by the name of the field that has it."""
+        return self
+
+    @property
+    def size(self) -> int:
+        """About its size, for which it need not be encoded."""
+        return sum(map(len, self.observations)) + _ENTRY_BYTES * len(self.actors_map)
+
+    def fill(self, observation_set: ObservationSet) -> None:
+        """Write it into a message."""
+        observation_set.tick_id = self.tick_id
+        observation_set.timestamp = self.timestamp
+        observation_set.observations.extend([bytes(content) for content in self.observations])
+        observation_set.actors_map.extend(self.actors_map)
+
+    def whole(self) -> Message:
+        """See `SharedMessage.whole`."""
+        message: Any = EnvRunTrialOutput()
+        message.state = _NORMAL
+        self.fill(message.observation_set)
+        whole: Message = message
+        return whole
+
+
+class SharedReward(_TickMessage):
+    """A reward: what somebody gives, or an actor is given.
+
+    Args:
+        kind: the type of the message.
+        tick_id: that is rewarded; -1 for the one under way.
+        receiver_name: who gets it.
+        value: the mean of its sources.
+        sources: not to be changed afterwards, but for the sender's name.
+
+    Attributes:
+        receiver_name: see above.
+        value: see above.
+        sources: see above.
+    """
+
+    __slots__ = ("receiver_name", "sources", "value")
+
+    def __init__(
+        self, kind: type[Message], tick_id: int, receiver_name: str, value: float, sources: list[RewardSource]
+    ) -> None:
+        self.kind = kind
+        self.tick_id = tick_id
+        self._encoded = b""
+        self.receiver_name = receiver_name
+        self.value = value
+        self.sources = sources
+
+    @property
+    def reward(self) -> SharedReward:
+        """Itself, by the name of the field that has it."""
+        return self
+
+    @property
+    def size(self) -> int:
+        """About its size, for which it need not be encoded."""
+        return sum([source.ByteSize() for source in self.sources]) + len(self.receiver_name) + _REWARD_BYTES
+
+    def fill(self, reward: Reward) -> None:
+        """Write it into a message."""
+        reward.tick_id = self.tick_id
+        reward.receiver_name = self.receiver_name
+        reward.value = self.value
+        reward.sources.extend(self.sources)
+
+    def whole(self) -> Message:
+        """See `SharedMessage.whole`."""
+        message: Any = self.kind()
+        message.state = _NORMAL
+        self.fill(message.reward)
+        whole: Message = message
+        return whole

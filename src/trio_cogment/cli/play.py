@@ -1,7 +1,4 @@
-"""`trio-cogment play`: people take part in trials, on a page; one command, and a link.
-
-This module is long because the flags of a game stand beside what they mean together, with and without `--params`.
-"""
+"""`trio-cogment play`: people take part in trials, on a page; one command, and a link."""
 
 from __future__ import annotations
 

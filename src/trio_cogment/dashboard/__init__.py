@@ -2,9 +2,9 @@
 
 It is part of a server: its routes are served by the web side of the server's ports (`trio_cogment.web.routing`). What a
 page asks of the platform's services is asked in the name of who looks at it, so that the table of rights holds. What
-it is told about trials comes from looking at them several times a second (`_board`, `_pace`), never from within a tick.
+it is told about trials comes from looking at them several times a second (`_board`), never from within a tick.
 
-What pages are told is worked out without I/O: `_rows`, `_series`, `_pace`, `_payloads`. `_live` is the WebSocket of a
+What pages are told is worked out without I/O: `_rows`, `_views`, `_board`, `_payloads`. `_live` is the WebSocket of a
 tab, `_views` what a tab can look at.
 """
 

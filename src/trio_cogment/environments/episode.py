@@ -7,8 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from trio_cogment.base.errors import FailedPreconditionError, InvalidArgumentError
-from trio_cogment.base.shared_message import ObjectPayload
-from trio_cogment.base.shared_observation import Content
+from trio_cogment.base.shared_message import Content, ObjectPayload
 from trio_cogment.environments.base import Environment
 from trio_cogment.environments.encoding import (
     ActionDecoder,

@@ -12,7 +12,7 @@ import outcome
 import trio
 
 from trio_cogment.base.errors import InvalidArgumentError
-from trio_cogment.base.shared_observation import Content
+from trio_cogment.base.shared_message import Content
 from trio_cogment.environments.episode import Turn
 from trio_cogment.environments.making import Recipe
 from trio_cogment.environments.stage import Description, Opening, Stage

@@ -7,7 +7,7 @@ from typing import Any, TypeAlias
 
 import trio
 
-from trio_cogment.base.shared_observation import Content
+from trio_cogment.base.shared_message import Content
 from trio_cogment.environments.episode import Turn
 from trio_cogment.environments.hosts import Host, InlineHost, SteppedHost
 from trio_cogment.environments.pool import Key, Pool

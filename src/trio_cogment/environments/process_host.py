@@ -15,7 +15,7 @@ import trio
 
 from trio_cogment.base import errors
 from trio_cogment.base.errors import InvalidArgumentError
-from trio_cogment.base.shared_observation import Content
+from trio_cogment.base.shared_message import Content
 from trio_cogment.environments.child import LENGTH, packed
 from trio_cogment.environments.episode import Turn
 from trio_cogment.environments.errors import (

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from trio_cogment.base.shared_observation import Content
+from trio_cogment.base.shared_message import Content
 from trio_cogment.environments.base import Environment
 from trio_cogment.environments.episode import Episode, Turn
 from trio_cogment.environments.errors import InvalidEnvironmentError

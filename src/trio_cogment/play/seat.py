@@ -3,8 +3,6 @@
 Whoever brings an input (the trial, a page, a timer, a bot) feeds the machine in its own task, and what is to be done is
 done before that returns; nothing of it waits, so nothing needs a lock. What is an input itself queues behind the one
 that is being handled.
-
-This module is long because what a seat shows, and what is kept of it in the end, is what its trial and its pages did.
 """
 
 from __future__ import annotations
@@ -53,8 +51,6 @@ _SAID = {
 
 class Seat:
     """One seat in one trial.
-
-    It has many methods because each effect of the machine has one.
 
     Args:
         trial_id: of the trial.

@@ -153,8 +153,6 @@ OVER = "over"
 class SeatMachine:
     """One seat in one trial. Every method returns what is to be done about what has happened, in this order.
 
-    It has many methods because each input and each action of the table has one.
-
     Attributes:
         state: who sits there.
         page: that has the seat; None if there is none.

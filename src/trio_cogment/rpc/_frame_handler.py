@@ -9,8 +9,6 @@ Three rules hold throughout:
 * Frames for a stream that is over are an ordinary race (RFC 9113, 5.1): the peer may not know yet. They are dropped.
   Frames for a stream that has never been are an error of the connection; the stream table tells the two apart.
 * Whatever costs this end more than the peer is counted, before the work is done; see `_floods` for the rules.
-
-This module is long because it has a function for each type of frame, and they share the books of one connection.
 """
 
 from __future__ import annotations

@@ -15,8 +15,6 @@ are handled one by one, in the middle of parsing, and not first collected in a l
 
 A request costs a hundred times what its bytes cost to send. So the parser can be told to stop after some
 (`limit_requests`); the rest of the bytes then waits, as if it had come later.
-
-This module is long because the short ways and the long way share the place in the bytes, which calls would hand over.
 """
 
 from __future__ import annotations

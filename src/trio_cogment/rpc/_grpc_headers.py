@@ -3,8 +3,6 @@
 Everything here is a pure function of header lists (pairs of bytes). The rules are those of the gRPC documents
 `PROTOCOL-HTTP2.md`, `http-grpc-status-mapping.md` and `statuscodes.md`. Requests of gRPC-Web are read here as well,
 after a server's web side has judged them (`_grpc_web`).
-
-This module is long because requests and responses share the names of fields, and how their values are written.
 """
 
 from __future__ import annotations

@@ -12,8 +12,7 @@ When output leaves is decided per message, because a system call costs as much a
   follows before the peer has it.
 * Other messages only wake the writer, and share a system call with what follows.
 
-The usual way of a message is a part of its own, see `_message_path`. This module is long because both directions share
-a call's end.
+The usual way of a message is a part of its own, see `_message_path`.
 """
 
 from __future__ import annotations
@@ -83,7 +82,7 @@ class CallEngine(Protocol):
 
 
 class Http2Call(Call):
-    """See `Call`. It has many methods because it implements that, and serves the inbox and the connection, too.
+    """See `Call`.
 
     Attributes:
         over: the call has its status; nothing can be sent any more.

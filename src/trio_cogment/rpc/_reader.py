@@ -11,8 +11,7 @@ from typing import Any, Final, Protocol
 
 import trio
 
-from trio_cogment.budget.connection_lane import ConnectionLane
-from trio_cogment.budget.turn_order import Lane
+from trio_cogment.budget.turn_order import ConnectionLane, Lane
 from trio_cogment.budget.turns import Turns
 from trio_cogment.rpc._byte_stream import ByteStream
 from trio_cogment.rpc._engine import Engine

@@ -18,8 +18,6 @@ Four limits protect the memory:
   is short, too, and so are the frames: a crowd of peers that do not read would otherwise fill it, one by one;
 * of answers: `answer_bytes` counts the output that exists only because of the peer. The frame handler ends the
   connection when that is too much. Nothing else bounds it, as such frames are under no flow control.
-
-This module is long because output, outboxes, windows and what is borrowed are one count of bytes.
 """
 
 from __future__ import annotations
@@ -66,8 +64,6 @@ def _nothing() -> None:
 
 class SendQueue:
     """The sending half of a connection. It knows frames, windows and outboxes, but not what a stream's state means.
-
-    It has many methods because each kind of frame and each change of a window has one, and they share every sum.
 
     Args:
         config: the sizes.

@@ -11,8 +11,6 @@ Rules that hold for every implementation:
 * `send` is all or nothing: after `Cancelled` the message has either been taken whole or not at all. So is
   `send_together`, for all of its messages.
 * Every call ends with exactly one status.
-
-This module is long because it says what holds for every call, over HTTP/2 and in process, in one place.
 """
 
 from __future__ import annotations

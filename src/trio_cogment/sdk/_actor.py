@@ -18,8 +18,7 @@ from trio_cogment.api.common_pb2 import (
 )
 from trio_cogment.base.errors import LocalProtocolError
 from trio_cogment.base.metrics import SessionMetrics
-from trio_cogment.base.shared_message import SharedMessage
-from trio_cogment.base.shared_observation import SharedAction, SharedObservation, SharedReward
+from trio_cogment.base.shared_message import SharedAction, SharedMessage, SharedObservation, SharedReward
 from trio_cogment.rpc import Call
 from trio_cogment.sdk._events import Event, EventType, ObservationT, RecvObservation, RecvReward
 from trio_cogment.sdk._session import Session, WallClock

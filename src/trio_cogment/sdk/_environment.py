@@ -18,8 +18,13 @@ from trio_cogment.api.environment_pb2 import (
 )
 from trio_cogment.base.errors import CogmentError, InvalidArgumentError, RemoteProtocolError
 from trio_cogment.base.metrics import SessionMetrics
-from trio_cogment.base.shared_message import ObjectPayload, SharedMessage
-from trio_cogment.base.shared_observation import Content, SharedActionSet, SharedObservationSet
+from trio_cogment.base.shared_message import (
+    Content,
+    ObjectPayload,
+    SharedActionSet,
+    SharedMessage,
+    SharedObservationSet,
+)
 from trio_cogment.rpc import Call
 from trio_cogment.sdk._events import ActionT, ActorStatus, Event, EventType, RecvAction
 from trio_cogment.sdk._inline import InlineEvents

@@ -11,7 +11,7 @@ from google.protobuf.message import Message
 from trio_cogment.api import common_pb2
 from trio_cogment.api.common_pb2 import RewardSource
 from trio_cogment.base.errors import InvalidArgumentError
-from trio_cogment.base.shared_observation import SharedReward
+from trio_cogment.base.shared_message import SharedReward
 
 #: What a participant writes for the tick under way.
 CURRENT_TICK = -1

@@ -1,7 +1,4 @@
-"""The common base of the sessions of actors and environments.
-
-This module is long because much comes twice: for who waits, and for who cannot.
-"""
+"""The common base of the sessions of actors and environments."""
 
 from __future__ import annotations
 
@@ -16,8 +13,7 @@ from trio_cogment.api import common_pb2
 from trio_cogment.base.errors import LocalProtocolError, RemoteProtocolError
 from trio_cogment.base.metrics import SessionMetrics
 from trio_cogment.base.outcome import TrialOutcome
-from trio_cogment.base.shared_message import ObjectPayload, SharedMessage
-from trio_cogment.base.shared_observation import Content
+from trio_cogment.base.shared_message import Content, ObjectPayload, SharedMessage
 from trio_cogment.rpc import Call, RpcError, StatusCode
 from trio_cogment.sdk._events import ActionT, Event, EventStream, EventType, ObservationT, RecvMessage
 from trio_cogment.sdk._inline import AwaitedEvents, InlineEvents
@@ -33,7 +29,7 @@ class Session(abc.ABC, Generic[ObservationT, ActionT]):
     """A participant's part in one trial; the SDK makes it and passes it to the implementation.
 
     Sending waits only while the orchestrator does not read. After `Cancelled` a message has been sent completely or
-    not at all. It has many methods because much comes twice.
+    not at all.
     """
 
     _output_type: type[Message]

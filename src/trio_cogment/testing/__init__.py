@@ -41,9 +41,9 @@ if TYPE_CHECKING:
     from trio_cogment.testing.fakes.faulty_store import FaultyStore as FaultyStore
     from trio_cogment.testing.fakes.faulty_store import StoreFault as StoreFault
     from trio_cogment.testing.fakes.faulty_store import StoreFaults as StoreFaults
-    from trio_cogment.testing.fakes.hook import FakeHook as FakeHook
     from trio_cogment.testing.fakes.participants import FakeActor as FakeActor
     from trio_cogment.testing.fakes.participants import FakeEnvironment as FakeEnvironment
+    from trio_cogment.testing.fakes.participants import FakeHook as FakeHook
     from trio_cogment.testing.history import History as History
     from trio_cogment.testing.history import HistoryEvent as HistoryEvent
     from trio_cogment.testing.sim.cancellation import CancellationError as CancellationError
@@ -86,7 +86,7 @@ _HOMES = {
     "FakeDatalog": "fakes.datalog",
     "FakeDirectory": "fakes.directory",
     "FakeEnvironment": "fakes.participants",
-    "FakeHook": "fakes.hook",
+    "FakeHook": "fakes.participants",
     "Fault": "sim.fault_plan",
     "FaultPlan": "sim.fault_plan",
     "FaultyStore": "fakes.faulty_store",

@@ -24,7 +24,7 @@ from trio_cogment.base.compiling import mypyc_attr
 from trio_cogment.base.errors import LocalProtocolError
 from trio_cogment.base.outcome import EndCause, Loss, TrialOutcome
 from trio_cogment.base.recount import Count
-from trio_cogment.base.shared_observation import Content, SharedObservationSet
+from trio_cogment.base.shared_message import Content, SharedObservationSet
 from trio_cogment.trial._events import (
     DEFAULT_RULES,
     ENVIRONMENT,

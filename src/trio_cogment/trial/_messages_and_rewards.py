@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from trio_cogment.api.common_pb2 import Message, Reward
-from trio_cogment.base.shared_observation import SharedReward
+from trio_cogment.base.shared_message import SharedReward
 from trio_cogment.trial._events import EmitSample, SendShared
 from trio_cogment.trial._memory import TrialMemory
 from trio_cogment.trial._participant import Actor, Participant

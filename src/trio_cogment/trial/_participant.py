@@ -19,7 +19,7 @@ from typing import Any, Final, TypeAlias
 from trio_cogment.api.common_pb2 import CommunicationState, TrialParams
 from trio_cogment.base.endpoints import is_client_endpoint
 from trio_cogment.base.errors import LocalProtocolError
-from trio_cogment.base.shared_observation import SharedAction, SharedObservationSet, SharedReward
+from trio_cogment.base.shared_message import SharedAction, SharedObservationSet, SharedReward
 from trio_cogment.trial._events import ENVIRONMENT, SendShared
 from trio_cogment.trial._relayed import Given
 from trio_cogment.trial._stream_table import ACTOR_STREAM, ENVIRONMENT_STREAM, StreamInput, StreamState, Verdict

@@ -16,8 +16,7 @@ from google.protobuf.message import Message as AnyMessage
 from trio_cogment.api.common_pb2 import ActorRunTrialInput, CommunicationState, Message, Reward, RewardSource
 from trio_cogment.api.environment_pb2 import EnvRunTrialInput
 from trio_cogment.base.rewards import mean_reward
-from trio_cogment.base.shared_message import SharedMessage, field_tag, varint
-from trio_cogment.base.shared_observation import SharedReward
+from trio_cogment.base.shared_message import SharedMessage, SharedReward, field_tag, varint
 from trio_cogment.trial._events import ENVIRONMENT, SendShared
 
 #: Rewards of so many bytes are not copied for each actor.

@@ -18,7 +18,7 @@ from trio_cogment.api.common_pb2 import Action, EndOfTrial, Message, Reward, Tri
 from trio_cogment.api.datalog_pb2 import DatalogSample, SampleInfo
 from trio_cogment.api.environment_pb2 import ObservationSet
 from trio_cogment.base.recount import Count
-from trio_cogment.base.shared_observation import SharedAction, SharedObservationSet, SharedReward
+from trio_cogment.base.shared_message import SharedAction, SharedObservationSet, SharedReward
 from trio_cogment.trial._events import MAX_HELD_BACK_BYTES
 from trio_cogment.trial._params import DEFAULT_BUFFERED_TICKS, buffered_ticks
 

@@ -15,7 +15,7 @@ from typing import Any, Final, TypeAlias
 from trio_cogment.api.common_pb2 import CommunicationState
 from trio_cogment.api.environment_pb2 import EnvRunTrialInput, ObservationSet
 from trio_cogment.base.outcome import EndCause
-from trio_cogment.base.shared_observation import Content, SharedActionSet, SharedObservation, SharedObservationSet
+from trio_cogment.base.shared_message import Content, SharedActionSet, SharedObservation, SharedObservationSet
 from trio_cogment.trial._events import EmitSample, Send, SendShared, Timer, TimerKind
 from trio_cogment.trial._memory import Breakage, TrialMemory
 from trio_cogment.trial._messages_and_rewards import CURRENT_TICK, send_rewards

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trio_cogment.cli.launching._lines import MAX_LINE_BYTES, LineSplitter
+from trio_cogment.cli.launching._launcher import MAX_LINE_BYTES, LineSplitter
 
 
 def split(*pieces: bytes, most: int = MAX_LINE_BYTES) -> list[bytes]:

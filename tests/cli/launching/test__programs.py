@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from trio_cogment.cli.launching import Programs
-from trio_cogment.cli.launching._programs import CommandNotFoundError
+from trio_cogment.cli.launching._launcher import CommandNotFoundError
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trio_cogment.cli.launching._scalars import environment_text, quiet_value
+from trio_cogment.cli.launching._file import environment_text, quiet_value
 
 
 def scalar(text: str, style: str | None = None) -> yaml.ScalarNode:

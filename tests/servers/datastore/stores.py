@@ -9,7 +9,7 @@ from pathlib import Path
 from trio_cogment.base.host import Host, Runner
 from trio_cogment.servers.datastore.opening import open_store
 from trio_cogment.testing.conformance.trial_store import OpenStore
-from trio_cogment.testing.sim.runner import SimRunner
+from trio_cogment.testing.sim.world import SimRunner
 
 Make = Callable[[], OpenStore]
 

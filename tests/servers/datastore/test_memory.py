@@ -16,8 +16,7 @@ from trio_cogment.api.environment_pb2 import ObservationSet
 from trio_cogment.base.errors import DataLossError, InvalidArgumentError, ResourceExhaustedError
 from trio_cogment.rpc import Channel, open_listeners, serve
 from trio_cogment.servers.datastore import Datastore, datastore_services, open_store
-from trio_cogment.servers.datastore._memory import MemoryStore
-from trio_cogment.servers.datastore._memory_trial import MemoryTrial
+from trio_cogment.servers.datastore._memory import MemoryStore, MemoryTrial
 from trio_cogment.servers.datastore.storage import (
     EndWrite,
     OutcomeWrite,

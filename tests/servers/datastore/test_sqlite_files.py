@@ -20,8 +20,7 @@ from trio_cogment.base.errors import FailedPreconditionError, InvalidArgumentErr
 from trio_cogment.base.host import Host, inline_runner, run_inline
 from trio_cogment.base.sqlite_file import connect
 from trio_cogment.servers.datastore import _sqlite, _sqlite_reader, _sqlite_writer
-from trio_cogment.servers.datastore._sqlite import open_sqlite
-from trio_cogment.servers.datastore._sqlite_file import FORMAT
+from trio_cogment.servers.datastore._sqlite import FORMAT, open_sqlite
 from trio_cogment.servers.datastore.opening import open_store
 from trio_cogment.servers.datastore.storage import OutcomeWrite, TrialEnd, WriteKind
 from trio_cogment.testing.conformance.trial_store import ALL, MUCH, get, late, new_trial, read, sample, ticks

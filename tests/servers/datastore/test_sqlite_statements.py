@@ -8,8 +8,8 @@ from contextlib import closing
 
 import pytest
 
-from trio_cogment.servers.datastore._sqlite_file import _SCHEMA
-from trio_cogment.servers.datastore._sqlite_statements import _FOLLOWS, change_heads, insert_samples
+from trio_cogment.servers.datastore._sqlite import _SCHEMA
+from trio_cogment.servers.datastore._sqlite_writer import _FOLLOWS, change_heads, insert_samples
 from trio_cogment.servers.datastore._write_rules import Head
 from trio_cogment.servers.datastore.storage import TrialEnd
 

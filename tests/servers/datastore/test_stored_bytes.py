@@ -13,7 +13,7 @@ from trio_cogment.api.common_pb2 import TrialParams
 from trio_cogment.base.errors import PermissionDeniedError, QuotaError, UnavailableError
 from trio_cogment.base.services import TRIAL_OWNER
 from trio_cogment.rpc import IN_PROCESS, Metadata
-from trio_cogment.servers.datastore._datalog_service import _owner
+from trio_cogment.servers.datastore._services import _owner
 from trio_cogment.servers.datastore._stored_bytes import Accounts
 from trio_cogment.servers.datastore.storage import (
     ROW_BYTES,

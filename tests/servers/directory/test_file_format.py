@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from tests.servers.directory.test_entries import entry, ids
 from trio_cogment.servers.directory._entries import SALT_BYTES, Entries, Hasher
-from trio_cogment.servers.directory._file_format import Content, FormatError, decode, encode
+from trio_cogment.servers.directory._state_file import Content, FormatError, decode, encode
 
 SALT = bytes(range(SALT_BYTES))
 HASHER = Hasher(SALT)

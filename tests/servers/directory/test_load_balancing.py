@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.servers.directory.test_entries import entry, ids
-from trio_cogment.servers.directory._load_balancing import least_loaded
+from trio_cogment.servers.directory._server import least_loaded
 
 
 def choose(loads: list[int], seed: int = 0) -> list[int]:

@@ -16,7 +16,7 @@ from trio_cogment.api.model_registry_pb2 import ModelInfo, ModelVersionInfo
 from trio_cogment.base.errors import InvalidArgumentError
 from trio_cogment.servers.model_registry import _archive_layout as layout
 from trio_cogment.servers.model_registry import _documents as documents
-from trio_cogment.servers.model_registry._paging import AFTER, Page, check_named, position_of, start_among
+from trio_cogment.servers.model_registry._service import AFTER, Page, check_named, position_of, start_among
 from trio_cogment.servers.model_registry._version_cache import Payload, Transient, TransientCache
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), min_size=1)

@@ -9,7 +9,7 @@ from typing import Any
 import trio
 
 from trio_cogment.servers.model_registry import _archive_layout as layout
-from trio_cogment.servers.model_registry._paging import MAX_NAMED
+from trio_cogment.servers.model_registry._service import MAX_NAMED
 
 GUIDE = Path(__file__).resolve().parents[3] / "docs" / "model-registry.md"
 

@@ -6,9 +6,8 @@ import pytest
 
 from trio_cogment.api.model_registry_pb2 import ModelVersionInfo, RetrieveVersionDataRequest
 from trio_cogment.base.errors import NotFoundError, ResourceExhaustedError, UnavailableError
-from trio_cogment.servers.model_registry._model import Model, shown
+from trio_cogment.servers.model_registry._model import Model, VersionWatch, shown
 from trio_cogment.servers.model_registry._version_cache import Payload, Transient
-from trio_cogment.servers.model_registry._version_watch import VersionWatch
 
 
 def test_long_ids_are_shown_shortened() -> None:

@@ -16,7 +16,7 @@ from trio_cogment.base.host import Host, inline_runner
 from trio_cogment.base.host.files import SystemFiles
 from trio_cogment.rpc import ClientCall
 from trio_cogment.servers.model_registry import LocalBlobs, ModelRegistry
-from trio_cogment.servers.model_registry._version_watch import VersionWatch
+from trio_cogment.servers.model_registry._model import VersionWatch
 from trio_cogment.testing import SimDisk
 
 AWKWARD = [

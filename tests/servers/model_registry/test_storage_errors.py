@@ -7,7 +7,7 @@ import errno
 import pytest
 
 from trio_cogment.base.errors import CogmentError, ResourceExhaustedError, UnavailableError
-from trio_cogment.servers.model_registry._storage_errors import storage_errors
+from trio_cogment.servers.model_registry._transfers import storage_errors
 
 BROKEN = OSError(errno.EIO, "Input/output error", "/secret/path")
 

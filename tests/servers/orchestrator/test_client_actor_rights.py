@@ -8,7 +8,7 @@ import pytest
 
 from trio_cogment.access import Grant, Identity, Role
 from trio_cogment.rpc import ServerCall
-from trio_cogment.servers.orchestrator._client_actor_service import _may_know
+from trio_cogment.servers.orchestrator._services import _may_know
 
 
 class Caller:

@@ -25,8 +25,7 @@ from trio_cogment.base.errors import (
 )
 from trio_cogment.budget.byte_pool import BytePool
 from trio_cogment.servers.orchestrator import SampleStream
-from trio_cogment.servers.orchestrator._datalog import Datalog
-from trio_cogment.servers.orchestrator._sample_bytes import FREE_BYTES
+from trio_cogment.servers.orchestrator._datalog import FREE_BYTES, Datalog
 
 PARAMS = TrialParams()
 AWAY = UnavailableError("away")

@@ -11,7 +11,7 @@ from tests.helpers import counted_rounds, params_of
 from trio_cogment.api.common_pb2 import TrialParams
 from trio_cogment.base.services import ACTOR_CLASS, IMPLEMENTATION, ServiceKind
 from trio_cogment.servers.orchestrator._connections import Connections
-from trio_cogment.servers.orchestrator._finding import Given, find_everybody
+from trio_cogment.servers.orchestrator._starting import Given, find_everybody
 from trio_cogment.trial import ENVIRONMENT
 
 

@@ -16,7 +16,7 @@ from trio_cogment.base.errors import EndpointError, RpcError, StatusCode, Unavai
 from trio_cogment.base.services import ServiceKind
 from trio_cogment.servers.orchestrator import Orchestrator
 from trio_cogment.servers.orchestrator._connections import Connections
-from trio_cogment.servers.orchestrator._hooks import ON_PRE_TRIAL, run_hooks
+from trio_cogment.servers.orchestrator._starting import ON_PRE_TRIAL, run_hooks
 
 PLACES = ("grpc://one:1", "grpc://two:2")
 

@@ -24,8 +24,8 @@ from trio_cogment.base.errors import RpcError, StatusCode
 from trio_cogment.base.services import TRIAL_OWNER, TRIAL_QUOTAS, TRIAL_RUN
 from trio_cogment.rpc import IN_PROCESS, InProcessChannel, Metadata, ServerCall, methods_of
 from trio_cogment.sdk import actor_params, trial_params
-from trio_cogment.servers.orchestrator._client_actor_service import ClientActorService
-from trio_cogment.servers.orchestrator._lifecycle_service import (
+from trio_cogment.servers.orchestrator._services import (
+    ClientActorService,
     LifecycleService,
     _account,
     _may_see_tracebacks,

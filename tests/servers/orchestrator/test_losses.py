@@ -6,7 +6,7 @@ import pytest
 
 from trio_cogment.base.errors import TRACEBACK, RpcError, StatusCode
 from trio_cogment.base.outcome import EndCause
-from trio_cogment.servers.orchestrator._losses import lost_for
+from trio_cogment.servers.orchestrator._participant_stream import lost_for
 from trio_cogment.trial import Lost
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from trio_cogment.api.common_pb2 import ActorRunTrialInput
-from trio_cogment.base.shared_observation import SharedObservation
+from trio_cogment.base.shared_message import SharedObservation
 from trio_cogment.budget.byte_pool import BytePool
 from trio_cogment.budget.memory import memory_of_run
 from trio_cogment.rpc import SharedMessage

@@ -16,7 +16,7 @@ from trio_cogment.base.config import OrchestratorConfig
 from trio_cogment.base.errors import ResourceExhaustedError
 from trio_cogment.rpc import open_listeners, serve
 from trio_cogment.servers.orchestrator import orchestrator_services
-from trio_cogment.servers.orchestrator._reply_room import FREE_BYTES, ReplyRoom, replies_ledger
+from trio_cogment.servers.orchestrator._services import FREE_BYTES, ReplyRoom, replies_ledger
 
 KIBIBYTE = 1024
 

@@ -9,7 +9,7 @@ from tests.helpers import Script, actor_that_acts, bench, observation_set, param
 from trio_cogment.budget.byte_pool import BytePool
 from trio_cogment.budget.memory import memory_of_run
 from trio_cogment.rpc import ServerCall
-from trio_cogment.servers.orchestrator._sample_bytes import FREE_BYTES, SampleBytes
+from trio_cogment.servers.orchestrator._datalog import FREE_BYTES, SampleBytes
 
 STEP = 64 * 1024
 #: More than call and data log hold by themselves.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from trio_cogment.base.errors import CogmentError, QuotaError, RpcError, StatusCode, UnavailableError
-from trio_cogment.servers.orchestrator._sink_failures import first_of, no_connection, refusal_of, text_of
+from trio_cogment.servers.orchestrator._datalog import first_of, no_connection, refusal_of, text_of
 
 REMEDY = (
     "the data log has to listen before a trial that names it starts: start it, or correct datalog.endpoint in the "

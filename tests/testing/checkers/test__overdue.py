@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.trial.harness import Play, actor, make_params, play_ticks
-from trio_cogment.testing.checkers._overdue import SLACK_SECONDS, Overdue, Wait, waits_of
+from trio_cogment.testing.checkers.probe import SLACK_SECONDS, Overdue, Wait, waits_of
 from trio_cogment.trial import ENVIRONMENT, TrialRules
 
 UNHURRIED = TrialRules(heartbeat_seconds=0)

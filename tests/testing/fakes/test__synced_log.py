@@ -15,7 +15,7 @@ from trio_cogment.testing import (
     check_history,
     simulate,
 )
-from trio_cogment.testing.fakes._synced_log import SyncedLog, read_ticks
+from trio_cogment.testing.fakes.datalog import SyncedLog, read_ticks
 
 
 def test_what_is_durable_is_there_after_a_crash_at_any_moment() -> None:

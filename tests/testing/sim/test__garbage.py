@@ -10,7 +10,7 @@ import pytest
 import trio
 
 from trio_cogment.testing import World, check_determinism, simulate
-from trio_cogment.testing.sim import _garbage
+from trio_cogment.testing.sim import simulate as _garbage
 
 
 class Thing:

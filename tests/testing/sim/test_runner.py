@@ -9,7 +9,7 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from trio_cogment.testing.sim.runner import SimRunner
+from trio_cogment.testing.sim.world import SimRunner
 
 
 class Drawn(random.Random):

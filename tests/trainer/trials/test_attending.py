@@ -25,7 +25,7 @@ from trio_cogment.trainer import RunOrder, RunSink, Where
 from trio_cogment.trainer.dispatch.admission import Capacity
 from trio_cogment.trainer.dispatch.dispatcher import RunDispatcher, Starter
 from trio_cogment.trainer.dispatch.jsonl import Origin
-from trio_cogment.trainer.dispatch.listening import Listener
+from trio_cogment.trainer.dispatch.workers import Listener
 from trio_cogment.trainer.runs import Cause
 from trio_cogment.trainer.trials.attending import AttendedWorkers
 

@@ -53,5 +53,5 @@ class ThreadRunner:
 
 
 def inline_runner(_threads: int) -> Runner:
-    """Return `run_inline`, as `Host.runner` of a test. Simulations have `trio_cogment.testing.sim.runner.SimRunner`."""
+    """Return `run_inline`, as `Host.runner` of a test. Simulations have `trio_cogment.testing.sim.world.SimRunner`."""
     return run_inline

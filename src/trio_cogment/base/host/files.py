@@ -2,8 +2,6 @@
 
 Everything here blocks, so it belongs into a worker thread. `trio_cogment.testing.SimDisk` is the other implementation;
 it needs no thread.
-
-This module is long because the promises of each operation stand beside what keeps them.
 """
 
 from __future__ import annotations

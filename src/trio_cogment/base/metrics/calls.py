@@ -1,8 +1,8 @@
-"""Metrics of the calls of any gRPC server, with the names that dashboards for gRPC expect."""
+"""Metrics of the calls of any gRPC server, and of what its peers are refused, with the field's usual names."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from prometheus_client import CollectorRegistry
 from prometheus_client.core import CounterMetricFamily, HistogramMetricFamily, Metric
@@ -10,6 +10,30 @@ from prometheus_client.registry import Collector
 
 from trio_cogment.base.errors import StatusCode
 from trio_cogment.base.metrics._figures import Distribution
+
+# Metrics of what a server's peers were refused before or beside their calls.
+
+
+class RefusalMetrics(Collector):
+    """Shows counts by kind as `trio_cogment_refusals_total`.
+
+    Args:
+        registry: the registry to register the metric with.
+        counts: by kind; it may change while it is shown.
+    """
+
+    def __init__(self, registry: CollectorRegistry, counts: Mapping[str, int]) -> None:
+        self._counts = counts
+        registry.register(self)
+
+    def collect(self) -> Iterable[Metric]:
+        """See `Collector.collect`."""
+        text = "Handshakes that failed, protocol errors, and requests that were refused"
+        found = CounterMetricFamily("trio_cogment_refusals", text, labels=["kind"])
+        for kind, count in dict(self._counts).items():
+            found.add_metric([kind], count)
+        return [found]
+
 
 _PREFIX = "grpc_server_"
 _LABELS = ["grpc_type", "grpc_service", "grpc_method"]

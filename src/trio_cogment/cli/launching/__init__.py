@@ -5,9 +5,8 @@
 """
 
 from trio_cogment.cli.launching._format import Format, Level, Source, State, Stream
-from trio_cogment.cli.launching._launcher import DEFAULT_GRACE_SECONDS, Display, Launcher
+from trio_cogment.cli.launching._launcher import DEFAULT_GRACE_SECONDS, Display, Launcher, Programs
 from trio_cogment.cli.launching._plan import Plan, Script, load_plan
-from trio_cogment.cli.launching._programs import Programs
 from trio_cogment.cli.launching.strays import Strays
 
 __all__ = [

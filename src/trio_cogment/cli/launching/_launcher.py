@@ -2,20 +2,188 @@
 
 from __future__ import annotations
 
+import os
 import shlex
+import shutil
 import signal
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Protocol
 
 import trio
 
+from trio_cogment.base.host.processes import processes
 from trio_cogment.cli.launching._format import Level, Source, State, Stream
-from trio_cogment.cli.launching._groups import FindStrays, Groups, no_strays
 from trio_cogment.cli.launching._line_matcher import LINE_SECONDS, LineMatcher, LineTooSlowError
-from trio_cogment.cli.launching._lines import LineSplitter
 from trio_cogment.cli.launching._plan import Plan, Script
-from trio_cogment.cli.launching._programs import CommandNotFoundError, Programs
+
+# The process groups that a launcher has started, and what else has come of them.
+
+#: Given the processes started here, returns all others that have come of them; see `strays.Strays`.
+FindStrays = Callable[[Collection[int]], Iterable[int]]
+
+
+def no_strays(_leaders: Collection[int]) -> Iterable[int]:
+    """Find none: only groups are stopped."""
+    return ()
+
+
+class Groups:
+    """Process groups, each made of a command and whatever it has started.
+
+    Args:
+        find_strays: finds processes that have left their groups.
+    """
+
+    def __init__(self, find_strays: FindStrays = no_strays) -> None:
+        self._leaders: dict[int, trio.Process] = {}
+        self._find_strays = find_strays
+
+    def add(self, leader: trio.Process) -> None:
+        """Add the group of a process that was started as the leader of one."""
+        self._leaders[leader.pid] = leader
+
+    def prune(self) -> None:
+        """Forget the groups of which nothing is left: their numbers may be given to others."""
+        # Asking for the exit code also takes it from the system, which until then keeps the process.
+        running = {group for group, leader in self._leaders.items() if leader.returncode is None}
+        left = {group for group in self._leaders.keys() - running if _exists(group)}
+        if left and (known := processes()) is not None:
+            # Members that have ended count until somebody takes notice, which may be never.
+            left &= {process.group for process in known if not process.ended}
+        self._leaders = {group: leader for group, leader in self._leaders.items() if group in running | left}
+
+    def strays(self) -> list[int]:
+        """Return the processes that are in none of the groups."""
+        return [pid for pid in self._find_strays(self._leaders.keys()) if _group_of(pid) not in self._leaders]
+
+    def any_left(self) -> bool:
+        """Tell whether any process is left."""
+        self.prune()
+        return bool(self._leaders) or bool(self.strays())
+
+    def signal(self, number: signal.Signals) -> None:
+        """Send a signal to every process that is left."""
+        strays = self.strays()
+        for group in self._leaders:
+            _send(os.killpg, group, number)
+        for pid in strays:
+            _send(os.kill, pid, number)
+
+
+def _exists(group: int) -> bool:
+    try:
+        os.killpg(group, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:  # it runs as somebody else
+        return True
+    return True
+
+
+def _group_of(pid: int) -> int | None:
+    try:
+        return os.getpgid(pid)
+    except ProcessLookupError:
+        return None
+
+
+def _send(send: Callable[[int, int], None], target: int, number: signal.Signals) -> None:
+    try:
+        send(target, number)
+    except (ProcessLookupError, PermissionError):
+        pass  # it has ended, or runs as somebody else
+
+
+# The output of a process as lines, whatever it writes and however it is cut into pieces.
+
+#: A longer line is cut: memory stays bounded, and the process can go on.
+MAX_LINE_BYTES = 65536
+
+
+class LineSplitter:
+    """Joins pieces of output and cuts them into lines.
+
+    Args:
+        most: bytes of a line; what is longer is handed out in parts of that size.
+    """
+
+    def __init__(self, most: int = MAX_LINE_BYTES) -> None:
+        self._most = most
+        self._rest = b""
+        #: A part of the line has been handed out already.
+        self._cut = False
+
+    def feed(self, data: bytes) -> list[bytes]:
+        """Return the lines that are complete now, without their ends (LF, or CR LF)."""
+        *lines, rest = data.split(b"\n")
+        found: list[bytes] = []
+        for line in lines:
+            line = self._rest + line
+            self._rest = b""
+            self._add(found, line)
+            self._cut = False
+        self._rest += rest
+        while len(self._rest) > self._most:
+            found.append(self._rest[: self._most])
+            self._rest = self._rest[self._most :]
+            self._cut = True
+        return found
+
+    def end(self) -> list[bytes]:
+        """Return what is left at the end of the output."""
+        found: list[bytes] = []
+        if self._rest:
+            self._add(found, self._rest)
+        self._rest, self._cut = b"", False
+        return found
+
+    def _add(self, found: list[bytes], line: bytes) -> None:
+        line = line.removesuffix(b"\r")
+        if not line and not self._cut:
+            found.append(line)
+        found += [line[start : start + self._most] for start in range(0, len(line), self._most)]
+
+
+# Search for the program of a command.
+
+
+class CommandNotFoundError(Exception):
+    """There is no such program on the launcher's PATH."""
+
+
+class Programs:
+    """Finds programs.
+
+    Args:
+        path: the folders to look in, as in the variable PATH; None: those of this process. The variable as a script
+            may set it counts for what the program itself starts.
+        fallbacks: for names that are not found there, the arguments that stand for them.
+    """
+
+    def __init__(self, path: str | None = None, fallbacks: Mapping[str, Sequence[str]] | None = None) -> None:
+        self._path = path
+        self._fallbacks = dict(fallbacks or {})
+
+    def found(self, arguments: Sequence[str]) -> tuple[str, list[str]]:
+        """Return the file to run and its arguments, its name first.
+
+        A name with a slash in it is a path, from the folder where the command runs.
+
+        Raises:
+            CommandNotFoundError: it is not found.
+        """
+        name = arguments[0]
+        if os.path.dirname(name):
+            return name, list(arguments)
+        file = shutil.which(name, path=self._path)
+        if file is not None:
+            return os.path.abspath(file), list(arguments)
+        if name in self._fallbacks:
+            replaced = [*self._fallbacks[name], *arguments[1:]]
+            return replaced[0], replaced
+        raise CommandNotFoundError(f"{name}: command not found on PATH")
+
 
 #: Exit codes that shells have for commands that cannot be run, and that are not there.
 CANNOT_RUN, NOT_FOUND = 126, 127

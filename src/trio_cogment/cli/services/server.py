@@ -360,8 +360,8 @@ async def _start_for_pages(
 def _registry(settings: ServerSettings) -> CollectorRegistry | None:
     if not settings.prometheus_port:
         return None
+    from trio_cogment.base.metrics.calls import RefusalMetrics
     from trio_cogment.base.metrics.prometheus import new_registry
-    from trio_cogment.base.metrics.refusals import RefusalMetrics
 
     registry = new_registry()
     RefusalMetrics(registry, refusals().counts)

@@ -37,8 +37,6 @@ _START = methods_of(SERVICES[ServiceKind.LIFECYCLE].descriptor())["StartTrial"]
 class ClientService:
     """The service, in front of an orchestrator.
 
-    It has many methods because the API has.
-
     Args:
         callers: tells who makes a call.
         trials: those of old clients.

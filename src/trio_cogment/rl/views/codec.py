@@ -11,7 +11,7 @@ from typing import Any
 from google.protobuf.message import DecodeError
 
 from trio_cogment.api import spaces_pb2 as pb
-from trio_cogment.base.shared_observation import Content
+from trio_cogment.base.shared_message import Content
 from trio_cogment.environments.encoding import ActionPayload
 from trio_cogment.spaces import (
     ArraySpace,

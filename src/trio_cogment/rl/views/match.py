@@ -13,7 +13,7 @@ from functools import partial
 from typing import Any
 
 from trio_cogment.base.errors import CogmentError, FailedPreconditionError, InvalidArgumentError, LocalProtocolError
-from trio_cogment.base.shared_observation import Content
+from trio_cogment.base.shared_message import Content
 from trio_cogment.environments.base import Environment
 from trio_cogment.environments.errors import InvalidActionError
 from trio_cogment.rl.views.codec import NO_ACTION, ActionEncoder, ObservationDecoder

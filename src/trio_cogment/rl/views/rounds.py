@@ -16,8 +16,7 @@ from typing import Any, Protocol
 import trio
 
 from trio_cogment.base.errors import CogmentError, FailedPreconditionError
-from trio_cogment.base.shared_message import ObjectPayload
-from trio_cogment.base.shared_observation import Content
+from trio_cogment.base.shared_message import Content, ObjectPayload
 from trio_cogment.environments.episode import Episode, Turn
 from trio_cogment.rl.views.codec import ObservationDecoder, observation_message
 from trio_cogment.rl.views.seating import Seating

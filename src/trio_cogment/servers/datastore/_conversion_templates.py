@@ -12,9 +12,6 @@ protobuf would choose.
 It takes 4 microseconds where the full conversion takes 10.5: without it `ingest_ratio` of `benchmarks/datastore.py` is
 38 % lower. Samples whose payloads vary in length from tick to tick gain nothing (`ingest_varying_ratio`), so after some
 misses most of them are not even looked up.
-
-This module is long because it is one idea: the fields whose places are wanted, how they are found and cut, and what is
-made of the pieces can only be understood together.
 """
 
 from __future__ import annotations

@@ -2,14 +2,142 @@
 
 from __future__ import annotations
 
+from typing import TypeAlias
+from urllib.parse import unquote
+
+import trio
 from purerpc import Service
 
+from trio_cogment.access import Quotas
 from trio_cogment.api import datalog_pb2
-from trio_cogment.base.services import LOG_EXPORTER, SERVICES, ServiceKind
-from trio_cogment.rpc import bind
-from trio_cogment.servers.datastore._datalog_service import DatalogService, LogExporterService
+from trio_cogment.api.datalog_pb2 import (
+    LogExporterSampleReply,
+    LogExporterSampleRequest,
+    RunTrialDatalogInput,
+    RunTrialDatalogOutput,
+)
+from trio_cogment.base.about import About
+from trio_cogment.base.errors import InvalidArgumentError, PermissionDeniedError
+from trio_cogment.base.services import LOG_EXPORTER, SERVICES, TRIAL_ID, TRIAL_OWNER, TRIAL_QUOTAS, USER_ID, ServiceKind
+from trio_cogment.rpc import IN_PROCESS, ServerCall, bind
 from trio_cogment.servers.datastore._datastore import Datastore
+from trio_cogment.servers.datastore._intake import Intake, IntakeStream
 from trio_cogment.servers.datastore._trial_service import TrialService
+
+# The services to which data logs send samples: `DatalogSP`, and `LogExporterSP`, the name in the documentation.
+
+_Message: TypeAlias = RunTrialDatalogInput | LogExporterSampleRequest
+_REPLY = RunTrialDatalogOutput()
+
+
+class DatalogService(About):
+    """The service: every message gets an empty reply, in order, once its content is durable."""
+
+    def __init__(self, intake: Intake) -> None:
+        self._intake = intake
+
+    async def RunTrialDatalog(self, call: ServerCall) -> None:
+        """Take the parameters of a trial, then its samples; OK means that all of them are durable."""
+        trial_id, user_id, first = await _opening(call)
+        confirming: _Confirming | None = None
+        try:
+            intake = self._intake.owned_by(*_owner(call, trial_id))
+            async with intake.open(trial_id, user_id, first.trial_params) as stream:
+                await call.send(_REPLY)
+                confirming = _Confirming(call, stream)
+                async with trio.open_nursery() as nursery:
+                    nursery.start_soon(confirming.run)
+                    await _take_samples(call, stream)
+                    nursery.cancel_scope.cancel()
+        finally:
+            # The client counts the replies before an error to find its place. (If it has left, this is cancelled.)
+            if confirming is not None:
+                await confirming.send_rest()
+
+
+class LogExporterService(About):
+    """The service under its documented name: one reply at the end, when everything is durable."""
+
+    def __init__(self, intake: Intake) -> None:
+        self._intake = intake
+
+    async def RunTrialDatalog(self, call: ServerCall) -> LogExporterSampleReply:
+        """Take the parameters of a trial, then its samples."""
+        trial_id, user_id, first = await _opening(call)
+        intake = self._intake.owned_by(*_owner(call, trial_id))
+        async with intake.open(trial_id, user_id, first.trial_params) as stream:
+            await _take_samples(call, stream)
+        return LogExporterSampleReply()
+
+
+class _Confirming:
+    """Sends a reply for each durable sample."""
+
+    def __init__(self, call: ServerCall, stream: IntakeStream) -> None:
+        self._call = call
+        self._stream = stream
+        self._sent = 0
+
+    async def run(self) -> None:
+        """Send replies as samples become durable. Return when the stream fails; `write` and `flush` raise its error."""
+        while await self._stream.progress(self._sent):
+            await self.send_rest()
+
+    async def send_rest(self) -> None:
+        """Send a reply for each durable sample that has none yet."""
+        while self._sent < self._stream.writes.durable:
+            await self._call.send(_REPLY)
+            self._sent += 1
+
+
+async def _opening(call: ServerCall) -> tuple[str, str, _Message]:
+    """Return the trial's id, the user's id, and the message with the trial's parameters.
+
+    Raises:
+        InvalidArgumentError: the metadata or the first message is not what a data log begins with.
+    """
+    trial_ids = call.metadata.texts(TRIAL_ID)
+    if not trial_ids or not trial_ids[0]:
+        raise InvalidArgumentError(f"metadata {TRIAL_ID}: expected the id of the trial")
+    user_ids = call.metadata.texts(USER_ID)
+    first: _Message | None = await call.receive()
+    if first is None or first.WhichOneof("msg") != "trial_params":
+        raise InvalidArgumentError("msg: expected trial_params in the first message")
+    return trial_ids[0], user_ids[0] if user_ids else "", first
+
+
+def _owner(call: ServerCall, trial_id: str) -> tuple[str, Quotas]:
+    """Return whose trial a data log writes, and what that account may store: an orchestrator runs it for somebody.
+
+    Raises:
+        PermissionDeniedError: its token is for other trials.
+    """
+    identity, grant = call.identity, call.identity.grant
+    if not (identity.admin or grant.names_trial(trial_id)):
+        raise PermissionDeniedError(f"trial {trial_id!r}: not for this caller")
+    said = call.metadata.texts(TRIAL_OWNER)
+    if identity.by_address:
+        # With open access nothing has an owner; a gateway of this process may say for whom it writes.
+        quotas = call.metadata.texts(TRIAL_QUOTAS)
+        if not said or call.peer != IN_PROCESS:
+            return "", Quotas()
+        return unquote(said[0]), Quotas.parse(quotas[0] if quotas else "")
+    if grant.owner:
+        return grant.owner, grant.quotas
+    # A token for one trial is known to those who take part in it; of whose trials an orchestrator writes, only a token
+    # of its own is believed.
+    if said and (identity.admin or not grant.trials):
+        return unquote(said[0]), Quotas()
+    return identity.account, grant.quotas
+
+
+async def _take_samples(call: ServerCall, stream: IntakeStream) -> None:
+    async for message in call:
+        if message.WhichOneof("msg") != "sample":
+            await stream.flush()
+            raise InvalidArgumentError("msg: expected a sample in every message but the first")
+        await stream.write(message.sample)
+    await stream.complete()
 
 
 def datastore_services(datastore: Datastore) -> list[Service]:

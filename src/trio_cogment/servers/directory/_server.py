@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import random
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from types import TracebackType
 from typing import Any
@@ -19,11 +20,26 @@ from trio_cogment.rpc.outgoing import Outgoing
 from trio_cogment.servers.directory._changes import STOPPING, Changes
 from trio_cogment.servers.directory._check_schedule import CheckScheduler
 from trio_cogment.servers.directory._entries import Entries, Entry
+from trio_cogment.servers.directory._health import FULL_LOAD
 from trio_cogment.servers.directory._health_check import HealthChecker
-from trio_cogment.servers.directory._load_balancing import least_loaded
 from trio_cogment.servers.directory._monitored_entries import MonitoredEntries
 from trio_cogment.servers.directory._requests import COGMENT, Inquiry, Service
 from trio_cogment.servers.directory._state_file import StateFile
+
+# Load balancing: which of the services found a directory returns, and in which order.
+
+#: Services whose load is at most this much above the lowest are considered equal.
+LOAD_SPREAD = 10
+
+
+def least_loaded(entries: Sequence[Entry], load_of: Callable[[Entry], int], rng: random.Random) -> list[Entry]:
+    """Return those with the lowest load, or within `LOAD_SPREAD` of it, in random order; none with full load."""
+    loads = [load_of(entry) for entry in entries]
+    limit = min(min(loads, default=0) + LOAD_SPREAD, FULL_LOAD - 1)
+    chosen = [entry for entry, load in zip(entries, loads, strict=True) if load <= limit]
+    rng.shuffle(chosen)
+    return chosen
+
 
 SECRET_BYTES = 16
 #: How many random ids are tried for a registration before giving up.

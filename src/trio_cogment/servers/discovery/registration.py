@@ -28,7 +28,7 @@ from trio_cogment.base.errors import CogmentError, FailedPreconditionError, Unav
 from trio_cogment.base.host import Host
 from trio_cogment.base.records import record
 from trio_cogment.base.services import REGISTRATION_SOURCE, SERVICES, VERSION, ServiceKind
-from trio_cogment.servers.discovery._grace import grace_period
+from trio_cogment.servers.discovery._directory_channel import grace_period
 from trio_cogment.servers.discovery._messages import wire_endpoint
 from trio_cogment.servers.discovery.client import DirectoryClient, Registration
 

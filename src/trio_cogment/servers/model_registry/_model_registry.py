@@ -1,7 +1,4 @@
-"""The model registry: models, their versions, and the watches that follow them.
-
-This module is long because models, versions, their cache and their transfers are one state.
-"""
+"""The model registry: models, their versions, and the watches that follow them."""
 
 from __future__ import annotations
 
@@ -27,8 +24,7 @@ from trio_cogment.budget.transfer_slots import Transfer, TransferSlots
 from trio_cogment.servers.model_registry._archive import Archive
 from trio_cogment.servers.model_registry._holdings import THIS_PROGRAM, Caller, Holdings
 from trio_cogment.servers.model_registry._local_blobs import LocalBlobs
-from trio_cogment.servers.model_registry._model import Model, shown
-from trio_cogment.servers.model_registry._storage_errors import storage_errors
+from trio_cogment.servers.model_registry._model import Model, VersionWatch, shown
 from trio_cogment.servers.model_registry._transfers import (
     AnnouncedUploads,
     IncomingVersion,
@@ -36,9 +32,9 @@ from trio_cogment.servers.model_registry._transfers import (
     ToMemory,
     ToStore,
     UploadMemory,
+    storage_errors,
 )
 from trio_cogment.servers.model_registry._version_cache import Payload, Transient, TransientCache
-from trio_cogment.servers.model_registry._version_watch import VersionWatch
 from trio_cogment.servers.model_registry.blobs import Blob, BlobStore
 
 T = TypeVar("T")

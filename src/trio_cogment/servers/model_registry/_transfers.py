@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import base64
+import errno
 import hashlib
+import logging
+import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TypeVar
@@ -11,14 +14,50 @@ from typing import TypeVar
 import trio
 
 from trio_cogment.api.model_registry_pb2 import ModelVersionInfo
-from trio_cogment.base.errors import InvalidArgumentError, ResourceExhaustedError, RpcError, StatusCode
+from trio_cogment.base.errors import (
+    InvalidArgumentError,
+    ResourceExhaustedError,
+    RpcError,
+    StatusCode,
+    UnavailableError,
+)
 from trio_cogment.base.host.blocking import Runner
 from trio_cogment.base.recount import Count
 from trio_cogment.servers.model_registry._holdings import Reservation
 from trio_cogment.servers.model_registry._model import Model, shown
-from trio_cogment.servers.model_registry._storage_errors import storage_errors
 from trio_cogment.servers.model_registry._version_cache import Payload
 from trio_cogment.servers.model_registry.blobs import Blob, Upload
+
+# The errors of the storage, and what callers get for them.
+
+logger = logging.getLogger(__name__)
+
+_NO_ROOM = frozenset([errno.ENOSPC, errno.EDQUOT])
+
+
+@contextmanager
+def storage_errors(doing: str, *, log: bool = True) -> Iterator[None]:
+    """Translate the errors of the storage for a caller. Details are logged; without `log` they are in the error.
+
+    Raises:
+        ResourceExhaustedError: the storage is full.
+        UnavailableError: it failed in another way.
+        FileExistsError: passed through, as callers that can get one handle it.
+    """
+    try:
+        yield
+    except FileExistsError:
+        raise
+    except OSError as error:
+        if log:
+            logger.error("model registry: %s: %s", doing, error)
+        if error.errno in _NO_ROOM:
+            raise ResourceExhaustedError(f"{doing}: there is no room left in the storage") from error
+        reason = os.strerror(error.errno) if error.errno else "unknown error"
+        if error.filename and not log:
+            reason += f" ({error.filename})"  # whoever starts the registry may see the path
+        raise UnavailableError(f"{doing}: the storage failed: {reason}") from error
+
 
 T = TypeVar("T")
 

@@ -7,12 +7,10 @@
   cannot store samples, holds the trial up when the queue is full, as a slow one does. After that the trial goes on
   without it: the oldest samples are dropped, counted, and told of by a special event in the next sample that gets
   through.
-- A queue is full by the number of its samples, or because no memory can be borrowed for them (`_sample_bytes`).
+- A queue is full by the number of its samples, or because no memory can be borrowed for them (`_datalog`).
 - When the trial is over, what is left is written in order. The sink may take `datalog_flush_seconds` for each step of
   it, or `datalog_full_seconds` if it cannot store samples; what has not got through then is lost, counted and logged.
   One that has no room for samples is told at least how the trial ended: that is small.
-
-This module is long because what waits, what is sent and what is lost is one count.
 """
 
 from __future__ import annotations
@@ -21,9 +19,9 @@ import logging
 import math
 import random
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from functools import partial
-from typing import NamedTuple
+from typing import Final, NamedTuple, Protocol
 
 import trio
 
@@ -34,17 +32,121 @@ from trio_cogment.base.config import OrchestratorConfig
 from trio_cogment.base.errors import (
     CogmentError,
     FailedPreconditionError,
+    QuotaError,
     StatusCode,
+    UnavailableError,
     is_storage_failure,
     status_of,
 )
 from trio_cogment.base.outcome import lost_text
 from trio_cogment.base.recount import Count
 from trio_cogment.budget.byte_pool import Loan
-from trio_cogment.servers.orchestrator._datalog_owner import Owner
-from trio_cogment.servers.orchestrator._sample_bytes import SampleBytes
-from trio_cogment.servers.orchestrator._sink_failures import first_of, no_connection, refusal_of, text_of
 from trio_cogment.servers.orchestrator.sinks import SampleSink, SampleStream
+
+# The owner of a data log: its trial, as far as the log needs it.
+
+
+class Owner(Protocol):
+    """What the trial does for its data log."""
+
+    def spawn(self, function: Callable[[], Awaitable[None]], name: str) -> None:
+        """Start a task of the trial."""
+
+    def on_datalog_full(self, full: bool) -> None:
+        """Pause the trial, or let it go on; never called with the same value twice in a row."""
+
+    def on_samples_lost(self, count: int) -> None:
+        """Learn that samples were lost."""
+
+
+# Words for a data log's failure, whatever it was.
+
+
+def text_of(failure: Exception) -> str:
+    """Return what a failure says: of one that nobody expected, its type too."""
+    return str(failure) if isinstance(failure, CogmentError) else repr(failure)
+
+
+def first_of(errors: BaseExceptionGroup[Exception]) -> Exception:
+    """Return the first error of a group that is none itself."""
+    error: BaseException = errors
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    assert isinstance(error, Exception)
+    return error
+
+
+#: What to do about a data log that is not there.
+_REMEDY = (
+    "the data log has to listen before a trial that names it starts: start it, or correct datalog.endpoint in the "
+    "trial's parameters"
+)
+
+
+def refusal_of(endpoint: str, failure: Exception) -> CogmentError:
+    """Return why a trial cannot start whose data log has failed: trying again is of no use when a quota is used up."""
+    code = status_of(failure)[0]
+    if code is StatusCode.RESOURCE_EXHAUSTED:
+        return QuotaError(f"datalog: {endpoint}: {text_of(failure)}")
+    return _unavailable(endpoint, text_of(failure), is_away=code is StatusCode.UNAVAILABLE)
+
+
+def no_connection(endpoint: str, seconds: float) -> CogmentError:
+    """Return why a trial cannot start whose data log has not answered in time."""
+    return _unavailable(endpoint, f"no connection in {seconds:g} s", is_away=True)
+
+
+def _unavailable(endpoint: str, text: str, *, is_away: bool) -> UnavailableError:
+    # A datastore in this process is there; what fails then is its storage.
+    advice = f"; {_REMEDY}" if is_away and endpoint.startswith("grpc://") else ""
+    return UnavailableError(f"datalog: {endpoint}: {text}{advice}")
+
+
+# The memory of the samples that wait for one trial's data log: borrowed from what the whole process may hold.
+
+#: What every trial may hold without a loan.
+FREE_BYTES: Final = 32 * 1024
+#: Loans are changed in steps of this size.
+_STEP_BYTES: Final = 64 * 1024
+
+
+class SampleBytes:
+    """Counts the samples of one data log.
+
+    Args:
+        loan: what is borrowed for them.
+        on_room: called when there was not enough, and others have given something back.
+
+    Attributes:
+        size: of all samples that wait; whoever adds or removes one changes it.
+    """
+
+    def __init__(self, loan: Loan, on_room: Callable[[], None]) -> None:
+        self.size = 0
+        self._loan = loan
+        self._on_room = on_room
+
+    @property
+    def fit(self) -> bool:
+        """Whether there is memory for all of them; if there is not, `on_room` is called some time."""
+        if self.size <= FREE_BYTES:
+            self._loan.close()
+            return True
+        need = (self.size - FREE_BYTES) // _STEP_BYTES * _STEP_BYTES + _STEP_BYTES
+        if self._loan.resize(need):
+            return True
+        self._loan.wait(self._on_room)
+        return False
+
+    def count_all(self) -> None:
+        """Count what there is against everybody else's, although it is too much."""
+        self._loan.set(max(self._loan.size, self.size - FREE_BYTES))
+
+    def close(self) -> None:
+        """There are no more of them."""
+        self.size = 0
+        self._loan.close()
+
 
 _log = logging.getLogger(__name__)
 
@@ -67,8 +169,6 @@ class _Kept(NamedTuple):
 
 class Datalog:
     """The samples of one trial: a queue that `put` fills from the tick, and a task that empties it.
-
-    It has many methods because each step of a stream's life has one, and each way in which samples are lost.
 
     Args:
         trial_id: goes to the sink, and into logs.

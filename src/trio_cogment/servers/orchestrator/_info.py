@@ -5,7 +5,7 @@ from __future__ import annotations
 from trio_cogment.api.common_pb2 import EndOfTrial, TrialActor, TrialParams, TrialState
 from trio_cogment.api.orchestrator_pb2 import TrialInfo
 from trio_cogment.base.errors import CogmentError, InvalidArgumentError, RpcError
-from trio_cogment.base.shared_observation import SharedObservationSet
+from trio_cogment.base.shared_message import SharedObservationSet
 from trio_cogment.servers.orchestrator._glance import awaited_of
 from trio_cogment.trial import TrialMachine
 

@@ -30,13 +30,11 @@ from trio_cogment.servers.discovery import DirectoryClient
 from trio_cogment.servers.orchestrator._alarms import Alarms
 from trio_cogment.servers.orchestrator._connections import Connections, FindLegacy, LocalServices, Target
 from trio_cogment.servers.orchestrator._fair_turns import FairTurns, Turn
-from trio_cogment.servers.orchestrator._finding import Given, datalog_of, find_everybody
-from trio_cogment.servers.orchestrator._hooks import run_hooks
 from trio_cogment.servers.orchestrator._info import check_describable, error_of_trial
 from trio_cogment.servers.orchestrator._metering import MakeMachine, gauges, machine_for
 from trio_cogment.servers.orchestrator._remote_sink import sink_of
 from trio_cogment.servers.orchestrator._room import Holding, Room, check_counts, estimated_bytes
-from trio_cogment.servers.orchestrator._rules import rules_of
+from trio_cogment.servers.orchestrator._starting import Given, datalog_of, find_everybody, rules_of, run_hooks
 from trio_cogment.servers.orchestrator._trial import Trial
 from trio_cogment.servers.orchestrator._trial_registry import TrialRegistry
 from trio_cogment.servers.orchestrator._trial_run import TrialRun

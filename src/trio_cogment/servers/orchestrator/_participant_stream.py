@@ -11,16 +11,48 @@ from typing import Any, Final, TypeAlias
 import trio
 
 from trio_cogment.base.endpoints import GrpcEndpoint
-from trio_cogment.base.errors import CogmentError, ResourceExhaustedError, RpcError, StatusCode, status_of
+from trio_cogment.base.errors import TRACEBACK, CogmentError, ResourceExhaustedError, RpcError, StatusCode, status_of
 from trio_cogment.base.outcome import EndCause
 from trio_cogment.base.recount import Count
 from trio_cogment.base.services import TRIAL_ID
 from trio_cogment.rpc import Call, CallOpener, DirectCall, Metadata, Method, ServedAtOnce, ServerCall
 from trio_cogment.servers.orchestrator._connections import Connections, Target
 from trio_cogment.servers.orchestrator._fair_turns import Turn
-from trio_cogment.servers.orchestrator._losses import lost_for
 from trio_cogment.servers.orchestrator._outboxes import Outboxes
 from trio_cogment.trial import Event, HalfClosed, Lost, Received
+
+# Reasons for the end of a participant's stream, as far as its status tells.
+#
+# An implementation that raises ends its stream with a status of its own: UNKNOWN, or that of the error it raised. The
+# statuses of the connection say nothing of the implementation: the process was killed, or the network failed.
+
+_CAUSES = {
+    # gRPC itself gives these when the connection, or the call, is gone.
+    StatusCode.UNAVAILABLE: EndCause.PARTICIPANT_LOST,
+    StatusCode.CANCELLED: EndCause.PARTICIPANT_LOST,
+    StatusCode.DEADLINE_EXCEEDED: EndCause.PARTICIPANT_LOST,
+    # A message is larger than what is allowed.
+    StatusCode.RESOURCE_EXHAUSTED: EndCause.PARTICIPANT_REFUSED,
+}
+
+
+def lost_for(index: int, error: RpcError | None) -> Lost:
+    """Return the event for a stream that has ended, with an error or without."""
+    if error is None:
+        return Lost(index, "it closed its stream", EndCause.PARTICIPANT_LEFT)
+    cause = _CAUSES.get(error.code, EndCause.PARTICIPANT_FAILED)
+    if cause is not EndCause.PARTICIPANT_FAILED:
+        return Lost(index, f"its stream failed: {error}", cause)
+    text = error.message if error.code is StatusCode.UNKNOWN and error.message else str(error)
+    return Lost(index, text, cause, _traceback(error))
+
+
+def _traceback(error: RpcError) -> str:
+    for name, value in error.trailing_metadata:
+        if name == TRACEBACK and isinstance(value, bytes):
+            return value.decode("utf-8", "replace")
+    return ""
+
 
 _log = logging.getLogger(__name__)
 
@@ -39,8 +71,6 @@ class ParticipantStream:
     It is the call's consumer: a message goes straight into the trial's machine, in the task that brought it. Nothing
     here waits: what a call cannot take at once waits in an outbox with a task that empties it. A participant that does
     not read overflows its outbox and is lost, and nobody else is.
-
-    It has many methods because either side may open a stream, and with a task that holds it or without.
 
     Args:
         index: the participant, as the machine counts.

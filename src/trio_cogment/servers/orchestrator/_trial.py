@@ -4,8 +4,6 @@ Whoever brings an input (a participant's message, a timer, a request) feeds the 
 the effects are performed before `feed` returns. None of that waits, so inputs cannot interleave and nothing needs a
 lock; a tick costs no task switch of the orchestrator's. What does wait (opening streams, the data log, farewells) has
 tasks in the nursery of the trial's run, which is in `_trial_run`.
-
-This module is long because each effect has a function here, and so has everything that others may ask of a trial.
 """
 
 from __future__ import annotations
@@ -84,8 +82,6 @@ class Trial:
     It takes no parameters: while it is INITIALIZING it is known, described, watched and ended like any other, but has
     no participants and no data log. `equip` gives it both, complete, and `release` takes them back when it is over, so
     that what is remembered of an ended trial is small.
-
-    It has many methods because each effect of the machine has one.
 
     Args:
         user_id: who started it.

@@ -1,7 +1,4 @@
-"""Watchers of state changes: each has a bounded queue of its own and harms nobody else.
-
-This module is long because what watchers may know, what waits for them and what is dropped is one count.
-"""
+"""Watchers of state changes: each has a bounded queue of its own and harms nobody else."""
 
 from __future__ import annotations
 

@@ -3,8 +3,6 @@
 `check_trial_store` runs every case against a storage that was made for it. A case is a coroutine function taking a
 `TrialStore`; it asserts, and says nothing when all is well. Storages that keep what was written when they are closed
 are held to `KEEPING_CASES` as well, and those that several may have open at once to `SHARED_CASES`.
-
-The module is long because a kit is one list of cases over the same few helpers.
 """
 
 from __future__ import annotations

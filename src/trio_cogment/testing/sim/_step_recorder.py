@@ -23,7 +23,7 @@ _LAST_STEPS = 10_000
 _BATCH = 512
 #: A look at who waits takes about as long for each as so many steps.
 _STEPS_PER_LINE = 20
-#: Garbage is collected after some ten thousand steps; see `_garbage`.
+#: Garbage is collected after some ten thousand steps; see `simulate`.
 _BATCHES_A_COLLECTION = 20
 
 

@@ -43,9 +43,6 @@ class SimDisk:
     synced, all, nothing or a part survives. Of the renames and removals that were not synced, a random number of the
     first ones survive.
 
-    The class has many methods because it implements a file system's interface, and half of them are its operations:
-    all of them work on the same names, the durable ones and the pending ones.
-
     Args:
         rng: decides what survives; for example `World.stream("disk")`.
         capacity_bytes: what all files together may hold.

@@ -7,10 +7,10 @@ import random
 import ssl
 import uuid
 from collections import Counter
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 import trio
 from purerpc import Service
@@ -29,7 +29,42 @@ from trio_cogment.testing.sim.disk import SimDisk
 from trio_cogment.testing.sim.fault_plan import FaultPlan
 from trio_cogment.testing.sim.links import Link
 from trio_cogment.testing.sim.network import SimListener, SimNetwork
-from trio_cogment.testing.sim.runner import SimRunner
+
+# Blocking functions in a simulation: they take virtual time, and what they do is there before anyone is told.
+
+T = TypeVar("T")
+
+#: How long a function takes to begin, and how long it then takes to tell: often no time at all.
+_SECONDS = (0.0, 0.0, 0.0005, 0.003)
+
+
+class SimRunner:
+    """Runs functions as worker threads do; a `trio_cogment.base.host.Runner`.
+
+    A function runs at one moment, and waits for nobody. Some time passes before it begins, as a thread has to start,
+    and some before its caller learns that it has ended, as a thread has to tell the event loop. Meanwhile others can
+    see what it has done.
+
+    Args:
+        threads: how many functions are under way at a time; more wait.
+        rng: decides how long each takes.
+    """
+
+    def __init__(self, threads: float, rng: random.Random) -> None:
+        self._limiter = trio.CapacityLimiter(threads)
+        self._rng = rng
+
+    async def __call__(self, function: Callable[..., T], *args: object) -> T:
+        """See `Runner`."""
+        before, after = self._rng.choice(_SECONDS), self._rng.choice(_SECONDS)
+        async with self._limiter:
+            await trio.sleep(before)
+            try:
+                return function(*args)
+            finally:
+                with trio.CancelScope(shield=True):
+                    await trio.sleep(after)
+
 
 #: Simulated runs begin on 2026-01-01 at midnight UTC, in nanoseconds since the epoch.
 START_NS = 1_767_225_600_000_000_000

@@ -9,13 +9,15 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
 import trio
+from google.protobuf.json_format import ParseDict, ParseError
 
 from trio_cogment.access import THIS_PROCESS
 from trio_cogment.api.common_pb2 import TrialParams
-from trio_cogment.base.errors import CogmentError
+from trio_cogment.base.errors import CogmentError, InvalidArgumentError
 from trio_cogment.base.host import Host
 from trio_cogment.rpc import OwnNursery
 from trio_cogment.sdk import Controller
+from trio_cogment.sdk.spec import Spec, load_params
 from trio_cogment.trainer.dispatch.dispatcher import Starter
 from trio_cogment.trainer.dispatching import RunOrder, RunSink
 from trio_cogment.trainer.run_config import Trials
@@ -23,11 +25,40 @@ from trio_cogment.trainer.runs import Cause
 from trio_cogment.trainer.trials.following import TrialFollower
 from trio_cogment.trainer.trials.leftovers import GRACE_SECONDS, end_left_behind
 from trio_cogment.trainer.trials.naming import Place, starts_of, trial_id_of
-from trio_cogment.trainer.trials.params import params_of
 from trio_cogment.trainer.trials.where import Where
 
 if TYPE_CHECKING:
     from trio_cogment.rl.runner import Run, TrialResult
+
+
+# The parameters of a run's trials, from its configuration.
+
+
+def params_of(trials: Trials, spec: Spec) -> TrialParams:
+    """Return the parameters that all trials of a run share. It blocks, where they are in a file.
+
+    Raises:
+        InvalidArgumentError: they make no sense; the text names the key.
+        FailedPreconditionError: see `load_params`.
+    """
+    if trials.params is None:
+        params = load_params(trials.params_file, spec=spec if spec.actor_classes else None)
+    else:
+        try:
+            params = ParseDict(dict(trials.params), TrialParams())
+        except ParseError as error:
+            raise InvalidArgumentError(f"trials.params: {error}") from error
+    actors = {actor.name: actor for actor in params.actors}
+    for name, changes in trials.actors.items():
+        if name not in actors:
+            known = ", ".join(map(repr, actors))
+            raise InvalidArgumentError(f"trials.actors.{name}: expected one of the actors {known}")
+        try:
+            ParseDict(dict(changes), actors[name])
+        except ParseError as error:
+            raise InvalidArgumentError(f"trials.actors.{name}: {error}") from error
+    return params
+
 
 _log = logging.getLogger(__name__)
 

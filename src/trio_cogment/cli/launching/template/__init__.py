@@ -4,9 +4,8 @@ Source: the documentation of Go's packages `text/template` and `fmt`. The data o
 has no use in a single value (`define`, `block`, `template`, `call`) is refused.
 """
 
-from trio_cogment.cli.launching.template._errors import TemplateError
 from trio_cogment.cli.launching.template._template import Template
-from trio_cogment.cli.launching.template._values import plain
+from trio_cogment.cli.launching.template._values import TemplateError, plain
 
 __all__ = [
     "Template",

@@ -8,9 +8,8 @@ import urllib.parse
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from trio_cogment.cli.launching.template._errors import TemplateError
 from trio_cogment.cli.launching.template._printf import sprintf
-from trio_cogment.cli.launching.template._values import Value, described, encoded, is_true, plain
+from trio_cogment.cli.launching.template._values import TemplateError, Value, described, encoded, is_true, plain
 
 
 def _sprint(values: Sequence[Value]) -> str:

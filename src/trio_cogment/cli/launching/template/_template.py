@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
-from trio_cogment.cli.launching.template._errors import TemplateError
 from trio_cogment.cli.launching.template._functions import call
 from trio_cogment.cli.launching.template._nodes import (
     Block,
@@ -21,7 +20,7 @@ from trio_cogment.cli.launching.template._nodes import (
     Variable,
 )
 from trio_cogment.cli.launching.template._parser import parse
-from trio_cogment.cli.launching.template._values import Value, described, is_true, plain
+from trio_cogment.cli.launching.template._values import TemplateError, Value, described, is_true, plain
 
 #: What is written for a variable that is not there.
 NO_VALUE = "<no value>"

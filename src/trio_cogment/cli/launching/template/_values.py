@@ -1,4 +1,4 @@
-"""The values of templates, and how Go writes them."""
+"""The values of templates, how Go writes them, and the error of what is wrong."""
 
 from __future__ import annotations
 
@@ -6,6 +6,15 @@ import math
 from collections.abc import Mapping
 from decimal import Decimal
 from typing import TypeAlias
+
+from trio_cogment.base.errors import InvalidArgumentError
+
+# The error of templates.
+
+
+class TemplateError(InvalidArgumentError):
+    """A template is wrong, or cannot be evaluated with these data; the text quotes the part in question."""
+
 
 #: None is a variable that is not there, or `nil`.
 Value: TypeAlias = str | int | float | bool | Mapping[str, str] | None

@@ -7,8 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from trio_cogment.base.errors import InvalidArgumentError
-from trio_cogment.base.shared_message import ObjectPayload
-from trio_cogment.base.shared_observation import Content
+from trio_cogment.base.shared_message import Content, ObjectPayload
 from trio_cogment.environments.checks import reward_of
 from trio_cogment.environments.encoding import ActionDecoder, ObservationEncoder, encoded_spaces
 from trio_cogment.environments.errors import InvalidActionError, InvalidEnvironmentError

@@ -13,7 +13,7 @@ from typing import Any
 import trio
 
 from trio_cogment.base.errors import CogmentError, RemoteProtocolError, StatusCode, UnavailableError
-from trio_cogment.base.shared_observation import Content
+from trio_cogment.base.shared_message import Content
 from trio_cogment.environments.encoding import followed
 from trio_cogment.environments.episode import Turn
 from trio_cogment.environments.errors import InvalidEnvironmentError

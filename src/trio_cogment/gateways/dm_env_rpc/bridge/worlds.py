@@ -10,7 +10,7 @@ from dataclasses import replace
 import trio
 
 from trio_cogment.base.errors import CogmentError, UnavailableError
-from trio_cogment.base.shared_observation import Content
+from trio_cogment.base.shared_message import Content
 from trio_cogment.environments.episode import Turn
 from trio_cogment.environments.hosts import CLOSE_SECONDS
 from trio_cogment.environments.stage import Opening
