@@ -279,6 +279,15 @@ async def test_a_worker_that_can_pause_has_time_to_do_so(autojump_clock: trio.te
             assert await client.status("a") == "PAUSE"
 
 
+async def test_a_worker_that_cannot_pause_is_not_waited_for(autojump_clock: trio.testing.MockClock) -> None:
+    async with serving(pause_ack_seconds=50) as (client, _):
+        token = await ready(client)
+        async with client.control(token):
+            await client.command("a", pause=True)
+            assert await client.status("a") == "PAUSE"
+            assert trio.current_time() < 1
+
+
 async def test_paused_nothing_is_accepted_even_with_credit(autojump_clock: trio.testing.MockClock) -> None:
     async with serving() as (client, trainer):
         token = await ready(client)
@@ -417,6 +426,25 @@ async def test_a_controller_follows_the_runs_that_it_names() -> None:
                 assert await event_of(controller) == {"grant_steps": 500}
             await client.command("a", pause=True)
             assert await event_of(controller) == {"pause": True}
+
+
+async def test_a_controller_that_reads_late_gets_the_latest_of_each_kind_and_all_grants() -> None:
+    async with serving() as (client, trainer):
+        await ready(client)
+        async with client.control() as controller:
+            await controller.send(ControlEvent(run_id="a", max_rate_hz=1))
+            assert await event_of(controller) == {"max_rate_hz": 1}
+            for rate in range(2, 6):  # before anything can be sent
+                trainer.commanding.limit_rate("a", rate)
+            for worker_id in ("w", "x", "y", "z"):
+                async with client.control(await client.register("a", worker_id)) as worker:
+                    assert await event_of(worker) == {"max_rate_hz": 5}
+                    assert await event_of(worker) == {"grant_steps": 500}
+            await controller.done_sending()
+            events = [event async for event in controller]
+    rates = [event.max_rate_hz for event in events if event.WhichOneof("event") == "max_rate_hz"]
+    assert rates == [5]
+    assert sum(event.grant_steps for event in events) == 4 * 500
 
 
 async def test_a_pause_outlives_its_controller(autojump_clock: trio.testing.MockClock) -> None:

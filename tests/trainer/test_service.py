@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import sqlite3
 from contextlib import closing
@@ -469,6 +470,29 @@ async def test_what_a_restart_makes_of_runs(tmp_path: Path) -> None:
         assert sorted(dispatcher.recovered) == ["EXEC", "HSHK", "INIT", "PAUSE", "RDY"]
         assert {"EXEC", "PAUSE"} <= set(dispatcher.stopped)
         assert await client.all_of("EXEC") == [1, 2]
+
+
+async def test_a_run_that_had_failed_is_cleaned_up_after_a_restart(
+    tmp_path: Path, autojump_clock: trio.testing.MockClock
+) -> None:
+    storage = f"sqlite:{tmp_path / 'runs.db'}"
+    dispatcher = FakeDispatcher()
+    async with serving(storage, dispatcher) as (client, trainer):
+        await client.submit("a", entry_point="python")
+        await trainer.reports.starting("a")
+        dispatcher.stop_seconds = math.inf
+        await trainer.reports.ended("a", Cause.FAILED, "exit_code_1", "no data")
+        assert await client.status("a") == "FAULT"
+    dispatcher = FakeDispatcher()
+    async with serving(storage, dispatcher) as (client, _):
+        await trio.sleep(1)
+        record = (await client.ask("ListRuns", ListRunsRequest(run_ids=["a"]))).runs[0]
+        assert (STATUS[record.status], record.failure_reason, record.detail) == (
+            "TERM",
+            "exit_code_1",
+            "no data",
+        )
+        assert (dispatcher.started, set(dispatcher.stopped)) == ([], {"a"})
 
 
 async def test_what_is_started_again_is_marked_and_what_runs_is_ended_at_the_end(tmp_path: Path) -> None:

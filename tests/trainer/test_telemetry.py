@@ -262,6 +262,19 @@ async def test_a_dispatchers_worker_waits_while_the_run_is_paused(autojump_clock
         assert await client.all_of("a") == [1]
 
 
+async def test_what_is_published_after_a_cancellation_is_not_taken() -> None:
+    async with serving(dispatcher=FakeDispatcher()) as (client, trainer):
+        await client.submit("a", entry_point="python")
+        await trainer.reports.starting("a")
+        await trainer.reports.attach("a", "w", "telemetry_proxy")
+        with trio.CancelScope() as scope:
+            scope.cancel()
+            await trainer.reports.publish("a", RunStep(run_id="a"))
+        assert scope.cancelled_caught
+        await trainer.reports.ended("a", Cause.FINISHED)
+        assert await client.all_of("a") == []
+
+
 async def test_a_worker_that_lies_about_its_numbers_loses_its_own_steps_only() -> None:
     async with serving() as (client, _):
         await ready(client)

@@ -10,7 +10,7 @@ import pytest
 import trio
 import trio.testing
 
-from tests.web.peers import COUNT, ECHO_ONE, HOST, WAIT, Answer, read_answer, served
+from tests.web.peers import COUNT, ECHO, ECHO_ONE, HOST, WAIT, Answer, read_answer, served
 from trio_cogment.access import EVERYTHING, AccessControl, Identity, Rules
 from trio_cogment.api.common_pb2 import Action, Observation
 from trio_cogment.base.config import RpcConfig, WebConfig
@@ -194,6 +194,14 @@ async def test_a_client_that_leaves_cancels_the_handler(autojump_clock: object) 
         await there.ended.wait()
 
 
+async def test_several_messages_at_once(autojump_clock: object) -> None:
+    async with served() as there:
+        answer = await there.ask("POST", ECHO, request(1) + request(2) + request(3), content_type=PROTO)
+    messages, code, _ = parsed(answer.body)
+    assert [Observation.FromString(one).tick_id for one in messages] == [1, 2, 3]
+    assert code is StatusCode.OK
+
+
 async def test_byte_by_byte(autojump_clock: object) -> None:
     data = request(3)
     head = f"POST {COUNT} HTTP/1.1\r\nHost: {HOST}\r\nContent-Type: {PROTO}\r\nContent-Length: {len(data)}\r\n\r\n"
@@ -263,6 +271,24 @@ async def test_a_connection_between_requests_is_not_kept_for_ever(autojump_clock
         assert 7 <= trio.current_time() - before < 9
 
 
+async def test_a_head_that_begins_late_has_its_time_from_its_first_byte(autojump_clock: object) -> None:
+    async with served(WebSide(config=WebConfig(idle_timeout_seconds=100, head_timeout_seconds=5))) as there:
+        await there.ask("GET", "/")
+        await trio.sleep(50)
+        await there.send(b"G")
+        before = trio.current_time()
+        assert b"HTTP/1.1 408 " in await there.rest()
+        assert 5 <= trio.current_time() - before < 7
+
+
+async def test_who_may_not_use_this_is_not_listened_to(autojump_clock: object) -> None:
+    async with served() as there:
+        answer = await there.ask("GET", "/", origin="https://evil.example")
+        assert (answer.status, answer.headers["connection"]) == (403, "close")
+        await there.ended.wait()
+        assert trio.current_time() < 5
+
+
 async def test_a_body_without_end(autojump_clock: object) -> None:
     head = f"POST {COUNT} HTTP/1.1\r\nhost: {HOST}\r\ncontent-type: {PROTO}\r\ntransfer-encoding: chunked\r\n\r\n"
     async with served() as there:
@@ -295,6 +321,32 @@ async def test_too_many_connections(autojump_clock: object) -> None:
         await first.ended.wait()
         async with served(side) as third:
             assert (await third.ask("GET", "/")).status == 200
+
+
+#: Fields that browsers and proxies send of their own accord.
+OF_BROWSERS = (
+    *("accept", "accept-charset", "accept-encoding", "accept-language", "cache-control", "content-encoding", "cookie"),
+    *("date", "dnt", "keep-alive", "pragma", "priority", "proxy-connection", "referer", "save-data", "te", "trailer"),
+    *("upgrade-insecure-requests", "user-agent", "via", "x-user-agent", "sec-fetch-mode"),
+)
+#: Fields that a handler may not set, for they mean something to a browser.
+NOT_OF_HANDLERS = (
+    *("vary", "server", "location", "referrer-policy", "set-cookie", "access-control-allow-origin"),
+    *("content-security-policy", "x-frame-options", "cross-origin-opener-policy"),
+)
+
+
+@pytest.mark.parametrize("name", [*OF_BROWSERS, *NOT_OF_HANDLERS])
+async def test_what_http_means_by_a_field_is_not_the_handlers(name: str, autojump_clock: object) -> None:
+    """The handler sends back all metadata that it is given."""
+    async with served() as there:
+        data = request()
+        head = f"POST {ECHO_ONE} HTTP/1.1\r\nhost: {HOST}\r\ncontent-type: {PROTO}\r\n{name}: something\r\n"
+        await there.send(f"{head}x-mine: yes\r\nconnection: close\r\ncontent-length: {len(data)}\r\n\r\n".encode())
+        await there.send(data)
+        answer = await there.rest()
+        assert b"x-mine: yes" in answer
+        assert b"something" not in answer
 
 
 async def test_metadata_of_browsers_is_not_that_of_calls(autojump_clock: object) -> None:

@@ -270,9 +270,10 @@ async def test_a_handler_sets_no_field_that_browsers_obey() -> None:
 
     service.add_method("C", handler, RPCSignature(Cardinality.UNARY_UNARY, Action, Observation))
     fields = {"cookie": b"a=b", "sec_fetch_mode": b"cors", "x_grpc_web": b"1", "referer": b"http://x", "x_mine": b"2"}
+    fields["trial_id"] = b"one, two"  # which is how a browser sends two
     answer = await asked(web_headers(b"/a.B/C", **fields), Action(), services=[service])
     messages, _ = body(answer)
-    assert messages == [Observation(content=b"[('x-mine', '2')]")]
+    assert messages == [Observation(content=b"[('x-mine', '2'), ('trial-id', 'one'), ('trial-id', 'two')]")]
     assert answer.field(b"x-mine") == b"1"
     assert answer.field(b"set-cookie") is None
     assert answer.field(b"access-control-allow-origin") is None
@@ -287,8 +288,10 @@ async def test_a_token_is_asked_for_and_may_stand_before_the_path() -> None:
     assert (code, text) == (StatusCode.UNAUTHENTICATED, "token: expected printable ASCII without blanks")
     for before in (b"/~good", b"/cogment/~good"):
         assert len(body(await asked(web_headers(before + PATH + b"EchoOne"), Action(), **options))[0]) == 1
-    headers = web_headers(b"EchoOne", authorization=b"Bearer good")
-    assert len(body(await asked(headers, Action(), **options))[0]) == 1
+    # A field counts before the path.
+    for path in (b"EchoOne", b"/~other" + PATH + b"EchoOne"):
+        headers = web_headers(path, authorization=b"Bearer good")
+        assert len(body(await asked(headers, Action(), **options))[0]) == 1
 
 
 async def test_messages_may_be_compressed_but_not_the_status() -> None:

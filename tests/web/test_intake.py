@@ -26,7 +26,7 @@ from trio_cogment.rpc import open_listeners, serve, serve_stream
 from trio_cogment.testing.conformance.channel import CheckService
 from trio_cogment.web import WebSide
 from trio_cogment.web.frames import message_frame
-from trio_cogment.web.intake import Intake
+from trio_cogment.web.intake import Intake, units_of
 from trio_cogment.web.replies import Reply
 from trio_cogment.web.routing import Route, Socket, SocketRoute, Visit
 
@@ -302,6 +302,29 @@ async def test_a_message_that_is_announced_too_large_is_refused_at_once(autojump
 # --- pings ---
 
 
+async def test_who_waits_for_memory_is_not_taken_for_gone(autojump_clock: object) -> None:
+    """Nothing is read meanwhile, and so no answer to a ping is."""
+    config = WebConfig(ping_seconds=1, ping_timeout_seconds=1)
+    with memory_of_run().lent_by(CONFIG):
+        hog = memory_of_run().messages.loan()
+        async with served(WebSide(config=config), config=CONFIG) as there:
+            await _upgraded(there.stream)
+            await trio.sleep(0.5)
+            hog.set(TOTAL)
+            content = Action(tick_id=7, content=bytes(BYTES)).SerializeToString()
+            message = b"\0" + message_frame(content)
+            await there.send(frame_head(0x82, len(message)) + message[:-1])
+            await trio.sleep(4)
+            hog.set(0)
+            await there.send(message[-1:])
+            answer = b""
+            while len(answer) < BYTES:
+                more = await there.stream.receive_some()
+                assert more, "it was given up"
+                answer += more
+        hog.close()
+
+
 @pytest.mark.parametrize("of_page", [False, True])
 async def test_only_the_last_ping_is_answered_to_who_does_not_read(of_page: bool, autojump_clock: object) -> None:
     ours, theirs = trio.testing.lockstep_stream_pair()
@@ -354,6 +377,12 @@ async def test_answers_to_pings_go_between_messages(autojump_clock: object) -> N
 
 
 # --- turns ---
+
+
+def test_what_was_read_costs_a_turn_by_its_size() -> None:
+    """All of it may be tiny frames."""
+    assert units_of(b"x") == 1
+    assert units_of(bytes(64 * KIB)) >= 64
 
 
 @pytest.fixture

@@ -26,6 +26,7 @@ LARGE = 7136970930957654897  # as the id of a service
         ({"id": LARGE, "more": [1, (LARGE, True, 0.5)]}, f'{{"id":"{LARGE}","more":[1,["{LARGE}",true,0.5]]}}'),
         ({"text": "1234567890123456", "pi": 3.141592653589793}, '{"text":"1234567890123456","pi":3.141592653589793}'),
         (1e300, "1e+300"),
+        ("né\ud800", '"n\\u00e9\\ud800"'),  # half of a character, which UTF-8 does not have
     ],
 )
 def test_integers_that_would_be_rounded_are_texts(value: Any, text: str) -> None:

@@ -44,6 +44,7 @@ def test_names_can_be_allowed() -> None:
     policy = OriginPolicy(hosts=["Lab.Example.org"])
     assert admit("lab.example.org:9000", policy=policy) == OWN
     assert admit("sub.lab.example.org", policy=policy) is None
+    assert admit("lab.example.org", policy=OriginPolicy(hosts=["lab.example.org."])) == OWN
     assert admit("anything.example", policy=OriginPolicy(hosts=["*"])) == OWN
 
 

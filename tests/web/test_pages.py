@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from functools import partial
 from typing import Any
@@ -14,6 +15,7 @@ from wsproto.events import CloseConnection, Ping, TextMessage
 
 from tests.access.keys import FOREIGN, KEYS, NOW, Clock, control, grant, token_text
 from tests.web.peers import ECHO, ECHO_ONE, HOST, OWN, Tab, served, serving, websocket_fields
+from trio_cogment.about import API_VERSION, GRPC_VERSION
 from trio_cogment.access import Role, Rules
 from trio_cogment.base.config import RpcConfig, WebConfig
 from trio_cogment.base.errors import NotFoundError, RpcError, StatusCode
@@ -21,6 +23,7 @@ from trio_cogment.base.host import Host
 from trio_cogment.rpc import open_listeners, serve
 from trio_cogment.web import OriginPolicy, PageAccess, PublicAddress, WebSide
 from trio_cogment.web.replies import Reply, Send, Streamed, html_page, json_data, redirect
+from trio_cogment.web.requests import Request
 from trio_cogment.web.routing import AnyRoute, Route, Socket, SocketRoute, Visit
 
 RIGHT = "/pages/dashboard"
@@ -614,6 +617,40 @@ async def test_how_a_socket_ends(autojump_clock: object, caplog: pytest.LogCaptu
         await tab.open("/socket", **ADMIN)
         await tab.send(bytes(101))
         assert (await tab.end())[0] == 1009
+
+
+async def test_what_comes_behind_the_end_of_a_socket_disturbs_nobody(
+    autojump_clock: object, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with served(side_of(Pages())) as there:
+        tab = Tab(there.stream)
+        await tab.open("/refuses", **ADMIN)
+        assert (await tab.event()).code == 4000
+        await there.send(b"\xff" * 20)  # no frame
+        await there.ended.wait()
+    assert caplog.records == []
+
+
+def test_a_page_shows_any_characters() -> None:
+    """A name may have half of a character in it, which UTF-8 does not have."""
+    reply = html_page(Request("GET", "/", "", (), False), 200, "n\ud800", "a < b")
+    assert b"<title>n?</title>" in reply.body
+    assert b"<p>a &lt; b</p>" in reply.body
+
+
+async def test_who_answers(autojump_clock: object) -> None:
+    async with served(side_of(Pages())) as there:
+        answer = await there.ask("GET", "/")
+        assert json.loads(answer.body) == {"message": "trio-cogment", "version": API_VERSION, "server": GRPC_VERSION}
+
+
+def test_who_may_have_a_route_is_said_by_name() -> None:
+    make: Any = SocketRoute
+    with pytest.raises(TypeError):
+        make("/socket", Pages().socket, None)
+    make = Route
+    with pytest.raises(TypeError):
+        make("GET", "/page", Pages().page, None)
 
 
 async def test_a_page_that_never_reads(autojump_clock: object) -> None:

@@ -149,7 +149,8 @@ async def test_a_client_that_does_not_close_is_not_waited_for(autojump_clock: ob
 async def test_handshakes(path: str, changes: dict[str, str], status: int, autojump_clock: object) -> None:
     fields = {name: value for name, value in {**websocket_fields(), **changes}.items() if value}
     async with served() as there:
-        assert (await handshake(there.stream, path, fields))[0] == status
+        found, headers = await handshake(there.stream, path, fields)
+        assert (found, headers["connection"].lower()) == (status, "upgrade" if status == 101 else "close")
 
 
 @pytest.mark.parametrize("field", [b"Sec-WebSocket-Protocol", b"Sec-WebSocket-Extensions"])
@@ -306,6 +307,26 @@ async def test_a_client_that_leaves_cancels_the_handler(politely: bool, autojump
         await there.ended.wait()
 
 
+async def test_who_closes_and_stays_has_left_all_the_same(autojump_clock: object) -> None:
+    async with opened(WAIT) as (there, socket):
+        await socket.send(HEAD)
+        await there.service.entered.wait()
+        await socket.stream.send_all(socket.wsproto.send(CloseConnection(code=1001)))
+        await there.service.cancelled.wait()
+        while await socket.receive() is not None:
+            pass
+        assert trio.current_time() < 1
+
+
+async def test_who_closes_before_it_calls_gets_an_answer(autojump_clock: object) -> None:
+    async with opened(ECHO) as (there, socket):
+        await socket.stream.send_all(socket.wsproto.send(CloseConnection(code=1001)))
+        assert await socket.receive() is None
+        assert socket.closed == 1000
+        await there.ended.wait()
+        assert trio.current_time() < 1
+
+
 async def test_text_is_for_others(autojump_clock: object) -> None:
     async with opened(WAIT) as (_there, socket):
         await socket.stream.send_all(socket.wsproto.send(TextMessage(data="hello")))
@@ -426,8 +447,8 @@ WHOLE = Request(
 MESSAGE = st.lists(st.tuples(st.binary(max_size=200) | st.just(bytes(70_000)), st.booleans()), min_size=1, max_size=3)
 
 
-def opened_socket(*, text: bool = False) -> WebSocket:
-    socket = WebSocket(WHOLE, 100_000, text=text)
+def opened_socket(*, text: bool = False, most: int = 100_000) -> WebSocket:
+    socket = WebSocket(WHOLE, most, text=text)
     socket.accept("grpc-websockets")
     return socket
 
@@ -473,6 +494,16 @@ def outcome(socket: WebSocket, parts: list[bytes]) -> tuple[list[Any], int | Non
     except BrokenSocketError as error:
         return found, error.code
     return found, None
+
+
+@pytest.mark.parametrize(("frames", "code"), [(1024 + 100, None), (1024 + 101, 1009)])
+def test_a_message_comes_in_so_many_frames_at_most(frames: int, code: int | None) -> None:
+    """One for 16 bytes of what it may have, and 1024 more, however little is in them."""
+    client = Connection(ConnectionType.CLIENT)
+    data = b"".join(
+        client.send(BytesMessage(data=b"", message_finished=number == frames)) for number in range(1, frames + 1)
+    )
+    assert outcome(opened_socket(most=1600), [data * 2]) == ([b"", b""] if code is None else [], code)
 
 
 @given(st.lists(st.text(max_size=50), min_size=1), st.lists(st.integers(1, 9), min_size=1))

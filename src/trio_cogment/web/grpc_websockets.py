@@ -103,6 +103,7 @@ class SocketCall:
         try:
             head = await self._head(left_over)
             if head is None:
+                await self._linger()
                 return
             identity = admitted(self._connection, self._request, self._route.method.path, head.metadata)
             counted(self._connection, identity)

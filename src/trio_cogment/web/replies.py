@@ -128,7 +128,7 @@ def of_handler(fields: Iterable[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes
 
 def json_reply(status: int, message: str, **more: str) -> Reply:
     """Return a short answer for programs and for people who read it in a browser."""
-    body = json.dumps({"message": message, **more}, ensure_ascii=True).encode() + b"\n"
+    body = json.dumps({"message": message, **more}).encode() + b"\n"
     return Reply(status, body, b"application/json")
 
 

@@ -409,6 +409,24 @@ async def test_processes_of_a_server_that_was_killed_are_ended_and_no_others(tmp
         bury((*ours, *others))
 
 
+async def test_what_could_not_be_ended_is_looked_for_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    token = tmp_path / "a" / "token"
+    token.parent.mkdir()
+    token.write_text("its token")
+
+    async def in_vain(tokens: list[str], *_others: object) -> int:
+        await trio.lowlevel.checkpoint()
+        assert tokens == ["its token"]
+        return 1
+
+    with monkeypatch.context() as patched:
+        patched.setattr("trio_cogment.trainer.dispatch.workers.end_marked", in_vain)
+        async with Workers(str(tmp_path), Surroundings()).opened():
+            assert token.exists()
+    async with Workers(str(tmp_path), Surroundings()).opened():
+        assert not token.exists()
+
+
 async def test_a_process_left_behind_that_ignores_sigterm_is_killed() -> None:
     process = sleeper("stubborn", **{TOKEN_VARIABLE: "its token"})
     try:

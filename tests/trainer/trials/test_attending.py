@@ -8,10 +8,11 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+import pytest
 import trio
 from google.protobuf.json_format import ParseDict
 
-from tests.rl.runner.worlds import countdown
+from tests.rl.runner.worlds import countdown, gated
 from tests.trainer.bench import Client, serving
 from tests.trainer.dispatch.programs import until
 from tests.trainer.trials.test_starter import people
@@ -19,6 +20,7 @@ from tests.trainer.trials.worlds import PARAMS
 from trio_cogment.api.common_pb2 import TrialParams, TrialState
 from trio_cogment.api.model_registry_pb2 import ModelVersionInfo
 from trio_cogment.base.errors import UnavailableError
+from trio_cogment.base.outcome import EndCause
 from trio_cogment.platform import Platform, open_platform
 from trio_cogment.sdk import ModelRegistryClient, Participants
 from trio_cogment.trainer import RunOrder, RunSink, Where
@@ -116,6 +118,24 @@ async def test_the_trials_of_a_run_end_with_it() -> None:
         infos: Any = await platform.controller.trial_infos()
         states = {info.trial_id: info.state == TrialState.ENDED for info in infos}
         assert states == {"r-ep000000": True, "other": False}
+
+
+async def test_trials_that_do_not_end_softly_end_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("trio_cogment.trainer.trials.attending.GRACE_SECONDS", 0.1)
+
+    started = trio.Event()
+
+    async def work(platform: Platform) -> None:
+        await platform.controller.start_trial(params(), trial_id="r-ep000000")
+        started.set()
+        await trio.sleep_forever()
+
+    async with attending(people(countdown(10_000_000), gated(trio.Event())), work) as (client, platform):
+        await client.submit("r", **RUN)
+        await started.wait()
+        await client.cancel("r")
+        with trio.fail_after(10):
+            assert (await platform.controller.wait_trial("r-ep000000")).cause is EndCause.HARD_TERMINATION
 
 
 async def test_a_checkpoint_of_a_run_is_a_version_in_the_registry(tmp_path: Path) -> None:
