@@ -2,7 +2,7 @@
 
 Left out is what nobody could notice by what the program does: docstrings, annotations, imports, what is for type
 checkers, texts for people (what is logged, sentences, what errors say), `__repr__`, `recount` (which only simulations
-call), `__all__`, `__slots__`, decorators and assertions.
+call), `__all__`, `__slots__`, homes of lazy names, decorators and assertions.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ _NOTES = frozenset({"note"})
 _TYPING = frozenset({"cast", "TypeVar", "NewType", "ParamSpec", "getLogger", "assert_never", "overload"})
 #: Functions for people, and for tests alone.
 _NOT_IN_USE = frozenset({"__repr__", "__str__", "recount"})
-_NAMES_FOR_TOOLS = frozenset({"__all__", "__slots__", "__hash__"})
+#: Also the homes of lazy names, which `tests/test_public_names.py` compares with what type checkers are told.
+_NAMES_FOR_TOOLS = frozenset({"__all__", "__slots__", "__hash__", "_HOMES"})
 _NOT_RUN = frozenset({"overload", "abstractmethod"})
 
 

@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import base64
+from collections.abc import Awaitable, Callable
 from functools import partial
 
 import h11
 import pytest
 import trio
 import trio.testing
+from purerpc import Cardinality, RPCSignature, Service
 
-from tests.web.peers import COUNT, ECHO, ECHO_ONE, HOST, WAIT, Answer, read_answer, served
+from tests.web.peers import COUNT, ECHO, ECHO_ONE, HOST, WAIT, Answer, Served, read_answer, served
 from trio_cogment.access import EVERYTHING, AccessControl, Identity, Rules
 from trio_cogment.api.common_pb2 import Action, Observation
 from trio_cogment.base.config import RpcConfig, WebConfig
-from trio_cogment.base.errors import StatusCode, UnauthenticatedError
+from trio_cogment.base.errors import RpcError, StatusCode, UnauthenticatedError
 from trio_cogment.budget.turn_order import Lane
 from trio_cogment.budget.turns import Turns, _turns
-from trio_cogment.rpc import Channel, open_listeners, serve, serve_stream
+from trio_cogment.rpc import Channel, ServerCall, open_listeners, serve, serve_stream
 from trio_cogment.rpc.relay import parse_trailers
 from trio_cogment.testing.conformance.channel import ECHO_ONE as ECHO_ONE_METHOD
 from trio_cogment.testing.conformance.channel import CheckService
@@ -181,6 +183,40 @@ async def test_a_refused_call_says_whether_another_request_may_follow(autojump_c
         rest = await there.rest()
         assert b"connection: close" in rest
         assert b"grpc-status: 12" in rest
+
+
+async def answered_by(handler: Callable[[ServerCall], Awaitable[None]], **fields: str) -> Answer:
+    """Return what a browser gets of a handler that is served by itself."""
+    service = Service("a.B")
+    service.add_method("C", handler, RPCSignature(Cardinality.UNARY_UNARY, Action, Observation))
+    ours, theirs = trio.testing.memory_stream_pair()
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(partial(serve_stream, [service], theirs, web=WebSide()))
+        answer = await Served(ours, CheckService()).ask("POST", "/a.B/C", request(), content_type=PROTO, **fields)
+        nursery.cancel_scope.cancel()
+    return answer
+
+
+@pytest.mark.parametrize("_", range(20))
+async def test_a_handler_need_not_take_the_request(_: int, autojump_clock: object) -> None:
+    """Which of the two comes first is for the scheduler to say."""
+
+    async def handler(call: ServerCall) -> None:
+        await call.send(Observation(tick_id=7))
+
+    messages, code, text = parsed((await answered_by(handler)).body)
+    assert ([Observation.FromString(one).tick_id for one in messages], code, text) == ([7], StatusCode.OK, "")
+
+
+async def test_a_handlers_error_says_more_in_its_trailers(autojump_clock: object) -> None:
+
+    async def handler(call: ServerCall) -> None:
+        call.set_trailing_metadata([("t-mine", "1")])
+        raise RpcError(StatusCode.NOT_FOUND, "no such trial", [("t-error", "2")])
+
+    answer = await answered_by(handler)
+    assert parsed(answer.body)[1:] == (StatusCode.NOT_FOUND, "no such trial")
+    assert b"t-error: 2" in answer.body
 
 
 async def test_a_client_that_leaves_cancels_the_handler(autojump_clock: object) -> None:
@@ -349,6 +385,18 @@ async def test_what_http_means_by_a_field_is_not_the_handlers(name: str, autojum
         assert b"something" not in answer
 
 
+@pytest.mark.parametrize("name", OF_BROWSERS)
+async def test_a_handler_does_not_see_what_browsers_send_of_their_own_accord(name: str, autojump_clock: object) -> None:
+    async def handler(call: ServerCall) -> None:
+        await call.send(Observation(content=repr(list(call.metadata)).encode()))
+
+    answer = await answered_by(handler, **{name.replace("-", "_"): "something", "x_mine": "yes"})
+    messages, code, text = parsed(answer.body)
+    assert (code, text) == (StatusCode.OK, "")
+    (message,) = messages
+    assert Observation.FromString(message).content == b"[('x-mine', 'yes')]"
+
+
 async def test_metadata_of_browsers_is_not_that_of_calls(autojump_clock: object) -> None:
     async with served() as there:
         answer = await there.ask(
@@ -413,6 +461,19 @@ async def test_a_drain_while_a_connection_ends() -> None:
         with trio.fail_after(5):  # the server waits until the client has closed, too
             await serving.drain(0.2)
         await client.aclose()
+
+
+async def test_a_drain_does_not_wait_for_what_is_idle() -> None:
+    async with trio.open_nursery() as nursery:
+        serve_it = partial(serve, web=WebSide())
+        serving = await nursery.start(serve_it, [CheckService().service()], await open_listeners("127.0.0.1"))
+        idle = await trio.open_tcp_stream("127.0.0.1", serving.port)
+        async with idle:
+            await idle.send_all(b"GET / HTTP/1.1\r\nhost: localhost\r\n\r\n")
+            await idle.receive_some()
+            with trio.fail_after(60):
+                await serving.drain(3000)
+            assert await idle.receive_some() == b""
 
 
 async def test_cancelled_servers_say_so() -> None:

@@ -31,7 +31,37 @@ CROWD = 60
 PATIENT = WebConfig(write_stall_timeout_seconds=3000.0, ping_seconds=1000.0)
 CALL = message_frame(Action(tick_id=BYTES).SerializeToString())
 
+#: What is handed to the system at once.
+PIECE = 256 * 1024
+
 Asking = Callable[[trio.abc.Stream], Awaitable[None]]
+
+
+def test_much_output_goes_in_pieces_and_answers_between_messages() -> None:
+    """A client has some time for each piece, so none may be large; and a ping's answer may not cut a message."""
+    output = Pending(BytePool(9 * TOTAL).loan())
+    output.add(bytes(2 * PIECE + 10))
+    assert len(output.take_output()) == PIECE
+    output.answer(b"replaced")
+    output.answer(b"pong")
+    assert output.out_size == PIECE + 10 + 4
+    assert output.take_output() == bytes(PIECE)
+    assert output.take_output() == bytes(10) + b"pong"
+    assert output.out_size == 0
+    for fresh in (Pending(BytePool(TOTAL).loan()), output):
+        fresh.add(b"message")
+        fresh.answer(b"pong")
+        assert fresh.take_output() == b"pongmessage"
+
+
+def test_what_is_dropped_is_not_sent() -> None:
+    pool = BytePool(9 * TOTAL)
+    output = Pending(pool.loan())
+    output.add(bytes(1000))
+    output.answer(b"pong")
+    output.discard()
+    assert (output.out_size, output.held, pool.used) == (0, 0, 0)
+    assert output.take_output() == b""
 
 
 async def socket_of_bytes(visit: Visit, socket: Socket) -> None:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import math
+import sys
 from functools import partial
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
 
@@ -22,6 +25,7 @@ from trio_cogment.base.errors import NotFoundError, RpcError, StatusCode
 from trio_cogment.base.host import Host
 from trio_cogment.rpc import open_listeners, serve
 from trio_cogment.web import OriginPolicy, PageAccess, PublicAddress, WebSide
+from trio_cogment.web.assets import Assets
 from trio_cogment.web.replies import Reply, Send, Streamed, html_page, json_data, redirect
 from trio_cogment.web.requests import Request
 from trio_cogment.web.routing import AnyRoute, Route, Socket, SocketRoute, Visit
@@ -426,6 +430,7 @@ async def test_the_printed_address(autojump_clock: object) -> None:
         assert b"has left" in left.body
         answer = await there.ask("POST", "/leave", cookie=cookie, origin=OWN, accept="text/html")
         assert b"You have left" in answer.body
+        assert b'<a href="./enter">Come in again</a>' in answer.body
         assert "Max-Age=0" in answer.headers["set-cookie"]
         answer = await there.ask("GET", "/leave", cookie=cookie, accept="text/html")
         assert b'<form method="post" action="./leave">' in answer.body
@@ -510,6 +515,41 @@ async def test_assets(autojump_clock: object) -> None:
         assert (await there.ask("POST", "/assets/style.css")).status == 405
 
 
+@pytest.mark.parametrize(
+    ("name", "content_type"),
+    [
+        ("a.css", b"text/css; charset=utf-8"),
+        ("a.html", b"text/html; charset=utf-8"),
+        ("a.js", b"text/javascript; charset=utf-8"),
+        ("a.json", b"application/json"),
+        ("a.png", b"image/png"),
+        ("a.svg", b"image/svg+xml"),
+        ("LICENSE.txt", b"text/plain; charset=utf-8"),
+        ("deep/a.webp", b"image/webp"),
+        ("a.py", None),
+        ("README", None),
+    ],
+)
+def test_what_kind_of_file_it_is(
+    name: str, content_type: bytes | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    package = tmp_path / "some_pages"
+    path = package / "assets" / name
+    path.parent.mkdir(parents=True)
+    path.write_bytes(b"content")
+    (package / "__init__.py").touch()
+    monkeypatch.syspath_prepend(str(tmp_path))
+    try:
+        found = Assets("some_pages").reply(Request("GET", "/", "", ()), name)
+    except NotFoundError:
+        assert content_type is None
+    else:
+        assert (found.status, found.body, found.content_type) == (200, b"content", content_type)
+    finally:
+        sys.modules.pop("some_pages", None)
+        importlib.invalidate_caches()
+
+
 # --- long answers ---
 
 
@@ -583,6 +623,19 @@ async def test_a_socket_of_text_for_pages_of_others(autojump_clock: object) -> N
     async with served(side) as there:
         answer = await there.ask("GET", "/socket", b"", origin=foreign, **websocket_fields(""), **ADMIN)
         assert answer.status == 403
+
+
+async def test_a_socket_of_somebody_unknown_stays_while_it_answers_pings(autojump_clock: object) -> None:
+    async with served(side_of(Pages(), ping_seconds=10.0, ping_timeout_seconds=5.0)) as there:
+        tab = Tab(there.stream)
+        await tab.open("/text")
+        for _ in range(5):
+            ping = await tab.event()
+            assert isinstance(ping, Ping)
+            await there.send(tab.client.send(ping.response()))
+        await there.send(tab.client.send(TextMessage(data="still there")))
+        assert (await tab.event()).data == "still there"
+        assert trio.current_time() > 45
 
 
 async def test_a_page_that_leaves(autojump_clock: object) -> None:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trio_cogment.access import EVERYTHING, Identity
+from trio_cogment.access import EVERYTHING, Identity, anonymous, share_of
 from trio_cogment.base.errors import InvalidArgumentError, UnauthenticatedError
 from trio_cogment.web.replies import Reply
 from trio_cogment.web.requests import Request
@@ -164,5 +164,7 @@ def test_too_many_fields() -> None:
 
 def test_who() -> None:
     assert visit().who is SOMEBODY
+    assert visit().share == share_of(SOMEBODY)
+    assert visit(known=False).share == share_of(anonymous("unix:"))
     with pytest.raises(UnauthenticatedError, match="expected a token"):
         _ = visit(known=False).who

@@ -284,6 +284,14 @@ async def test_pings_keep_a_silent_client_and_find_one_that_is_gone(autojump_clo
         assert trio.current_time() < 70
 
 
+async def test_a_client_that_is_silent_from_the_beginning_is_found(autojump_clock: object) -> None:
+    side = WebSide(config=WebConfig(ping_seconds=10, ping_timeout_seconds=5))
+    async with opened(WAIT, side=side) as (there, socket):
+        await socket.send(HEAD)
+        await there.service.cancelled.wait()
+        assert trio.current_time() < 16
+
+
 async def test_pings_of_the_client_are_answered(autojump_clock: object) -> None:
     async with opened(WAIT) as (_there, socket):
         await socket.send(HEAD)

@@ -132,6 +132,11 @@ class RelayedCall(InProcessClientCall):
         """End the call with this error for both of its sides, unless it has ended; the handler is cancelled."""
         self._exchange.cancel(error)
 
+    def refuse(self, error: RpcError) -> None:
+        """End the call for what its caller has sent, unless the handler has returned: its answer is on its way then."""
+        if not self._exchange.over:
+            self.abort(error)
+
     async def pass_on(self, message: Message, size: int) -> None:
         """Send a message that nobody else uses; wait for room only if there is none."""
         try:

@@ -70,9 +70,9 @@ class _Body:
             if patience.cancelled_caught:
                 call.abort(RpcError(StatusCode.DEADLINE_EXCEEDED, "the request took too long to come"))
         except RpcError as error:
-            call.abort(error)
+            call.refuse(error)
         except BadRequestError:
-            call.abort(RpcError(StatusCode.INTERNAL, "the body of the request is broken"))
+            call.refuse(RpcError(StatusCode.INTERNAL, "the body of the request is broken"))
         except trio.BrokenResourceError:
             call.abort(RpcError(StatusCode.CANCELLED, "the caller left"))
         finally:

@@ -186,7 +186,7 @@ class SocketCall:
                     await self._count()
             call.abort(_LEFT)
         except RpcError as error:
-            call.abort(error)
+            call.refuse(error)
         except BrokenSocketError as error:
             self._break(error)
             call.abort(_LEFT)
