@@ -25,6 +25,7 @@ from trio_cogment import (
     open_platform,
     trial_params,
 )
+from trio_cogment.api import common_pb2
 from trio_cogment.api.common_pb2 import (
     ActorInitialInput,
     ActorParams,
@@ -398,6 +399,45 @@ async def test_action_before_the_first_observation() -> None:
         "trial 't', actor 'nora': do_action: expected it after an observation, and none has come yet; act on events of "
         "all_events() that have an observation"
     ]
+
+
+async def test_action_by_a_plain_function_before_the_first_observation() -> None:
+    errors: list[str] = []
+
+    async def run(session: ActorSession) -> None:
+        def act(event: Any) -> None:
+            with pytest.raises(LocalProtocolError) as caught:
+                session.do_action_nowait(UInt32Value())
+            errors.append(str(caught.value))
+
+        await session.handle(act)
+
+    hello = common_pb2.Message(tick_id=-1, sender_name="env", receiver_name="nora")
+    await as_actor(run, ActorRunTrialInput(state=NORMAL, message=hello))
+    assert errors[:1] == [
+        "trial 't', actor 'nora': do_action_nowait: expected it after an observation, and none has come yet; act on "
+        "events of all_events() that have an observation"
+    ]
+
+
+async def test_action_set_of_another_size_than_the_trial_has_actors() -> None:
+    error = await as_environment(plays, EnvRunTrialInput(state=NORMAL, action_set=ActionSet(actions=[b""] * 4)))
+    assert error is not None
+    assert error.message == "trial 't', environment 'env': action set: 4 actions for 1 actors"
+
+
+async def test_what_is_in_an_observation() -> None:
+    found: list[tuple[int, int, int]] = []
+
+    async def run(session: ActorSession) -> None:
+        async for event in session.all_events():
+            if event.observation is not None:
+                found.append((event.tick_id, event.observation.tick_id, event.observation.timestamp))
+
+    message = seen(tick=7)
+    message.observation.timestamp = 12345
+    await as_actor(run, message)
+    assert found == [(7, 7, 12345)]
 
 
 async def test_use_before_the_start() -> None:

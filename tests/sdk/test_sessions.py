@@ -301,6 +301,7 @@ async def test_hooks_and_datalogs_are_functions_too() -> None:
 
     async def hook(session: PreTrialSession) -> None:
         assert session.params.trial_config.content == b"wanted"
+        assert (session.trial_id, session.user_id) == ("t", "trio-cogment")
         session.params.CopyFrom(
             trial_params([actor_params("a", "c")], datalog_endpoint="cogment://discover", environment="e")
         )
