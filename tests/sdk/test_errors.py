@@ -420,6 +420,33 @@ async def test_action_by_a_plain_function_before_the_first_observation() -> None
     ]
 
 
+async def test_sending_done_by_a_plain_function_too_early_or_not_asked_for() -> None:
+    errors: list[str] = []
+
+    def misuse(session: ActorSession) -> Callable[[Any], None]:
+        def act(_event: Any) -> None:
+            with pytest.raises(LocalProtocolError) as caught:
+                session.sending_done_nowait()
+            errors.append(str(caught.value))
+
+        return act
+
+    async def by_itself(session: ActorSession) -> None:
+        await session.handle(misuse(session))
+
+    async def when_asked(session: ActorSession) -> None:
+        await session.start(auto_done_sending=False)
+        await session.handle(misuse(session))
+
+    for run in (by_itself, when_asked):
+        await as_actor(run, seen())
+    before = "trial 't', actor 'nora': sending_done_nowait: "
+    assert errors == [
+        f"{before}the session does it by itself; start it with auto_done_sending=False",
+        f"{before}expected it after the final observation; the trial goes on",
+    ]
+
+
 async def test_action_set_of_another_size_than_the_trial_has_actors() -> None:
     error = await as_environment(plays, EnvRunTrialInput(state=NORMAL, action_set=ActionSet(actions=[b""] * 4)))
     assert error is not None
