@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.trainer.bench import STATUS, serving, steps
-from trio_cogment.errors import NotFoundError, RpcError, StatusCode
+from trio_cogment.base.errors import NotFoundError, RpcError, StatusCode
 from trio_cogment.trainer import TrainerClient
 
 

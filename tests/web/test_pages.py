@@ -18,8 +18,8 @@ from wsproto.events import CloseConnection, Ping, TextMessage
 
 from tests.access.keys import FOREIGN, KEYS, NOW, Clock, control, grant, token_text
 from tests.web.peers import ECHO, ECHO_ONE, HOST, OWN, Tab, served, serving, websocket_fields
-from trio_cogment.about import API_VERSION, GRPC_VERSION
 from trio_cogment.access import Role, Rules
+from trio_cogment.base.about import API_VERSION, GRPC_VERSION
 from trio_cogment.base.config import RpcConfig, WebConfig
 from trio_cogment.base.errors import NotFoundError, RpcError, StatusCode
 from trio_cogment.base.host import Host

@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trio_cogment.access import EVERYTHING, Identity, anonymous, share_of
+from trio_cogment.access import EVERYTHING, Identity, anonymous
 from trio_cogment.base.errors import InvalidArgumentError, UnauthenticatedError
+from trio_cogment.budget.shares import share_of
 from trio_cogment.web.replies import Reply
 from trio_cogment.web.requests import Request
 from trio_cogment.web.routing import AnyRoute, Route, Router, Socket, SocketRoute, UnsupportedTypeError, Visit
