@@ -184,6 +184,14 @@ TABLE: Final[dict[tuple[MailboxState, MailboxInput], tuple[MailboxState, Answer]
 }
 
 
+#: What follows each input of a step, by state: those of the table, without a pair made to look one up. The members of
+#: an enumeration are named here because looking them up there takes longer than the rest of a method.
+_ON_OBSERVATION, _ON_FINAL, _ON_ACT, _ON_TAKE = (
+    {state: TABLE[state, given] for state in MailboxState} for given in (_I.OBSERVATION, _I.FINAL, _I.ACT, _I.TAKE)
+)
+_ENDING, _SEND, _DROP, _OVER = EventType.ENDING, Answer.SEND, Answer.DROP, MailboxState.OVER
+
+
 class Mailbox:
     """The newest observation for a client, with the rewards and messages since it has acted last; see the module.
 
@@ -258,9 +266,8 @@ class Mailbox:
         """
         observation = event.observation
         if observation is not None:
-            final = event.type is EventType.ENDING
-            state, answer = TABLE[self.state, _I.FINAL if final else _I.OBSERVATION]
-            self.state = state
+            final = event.type is _ENDING
+            self.state, answer = (_ON_FINAL if final else _ON_OBSERVATION)[self.state]
             if answer:
                 # Before `on_news`, which may act upon it.
                 self.observation, self.final, self.unread = observation, final, True
@@ -296,13 +303,13 @@ class Mailbox:
             SEND, DROP, or one of `REFUSED`. The first two end the turn: what the client was told of rewards and
             messages is forgotten. The others change nothing.
         """
-        state, answer = TABLE[self.state, _I.ACT]
-        if answer is not _A.SEND and answer is not _A.DROP:
+        state, answer = _ON_ACT[self.state]
+        if answer is not _SEND and answer is not _DROP:
             return answer
         if tick_id is not None and tick_id != self.tick_id:
             return _A.LATE
         self.state = state
-        self.unread = state is _S.OVER
+        self.unread = state is _OVER
         if self._told_rewards or self._told_messages:
             self._forget_told()
         else:
@@ -338,7 +345,7 @@ class Mailbox:
             OBSERVATION, END, or NOTHING (which is false) if there is neither. OBSERVATION comes again and again until
             the client has acted, END from then on.
         """
-        self.state, answer = TABLE[self.state, _I.TAKE]
+        self.state, answer = _ON_TAKE[self.state]
         if answer:
             self.unread = False
             self._told_rewards, self._told_messages = len(self.rewards), len(self.messages)

@@ -8,7 +8,7 @@ last actor has acted. So a client's action often has its answer in the mailbox w
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from math import inf
 from typing import Any
@@ -26,6 +26,9 @@ from trio_cogment.sdk.spec import Payload
 from trio_cogment.seats.mailbox import MAX_BYTES, Answer, Mailbox, MailboxState
 
 _log = logging.getLogger(__name__)
+
+#: Looking it up in the enumeration takes as long as a call.
+_SEND = Answer.SEND
 
 
 class Seat:
@@ -209,8 +212,8 @@ class Seat:
         action: Payload,
         tick_id: int | None = None,
         *,
-        rewards: Iterable[Reward] = (),
-        messages: Iterable[tuple[Message, str]] = (),
+        rewards: Sequence[Reward] = (),
+        messages: Sequence[tuple[Message, str]] = (),
     ) -> Answer:
         """Act for the newest observation. In process, what follows at once has happened when this returns.
 
@@ -228,13 +231,14 @@ class Seat:
                 client's turn as before.
         """
         answer = self.mailbox.act(tick_id)
-        if answer is not Answer.SEND:
+        if answer is not _SEND:
             return answer
         session = self.session
         if session is None or session.is_over:
             return Answer.DROP  # the end is about to be told
         try:
-            self._say(session, rewards, messages)
+            if rewards or messages:
+                self._say(session, rewards, messages)
             session.do_action_nowait(action)
         except LocalProtocolError as error:
             _log.debug("actor %r: the action came too late: %s", self.name, error)
