@@ -59,6 +59,9 @@ def test_what_is_wrong_with_samples_is_told_beside_the_end() -> None:
     assert table([two]).endswith("waits for the data log, which takes no samples; 1 sample lost")
     two.ClearField("datalog_trouble")
     assert table([two]).endswith("waits for the data log; 1 sample lost")
+    three = info("c", 7, state=TrialState.ENDED)
+    three.datalog_trouble = "no room left"
+    assert line_of(three).endswith("step_limit; the data log takes no samples")
 
 
 def test_ended_trials_are_looked_at_until_their_samples_are_stored() -> None:

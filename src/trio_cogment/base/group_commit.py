@@ -84,6 +84,10 @@ class CommitQueue(ABC, Generic[B]):
     async def _commit(self, batch: B) -> None:
         """Store a batch, whatever comes of it, and `_release` it. Nothing but `Cancelled` is raised."""
 
+    async def _idle(self) -> None:
+        """Wait until there is something to do."""
+        await self._work.park()
+
     # Those who add
 
     @property
@@ -139,7 +143,7 @@ class CommitQueue(ABC, Generic[B]):
         """Commit indefinitely. After `Cancelled` what was queued may be stored or not; nobody is told."""
         while True:
             while not self._full and not self.batch.count:
-                await self._work.park()
+                await self._idle()
             if not self._full:
                 with trio.move_on_at(self.batch.since + self._delay_seconds()):
                     while not (self._full or self.batch.expedited or self.batch.count >= self._enough):

@@ -87,7 +87,8 @@ def line_of(info: TrialInfo) -> str:
     if info.HasField("end"):
         from trio_cogment.base.outcome import ticks_text
 
-        parts += [f"after {ticks_text(info.end.ticks)}", end_text(info.trial_id, info.end)]
+        end = "; ".join(filter(None, (end_text(info.trial_id, info.end), trouble_text(info))))
+        parts += [f"after {ticks_text(info.end.ticks)}", end]
     return printable("  ".join(filter(None, parts)))
 
 

@@ -6,17 +6,22 @@ import json
 import os
 import signal
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
+import click
 import pytest
 import trio
 
 from tests.cli.process import PATIENCE_SECONDS, Endless, Output, environment_variables, listening, run_here
+from tests.datastore.harness import GateStore
 from trio_cogment.api.common_pb2 import TrialState
 from trio_cogment.api.orchestrator_pb2 import TrialInfo
 from trio_cogment.cli.client.trial import _described
+from trio_cogment.datastore.storage import SampleWrite, Write
+from trio_cogment.errors import ResourceExhaustedError
 from trio_cogment.platform import Platform, open_platform
 from trio_cogment.sdk import ActorSession, EnvironmentSession, actor_params, trial_params
 
@@ -69,8 +74,8 @@ class Scene:
 
 
 @asynccontextmanager
-async def scene(folder: Path) -> AsyncIterator[Scene]:
-    async with open_platform() as platform:
+async def scene(folder: Path, **options: Any) -> AsyncIterator[Scene]:
+    async with open_platform(**options) as platform:
         platform.participants.register_environment(world)
         platform.participants.register_actor(talker, "talker")
         platform.participants.register_actor(broken, "broken")
@@ -233,3 +238,46 @@ async def test_a_table_on_a_terminal_until_control_c(tmp_path: Path) -> None:
                 process.kill()
             os.close(leader)
         assert b"Traceback" not in written
+
+
+class Full(GateStore):
+    """A storage without room for samples, until there is."""
+
+    full = True
+
+    async def apply(self, writes: Sequence[Write]) -> Mapping[int, str]:
+        """See `TrialStore.apply`."""
+        if self.full and any(type(write) is SampleWrite for write in writes):
+            raise ResourceExhaustedError("no room left")
+        return await super().apply(writes)
+
+
+@pytest.mark.parametrize("steps", [3, 3000])
+async def test_whoever_waits_for_a_trial_is_told_that_its_samples_wait(
+    steps: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also when it has ended, and is to be stored only."""
+    monkeypatch.setattr("trio_cogment.cli.client.trial._LOOK_SECONDS", 0.01)
+    store, outputs, told = Full(), list[Output](), trio.Event()
+    echo, here = click.echo, trio.lowlevel.current_trio_token()
+
+    def say(text: str, **options: Any) -> None:
+        echo(text, **options)
+        if "wait for the data log" in text:
+            here.run_sync_soon(told.set)
+
+    monkeypatch.setattr("click.echo", say)
+    async with scene(tmp_path, store=store) as found, trio.open_nursery() as nursery:
+
+        async def start() -> None:
+            outputs.append(await found.ask("start", found.params(steps), "--trial_id=t", "--wait"))
+
+        nursery.start_soon(start)
+        with trio.fail_after(PATIENCE_SECONDS):
+            await told.wait()
+        store.full = False
+    [output] = outputs
+    said = "trio-cogment: trial t: its samples wait for the data log: no room left"
+    back = "trio-cogment: trial t: the data log takes its samples again"
+    assert (output.code, output.err.splitlines()) in [(0, [said]), (0, [said, back])]  # it may be stored at once
+    assert output.out.splitlines() == ["t", f"ended after {steps + 2} ticks: step_limit"]

@@ -235,6 +235,25 @@ async def test_a_full_disk_is_logged_at_its_beginning_at_its_end_and_rarely_betw
     ]
 
 
+async def test_the_end_of_a_full_disk_is_logged_when_nothing_more_is_written(
+    autojump_clock: Clock, caplog: pytest.LogCaptureFixture
+) -> None:
+    store = GateStore()
+    async with stored(store, 20, 0.1) as (platform, _):
+        await platform.controller.start_trial(params(), trial_id="t")
+        await trio.sleep(1)
+        store.failure = ResourceExhaustedError("no room left")
+        await trio.sleep(60)
+        store.failure = None
+        assert (await platform.controller.wait_trial("t")).stored
+        await trio.sleep(30)
+    told = [record.getMessage() for record in caplog.records if record.name.endswith("_group_commit")]
+    assert [text.partition(" (")[0] for text in told] == [
+        "writes failed: no room left",
+        "writes do not fail any more",
+    ]
+
+
 async def test_a_stored_trial_says_that_its_samples_wait(autojump_clock: Clock) -> None:
     """It has ended at its orchestrator; here there is nothing of it yet, or its beginning."""
     store = GateStore()
@@ -293,15 +312,18 @@ async def test_an_ended_trial_waits_for_a_full_disk_too(autojump_clock: Clock) -
         assert len(await harness.samples("t")) == 21
 
 
+class Full(GateStore):
+    """A storage with room for small things alone."""
+
+    async def apply(self, writes: Sequence[Write]) -> Mapping[int, str]:
+        """See `TrialStore.apply`."""
+        if any(type(write) is SampleWrite and len(write.data) > 200 for write in writes):
+            raise ResourceExhaustedError("no room left")
+        return await super().apply(writes)
+
+
 async def test_what_a_full_disk_has_cost_is_told_everywhere(autojump_clock: Clock) -> None:
     """The trial's description, its outcome and the stored trial agree."""
-
-    class Full(GateStore):
-        async def apply(self, writes: Sequence[Write]) -> Mapping[int, str]:
-            if any(type(write) is SampleWrite and len(write.data) > 200 for write in writes):
-                raise ResourceExhaustedError("no room left")
-            return await super().apply(writes)
-
     config = OrchestratorConfig(datalog_full_seconds=30, max_queued_samples=5)
     async with stored(Full(), 20, 0.1, orchestrator=config, observation=bytes(200)) as (platform, harness):
         await platform.controller.start_trial(params(), trial_id="t")
@@ -322,6 +344,21 @@ async def test_what_a_full_disk_has_cost_is_told_everywhere(autojump_clock: Cloc
         samples = DatastoreClient(platform.channel).samples("t")
         with pytest.raises(TrialIncompleteError, match="lost 21 samples on the way"):
             await anext(samples)
+
+
+@pytest.mark.parametrize("ticks", [5, 500])
+async def test_a_server_that_stops_while_its_disk_is_full_stores_how_trials_ended(
+    ticks: int, autojump_clock: Clock
+) -> None:
+    """Of a trial that runs, and of one that has ended and waits."""
+    async with stored(Full(), ticks, 0.1, observation=bytes(200)) as (platform, harness):
+        await platform.controller.start_trial(params(), trial_id="t")
+        await trio.sleep(20)
+        await platform.stop()
+        assert platform.orchestrator.lost_samples > 0
+        [kept] = (await harness.trials()).trial_infos
+        assert (kept.last_state, kept.ended_abnormally, kept.samples_count) == (TrialState.ENDED, False, 1)
+        assert kept.end.samples_lost == platform.orchestrator.lost_samples
 
 
 async def test_what_the_datastore_cannot_store_is_dropped_and_told_of(

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
 _Decorated = TypeVar("_Decorated", bound=Callable[..., Any])
 
+#: So often `start --wait` looks whether the data log holds the trial's samples up.
+_LOOK_SECONDS = 2.0
 #: What `start` may wait for.
 _RUNNING, _ENDED = "running", "ended"
 _STATES = ("INITIALIZING", "PENDING", "RUNNING", "TERMINATING", "ENDED")
@@ -111,6 +113,8 @@ def start(
         return started
 
     async def waited(started: str) -> TrialOutcome | None:
+        import trio
+
         from trio_cogment.api.common_pb2 import TrialState
         from trio_cogment.sdk import Controller
 
@@ -120,7 +124,11 @@ def start(
                 info = await controller.wait_trial_state(started, TrialState.RUNNING)
                 if info is not None and info.state == TrialState.RUNNING:
                     return None
-            return await controller.wait_trial(started, check=False)
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(_say_what_waits, controller, started)
+                outcome = await controller.wait_trial(started, check=False)
+                nursery.cancel_scope.cancel()
+            return outcome
 
     started = run_client(begin)
     if wait is None:
@@ -145,6 +153,24 @@ def start(
     show(settings, printable(f"ended after {ticks_text(outcome.ticks)}: {outcome.cause.label}"), data)
     if outcome.failed or not outcome.stored:
         raise Failure(printable(str(outcome)))
+
+
+async def _say_what_waits(controller: Controller, trial_id: str) -> None:
+    """Say on stderr when the samples of a trial wait for its data log, also when it has ended, and when no more."""
+    import trio
+
+    said = False
+    while True:
+        await trio.sleep(_LOOK_SECONDS)
+        try:
+            infos = await controller.trial_infos([trial_id])
+        except CogmentError:
+            return  # whoever waits for the trial is told
+        trouble = infos[0].datalog_trouble if infos else ""
+        if bool(trouble) is not said:
+            said = bool(trouble)
+            text = f"its samples wait for the data log: {trouble}" if said else "the data log takes its samples again"
+            click.echo(f"trio-cogment: trial {printable(f'{trial_id}: {text}')}", err=True)
 
 
 def _params(file: Path | None) -> TrialParams | None:

@@ -263,6 +263,9 @@ class GroupCommit(CommitQueue[_Batch]):
         delay = max(_LEAST_WAIT_SECONDS, _WAIT_FACTOR * self._commit_seconds)
         return min(delay, self._config.commit_delay_seconds)
 
+    async def _idle(self) -> None:
+        await self._failure.idle(self._work.park)
+
     async def _commit(self, batch: _Batch) -> None:
         counts = Counter(batch.streams)
         if any(stream.failure is not None for stream in counts):

@@ -199,7 +199,7 @@ class SqliteStore:
         what = "samples of deleted trials could not be removed, trying again later"
         failure = RecurringFailure(_logger, what, "samples of deleted trials can be removed again")
         while True:
-            await self._to_sweep.wait()
+            await failure.idle(self._to_sweep.wait)
             self._to_sweep = trio.Event()
             try:
                 while True:

@@ -310,6 +310,11 @@ class Datalog:
             self._owner.spawn(self._wait_flushed, "patience with the data log")
             self._parked.unpark()
 
+    def give_up_if_full(self) -> None:
+        """Wait no longer for a sink that cannot store samples: `run` tells it how the trial ended, and returns."""
+        if self._completed.is_set() and not self._over and (self._cannot_store or self._refuses):
+            self._writing.cancel()
+
     async def wait_opened(self, endpoint: str) -> CogmentError | None:
         """Wait until the sink has accepted the first stream; return why the trial cannot start, if it cannot.
 

@@ -182,6 +182,8 @@ class Orchestrator:
     async def stop(self) -> None:
         """End every trial with details, end every watch, and wait (a bounded time) until everybody has been told.
 
+        A data log that cannot store samples has half of that time to change; then it is told how its trials ended.
+
         After `Cancelled` the ENDs have been posted, and may or may not have left.
         """
         self._stopping = True
@@ -189,6 +191,10 @@ class Orchestrator:
             trial.hard_end(STOPPING, EndCause.SERVER_STOPPED)
         self.watchers.stop()
         with trio.move_on_after(self.config.farewell_seconds):
+            with trio.move_on_after(self.config.farewell_seconds / 2):
+                await self._running.wait_value(0)
+            for run in self._runs:
+                run.give_up_full_datalog()
             await self._running.wait_value(0)
             await self._open_calls.wait_value(0)
 

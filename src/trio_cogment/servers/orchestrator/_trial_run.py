@@ -160,6 +160,11 @@ class TrialRun:
         """Whether its data log may still be given samples."""
         return self._datalog is not None and not self._datalog.over
 
+    def give_up_full_datalog(self) -> None:
+        """The host stops: a data log that cannot store samples is told how the trial ended, and no more."""
+        if self._datalog is not None:
+            self._datalog.give_up_if_full()
+
     def abandon(self, farewell: float) -> None:
         """The host cancels: everybody is told, and has until `farewell`, on Trio's clock, to hear it."""
         self.trial.hard_end(STOPPING, EndCause.SERVER_STOPPED)
