@@ -13,7 +13,7 @@ import trio.testing
 
 from tests.cli.process import PATIENCE_SECONDS, served
 from trio_cogment import EnvironmentSession, Participants, actor_params, open_platform, trial_params
-from trio_cogment.base.errors import ResourceExhaustedError, StatusCode
+from trio_cogment.base.errors import ResourceExhaustedError, StatusCode, UnavailableError, of_peer
 from trio_cogment.base.outcome import EndCause
 from trio_cogment.sdk._failures import failure_of, words_for
 
@@ -60,6 +60,17 @@ def test_where_there_is_no_room_no_traceback_is_made(has_caller: bool, caplog: p
     said = [(record.getMessage(), record.exc_info) for record in caplog.records]
     assert said == ([] if has_caller else [("trial t: actor 'ann': too many actors: max_seats is 2", None)])
     assert found.trailing_metadata == ()
+
+
+def test_what_a_server_behind_a_gateway_does_is_a_line(caplog: pytest.LogCaptureFixture) -> None:
+    error = of_peer(UnavailableError("grpc://old:1: Start: cannot connect"))
+    found = failure_of(error, "t", "actor 'ann'", tracebacks=True)
+    assert (found.code, found.message) == (
+        StatusCode.UNKNOWN, "UnavailableError: grpc://old:1: Start: cannot connect",
+    )  # fmt: skip
+    [record] = caplog.records
+    assert (record.levelname, record.exc_info) == ("WARNING", None)
+    assert record.getMessage() == "trial t: actor 'ann': grpc://old:1: Start: cannot connect"
 
 
 async def waits(session: Any) -> None:

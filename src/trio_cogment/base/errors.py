@@ -12,7 +12,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 if TYPE_CHECKING:
     from trio_cogment.base.outcome import TrialOutcome
@@ -44,12 +44,26 @@ class CogmentError(Exception):
     """Base class of all exceptions that this package raises deliberately. The text may be shown to a peer.
 
     They can be pickled, since libraries bring them from one process to another.
+
+    Attributes:
+        is_of_peer: a server behind a gateway is at fault: the text says all, and the log needs no traceback.
     """
+
+    is_of_peer = False
 
     def __reduce__(self) -> tuple[Any, ...]:
         # Not the class itself, whose arguments may be others than those of the exception.
         reduced: tuple[Any, ...] = super().__reduce__()  # type: ignore[assignment]  # that of exceptions is no string
         return (_made_again, reduced[:2], *reduced[2:])
+
+
+_Error = TypeVar("_Error", bound=CogmentError)
+
+
+def of_peer(error: _Error) -> _Error:
+    """Mark an error as the fault of a server behind a gateway, and return it; see `CogmentError.is_of_peer`."""
+    error.is_of_peer = True
+    return error
 
 
 def _made_again(kind: type[CogmentError], arguments: tuple[Any, ...]) -> CogmentError:

@@ -72,17 +72,18 @@ def failure_of(error: Exception, trial_id: str, who: str, *, tracebacks: bool, h
     if isinstance(cause, StreamLostError):
         _log.warning("trial %s: %s: the connection to the orchestrator was lost: %s", trial_id, who, cause)
         return RpcError(cause.code, cause.message)
-    no_room = isinstance(cause, ResourceExhaustedError)  # there is nothing to find in a traceback either
+    # There is nothing to find in a traceback either.
+    is_elsewhere = isinstance(cause, ResourceExhaustedError) or getattr(cause, "is_of_peer", False)
     if has_caller:
         _log.debug("trial %s: %s failed: %s", trial_id, who, words_for(error))
-    elif no_room:
+    elif is_elsewhere:
         _log.warning("trial %s: %s: %s", trial_id, who, cause)
     else:
         _log.error("trial %s: %s failed", trial_id, who, exc_info=error)
     code, text = status_of(cause)
     if code is StatusCode.UNKNOWN or code in _NOT_ITS_OWN:
         code, text = StatusCode.UNKNOWN, words_for(error)
-    return RpcError(code, text, ((TRACEBACK, last_lines(error).encode()),) if tracebacks and not no_room else ())
+    return RpcError(code, text, ((TRACEBACK, last_lines(error).encode()),) if tracebacks and not is_elsewhere else ())
 
 
 async def say_goodbye(call: ClientCall, words: str = "") -> None:

@@ -12,7 +12,7 @@ from google.protobuf.any_pb2 import Any as AnyMessage
 from tests.gateways.legacy.playing import ACTORS, Field, parameters, staged
 from tests.gateways.legacy.servers import PROFILE, AgentServer, served
 from trio_cogment.api.legacy.common_pb2 import Feedback, FinalData, Message
-from trio_cogment.base.errors import NotFoundError, TrialFailedError
+from trio_cogment.base.errors import NotFoundError, TrialFailedError, UnavailableError
 from trio_cogment.base.outcome import EndCause
 from trio_cogment.gateways.legacy.participants import LegacyAgent
 from trio_cogment.gateways.legacy.trials import asking
@@ -182,6 +182,20 @@ async def test_an_agent_that_refuses_the_trial_is_told_nothing_more() -> None:
     assert caught.value.outcome.losses[0].participant == "d1"
     assert "\x1b" not in str(caught.value)
     assert [name for name, _ in server.calls] == ["Start"]
+
+
+async def test_an_agent_that_cannot_be_reached_is_a_line_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    server = AgentServer()
+
+    async def before(method: str, request: Any) -> None:
+        raise UnavailableError("nobody is there")
+
+    server.before = before
+    async with staged(server) as stage:
+        with pytest.raises(TrialFailedError, match="Start: UNAVAILABLE: nobody is there"):
+            await stage.play(parameters(old=["d1"]))
+    assert all(record.exc_info is None for record in caplog.records)
+    assert "actor 'd1': " in caplog.text
 
 
 async def test_an_agent_that_fails_to_decide_leaves_the_trial() -> None:

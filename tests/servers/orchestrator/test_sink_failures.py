@@ -20,6 +20,8 @@ REMEDY = (
         (RpcError(StatusCode.UNAVAILABLE, "nobody is there"), UnavailableError, True),
         (UnavailableError("away"), UnavailableError, True),
         (ValueError("a bug"), UnavailableError, False),
+        (UnavailableError("log:1: TLS handshake failed: self-signed certificate"), UnavailableError, False),
+        (UnavailableError("log:1: connection lost; the server may speak TLS"), UnavailableError, False),
     ],
 )
 def test_why_a_trial_cannot_start(failure: Exception, kind: type[CogmentError], is_away: bool) -> None:

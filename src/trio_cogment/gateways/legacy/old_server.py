@@ -12,7 +12,7 @@ import trio
 
 from trio_cogment.api.legacy import agent_pb2, data_pb2, environment_pb2, hooks_pb2
 from trio_cogment.base.endpoints import parse_server_endpoint
-from trio_cogment.base.errors import FailedPreconditionError, RpcError, StatusCode, UnavailableError
+from trio_cogment.base.errors import FailedPreconditionError, RpcError, StatusCode, UnavailableError, of_peer
 from trio_cogment.base.host import Host
 from trio_cogment.gateways.legacy.messages import CallOut
 from trio_cogment.rpc import CallOpener, ClientCall, Method, RpcConfig, methods_of, open_channel
@@ -84,7 +84,7 @@ class OldServer:
     def failure_of(self, call: CallOut, error: RpcError) -> RefusedError | UnavailableError:
         """Return what the error of a call means: the server's own, or that of the way to it."""
         text = f"{self.name}: {call.method}: {error.code.name}: {_line(error.message)}"
-        return UnavailableError(text) if error.code in _UNCERTAIN else RefusedError(text)
+        return of_peer(UnavailableError(text) if error.code in _UNCERTAIN else RefusedError(text))
 
     async def tell_end(self, call: CallOut, seconds: float) -> None:
         """Make the last call, also when the surrounding scope is cancelled; a failure is only logged.

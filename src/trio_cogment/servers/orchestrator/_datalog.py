@@ -76,6 +76,8 @@ def first_of(errors: BaseExceptionGroup[Exception]) -> Exception:
     return error
 
 
+#: What the text of a failed connection has if somebody listens.
+_THERE = ("TLS", "certificate", "HTTP/2")
 #: What to do about a data log that is not there.
 _REMEDY = (
     "the data log has to listen before a trial that names it starts: start it, or correct datalog.endpoint in the "
@@ -88,7 +90,10 @@ def refusal_of(endpoint: str, failure: Exception) -> CogmentError:
     code = status_of(failure)[0]
     if code is StatusCode.RESOURCE_EXHAUSTED:
         return QuotaError(f"datalog: {endpoint}: {text_of(failure)}")
-    return _unavailable(endpoint, text_of(failure), is_away=code is StatusCode.UNAVAILABLE)
+    # With some words there is somebody, who speaks or trusts otherwise.
+    text = text_of(failure)
+    is_there = any(word in text for word in _THERE)
+    return _unavailable(endpoint, text, is_away=code is StatusCode.UNAVAILABLE and not is_there)
 
 
 def no_connection(endpoint: str, seconds: float) -> CogmentError:

@@ -12,7 +12,7 @@ from typing import Any
 
 import trio
 
-from trio_cogment.base.errors import CogmentError, RemoteProtocolError, StatusCode, UnavailableError
+from trio_cogment.base.errors import CogmentError, RemoteProtocolError, StatusCode, UnavailableError, of_peer
 from trio_cogment.base.shared_message import Content
 from trio_cogment.environments.encoding import followed
 from trio_cogment.environments.episode import Turn
@@ -172,7 +172,7 @@ def turn_of(players: Sequence[Player], told: Mapping[str, Observation], *, begin
 def too_late(plan: Plan, what: str) -> UnavailableError:
     """Return the error for a server that does not answer in time."""
     seconds = plan.link.step_timeout_seconds
-    return UnavailableError(f"environment {plan.server_name!r}: {what}: expected answers within {seconds:g} s")
+    return of_peer(UnavailableError(f"environment {plan.server_name!r}: {what}: expected answers within {seconds:g} s"))
 
 
 #: Refusals of a server that may answer another time.
@@ -183,7 +183,7 @@ def named(plan: Plan, actor: str, error: CogmentError) -> CogmentError:
     """Return an error that names environment and actor."""
     server = plan.server_name
     if isinstance(error, UnavailableError) or (isinstance(error, DmEnvRpcError) and error.code in _FOR_NOW):
-        return UnavailableError(f"environment {server!r}, actor {actor!r}: {error}")
+        return of_peer(UnavailableError(f"environment {server!r}, actor {actor!r}: {error}"))
     if isinstance(error, DmEnvRpcError | RemoteProtocolError | SpaceError):
         return InvalidEnvironmentError(server, actor, error)
     return error

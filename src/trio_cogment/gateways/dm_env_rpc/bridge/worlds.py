@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import trio
 
-from trio_cogment.base.errors import CogmentError, UnavailableError
+from trio_cogment.base.errors import CogmentError, UnavailableError, of_peer
 from trio_cogment.base.shared_message import Content
 from trio_cogment.environments.episode import Turn
 from trio_cogment.environments.hosts import CLOSE_SECONDS
@@ -214,7 +214,7 @@ class World:
                 if self._joining.cancelled_caught and not self._closing.is_set():
                     text = _unanswered(plan, self._asked)
                     _log.warning("%s", text)
-                    raise UnavailableError(text)
+                    raise of_peer(UnavailableError(text))
                 if not self._closing.is_set():
                     self._ready.set()
                 await self._closing.wait()
