@@ -480,7 +480,8 @@ class Account:
         if missing:
             self._fill_in()
             names = ", ".join(f"'{actor.name}'" for actor in missing)
-            why = f"no action for tick {self.tick} from required actor(s) {names}"
+            actors = "actors" if len(missing) > 1 else "actor"
+            why = f"no action for tick {self.tick} from required {actors} {names}"
             self._break_off(NO_ACTION, why, missing[0].name)
             return
         last = self._end_asked or 0 < self.params.max_steps <= self.tick

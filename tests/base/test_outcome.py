@@ -7,7 +7,7 @@ import pytest
 from trio_cogment.api import common_pb2
 from trio_cogment.api.common_pb2 import EndOfTrial
 from trio_cogment.base.errors import TrialFailedError
-from trio_cogment.base.outcome import EndCause, Loss, TrialOutcome
+from trio_cogment.base.outcome import EndCause, Loss, TrialOutcome, counted, lost_text, ticks_text
 
 FAILED = Loss(
     "ann", EndCause.PARTICIPANT_FAILED, "actor 'ann' failed: no idea", required=True, tick_id=3, traceback="x"
@@ -22,6 +22,12 @@ def test_causes_are_those_of_the_api() -> None:
     names = {name.removeprefix("END_CAUSE_"): number for name, number in common_pb2.EndCause.items()}
     assert names == {cause.name: cause.value for cause in EndCause}
     assert EndCause.of(9999) is EndCause.UNKNOWN
+
+
+def test_one_of_something_is_one() -> None:
+    assert [counted(number, "sample") for number in (0, 1, 2)] == ["0 samples", "1 sample", "2 samples"]
+    assert [ticks_text(number) for number in (1, 2)] == ["1 tick", "2 ticks"]
+    assert lost_text(1) == "1 sample did not reach the data log"
 
 
 @pytest.mark.parametrize("cause", EndCause)

@@ -15,7 +15,7 @@ from google.protobuf.wrappers_pb2 import BoolValue, DoubleValue, FloatValue, Int
 
 from trio_cogment.api.common_pb2 import TrialParams
 from trio_cogment.dashboard._payloads import numbers, shown
-from trio_cogment.spaces import encode_array
+from trio_cogment.spaces import encode_action, encode_array
 
 STRUCT = "google.protobuf.Struct"
 PNG = b"\x89PNG\r\n\x1a\n" + bytes(20)
@@ -116,6 +116,10 @@ def test_size_is_bounded(payload: Any) -> None:
         (StringValue(value="x"), {}),
         (b"\x01", {}),
         (PNG, {}),
+        (
+            encode_action({"arm": np.array([0.5, 1], np.float32), "grip": 1, "t": (2, "x", None)}),
+            {"nested.arm[0]": 0.5, "nested.arm[1]": 1.0, "nested.grip": 1.0, "nested.t[0]": 2.0},
+        ),
     ],
 )
 def test_numbers(payload: Any, found: dict[str, float]) -> None:

@@ -141,7 +141,7 @@ def test_actors_that_do_not_answer_in_time(scene: Scene) -> None:
         record = scene.record(f"lost.{name}")
         assert observations(record) == [(0, "ACTIVE"), (1, "ACTIVE")]
         assert "FINAL" not in kinds(record)
-    forced = "Trial ended forcefully [no action for tick 1 from required actor(s) 'bob']"
+    forced = "Trial ended forcefully [no action for tick 1 from required actor 'bob']"
     assert scene.processes[1].output.count(forced) == 2
     assert observations(scene.record("idle.ann")) == [(0, "ACTIVE"), (1, "ACTIVE")]
     assert "Trial ended forcefully [nothing happened for 1 s]" in scene.processes[1].output

@@ -431,6 +431,26 @@ async def test_a_channel_without_tls_says_that_the_server_may_speak_it(
     assert any("; the client may not speak TLS" in text for text in caplog.messages)
 
 
+@pytest.mark.parametrize("request_line", [b"GET / HTTP/1.1", b"POST /enter HTTP/1.1", b"HEAD / HTTP/1.0"])
+async def test_a_browser_without_tls_is_told_to_use_it(
+    request_line: bytes, server: Party, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    answer = b""
+    with trio.fail_after(30):
+        async with tls_server(server_tls(server.chain, server.key)) as port:
+            stream = await trio.open_tcp_stream("127.0.0.1", port)
+            await stream.send_all(request_line + b"\r\nHost: localhost\r\n\r\n")
+            async for data in stream:
+                answer += data
+            await stream.aclose()
+    head, _, body = answer.partition(b"\r\n\r\n")
+    assert head.splitlines()[0] == b"HTTP/1.1 400 Bad Request"
+    assert b"Content-Length: %d" % len(body) in head.splitlines()
+    assert body == b"This port speaks TLS: the address begins with https://\n"
+    assert any("; the client may not speak TLS" in text for text in caplog.messages)
+
+
 @pytest.mark.parametrize("web", [None, GrpcOnly(), WebSide()])
 async def test_a_channel_with_tls_says_that_the_server_may_not_speak_it(
     web: ServerSide | None, server: Party, caplog: pytest.LogCaptureFixture

@@ -76,14 +76,19 @@ class EndCause(enum.IntEnum):
         return cls(number) if number in cls._value2member_map_ else cls.UNKNOWN
 
 
+def counted(number: int, noun: str) -> str:
+    """Return so many of something as people read it: `1 sample`, `5 samples`."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
 def ticks_text(ticks: int) -> str:
     """Return a number of ticks as people read it: `1 tick`, `5 ticks`."""
-    return "1 tick" if ticks == 1 else f"{ticks} ticks"
+    return counted(ticks, "tick")
 
 
 def lost_text(samples: int) -> str:
     """Return how many samples of a trial were lost as people read it: `1 sample did not reach the data log`."""
-    return f"{'1 sample' if samples == 1 else f'{samples} samples'} did not reach the data log"
+    return f"{counted(samples, 'sample')} did not reach the data log"
 
 
 @record()

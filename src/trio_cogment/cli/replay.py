@@ -53,7 +53,8 @@ def replay(file: Path, full: bool, as_json: bool) -> None:
         count = sum(line.startswith(("+", "-")) and not line.startswith(("+++", "---")) for line in changes)
         if not as_json:
             click.echo("\n".join(changes))
-        raise Failure(f"{file}: this version does otherwise than the one that recorded it: {count} lines differ")
+        differ = "1 line differs" if count == 1 else f"{count} lines differ"
+        raise Failure(f"{file}: this version does otherwise than the one that recorded it: {differ}")
 
 
 def _read(file: Path) -> str:

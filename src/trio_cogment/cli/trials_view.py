@@ -54,7 +54,9 @@ def trouble_text(info: TrialInfo) -> str:
 
 
 def _lost(samples: int) -> str:
-    return "1 sample lost" if samples == 1 else f"{samples} samples lost"
+    from trio_cogment.outcome import counted
+
+    return f"{counted(samples, 'sample')} lost"
 
 
 def duration_text(seconds: float) -> str:

@@ -18,7 +18,7 @@ from google.protobuf.any_pb2 import Any as AnyMessage
 from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.message import DecodeError, Message
 
-from trio_cogment.api.spaces_pb2 import Array, DType
+from trio_cogment.api.spaces_pb2 import Array, DType, Value
 from trio_cogment.sdk.spec.fields import enum_name, is_map
 from trio_cogment.web.json_text import MAX_SAFE_INTEGER, shortest
 
@@ -189,12 +189,27 @@ def _value(message: Any, room: _Room, depth: int) -> Any:
     return _one(field, getattr(message, kind), room, depth)
 
 
+def _space_value(message: Any, room: _Room, depth: int) -> Any:
+    """Return the parts of a composite value by their keys and places."""
+    kind = message.WhichOneof("kind")
+    if kind is None or kind == "null":
+        return None
+    if kind == "dict":
+        fields = message.dict.fields
+        return {field.key: _message(field.value, room, depth + 1) for field in fields if room.take()}
+    if kind in ("tuple", "list"):
+        items = (message.tuple if kind == "tuple" else message.list).items
+        return [_message(item, room, depth + 1) for item in items if room.take()]
+    return _one(message.DESCRIPTOR.fields_by_name[kind], getattr(message, kind), room, depth)
+
+
 #: Messages that are shown as what they stand for, and not as their fields.
 _PLAIN: dict[str, Callable[[Any, _Room, int], Any]] = {
     **dict.fromkeys((one.DESCRIPTOR.full_name for one in _WRAPPERS), _wrapped),
     struct_pb2.Struct.DESCRIPTOR.full_name: _struct,
     struct_pb2.ListValue.DESCRIPTOR.full_name: _list,
     struct_pb2.Value.DESCRIPTOR.full_name: _value,
+    Value.DESCRIPTOR.full_name: _space_value,
 }
 
 

@@ -22,8 +22,15 @@ ALPN = "h2"
 ALPN_WITH_HTTP1 = ("http/1.1", ALPN)
 #: Of TLS 1.2 only what RFC 9113 (9.2.2) allows with HTTP/2; the suites of TLS 1.3 are all fine.
 _CIPHERS = "ECDHE+AESGCM:ECDHE+CHACHA20"
+#: A browser came with http:// (GET, HEAD, POST, PUT): it can be answered, as other servers do.
+_HTTP = "HTTP_REQUEST"
+_PLAIN_TEXT = b"This port speaks TLS: the address begins with https://\n"
+_PLAIN_ANSWER = (
+    b"HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain; charset=utf-8\r\nContent-Length: %d\r\n"
+    b"Connection: close\r\n\r\n%s" % (len(_PLAIN_TEXT), _PLAIN_TEXT)
+)
 #: What OpenSSL says of bytes that are no TLS, and of an end in the middle.
-_NOT_TLS = frozenset(["WRONG_VERSION_NUMBER", "HTTP_REQUEST", "PACKET_LENGTH_TOO_LONG", "RECORD_LAYER_FAILURE"])
+_NOT_TLS = frozenset(["WRONG_VERSION_NUMBER", _HTTP, "PACKET_LENGTH_TOO_LONG", "RECORD_LAYER_FAILURE"])
 _CUT = "UNEXPECTED_EOF_WHILE_READING"
 #: What OpenSSL calls alerts with which a peer refuses a certificate, or misses one, without the version before them.
 _REFUSED = frozenset(
@@ -191,7 +198,8 @@ async def shake_hands(
     if failure is not None:
         cause = failure.__cause__
         if not (isinstance(cause, ssl.SSLError) and cause.reason == _CUT):  # else nobody is left to tell
-            await _send_alert(stream)
+            is_http = stream.server_side and isinstance(cause, ssl.SSLError) and cause.reason == _HTTP
+            await _send_alert(stream, _PLAIN_ANSWER if is_http else b"")
         hint = _hint(cause, server_side=stream.server_side)
         raise RemoteProtocolError(f"TLS handshake failed: {_reason(cause)}{hint}") from failure
     if scope.cancelled_caught:
@@ -215,12 +223,16 @@ def refusal_in(error: BaseException) -> str:
     return _reason(cause) + _hint(cause, server_side=False)
 
 
-async def _send_alert(stream: trio.SSLStream[Any]) -> None:
+async def _send_alert(stream: trio.SSLStream[Any], instead: bytes) -> None:
     """Send what TLS has to say of a failed handshake; a server waits a moment, for to close earlier would take it back.
 
     Trio leaves it unsent: the peer would learn that the connection was lost, and not why.
+
+    Args:
+        stream: whose handshake failed.
+        instead: sent in its place, to a peer that does not speak TLS; empty: nothing is.
     """
-    alert = stream._outgoing.read()  # there is no public way to it
+    alert = instead or stream._outgoing.read()  # there is no public way to it
     transport = stream.transport_stream
     with trio.move_on_after(_ALERT_SECONDS):
         try:

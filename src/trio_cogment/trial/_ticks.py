@@ -194,8 +194,9 @@ def complete_actions(trial: TrialMemory) -> None:
         if missing:
             # For the sample alone: it says who was absent, although no action set goes out.
             fill_absences(trial)
+            actors = "actor" if len(missing) == 1 else "actors"
             names = ", ".join(f"'{name}'" for name in missing)
-            details = f"no action for tick {trial.tick_id} from required actor(s) {names}"
+            details = f"no action for tick {trial.tick_id} from required {actors} {names}"
             trial.fire(Input.REQUIRED_ACTION_MISSING, None, Breakage(EndCause.ACTION_MISSING, details, missing[0]))
             return
     if trial.end_marked or 0 < trial.max_steps <= trial.tick_id:

@@ -70,7 +70,7 @@ def test_a_run_that_asks_for_more_processors_than_there_are_gets_them_all() -> N
 def test_so_many_runs_at_a_time() -> None:
     shared = admission(runs=1)
     assert shared.ask("a", config(), queue=False)
-    with pytest.raises(ResourceExhaustedError, match="1 runs go on, which is the limit"):
+    with pytest.raises(ResourceExhaustedError, match="1 run goes on, which is the limit"):
         shared.ask("b", config(), queue=False)
 
 

@@ -195,7 +195,7 @@ def export(ctx: click.Context, /, trial_ids: tuple[str, ...], file: Path, **_opt
         return export.done
 
     done = run_client(write)
-    message = f"{done.samples_count} samples of {len(done.samples)} trials exported"
+    message = f"{_stored_text(done.samples_count, len(done.samples))} exported"
     data = {
         "bytes": done.size_bytes,
         "message": message,
@@ -239,7 +239,7 @@ def import_(ctx: click.Context, /, file: Path, prefix: str, user_id: str, **_opt
                     raise Failure(f"{error} (use --prefix={prefix}copy-)") from error
 
     done = run_client(store)
-    message = f"{done.samples_count} samples of {len(done.samples)} trials imported"
+    message = f"{_stored_text(done.samples_count, len(done.samples))} imported"
     trials = [{"trial_id": trial_id, "samples_count": count} for trial_id, count in done.samples.items()]
     data = {
         "message": message,
@@ -254,3 +254,9 @@ trial_datastore.add_command(list_trials, aliases=("list",))
 trial_datastore.add_command(delete_trials, aliases=("delete",))
 trial_datastore.add_command(export)
 trial_datastore.add_command(import_)
+
+
+def _stored_text(samples: int, trials: int) -> str:
+    from trio_cogment.outcome import counted
+
+    return f"{counted(samples, 'sample')} of {counted(trials, 'trial')}"

@@ -150,7 +150,9 @@ def _report(done: Exported, as_json: bool) -> None:
         }
         print_json(data)
         return
-    trials = "1 trial" if done.trials == 1 else f"{done.trials} trials"
-    click.echo(f"{done.steps} steps of {trials} written: {', '.join(written)}")
+    from trio_cogment.outcome import counted
+
+    written_text = f"{counted(done.steps, 'step')} of {counted(done.trials, 'trial')} written"
+    click.echo(f"{written_text}: {', '.join(written)}")
     if done.skipped:
         click.echo(f"left out, because they still run or have no samples: {', '.join(done.skipped)}", err=True)

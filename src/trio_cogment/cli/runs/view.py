@@ -9,6 +9,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from trio_cogment.cli.text import columns, printable, shortened
+from trio_cogment.outcome import counted
 from trio_cogment.trainer.runs import RunOutcome
 
 if TYPE_CHECKING:
@@ -89,7 +90,7 @@ def episode_line(episode: RunEpisode) -> str:
     end = " terminated" if episode.terminated else " truncated" if episode.truncated else ""
     return printable(
         f"{episode.seq_id:>8}  episode {episode.episode_index} {episode.agent_id or '-'}: "
-        f"return {episode.total_reward:g} in {episode.steps} steps{end}"
+        f"return {episode.total_reward:g} in {counted(episode.steps, 'step')}{end}"
     )
 
 

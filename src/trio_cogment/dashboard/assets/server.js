@@ -1,7 +1,7 @@
 // Models, the directory, and the server itself.
 // @ts-check
 
-import { Problem, ROOT, bytes, duration, html, useAnswer, useState } from "../../assets/client.js";
+import { Problem, ROOT, bytes, counted, duration, html, useAnswer, useState } from "../../assets/client.js";
 import { useView } from "./live.js";
 import { applied } from "./rows.js";
 
@@ -66,7 +66,7 @@ export function Model({ name }) {
       ${data && html`
         ${pairs(data.data)}
         <div class="card scroll" tabindex="0" role="region" aria-label="versions"><table class="stack">
-          <caption>${data.versions.length} versions, the newest first</caption>
+          <caption>${counted(data.versions.length, "version")}, the newest first</caption>
           <thead><tr><th scope="col">Version</th><th scope="col">Parent</th><th scope="col">Created</th><th scope="col" class="number">Size</th><th scope="col">Storage</th><th scope="col">Data</th><th scope="col">Hash</th><th scope="col">File</th></tr></thead>
           <tbody>
             ${lineage(data.versions).toReversed().map(({ version, parent, said, depth }) => html`

@@ -1,7 +1,7 @@
 // Stored trials: found, replayed, compared, downloaded.
 // @ts-check
 
-import { Problem, ROOT, ask, html, useAnswer, useEffect, useRef, useState } from "../../assets/client.js";
+import { Problem, ROOT, ask, counted, html, useAnswer, useEffect, useRef, useState } from "../../assets/client.js";
 import { Plot } from "./plot.js";
 import { numbersIn } from "./numbers.js";
 import { Curves, Messages, Sample, State, link } from "./trials.js";
@@ -178,7 +178,7 @@ export function Replay({ id }) {
       <${Problem} text=${error || problem} />
       ${data &&
       html`<p>
-        <${State} state=${data.state} /> ${data.samples} samples
+        <${State} state=${data.state} /> ${counted(data.samples, "sample")}
         ${data.end && html` · ${data.end.cause.toLowerCase().replaceAll("_", " ")}${data.end.reason && `: ${data.end.reason}`}`}
         ${!done && html` · <span role="status">${samples.length} read…</span>`}
         ${cut && html` · <span class="warn">only the first ${samples.length} are shown</span>`}
@@ -254,5 +254,5 @@ function Rewards({ id, onFound }) {
   useEffect(() => {
     if (done) onFound(curvesOf(samples, false));
   }, [done]);
-  return error ? html`<${Problem} text="${id}: ${error}" />` : done ? null : html`<p role="status">${id}: ${samples.length} samples…</p>`;
+  return error ? html`<${Problem} text="${id}: ${error}" />` : done ? null : html`<p role="status">${id}: ${counted(samples.length, "sample")}…</p>`;
 }

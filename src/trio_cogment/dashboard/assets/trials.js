@@ -1,7 +1,7 @@
 // Trials that are known to the orchestrator: the list, one of them, and starting one.
 // @ts-check
 
-import { Confirm, Problem, ask, askJson, duration, html, useAnswer, useState } from "../../assets/client.js";
+import { Confirm, Problem, ask, askJson, counted, duration, html, useAnswer, useState } from "../../assets/client.js";
 import { useView } from "./live.js";
 import { Payload } from "./payload.js";
 import { Plot } from "./plot.js";
@@ -86,13 +86,13 @@ function List({ rows }) {
 }
 
 /** @param {number} count */
-const lostText = (count) => (count === 1 ? "1 sample was lost" : `${count} samples were lost`);
+const lostText = (count) => `${counted(count, "sample")} ${count === 1 ? "was" : "were"} lost`;
 
 /** @param {{row: Row}} properties */
 function Queues({ row }) {
   const parts = [
-    row.messages ? `${row.messages} messages` : "",
-    row.samples ? `${row.samples} samples` : "",
+    row.messages ? counted(row.messages, "message") : "",
+    row.samples ? counted(row.samples, "sample") : "",
   ].filter(Boolean);
   return html`
     ${parts.length > 0 && html`<span class="warn">${parts.join(", ")}</span> `}

@@ -16,6 +16,7 @@ from typing import Any
 from trio_cogment._version import __version__
 from trio_cogment.base.errors import AlreadyExistsError, FailedPreconditionError
 from trio_cogment.base.host.beside import make_folder_beside
+from trio_cogment.base.outcome import counted
 from trio_cogment.rl.datasets._arrow import pa, pq
 from trio_cogment.rl.datasets.payloads import Form
 from trio_cogment.rl.datasets.placing import Placement, is_empty, put_right
@@ -278,7 +279,7 @@ def _readme(info: dict[str, Any]) -> str:
     lines += ["- config_name: trials", '  data_files: "meta/trials.parquet"', "---", "# Steps of trials", ""]
     environments = ", ".join(name for name in info["environments"] if name)
     lines += [
-        f"{info['total_steps']} steps of {info['total_trials']} trials"
+        f"{counted(info['total_steps'], 'step')} of {counted(info['total_trials'], 'trial')}"
         + (f" of {environments}" if environments else "")
         + f", written by {info['written_by']}. `meta/info.json` has the spaces of observations and actions.",
         "",

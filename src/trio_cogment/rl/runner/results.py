@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from trio_cogment.base.errors import CogmentError, MissingExtraError
-from trio_cogment.base.outcome import EndCause, TrialOutcome
+from trio_cogment.base.outcome import EndCause, TrialOutcome, counted
 
 if TYPE_CHECKING:
     import numpy as np
@@ -73,7 +73,7 @@ class RunFailedError(CogmentError):
         first = self.results.failures[0]
         more = len(self.results.failures) - 1
         others = f" (and {more} more)" if more else ""
-        return f"{len(self.results.failures)} of {len(self.results)} trials failed: {first.error}{others}"
+        return f"{len(self.results.failures)} of {counted(len(self.results), 'trial')} failed: {first.error}{others}"
 
 
 @dataclass(frozen=True, slots=True, eq=False)

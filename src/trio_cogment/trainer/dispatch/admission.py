@@ -73,7 +73,8 @@ class Admission:
         if missing:
             raise ResourceExhaustedError(f"resources.{missing}")
         ahead = self._ahead(run_class)
-        missing = f"{ahead} runs wait already" if ahead else self._not_free(resources)
+        waiting = "1 run waits already" if ahead == 1 else f"{ahead} runs wait already"
+        missing = waiting if ahead else self._not_free(resources)
         if not missing:
             self._take(run_id, resources)
             return True
@@ -134,7 +135,7 @@ class Admission:
         memory_mb = capacity.memory_mb - sum(used.memory_mb for used in running)
         gpus = len(self._free_gpus())
         if len(running) >= capacity.runs:
-            return f"{len(running)} runs go on, which is the limit"
+            return f"{'1 run goes on' if len(running) == 1 else f'{len(running)} runs go on'}, which is the limit"
         if resources.cpus > cpus:
             return f"{cpus} cpus are free, {resources.cpus} are asked for"
         if resources.memory_mb > memory_mb:

@@ -15,6 +15,7 @@ from trio_cogment.access import THIS_PROCESS
 from trio_cogment.api.common_pb2 import TrialParams
 from trio_cogment.base.errors import CogmentError, InvalidArgumentError
 from trio_cogment.base.host import Host
+from trio_cogment.base.outcome import counted
 from trio_cogment.rpc import OwnNursery
 from trio_cogment.sdk import Controller
 from trio_cogment.sdk.spec import Spec, load_params
@@ -215,5 +216,5 @@ class _Driven:
     def _verdict(self) -> tuple[Cause, str]:
         failed, limit = len(self._failures), self._trials.stop_after_failures
         if failed and (failed == self._trials.count or (limit is not None and failed >= limit)):
-            return Cause.FAILED, f"{failed} of {self._trials.count} trials failed: {self._failures[0].error}"
+            return Cause.FAILED, f"{failed} of {counted(self._trials.count, 'trial')} failed: {self._failures[0].error}"
         return Cause.FINISHED, ""

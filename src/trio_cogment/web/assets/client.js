@@ -140,6 +140,12 @@ export function duration(seconds) {
   return hours ? `${hours}:${two(minutes)}:${two(whole % 60)}` : `${minutes}:${two(whole % 60)}`;
 }
 
+/**
+ * So many of something, as people read it: 1 sample, 5 samples.
+ * @param {number} number @param {string} noun
+ */
+export const counted = (number, noun) => `${number} ${noun}${number === 1 ? "" : "s"}`;
+
 /** @param {number} bytes */
 export function bytes(bytes) {
   const units = ["B", "KB", "MB", "GB", "TB"];
