@@ -54,7 +54,7 @@ def trouble_text(info: TrialInfo) -> str:
 
 
 def _lost(samples: int) -> str:
-    from trio_cogment.outcome import counted
+    from trio_cogment.base.outcome import counted
 
     return f"{counted(samples, 'sample')} lost"
 

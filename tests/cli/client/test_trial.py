@@ -16,14 +16,14 @@ import pytest
 import trio
 
 from tests.cli.process import PATIENCE_SECONDS, Endless, Output, environment_variables, listening, run_here
-from tests.datastore.harness import GateStore
+from tests.servers.datastore.harness import GateStore
 from trio_cogment.api.common_pb2 import TrialState
 from trio_cogment.api.orchestrator_pb2 import TrialInfo
+from trio_cogment.base.errors import ResourceExhaustedError
 from trio_cogment.cli.client.trial import _described
-from trio_cogment.datastore.storage import SampleWrite, Write
-from trio_cogment.errors import ResourceExhaustedError
 from trio_cogment.platform import Platform, open_platform
 from trio_cogment.sdk import ActorSession, EnvironmentSession, actor_params, trial_params
+from trio_cogment.servers.datastore.storage import SampleWrite, Write
 
 PARAMS = """
 trial_params:

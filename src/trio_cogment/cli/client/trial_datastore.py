@@ -257,6 +257,6 @@ trial_datastore.add_command(import_)
 
 
 def _stored_text(samples: int, trials: int) -> str:
-    from trio_cogment.outcome import counted
+    from trio_cogment.base.outcome import counted
 
     return f"{counted(samples, 'sample')} of {counted(trials, 'trial')}"

@@ -150,7 +150,7 @@ def _report(done: Exported, as_json: bool) -> None:
         }
         print_json(data)
         return
-    from trio_cogment.outcome import counted
+    from trio_cogment.base.outcome import counted
 
     written_text = f"{counted(done.steps, 'step')} of {counted(done.trials, 'trial')} written"
     click.echo(f"{written_text}: {', '.join(written)}")

@@ -185,6 +185,6 @@ def export(ctx: click.Context, /, run: str, folder: Path, wait: bool, as_json: b
     if as_json:
         print_json({"run_id": run, "folder": str(folder), **counts})
     else:
-        from trio_cogment.outcome import counted
+        from trio_cogment.base.outcome import counted
 
         click.echo(f"{counted(counts['steps'], 'step')} and {counted(counts['episodes'], 'episode')} written: {folder}")

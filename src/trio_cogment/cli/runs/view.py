@@ -8,8 +8,8 @@ import math
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
+from trio_cogment.base.outcome import counted
 from trio_cogment.cli.text import columns, printable, shortened
-from trio_cogment.outcome import counted
 from trio_cogment.trainer.runs import RunOutcome
 
 if TYPE_CHECKING:

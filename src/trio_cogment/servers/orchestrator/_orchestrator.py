@@ -15,12 +15,7 @@ from trio_cogment.access import AccessControl, Quotas
 from trio_cogment.api.common_pb2 import SerializedMessage, TrialParams, TrialState
 from trio_cogment.base.config import OrchestratorConfig, OutgoingConfig, RpcConfig
 from trio_cogment.base.endpoints import parse_endpoint
-from trio_cogment.base.errors import (
-    AlreadyExistsError,
-    CogmentError,
-    FailedPreconditionError,
-    UnavailableError,
-)
+from trio_cogment.base.errors import AlreadyExistsError, CogmentError, FailedPreconditionError, UnavailableError
 from trio_cogment.base.host import Host
 from trio_cogment.base.metrics import OrchestratorMetrics
 from trio_cogment.base.outcome import EndCause
@@ -182,9 +177,8 @@ class Orchestrator:
     async def stop(self) -> None:
         """End every trial with details, end every watch, and wait (a bounded time) until everybody has been told.
 
-        A data log that cannot store samples has half of that time to change; then it is told how its trials ended.
-
-        After `Cancelled` the ENDs have been posted, and may or may not have left.
+        A full data log has half of that time; then it is told how trials ended. After `Cancelled` the ENDs have been
+        posted, and may or may not have left.
         """
         self._stopping = True
         for trial in self.trials:
