@@ -84,9 +84,11 @@ def _json_level(number: int) -> str:
 
 
 def _component(logger: str) -> str:
-    """Return the package that a logger of trio_cogment belongs to, or the name of any other logger."""
-    parts = logger.split(".")
-    return parts[1] if parts[0] == "trio_cogment" and len(parts) > 1 else logger
+    """Return the part of the platform that a logger of trio_cogment belongs to, or the name of any other logger."""
+    package, *parts = logger.split(".")
+    if package != "trio_cogment" or not parts:
+        return logger
+    return parts[1] if parts[0] in ("base", "servers") and len(parts) > 1 else parts[0]
 
 
 def _time(record: logging.LogRecord) -> str:
