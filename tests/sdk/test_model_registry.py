@@ -44,6 +44,13 @@ async def test_publish_store_retrieve(wire: bool, autojump_clock: MockClock) -> 
         assert await client.version_info("m", 1) == first
         assert [info async for info in client.list_versions("m", page=1)] == [first, second]
         assert [info async for info in client.list_versions("m", first=2)] == [second]
+
+        async def pieces() -> AsyncIterator[bytes]:
+            yield data[:10]
+            yield data[10:]  # larger than what goes at once
+
+        third = await client.publish("m", pieces(), size=len(data))
+        assert await client.retrieve("m", third.version_number) == (third, data)
         await client.create_model("other", {"owner": "me"})
         assert (await client.model_info("other")).user_data == {"owner": "me"}
         assert [info.model_id async for info in client.list_models(page=1)] == ["m", "other"]

@@ -54,6 +54,20 @@ def test_a_file_by_hand_is_read_in_pieces_of_any_size(cuts: list[int]) -> None:
     assert header.export_timestamp == 7
 
 
+@pytest.mark.parametrize("shown", [5, 3])
+def test_where_a_file_is_broken_or_cut_off_is_told(shown: int) -> None:
+    content = by_hand(*SAMPLES[:2])
+    reader = SampleFileReader()
+
+    def feed() -> None:
+        list(reader.feed(content + frame(b"\x08")[:shown]))
+        reader.finish()
+
+    with pytest.raises(InvalidArgumentError, match=rf"byte {len(content)}\b") as caught:
+        feed()
+    assert "sample 2" in str(caught.value)
+
+
 @pytest.mark.parametrize("size", [0, 5, len(MAGIC)])
 def test_a_file_that_ends_before_its_header_is_cut_off(size: int) -> None:
     reader = SampleFileReader()

@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 
 from tests.trainer.bench import STATUS, serving, steps
+from tests.trainer.configs import a_config
+from trio_cogment.api.trainer.trainer_pb2 import RunStatus
 from trio_cogment.base.errors import NotFoundError, RpcError, StatusCode
 from trio_cogment.trainer import TrainerClient
 
@@ -29,7 +31,8 @@ async def test_commands_of_one_who_knows_the_secret() -> None:
 async def test_runs_and_what_they_send() -> None:
     async with serving() as (bench, _):
         client = TrainerClient(bench.channel)
-        run_id = await bench.submit("a")
+        run_id = await client.submit(a_config(entry_point="external"), run_id="a")
+        assert run_id == "a"
         await bench.register(run_id)
         await bench.publish(steps(run_id, 3))
         await bench.submit("b")
@@ -44,3 +47,18 @@ async def test_runs_and_what_they_send() -> None:
                 assert [step.seq_id async for step in call] == expected
         async with client.episodes(run_id) as call:
             assert [episode async for episode in call] == []
+
+
+async def test_watching_goes_on_behind_what_is_known() -> None:
+    async with serving() as (bench, _):
+        client = TrainerClient(bench.channel)
+        await bench.submit("a")
+        async with client.watch() as watch:
+            assert (await watch.receive()).run_id == "a"
+        await bench.submit("b")
+        await bench.register("b")
+        async with client.watch(since=1) as watch:
+            found = [(record.run_id, STATUS[record.status]) for record in [await watch.receive() for _ in range(2)]]
+        assert found == [("b", "INIT"), ("b", "RDY")]
+        async with client.watch(statuses=[RunStatus.RUN_STATUS_RDY]) as watch:
+            assert (await watch.receive()).run_id == "b"

@@ -129,6 +129,10 @@ def test_trials() -> None:
     assert config.trials.telemetry == "sample:10"
 
 
+def test_a_name_may_be_as_long_as_is_said() -> None:
+    assert parse_config(a_config(run_name="x" * 120)).run_name == "x" * 120
+
+
 def test_all_that_is_wrong_is_told_at_once() -> None:
     assert findings(a_config(run_name=None, arguments=[1, 2], resources={"cpus": "1"}, extra=1)) == [
         "extra: expected one of run_name, entry_point, arguments, environment, resources, artifacts, metadata, "

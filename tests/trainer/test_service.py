@@ -660,6 +660,28 @@ async def test_a_session_ends_with_the_token_that_has_registered(autojump_clock:
             await going_on.done_sending()
 
 
+async def test_a_worker_speaks_for_its_own_runs_only() -> None:
+    access = control()
+    worker = access.verified(token_text(grant(Role.WORKER, name="runs", trials=("=a",))), local=False)
+    async with serving(access=access) as (client, _):
+        for run_id in "ab":
+            await client.submit(run_id)
+            await client.register(run_id)
+        channel = client.channel
+        assert isinstance(channel, InProcessChannel)
+        mine = Client(OnBehalf(channel, "ipv4:10.0.0.7:1", worker))
+        await mine.ask("Heartbeat", HeartbeatRequest(run_id="a"))
+        assert (await mine.publish(steps("a", 1))).accepted == 1
+        refused = [
+            lambda: mine.ask("Heartbeat", HeartbeatRequest(run_id="b")),
+            lambda: mine.register("b"),
+            lambda: mine.publish(steps("b", 1)),
+        ]
+        for attempt in refused:
+            async with fails(StatusCode.PERMISSION_DENIED, "run 'b': not for this caller"):
+                await attempt()
+
+
 async def test_what_a_workers_token_is_derived_from_survives_the_trainer(tmp_path: Path) -> None:
     access = control()
     ann = access.verified(token_text(grant(Role.ADMIN), expires_at=NOW + 60), local=False)

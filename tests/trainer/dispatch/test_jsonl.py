@@ -58,10 +58,11 @@ def test_step(given: dict[str, Any], expected: dict[str, Any]) -> None:
         ({"steps": 6, "terminated": True}, {"steps": 6, "terminated": True}),
         ({"metadata": {"episode_index": 2}}, {"metadata_json": '{"episode_index":2}', "episode_index": 2}),
         ({"metadata_json": "{}", "truncated": True}, {"metadata_json": "{}", "truncated": True}),
+        ({"worker_id": "w1", "agent_id": "z"}, {"worker_id": "w1", "agent_id": "z"}),
     ],
 )
 def test_episode(given: dict[str, Any], expected: dict[str, Any]) -> None:
-    assert parsed(**{"type": "episode", **given}) == RunEpisode(run_id="r", agent_id="a", **expected)
+    assert parsed(**{"type": "episode", **given}) == RunEpisode(run_id="r", **{"agent_id": "a", **expected})
 
 
 def test_the_workers_own_name_comes_before_that_of_the_line() -> None:

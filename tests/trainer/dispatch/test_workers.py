@@ -23,7 +23,7 @@ from trio_cogment.access import Revoked, Role, Rules
 from trio_cogment.api.trainer.trainer_pb2 import RunStep
 from trio_cogment.base.errors import FailedPreconditionError, UnauthenticatedError
 from trio_cogment.base.host import run_inline
-from trio_cogment.base.host.files import SystemFiles
+from trio_cogment.base.host.files import LOCK, SystemFiles
 from trio_cogment.base.host.processes import processes
 from trio_cogment.trainer.config_check import parse_config
 from trio_cogment.trainer.dispatch.admission import Capacity
@@ -461,6 +461,22 @@ def test_two_servers_do_not_share_a_folder(tmp_path: Path) -> None:
     first.close()
     second.open()
     second.close()
+
+
+def test_a_folder_that_cannot_be_made_is_refused_by_its_name(tmp_path: Path) -> None:
+    root = tmp_path / "runs"
+    root.write_text("a file")
+    with pytest.raises(FailedPreconditionError, match=f"{root} cannot be used for the files of runs"):
+        RunFolders(str(root), SystemFiles()).open()
+
+
+def test_two_servers_do_not_share_a_folder_whose_lock_was_removed(tmp_path: Path) -> None:
+    first, second = RunFolders(str(tmp_path), SystemFiles()), RunFolders(str(tmp_path), SystemFiles())
+    first.open()
+    (tmp_path / LOCK).unlink()
+    with pytest.raises(FailedPreconditionError, match="is in use by another trainer"):
+        second.open()
+    first.close()
 
 
 def test_a_workers_token_ends_with_the_token_that_submitted_its_run(tmp_path: Path) -> None:
