@@ -7,7 +7,7 @@ import pytest
 from tests.mutants import drawing
 from tests.mutants.drawing import SOURCE, draw, same_program
 
-PACKAGE = "recording"
+PACKAGE = "trial/recording"
 
 
 def test_the_same_seed_draws_the_same() -> None:

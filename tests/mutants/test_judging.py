@@ -15,7 +15,7 @@ from tests.mutants.judging import Bench, Chooser
 
 FILE = "trial/_ticks.py"
 #: A constant, the module that has it, and one that uses it.
-CONSTANT, MADE, USED = "LARGE_BYTES", "budget/turns.py", "rpc/relay.py"
+CONSTANT, MADE, USED = "READ_BYTES", "web/intake.py", "web/connection.py"
 NAMED, OTHER, SLOW = "tests/trial/test_ticks.py::a", "tests/trial/test_other.py::b", "tests/trial/test_other.py::c"
 
 

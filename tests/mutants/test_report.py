@@ -17,7 +17,7 @@ NOTICED, SURVIVED, TIMEOUT = Verdict("noticed", "t", "no"), Verdict("survived"),
 
 @functools.cache
 def drawn() -> list[Mutant]:
-    return draw("recording", 5, "1")
+    return draw("trial/recording", 5, "1")
 
 
 @functools.cache

@@ -12,7 +12,7 @@ from tests.mutants.drawing import SOURCE, Mutant
 from tests.mutants.forks import Job
 from tests.mutants.server import Server, modules_of_others
 
-PACKAGE = "discovery"
+PACKAGE = "servers/discovery"
 FILE = "servers/discovery/client.py"
 TEST = "tests/servers/discovery/test_client.py::test_the_newest_that_fits_is_found"
 RUN = "directory alone/0"
