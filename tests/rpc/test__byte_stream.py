@@ -346,3 +346,29 @@ async def test_no_more_than_a_mebibyte_is_read_at_once() -> None:
     assert sizes == [16, 64, 256, 1024, 1024]
     await byte_stream.aclose()
     await peer.aclose()
+
+
+async def test_what_has_come_can_be_read_without_waiting() -> None:
+    ours, theirs = trio.socket.socketpair()
+    byte_stream = SocketByteStream(trio.SocketStream(ours))
+    assert byte_stream.receive_now(10) == b""
+    await theirs.send(b"question")
+    assert byte_stream.receive_now(5) == b"quest"
+    assert byte_stream.receive_now(5) == b"ion"
+    theirs.close()
+    assert byte_stream.receive_now(5) == b""
+    assert await byte_stream.receive_some() == b""  # which is the end, as only this says
+    await byte_stream.aclose()
+    assert byte_stream.receive_now(5) == b""
+
+
+async def test_while_much_comes_every_read_is_measured() -> None:
+    ours, theirs = trio.socket.socketpair()
+    byte_stream = SocketByteStream(trio.SocketStream(ours))
+    byte_stream._socket = cast("socket.socket", _Endless(byte_stream._socket))
+    with theirs:
+        await theirs.send(b"x")  # so that there is something to be read
+        assert byte_stream.receive_now(5) == bytes(5)
+        assert len(await byte_stream.receive_some()) == 16 * KIB
+        assert byte_stream.receive_now(5) == b""
+        await byte_stream.aclose()

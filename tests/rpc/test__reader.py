@@ -55,9 +55,14 @@ class Liveness:
 class Read:
     """A server's reader, and what has come of its bytes."""
 
-    def __init__(self, *pieces: bytes, on_request: Callable[[Any], None] | None = None) -> None:
+    def __init__(
+        self,
+        *pieces: bytes,
+        on_request: Callable[[Any], None] | None = None,
+        byte_stream: Pieces | None = None,
+    ) -> None:
         self.engine = Engine(client_side=False, config=RpcConfig())
-        self.byte_stream = Pieces(*pieces)
+        self.byte_stream = byte_stream or Pieces(*pieces)
         self.writer = Writer(self.engine.output, self.byte_stream)
         self.turns = Turns()
         self.charged: list[int] = []
@@ -160,3 +165,71 @@ async def test_a_failure_while_handling_leaves_no_batch_open(autojump_clock: tri
     with pytest.raises(KeyError):
         await read.reader.run()
     assert not read.writer.in_batch
+
+
+class Crowded(Pieces):
+    """As `Pieces`, but all that it brings is there already, and nothing is answered."""
+
+    def __init__(self, *pieces: bytes) -> None:
+        super().__init__(*pieces)
+        self.waits = 0
+        self.at_once = 0
+
+    async def receive_some(self) -> bytes:
+        self.waits += 1
+        return await super().receive_some()
+
+    def receive_now(self, size: int) -> bytes:
+        if len(self._pieces[0]) > size:
+            return b""
+        self.at_once += 1
+        return self._pieces.pop(0) if self._pieces[0] else b""
+
+
+def acknowledgements(number: int) -> list[bytes]:
+    return [frame(PING, 1, 0, bytes(8))] * number  # of pings that were never sent: nothing is to be done
+
+
+async def test_what_has_come_meanwhile_is_read_without_waiting(autojump_clock: trio.testing.MockClock) -> None:
+    stream = Crowded(START, *acknowledgements(5))
+    read = Read(byte_stream=stream)
+    await read.run()
+    assert read.reader.batch == 6
+    # The first batch is answered; then one is waited for, and the others are there. In the end somebody must wait.
+    assert stream.waits == 3
+
+
+async def test_others_have_their_turn_after_sixteen_reads(autojump_clock: trio.testing.MockClock) -> None:
+    stream = Crowded(START, *acknowledgements(3 * 16))
+    read = Read(byte_stream=stream)
+    await read.run()
+    assert read.reader.batch == 1 + 3 * 16
+    assert stream.waits == 1 + 3 + 1
+
+
+async def test_who_was_answered_is_waited_for(autojump_clock: trio.testing.MockClock) -> None:
+    stream = Crowded(START, *[frame(PING, 0, 0, bytes(8))] * 5)
+    read = Read(byte_stream=stream)
+    await read.run()
+    assert stream.waits == 1 + 5 + 1
+    assert not stream.at_once
+
+
+async def test_new_calls_run_before_more_is_read(autojump_clock: trio.testing.MockClock) -> None:
+    stream = Crowded(START, *(requests(number, 1) for number in (1, 3, 5)))
+    read = Read(byte_stream=stream)
+    await read.run()
+    assert stream.waits == 1 + 3 + 1
+
+
+async def test_reads_in_vain_become_rare(autojump_clock: trio.testing.MockClock) -> None:
+    class Slow(Crowded):
+        def receive_now(self, size: int) -> bytes:
+            self.at_once += 1
+            return b""
+
+    stream = Slow(START, *acknowledgements(100))
+    read = Read(byte_stream=stream)
+    await read.run()
+    assert stream.waits == 102
+    assert stream.at_once == 4 + 6  # the first four, and then one in sixteen

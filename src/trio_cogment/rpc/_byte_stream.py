@@ -4,7 +4,8 @@ Sockets are read and written without `trio.SocketStream`, for three reasons:
 
 - `trio.SocketStream.receive_some` calls `recv` first and waits only when that fails. A peer that answers message by
   message has rarely sent the next one yet, so the first `recv` would nearly always be wasted. `receive_some` here waits
-  until the socket is readable, and then reads once.
+  until the socket is readable, and then reads once. Where more is likely to have come, `receive_now` reads without
+  waiting.
 - `ByteStream.send_now` lets a task other than the writer's send without a task switch; `_writer` says when. It is not
   async, so it cannot be cancelled halfway: what was not sent is known and is left to the writer.
 - What one read brings is handled without a checkpoint, so a large read keeps all other tasks waiting. But many small
@@ -50,6 +51,10 @@ class ByteStream(abc.ABC):
     @abc.abstractmethod
     async def receive_some(self) -> bytes:
         """Return the next bytes, b"" at the end of the stream."""
+
+    def receive_now(self, size: int) -> bytes:
+        """Return at most so many bytes that have come already; b"" if none have, or if only `receive_some` can say."""
+        return b""
 
     @abc.abstractmethod
     async def send_all(self, data: bytes) -> None:
@@ -129,6 +134,14 @@ class SocketByteStream(ByteStream):
             if self._filled or self._read_size > _MIN_READ:
                 self._handed_over = self._clock()
             return data
+
+    def receive_now(self, size: int) -> bytes:
+        if self._filled or self._read_size > _MIN_READ:
+            return b""  # larger reads are measured
+        try:
+            return self._socket.recv(size)
+        except OSError:
+            return b""  # a failure is met again by whoever waits
 
     def _adapt(self, seconds: float) -> None:
         """Read more at a time, or less, after what was read last has taken so long to work through.
