@@ -16,8 +16,9 @@ from typing import Any
 import numpy as np
 import trio
 
-from trio_cogment import actor_params, open_platform, trial_params
+from trio_cogment import EnvironmentSession, actor_params, open_platform, trial_params
 from trio_cogment.access import AccessControl, Keys, Rules
+from trio_cogment.api import spaces_pb2
 from trio_cogment.base.config import OpenEnvConfig
 from trio_cogment.base.endpoints import CLIENT
 from trio_cogment.base.host import Host
@@ -34,8 +35,11 @@ from trio_cogment.spaces import Box, Discrete, Observation
 from trio_cogment.web import PageAccess, WebSide
 
 ENVIRONMENT, LOBBY, SEAT = "field", "field", "ann"
+#: Gives everybody the same large observation, and waits.
+CROWD = "crowd"
 #: Of an observation: a picture of 256 x 256.
 _PICTURE = (256, 256, 3)
+_LARGE_BYTES = 4 * 1024 * 1024 - 1000
 
 
 class Field:
@@ -64,10 +68,19 @@ class Field:
         pass
 
 
+async def crowd(session: EnvironmentSession[Any, Any, Any]) -> None:
+    observation = spaces_pb2.Observation()
+    observation.value.raw_data = bytes(_LARGE_BYTES)
+    await session.start([("*", observation)])
+    async for _ in session.all_events():
+        pass
+
+
 async def main(args: argparse.Namespace) -> None:
     host, ids, config = Host(), itertools.count(), OpenEnvConfig()
     signing = AccessControl(Rules(keys=Keys((bytes(32),))), wall_clock=host.wall_clock, new_id=lambda: f"id{next(ids)}")
     participants = Participants(RL_SPEC, host=host)
+    participants.register_environment(crowd, CROWD)
     proxy = RestProxy(RL_SPEC, signing=signing, participants=participants)
     seat = actor_params("player_0", PLAYER, endpoint=CLIENT)
     params = trial_params([seat], environment=ENVIRONMENT)

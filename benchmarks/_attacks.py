@@ -85,6 +85,7 @@ ATTACKS: dict[str, Callable[[Target], Awaitable[None]]] = {
         doors.lobby_links,
         doors.lobby_people,
         doors.rest_seats,
+        doors.observations_unread_by_rest,
         doors.openenv_sessions,
     )
 }

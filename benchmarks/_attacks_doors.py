@@ -33,17 +33,22 @@ class Browser:
         self._writer = writer
 
     @classmethod
-    async def open(cls, port: int, address: str) -> Browser:
-        return cls(*await asyncio.open_connection(HERE, port, local_addr=(address, 0), limit=2**24))
+    async def open(cls, port: int, address: str, *, most_bytes: int = 2**24) -> Browser:
+        """Connect; of what is sent here that nobody has asked for, little more than `most_bytes` is read."""
+        return cls(*await asyncio.open_connection(HERE, port, local_addr=(address, 0), limit=most_bytes))
 
     async def ask(self, method: str, path: str, body: Any = None, token: str = "") -> Any:
         """Make a request; return the status and the document."""
+        self.begin(method, path, body, token)
+        return await self._answer()
+
+    def begin(self, method: str, path: str, body: Any = None, token: str = "") -> None:
+        """Make a request, and do not read the answer."""
         data = b"" if body is None else json.dumps(body).encode()
         fields = [f"content-length: {len(data)}", "content-type: application/json"]
         if token:
             fields.append(f"cogment-actor-trial-token: {token}")
         self._writer.write(request(path, *fields, method=method) + data)
-        return await self._answer()
 
     async def _answer(self) -> tuple[int, Any]:
         head = (await self._reader.readuntil(b"\r\n\r\n")).decode().lower()
@@ -186,6 +191,30 @@ async def rest_seats(target: Target) -> None:
     await asyncio.sleep(target.seconds_left)
 
 
+async def observations_unread_by_rest(target: Target) -> None:
+    """A trial by REST of 300 actors that read nothing, of which each is given the same 3.9 MiB to see."""
+    count = target.many(300)
+    actors = [{"name": f"a{k}", "actor_class": "player", "implementation": "web"} for k in range(count)]
+    starting = await Browser.open(target.port, ATTACKER)
+    body = {"environment": {"implementation": "crowd"}, "actors": actors}
+    status, document = await starting.ask("POST", "/controller/trials", body)
+    if status != 202:
+        target.count(str(status), document.decode())
+        return
+    trial = json.loads(document)
+    kept = [starting]
+
+    async def one(number: int) -> None:
+        browser = await Browser.open(target.port, ATTACKER, most_bytes=1024)
+        kept.append(browser)
+        browser.begin("POST", f"/actor/a{number}/{trial['trial_id']}", token=trial["tokens"][f"a{number}"])
+
+    await target.in_lanes(16, one, count)
+    await asyncio.sleep(target.seconds_left)
+    for browser in kept:
+        browser.close()
+
+
 async def openenv_sessions(target: Target) -> None:
     """500 sockets of OpenEnv with a trial each, that then say nothing."""
     kept = []
@@ -263,5 +292,6 @@ HONEST: dict[str, Callable[[int, str], Awaitable[bool]]] = {
     "lobby_links": _game,
     "lobby_people": _game,
     "rest_seats": _seat,
+    "observations_unread_by_rest": _seat,
     "openenv_sessions": _socket,
 }

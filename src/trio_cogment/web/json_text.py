@@ -26,8 +26,15 @@ _ROUNDING = 1e-6
 _NOTHING = 1e-12
 
 
-def json_text(value: Any) -> str:
-    """Return a value as JSON, as short as it can be."""
+def json_text(value: Any, *, long_texts: bool = False) -> str:
+    """Return a value as JSON, as short as it can be.
+
+    Args:
+        value: see above.
+        long_texts: it has few parts, and long texts among them, which need not be searched for what looks like numbers.
+    """
+    if long_texts:
+        return _dumps(_with_texts(value))
     try:
         text = _dumps(value)
     except ValueError:  # it holds infinity or NaN

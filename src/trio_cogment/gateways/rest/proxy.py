@@ -21,6 +21,7 @@ from trio_cogment.base.errors import (
 from trio_cogment.budget.shares import share_of
 from trio_cogment.gateways.rest.acting import Act, act_from_json, default_act, message_to_json, reward_to_json
 from trio_cogment.gateways.rest.messages import loads, payload_to_json, to_json
+from trio_cogment.gateways.rest.observations import ObservationTexts, UnreadableError
 from trio_cogment.gateways.rest.seats import Seats, WebSeat
 from trio_cogment.gateways.rest.starting import trial_from_json
 from trio_cogment.rpc import CallOpener, WithMetadata
@@ -94,6 +95,7 @@ class RestProxy:
         self._starting: dict[str, str] = {}
         self._orchestrator: CallOpener | None = None
         self._seats = Seats(self.config, signing.stand, recheck_seconds)
+        self._texts = ObservationTexts()
 
     def connect(self, orchestrator: CallOpener) -> None:
         """Say which orchestrator starts and lists trials; before that there are no requests."""
@@ -200,7 +202,7 @@ class RestProxy:
             "actor_class": session.actor_class,
             "actor_implementation": session.implementation,
             **({} if session.config is None else {"actor_config": payload_to_json(session.config)}),
-            **self._told(seat, news),
+            **await self._told(seat, news),
             "token": self._renewed(holder) if by_token else self._token(trial_id, actor_name, holder),
         }
 
@@ -250,27 +252,34 @@ class RestProxy:
         self._check_stands(holder)
         return {
             "message": "trial ended" if news is Answer.END else "acted",
-            **self._told(seat, news),
+            **await self._told(seat, news),
             "action": payload_to_json(act.action),
             **self._sent(act),
         }
 
-    def _told(self, seat: WebSeat, news: Answer) -> dict[str, Any]:
-        """Return what a page is told of the news that its seat has just had."""
+    async def _told(self, seat: WebSeat, news: Answer) -> dict[str, Any]:
+        """Return what a page is told of the news that its seat has just had; see `ObservationTexts.as_json`."""
         mailbox, ended = seat.mailbox, news is Answer.END
         document: dict[str, Any] = {
             "tick_id": str(mailbox.tick_id + ended),  # the end comes after the last tick
             "ended": ended,
             "final": mailbox.final and not ended,
         }
-        if not ended and mailbox.observation is not None:
-            document["observation"] = payload_to_json(mailbox.observation.payload)
+        observation = None if ended else mailbox.observation
         if mailbox.rewards:
             document["rewards"] = [reward_to_json(reward, self.spec) for reward in mailbox.rewards]
         if mailbox.messages:
             document["messages"] = [message_to_json(message, self.spec) for message in mailbox.messages]
         if ended and seat.details:
             document["details"] = seat.details
+        if observation is not None:
+            kind = self.spec.actor_class(seat.session.actor_class).observation
+            try:
+                document["observation"] = await self._texts.as_json(observation.payload, kind)
+            except UnreadableError:
+                if not seat.is_finished:
+                    seat.leave()  # as any actor goes that cannot read what it is to see
+                raise
         return document
 
     def _sent(self, act: Act) -> dict[str, Any]:

@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from trio_cogment.base.about import API_VERSION, GRPC_VERSION
 from trio_cogment.base.errors import InvalidArgumentError, RemoteProtocolError
 from trio_cogment.gateways.rest.fields import as_integer
+from trio_cogment.gateways.rest.observations import LargeText
 from trio_cogment.gateways.rest.openapi import TITLE, TOKEN_FIELD, document
 from trio_cogment.gateways.rest.proxy import Caller, RestProxy
+from trio_cogment.web.json_text import json_text
 from trio_cogment.web.page_access import token_of
-from trio_cogment.web.replies import Reply, json_data, json_reply, refusal
-from trio_cogment.web.routing import Route, Visit
+from trio_cogment.web.replies import Reply, Send, Streamed, json_data, json_reply, refusal
+from trio_cogment.web.routing import Handler, Route, Visit
 
 _TRIALS = "/controller/trials"
 _SEAT = "/actor/{actor_name}/{trial_id}"
 _TICK = _SEAT + "/{tick_id}"
+
+#: An answer with a large observation is sent in pieces of this size, as fast as its client reads.
+_PIECE_BYTES: Final = 64 * 1024
 
 _Answer: TypeAlias = Callable[[Visit, Caller], Awaitable[Any]]
 
@@ -47,7 +52,7 @@ def rest_routes(proxy: RestProxy) -> list[Route]:
     return [_route("GET", "/", _info, 0), *found]
 
 
-def _route(method: str, path: str, handler: Callable[[Visit], Awaitable[Reply]], max_body_bytes: int) -> Route:
+def _route(method: str, path: str, handler: Handler, max_body_bytes: int) -> Route:
     return Route(method, path, handler, right=None, foreign=True, waits=True, max_body_bytes=max_body_bytes)
 
 
@@ -55,8 +60,8 @@ async def _info(_visit: Visit) -> Reply:
     return json_reply(200, TITLE, version=API_VERSION, version_hash=GRPC_VERSION)
 
 
-def _handler(answer: _Answer, status: int) -> Callable[[Visit], Awaitable[Reply]]:
-    async def handle(visit: Visit) -> Reply:
+def _handler(answer: _Answer, status: int) -> Handler:
+    async def handle(visit: Visit) -> Reply | Streamed:
         caller = Caller(
             peer=visit.peer,
             identity=visit.identity,
@@ -64,11 +69,30 @@ def _handler(answer: _Answer, status: int) -> Callable[[Visit], Awaitable[Reply]
             seat_token=visit.request.first(TOKEN_FIELD.lower().encode()).decode("latin-1"),
         )
         try:
-            return json_data(await answer(visit, caller), status)
+            return _reply(status, await answer(visit, caller))
         except RemoteProtocolError as error:
             return refusal(502, str(error))  # it was a participant, not the caller
 
     return handle
+
+
+def _reply(status: int, document: Any) -> Reply | Streamed:
+    observation = document.get("observation") if isinstance(document, dict) else None
+    if not isinstance(observation, LargeText):
+        return json_data(document, status)
+    rest = json_text({name: value for name, value in document.items() if name != "observation"}).encode()
+    head, tail = rest[:-1] + b',"observation":', b"}"  # there are other fields, always
+
+    async def write(send: Send) -> None:
+        await send(head)
+        # What refers to the observation keeps it counted: its text may be that of other answers, too.
+        with memoryview(observation.text) as view:
+            for begin in range(0, len(view), _PIECE_BYTES):
+                await send(bytes(view[begin : begin + _PIECE_BYTES]))
+        await send(tail)
+
+    size = len(head) + len(observation.text) + len(tail)
+    return Streamed(status, b"application/json", write, ((b"content-length", b"%d" % size),))
 
 
 class _Pages:

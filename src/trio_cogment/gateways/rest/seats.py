@@ -92,7 +92,7 @@ class WebSeat:
         try:
             await self._taken.wait()
             if not self._seat.has_left:
-                await self._seat.play(self.session)
+                await self._seat.play(self.session, as_bytes=True)
         finally:
             if self.is_free:
                 self.mailbox.end()
