@@ -73,6 +73,7 @@ def test_types_of_a_project() -> None:
 
 def test_pictures_and_arrays() -> None:
     assert shown(PNG)["type"] == "image/png"
+    assert "hex" in shown(b"RIFFxxxxWAVE")  # a sound begins in the same way
     value = shown(encode_array(np.array([[1, 2], [3, 4]], np.uint8)))["value"]
     assert value == {"$array": {"dtype": "u1", "shape": [2, 2], "data": "AQIDBA=="}}
     large = shown(encode_array(np.zeros((1000, 1000), np.float32)))["value"]

@@ -29,7 +29,6 @@ from trio_cogment.play.views import (
     finite,
     message_view,
     page_message,
-    picture_type,
 )
 from trio_cogment.rl import RL_SPEC
 from trio_cogment.sdk.spec import ActorClass
@@ -87,20 +86,6 @@ def test_free_form_messages_are_json() -> None:
     message.update({"a": [1, 2]})
     [shown] = message_view(message).parts
     assert shown["value"] == {"a": [1.0, 2.0]}
-
-
-@pytest.mark.parametrize(
-    ("content", "media_type"),
-    [
-        (PNG, "image/png"),
-        (b"\xff\xd8\xff", "image/jpeg"),
-        (b"RIFFxxxxWEBP", "image/webp"),
-        (b"RIFFxxxxWAVE", ""),
-        (b"", ""),
-    ],
-)
-def test_pictures_are_known_by_their_first_bytes(content: bytes, media_type: str) -> None:
-    assert picture_type(content) == media_type
 
 
 def test_what_can_run_scripts_is_no_picture() -> None:

@@ -208,6 +208,17 @@ def as_all_properties(ctx: click.Context, param: click.Parameter, values: Sequen
     return as_properties(ctx, param, values)
 
 
+def properties_option(help_text: str) -> Callable[[_Decorated], _Decorated]:
+    """Return the flag `--properties` that selects trials by properties, all of which they must have."""
+    return click.option(
+        "--properties",
+        multiple=True,
+        callback=as_all_properties,
+        metavar="NAME=VALUE,...",
+        help=f"{help_text} that have all of these properties; repeatable.",
+    )
+
+
 def parse_duration(text: str) -> float:
     """Return the seconds of a duration in the notation of the reference (that is, of Go): `30s`, `1m30s`, `500ms`.
 

@@ -21,6 +21,7 @@ from google.protobuf.message import DecodeError, Message
 from trio_cogment.api.spaces_pb2 import Array, DType, Value
 from trio_cogment.sdk.spec.fields import enum_name, is_map
 from trio_cogment.web.json_text import MAX_SAFE_INTEGER, shortest
+from trio_cogment.web.pictures import picture_type
 
 #: Of one payload: values, characters of a text, bytes of an array or picture, bytes as digits; and how deep it goes.
 _MAX_VALUES = 2000
@@ -28,12 +29,6 @@ _MAX_CHARACTERS = 4000
 _MAX_DATA_BYTES = 512 * 1024
 _MAX_HEX_BYTES = 512
 _MAX_DEPTH = 16
-_PICTURES = {
-    b"\x89PNG\r\n\x1a\n": "image/png",
-    b"\xff\xd8\xff": "image/jpeg",
-    b"GIF8": "image/gif",
-    b"RIFF": "image/webp",
-}
 #: Numbers of one payload that become curves.
 _MAX_NUMBERS = 8
 #: Types of arrays whose bytes are shown, by the names that pages know.
@@ -115,9 +110,9 @@ def _packed(payload: AnyMessage, types: Mapping[str, type[Message]]) -> Any:
 
 
 def _bytes(data: bytes) -> Any:
-    for start, kind in _PICTURES.items():
-        if data.startswith(start) and len(data) <= _MAX_DATA_BYTES:
-            return {"$image": base64.b64encode(data).decode(), "type": kind}
+    kind = picture_type(data)
+    if kind and len(data) <= _MAX_DATA_BYTES:
+        return {"$image": base64.b64encode(data).decode(), "type": kind}
     return {"hex": data[:_MAX_HEX_BYTES].hex(), "size": len(data)}
 
 

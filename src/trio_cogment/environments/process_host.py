@@ -15,6 +15,7 @@ import trio
 
 from trio_cogment.base import errors
 from trio_cogment.base.errors import InvalidArgumentError
+from trio_cogment.base.host.processes import signal_name
 from trio_cogment.base.shared_message import Content
 from trio_cogment.environments.child import LENGTH, packed
 from trio_cogment.environments.episode import Turn
@@ -143,7 +144,7 @@ class ProcessHost:
         code = self._process.returncode
         how = "closed its connection"
         if code is not None:
-            how = f"ended with exit code {code}" if code >= 0 else f"was ended by {_signal_name(-code)}"
+            how = f"ended with exit code {code}" if code >= 0 else f"was ended by {signal_name(-code)}"
         return EnvironmentLostError(f"environment {self._name!r}: {_DOING[method]}: its process {how}")
 
     def _rebuilt(self, kind: str, values: tuple[str, ...], lines: str) -> Exception:
@@ -159,13 +160,6 @@ class ProcessHost:
 
 
 _DOING = {"make": "while it was made", "begin": "reset", "advance": "step"}
-
-
-def _signal_name(number: int) -> str:
-    try:
-        return signal.Signals(number).name
-    except ValueError:
-        return f"signal {number}"
 
 
 def _pickled(recipe: Recipe) -> bytes:

@@ -29,15 +29,8 @@ from google.protobuf.message import Message
 
 from trio_cogment.sdk.spec.fields import enum_name, is_map, is_well_known
 from trio_cogment.web.json_text import json_text, name_of, shortest
+from trio_cogment.web.pictures import PICTURES, picture_type
 
-#: Pictures that browsers show and that cannot run anything.
-_SIGNATURES = {
-    b"\x89PNG\r\n\x1a\n": "image/png",
-    b"\xff\xd8\xff": "image/jpeg",
-    b"GIF8": "image/gif",
-    b"RIFF": "image/webp",
-}
-PICTURES = frozenset(_SIGNATURES.values())
 #: Longer texts are cut.
 MAX_TEXT_CHARACTERS = 64 * 1024
 MAX_PARTS = 256
@@ -94,14 +87,6 @@ class View:
                 self.add_text(name, text)
             else:
                 self.add(name, "json", value=finite(value))
-
-
-def picture_type(content: bytes) -> str:
-    """Return the media type of a picture; empty: it is none."""
-    for begin, media_type in _SIGNATURES.items():
-        if content.startswith(begin) and (begin != b"RIFF" or content[8:12] == b"WEBP"):
-            return media_type
-    return ""
 
 
 def finite(value: Any) -> Any:

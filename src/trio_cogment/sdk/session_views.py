@@ -12,7 +12,6 @@ from trio_cogment.sdk._actor import ActorSession, ConfigT, SentActionT
 from trio_cogment.sdk._datalog import DatalogSession
 from trio_cogment.sdk._environment import ActorInfo, EnvironmentSession, SentObservationT
 from trio_cogment.sdk._events import ActionT, ObservationT
-from trio_cogment.sdk._session import Session
 
 #: The type arguments of sessions; see `ActorSession` and `EnvironmentSession` of the SDK.
 __all__ = [
@@ -45,10 +44,10 @@ class View(Generic[TargetT, CallerT]):
         self._caller = caller
 
 
-_SessionT = TypeVar("_SessionT", bound=Session[Any, Any])
+_SessionT = TypeVar("_SessionT", bound=ActorSession[Any, Any, Any] | EnvironmentSession[Any, Any, Any])
 
 
-class _SessionView(View[_SessionT, CallerT], Generic[_SessionT, CallerT]):
+class _SessionView(View[_SessionT, CallerT], Generic[_SessionT, CallerT, ConfigT]):
     @property
     def name(self) -> str:
         """The participant's name in the trial."""
@@ -74,13 +73,6 @@ class _SessionView(View[_SessionT, CallerT], Generic[_SessionT, CallerT]):
         """True once the trial has ended for this participant."""
         return self._target.is_over
 
-
-class ActorSessionView(
-    _SessionView[ActorSession[ObservationT, SentActionT, ConfigT], CallerT],
-    Generic[CallerT, ObservationT, SentActionT, ConfigT],
-):
-    """The attributes of an `ActorSession`."""
-
     @property
     def implementation(self) -> str:
         """The implementation that was requested; may be empty."""
@@ -89,12 +81,20 @@ class ActorSessionView(
     @property
     def config(self) -> ConfigT:
         """The configuration, of the type that the spec declares, or bytes; None if there is none."""
-        return self._target.config
+        config: ConfigT = self._target.config
+        return config
 
     @property
     def required_config(self) -> Any:
         """`config`, for an implementation that cannot do without it; see `ActorSession.required_config`."""
         return self._target.required_config
+
+
+class ActorSessionView(
+    _SessionView[ActorSession[ObservationT, SentActionT, ConfigT], CallerT, ConfigT],
+    Generic[CallerT, ObservationT, SentActionT, ConfigT],
+):
+    """The attributes of an `ActorSession`."""
 
     @property
     def actor_class(self) -> str:
@@ -108,25 +108,10 @@ class ActorSessionView(
 
 
 class EnvironmentSessionView(
-    _SessionView[EnvironmentSession[SentObservationT, ActionT, ConfigT], CallerT],
+    _SessionView[EnvironmentSession[SentObservationT, ActionT, ConfigT], CallerT, ConfigT],
     Generic[CallerT, SentObservationT, ActionT, ConfigT],
 ):
     """The attributes of an `EnvironmentSession`."""
-
-    @property
-    def implementation(self) -> str:
-        """The implementation that was requested; may be empty."""
-        return self._target.implementation
-
-    @property
-    def config(self) -> ConfigT:
-        """The configuration, of the type that the spec declares, or bytes; None if there is none."""
-        return self._target.config
-
-    @property
-    def required_config(self) -> Any:
-        """`config`, for an implementation that cannot do without it; see `ActorSession.required_config`."""
-        return self._target.required_config
 
     @property
     def actors(self) -> list[ActorInfo]:

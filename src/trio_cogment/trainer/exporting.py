@@ -5,27 +5,16 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.message import Message
 
 from trio_cogment.api.trainer.trainer_pb2 import RunEpisode, RunStatus, RunStep
-from trio_cogment.base.errors import FailedPreconditionError, MissingExtraError
+from trio_cogment.base.errors import FailedPreconditionError
 from trio_cogment.base.host.beside import open_beside
+from trio_cogment.rl.datasets.arrow import pa, pq
 from trio_cogment.trainer.client import TrainerClient
-
-if TYPE_CHECKING:
-    pa: Any
-    pq: Any
-else:
-    try:
-        import pyarrow as pa
-        import pyarrow.parquet as pq
-    except ModuleNotFoundError as error:
-        if error.name != "pyarrow":
-            raise
-        raise MissingExtraError.of("pyarrow", "export") from error
 
 #: Rows are written in groups of so many.
 _ROWS = 10_000

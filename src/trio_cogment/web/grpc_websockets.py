@@ -21,7 +21,7 @@ from trio_cogment.rpc import Metadata
 from trio_cogment.rpc.relay import RelayedCall, RelayRoute, encode_metadata
 from trio_cogment.web.answering import Answering, relayed
 from trio_cogment.web.frames import FrameReader, fields_frame
-from trio_cogment.web.hosting import Hosting, admitted, counted
+from trio_cogment.web.hosting import Hosting, admitted, counted, read_until_closed
 from trio_cogment.web.intake import BATCH_UNITS, MOST_AT_ONCE, in_batches, units_of
 from trio_cogment.web.joining import Farewell
 from trio_cogment.web.requests import CallHead, Request, call_head, lines
@@ -295,13 +295,4 @@ class SocketCall:
 
     async def _linger(self) -> None:
         """Read on until the client has closed it too: what it sends must not make the system drop what it was sent."""
-        connection = self._connection
-        connection.send_soon(self._socket.close())
-        with trio.move_on_after(connection.config.farewell_timeout_seconds):
-            try:
-                while not self._socket.peer_closed and (data := await connection.byte_stream.receive_some()):
-                    await connection.turn(units_of(data))
-                    for events in in_batches(self._socket.receive(data)):
-                        await connection.turn(len(events) // 4)
-            except (BrokenSocketError, trio.BrokenResourceError):
-                pass  # nothing is expected any more
+        await read_until_closed(self._connection, self._socket, self._socket.close())

@@ -6,6 +6,8 @@ import logging
 from contextlib import AbstractContextManager
 from typing import Protocol
 
+import trio
+
 from trio_cogment.access import Identity, Visitor, authorization, bearer_token
 from trio_cogment.base.config import RpcConfig, WebConfig
 from trio_cogment.base.errors import CogmentError, RpcError, status_of
@@ -14,10 +16,11 @@ from trio_cogment.budget.refusals import note_refused_call
 from trio_cogment.rpc import Metadata
 from trio_cogment.rpc.relay import ByteStream, CallRelay, Writer
 from trio_cogment.web.http1 import Http1
-from trio_cogment.web.intake import Intake
+from trio_cogment.web.intake import Intake, in_batches, units_of
 from trio_cogment.web.output import Pending
 from trio_cogment.web.page_access import PageAccess, check_right, cookie_of
 from trio_cogment.web.requests import Request
+from trio_cogment.web.websockets import BrokenSocketError, WebSocket
 
 _log = logging.getLogger(__name__)
 
@@ -126,3 +129,19 @@ def _refused(connection: Hosting, error: CogmentError) -> RpcError:
     code, message = status_of(error)
     note_refused_call(_log, connection.anybody.account, code, message)
     return RpcError(code, message)
+
+
+async def read_until_closed(connection: Hosting, socket: WebSocket, farewell: bytes) -> None:
+    """Send the frame that closes a WebSocket, and read on until its client has closed it, too, for a while.
+
+    What the client sends before it hears of that must not make the system drop what it was sent.
+    """
+    connection.send_soon(farewell)
+    with trio.move_on_after(connection.config.farewell_timeout_seconds):
+        try:
+            while not socket.peer_closed and (data := await connection.byte_stream.receive_some()):
+                await connection.turn(units_of(data))
+                for events in in_batches(socket.receive(data)):
+                    await connection.turn(len(events) // 4)
+        except (BrokenSocketError, trio.BrokenResourceError):
+            pass  # nothing is expected any more

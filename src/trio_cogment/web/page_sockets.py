@@ -9,7 +9,7 @@ import trio
 
 from trio_cogment.access import Identity
 from trio_cogment.base.errors import CogmentError, RpcError, StatusCode, status_of
-from trio_cogment.web.hosting import Hosting
+from trio_cogment.web.hosting import Hosting, read_until_closed
 from trio_cogment.web.intake import BATCH_UNITS, MOST_AT_ONCE, in_batches, units_of
 from trio_cogment.web.page_access import PageAccess
 from trio_cogment.web.pages import sending
@@ -170,16 +170,7 @@ class PageSocket:
 
     async def _close(self, code: int, reason: str) -> None:
         """Close it, and read on until the page has closed it, too."""
-        connection = self._connection
-        connection.send_soon(self._socket.close(code, reason))
-        with trio.move_on_after(connection.config.farewell_timeout_seconds):
-            try:
-                while not self._socket.peer_closed and (data := await connection.byte_stream.receive_some()):
-                    await connection.turn(units_of(data))
-                    for events in in_batches(self._socket.receive(data)):
-                        await connection.turn(len(events) // 4)
-            except (BrokenSocketError, trio.BrokenResourceError):
-                pass  # nothing is expected any more
+        await read_until_closed(self._connection, self._socket, self._socket.close(code, reason))
 
 
 def _first(group: BaseExceptionGroup[CogmentError]) -> CogmentError:

@@ -1,8 +1,9 @@
-"""The processes of the system, as Linux tells them."""
+"""The processes of the system, as Linux tells them, and how they have ended."""
 
 from __future__ import annotations
 
 import os
+import signal
 from typing import NamedTuple
 
 
@@ -33,3 +34,11 @@ def processes() -> list[Process] | None:
             continue  # it has just gone
         found.append(Process(int(name), int(parent), int(group), state in (b"Z", b"X")))
     return found or None
+
+
+def signal_name(number: int) -> str:
+    """Return the name of a signal, `SIGKILL` for example."""
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"

@@ -14,7 +14,7 @@ from trio_cogment.base.services import ServiceKind
 from trio_cogment.cli.client.common import ClientSettings, client_options, client_settings, run_client, show
 from trio_cogment.cli.client.reaching import places_option, reached
 from trio_cogment.cli.errors import Failure
-from trio_cogment.cli.options import FilePath, Group, as_all_properties, nearest
+from trio_cogment.cli.options import FilePath, Group, nearest, properties_option
 from trio_cogment.cli.terminal import can_draw
 from trio_cogment.cli.text import fields_of, printable
 from trio_cogment.cli.trials_view import end_text, line_of, row_of, table
@@ -187,13 +187,7 @@ def _params(file: Path | None) -> TrialParams | None:
 
 @trial.command("list")
 @_state_option
-@click.option(
-    "--properties",
-    multiple=True,
-    callback=as_all_properties,
-    metavar="NAME=VALUE,...",
-    help="Only trials that have all of these properties; repeatable.",
-)
+@properties_option("Only trials")
 @_trial_options
 @click.pass_context
 def list_trials(ctx: click.Context, /, states: Sequence[str], properties: dict[str, str], **_options: Any) -> None:

@@ -24,7 +24,7 @@ from trio_cogment.cli.client.common import (
 )
 from trio_cogment.cli.client.reaching import places_option, reached
 from trio_cogment.cli.errors import Failure
-from trio_cogment.cli.options import Group, as_all_properties, nearest
+from trio_cogment.cli.options import Group, nearest, properties_option
 from trio_cogment.cli.text import columns, fields_of
 from trio_cogment.cli.trials_view import end_text, state_text
 
@@ -69,13 +69,7 @@ def trial_datastore(**_options: Any) -> None:
 
 @click.command("list_trials")
 @click.option("--from", "handle", default="", metavar="HANDLE", help="Continue after an earlier list.")
-@click.option(
-    "--properties",
-    multiple=True,
-    callback=as_all_properties,
-    metavar="NAME=VALUE,...",
-    help="List only trials that have all of these properties; repeatable.",
-)
+@properties_option("List only trials")
 @click.option(
     "--count",
     type=click.IntRange(1, _MAX_COUNT),

@@ -12,7 +12,7 @@ import yaml
 from trio_cogment.base.errors import InvalidArgumentError
 from trio_cogment.base.suggestions import similar, suggestion
 from trio_cogment.cli.launching.template import Template, TemplateError, plain
-from trio_cogment.sdk.spec.yaml_file import YamlFile, described, is_blank, line_of
+from trio_cogment.sdk.spec.yaml_file import YamlFile, described, file_in, is_blank, line_of
 
 # Values of environment variables, as the reference writes them.
 #
@@ -130,16 +130,7 @@ def read_launch_file(path: Path) -> LaunchFile:
     Raises:
         InvalidArgumentError: it cannot be read, or something in it is wrong; or there is none in that folder.
     """
-    return _Reader(_found(path)).read()
-
-
-def _found(path: Path) -> Path:
-    if not path.is_dir():
-        return path
-    for name in DEFAULT_NAMES:
-        if (path / name).is_file():
-            return path / name
-    raise InvalidArgumentError(f"{path}: there is no {' or '.join(DEFAULT_NAMES)} in this folder")
+    return _Reader(file_in(path, DEFAULT_NAMES)).read()
 
 
 class _Reader:

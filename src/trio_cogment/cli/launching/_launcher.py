@@ -12,7 +12,7 @@ from typing import Protocol
 
 import trio
 
-from trio_cogment.base.host.processes import processes
+from trio_cogment.base.host.processes import processes, signal_name
 from trio_cogment.cli.launching._format import Level, Source, State, Stream
 from trio_cogment.cli.launching._line_matcher import LINE_SECONDS, LineMatcher, LineTooSlowError
 from trio_cogment.cli.launching._plan import Plan, Script
@@ -337,7 +337,7 @@ class Launcher:
                 await output.wait()
         self._groups.prune()
         if code < 0:
-            await self._display.tell(Level.ERROR, source, f"ended by {_signal_name(-code)}")
+            await self._display.tell(Level.ERROR, source, f"ended by {signal_name(-code)}")
             return 128 - code
         level = Level.ERROR if code else Level.INFO
         await self._display.tell(level, source, f"ended with exit code {code}")
@@ -426,10 +426,3 @@ class Launcher:
             if self._killed.is_set() or not self._groups.any_left():
                 return
             await trio.sleep(_POLL_SECONDS)
-
-
-def _signal_name(number: int) -> str:
-    try:
-        return signal.Signals(number).name
-    except ValueError:
-        return f"signal {number}"

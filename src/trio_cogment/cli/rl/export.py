@@ -16,7 +16,7 @@ from trio_cogment.base.services import ServiceKind
 from trio_cogment.cli.client.common import ClientSettings, client_options, client_settings, run_client
 from trio_cogment.cli.client.reaching import reached
 from trio_cogment.cli.errors import Failure
-from trio_cogment.cli.options import FilePath, as_all_properties
+from trio_cogment.cli.options import FilePath, properties_option
 from trio_cogment.cli.services.types_option import EXPECTED, load_types, needs_compiler
 from trio_cogment.cli.text import print_json
 from trio_cogment.cli.tls import load_tls
@@ -39,13 +39,7 @@ _PACKAGES = {
 @click.option("--parquet", type=FilePath(path_type=Path), metavar="FOLDER", help="Write Parquet files to this folder.")
 @click.option("--minari", metavar="ID", help="Write a data set of Minari with this id, such as rps/duel-v0.")
 @click.option("--trial", "trials", multiple=True, metavar="TRIAL_ID", help="Only this trial; repeatable.")
-@click.option(
-    "--properties",
-    multiple=True,
-    callback=as_all_properties,
-    metavar="NAME=VALUE,...",
-    help="Only trials that have all of these properties; repeatable.",
-)
+@properties_option("Only trials")
 @click.option(
     "--spec",
     default="",

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from trio_cogment.api.spaces_pb2 import Value
-from trio_cogment.rl.datasets._arrow import whole_column
+from trio_cogment.rl.datasets.arrow import whole_column
 from trio_cogment.spaces import (
     ArraySpace,
     Dict,

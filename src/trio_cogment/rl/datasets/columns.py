@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from trio_cogment.rl.datasets._arrow import pa
+from trio_cogment.rl.datasets.arrow import pa
 from trio_cogment.rl.datasets.plain import array_in, stored_mask
 from trio_cogment.spaces import (
     ArraySpace,

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from trio_cogment.rl.datasets._arrow import pa, whole_column
+from trio_cogment.rl.datasets.arrow import pa, whole_column
 from trio_cogment.rl.datasets.episodes import Episode
 from trio_cogment.spaces import ArraySpace, Dict, Discrete, Space, Tuple
 

@@ -17,7 +17,7 @@ from trio_cogment._version import __version__
 from trio_cogment.base.errors import AlreadyExistsError, FailedPreconditionError
 from trio_cogment.base.host.beside import make_folder_beside
 from trio_cogment.base.outcome import counted
-from trio_cogment.rl.datasets._arrow import pa, pq
+from trio_cogment.rl.datasets.arrow import pa, pq
 from trio_cogment.rl.datasets.payloads import Form
 from trio_cogment.rl.datasets.placing import Placement, is_empty, put_right
 from trio_cogment.rl.datasets.steps import Step

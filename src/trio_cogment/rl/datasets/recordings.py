@@ -60,7 +60,7 @@ class ParquetRecordings:
     """The episodes of Parquet files; see `Recordings`. The row groups that an episode is in are read."""
 
     def __init__(self, folder: Path, trials: Sequence[str] | None = None) -> None:
-        from trio_cogment.rl.datasets._arrow import pq
+        from trio_cogment.rl.datasets.arrow import pq
         from trio_cogment.rl.datasets.parquet import is_dataset
 
         if not is_dataset(folder):
@@ -235,7 +235,7 @@ class _File:
 
     def _row_groups(self) -> list[tuple[int, int]]:
         if self._ranges is None:
-            from trio_cogment.rl.datasets._arrow import pq
+            from trio_cogment.rl.datasets.arrow import pq
 
             self._file = pq.ParquetFile(self._path)
             metadata = self._file.metadata

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from trio_cogment.api.common_pb2 import TrialState
-from trio_cogment.rl.datasets._arrow import pa
+from trio_cogment.rl.datasets.arrow import pa
 from trio_cogment.rl.datasets.columns import Column, MaskColumns, PlainColumn, SpaceColumns
 from trio_cogment.rl.datasets.payloads import Form
 from trio_cogment.rl.datasets.plain import as_json, types_of

@@ -8,10 +8,9 @@ from pathlib import Path, PurePosixPath
 
 import yaml
 
-from trio_cogment.base.errors import InvalidArgumentError
 from trio_cogment.base.suggestions import similar
 from trio_cogment.sdk.spec._messages import well_known_protos
-from trio_cogment.sdk.spec.yaml_file import YamlFile, described, is_blank
+from trio_cogment.sdk.spec.yaml_file import YamlFile, described, file_in, is_blank
 
 #: The names that are looked for when no file is named, in this order.
 DEFAULT_NAMES = ("cogment.yaml", "cogment.yml")
@@ -200,13 +199,7 @@ def find_file(path: str | Path) -> Path:
     Raises:
         InvalidArgumentError: there is none in that folder.
     """
-    path = Path(path)
-    if not path.is_dir():
-        return path
-    for name in DEFAULT_NAMES:
-        if (path / name).is_file():
-            return path / name
-    raise InvalidArgumentError(f"{path}: there is no {' or '.join(DEFAULT_NAMES)} in this folder")
+    return file_in(Path(path), DEFAULT_NAMES)
 
 
 def read_commands(path: str | Path) -> dict[str, str]:

@@ -5,7 +5,7 @@ Scalars stay text: what `no`, `1e3` or `0x10` mean is decided by the code that r
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,20 @@ _MERGE = "tag:yaml.org,2002:merge"
 MAX_NODES = 100_000
 #: A limit for the file itself: far more than anybody writes by hand.
 MAX_BYTES = 4 * 2**20
+
+
+def file_in(path: Path, names: Sequence[str]) -> Path:
+    """Return a file, or the first one of some names in a folder.
+
+    Raises:
+        InvalidArgumentError: there is none in that folder.
+    """
+    if not path.is_dir():
+        return path
+    for name in names:
+        if (path / name).is_file():
+            return path / name
+    raise InvalidArgumentError(f"{path}: there is no {' or '.join(names)} in this folder")
 
 
 class _Loader(yaml.SafeLoader):
