@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import os
 import sqlite3
+from collections.abc import Awaitable, Callable
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -672,7 +673,7 @@ async def test_a_worker_speaks_for_its_own_runs_only() -> None:
         mine = Client(OnBehalf(channel, "ipv4:10.0.0.7:1", worker))
         await mine.ask("Heartbeat", HeartbeatRequest(run_id="a"))
         assert (await mine.publish(steps("a", 1))).accepted == 1
-        refused = [
+        refused: list[Callable[[], Awaitable[Any]]] = [
             lambda: mine.ask("Heartbeat", HeartbeatRequest(run_id="b")),
             lambda: mine.register("b"),
             lambda: mine.publish(steps("b", 1)),
