@@ -360,3 +360,9 @@ async def test_an_endpoint_that_is_none_of_a_server_is_refused_at_once(endpoint:
     with pytest.raises(EndpointError, match=r"^connect: endpoint: .*expected grpc://host:port"):
         async with connect(endpoint, variables={}):
             raise AssertionError("it was taken")
+
+
+def test_outside_of_trio_it_says_what_is_missing() -> None:
+    opening = connect("grpc://localhost:9000", variables={}).__aenter__()
+    with pytest.raises(RuntimeError, match="connect"):
+        opening.send(None)  # it is a coroutine

@@ -453,6 +453,16 @@ async def test_action_set_of_another_size_than_the_trial_has_actors() -> None:
     assert error.message == "trial 't', environment 'env': action set: 4 actions for 1 actors"
 
 
+async def test_a_message_without_anything_in_it_is_nothing() -> None:
+    events: list[Any] = []
+
+    async def run(session: ActorSession) -> None:
+        events.extend([event async for event in session.all_events()])
+
+    await as_actor(run, ActorRunTrialInput(state=NORMAL))
+    assert events == []
+
+
 async def test_what_is_in_an_observation() -> None:
     found: list[tuple[int, int, int]] = []
 

@@ -447,6 +447,32 @@ async def test_a_controller_that_reads_late_gets_the_latest_of_each_kind_and_all
     assert sum(event.grant_steps for event in events) == 4 * 500
 
 
+async def test_a_controller_that_has_left_follows_nothing_any_more() -> None:
+    async with serving() as (client, trainer):
+        for run_id in "abc":
+            await ready(client, run_id)
+        async with client.control() as controller:
+            for run_id in "abc":
+                await controller.send(ControlEvent(run_id=run_id, max_rate_hz=1))
+                assert await event_of(controller) == {"max_rate_hz": 1}
+            assert [len(trainer.board.entry(run_id).controllers) for run_id in "abc"] == [1, 1, 1]
+            await controller.done_sending()
+            assert await controller.receive() is None
+        assert [len(trainer.board.entry(run_id).controllers) for run_id in "abc"] == [0, 0, 0]
+
+
+async def test_how_many_runs_there_are_of_each_status() -> None:
+    async with serving() as (client, trainer):
+        for run_id in "abcd":
+            await client.submit(run_id)
+        await client.register("a")
+        for run_id in "bc":
+            await client.cancel(run_id)
+        gauges = trainer.gauges()
+        assert {status: count for status, count in gauges.runs.items() if count} == {"INIT": 1, "RDY": 1, "TERM": 2}
+        assert sorted(gauges.active) == ["a", "d"]
+
+
 async def test_a_pause_outlives_its_controller(autojump_clock: trio.testing.MockClock) -> None:
     async with serving() as (client, _):
         token = await ready(client, supports_pause=True)

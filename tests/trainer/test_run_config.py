@@ -104,6 +104,7 @@ def test_what_is_refused(changes: dict[str, Any], expected: str) -> None:
         ({"params": None}, "trials: expected either `params` or `params_file`"),
         ({"seeds": 3}, "trials.seeds: expected a list of integers, got 3"),
         ({"seeds": [1, -1]}, "trials.seeds[1]: expected an integer, 0 or more"),
+        ({"actors": 1}, "trials.actors: expected an object, got 1"),
         ({"actors": {"a": 1}}, "trials.actors.a: expected an object, got 1"),
         ({"stop_after_failures": 0}, "trials.stop_after_failures: expected an integer, 1 or more"),
         ({"telemetry": "sample:0"}, "trials.telemetry: expected 'all', 'episodes' or 'sample:N'"),

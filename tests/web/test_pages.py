@@ -8,6 +8,7 @@ import math
 import sys
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 from urllib.parse import urlencode
 
@@ -18,7 +19,7 @@ from wsproto.events import CloseConnection, Ping, TextMessage
 
 from tests.access.keys import FOREIGN, KEYS, NOW, Clock, control, grant, token_text
 from tests.web.peers import ECHO, ECHO_ONE, HOST, OWN, Tab, served, serving, websocket_fields
-from trio_cogment.access import Role, Rules
+from trio_cogment.access import EVERYTHING, Identity, Role, Rules, anonymous
 from trio_cogment.base.about import API_VERSION, GRPC_VERSION
 from trio_cogment.base.config import RpcConfig, WebConfig
 from trio_cogment.base.errors import NotFoundError, RpcError, StatusCode
@@ -26,6 +27,7 @@ from trio_cogment.base.host import Host
 from trio_cogment.rpc import open_listeners, serve
 from trio_cogment.web import OriginPolicy, PageAccess, PublicAddress, WebSide
 from trio_cogment.web.assets import Assets
+from trio_cogment.web.pages import identity_of
 from trio_cogment.web.replies import Reply, Send, Streamed, html_page, json_data, redirect
 from trio_cogment.web.requests import Request
 from trio_cogment.web.routing import AnyRoute, Route, Socket, SocketRoute, Visit
@@ -689,6 +691,49 @@ def test_a_page_shows_any_characters() -> None:
     reply = html_page(Request("GET", "/", "", (), False), 200, "n\ud800", "a < b")
     assert b"<title>n?</title>" in reply.body
     assert b"<p>a &lt; b</p>" in reply.body
+
+
+@pytest.mark.parametrize(
+    ("code", "status"),
+    [
+        (StatusCode.INVALID_ARGUMENT, 400),
+        (StatusCode.OUT_OF_RANGE, 400),
+        (StatusCode.UNAUTHENTICATED, 401),
+        (StatusCode.PERMISSION_DENIED, 403),
+        (StatusCode.NOT_FOUND, 404),
+        (StatusCode.ALREADY_EXISTS, 409),
+        (StatusCode.ABORTED, 409),
+        (StatusCode.FAILED_PRECONDITION, 409),
+        (StatusCode.RESOURCE_EXHAUSTED, 429),
+        (StatusCode.INTERNAL, 500),
+        (StatusCode.UNKNOWN, 500),
+        (StatusCode.DATA_LOSS, 500),
+        (StatusCode.UNIMPLEMENTED, 501),
+        (StatusCode.UNAVAILABLE, 503),
+        (StatusCode.CANCELLED, 503),
+        (StatusCode.DEADLINE_EXCEEDED, 504),
+    ],
+)
+async def test_what_a_refusal_is_to_http(code: StatusCode, status: int, autojump_clock: object) -> None:
+    async def refuses(_visit: Visit) -> Reply:
+        raise RpcError(code, "because")
+
+    side = WebSide(routes=lambda: [Route("GET", "/refuses", refuses, right=None)])
+    async with served(side) as there:
+        answer = await there.ask("GET", "/refuses")
+    assert (answer.status, json.loads(answer.body)["message"]) == (status, "because")
+
+
+def test_who_it_is_by_a_certificate() -> None:
+    """Where there is no token; an address alone is nobody."""
+    request = Request("GET", "/", "", ())
+    certified = Identity(account="certificate:ann", local=False, grant=EVERYTHING)
+    found: list[Identity | None] = []
+    for identity in (certified, anonymous("ipv4:10.0.0.7:1")):
+        connection: Any = SimpleNamespace(visitor=SimpleNamespace(identity=identity), peer="ipv4:10.0.0.7:1")
+        found.append(identity_of(connection, access_of(), request))
+    connection = SimpleNamespace(visitor=None, peer="ipv4:10.0.0.7:1")
+    assert [*found, identity_of(connection, access_of(), request)] == [certified, None, None]
 
 
 async def test_who_answers(autojump_clock: object) -> None:

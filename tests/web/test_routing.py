@@ -127,15 +127,17 @@ def test_bodies() -> None:
     assert visit(query="a=1&a=2&b=").query == {"a": "2", "b": ""}
 
 
-def nested(depth: int) -> bytes:
+def nested(depth: int, *, keys: bool = False) -> bytes:
     value: Any = 1
     for _ in range(depth):
-        value = [value]
+        value = {"a": value} if keys else [value]
     return json.dumps(value).encode()
 
 
 @pytest.mark.parametrize(
-    "body", [b"", b"{", b"\xff", nested(64), b"[" * 100_000], ids=["none", "half", "bytes", "deep", "deepest"]
+    "body",
+    [b"", b"{", b"\xff", nested(64), nested(64, keys=True), b"[" * 100_000],
+    ids=["none", "half", "bytes", "deep", "deep objects", "deepest"],
 )
 def test_what_is_no_json(body: bytes) -> None:
     with pytest.raises(InvalidArgumentError, match="expected JSON"):
@@ -144,6 +146,7 @@ def test_what_is_no_json(body: bytes) -> None:
 
 def test_json_may_be_deep() -> None:
     assert visit(nested(63)).json()
+    assert visit(nested(63, keys=True)).json()
 
 
 def test_an_object_is_expected() -> None:

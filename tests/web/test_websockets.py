@@ -284,12 +284,16 @@ async def test_pings_keep_a_silent_client_and_find_one_that_is_gone(autojump_clo
         assert trio.current_time() < 70
 
 
-async def test_a_client_that_is_silent_from_the_beginning_is_found(autojump_clock: object) -> None:
+async def test_a_client_that_is_silent_from_the_beginning_is_found(
+    autojump_clock: object, caplog: pytest.LogCaptureFixture
+) -> None:
     side = WebSide(config=WebConfig(ping_seconds=10, ping_timeout_seconds=5))
     async with opened(WAIT, side=side) as (there, socket):
         await socket.send(HEAD)
         await there.service.cancelled.wait()
         assert trio.current_time() < 16
+        await there.ended.wait()
+    assert caplog.records == []
 
 
 async def test_pings_of_the_client_are_answered(autojump_clock: object) -> None:
@@ -512,6 +516,34 @@ def test_a_message_comes_in_so_many_frames_at_most(frames: int, code: int | None
         client.send(BytesMessage(data=b"", message_finished=number == frames)) for number in range(1, frames + 1)
     )
     assert outcome(opened_socket(most=1600), [data * 2]) == ([b"", b""] if code is None else [], code)
+
+
+def test_what_is_known_to_come_of_a_message() -> None:
+    client = Connection(ConnectionType.CLIENT)
+    socket = opened_socket()
+    data = client.send(BytesMessage(data=bytes(70_000), message_finished=False))
+    assert list(socket.receive(data[:60_000])) == []
+    assert socket.begun + socket.missing == 100_000  # of further frames nobody knows
+    assert list(socket.receive(data[60_000:])) == []
+    assert (socket.begun, socket.missing) == (70_000, 30_000)
+    whole = opened_socket()
+    assert list(whole.receive(Connection(ConnectionType.CLIENT).send(BytesMessage(data=bytes(10))))) == [bytes(10)]
+    assert (whole.begun, whole.missing) == (0, 0)
+
+
+def test_nothing_is_said_once_it_is_over() -> None:
+    socket = opened_socket()
+    end = socket.close(1000, "enough")
+    assert end == Connection(ConnectionType.SERVER).send(CloseConnection(code=1000, reason="enough"))
+    assert (socket.message(b"late"), socket.ping(), socket.close()) == (b"", b"", b"")
+    other = opened_socket()
+    client = Connection(ConnectionType.CLIENT)
+    assert list(other.receive(client.send(CloseConnection(code=1001)))) == [Closed(1001)]
+    assert (other.message(b"late"), other.ping()) == (b"", b"")
+    other.close()
+    late = Connection(ConnectionType.CLIENT).send(BytesMessage(data=b"late", message_finished=False))
+    with pytest.raises(BrokenSocketError):
+        list(other.receive(late))
 
 
 @given(st.lists(st.text(max_size=50), min_size=1), st.lists(st.integers(1, 9), min_size=1))

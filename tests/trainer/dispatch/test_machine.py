@@ -34,3 +34,14 @@ def test_what_is_given_counts_and_the_rest_is_what_there_is(monkeypatch: pytest.
     monkeypatch.setattr(os, "cpu_count", lambda: None)
     monkeypatch.setattr(os, "sysconf", lambda _name: 1)
     assert (this_machine().cpus, this_machine().memory_mb) == (1, 1)
+
+
+@pytest.mark.parametrize("error", [OSError, ValueError])
+def test_a_system_that_does_not_say_how_much_memory_it_has(
+    monkeypatch: pytest.MonkeyPatch, error: type[Exception]
+) -> None:
+    def refuse(_name: str) -> int:
+        raise error
+
+    monkeypatch.setattr(os, "sysconf", refuse)
+    assert this_machine().memory_mb == 4096
