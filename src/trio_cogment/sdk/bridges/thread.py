@@ -11,6 +11,7 @@ from functools import partial
 from typing import Any, Generic, ParamSpec, Protocol, TypeVar
 
 import trio
+from outcome import Error, Outcome, capture
 
 from trio_cogment.base.errors import FailedPreconditionError
 from trio_cogment.rpc import OwnNursery
@@ -132,16 +133,20 @@ class TrioThread(Generic[V_co]):
             FailedPreconditionError: as for `call`.
         """
         self._check()
-        started = _Started(act, self._changed)
-        self._soon(started.run)
+        done: list[Outcome[None]] = []
+
+        def run() -> None:
+            done.append(capture(act))
+            self._changed.set()
+
+        self._soon(run)
         while True:
             self._changed.clear()
-            if started.over and (started.failure is not None or ready()):
+            if done and (isinstance(done[0], Error) or ready()):
                 break
             if self._ended.is_set() or not self._changed.wait(_LOOK_SECONDS):
                 self._check()
-        if started.failure is not None:
-            raise started.failure
+        done[0].unwrap()
 
     def notify(self) -> None:
         """Let a waiting `exchange` look again."""
@@ -270,22 +275,3 @@ class ThreadCall(Call[T]):
                 self._thread._token.run_sync_soon(self.scope.cancel)
             except trio.RunFinishedError:
                 pass  # so has it
-
-
-class _Started:
-    """A function that another thread runs, and its failure."""
-
-    def __init__(self, act: Callable[[], None], changed: threading.Event) -> None:
-        self._act = act
-        self._changed = changed
-        self.failure: Exception | None = None
-        self.over = False
-
-    def run(self) -> None:
-        try:
-            self._act()
-        except Exception as error:  # noqa: BLE001  it is raised in the thread that waits
-            self.failure = error
-        finally:
-            self.over = True
-            self._changed.set()
