@@ -231,16 +231,82 @@ async def test_a_trial_whose_end_is_asked_for_before_its_start_ends(where: str) 
 
 
 @WHERE
-async def test_an_abandoned_round_tells_nobody(where: str) -> None:
-    for started in (False, True):
-        async with playground(where, waiting) as there:
-            round_ = round_of(there, "ann", on_over=lambda: pytest.fail("told"))
-            round_.start_nowait(params_of("ann"))
-            if started:
-                await round_.wait_begun()
-            round_.abandon()
+@pytest.mark.parametrize("taken", [False, True])
+async def test_a_round_that_is_abandoned_while_it_starts_tells_nobody(where: str, taken: bool) -> None:
+    told: list[str] = []
+    async with playground(where, waiting) as there:
+        if taken:
+            await there.platform.controller.start_trial(params_of("ann"), trial_id="t")
+        round_ = round_of(there, "ann", on_started=lambda: told.append("started"), on_over=lambda: told.append("over"))
+        round_.start_nowait(params_of("ann"), ["t"])
+        round_.abandon()
+        await trio.testing.wait_all_tasks_blocked()
+        if where == "in process" and not taken:
+            assert not await there.platform.controller.trial_infos()  # its start was broken off
+        await there.platform.controller.terminate_trial("t", hard=True)
+        assert all(seat.has_left for seat in round_.seats)
+    assert (told, round_.failure, round_.trial_id) == ([], None, "")
+
+
+@WHERE
+async def test_an_abandoned_round_tells_nobody_of_its_end(where: str) -> None:
+    async with playground(where, waiting) as there:
+        round_ = round_of(there, "ann", on_over=lambda: pytest.fail("told"))
+        round_.start_nowait(params_of("ann"))
+        await round_.wait_begun()
+        round_.abandon()
+        assert all(seat.has_left for seat in round_.seats)
+
+
+async def test_the_end_is_asked_for_once_and_not_after_it() -> None:
+    asked: list[bool] = []
+
+    async def end_trial(_trial_id: str, *, hard: bool = False) -> None:
+        asked.append(hard)
+        await there.platform.controller.terminate_trial(round_.trial_id, hard=True)
+
+    async with playground(play=waiting) as there:
+        for before in (True, False):
+            round_ = round_of(there, "ann", end_trial=end_trial)
+            await round_.start(params_of("ann"))
+            await round_.wait_begun()
+            if before:
+                round_.end()
+                round_.end(hard=True)
+            else:
+                await there.platform.controller.terminate_trial(round_.trial_id, hard=True)
+            await round_.wait_over()
+            round_.end(hard=True)
             await trio.testing.wait_all_tasks_blocked()
-            assert all(seat.has_left for seat in round_.seats)
+            assert asked == [True]
+
+
+async def test_nobody_waits_for_the_answer_to_the_end_of_a_trial_that_has_ended() -> None:
+    async def end_trial(_trial_id: str, *, hard: bool = False) -> None:
+        await trio.sleep_forever()
+
+    async with playground(play=waiting) as there:
+        before = set(there.nursery.child_tasks)
+        round_ = round_of(there, "ann", end_trial=end_trial)
+        await round_.start(params_of("ann"))
+        await round_.wait_begun()
+        round_.end(hard=True)
+        await trio.testing.wait_all_tasks_blocked()
+        await there.platform.controller.terminate_trial(round_.trial_id, hard=True)
+        await round_.wait_over()
+        await trio.testing.wait_all_tasks_blocked()
+        assert set(there.nursery.child_tasks) == before
+
+
+@WHERE
+async def test_a_seat_that_the_trial_does_not_have_is_explained(where: str) -> None:
+    async with playground(where, waiting) as there:
+        round_ = round_of(there, "zoe")
+        await round_.start(params_of("ann"))
+        with pytest.raises(RpcError, match="zoe") as caught:
+            await round_.wait_begun()
+        assert caught.value.code is StatusCode.NOT_FOUND
+        await there.platform.controller.terminate_trial(round_.trial_id, hard=True)
 
 
 async def test_where_the_end_cannot_be_asked_for_the_seats_leave(caplog: pytest.LogCaptureFixture) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ from tests.seats.playing import TICKS, Playground, playground
 from trio_cogment import ActorSession, EnvironmentSession, Event, Reward
 from trio_cogment.base.errors import InvalidArgumentError, ResourceExhaustedError, RpcError
 from trio_cogment.base.outcome import EndCause
+from trio_cogment.sdk import join_trial
 from trio_cogment.sdk.spec import ActorClass, Spec
 from trio_cogment.seats.mailbox import Answer, MailboxState
 from trio_cogment.seats.seat import Seat
@@ -147,8 +149,6 @@ async def test_an_action_that_cannot_be_sent_leaves_the_turn_as_it_was() -> None
         trial_id = await there.start("ann")
 
         async def join_typed() -> None:
-            from trio_cogment.sdk import join_trial
-
             await join_trial(there.opener, trial_id, seat.play, actor_name="ann", spec=spec)
 
         there.nursery.start_soon(join_typed)
@@ -229,13 +229,16 @@ async def test_what_a_function_of_the_seat_raises_ends_its_part_and_nothing_else
         if not seat.is_over:
             raise ValueError("no idea")
 
-    seat = Seat("ann", on_news)
     for where in ("in process", "over HTTP/2"):
-        seat = Seat("ann", on_news)
+        over: list[str] = []
+        seat = Seat("ann", on_news, on_over=partial(over.append, "over"))
         async with playground(where, waiting) as there:
             done = join(there, seat, await there.start("ann"))
             await done.wait()
+        assert over == ["over"]
         assert isinstance(seat.error, ValueError)
+        own = [record for record in caplog.records if record.name == "trio_cogment.seats.seat"]
+        assert [record.getMessage().rpartition(": ")[2] for record in own] == ["its part failed"]
         assert "no idea" in caplog.text
         caplog.clear()
 
@@ -248,6 +251,44 @@ async def test_too_much_that_nobody_fetches_ends_the_part() -> None:
         seat.act(b"a")
         await done.wait()
         assert isinstance(seat.error, ResourceExhaustedError)
+
+
+@WHERE
+async def test_one_may_leave_as_soon_as_it_takes_part(where: str) -> None:
+    def leave(_session: object) -> None:
+        seat.leave()
+
+    seat = Seat("ann", on_begun=leave)
+    async with playground(where, waiting) as there:
+        trial_id = await there.start("ann")
+        done = join(there, seat, trial_id)
+        await done.wait()
+        outcome = await there.platform.controller.wait_trial(trial_id, check=False)
+        assert (outcome.cause, outcome.participant) == (EndCause.PARTICIPANT_LOST, "ann")
+
+
+async def test_one_that_is_cancelled_while_it_joins_has_its_end() -> None:
+    seat = Seat("ann")
+    async with playground("over HTTP/2", waiting) as there:
+        trial_id = await there.start("ann")
+        async with trio.open_nursery() as nursery:
+            seat.join(there.opener, trial_id, nursery.start_soon)
+            nursery.cancel_scope.cancel()
+        assert await seat.news() is Answer.END
+        await there.platform.controller.terminate_trial(trial_id, hard=True)
+
+
+async def test_one_that_is_served_has_its_end_when_it_is_cancelled() -> None:
+    seat = Seat("ann")
+    async with playground(play=waiting) as there:
+        trial_id = await there.start("ann")
+        async with trio.open_nursery() as nursery:
+            play = partial(join_trial, there.opener, trial_id, seat.play, actor_name="ann")
+            nursery.start_soon(play)
+            await seat.news()
+            seat.act(b"a")
+            nursery.cancel_scope.cancel()
+        assert await seat.news() is Answer.END
 
 
 async def test_the_task_that_plays_is_cancelled_and_whoever_waits_is_told() -> None:

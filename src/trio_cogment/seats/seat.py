@@ -16,7 +16,7 @@ from typing import Any
 import trio
 from google.protobuf.message import Message
 
-from trio_cogment.base.errors import CogmentError, LocalProtocolError
+from trio_cogment.base.errors import CogmentError
 from trio_cogment.base.host import Host
 from trio_cogment.base.outcome import TrialOutcome
 from trio_cogment.rpc import CallOpener
@@ -151,7 +151,7 @@ class Seat:
             _log.exception("trial %r, actor %r: its part failed", trial_id, self.name)
             error = failure
         finally:
-            self.mailbox.end()  # also if this is cancelled while it joins
+            self.mailbox.end()
         self.on_over(error)  # it does nothing if `play` has done so
 
     async def play(self, session: ActorSession[Any, Any, Any], *, as_bytes: bool = False) -> None:
@@ -167,8 +167,11 @@ class Seat:
 
         In any case, also after `Cancelled`, the mailbox has its end.
         """
-        with self._scope:
-            await self._play(session, as_bytes=as_bytes)
+        try:
+            with self._scope:
+                await self._play(session, as_bytes=as_bytes)
+        finally:
+            self.mailbox.end()  # whoever waits is told also when this is cancelled
         self.on_over(None)  # it does nothing but where the actor has left
 
     async def _play(self, session: ActorSession[Any, Any, Any], *, as_bytes: bool) -> None:
@@ -179,9 +182,6 @@ class Seat:
         except Exception as error:
             self.on_over(error)
             raise
-        finally:
-            # Whoever waits is told also when this is cancelled.
-            self.mailbox.end()
         self.on_over(None)
 
     # As `ActorHandler`
@@ -240,9 +240,6 @@ class Seat:
             if rewards or messages:
                 self._say(session, rewards, messages)
             session.do_action_nowait(action)
-        except LocalProtocolError as error:
-            _log.debug("actor %r: the action came too late: %s", self.name, error)
-            return Answer.DROP
         except CogmentError:
             self.mailbox.take_back()
             raise
