@@ -38,7 +38,7 @@ def all_errors() -> list[type[CogmentError]]:
 def some_errors() -> list[CogmentError]:
     """Return errors that are made of other arguments than their texts, from all over the package."""
     from trio_cogment.environments.errors import InvalidActionError, InvalidEnvironmentError
-    from trio_cogment.seats.errors import SeatError
+    from trio_cogment.seats.base import SeatError
     from trio_cogment.spaces import SpaceError
 
     return [

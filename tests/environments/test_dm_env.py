@@ -12,8 +12,7 @@ from dm_env import specs
 
 from tests.environments._games import Catch
 from trio_cogment.base.errors import InvalidArgumentError
-from trio_cogment.environments.dm_env import DmEnvironment
-from trio_cogment.environments.dm_specs import mapped
+from trio_cogment.environments.dm_env import DmEnvironment, mapped
 from trio_cogment.environments.errors import InvalidEnvironmentError
 from trio_cogment.environments.making import make_environment
 from trio_cogment.spaces import Box, Dict, Discrete, SpaceError, Text, Tuple, decode_value, encode_value

@@ -12,10 +12,9 @@ from pettingzoo.test.example_envs import generated_agents_parallel_v0
 from pettingzoo.utils import wrappers
 
 from tests.environments._games import Countdown, Crowd, Dice, Rps
-from trio_cogment.environments.aec import AECEnvironment
 from trio_cogment.environments.errors import InvalidEnvironmentError
 from trio_cogment.environments.making import make_environment
-from trio_cogment.environments.parallel import ParallelEnvironment
+from trio_cogment.environments.pettingzoo import AECEnvironment, ParallelEnvironment
 from trio_cogment.spaces import Discrete, Observation
 
 

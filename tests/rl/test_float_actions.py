@@ -16,7 +16,7 @@ from trio_cogment import rl
 from trio_cogment.base.errors import CogmentError
 from trio_cogment.environments.encoding import ActionDecoder
 from trio_cogment.environments.errors import InvalidActionError
-from trio_cogment.seats.player import Player
+from trio_cogment.seats.local import Player
 from trio_cogment.spaces import Observation, check_action, encode_action, encode_observation, from_gymnasium
 
 ARM = spaces.Box(-1, 1, (2,), np.float32)

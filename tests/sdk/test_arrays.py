@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from trio_cogment.api.common_pb2 import TrialParams
 from trio_cogment.base.errors import InvalidArgumentError
-from trio_cogment.sdk._arrays import array_message, as_array
+from trio_cogment.sdk._stored import array_message, as_array
 
 FIELD = descriptor_pb2.FieldDescriptorProto
 TYPES = {"float32": 1, "float64": 2, "int8": 3, "int32": 4, "int64": 5, "uint8": 6}

@@ -40,7 +40,7 @@ from trio_cogment.base.outcome import EndCause
 from trio_cogment.rpc import CallOpener, Channel, open_listeners, serve
 from trio_cogment.sdk import DatastoreClient, StoredSample, export_trials, import_samples
 from trio_cogment.sdk._datastore import FIELDS, SampleAdder, _check_complete
-from trio_cogment.sdk._sample_file import encode_header, encode_sample
+from trio_cogment.sdk._export_import import encode_header, encode_sample
 
 TICKS = 5
 SPEC = Spec.of(ActorClass("number", observation=UInt32Value, action=UInt32Value), ActorClass("raw"))

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from trio_cogment.api.common_pb2 import TrialParams, TrialState
 from trio_cogment.api.trial_datastore_pb2 import StoredTrialSample, TrialSamplesFileHeader
 from trio_cogment.base.errors import InvalidArgumentError
-from trio_cogment.sdk._sample_file import MAGIC, MAX_FRAME_BYTES, SampleFileReader, encode_header, encode_sample
+from trio_cogment.sdk._export_import import MAGIC, MAX_FRAME_BYTES, SampleFileReader, encode_header, encode_sample
 
 PARAMS = {"one": TrialParams(max_steps=3), "two": TrialParams()}
 

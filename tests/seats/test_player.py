@@ -7,7 +7,7 @@ import pytest
 
 from trio_cogment.api import spaces_pb2 as pb
 from trio_cogment.rl import SeatError
-from trio_cogment.seats.player import Player
+from trio_cogment.seats.local import Player
 from trio_cogment.spaces import Discrete, Observation, encode_observation
 
 

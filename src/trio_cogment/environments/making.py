@@ -182,11 +182,11 @@ def wrap_if_known(environment: Any, name: str = "") -> Environment | None:
 
         return GymnasiumEnvironment(environment, name=name)
     if _is_instance(environment, "pettingzoo", "ParallelEnv"):
-        from trio_cogment.environments.parallel import ParallelEnvironment
+        from trio_cogment.environments.pettingzoo import ParallelEnvironment
 
         return ParallelEnvironment(environment, name=name)
     if _is_instance(environment, "pettingzoo", "AECEnv"):
-        from trio_cogment.environments.aec import AECEnvironment
+        from trio_cogment.environments.pettingzoo import AECEnvironment
 
         return AECEnvironment(environment, name=name)
     if _is_instance(environment, "dm_env", "Environment"):

@@ -54,7 +54,7 @@ if TYPE_CHECKING:
     from trio_cogment.rl.views.vector import make_vec as make_vec
     from trio_cogment.seats.base import Seat as Seat
     from trio_cogment.seats.base import SeatContext as SeatContext
-    from trio_cogment.seats.errors import SeatError as SeatError
+    from trio_cogment.seats.base import SeatError as SeatError
     from trio_cogment.seats.models import model as model
     from trio_cogment.seats.remote import endpoint as endpoint
     from trio_cogment.seats.remote import human as human
@@ -82,7 +82,7 @@ _HOMES = {
     "SB3VecEnv": "views.stable_baselines",
     "Seat": "trio_cogment.seats.base",
     "SeatContext": "trio_cogment.seats.base",
-    "SeatError": "trio_cogment.seats.errors",
+    "SeatError": "trio_cogment.seats.base",
     "TensorBoard": "runner",
     "TrialAECEnv": "views.aec",
     "TrialCallback": "runner",

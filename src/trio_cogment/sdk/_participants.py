@@ -17,13 +17,15 @@ from trio_cogment.base.errors import (
     AlreadyExistsError,
     InvalidArgumentError,
     NotFoundError,
+    PermissionDeniedError,
     RpcError,
 )
 from trio_cogment.base.host import Host
+from trio_cogment.base.log_context import bind_trial
 from trio_cogment.base.metrics import ParticipantMetrics
 from trio_cogment.base.plugins import ACTORS, ENVIRONMENTS
 from trio_cogment.base.plugins import implementation as plugin_implementation
-from trio_cogment.base.services import ACTOR_CLASS, IMPLEMENTATION, SERVICES, USER_ID, ServiceKind
+from trio_cogment.base.services import ACTOR_CLASS, IMPLEMENTATION, SERVICES, TRIAL_ID, USER_ID, ServiceKind
 from trio_cogment.rpc import (
     IN_PROCESS,
     CallOpener,
@@ -32,7 +34,6 @@ from trio_cogment.rpc import (
     bind,
 )
 from trio_cogment.sdk._actor import ActorImplementation, run_actor
-from trio_cogment.sdk._call_metadata import only, trial_of
 from trio_cogment.sdk._datalog import DatalogImplementation, DatalogSession
 from trio_cogment.sdk._environment import EnvironmentImplementation, run_environment
 from trio_cogment.sdk._failures import failure_of
@@ -42,6 +43,34 @@ from trio_cogment.sdk._stream import receive_init
 from trio_cogment.sdk.implementations import check_implementation
 from trio_cogment.sdk.spec import Spec
 from trio_cogment.servers.discovery import Offer
+
+# Metadata of a call, as a participant reads it.
+
+
+def only(call: ServerCall, name: str) -> str:
+    """Return the first value of metadata that a call must have.
+
+    Raises:
+        InvalidArgumentError: there is none.
+    """
+    values = call.metadata.texts(name)
+    if not values:
+        raise InvalidArgumentError(f"metadata {name}: expected one value")
+    return values[0]
+
+
+def trial_of(call: ServerCall) -> str:
+    """Return the trial id of a call, and bind the log records of its handler to that trial.
+
+    Raises:
+        PermissionDeniedError: the caller's token is for other trials.
+    """
+    trial_id = only(call, TRIAL_ID)
+    if not (call.identity.admin or call.identity.grant.names_trial(trial_id)):
+        raise PermissionDeniedError(f"trial {trial_id!r}: not for this caller")
+    bind_trial(trial_id)
+    return trial_id
+
 
 #: Metadata of calls within this process: the registration that discovery chose.
 CHOSEN = "trio-cogment-implementation"

@@ -11,8 +11,23 @@ from trio_cogment.base.endpoints import DISCOVER
 from trio_cogment.base.errors import InvalidArgumentError
 from trio_cogment.environments.spec import PLAYER, RL_SPEC
 from trio_cogment.sdk import ActorImplementation, ModelRegistryClient, actor_params
-from trio_cogment.seats.errors import SeatError
 from trio_cogment.spaces import Space, SpaceError, encode_action
+
+
+class SeatError(InvalidArgumentError):
+    """Whoever has a seat answered with what is no action there, or cannot play there.
+
+    Attributes:
+        environment: the name of the trial's environment.
+        actor: the agent whose seat it is.
+        reason: the field, what was expected there, and what came.
+    """
+
+    def __init__(self, environment: str, actor: str, reason: object) -> None:
+        super().__init__(f"environment {environment!r}, actor {actor!r}: {reason}")
+        self.environment = environment
+        self.actor = actor
+        self.reason = str(reason)
 
 
 @dataclass(frozen=True, slots=True)

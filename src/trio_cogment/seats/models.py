@@ -12,8 +12,7 @@ import trio
 from trio_cogment.api.model_registry_pb2 import ModelVersionInfo
 from trio_cogment.base.errors import CogmentError, FailedPreconditionError, InvalidArgumentError, RpcError, StatusCode
 from trio_cogment.sdk import ModelRegistryClient
-from trio_cogment.seats.base import SeatContext
-from trio_cogment.seats.errors import SeatError
+from trio_cogment.seats.base import SeatContext, SeatError
 from trio_cogment.seats.local import Answer, Function, LocalSeat
 
 _REFERENCE = re.compile(r"(?P<name>[^@]+)(?:@(?P<version>-?[0-9]{1,9}))?")

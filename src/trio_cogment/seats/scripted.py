@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 
 from trio_cogment.base.errors import InvalidArgumentError
-from trio_cogment.seats.base import SeatContext
-from trio_cogment.seats.errors import SeatError
+from trio_cogment.seats.base import SeatContext, SeatError
 from trio_cogment.seats.local import Answer, Function, LocalSeat
 from trio_cogment.spaces import Observation, SpaceError
 from trio_cogment.spaces.masks import sample_allowed

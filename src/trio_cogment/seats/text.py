@@ -6,8 +6,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any, TypeAlias
 
 from trio_cogment.base.errors import InvalidArgumentError
-from trio_cogment.seats.base import SeatContext
-from trio_cogment.seats.errors import SeatError
+from trio_cogment.seats.base import SeatContext, SeatError
 from trio_cogment.seats.local import Answer, LocalSeat
 from trio_cogment.seats.rendering import read_action, turn_prompt
 from trio_cogment.spaces import Observation, SpaceError

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from trio_cogment.trainer.dispatch.admission import Capacity as Capacity
     from trio_cogment.trainer.dispatch.command import Surroundings as Surroundings
     from trio_cogment.trainer.dispatch.dispatcher import RunDispatcher as RunDispatcher
-    from trio_cogment.trainer.dispatch.machine import this_machine as this_machine
     from trio_cogment.trainer.dispatch.workers import Workers as Workers
     from trio_cogment.trainer.dispatching import Dispatcher as Dispatcher
     from trio_cogment.trainer.dispatching import RunControl as RunControl
@@ -25,6 +24,7 @@ if TYPE_CHECKING:
     from trio_cogment.trainer.dispatching import RunSink as RunSink
     from trio_cogment.trainer.extension import OpenedTrainer as OpenedTrainer
     from trio_cogment.trainer.extension import PlatformTrainer as PlatformTrainer
+    from trio_cogment.trainer.extension import this_machine as this_machine
     from trio_cogment.trainer.opening import open_trainer as open_trainer
     from trio_cogment.trainer.trials.where import Where as Where
 

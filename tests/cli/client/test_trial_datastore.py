@@ -22,7 +22,7 @@ from tests.sdk.test_sample_file import SAMPLES, by_hand
 from trio_cogment.api.common_pb2 import TrialParams
 from trio_cogment.rpc import InProcessChannel
 from trio_cogment.sdk import DatastoreClient
-from trio_cogment.sdk._sample_file import SampleFileReader
+from trio_cogment.sdk._export_import import SampleFileReader
 from trio_cogment.servers.datastore import Datastore, datastore_services, open_store
 
 

@@ -29,9 +29,9 @@ from trio_cogment import (
 )
 from trio_cogment.base.errors import CogmentError, FailedPreconditionError, InvalidArgumentError
 from trio_cogment.sdk.spec import encode
-from trio_cogment.sdk.spec._lookup import advice, resolve
 from trio_cogment.sdk.spec._project_file import ProjectFile, read_commands
 from trio_cogment.sdk.spec._protoc import explained
+from trio_cogment.sdk.spec._types import advice, resolve
 from trio_cogment.sdk.spec.generation import python_modules, write_files
 from trio_cogment.sdk.spec.project import Project
 from trio_cogment.sdk.spec.yaml_file import MAX_BYTES

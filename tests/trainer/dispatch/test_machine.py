@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from trio_cogment.trainer.dispatch.machine import this_machine
+from trio_cogment.trainer.extension import this_machine
 
 
 def test_gpus_are_those_with_a_number(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,18 +2,318 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
 
 from trio_cogment.api.common_pb2 import TrialState
 from trio_cogment.rl.datasets.arrow import pa
-from trio_cogment.rl.datasets.columns import Column, MaskColumns, PlainColumn, SpaceColumns
 from trio_cogment.rl.datasets.payloads import Form
-from trio_cogment.rl.datasets.plain import as_json, types_of
+from trio_cogment.rl.datasets.plain import array_in, as_json, stored_mask, types_of
 from trio_cogment.rl.datasets.steps import Step
 from trio_cogment.rl.datasets.trials import ActorRecord, TrialRecord
-from trio_cogment.spaces import SpaceError
+from trio_cogment.spaces import (
+    ArraySpace,
+    Dict,
+    Discrete,
+    MultiBinary,
+    Space,
+    SpaceError,
+    Text,
+    Tuple,
+    column_names,
+    encode_value,
+)
+from trio_cogment.spaces.base import described
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+
+# Columns of a table for the values of spaces: collected row by row, and given to Arrow.
+#
+# | values | column |
+# |---|---|
+# | of `Discrete`; arrays without dimensions | a number |
+# | arrays | nested lists of fixed size, as large as the shape says; the outermost not, where some can be missing |
+# | arrays without elements | an empty list |
+# | of `Text` | a string |
+# | of `Sequence`, `Graph`, `OneOf` | the bytes of the message `trio_cogment.spaces.Value` |
+# | action masks of `Discrete` and `MultiBinary` | a list of `int8` |
+# | other action masks | the bytes of the message `trio_cogment.spaces.Value` |
+#
+# `Dict` and `Tuple` have a column for each part: `observation.arm.0`. What is not there is null.
+
+#: How many rows a column has room for at first.
+_FIRST_ROWS = 256
+
+
+class Column(Protocol):
+    """Collects the values of one column.
+
+    Attributes:
+        feature: what `meta/info.json` says of the column: `dtype`, `shape`, and `encoding` if it has one.
+    """
+
+    feature: dict[str, Any]
+
+    @property
+    def type(self) -> Any:
+        """Arrow's type of the column."""
+
+    def append(self, value: Any) -> int:
+        """Add a value, or None; return about how many bytes it takes. Raises SpaceError."""
+
+    def take(self) -> Any:
+        """Return the values as an array of Arrow, and forget them."""
+
+
+class PlainColumn:
+    """Values that Arrow takes as they are.
+
+    Args:
+        kind: Arrow's type.
+        name: of the type, for `feature`.
+        size: about how many bytes a value takes.
+
+    Attributes:
+        values: those that were added; always the same list.
+    """
+
+    def __init__(self, kind: Any, name: str, size: int = 8) -> None:
+        self.type = kind
+        self.feature: dict[str, Any] = {"dtype": name, "shape": []}
+        self._size = size
+        self.values: list[Any] = []
+
+    def append(self, value: Any) -> int:
+        """See `Column.append`."""
+        self.values.append(value)
+        return self._size
+
+    def take(self) -> Any:
+        """See `Column.take`."""
+        found = pa.array(self.values, self.type)
+        self.values.clear()
+        return found
+
+
+class TextColumn(PlainColumn):
+    """Strings."""
+
+    def __init__(self) -> None:
+        super().__init__(pa.string(), "str")
+
+    def append(self, value: Any) -> int:
+        """See `Column.append`."""
+        if value is None:
+            return super().append(None)
+        if not isinstance(value, str):
+            raise SpaceError(f"expected a string, got {described(value)}")
+        return super().append(value) + len(value)
+
+
+class MessageColumn(PlainColumn):
+    """Values of any space, or of none, as bytes of the message `Value`."""
+
+    def __init__(self, space: Space | None) -> None:
+        super().__init__(pa.binary(), "bytes")
+        self.feature["encoding"] = "trio_cogment.spaces.Value"
+        self._space = space
+
+    def append(self, value: Any) -> int:
+        """See `Column.append`."""
+        if value is None:
+            return super().append(None)
+        data = encode_value(value).SerializeToString()
+        return super().append(data) + len(data)
+
+
+class MaskColumn(PlainColumn):
+    """The masks of a `Discrete` or `MultiBinary`, as lists."""
+
+    def __init__(self) -> None:
+        super().__init__(pa.list_(pa.int8()), "int8")
+        self.feature["shape"] = [None]
+
+    def append(self, value: Any) -> int:
+        """See `Column.append`."""
+        if value is None:
+            return super().append(None)
+        if not isinstance(value, np.ndarray) or value.dtype.kind not in "iub":
+            raise SpaceError(f"expected an array of int8, got {described(value)}")
+        return super().append(value.reshape(-1).astype(np.int8)) + value.size
+
+
+class ArrayColumn:
+    """Arrays of one shape and type, or numbers, in one array.
+
+    Args:
+        space: of the arrays.
+        optional: some can be missing. Then the outermost lists are not of fixed size, because many versions of PyArrow
+            can write no such lists that are null.
+    """
+
+    def __init__(self, space: ArraySpace, *, optional: bool) -> None:
+        self._space = space
+        self._optional = optional
+        self._shape = space.shape
+        self._bytes = space.dtype.itemsize * int(np.prod(space.shape, dtype=np.int64))
+        self._rows: NDArray[Any] = np.empty((0, *space.shape), space.dtype)
+        self._missing: list[int] = []
+        self._count = 0
+        self.feature: dict[str, Any] = {"dtype": space.row.name, "shape": list(space.shape)}
+
+    @property
+    def type(self) -> Any:
+        """See `Column.type`."""
+        kind = pa.from_numpy_dtype(self._space.dtype)
+        if 0 in self._shape:
+            return pa.list_(kind)  # Parquet has no lists of the fixed size 0
+        for place in range(len(self._shape) - 1, -1, -1):
+            kind = pa.list_(kind) if self._optional and not place else pa.list_(kind, self._shape[place])
+        return kind
+
+    def append(self, value: Any) -> int:
+        """See `Column.append`."""
+        if self._count == len(self._rows):
+            more = max(_FIRST_ROWS, 2 * self._count) if self._bytes < 2**16 else self._count + 16
+            # Not `resize`, which would fill what is new.
+            larger: NDArray[Any] = np.empty((more, *self._shape), self._space.dtype)
+            larger[: self._count] = self._rows[: self._count]
+            self._rows = larger
+        if value is None:
+            if not self._optional:
+                raise SpaceError("expected a value, got none")
+            self._rows[self._count] = np.zeros((), self._space.dtype)
+            self._missing.append(self._count)
+        else:
+            self._rows[self._count] = array_in(self._space, value)
+        self._count += 1
+        return self._bytes
+
+    def take(self) -> Any:
+        """See `Column.take`."""
+        count, missing, rows = self._count, self._missing, self._rows
+        self._count, self._missing = 0, []
+        self._rows = np.empty((0, *self._shape), self._space.dtype)
+        there = np.ones(count, bool)
+        there[missing] = False
+        if not self._shape:
+            return pa.array(rows[:count], mask=~there)
+        if 0 in self._shape:
+            return pa.array([[] if one else None for one in there], self.type)
+        if self._optional:
+            rows = rows[:count][there]
+        found = pa.array(rows[: len(rows) if self._optional else count].reshape(-1))
+        for length in reversed(self._shape[1:]):
+            found = pa.FixedSizeListArray.from_arrays(found, length)
+        if not self._optional:
+            return pa.FixedSizeListArray.from_arrays(found, self._shape[0])
+        ends = np.concatenate([[0], np.cumsum(there, dtype=np.int32) * self._shape[0]]).astype(np.int32)
+        return pa.ListArray.from_arrays(pa.array(ends), found, mask=pa.array(~there))
+
+
+def column_of(leaf: Space, *, optional: bool) -> Column:
+    """Return the column for the values of a space that is neither `Dict` nor `Tuple`."""
+    if isinstance(leaf, ArraySpace):
+        return ArrayColumn(leaf, optional=optional)
+    return TextColumn() if isinstance(leaf, Text) else MessageColumn(leaf)
+
+
+class SpaceColumns:
+    """The columns of a space's values.
+
+    Args:
+        space: whose values they are.
+        prefix: what the columns' names begin with.
+        optional: some values can be missing.
+
+    Attributes:
+        columns: by name, in order.
+
+    Raises:
+        SpaceError: two parts of the space would have one name.
+    """
+
+    def __init__(self, space: Space, prefix: str, *, optional: bool) -> None:
+        self._space = space
+        self._prefix = prefix
+        self._paths = [path for path, _ in space.leaves()]
+        self.columns = {name: column_of(leaf, optional=optional) for name, leaf in column_names(space, prefix).items()}
+        self._columns = list(self.columns.values())
+
+    def append(self, value: Any) -> int:
+        """Add a value, or None for one that is not there; return about how many bytes it takes.
+
+        Raises:
+            SpaceError: a part of it has another type or shape than those of the space; the text says which.
+        """
+        size, position = 0, 0
+        try:
+            values = iter([None] * len(self._columns)) if value is None else self._leaf_values(value)
+            for column in self._columns:
+                size += column.append(next(values))
+                position += 1
+        except SpaceError as error:
+            raise error.inside(*self._paths[position]).of(self._prefix) from None
+        return size
+
+    def _leaf_values(self, value: Any) -> Iterator[Any]:
+        try:
+            return iter(list(self._space.leaf_values(value)))
+        except (KeyError, TypeError, ValueError, IndexError):
+            try:
+                self._space.check(value)  # says what is wrong
+            except SpaceError as error:
+                raise error.of(self._prefix) from None
+            raise
+
+
+class MaskColumns:
+    """The columns of the masks of an action space, in the form that its `sample` takes in Gymnasium.
+
+    Attributes:
+        columns: by name, in order; none for parts that have no masks.
+    """
+
+    def __init__(self, space: Space, prefix: str) -> None:
+        self._space = space
+        self._prefix = prefix
+        self.columns: dict[str, Column] = {}
+        for name, leaf in column_names(space, prefix).items():
+            self.columns[name] = MaskColumn() if isinstance(leaf, Discrete | MultiBinary) else MessageColumn(None)
+        self._columns = list(self.columns.values())
+
+    def append(self, mask: Any) -> int:
+        """Add a mask, or None; return about how many bytes it takes.
+
+        Raises:
+            SpaceError: it has not the form of the action space's masks.
+        """
+        size = 0
+        try:
+            leaves = mask_leaves(self._space, stored_mask(self._space, mask))
+            for column, value in zip(self._columns, leaves, strict=True):
+                size += column.append(value)
+        except SpaceError as error:
+            raise error.of(self._prefix) from None
+        return size
+
+
+def mask_leaves(space: Space, mask: Any) -> Iterator[Any]:
+    """Yield the masks of the parts of a space, in the order of its leaves; it has the form that `mask_in` gives."""
+    if isinstance(space, Dict):
+        for key, part in space.spaces.items():
+            yield from mask_leaves(part, None if mask is None else mask[key])
+    elif isinstance(space, Tuple):
+        for position, part in enumerate(space.spaces):
+            yield from mask_leaves(part, None if mask is None else mask[position])
+    else:
+        yield mask
+
 
 #: What is added to the size of a row for the columns that all tables have, in bytes.
 _ROW_BYTES = 200

@@ -7,11 +7,10 @@ from pathlib import Path
 from google.protobuf.descriptor_pb2 import FileDescriptorSet
 from google.protobuf.descriptor_pool import DescriptorPool
 
-from trio_cogment.sdk.spec._lookup import advice, resolve
 from trio_cogment.sdk.spec._messages import MessageTypes
 from trio_cogment.sdk.spec._project_file import Declared, ProjectFile
 from trio_cogment.sdk.spec._protoc import compile_protos
-from trio_cogment.sdk.spec._types import ActorClass, Spec
+from trio_cogment.sdk.spec._types import ActorClass, Spec, advice, resolve
 
 
 class Project:
