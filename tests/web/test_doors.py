@@ -106,7 +106,7 @@ Door = Callable[[AccessControl], AbstractAsyncContextManager[list[AnyRoute]]]
 #: And the modules that make their routes.
 DOORS: dict[Door, set[str]] = {
     dashboard: {
-        f"dashboard/{name}.py" for name in ("_dashboard", "_models", "_server_pages", "_stored", "_trial_pages")
+        f"dashboard/{name}.py" for name in ("_dashboard", "_server_pages", "_stored")
     },
     play: {"play/routes.py"},
     openenv: {"gateways/openenv/app.py"},

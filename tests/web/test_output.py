@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from collections.abc import Awaitable, Callable
 
 import h11
@@ -52,6 +53,32 @@ def test_much_output_goes_in_pieces_and_answers_between_messages() -> None:
         fresh.add(b"message")
         fresh.answer(b"pong")
         assert fresh.take_output() == b"pongmessage"
+
+
+def test_nothing_comes_between_pieces_that_belong_together() -> None:
+    output = Pending(BytePool(9 * TOTAL).loan())
+    shared = bytes(2 * PIECE)
+    output.add(b"head", shared, b"", b"tail")
+    output.add(b"another", b"another")
+    assert output.out_size == 4 + 2 * PIECE + 4 + 14
+    assert output.take_output() == b"head" + bytes(PIECE - 4)
+    output.answer(b"pong")
+    assert output.take_output() == bytes(PIECE)
+    assert output.take_output() == bytes(4) + b"tail" + b"pong" + b"anotheranother"
+    assert output.out_size == 0
+
+
+def test_what_others_have_too_is_not_copied_before_it_is_taken() -> None:
+    shared = bytes(64 * PIECE)
+    tracemalloc.start()
+    try:
+        outputs = [Pending(BytePool(100 * TOTAL).loan()) for _ in range(10)]
+        for output in outputs:
+            output.add(b"head", shared)
+            assert len(output.take_output()) == PIECE
+        assert tracemalloc.get_traced_memory()[1] < 4 * PIECE
+    finally:
+        tracemalloc.stop()
 
 
 def test_what_is_dropped_is_not_sent() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import abc
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 import trio
@@ -57,6 +57,10 @@ class Answering(abc.ABC):
     @abc.abstractmethod
     def wrapped(self, frame: bytes) -> bytes:
         """Return a frame as it travels."""
+
+    def shared(self, message: SharedMessage) -> Sequence[bytes]:
+        """Return a message as it travels, in pieces that belong together; large ones are nobody's copy."""
+        return (self.wrapped(message_frame(message.payload())),)
 
     @abc.abstractmethod
     def closing(self) -> bytes:
@@ -116,8 +120,10 @@ class Answering(abc.ABC):
     def on_message(self, message: Any) -> None:
         """See `Consumer.on_message`."""
         output = self._output
-        payload = message.payload() if isinstance(message, SharedMessage) else message.SerializeToString()
-        output.add(self.wrapped(message_frame(payload)))
+        if isinstance(message, SharedMessage):
+            output.add(*self.shared(message))
+        else:
+            output.add(self.wrapped(message_frame(message.SerializeToString())))
         if output.out_size > self._high_water_bytes and self._call is not None:
             self._paused = True
             self._call.pause()

@@ -149,7 +149,12 @@ def _not_base64() -> RpcError:
 
 def message_frame(payload: bytes) -> bytes:
     """Return the frame of a message."""
-    return b"\x00" + len(payload).to_bytes(4, "big") + payload
+    return message_head(len(payload)) + payload
+
+
+def message_head(size: int) -> bytes:
+    """Return what goes before a message of so many bytes."""
+    return b"\x00" + size.to_bytes(4, "big")
 
 
 def fields_frame(fields: Iterable[tuple[bytes, bytes]]) -> bytes:

@@ -8,7 +8,7 @@ with the headers has to be a message of its own, or clients do not see what come
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Any
 
@@ -20,7 +20,7 @@ from trio_cogment.base.shared_message import SharedMessage
 from trio_cogment.rpc import Metadata
 from trio_cogment.rpc.relay import RelayedCall, RelayRoute, encode_metadata
 from trio_cogment.web.answering import Answering, relayed
-from trio_cogment.web.frames import FrameReader, fields_frame
+from trio_cogment.web.frames import FrameReader, fields_frame, message_head
 from trio_cogment.web.hosting import Hosting, admitted, counted, read_until_closed
 from trio_cogment.web.intake import BATCH_UNITS, MOST_AT_ONCE, in_batches, units_of
 from trio_cogment.web.joining import Farewell
@@ -47,6 +47,13 @@ class SocketAnswering(Answering):
     def wrapped(self, frame: bytes) -> bytes:
         """See `Answering.wrapped`."""
         return self.socket.message(frame)
+
+    def shared(self, message: SharedMessage) -> Sequence[bytes]:
+        """See `Answering.shared`."""
+        size = message.ByteSize()
+        frame_head = message_head(size)
+        head = self.socket.message_head(len(frame_head) + size)
+        return (head + frame_head + message.head, *message.tails) if head else ()
 
     def closing(self) -> bytes:
         """See `Answering.closing`."""
@@ -184,6 +191,9 @@ class SocketCall:
                 writer.flush()
                 if socket.begun or frames.begun or intake.begun:
                     await self._count()
+            await connection.turn(
+                1
+            )  # a thousand clients may leave in one moment, and each call that ends costs something
             call.abort(_LEFT)
         except RpcError as error:
             call.refuse(error)

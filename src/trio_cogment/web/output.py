@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator, Sequence
 from typing import Protocol
 
@@ -45,8 +46,9 @@ class Pending(WaitingBytes):
         super().__init__(loan)
         self.out_size = 0
         self.listener: RoomListener | None = None
-        self._pieces: list[bytes] = []
-        self._cut = False  # the first of them is the rest of one that has begun
+        #: With each, whether it ends what must not be interrupted.
+        self._pieces: deque[tuple[bytes | memoryview, bool]] = deque()
+        self._cut = False  # the first of them is the rest of something that has begun
         self._answer = b""
         self._in_flight = 0  # what was taken last; it may be on its way still
         self._taken = 0  # bytes, ever
@@ -56,12 +58,15 @@ class Pending(WaitingBytes):
         """See `WaitingBytes.held`."""
         return self.queued + self.out_size + self._in_flight
 
-    def add(self, data: bytes) -> None:
-        """Add bytes."""
-        if data:
-            self._pieces.append(data)
-            self.out_size += len(data)
-            self.cover()
+    def add(self, *pieces: bytes) -> None:
+        """Add bytes that belong together. They are not copied before they are taken: others may have the same."""
+        left = sum(map(len, pieces))
+        self.out_size += left
+        for piece in pieces:
+            if piece:
+                left -= len(piece)
+                self._pieces.append((piece, not left))
+        self.cover()
 
     def answer(self, data: bytes) -> None:
         """Add the answer to a ping, instead of one that is waiting still.
@@ -85,16 +90,26 @@ class Pending(WaitingBytes):
 
     def take_output(self) -> bytes:
         """Return the next bytes to send."""
-        pieces = self._pieces
-        if self._answer:
-            pieces.insert(int(self._cut), self._answer)
+        pieces, room = self._pieces, _PIECE_BYTES
+        taken: list[bytes | memoryview] = []
+        while pieces and room > 0:
+            if self._answer and not self._cut:
+                taken.append(self._answer)
+                self._answer = b""
+            piece, ends = pieces[0]
+            if len(piece) <= room:
+                pieces.popleft()
+                self._cut = not ends
+            else:
+                view = memoryview(piece)
+                pieces[0], piece = (view[room:], ends), view[:room]
+                self._cut = True
+            taken.append(piece)
+            room -= len(piece)
+        if self._answer and not self._cut:
+            taken.append(self._answer)
             self._answer = b""
-        data = pieces[0] if len(pieces) == 1 else b"".join(pieces)
-        self._pieces = []
-        self._cut = len(data) > _PIECE_BYTES
-        if self._cut:
-            self._pieces.append(data[_PIECE_BYTES:])
-            data = data[:_PIECE_BYTES]
+        data = b"".join(taken)
         self.out_size -= len(data)
         self._in_flight = len(data)
         self._taken += len(data)
@@ -125,7 +140,12 @@ class Pending(WaitingBytes):
     def recount(self) -> Iterator[Count]:
         """See `trio_cogment.base.recount`."""
         yield from super().recount()
-        yield Count("bytes of output for a browser", self.out_size, sum(map(len, (*self._pieces, self._answer))), None)
+        yield Count(
+            "bytes of output for a browser",
+            self.out_size,
+            len(self._answer) + sum(len(piece) for piece, _ in self._pieces),
+            None,
+        )
 
 
 class Timed(ByteStream):

@@ -234,14 +234,18 @@ class WebSocket:
 
     def message(self, data: bytes) -> bytes:
         """Return the bytes of a message; nothing once either end has closed it."""
+        head = self.message_head(len(data))
+        return head + data if head else b""
+
+    def message_head(self, size: int) -> bytes:
+        """Return what goes before the data of a message of so many bytes; nothing once either end has closed it."""
         if self._closed or self._peer_closed:
             return b""
-        size = len(data)
         if size < _TWO_BYTES:
-            return bytes((self._first_byte, size)) + data
+            return bytes((self._first_byte, size))
         if size < _LONG:
-            return _SHORT_HEAD.pack(self._first_byte, _TWO_BYTES, size) + data
-        return _LONG_HEAD.pack(self._first_byte, _EIGHT_BYTES, size) + data
+            return _SHORT_HEAD.pack(self._first_byte, _TWO_BYTES, size)
+        return _LONG_HEAD.pack(self._first_byte, _EIGHT_BYTES, size)
 
     def ping(self) -> bytes:
         """Return a ping; nothing once either end has closed it."""
