@@ -105,9 +105,7 @@ async def common(access: AccessControl) -> AsyncIterator[list[AnyRoute]]:
 Door = Callable[[AccessControl], AbstractAsyncContextManager[list[AnyRoute]]]
 #: And the modules that make their routes.
 DOORS: dict[Door, set[str]] = {
-    dashboard: {
-        f"dashboard/{name}.py" for name in ("_dashboard", "_server_pages", "_stored")
-    },
+    dashboard: {f"dashboard/{name}.py" for name in ("_dashboard", "_server_pages", "_stored")},
     play: {"play/routes.py"},
     openenv: {"gateways/openenv/app.py"},
     rest: {"gateways/rest/routes.py"},
