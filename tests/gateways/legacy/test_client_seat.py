@@ -12,17 +12,20 @@ import trio.testing
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from trio_cogment.api.common_pb2 import RewardSource
 from trio_cogment.base.errors import (
     AlreadyExistsError,
     CogmentError,
     FailedPreconditionError,
     NotFoundError,
+    ResourceExhaustedError,
     UnavailableError,
 )
 from trio_cogment.base.host import Host
+from trio_cogment.gateways.legacy import client_seat
 from trio_cogment.gateways.legacy.actor_ids import ActorIds
 from trio_cogment.gateways.legacy.client_seat import ClientSeat
-from trio_cogment.sdk import Event, EventType, RecvObservation
+from trio_cogment.sdk import Event, EventType, RecvObservation, RecvReward
 from trio_cogment.seats.mailbox import Answer, Mailbox
 from trio_cogment.seats.seat import Seat
 
@@ -149,6 +152,7 @@ async def played(place: Place, steps: str) -> list[Any]:
         ("JUJO", ["see 0"], 0),
         ("JUR", [], 0),
         ("JURA", [FailedPreconditionError], 0),
+        ("JURJO", ["see 0"], 0),
         ("JUE", [], 0),
         ("JUEJ", [FailedPreconditionError], 0),
         ("JUEA", ["!"], 0),
@@ -162,6 +166,7 @@ async def played(place: Place, steps: str) -> list[Any]:
         ("JUAR", [NotFoundError], 0),
         ("JUAUO", [], 0),
         ("JUAUOJ", ["see 0"], 0),
+        ("JUAUOAO", ["see 1"], 1),
         # The first observation is here, and no call has taken it.
         ("JUOA", [], 1),
         ("JUOOJ", ["see 1"], 0),
@@ -244,8 +249,48 @@ async def test_what_fails_in_the_gateway_is_told_without_its_words(caplog: pytes
     async with opened() as place:
         await played(place, "J")
         await place.end(ValueError("a secret"))
+        await place.act()
     assert "the gateway failed; its log has the details" in str(place.answers[0])
-    assert place.seen() == [UnavailableError]
+    assert place.seen() == [UnavailableError, FailedPreconditionError]  # and then nobody has joined
+
+
+async def test_an_action_that_cannot_be_sent_may_be_sent_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(_seat: Seat, _action: bytes) -> Answer:
+        raise ResourceExhaustedError("the orchestrator does not read")
+
+    async with opened() as place:
+        await played(place, "JO")
+        with monkeypatch.context() as patched:
+            patched.setattr(Seat, "act", full)
+            assert await played(place, "A") == ["see 0", ResourceExhaustedError]
+        assert await played(place, "AO") == ["see 0", ResourceExhaustedError, "see 1"]
+        assert len(place.acted) == 1
+
+
+async def test_a_client_that_joins_again_without_a_session_keeps_the_one_that_it_had() -> None:
+    async with opened() as place:
+        await played(place, "JUO")
+        await place.call(lambda: place.place.join(""))
+        assert place.seen() == ["see 0"]
+        assert place.place.session_id == "session"
+
+
+async def test_the_final_answer_stays_as_it_was_given() -> None:
+    async with opened() as place:
+        await played(place, "JO")
+        place.mailbox.put(Event(EventType.ACTIVE, 0, reward=RecvReward(0, 3.0, [RewardSource(value=3.0)])))
+        await played(place, "EAA")
+        assert [answer.reward.value for answer in place.answers[1:]] == [3.0, 3.0]
+
+
+async def test_what_is_kept_for_an_answer_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(client_seat, "MAX_KEPT_ITEMS", 2)
+    async with opened() as place:
+        await played(place, "JO")
+        for value in range(1, 5):
+            place.mailbox.put(Event(EventType.ACTIVE, 0, reward=RecvReward(0, value, [])))
+        await played(place, "AO")
+        assert place.answers[1].reward.value == 1 + 2
 
 
 async def test_who_leaves_is_answered() -> None:

@@ -10,7 +10,14 @@ import pytest
 import trio
 import trio.testing
 
-from trio_cogment.base.errors import CogmentError, FailedPreconditionError, NotFoundError
+from trio_cogment.base.errors import (
+    CogmentError,
+    FailedPreconditionError,
+    NotFoundError,
+    ResourceExhaustedError,
+    RpcError,
+    StatusCode,
+)
 from trio_cogment.gateways.rest.acting import Act
 from trio_cogment.gateways.rest.seats import WebSeat
 from trio_cogment.sdk import Event, EventType, RecvObservation
@@ -99,6 +106,32 @@ async def test_a_page_is_awaited_while_it_is_to_join_or_to_act(autojump_clock: t
         seen.append(None if math.isinf(since) else round(trio.current_time() - since))
     # Another observation, or a refused action, makes nobody more present; an action and coming back do.
     assert seen == [1, None, 0, 1, 2, None, 0, 0, None]
+
+
+async def test_an_action_that_cannot_be_sent_makes_nobody_more_present(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    def full(_action: object) -> None:
+        raise ResourceExhaustedError("the orchestrator does not read")
+
+    page = Page()
+    for one in ("join", "observe"):
+        page.do(one)
+    session: Any = SimpleNamespace(is_over=False, do_action_nowait=full)
+    page.seat._seat.session = session
+    await trio.sleep(1)
+    with pytest.raises(ResourceExhaustedError):
+        page.do("act")
+    page.do("observe")
+    assert trio.current_time() - page.seat.idle_since == pytest.approx(1)
+
+
+async def test_a_lost_connection_is_told_as_that() -> None:
+    page = Page()
+    page.do("join")
+    assert page.seat.details == ""
+    page.seat._seat.on_over(RpcError(StatusCode.UNAVAILABLE, "10.0.0.1 has hung up"))
+    assert page.seat.details == "the connection to the orchestrator was lost"
 
 
 async def test_a_seat_that_nobody_has_taken_ends_with_its_task() -> None:

@@ -160,7 +160,7 @@ class ClientSeat:
         self._check_free()
         if not self._joined:
             raise FailedPreconditionError(f"{self._who}: no client has joined")
-        if not (self._owed or self.is_over):
+        if not self._owed:
             self._act(content)
         try:
             await self._wait(self._has_answer)
@@ -189,7 +189,7 @@ class ClientSeat:
             raise UnavailableError(f"{self._who}: busy: another call is being answered")
 
     async def _wait(self, condition: Callable[[], bool]) -> None:
-        """Wait for something in the mailbox, or the end; after it the call takes what there is.
+        """Wait for something in the mailbox, or the end.
 
         Raises:
             CogmentError: the trial does not have the client.
@@ -202,7 +202,6 @@ class ClientSeat:
             refusal, self._refusal = self._refusal, None
         if refusal is not None:
             raise refusal
-        self._seat.mailbox.take()
 
     def _has_begun(self) -> bool:
         return self._seat.mailbox.observation is not None or self._is_without()
