@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import ipaddress
-
 from trio_cogment.base.config.declarations import Flag, setting
 from trio_cogment.base.records import record
 
@@ -28,6 +26,10 @@ class OutgoingConfig:
     )
 
     def __post_init__(self) -> None:
+        if not (self.allowed_networks or self.denied_networks):
+            return
+        import ipaddress  # it takes a millisecond, and most servers and every help do without
+
         for name in ("allowed_networks", "denied_networks"):
             for text in getattr(self, name):
                 try:
