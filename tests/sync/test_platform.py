@@ -355,7 +355,7 @@ async def test_a_cancelled_trial_reaches_the_worker_thread() -> None:
 def test_sessions_have_what_the_asynchronous_ones_have(ours: type, theirs: type[Session]) -> None:
     for_the_sdk = {"run", "finish", "taken_by"}
     # What handles events in the task that brings them is for Trio's thread and its functions.
-    in_trio = {name for name in dir(theirs) if name == "handle" or name.endswith("_nowait")}
+    in_trio = {name for name in dir(theirs) if name.startswith("handle") or name.endswith("_nowait")}
     assert not {name for name in dir(theirs) if not name.startswith("_")} - set(dir(ours)) - for_the_sdk - in_trio
 
 

@@ -12,7 +12,7 @@ from trio_cogment.environments.episode import Turn
 from trio_cogment.environments.hosts import Host, InlineHost, SteppedHost
 from trio_cogment.environments.pool import Key, Pool
 from trio_cogment.environments.stage import Opening
-from trio_cogment.sdk import EnvironmentSession, Event, EventType, Reward
+from trio_cogment.sdk import EnvironmentSession, Reward
 
 #: The next actions come when the observations of the last ones have been sent.
 _STEPS_AHEAD = 1
@@ -33,14 +33,12 @@ class Part:
         """Play with an environment on this thread: the answer to an event is sent while the event is handled."""
         session = self._session
 
-        def on_event(event: Event[Any, Any]) -> None:
-            actions = _contents(event)
-            if actions is not None:
-                self._tell(host.advance_now(actions, event.type is EventType.ENDING))
+        def on_actions(actions: list[Content | None]) -> None:
+            self._tell(host.advance_now(actions, session.is_ending))
 
         turn = host.begin_now(self._opening)
         await session.start(list(enumerate(turn.observations)))
-        await session.handle(on_event, as_objects=True)
+        await session.handle_contents(on_actions)
 
     async def play_hosted(self, pool: Pool, key: Key, open_host: Callable[[], Awaitable[Host]]) -> None:
         """Play with an environment elsewhere, until the end of the trial; meanwhile heartbeats are answered.
@@ -55,7 +53,7 @@ class Part:
         async with trio.open_nursery() as nursery:
             send, receive = trio.open_memory_channel[_Asked](_STEPS_AHEAD)
             nursery.start_soon(self._play_in_task, pool, key, open_host, receive)
-            await session.handle(lambda event: self._pass_on(event, send), as_objects=True)
+            await session.handle_contents(lambda actions: send.send_nowait((actions, session.is_ending)))
             nursery.cancel_scope.cancel()
 
     async def _play_in_task(
@@ -86,16 +84,14 @@ class Part:
         """
         session = self._session
 
-        def on_event(event: Event[Any, Any]) -> None:
-            actions = _contents(event)
-            if actions is not None:
-                assert self._stepped is not None, "actions answer observations"
-                self._stepped.step(actions, event.type is EventType.ENDING, self._tell)
+        def on_actions(actions: list[Content | None]) -> None:
+            assert self._stepped is not None, "actions answer observations"
+            self._stepped.step(actions, session.is_ending, self._tell)
 
         await session.start()
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._step_in_task, pool, key, open_host)
-            await session.handle(on_event, as_objects=True)
+            await session.handle_contents(on_actions)
             nursery.cancel_scope.cancel()
 
     async def _step_in_task(self, pool: Pool, key: Key, open_host: Callable[[], Awaitable[SteppedHost]]) -> None:
@@ -108,11 +104,6 @@ class Part:
                 await host.wait_over()
         finally:
             await pool.release(key, host)
-
-    def _pass_on(self, event: Event[Any, Any], send: trio.MemorySendChannel[_Asked]) -> None:
-        actions = _contents(event)
-        if actions is not None:
-            send.send_nowait((actions, event.type is EventType.ENDING))
 
     def _tell(self, turn: Turn) -> None:
         session = self._session
@@ -128,10 +119,3 @@ class Part:
             session.end_nowait(observations, rewards)
         else:
             session.produce_observations_nowait(observations, rewards)
-
-
-def _contents(event: Event[Any, Any]) -> list[Content | None] | None:
-    """Return the bytes of an event's actions, None for an actor who gave none; or None if the event has no actions."""
-    if event.actions is None:
-        return None
-    return [action.payload for action in event.actions]

@@ -109,11 +109,11 @@ class MessagePath:
 
     def send_nowait(self, message: Message | SharedMessage, size: int = UNKNOWN_SIZE) -> None:
         """See `Call.hand_over_nowait`."""
-        if isinstance(message, SharedMessage):
-            self.send_shared_nowait(message)
-            return
         if not self.is_plain or type(message) is not self._send_type:
-            self._call.send_unusual(message)
+            if isinstance(message, SharedMessage):
+                self.send_shared_nowait(message)
+            else:
+                self._call.send_unusual(message)
             return
         payload: bytes = message.SerializeToString()
         if (  # as `put`, without its call

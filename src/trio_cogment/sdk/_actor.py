@@ -153,6 +153,16 @@ class ActorSession(Session[ObservationT, None], Generic[ObservationT, SentAction
             warn_of_unknown_fields(payload, self._who, "observation")
         return Event(self._type, tick_id, RecvObservation(tick_id, observation.timestamp, payload))
 
+    def _take_content(self, message: Any) -> Any:
+        if type(message) is SharedObservation:  # as `_observe`, without an event: once per tick
+            self.tick_id = message.tick_id
+            self._observed = True
+            if self._type is EventType.ENDING:
+                self._final_data = True
+            return message.content
+        event = self._take(message)
+        return None if event is None or event.observation is None else event.observation.payload
+
     def _be_rewarded(self, reward: Reward | SharedReward) -> Event[ObservationT, None] | None:
         if self._metrics is not None:
             self._metrics.reward_received(reward.value)

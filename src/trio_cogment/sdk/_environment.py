@@ -37,6 +37,8 @@ from trio_cogment.sdk.spec import ActorClass, Payload, Spec
 
 #: What an environment writes for the tick of its next observation set.
 NEXT_TICK = -1
+#: The types of `Content`: a union would be made again for each `isinstance`.
+_CONTENT = (bytes, ObjectPayload)
 
 #: The receiver of an observation: `"*"`, an actor's name, `"class.*"`, or an index in the order of the parameters.
 Target: TypeAlias = str | int
@@ -233,16 +235,20 @@ class EnvironmentSession(Session[None, ActionT], Generic[SentObservationT, Actio
 
     def _observation_set(self, observations: Observations[SentObservationT]) -> SharedObservationSet:
         contents: list[Content] = []
-        places: list[int] | None = None
+        count = len(self._everyone)
+        places = [-1] * count
         for position, (target, payload) in enumerate(observations):
+            if type(target) is int and 0 <= target < count and isinstance(payload, _CONTENT):
+                # The usual case of an adapter, without other calls.
+                contents.append(payload)
+                places[target] = position
+                continue
             indexes = self._everyone if target == "*" else self._indexes(target)
             contents.append(self._content(payload, indexes))
-            if places is None:
-                places = [-1] * len(self._everyone)
             for index in indexes:
                 places[index] = position
-        if places is None or -1 in places:
-            missing = [actor.name for actor in self.actors if places is None or places[actor.index] < 0]
+        if not contents or -1 in places:
+            missing = [actor.name for actor in self.actors if places[actor.index] < 0]
             raise InvalidArgumentError(
                 f"{self._who}: observations: expected one for every actor, none for {', '.join(map(repr, missing))}; "
                 'name each actor, its class ("class.*") or all ("*")'
@@ -263,7 +269,7 @@ class EnvironmentSession(Session[None, ActionT], Generic[SentObservationT, Actio
         return indexes
 
     def _content(self, payload: SentObservationT | ObjectPayload, indexes: Iterable[int]) -> Content:
-        if isinstance(payload, bytes | ObjectPayload):
+        if isinstance(payload, _CONTENT):
             return payload
         content: Content | None = None
         checked: ActorClass | None = None
@@ -283,6 +289,14 @@ class EnvironmentSession(Session[None, ActionT], Generic[SentObservationT, Actio
         if type(message) is SharedActionSet:
             return self._act(message)
         return super()._take(message.whole() if type(message) is SharedMessage else message)
+
+    def _take_content(self, message: Any) -> Any:
+        if type(message) is SharedActionSet and not message.unavailable_actors:
+            # As `_act`, without an event: once per tick. The trial has made it, with one action for each actor.
+            self.tick_id = message.tick_id
+            return message.actions
+        event = self._take(message)
+        return None if event is None or event.actions is None else [action.payload for action in event.actions]
 
     def _act(self, action_set: ActionSet | SharedActionSet) -> Event[None, ActionT]:
         actions = self._actions(action_set)

@@ -81,6 +81,11 @@ class Session(abc.ABC, Generic[ObservationT, ActionT]):
         return f"trial {self.trial_id!r}, {self._kind} {self.name!r}"
 
     @property
+    def is_ending(self) -> bool:
+        """The trial is ending, as far as this participant knows: see `EventType.ENDING`."""
+        return self._type is EventType.ENDING
+
+    @property
     def is_over(self) -> bool:
         """True once the trial has ended for this participant."""
         return self._over
@@ -349,7 +354,6 @@ class Session(abc.ABC, Generic[ObservationT, ActionT]):
         on_event: Callable[[Event[ObservationT, ActionT]], None],
         *,
         as_bytes: bool = False,
-        as_objects: bool = False,
         with_rewards: bool = True,
     ) -> None:
         """Call a plain function with each event of the trial, until its end, instead of `all_events`.
@@ -370,7 +374,6 @@ class Session(abc.ABC, Generic[ObservationT, ActionT]):
         Args:
             on_event: takes the events.
             as_bytes: observations and actions come as the bytes that they are, not parsed as the spec declares.
-            as_objects: as `as_bytes`, but an `ObjectPayload` that was sent in this process comes as it is.
             with_rewards: the function is called with rewards, too.
 
         Raises:
@@ -379,15 +382,40 @@ class Session(abc.ABC, Generic[ObservationT, ActionT]):
         """
         if not self._started:
             await self._ensure_started()
-        if self._inline is not None:
-            raise LocalProtocolError(f"{self._who}: handle: the events of this session are handled already")
-        if as_bytes or as_objects:
+        if as_bytes:
             self._take_bytes()
-        self._takes_objects = as_objects
         self._with_rewards = with_rewards
+        await self._handle(self._take, on_event, "handle")
+
+    async def handle_contents(self, on_content: Callable[[Any], None]) -> None:
+        """As `handle`, for an adapter that needs nothing but what a tick brings, as it is.
+
+        Args:
+            on_content: called with an actor's observation, or with the list of all actors' actions, None for one who
+                is unavailable. Each is an `ObjectPayload` if that was sent in this process, or else bytes. Whether it
+                is the last one, `is_ending` says.
+
+        Raises:
+            LocalProtocolError, RpcError: as `handle`.
+        """
+        if not self._started:
+            await self._ensure_started()
+        self._take_bytes()
+        self._takes_objects = True
+        self._with_rewards = False
+        await self._handle(self._take_content, on_content, "handle_contents")
+
+    @abc.abstractmethod
+    def _take_content(self, message: Any) -> Any:
+        """As `_take`, for what a tick brings; None for everything else."""
+
+    async def _handle(self, take: Callable[[Any], Any], on_event: Callable[[Any], None], doing: str) -> None:
+        if self._inline is not None:
+            raise LocalProtocolError(f"{self._who}: {doing}: the events of this session are handled already")
         reply = self._reply_nowait
-        events = AwaitedEvents(self, self._call, take=self._take, on_event=on_event, reply=reply, who=self._who)
-        self._inline = events
+        self._inline = events = AwaitedEvents(
+            self, self._call, take=take, on_event=on_event, reply=reply, who=self._who
+        )
         try:
             if self._final_data and self._auto_done_sending:
                 self._acknowledge_nowait()
@@ -402,7 +430,7 @@ class Session(abc.ABC, Generic[ObservationT, ActionT]):
 
         Args:
             events: what hands them on; None: nothing does any more.
-            as_objects: see `handle`.
+            as_objects: payloads come as `handle_contents` has them.
 
         Returns:
             What takes a message, and what sends what is owed after it.

@@ -167,7 +167,7 @@ def join_trial_nowait(
         spawn: `start_soon` of a nursery, for messages that the orchestrator does not take at once.
         spec: the types of the project.
         host: gives the wall clock.
-        as_objects: observations that are sent in this process as objects come as such; see `Session.handle`.
+        as_objects: observations that are sent in this process as objects come as such; see `Session.handle_contents`.
 
     Returns:
         The actor; None elsewhere, and where it would wait. The handler is told why the trial cannot be joined.

@@ -74,6 +74,11 @@ class _SessionView(View[_SessionT, CallerT], Generic[_SessionT, CallerT, ConfigT
         return self._target.is_over
 
     @property
+    def is_ending(self) -> bool:
+        """True once the trial is ending, as far as this participant knows."""
+        return self._target.is_ending
+
+    @property
     def implementation(self) -> str:
         """The implementation that was requested; may be empty."""
         return self._target.implementation

@@ -40,7 +40,7 @@ class Session:
     async def start(self) -> None:
         await trio.lowlevel.checkpoint()
 
-    async def handle(self, *_arguments: object, **_options: object) -> None:
+    async def handle_contents(self, *_arguments: object, **_options: object) -> None:
         await self.over.wait()
 
 

@@ -216,7 +216,8 @@ class Match:
             EpisodeFailedError, CogmentError, KeyboardInterrupt: as `reset`; the episode is over.
         """
         messages = self.encoded(actions)
-        round_ = self._running()
+        round_ = self._round
+        assert round_ is not None, "it runs"
         self._over = True  # unless all goes well
         try:
             self.platform.driver.exchange(lambda: round_.act(messages), round_.is_ready)

@@ -20,7 +20,7 @@ from trio_cogment.base.shared_message import Content, ObjectPayload
 from trio_cogment.environments.episode import Episode, Turn
 from trio_cogment.rl.views.codec import ObservationDecoder, observation_message
 from trio_cogment.rl.views.seating import Seating
-from trio_cogment.sdk import ActorSession, EnvironmentSession, Event, EventType, Reward
+from trio_cogment.sdk import ActorSession, EnvironmentSession, Reward
 from trio_cogment.spaces import Observation, SpaceError, decode_observation
 
 
@@ -146,14 +146,14 @@ class Round:
         with self._scope:
             await session.start()
             self._arrived()
-            await session.handle(self._on_actions, as_objects=True)
+            await session.handle_contents(self._on_actions)
         if self.failure is not None and not self.discarded:
             raise self.failure
 
-    def _on_actions(self, event: Event[None, Content]) -> None:
+    def _on_actions(self, actions: list[Content | None]) -> None:
         episode = self._episode
-        if event.actions and episode is not None and not self.discarded and self.failure is None:
-            self._send(self._play(episode.advance, [each.payload for each in event.actions]))
+        if episode is not None and not self.discarded and self.failure is None:
+            self._send(self._play(episode.advance, actions))
 
     def _play(self, function: Callable[..., Turn], *args: Any, **kwargs: Any) -> Turn | None:
         try:
@@ -214,17 +214,14 @@ class Round:
         try:
             await session.start()
             self._arrived()
-            await session.handle(partial(self._on_event, session.name), as_objects=True, with_rewards=False)
+            await session.handle_contents(partial(self._on_observation, session))
         finally:
             if not self.ending and not self.discarded and self.lost is None:
                 self.lost = session.details or "the trial ended"
                 self._around.notify()
 
-    def _on_event(self, name: str, event: Event[Content, None]) -> None:
-        received = event.observation
-        if received is None:
-            return
-        payload = received.payload
+    def _on_observation(self, session: ActorSession[Any, Any, Any], payload: Content) -> None:
+        name = session.name
         found: Observation | None = None
         if self._episode is not None and isinstance(payload, ObjectPayload):
             found = payload.value
@@ -233,7 +230,7 @@ class Round:
             found = self._decoded(name, bytes(payload))
         if found is not None:
             self.observations[name] = found
-        if event.type is EventType.ENDING:
+        if session.is_ending:
             self.ending = True
         self._missing -= 1
         if self._missing == 0:
