@@ -312,8 +312,9 @@ class SharedActionSet(_TickMessage):
         action_set: ActionSet = message.action_set
         action_set.tick_id = self.tick_id
         action_set.timestamp = self.timestamp
-        action_set.actions.extend([bytes(content) for content in self.actions])
-        action_set.unavailable_actors.extend(self.unavailable_actors)
+        action_set.actions.extend(map(bytes, self.actions))
+        if self.unavailable_actors:
+            action_set.unavailable_actors.extend(self.unavailable_actors)
         whole: Message = message
         return whole
 
@@ -356,7 +357,7 @@ class SharedObservationSet(_TickMessage):
         """Write it into a message."""
         observation_set.tick_id = self.tick_id
         observation_set.timestamp = self.timestamp
-        observation_set.observations.extend([bytes(content) for content in self.observations])
+        observation_set.observations.extend(map(bytes, self.observations))
         observation_set.actors_map.extend(self.actors_map)
 
     def whole(self) -> Message:
