@@ -42,7 +42,7 @@ _HOMES = {
     "TrainerClient": "client",
     "Where": "trials.where",
     "Workers": "dispatch.workers",
-    "this_machine": "dispatch.machine",
+    "this_machine": "extension",
     "open_trainer": "opening",
     "parse_config": "config_check",
     "trainer_services": "_service",
