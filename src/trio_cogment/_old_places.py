@@ -47,7 +47,6 @@ MOVED = {
     "recording": "trial.recording",
     "recount": "base.recount",
     "rewards": "base.rewards",
-    "rl.datasets.column_values": "rl.datasets.recordings",
     "rl.datasets.columns": "rl.datasets.tables",
     "rl.environments": "environments",
     "rl.environments.aec": "environments.pettingzoo",

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.spaces.strategies import generators, same, spaces
-from trio_cogment.rl.datasets.recordings import masks_of, values_of
+from trio_cogment.rl.datasets.column_values import masks_of, values_of
 from trio_cogment.rl.datasets.tables import MaskColumns, SpaceColumns
 from trio_cogment.spaces import (
     Box,
