@@ -494,6 +494,36 @@ async def test_cancelled_servers_say_so() -> None:
     assert parsed(answers[0].body)[1] is StatusCode.UNAVAILABLE
 
 
+async def test_a_cancelled_handler_may_say_something_still() -> None:
+    service = Service("a.B")
+    entered = trio.Event()
+
+    async def handler(call: ServerCall) -> None:
+        try:
+            entered.set()
+            await trio.sleep_forever()
+        finally:
+            with trio.move_on_after(60, shield=True):
+                await trio.sleep(0.01)
+                await call.send(Observation(tick_id=9))
+
+    service.add_method("C", handler, RPCSignature(Cardinality.UNARY_STREAM, Action, Observation))
+    answers: list[Answer] = []
+
+    async def ask() -> None:
+        answers.append(await call(serving.port, "/a.B/C", 1))
+
+    config = RpcConfig(farewell_timeout_seconds=60)
+    async with trio.open_nursery() as clients, trio.open_nursery() as nursery:
+        serve_it = partial(serve, web=WebSide(), config=config)
+        serving = await nursery.start(serve_it, [service], await open_listeners("127.0.0.1"))
+        clients.start_soon(ask)
+        await entered.wait()
+        nursery.cancel_scope.cancel()
+    messages, code, _ = parsed(answers[0].body)
+    assert ([Observation.FromString(one).tick_id for one in messages], code) == ([9], StatusCode.UNAVAILABLE)
+
+
 async def test_native_calls_beside() -> None:
     """The same port serves both, and a client of HTTP/2 needs no Origin and no Host."""
     service = CheckService()

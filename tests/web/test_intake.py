@@ -263,6 +263,16 @@ async def test_who_has_waited_for_memory_for_long_is_refused(
             nursery.cancel_scope.cancel()
 
 
+async def test_half_a_message_of_a_page_is_counted(autojump_clock: object) -> None:
+    pool = memory_of_run().messages
+    async with served(side()) as there:
+        await Tab(there.stream).open("/socket")
+        await there.send(frame_head(0x82, BYTES) + bytes(BYTES - 1))
+        await trio.testing.wait_all_tasks_blocked()
+        assert BYTES - FREE <= pool.used <= BYTES
+    assert pool.used == 0
+
+
 async def wait_short(pool: BytePool, *, short: bool) -> None:
     while pool.short is not short:  # noqa: ASYNC110  there is no event for it
         await trio.sleep(0.01)
