@@ -559,11 +559,17 @@ async def test_calls_are_counted() -> None:
 
 
 class SomeControl(AccessControl):
-    """Lets a caller with the token `good` do everything, until it is taken back."""
+    """Lets a caller with the token `good` do everything, until it is taken back.
+
+    Attributes:
+        good: it has not been.
+        asked: how often it was looked.
+    """
 
     def __init__(self) -> None:
         super().__init__(Rules(), wall_clock=lambda: 0, new_id=lambda: "a")
         self.good = True
+        self.asked = 0
 
     def verified(self, text: str, *, local: bool) -> Identity:
         if text != "good":
@@ -571,6 +577,7 @@ class SomeControl(AccessControl):
         return Identity(account="token:somebody", local=local, grant=EVERYTHING)
 
     def valid(self, identity: Identity) -> bool:
+        self.asked += 1
         return self.good
 
 
@@ -598,6 +605,10 @@ async def test_calls_end_when_their_token_does_not_count_any_more() -> None:
         async with trio.open_nursery() as clients:
             clients.start_soon(wait)
             await service.entered.wait()
+            with trio.fail_after(60):
+                while control.asked < 3:  # noqa: ASYNC110  there is no event for it
+                    await trio.sleep(0.01)
+            assert not service.cancelled.is_set()
             control.good = False
             await service.cancelled.wait()
         nursery.cancel_scope.cancel()

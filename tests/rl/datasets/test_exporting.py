@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -272,6 +273,14 @@ def test_errors_of_the_script_come_as_they_are(tmp_path: Path) -> None:
         export("memory:")
     with pytest.raises(InvalidArgumentError, match="source: expected a client, a platform or an address, got int"):
         export(3, parquet=tmp_path / "data")  # type: ignore[arg-type]  # that is the mistake
+    expected = "source: expected 'sqlite:FILE' or 'grpc://host:port', got "
+    for address, got in (
+        ("host:9000", "'host:9000'; did you mean 'grpc://host:9000'?"),
+        ("trials.db", "'trials.db'; did you mean 'sqlite:trials.db'?"),
+        ("strange:secret", "the scheme 'strange'"),
+    ):
+        with pytest.raises(InvalidArgumentError, match=f"^{re.escape(expected + got)}$"):
+            export(address, parquet=tmp_path / "data")
     assert not list(tmp_path.iterdir())
 
 

@@ -124,3 +124,9 @@ def test_masks_come_back_where_there_were_some(space: Space, mask: Any, column: 
     assert masks_in(space, {}, 2) == [None, None]
     everywhere = {"action_mask": columns["action_mask"]}  # as data sets had it that older versions have written
     assert masks_in(space, everywhere, 2)[1] is not None
+
+
+def test_a_key_may_begin_as_the_marks_of_presence_do() -> None:
+    """`_key` says where there is a `key`, but only if there is one."""
+    columns = {"_mine": [1, 2], "x": [3, 0], "_x": [True, False]}
+    assert infos_in(columns, 2) == [{"_mine": 1, "x": 3}, {"_mine": 2}]
