@@ -49,8 +49,9 @@ async def test_publish_store_retrieve(wire: bool, autojump_clock: MockClock) -> 
             yield data[:10]
             yield data[10:]  # larger than what goes at once
 
-        third = await client.publish("m", pieces(), size=len(data))
-        assert await client.retrieve("m", third.version_number) == (third, data)
+        for given in (pieces(), [data[:10], data[10:]]):
+            last = await client.publish("m", given, size=len(data))
+            assert await client.retrieve("m", last.version_number) == (last, data)
         await client.create_model("other", {"owner": "me"})
         assert (await client.model_info("other")).user_data == {"owner": "me"}
         assert [info.model_id async for info in client.list_models(page=1)] == ["m", "other"]
