@@ -136,6 +136,26 @@ async def test_a_trial_waits_for_a_full_disk_and_goes_on_with_room(storage: list
     assert one.err.count("the data log is back") > 0
 
 
+async def test_a_server_that_is_stopped_on_a_full_disk_stores_how_its_trials_ended(
+    storage: list[str], tmp_path: Path
+) -> None:
+    """Whoever starts it again finds the trial ended, and how much of it is missing; none is "ended abnormally"."""
+    async with full(storage, tmp_path, seconds=10 * PATIENCE_SECONDS) as (one, params):
+        where = f"--endpoint=grpc://127.0.0.1:{one.port}"
+        assert (await run("client", "trial", "start", params, "--trial_id=t", where)).code == 0
+        await described_when(where, "t", lambda info: info["datalogTrouble"])
+        assert await one.stop() == 0
+        await one.read_rest()
+    async with server("serve", "--port=0", *storage) as again:
+        await again.wait_serving()
+        listed = await run("client", "trial_datastore", "list", f"--endpoint=grpc://127.0.0.1:{again.port}")
+        [line] = [line for line in listed.out.splitlines() if line.startswith("t ")]
+        assert " ENDED " in f"{line} "
+        assert "lost" in line
+        assert "abnormally" not in line
+        assert await again.stop() == 0
+
+
 async def test_what_a_full_disk_has_cost_is_told(storage: list[str], tmp_path: Path) -> None:
     async with full(storage, tmp_path, seconds=0.5) as (one, params):
         where = f"--endpoint=grpc://127.0.0.1:{one.port}"
