@@ -28,7 +28,7 @@ from trio_cogment.gateways.dm_env_rpc import DmEnvRpcGateway, Profile
 from trio_cogment.gateways.openenv.server import opened_application, opened_game
 from trio_cogment.gateways.rest.proxy import RestProxy
 from trio_cogment.gateways.rest.routes import rest_routes
-from trio_cogment.play import Game, LobbyRules, lobby_link, open_house, play_routes
+from trio_cogment.play import Game, LobbyRules, lobby_link, open_play, play_routes
 from trio_cogment.rpc import open_listeners, serve
 from trio_cogment.sdk import Participants
 from trio_cogment.spaces import Box, Discrete, Observation
@@ -91,14 +91,14 @@ async def main(args: argparse.Namespace) -> None:
         open_platform(participants, extensions=[gateway]) as platform,
         opened_game(Field, platform, config=config) as game,
         opened_application(game, platform, config, asked=False) as application,
-        open_house(platform, [lobby]) as house,
+        open_play(platform, [lobby]) as server,
         trio.open_nursery() as nursery,
     ):
         proxy.connect(platform.channel)
 
         def routes() -> list[Any]:
             openenv = [route for route in application.routes() if route.pattern != "/openapi.json"]
-            return [*play_routes(house, access), *rest_routes(proxy), *openenv]
+            return [*play_routes(server, access), *rest_routes(proxy), *openenv]
 
         side = WebSide(routes=routes, access=access)
         listeners = await open_listeners("127.0.0.1", args.port)

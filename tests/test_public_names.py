@@ -83,8 +83,16 @@ def test_every_subpackage_has_a_page_in_the_reference() -> None:
 
 
 def test_the_names_that_programs_with_people_need_come_from_the_package() -> None:
-    for name in ("Game", "LobbyRules", "Outcome", "SeatRules", "Shortage", "lobby_link", "open_house", "play_routes"):
+    for name in ("Game", "LobbyRules", "Outcome", "SeatRules", "Shortage", "lobby_link", "open_play", "play_routes"):
         assert hasattr(trio_cogment.play, name)
+
+
+@pytest.mark.parametrize(("old", "new"), [("open_house", "open_play"), ("PlayHouse", "PlayServer")])
+def test_names_of_0_2_0_work_and_name_the_new_ones(old: str, new: str) -> None:
+    with pytest.warns(DeprecationWarning, match=rf"trio_cogment\.play\.{old} is trio_cogment\.play\.{new} now"):
+        assert getattr(trio_cogment.play, old) is getattr(trio_cogment.play, new)
+    with pytest.raises(AttributeError, match="no attribute 'open_stage'"):
+        trio_cogment.play.open_stage  # noqa: B018  it is the access that fails
 
 
 #: The packages whose names are imported when they are first used.

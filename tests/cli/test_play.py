@@ -18,9 +18,9 @@ from trio_cogment.cli.errors import Failure
 from trio_cogment.cli.play import _prepared
 from trio_cogment.platform import Platform, open_platform
 from trio_cogment.play.lobby_machine import Shortage
-from trio_cogment.play.seat_machine import Outcome
 from trio_cogment.rl.datasets.trials import TrialRecord
 from trio_cogment.sdk import ActorSession, StoredTrial
+from trio_cogment.seats.presence import Outcome
 from trio_cogment.spaces import Discrete, decode_observation, encode_action
 
 

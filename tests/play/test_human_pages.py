@@ -16,8 +16,8 @@ from tests.seats.games import Duel, playing, start
 from trio_cogment import rl
 from trio_cogment.base.errors import InvalidArgumentError
 from trio_cogment.platform import Platform
-from trio_cogment.play.house import open_house
 from trio_cogment.play.human_pages import _absent, _Door, _game, page_doors
+from trio_cogment.play.server import open_play
 from trio_cogment.seats.remote import HumanSeat
 
 
@@ -26,19 +26,19 @@ async def door(human: HumanSeat, game: Duel) -> AsyncIterator[tuple[Platform, An
     seats: dict[str, Any] = {"player_0": rl.random(1), "player_1": human}
     async with (
         playing(game, seats) as platform,
-        open_house(platform) as house,
+        open_play(platform) as server,
         _absent(platform, human) as bot,
     ):
-        house.link_of = lambda trial_id, actor, _sources: f"{trial_id}/{actor}"
-        await house.open_lobby(_game("seat-1", human), _Door(platform, house, human, bot).start)
-        yield platform, house, seats
+        server.link_of = lambda trial_id, actor, _sources: f"{trial_id}/{actor}"
+        await server.open_lobby(_game("seat-1", human), _Door(platform, server, human, bot).start)
+        yield platform, server, seats
 
 
-async def play_one(socket: Socket, house: Any, number: int) -> None:
+async def play_one(socket: Socket, server: Any, number: int) -> None:
     """Go from the lobby to the seat, and play to the end of the trial."""
     await socket.say(type="ready")
     link = (await socket.read_until(lambda message: message.get("link")))["link"]
-    async with page(house.seat(*link.split("/")).serve_page) as seat:
+    async with page(server.seat(*link.split("/")).serve_page) as seat:
         while not (seat.state.get("over") or (await seat.read()).get("over")):
             if seat.state.get("asked") is not None and seat.state["asked"] > seat.acted:
                 seat.acted = seat.state["asked"]
@@ -50,15 +50,15 @@ async def test_one_trial_after_the_other(autojump_clock: MockClock) -> None:
     game, human = Duel(), rl.human("ann", port=0, page=lambda link: None)
     with trio.fail_after(10_000):
         async with (
-            door(human, game) as (platform, house, seats),
-            page(house.lobby("seat-1").serve_page) as socket,
+            door(human, game) as (platform, server, seats),
+            page(server.lobby("seat-1").serve_page) as socket,
         ):
             await socket.say(type="hello", ticket="")
             await socket.read()
             assert socket.welcome["again"]
             for number in (1, 1):
                 trial_id = await start(platform, seats)
-                await play_one(socket, house, number)
+                await play_one(socket, server, number)
                 assert not (await platform.controller.wait_trial(trial_id)).failed
     assert [taken["player_1"] for taken in game.taken] == [[1] * 5] * 2
 
@@ -67,13 +67,13 @@ async def test_a_person_who_goes_is_replaced_by_the_default(autojump_clock: Mock
     game = Duel()
     human = rl.human(port=0, page=lambda link: None, default=np.int64(1), grace_seconds=5)
     with trio.fail_after(10_000):
-        async with door(human, game) as (platform, house, seats):
+        async with door(human, game) as (platform, server, seats):
             trial_id = await start(platform, seats)
-            async with page(house.lobby("seat-1").serve_page) as socket:
+            async with page(server.lobby("seat-1").serve_page) as socket:
                 await socket.say(type="hello", ticket="")
                 await socket.say(type="ready")
                 link = (await socket.read_until(lambda message: message.get("link")))["link"]
-                async with page(house.seat(*link.split("/")).serve_page) as seat:
+                async with page(server.seat(*link.split("/")).serve_page) as seat:
                     await seat.read_until(lambda message: message.get("asked") is not None)
                 assert not (await platform.controller.wait_trial(trial_id)).failed
     assert game.taken[0]["player_1"] == [1] * 5
@@ -83,13 +83,13 @@ async def test_a_person_who_goes_is_replaced_until_somebody_is_back(autojump_clo
     game = Duel()
     human = rl.human(port=0, page=lambda link: None, absent=rl.policy(lambda observation: 2), grace_seconds=5)
     with trio.fail_after(10_000):
-        async with door(human, game) as (platform, house, seats):
+        async with door(human, game) as (platform, server, seats):
             trial_id = await start(platform, seats)
-            async with page(house.lobby("seat-1").serve_page) as socket:
+            async with page(server.lobby("seat-1").serve_page) as socket:
                 await socket.say(type="hello", ticket="")
                 await socket.say(type="ready")
                 link = (await socket.read_until(lambda message: message.get("link")))["link"]
-                async with page(house.seat(*link.split("/")).serve_page) as seat:
+                async with page(server.seat(*link.split("/")).serve_page) as seat:
                     tick = (await seat.read_until(lambda message: message.get("asked") is not None))["asked"]
                     await seat.say(type="act", tick=tick, action=1)
                     await seat.read_until(lambda message: message.get("tick") == 1)

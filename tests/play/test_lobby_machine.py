@@ -14,10 +14,10 @@ from trio_cogment.play.lobby_machine import (
     MOST_ON_THE_WAY,
     ArmAway,
     ArmWait,
+    Counts,
     DisarmWait,
     LobbyMachine,
     LobbyRules,
-    Presence,
     Shortage,
     StartTrial,
     Tell,
@@ -59,11 +59,11 @@ def test_only_who_is_ready_is_seated() -> None:
 
 def test_a_group_that_is_complete_starts() -> None:
     lobby = LobbyMachine(PAIR)
-    assert lobby.come("ann") == [Tell("ann", MemberState.READING), Presence(0, 1, 0, 0, 2)]
+    assert lobby.come("ann") == [Tell("ann", MemberState.READING), Counts(0, 1, 0, 0, 2)]
     assert lobby.ready("ann") == [
         Tell("ann", MemberState.READY),
         ArmWait(60, 1),
-        Presence(1, 0, 0, 0, 2),
+        Counts(1, 0, 0, 0, 2),
     ]
     assert ready(lobby, "bob") == [
         Tell("bob", MemberState.READY),
@@ -71,7 +71,7 @@ def test_a_group_that_is_complete_starts() -> None:
         Tell("ann", MemberState.SEATED),
         Tell("bob", MemberState.SEATED),
         DisarmWait(),
-        Presence(0, 0, 0, 0, 2),
+        Counts(0, 0, 0, 0, 2),
     ]
 
 
@@ -79,10 +79,10 @@ def test_presence_counts_who_is_there_and_not_who_has_gone() -> None:
     lobby = LobbyMachine(LobbyRules(seats=3))
     ready(lobby, "ann", "bob")
     lobby.come("eve")
-    assert lobby.detach("bob")[-1] == Presence(1, 1, 1, 0, 3)
-    assert lobby.detach("eve")[-1] == Presence(1, 0, 2, 0, 3)  # who was reading is away, too
+    assert lobby.detach("bob")[-1] == Counts(1, 1, 1, 0, 3)
+    assert lobby.detach("eve")[-1] == Counts(1, 0, 2, 0, 3)  # who was reading is away, too
     lobby.attach("eve")
-    assert lobby.attach("bob")[-1] == Presence(2, 1, 0, 0, 3)
+    assert lobby.attach("bob")[-1] == Counts(2, 1, 0, 0, 3)
 
 
 def test_who_has_gone_does_not_fill_a_seat() -> None:
@@ -210,7 +210,7 @@ def test_who_has_played_can_play_again() -> None:
 def test_the_way_out() -> None:
     lobby = LobbyMachine(PAIR)
     ready(lobby, "ann")
-    assert lobby.leave("ann") == [Tell("ann", MemberState.LEFT), DisarmWait(), Presence(0, 0, 0, 0, 2)]
+    assert lobby.leave("ann") == [Tell("ann", MemberState.LEFT), DisarmWait(), Counts(0, 0, 0, 0, 2)]
     assert of(StartTrial, ready(lobby, "bob")) == []
 
 

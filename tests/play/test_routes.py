@@ -20,8 +20,8 @@ from trio_cogment.access import Grant, Identity, Revoked, Role, Rules
 from trio_cogment.base.errors import PermissionDeniedError
 from trio_cogment.base.host import Host
 from trio_cogment.play.games import Game
-from trio_cogment.play.house import PlayHouse, open_house
 from trio_cogment.play.routes import lobby_link, play_routes, seat_link
+from trio_cogment.play.server import PlayServer, open_play
 from trio_cogment.web import PageAccess, SocketRoute, WebSide
 
 NAME = "<b>Game</b>"
@@ -30,15 +30,15 @@ IMPORTED = re.compile(rb'^import .* from "([^"]+)";$', re.MULTILINE)
 
 
 @asynccontextmanager
-async def pages_of(*, renderer: bytes = b"") -> AsyncIterator[tuple[Served, PlayHouse, PageAccess, Clock]]:
+async def pages_of(*, renderer: bytes = b"") -> AsyncIterator[tuple[Served, PlayServer, PageAccess, Clock]]:
     clock = Clock()
     access = PageAccess(host=Host(wall_clock=clock))
     game = Game(name="game", params=params("ann"), title=NAME, renderer=renderer)
-    async with platform_of(Counting()) as platform, open_house(platform, [game]) as house:
-        side = WebSide(routes=partial(play_routes, house, access), access=access)
+    async with platform_of(Counting()) as platform, open_play(platform, [game]) as server:
+        side = WebSide(routes=partial(play_routes, server, access), access=access)
         async with served(side) as there:
             await there.ask("GET", "/")  # the routes are made when the first browser comes
-            yield there, house, access, clock
+            yield there, server, access, clock
 
 
 async def test_the_link_of_a_lobby_and_its_files(autojump_clock: MockClock) -> None:
@@ -63,9 +63,9 @@ async def test_the_link_of_a_lobby_and_its_files(autojump_clock: MockClock) -> N
 
 
 async def test_the_link_of_a_seat(autojump_clock: MockClock) -> None:
-    async with pages_of() as (there, house, _, _clock):
-        [game] = house.games
-        [made], _ = await house.start(game, 1, False)
+    async with pages_of() as (there, server, _, _clock):
+        [game] = server.games
+        [made], _ = await server.start(game, 1, False)
         link = made(())
         assert (await there.ask("GET", link)).status == 200
         assert (await there.ask("GET", f"{link}socket", **websocket_fields(""))).status == 101
@@ -96,10 +96,10 @@ async def test_a_stale_token(autojump_clock: MockClock) -> None:
 
 
 async def test_a_seat_is_for_one_actor_of_one_trial(autojump_clock: MockClock) -> None:
-    async with pages_of() as (there, house, access, _clock):
-        [game] = house.games
-        await house.start(game, 1, False)
-        for trial_id, actor in (("other", "ann"), (house.seats[0].trial_id, "bob"), ("lobby:none", "waits")):
+    async with pages_of() as (there, server, access, _clock):
+        [game] = server.games
+        await server.start(game, 1, False)
+        for trial_id, actor in (("other", "ann"), (server.seats[0].trial_id, "bob"), ("lobby:none", "waits")):
             link = seat_link(access, 60, trial_id, actor)
             # The page comes, and its socket says that there is nothing.
             assert (await there.ask("GET", link)).status == 200
@@ -117,7 +117,7 @@ async def test_nobody_without_a_token(autojump_clock: MockClock) -> None:
 
 
 async def test_an_administrator_finds_the_links(autojump_clock: MockClock) -> None:
-    async with pages_of() as (there, house, access, _clock):
+    async with pages_of() as (there, server, access, _clock):
         token = access.mint(Grant(name="admin", roles=frozenset([Role.ADMIN])), 60, ())
         page = await there.ask("GET", "/play/", authorization=f"Bearer {token}")
         assert NAME.encode() not in page.body
@@ -125,16 +125,16 @@ async def test_an_administrator_finds_the_links(autojump_clock: MockClock) -> No
         [link] = re.findall(r'<li><a href="([^"]+)"', page.body.decode())
         assert (await there.ask("GET", urljoin("/play/", link))).status == 200
         assert b'<a href="../leave">' in page.body
-        [game] = house.games
-        await house.start(game, 1, False)
+        [game] = server.games
+        await server.start(game, 1, False)
         page = await there.ask("GET", "/play/", authorization=f"Bearer {token}")
         assert page.body.count(b"<li>") == 2
 
 
 async def test_a_renderer_is_shut_in(autojump_clock: MockClock) -> None:
-    async with pages_of(renderer=b"<p>mine</p>") as (there, house, access, _clock):
-        [game] = house.games
-        [made], _ = await house.start(game, 1, False)
+    async with pages_of(renderer=b"<p>mine</p>") as (there, server, access, _clock):
+        [game] = server.games
+        [made], _ = await server.start(game, 1, False)
         link = made(())
         page = await there.ask("GET", f"{link}renderer")
         assert page.body == b"<p>mine</p>"
@@ -162,11 +162,11 @@ async def test_links_that_an_administrator_finds_end_with_its_token(autojump_clo
     platform = control(Rules(keys=KEYS))
     access = PageAccess(platform)
     game = Game(name="game", params=params("ann"), title=NAME)
-    async with platform_of(Counting()) as there, open_house(there, [game]) as house:
-        side = WebSide(routes=partial(play_routes, house, access), access=access)
+    async with platform_of(Counting()) as there, open_play(there, [game]) as server:
+        side = WebSide(routes=partial(play_routes, server, access), access=access)
         async with served(side) as pages:
             await pages.ask("GET", "/")
-            await house.start(game, 1, False)
+            await server.start(game, 1, False)
             printed = lobby_link(access, 60, "game")
             for token in (token_text(grant(Role.ADMIN)), access.enter(access.new_code())):
                 page = await pages.ask("GET", "/play/", authorization=f"Bearer {token}")
@@ -187,8 +187,8 @@ async def test_a_seat_ends_with_the_link_of_the_lobby(autojump_clock: MockClock)
     platform = control(Rules(keys=KEYS))
     access = PageAccess(platform)
     game = Game(name="game", params=params("ann"), title=NAME)
-    async with platform_of(Counting()) as there, open_house(there, [game]) as house:
-        side = WebSide(routes=partial(play_routes, house, access), access=access)
+    async with platform_of(Counting()) as there, open_play(there, [game]) as server:
+        side = WebSide(routes=partial(play_routes, server, access), access=access)
         async with served(side) as pages:
             await pages.ask("GET", "/")
             ours, theirs = memory_stream_pair()
@@ -210,8 +210,8 @@ async def test_a_seat_ends_with_the_link_of_the_lobby(autojump_clock: MockClock)
 
 async def test_an_administrator_has_no_seat(autojump_clock: MockClock) -> None:
     """It finds links, and sits down by one of them."""
-    async with pages_of() as (_, house, access, _clock):
-        [socket] = [route for route in play_routes(house, access) if isinstance(route, SocketRoute)]
+    async with pages_of() as (_, server, access, _clock):
+        [socket] = [route for route in play_routes(server, access) if isinstance(route, SocketRoute)]
         who = Identity(account="token:admin", local=True, grant=grant(Role.ADMIN))
         visit: Any = SimpleNamespace(who=who)
         with pytest.raises(PermissionDeniedError, match="expected the link of a seat, or of a lobby"):

@@ -11,8 +11,8 @@ from google.protobuf.any_pb2 import Any as AnyMessage
 
 from trio_cogment.api.common_pb2 import ActorInitialInput, SerializedMessage
 from trio_cogment.base.errors import InvalidArgumentError
-from trio_cogment.play.seat_machine import Outcome, SeatRules
 from trio_cogment.play.seat_parts import SeatSettings, part_of, text_of
+from trio_cogment.seats.presence import Outcome, SeatRules
 
 
 @pytest.mark.parametrize("config", [None, b"\x08\x07", wrappers_pb2.Int64Value(value=7)])

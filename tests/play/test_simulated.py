@@ -10,10 +10,9 @@ import trio
 
 from tests.play.pages import SPEC, Counting, Socket, params, seven
 from trio_cogment.play.games import Game
-from trio_cogment.play.house import PlayHouse, open_house
 from trio_cogment.play.lobby_machine import LobbyRules, Shortage
-from trio_cogment.play.seat_machine import Outcome, SeatRules
-from trio_cogment.play.seat_table import SeatState
+from trio_cogment.play.server import PlayServer, open_play
+from trio_cogment.seats.presence import Outcome, PresenceState, SeatRules
 from trio_cogment.testing import World
 
 pytestmark = pytest.mark.usefixtures("quiet")
@@ -87,7 +86,7 @@ def games(random: Random, people: list[str]) -> Game:
     )
 
 
-def check(environment: Counting, house: PlayHouse, game: Game) -> None:
+def check(environment: Counting, server: PlayServer, game: Game) -> None:
     """A trial has all of its ticks, each actor acts once for each, and only what may act does."""
     outcome = game.seat.outcome
     allowed = {
@@ -99,21 +98,21 @@ def check(environment: Counting, house: PlayHouse, game: Game) -> None:
         *people, agent = actions
         assert agent == BOT
         assert set(people) <= allowed | ({BOT} if game.lobby.shortage is Shortage.BOTS else set())
-    assert all(seat.state in (SeatState.OVER, SeatState.LEFT) for seat in house.seats)
+    assert all(seat.state in (PresenceState.OVER, PresenceState.LEFT) for seat in server.seats)
 
 
 async def seats(world: World) -> None:
     random, people = world.stream("game"), ["ann", "bob"]
     game, environment = games(random, people), Counting(TICKS)
-    async with world.open_platform(SPEC) as platform, open_house(platform) as house:
+    async with world.open_platform(SPEC) as platform, open_play(platform) as server:
         platform.participants.register_environment(environment)
         platform.participants.register_actor(seven, "seven", ["player"])
         with trio.fail_after(PATIENCE_SECONDS):
-            house.link_of = lambda trial_id, actor, _sources: f"{trial_id}/{actor}"
-            links, over = await house.start(game, 2, False)
+            server.link_of = lambda trial_id, actor, _sources: f"{trial_id}/{actor}"
+            links, over = await server.start(game, 2, False)
             async with trio.open_nursery() as nursery:
                 for link in (made(()) for made in links):
-                    seat = house.seat(*link.split("/"))
+                    seat = server.seat(*link.split("/"))
                     for number in range(2):  # windows
                         visitor = Visitor(world, f"{link.split('/')[1]} {number}")
                         nursery.start_soon(visitor.visit, seat.serve_page)
@@ -121,19 +120,19 @@ async def seats(world: World) -> None:
                 await trio.sleep(1)
                 nursery.cancel_scope.cancel()
         assert len(environment.actions) == TICKS
-        check(environment, house, game)
-        if any(seat.state is SeatState.LEFT for seat in house.seats):
+        check(environment, server, game)
+        if any(seat.state is PresenceState.LEFT for seat in server.seats):
             world.sometimes("a seat is lost")
 
 
 async def lobbies(world: World) -> None:
     random, people = world.stream("game"), ["ann", "bob"]
     game, environment = games(random, people), Counting(3)
-    async with world.open_platform(SPEC) as platform, open_house(platform, [game]) as house:
+    async with world.open_platform(SPEC) as platform, open_play(platform, [game]) as server:
         platform.participants.register_environment(environment)
         platform.participants.register_actor(seven, "seven", ["player"])
-        house.link_of = lambda trial_id, actor, _sources: f"{trial_id}/{actor}"
-        lobby = house.lobby("game")
+        server.link_of = lambda trial_id, actor, _sources: f"{trial_id}/{actor}"
+        lobby = server.lobby("game")
         async with trio.open_nursery() as nursery:
             visitors = [Visitor(world, f"visitor {number}") for number in range(5)]
             for visitor in visitors:

@@ -32,8 +32,8 @@ from trio_cogment.gateways.openenv.server import opened_application
 from trio_cogment.gateways.rest import rest_routes
 from trio_cogment.platform import open_platform
 from trio_cogment.play.games import Game
-from trio_cogment.play.house import open_house
 from trio_cogment.play.routes import play_routes
+from trio_cogment.play.server import open_play
 from trio_cogment.sdk import Participants
 from trio_cogment.web import OriginPolicy, PageAccess, WebSide
 from trio_cogment.web.common_pages import common_routes
@@ -76,8 +76,8 @@ async def dashboard(_access: AccessControl) -> AsyncIterator[list[AnyRoute]]:
 @asynccontextmanager
 async def play(access: AccessControl) -> AsyncIterator[list[AnyRoute]]:
     game = Game(name="game", params=params("ann"), title="Game")
-    async with platform_of(Counting()) as platform, open_house(platform, [game]) as house:
-        yield play_routes(house, PageAccess(access))
+    async with platform_of(Counting()) as platform, open_play(platform, [game]) as server:
+        yield play_routes(server, PageAccess(access))
 
 
 @asynccontextmanager

@@ -39,9 +39,9 @@ from trio_cogment.cli.services.web_flags import web_options, web_settings
 if TYPE_CHECKING:
     from trio_cogment.api.common_pb2 import TrialParams
     from trio_cogment.play.games import Game
-    from trio_cogment.play.seat_machine import Outcome
     from trio_cogment.sdk import Participants
     from trio_cogment.sdk.spec import Spec
+    from trio_cogment.seats.presence import Outcome
     from trio_cogment.web import PageAccess
     from trio_cogment.web.routing import AnyRoute
 
@@ -282,7 +282,7 @@ def _has_datalog(participants: Participants) -> bool:
 def _game(options: dict[str, Any], params: TrialParams, bot: str, name: str) -> Game:
     from trio_cogment.play.games import Game
     from trio_cogment.play.lobby_machine import LobbyRules, Shortage
-    from trio_cogment.play.seat_machine import SeatRules
+    from trio_cogment.seats.presence import SeatRules
 
     people = sum(actor.endpoint.strip() == CLIENT for actor in params.actors)
     renderer = options["renderer"]
@@ -312,7 +312,7 @@ def _outcome(options: dict[str, Any], params: TrialParams, bot: str) -> Outcome:
     Raises:
         Failure: the flags want somebody to act who is not there.
     """
-    from trio_cogment.play.seat_machine import Outcome
+    from trio_cogment.seats.presence import Outcome
 
     without = [
         actor.name
@@ -346,8 +346,8 @@ async def _opened(
 ) -> AsyncIterator[Running]:
     from trio_cogment.base.config import PlatformConfig
     from trio_cogment.platform import open_platform
-    from trio_cogment.play.house import open_house
     from trio_cogment.play.routes import lobby_link, play_routes
+    from trio_cogment.play.server import open_play
 
     game, configuration = prepared().game, settings.configuration
     config = PlatformConfig(
@@ -358,19 +358,19 @@ async def _opened(
     )
 
     def links(access: PageAccess, address: str) -> dict[str, str]:
-        return {"play": f"{address}{lobby_link(access, house.config.link_seconds, game.name)}"}
+        return {"play": f"{address}{lobby_link(access, server.config.link_seconds, game.name)}"}
 
     try:
         async with (
             nullcontext() if settings.storage is None else opened_storage(settings.storage) as store,
             open_platform(prepared().participants, config=config, store=store) as platform,
-            open_house(platform, [game], config=configuration.play) as house,
+            open_play(platform, [game], config=configuration.play) as server,
             opened_pages(settings, resources, platform, prepared().types) as dashboard,
         ):
 
             def routes(access: PageAccess) -> list[AnyRoute]:
                 assert dashboard is not None, "the start has been refused without pages"
-                return [*play_routes(house, access), *dashboard(access)]
+                return [*play_routes(server, access), *dashboard(access)]
 
             yield Running(
                 services=[platform.services],

@@ -10,7 +10,7 @@ from trio_cogment.api.common_pb2 import ActorParams, TrialParams
 from trio_cogment.base.endpoints import CLIENT, DISCOVER
 from trio_cogment.base.errors import InvalidArgumentError
 from trio_cogment.play.lobby_machine import LobbyRules, Shortage
-from trio_cogment.play.seat_machine import Outcome, SeatRules
+from trio_cogment.seats.presence import Outcome, SeatRules
 
 #: Also part of links and of the ids of trials.
 _NAME_CHARACTERS = "abcdefghijklmnopqrstuvwxyz0123456789-_"

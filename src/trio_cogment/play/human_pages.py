@@ -19,10 +19,10 @@ from trio_cogment.seats.remote import HumanSeat
 from trio_cogment.spaces import encode_action
 
 if TYPE_CHECKING:
+    from trio_cogment.play.bots import BotFor
     from trio_cogment.play.games import Game
-    from trio_cogment.play.house import PlayHouse
     from trio_cogment.play.lobby import Place
-    from trio_cogment.play.stand_in import BotFor
+    from trio_cogment.play.server import PlayServer
     from trio_cogment.web import PageAccess, WebSide
 
 _LINK_SECONDS = 7 * 86400.0
@@ -36,7 +36,7 @@ class Doors:
     """The pages of the seats that share a port.
 
     Args:
-        house: holds the seats.
+        server: holds the seats.
         access: makes the links.
         seats: those with a page, by the names of their games.
 
@@ -44,11 +44,11 @@ class Doors:
         side: what the port has for browsers.
     """
 
-    def __init__(self, house: PlayHouse, access: PageAccess, seats: dict[str, HumanSeat]) -> None:
+    def __init__(self, server: PlayServer, access: PageAccess, seats: dict[str, HumanSeat]) -> None:
         from trio_cogment.play.routes import play_routes
         from trio_cogment.web import WebSide
 
-        self.side: WebSide = WebSide(routes=partial(play_routes, house, access), access=access)
+        self.side: WebSide = WebSide(routes=partial(play_routes, server, access), access=access)
         self._access = access
         self._seats = seats
 
@@ -68,16 +68,15 @@ class Doors:
 class _Door:
     """Leads to the seat of whichever trial waits for it."""
 
-    def __init__(self, platform: Platform, house: PlayHouse, seat: HumanSeat, bot: BotFor | None = None) -> None:
+    def __init__(self, platform: Platform, server: PlayServer, seat: HumanSeat, bot: BotFor | None = None) -> None:
         self._bot = bot
         self._controller = platform.controller
-        self._house = house
+        self._server = server
         self._seat = seat
         self._taken: deque[tuple[str, str]] = deque(maxlen=_REMEMBERED_SEATS)
 
     async def start(self, game: Game, _people: int, _bots: bool) -> tuple[list[Place], Callable[[], Awaitable[None]]]:
         """Wait for a trial that waits for the person, and take the seat; see `play.lobby.Start`."""
-        from trio_cogment.play.codec_choice import codec_for
         from trio_cogment.play.lobby import Place
         from trio_cogment.play.seat_parts import SeatSettings
 
@@ -92,7 +91,7 @@ class _Door:
             receivers=[*others, environment or "env"],
             again=True,
         )
-        link = self._house.take(trial_id, actor, codec_for(RL_SPEC.actor_class(PLAYER)), settings)
+        link = self._server.take(trial_id, actor, RL_SPEC.actor_class(PLAYER), settings)
 
         async def over() -> None:
             await self._controller.wait_trial_state(trial_id)
@@ -126,16 +125,16 @@ async def page_doors(platform: Platform, seats: Sequence[HumanSeat]) -> AsyncIte
     if not with_page:
         yield None
         return
-    from trio_cogment.play.house import open_house
+    from trio_cogment.play.server import open_play
     from trio_cogment.web import PageAccess
 
     async with AsyncExitStack() as stack:
-        house = await stack.enter_async_context(open_house(platform))
+        server = await stack.enter_async_context(open_play(platform))
         named = {f"seat-{number}": seat for number, seat in enumerate(with_page, 1)}
         for name, seat in named.items():
             bot = await stack.enter_async_context(_absent(platform, seat))
-            await house.open_lobby(_game(name, seat), _Door(platform, house, seat, bot).start)
-        yield Doors(house, PageAccess(), named)
+            await server.open_lobby(_game(name, seat), _Door(platform, server, seat, bot).start)
+        yield Doors(server, PageAccess(), named)
 
 
 @asynccontextmanager
@@ -144,7 +143,7 @@ async def _absent(platform: Platform, seat: HumanSeat) -> AsyncIterator[BotFor |
     if seat.absent is None:
         yield None
         return
-    from trio_cogment.play.house import bot_of
+    from trio_cogment.play.server import bot_of
     from trio_cogment.rpc import open_in_process
     from trio_cogment.sdk import Participants
 
@@ -158,7 +157,7 @@ async def _absent(platform: Platform, seat: HumanSeat) -> AsyncIterator[BotFor |
 
 def _game(name: str, seat: HumanSeat) -> Game:
     from trio_cogment.play.games import Game
-    from trio_cogment.play.seat_machine import Outcome, SeatRules
+    from trio_cogment.seats.presence import Outcome, SeatRules
 
     outcome = Outcome.LOSS if seat.default is None or seat.optional else Outcome.DEFAULT
     if seat.absent is not None:

@@ -21,7 +21,7 @@ from trio_cogment.play.lobby_machine import LobbyEffect, LobbyMachine
 from trio_cogment.play.lobby_table import MemberState
 from trio_cogment.play.page import Page, PageSocket
 from trio_cogment.play.page_messages import Hello, PageMessage, Ready, Resign
-from trio_cogment.play.seat import Seat
+from trio_cogment.play.seat import PageSeat
 from trio_cogment.play.views import page_message
 
 _log = logging.getLogger(__name__)
@@ -40,7 +40,7 @@ class Place:
     """
 
     link: Link
-    seat: Seat | None = None
+    seat: PageSeat | None = None
 
 
 #: Starts a trial with so many people, and bots for the other seats if there are to be bots; returns the seats, and what
@@ -74,7 +74,7 @@ class Lobby:
         self._places: dict[str, Place] = {}
         #: Of whom those went whose trial is being started.
         self._vacated: set[str] = set()
-        self._presence = machine.Presence(0, 0, 0, 0, game.lobby.seats)
+        self._counts = machine.Counts(0, 0, 0, 0, game.lobby.seats)
         self._wait_ends: float | None = None
         self._wait_scope = trio.CancelScope()
         self._nursery: trio.Nursery | None = None
@@ -147,15 +147,15 @@ class Lobby:
         page.refresh(partial(self._render, visitor.ticket))
 
     def _render(self, ticket: str, page: Page) -> bytes:
-        presence, state = self._presence, self._machine.state_of(ticket)
+        counts, state = self._counts, self._machine.state_of(ticket)
         header: dict[str, Any] = {
             "type": "lobby",
             "state": "turned away" if state is None else state.value,
-            "ready": presence.ready,
-            "reading": presence.reading,
-            "away": presence.away,
-            "bots": presence.bots,
-            "seats": presence.seats,
+            "ready": counts.ready,
+            "reading": counts.reading,
+            "away": counts.away,
+            "bots": counts.bots,
+            "seats": counts.seats,
             "shortage": self.game.lobby.shortage.value,
             "seconds": None if self._wait_ends is None else max(self._wait_ends - trio.current_time(), 0.0),
         }
@@ -251,8 +251,8 @@ class Lobby:
         self._wait_scope.cancel()
         self._wait_ends = None
 
-    def _tell_presence(self, effect: machine.Presence) -> None:
-        self._presence = effect
+    def _tell_counts(self, effect: machine.Counts) -> None:
+        self._counts = effect
         for ticket, page in self._pages.items():
             page.refresh(partial(self._render, ticket))
 
@@ -273,5 +273,5 @@ _PERFORM: dict[type[Any], Callable[[Lobby, Any], None]] = {
     machine.ArmAway: Lobby._arm_away,
     machine.ArmWait: Lobby._arm_wait,
     machine.DisarmWait: Lobby._disarm_wait,
-    machine.Presence: Lobby._tell_presence,
+    machine.Counts: Lobby._tell_counts,
 }

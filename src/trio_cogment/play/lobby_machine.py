@@ -139,7 +139,7 @@ class DisarmWait:
 
 
 @dataclass(frozen=True, slots=True)
-class Presence:
+class Counts:
     """Tell everybody who waits how many there are."""
 
     ready: int
@@ -149,7 +149,7 @@ class Presence:
     seats: int
 
 
-LobbyEffect: TypeAlias = Tell | TurnAway | StartTrial | Vacate | ArmAway | ArmWait | DisarmWait | Presence
+LobbyEffect: TypeAlias = Tell | TurnAway | StartTrial | Vacate | ArmAway | ArmWait | DisarmWait | Counts
 
 _AWAY = frozenset({MemberState.READING_AWAY, MemberState.AWAY})
 _WAITING = frozenset({MemberState.READING, MemberState.READY, *_AWAY})
@@ -175,7 +175,7 @@ class LobbyMachine:
         self._trials = 0  # that have been started, and are not over
         self._on_the_way = 0
         self._number = 0
-        self._told = Presence(0, 0, 0, 0, rules.seats)
+        self._told = Counts(0, 0, 0, 0, rules.seats)
 
     def state_of(self, member: MemberId) -> MemberState | None:
         """Return where somebody is; None: nobody of this name has come, or it is long ago."""
@@ -315,16 +315,16 @@ class LobbyMachine:
         elif self._waits and not self._ready():
             self._waits = False
             effects.append(DisarmWait())
-        presence = self._presence()
-        if presence != self._told or effects:
-            self._told = presence
-            effects.append(presence)
+        counts = self._current_counts()
+        if counts != self._told or effects:
+            self._told = counts
+            effects.append(counts)
         return effects
 
-    def _presence(self) -> Presence:
+    def _current_counts(self) -> Counts:
         states = [each.state for each in self._members.values() if not each.automated]
         away = states.count(MemberState.AWAY) + states.count(MemberState.READING_AWAY)
-        return Presence(
+        return Counts(
             states.count(MemberState.READY),
             states.count(MemberState.READING),
             away,

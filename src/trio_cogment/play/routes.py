@@ -1,7 +1,7 @@
-"""The pages of a house: what a browser asks for, and whose seat or lobby it is by its token.
+"""The pages of a server: what a browser asks for, and whose seat or lobby it is by its token.
 
 A link is `/~TOKEN/play/`. Its token has the role *seat*, for one actor of one trial. That of a lobby is such a token,
-too, with `lobby:NAME` in place of a trial: it is for no actor of any trial that a house starts.
+too, with `lobby:NAME` in place of a trial: it is for no actor of any trial that a server starts.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from functools import partial
 
 from trio_cogment.access import EXACTLY, PAGES, Grant, Identity, Role, Sources
 from trio_cogment.base.errors import NotFoundError, PermissionDeniedError
-from trio_cogment.play.house import PlayHouse
+from trio_cogment.play.server import PlayServer
 from trio_cogment.web import PageAccess
 from trio_cogment.web.assets import Assets
 from trio_cogment.web.page_access import LEAVE
@@ -31,15 +31,15 @@ _LOBBY = "lobby:"
 _WAITS = "waits"
 
 
-def play_routes(house: PlayHouse, access: PageAccess) -> list[AnyRoute]:
+def play_routes(server: PlayServer, access: PageAccess) -> list[AnyRoute]:
     """Return the routes; see `web.routing`.
 
     Args:
-        house: has the seats and lobbies; its links are made from now on.
+        server: has the seats and lobbies; its links are made from now on.
         access: makes the tokens of links.
     """
-    house.link_of = partial(seat_link, access, house.config.link_seconds)
-    pages = _Pages(house, access)
+    server.link_of = partial(seat_link, access, server.config.link_seconds)
+    pages = _Pages(server, access)
     return [
         Route("GET", "/play/", pages.page, right=_RIGHT),
         Route("GET", "/play/renderer", pages.renderer, right=_RIGHT),
@@ -73,8 +73,8 @@ def lobby_link(access: PageAccess, seconds: float, name: str, sources: Sources =
 
 
 class _Pages:
-    def __init__(self, house: PlayHouse, access: PageAccess) -> None:
-        self._house = house
+    def __init__(self, server: PlayServer, access: PageAccess) -> None:
+        self._server = server
         self._access = access
         self._assets = Assets("trio_cogment.play")
 
@@ -87,12 +87,12 @@ class _Pages:
     def _overview(self, visit: Visit) -> Reply:
         if not visit.who.admin:
             raise PermissionDeniedError("expected the link of a seat, or of a lobby")
-        access, house, sources = self._access, self._house, visit.who.derives
-        seconds = house.config.link_seconds
-        lobbies = [(game.title or game.name, lobby_link(access, seconds, game.name, sources)) for game in house.games]
+        access, server, sources = self._access, self._server, visit.who.derives
+        seconds = server.config.link_seconds
+        lobbies = [(game.title or game.name, lobby_link(access, seconds, game.name, sources)) for game in server.games]
         seats = [
             (f"{seat.actor}, {seat.trial_id}", seat_link(access, seconds, seat.trial_id, seat.actor, sources))
-            for seat in house.seats
+            for seat in server.seats
         ]
         content = "".join(
             f"<h2>{title}</h2>\n<ul>{''.join(_item(visit, *link) for link in links)}</ul>\n"
@@ -106,7 +106,7 @@ class _Pages:
     async def renderer(self, visit: Visit) -> Reply:
         """Return the project's own page that shows observations, for a frame in which it can do no harm."""
         place = _place(visit.who)
-        body = b"" if place is None else self._house.renderer(place[0])
+        body = b"" if place is None else self._server.renderer(place[0])
         if not body:
             raise NotFoundError("there is no renderer")
         headers = ((b"content-security-policy", _RENDERER_POLICY), (b"x-frame-options", b"SAMEORIGIN"))
@@ -119,9 +119,9 @@ class _Pages:
             raise PermissionDeniedError("expected the link of a seat, or of a lobby")
         trial_id, actor = place
         if trial_id.startswith(_LOBBY):
-            await self._house.lobby(trial_id.removeprefix(_LOBBY)).serve_page(socket, visit.who.derives)
+            await self._server.lobby(trial_id.removeprefix(_LOBBY)).serve_page(socket, visit.who.derives)
         else:
-            await self._house.seat(trial_id, actor).serve_page(socket)
+            await self._server.seat(trial_id, actor).serve_page(socket)
 
 
 def _place(who: Identity) -> tuple[str, str] | None:

@@ -1,12 +1,15 @@
-"""A seat that a server holds: the Trio shell around `seat_machine`, and the actor of the trial in one.
+"""A seat that a server holds for a person: the Trio shell around `seats.presence`, and pages that come and go.
 
-Whoever brings an input (the trial, a page, a timer, a bot) feeds the machine in its own task, and what is to be done is
-done before that returns; nothing of it waits, so nothing needs a lock. What is an input itself queues behind the one
-that is being handled.
+The actor of the trial is a `seats.seat.Seat`: what is asked, and which action answers it, is in its mailbox. Whoever
+brings an input (the trial, a page, a timer, a bot) has it handled in its own task, and nothing of that waits, so
+nothing needs a lock.
+
+Rule: an action is sent last. In process the trial may go on, ask again, or end, before the sending returns.
 """
 
 from __future__ import annotations
 
+import enum
 import logging
 import math
 from collections import deque
@@ -16,22 +19,23 @@ from typing import Any
 
 import trio
 from google.protobuf import wrappers_pb2
+from google.protobuf.message import Message
 
 from trio_cogment.base.config import PlayConfig
 from trio_cogment.base.errors import CogmentError, FailedPreconditionError, InvalidArgumentError
 from trio_cogment.base.stand_ins import StandIn, stand_in_note
-from trio_cogment.play import seat_machine as machine
+from trio_cogment.play.bots import Asked, Bot
+from trio_cogment.play.codec_choice import codec_for
 from trio_cogment.play.codecs import Codec
-from trio_cogment.play.effects import EffectQueue
 from trio_cogment.play.page import Page, PageSocket
 from trio_cogment.play.page_messages import Act, Hello, PageMessage, Rate, Resign, Say
-from trio_cogment.play.seat_machine import Outcome, SeatEffect, SeatMachine, Timer
 from trio_cogment.play.seat_parts import SeatSettings, part_of, text_of
-from trio_cogment.play.seat_table import SeatState
-from trio_cogment.play.stand_in import Asked, Bot
 from trio_cogment.play.views import View, page_message
-from trio_cogment.sdk import ActorSession, Event, EventType, RecvObservation
-from trio_cogment.sdk.spec import Payload
+from trio_cogment.sdk import ActorSession, Event, Reward
+from trio_cogment.sdk.spec import ActorClass, Payload, decode, encode
+from trio_cogment.seats.mailbox import MailboxState
+from trio_cogment.seats.presence import Outcome, Presence, PresenceState, Then
+from trio_cogment.seats.seat import Seat
 from trio_cogment.web.json_text import shortest_mean
 
 _log = logging.getLogger(__name__)
@@ -42,25 +46,35 @@ _GOODBYE_SECONDS = 2.0
 _NOTHING: tuple[int | None, View, Any] = (None, View(), None)
 #: What the log says of a person: why a trial waits, and who acts.
 _SAID = {
-    SeatState.HELD: "the person is here",
-    SeatState.AWAY: "the page is gone; the trial waits for it",
-    SeatState.ABSENT: "the person stays away; a bot or the default action acts",
-    SeatState.LEFT: "the person stays away; the seat is lost",
+    PresenceState.HELD: "the person is here",
+    PresenceState.AWAY: "the page is gone; the trial waits for it",
+    PresenceState.ABSENT: "the person stays away; a bot or the default action acts",
+    PresenceState.LEFT: "the person stays away; the seat is lost",
 }
 
 
-class Seat:
-    """One seat in one trial.
+class _Timer(enum.Enum):
+    #: For somebody to come, or to come back.
+    GRACE = enum.auto()
+    #: For an action.
+    ACTION = enum.auto()
+
+
+class PageSeat:
+    """One seat in one trial, played through pages.
 
     Args:
         trial_id: of the trial.
         actor: the actor's name.
-        codec: its payloads.
+        actor_class: with the types of its payloads.
         settings: see there.
         config: limits.
+        spawn: `start_soon` of a nursery that stays open until the seat's part is over.
+        on_over: called when it is.
 
     Attributes:
         trial_id, actor: see above.
+        seat: the actor; it joins the trial. None when its part is over, and only what was seen last is kept.
         kept_bytes: how much of it is kept for those who look again, once its part is over.
         on_change: called when the state is another one.
         on_taken: called when the first page comes.
@@ -71,121 +85,98 @@ class Seat:
         self,
         trial_id: str,
         actor: str,
-        codec: Codec,
+        actor_class: ActorClass,
         settings: SeatSettings,
         config: PlayConfig,
+        *,
+        spawn: Callable[..., None],
+        on_over: Callable[[PageSeat], None],
     ) -> None:
         self.trial_id = trial_id
         self.actor = actor
         self.failure = ""
-        self._playing: Codec | None = codec
-        self._settings = settings
-        self._config = config
+        self.kept_bytes = 0
         self.on_change: Callable[[], None] = lambda: None
         self.on_taken: Callable[[], None] = lambda: None
-        self._machine = SeatMachine(settings.rules)
-        self._perform = EffectQueue(self._perform_one)
-        self._session: ActorSession[Any, Any, Any] | None = None
-        self._observed: RecvObservation[Any] | None = None
+        self.seat: Seat | None = Seat(
+            actor, self._on_news, on_begun=self._on_begun, on_over=self._on_seat_over, aside=self._on_aside
+        )
+        self._codec: Codec = codec_for(actor_class, settings.labels)
+        self._actor_class = actor_class
+        self._settings = settings
+        self._config = config
+        self._spawn = spawn
+        self._on_over = on_over
+        self._presence = Presence(settings.rules.outcome)
+        #: The newest observation, decoded.
+        self._payload: Any = None
         self._total = 0.0
         self._history: deque[dict[str, Any]] = deque(maxlen=config.max_notices)
         self._last = _NOTHING
-        self.kept_bytes = 0
         self._over: dict[str, Any] | None = None
         self._deadline = math.inf
-        self._timers = dict.fromkeys(Timer, trio.CancelScope())
+        self._timers = dict.fromkeys(_Timer, trio.CancelScope())
         self._bot: Bot | None = None
         self._bot_scope = trio.CancelScope()
-        self._bot_gone = trio.Event()
-        self._taken = self._resigned = False
-        self._nursery: trio.Nursery | None = None
-        self._scope = trio.CancelScope()
 
     @property
-    def state(self) -> SeatState:
-        """Who sits there."""
-        return self._machine.state
-
-    @property
-    def _codec(self) -> Codec:
-        assert self._playing is not None, "the trial is not over"
-        return self._playing
+    def state(self) -> PresenceState:
+        """Where the person is."""
+        return self._presence.state
 
     @property
     def is_vacant(self) -> bool:
-        """Whether nobody is there, nor has time to come."""
-        return self.state in (SeatState.ABSENT, SeatState.LEFT, SeatState.OVER)
+        """See `Presence.is_vacant`."""
+        return self._presence.is_vacant
 
     @property
     def is_given_up(self) -> bool:
-        """Whether nobody is expected to come back: nobody has come at all, or who was there has left."""
-        return self.is_vacant and (self.state is not SeatState.ABSENT or self._resigned or not self._taken)
+        """See `Presence.is_given_up`."""
+        return self._presence.is_given_up
+
+    @property
+    def _page(self) -> Page | None:
+        page = self._presence.page
+        return page if isinstance(page, Page) else None
+
+    @property
+    def _asked(self) -> int | None:
+        """The tick that is to be answered; None if there is none."""
+        if self.seat is None or self.seat.mailbox.state is not MailboxState.TURN:
+            return None
+        return self.seat.mailbox.tick_id
 
     def give_up(self) -> None:
         """Have nobody come, if nobody has: the trial waits no more."""
-        self._perform(self._machine.nobody_comes())
+        self._do(self._presence.nobody_comes)
 
-    # --- the trial ---
+    def close(self) -> None:
+        """Leave the trial, if it is not over: the server ends."""
+        if self.seat is not None:
+            self.seat.leave()
 
-    async def play(self, session: ActorSession[Any, Any, Any]) -> None:
-        """Take part in the trial; an `ActorImplementation`."""
-        self._session = session
-        try:
-            async with trio.open_nursery() as nursery:
-                self._nursery = nursery
-                try:
-                    with self._scope:
-                        self._perform(self._machine.begin())
-                        await session.handle(self._on_event)
-                        if self._dismiss_bot():
-                            await self._bot_gone.wait()
-                finally:
-                    self._nursery = None  # pages come and go meanwhile, and it takes no more tasks
-                nursery.cancel_scope.cancel()
-        finally:
-            self._session = None
-            if self._machine.state is not SeatState.LEFT:
-                self._finish(session)
-            self._settle()
+    # The trial
 
-    def fail(self, reason: str) -> None:
-        """Have the seat be one that could not be taken, or was lost."""
-        self.failure = reason
-        self._over = {"cause": "failed", "reason": reason}
-        self._perform(self._machine.end())
-        self._settle()
+    def _on_begun(self, _session: ActorSession[Any, Any, Any]) -> None:
+        if self.state is PresenceState.OPEN:
+            self._arm(_Timer.GRACE, self._settings.rules.come_seconds)
 
-    def _settle(self) -> None:
-        """Keep what was seen last, for those who look again, and nothing of what it was made of."""
-        if self._playing is None:
+    def _on_news(self) -> None:
+        mailbox = None if self.seat is None else self.seat.mailbox
+        if mailbox is None or mailbox.has_ended or mailbox.observation is None:
+            return  # `_on_seat_over` takes the end
+        self._payload = decode(mailbox.observation.payload, self._actor_class.observation, "observation")
+        asks = self._codec.observe(self._payload)
+        if asks and not mailbox.final:
+            self._do(self._presence.turn)
             return
-        self._last = self._look() if self._taken else _NOTHING
-        self._playing = self._observed = None
-        _, view, _ = self._last
-        if view.parts:
-            self.kept_bytes = sum(len(content) for _, content in view.blobs) + len(page_message({"parts": view.parts}))
+        self._disarm(_Timer.ACTION)
+        self._refresh()
+        if not mailbox.final:
+            self._send(self._codec.idle())
 
-    def _look(self) -> tuple[int | None, View, Any]:
-        """Return the tick of the observation, what is shown of it, and the form for an action."""
-        observed = self._observed
-        if observed is None:
-            return _NOTHING
-        view = self._codec.view(observed.payload)
-        self._without_large(view)
-        return observed.tick_id, view, self._codec.form()
-
-    def _finish(self, session: ActorSession[Any, Any, Any]) -> None:
-        outcome = session.outcome
-        self._over = {
-            "cause": "unknown" if outcome is None else outcome.cause.name.lower().replace("_", " "),
-            "reason": session.details or ("" if outcome is None else outcome.reason),
-        }
-        self._perform(self._machine.end())
-
-    def _on_event(self, event: Event[Any, None]) -> None:
-        if event.observation is not None:
-            self._observe(event.observation, asks=event.type is EventType.ACTIVE)
-        elif event.reward is not None:
+    def _on_aside(self, event: Event[Any, None]) -> bool:
+        if event.reward is not None:
             sources = event.reward.sources
             value = shortest_mean(event.reward.value, [(source.value, source.confidence) for source in sources])
             # To what adding in binary leaves at the end nobody has given a reward.
@@ -203,73 +194,106 @@ class Seat:
         elif event.message is not None and event.message.sender_name != self.actor:
             text = text_of(event.message.payload)
             self._notify({"type": "message", "from": event.message.sender_name, "text": text})
+        return True
 
-    def _observe(self, observation: RecvObservation[Any], *, asks: bool) -> None:
-        self._observed = observation
-        asked = self._codec.observe(observation.payload)
-        if asked and asks:
-            self._perform(self._machine.ask(observation.tick_id))
-            return
-        self._perform(self._machine.show())
-        if asks:
-            self._send(self._codec.idle())
+    def _on_seat_over(self) -> None:
+        """Take the end of the actor's part: of the trial, or because it has left, or could not take part."""
+        assert self.seat is not None
+        error, outcome = self.seat.error, self.seat.outcome
+        if error is not None:
+            known = isinstance(error, CogmentError)
+            self.failure = str(error) if known else "unexpected failure; the server's log has the details"
+            self._over = {"cause": "failed", "reason": self.failure}
+        elif self.state is not PresenceState.LEFT:
+            self._over = {
+                "cause": "unknown" if outcome is None else outcome.cause.name.lower().replace("_", " "),
+                "reason": self.seat.details or ("" if outcome is None else outcome.reason),
+            }
+        if self._over is not None:
+            self._do(self._presence.end)
+        self._settle()
+        self._on_over(self)
+
+    def _settle(self) -> None:
+        """Keep what was seen last, for those who look again, and nothing of what it was made of."""
+        try:
+            self._last = self._look() if self._presence.taken else _NOTHING
+        except Exception:  # noqa: BLE001  an observation that cannot be shown ends no trial
+            _log.exception("trial %r, actor %r: what was seen last is lost", self.trial_id, self.actor)
+        self.seat = self._payload = None
+        del self._codec  # without the seat nobody asks it, and it remembers observations
+        _, view, _ = self._last
+        if view.parts:
+            self.kept_bytes = sum(len(content) for _, content in view.blobs) + len(page_message({"parts": view.parts}))
+
+    def _look(self) -> tuple[int | None, View, Any]:
+        """Return the tick of the observation, what is shown of it, and the form for an action."""
+        if self.seat is None or self._payload is None:
+            return self._last
+        view = self._codec.view(self._payload)
+        self._without_large(view)
+        return self.seat.mailbox.tick_id, view, self._codec.form()
 
     def _notify(self, notice: dict[str, Any]) -> None:
         self._history.append(notice)
-        if isinstance(self._machine.page, Page):
-            self._machine.page.notify(notice)
+        if self._page is not None:
+            self._page.notify(notice)
 
-    # --- pages ---
+    # Pages
 
     async def serve_page(self, socket: PageSocket) -> None:
         """Have a page at this seat until it is gone."""
         page = Page(self._config)
-        before, self._taken, self._resigned = self._taken, True, False
-        self._perform(self._machine.attach(page))
-        if not before:
+        first = not self._presence.taken
+        self._do(partial(self._presence.attach, page), page)
+        if first:
             self.on_taken()
         try:
             await page.serve(socket, partial(self._on_page, page))
         finally:
-            self._perform(self._machine.detach(page))
+            self._do(partial(self._presence.detach, page))
 
     def _on_page(self, page: Page, message: PageMessage) -> None:
         if isinstance(message, Act):
-            if page is self._machine.page and message.tick_id == self._machine.asked:
-                action = self._codec.action(message.answer)
-                self._perform(self._machine.act(page, message.tick_id, action))
+            if page is not self._page:
+                return  # it has been told
+            if message.tick_id != self._asked:
+                page.notify({"type": "late", "tick": message.tick_id})
             else:
-                self._perform(self._machine.act(page, message.tick_id, None))
+                self._send(self._codec.action(message.answer))
         elif isinstance(message, Rate | Say):
             self._pass_on(page, message)
         elif isinstance(message, Resign):
-            self._resigned = page is self._machine.page
-            self._perform(self._machine.resign(page))
+            self._do(partial(self._presence.resign, page))
         elif not isinstance(message, Hello):  # which pages of lobbies have to say
             raise InvalidArgumentError("expected what a page of a seat says")
 
     def _pass_on(self, page: Page, message: Rate | Say) -> None:
         """Send what the person says to others."""
-        if page is not self._machine.page or self._session is None:
+        if page is not self._page or self.seat is None or self.seat.session is None:
             raise FailedPreconditionError("you do not have this seat any more")
         if message.to not in self._settings.receivers:
             raise InvalidArgumentError(f"to: expected one of {', '.join(self._settings.receivers) or 'nobody'}")
-        if self._observed is None:
+        if self._payload is None:
             raise FailedPreconditionError("the trial has not begun")
         if isinstance(message, Rate):
-            self._session.add_reward_nowait(message.value, 1.0, message.to, tick_id=self._observed.tick_id)
+            self.seat.say([Reward(message.to, message.value, tick_id=self.seat.mailbox.tick_id)])
         else:
-            self._session.send_message_nowait(wrappers_pb2.StringValue(value=message.text), message.to)
+            self.seat.say(messages=[(wrappers_pb2.StringValue(value=message.text), message.to)])
         self._notify({"type": "sent", "to": message.to, "what": "reward" if isinstance(message, Rate) else "message"})
+
+    def _refresh(self) -> None:
+        if self._page is not None:
+            self._page.refresh(self._render)
 
     def _render(self, page: Page) -> bytes:
         """Return what a page is to show now."""
-        tick, view, form = self._last if self._playing is None else self._look()
+        tick, view, form = self._look()
         header: dict[str, Any] = {
             "type": "seat",
             "state": self.state.value,
             "tick": tick,
-            "asked": self._machine.asked,
+            "asked": self._asked,
             "seconds": self._seconds_left(),
         }
         if page.greeting is not None:
@@ -288,34 +312,63 @@ class Seat:
             if len(content) > self._config.max_blob_bytes:
                 view.blobs[index] = ("text/plain", f"{len(content)} bytes, too large to be shown".encode())
 
-    # --- what the machine wants ---
+    # What follows from an input of the presence
 
-    def _perform_one(self, effect: SeatEffect) -> None:
-        _PERFORM[type(effect)](self, effect)
+    def _do(self, happen: Callable[[], Then], page: Page | None = None) -> None:
+        """Have something happen to the presence, and do what follows.
 
-    def _arm(self, effect: machine.Arm) -> None:
-        self._timers[effect.timer].cancel()
-        if self._nursery is not None:
-            scope = self._timers[effect.timer] = trio.CancelScope()
-            if effect.timer is Timer.ACTION:
-                self._deadline = trio.current_time() + effect.seconds
-            self._nursery.start_soon(self._sleep, scope, effect)
+        Args:
+            happen: a method of the presence.
+            page: the one that comes; otherwise what is done concerns the page that had the seat before.
+        """
+        before, holder = self.state, self._page
+        then = happen()
+        if self.state is not before:
+            said = _SAID.get(self.state)
+            if said:
+                _log.info("trial %r, actor %r: %s", self.trial_id, self.actor, said)
+            self.on_change()
+        if then is Then.NOTHING:
+            return
+        if then in (Then.WELCOME, Then.TAKE_OVER, Then.RELIEVE):
+            assert page is not None
+            if then is Then.RELIEVE:
+                self._dismiss_bot()
+            elif holder is not None:
+                self._dismiss(holder, "taken over")
+            self._welcome(page)
+        elif then is Then.TURN_AWAY:
+            assert page is not None
+            if self.state is PresenceState.OVER:
+                self._greet(page)  # the end of a trial is something to see
+            self._dismiss(page, self.state.value)
+        elif then is Then.WAIT:
+            self._arm(_Timer.GRACE, self._settings.rules.grace_seconds)
+        elif then is Then.SHOW:
+            self._arm(_Timer.ACTION, self._settings.rules.action_seconds)
+            self._refresh()
+        elif then is Then.SUBSTITUTE:
+            if self.is_vacant:
+                self._part_with(holder, "left")
+            self._substitute()
+        elif then is Then.FINISH:
+            if holder is not None:
+                self._greet(holder)
+            self._part_with(holder, "over")
+            self._dismiss_bot()
+        else:
+            self._part_with(holder, "left")
+            self._dismiss_bot()
+            self.close()
 
-    async def _sleep(self, scope: trio.CancelScope, effect: machine.Arm) -> None:
-        with scope:
-            await trio.sleep(effect.seconds)
-            if effect.timer is Timer.ACTION:
-                self._deadline = math.inf
-            self._perform(self._machine.fire(effect.timer, effect.number))
+    def _welcome(self, page: Page) -> None:
+        self._disarm(_Timer.GRACE)
+        self._greet(page)
+        if self._asked is not None and self._deadline == math.inf:
+            self._arm(_Timer.ACTION, self._settings.rules.action_seconds)
 
-    def _disarm(self, effect: machine.Disarm) -> None:
-        self._timers[effect.timer].cancel()
-        if effect.timer is Timer.ACTION:
-            self._deadline = math.inf
-
-    def _greet(self, effect: machine.Greet) -> None:
-        page = effect.page
-        assert isinstance(page, Page)
+    def _greet(self, page: Page) -> None:
+        """Show a page everything that there is."""
         page.new_form(None)
         page.welcome(
             {
@@ -332,53 +385,96 @@ class Seat:
         )
         page.refresh(self._render)
 
-    def _show(self, effect: machine.Show) -> None:
-        assert isinstance(effect.page, Page)
-        effect.page.refresh(self._render)
+    def _part_with(self, page: Page | None, reason: str) -> None:
+        """End both times, and tell the page that had the seat why it has it no more."""
+        self._disarm(_Timer.GRACE)
+        self._disarm(_Timer.ACTION)
+        if page is not None:
+            self._dismiss(page, reason)
 
-    def _dismiss(self, effect: machine.Dismiss) -> None:
-        assert isinstance(effect.page, Page)
-        effect.page.notify({"type": "dismissed", "reason": effect.reason, "failure": self.failure})
-        effect.page.close()
+    def _dismiss(self, page: Page, reason: str) -> None:
+        page.notify({"type": "dismissed", "reason": reason, "failure": self.failure})
+        page.close()
 
-    def _too_late(self, effect: machine.TooLate) -> None:
-        assert isinstance(effect.page, Page)
-        effect.page.notify({"type": "late", "tick": effect.tick_id})
+    # The two times
 
-    def _send_action(self, effect: machine.Send) -> None:
-        self._send(effect.action)
-        if isinstance(self._machine.page, Page):
-            self._machine.page.refresh(self._render)
-
-    def _send(self, action: Payload) -> None:
-        if self._session is not None and not self._session.is_over:
-            self._session.do_action_nowait(action)
-
-    def _ask_stand_in(self, effect: machine.AskStandIn) -> None:
-        settings = self._settings
-        if settings.rules.outcome is not Outcome.BOT:
-            self._stand_in_acts(effect.tick_id, settings.default, StandIn.DEFAULT)
+    def _arm(self, timer: _Timer, seconds: float) -> None:
+        self._disarm(timer)
+        if seconds == math.inf:
             return
-        assert self._observed is not None
-        if self._bot is None and settings.bot is not None and self._nursery is not None and self._session is not None:
-            self._bot = settings.bot(self.trial_id, part_of(self._session), self._on_bot)
-            self._bot_scope, self._bot_gone = trio.CancelScope(), trio.Event()
-            self._nursery.start_soon(self._run_bot, self._bot, self._bot_scope, self._bot_gone)
-        payload = self._codec.for_newcomer(self._observed.payload)
-        content = payload if isinstance(payload, bytes) else payload.SerializeToString()
+        scope = self._timers[timer] = trio.CancelScope()
+        if timer is _Timer.ACTION:
+            self._deadline = trio.current_time() + seconds
+        self._spawn(self._sleep, timer, scope, seconds, name=f"trial {self.trial_id}: time of {self.actor}")
+
+    def _disarm(self, timer: _Timer) -> None:
+        self._timers[timer].cancel()
+        if timer is _Timer.ACTION:
+            self._deadline = math.inf
+
+    async def _sleep(self, timer: _Timer, scope: trio.CancelScope, seconds: float) -> None:
+        with scope:
+            await trio.sleep(seconds)
+        if scope.cancel_called:  # also in the very moment
+            return
+        if timer is _Timer.ACTION:
+            self._deadline = math.inf
+        self._guarded(self._presence.grace_over if timer is _Timer.GRACE else self._presence.time_up)
+
+    def _guarded(self, happen: Callable[[], Then]) -> None:
+        """Have something happen in a task of the server: a substitute's action that cannot be sent ends this seat."""
+        seat = self.seat
+        try:
+            self._do(happen)
+        except Exception as error:  # noqa: BLE001  the boundary of a seat
+            if seat is not None:
+                seat.on_over(error)
+                seat.leave()
+
+    # Actions
+
+    def _send(self, action: Payload, tick_id: int | None = None, *notes: tuple[Message, str]) -> None:
+        """Answer what is asked; an action that comes too late is not sent.
+
+        Raises:
+            CogmentError: it cannot be sent; it is asked as before.
+        """
+        if self.seat is None:
+            return
+        content = encode(action, self._actor_class.action, "action")
+        if tick_id is None or tick_id == self._asked:
+            self._disarm(_Timer.ACTION)
+        try:
+            self.seat.act(content, tick_id, messages=notes)
+        except CogmentError:
+            if self._asked is not None:
+                self._arm(_Timer.ACTION, self._settings.rules.action_seconds)
+            raise
+        self._refresh()
+
+    def _substitute(self) -> None:
+        """Ask the default action, or the bot, for what is asked."""
+        tick_id, seat, settings = self._asked, self.seat, self._settings
+        if tick_id is None or seat is None or seat.session is None:
+            return
+        if settings.rules.outcome is not Outcome.BOT:
+            assert settings.default is not None
+            self._send(settings.default, tick_id, (stand_in_note(StandIn.DEFAULT), self.actor))
+            return
+        if self._bot is None and settings.bot is not None:
+            self._bot = settings.bot(self.trial_id, part_of(seat.session), self._on_bot)
+            self._bot_scope = trio.CancelScope()
+            self._spawn(self._run_bot, self._bot, self._bot_scope, name=f"trial {self.trial_id}: bot of {self.actor}")
+        observation = seat.mailbox.observation
+        assert observation is not None
+        content = encode(self._codec.for_newcomer(self._payload), self._actor_class.observation, "observation")
         if self._bot is not None:
-            self._bot.ask(Asked(effect.tick_id, self._observed.timestamp, content))
+            self._bot.ask(Asked(tick_id, observation.timestamp, content))
 
     def _on_bot(self, tick_id: int, content: bytes) -> None:
-        self._stand_in_acts(tick_id, content, StandIn.BOT)
+        self._send(content, tick_id, (stand_in_note(StandIn.BOT), self.actor))
 
-    def _stand_in_acts(self, tick_id: int, action: Any, stand_in: StandIn) -> None:
-        effects = self._machine.stand_in_acts(tick_id, action)
-        if effects and self._session is not None and not self._session.is_over:
-            self._session.send_message_nowait(stand_in_note(stand_in), self.actor)
-        self._perform(effects)
-
-    async def _run_bot(self, bot: Bot, scope: trio.CancelScope, gone: trio.Event) -> None:
+    async def _run_bot(self, bot: Bot, scope: trio.CancelScope) -> None:
         with scope:
             try:
                 await bot.run()
@@ -386,40 +482,11 @@ class Seat:
                 _log.warning("trial %r, actor %r: %s", self.trial_id, self.actor, error)
                 if self._bot is bot:
                     self._bot = None
-                    self._perform(self._machine.stand_in_fails())
-        gone.set()
+                    self._guarded(self._presence.substitute_fails)
 
-    def _dismiss_bot(self) -> bool:
-        """Tell the bot, if there is one, that it is over, which may take a moment; return whether there was one."""
+    def _dismiss_bot(self) -> None:
+        """Tell the bot, if there is one, that it is over, which may take a moment."""
         bot, self._bot = self._bot, None
         if bot is not None:
             bot.dismiss()
             self._bot_scope.deadline = trio.current_time() + _GOODBYE_SECONDS
-        return bot is not None
-
-    def _drop_stand_in(self, _effect: machine.DropStandIn) -> None:
-        self._dismiss_bot()
-
-    def _leave(self, _effect: machine.Leave) -> None:
-        self._scope.cancel()
-
-    def _changed(self, effect: machine.Changed) -> None:
-        said = _SAID.get(effect.state)
-        if said:
-            _log.info("trial %r, actor %r: %s", self.trial_id, self.actor, said)
-        self.on_change()
-
-
-_PERFORM: dict[type[Any], Callable[[Seat, Any], None]] = {
-    machine.Arm: Seat._arm,
-    machine.Disarm: Seat._disarm,
-    machine.Greet: Seat._greet,
-    machine.Show: Seat._show,
-    machine.Dismiss: Seat._dismiss,
-    machine.TooLate: Seat._too_late,
-    machine.Send: Seat._send_action,
-    machine.AskStandIn: Seat._ask_stand_in,
-    machine.DropStandIn: Seat._drop_stand_in,
-    machine.Leave: Seat._leave,
-    machine.Changed: Seat._changed,
-}

@@ -12,10 +12,10 @@ from google.protobuf.message import DecodeError
 
 from trio_cogment.api.common_pb2 import ActorInitialInput
 from trio_cogment.base.errors import InvalidArgumentError
-from trio_cogment.play.seat_machine import Outcome, SeatRules
-from trio_cogment.play.stand_in import BotFor
+from trio_cogment.play.bots import BotFor
 from trio_cogment.sdk import ActorSession
 from trio_cogment.sdk.spec import Payload
+from trio_cogment.seats.presence import Outcome, SeatRules
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,6 +27,7 @@ class SeatSettings:
         default: the action that is taken where the outcome is `Outcome.DEFAULT`.
         bot: makes what acts where it is `Outcome.BOT`.
         title: of the page.
+        labels: of actions; see `forms.message_form`.
         receivers: of rewards and messages: the other participants.
         again: after the trial comes the next one.
         renderer: the project has its own page that shows observations.
@@ -39,6 +40,7 @@ class SeatSettings:
     default: Payload | None = None
     bot: BotFor | None = None
     title: str = ""
+    labels: Sequence[str] = ()
     receivers: Sequence[str] = ()
     again: bool = False
     renderer: bool = False

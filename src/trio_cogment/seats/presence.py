@@ -182,7 +182,7 @@ PageId: TypeAlias = Hashable
 
 
 class Presence:
-    """The presence at one seat. Every method returns what is to be done, and `state` and `page` are those of afterwards.
+    """The presence at one seat. Every method returns what is to be done; `state` and `page` are those of afterwards.
 
     Args:
         outcome: what happens when nobody comes in time.

@@ -15,11 +15,11 @@ import trio
 from tests.play.pages import SPEC, Counting, params, seven
 from trio_cogment import open_platform
 from trio_cogment.play.games import Game
-from trio_cogment.play.house import open_house
 from trio_cogment.play.lobby_machine import LobbyRules, Shortage
 from trio_cogment.play.routes import lobby_link, play_routes
-from trio_cogment.play.seat_machine import Outcome, SeatRules
+from trio_cogment.play.server import open_play
 from trio_cogment.rpc import open_listeners, serve
+from trio_cogment.seats.presence import Outcome, SeatRules
 from trio_cogment.web import PageAccess, WebSide
 
 #: A page of a project that shows observations, and tries what it must not.
@@ -72,11 +72,11 @@ async def main() -> None:
     environments = {game.name: Counting(TICKS) for game in made}
     for game in made:
         game.params.environment.implementation = game.name
-    async with open_platform(SPEC) as platform, open_house(platform, made) as house:
+    async with open_platform(SPEC) as platform, open_play(platform, made) as server:
         for name, environment in environments.items():
             platform.participants.register_environment(environment, name)
         platform.participants.register_actor(seven, "seven", ["player"])
-        side = WebSide(routes=partial(play_routes, house, access), access=access)
+        side = WebSide(routes=partial(play_routes, server, access), access=access)
         async with trio.open_nursery() as nursery:
             listeners = await open_listeners("127.0.0.1")
             serving = await nursery.start(partial(serve, web=side), platform.services, listeners)

@@ -1,7 +1,8 @@
-"""`PlayHouse`: the seats and the lobbies of one server, and their links."""
+"""The seats for people and the lobbies of one server, and their links."""
 
 from __future__ import annotations
 
+import enum
 import logging
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
@@ -10,25 +11,25 @@ from functools import partial
 from urllib.parse import quote
 
 import trio
+from trio_util import AsyncValue, wait_any
 
 from trio_cogment.access import Quotas, Sources
 from trio_cogment.api.common_pb2 import ActorInitialInput, TrialParams
 from trio_cogment.base.config import PlayConfig
-from trio_cogment.base.errors import CogmentError, FailedPreconditionError, NotFoundError
+from trio_cogment.base.errors import FailedPreconditionError, NotFoundError
 from trio_cogment.base.host import Host
 from trio_cogment.base.services import ACTOR_CLASS, IMPLEMENTATION, TRIAL_OWNER, TRIAL_QUOTAS, ServiceKind
 from trio_cogment.platform import Platform
-from trio_cogment.play.codec_choice import codec_for
-from trio_cogment.play.codecs import Codec
-from trio_cogment.play.company import Company
+from trio_cogment.play.bots import Bot
 from trio_cogment.play.games import Game, with_bots, with_fewer
 from trio_cogment.play.lobby import Link, Lobby, Place, Start
-from trio_cogment.play.seat import Seat
+from trio_cogment.play.seat import PageSeat
 from trio_cogment.play.seat_parts import SeatSettings
-from trio_cogment.play.seat_table import SeatState
-from trio_cogment.play.stand_in import Bot
 from trio_cogment.rpc import CallOpener, OwnNursery, WithMetadata, open_in_process
-from trio_cogment.sdk import Controller, LocalParticipants
+from trio_cogment.sdk import LocalParticipants
+from trio_cogment.sdk.spec import ActorClass
+from trio_cogment.seats.presence import PresenceState
+from trio_cogment.seats.round import Round
 
 _log = logging.getLogger(__name__)
 
@@ -38,8 +39,8 @@ _LOBBY = "lobby"
 LinkOf = Callable[[str, str, Sources], str]
 
 
-class PlayHouse:
-    """The seats and the lobbies of one server; made by `open_house`.
+class PlayServer:
+    """The seats and the lobbies of one server; made by `open_play`.
 
     Args:
         platform: has the trials.
@@ -59,8 +60,8 @@ class PlayHouse:
         self._nursery = nursery
         self._bots = bots
         self._host = host
-        self._seats: dict[tuple[str, str], Seat] = {}
-        self._finished: deque[Seat] = deque()
+        self._seats: dict[tuple[str, str], PageSeat] = {}
+        self._finished: deque[PageSeat] = deque()
         self._finished_bytes = 0
         self._lobbies: dict[str, Lobby] = {}
         self._renderers: dict[str, bytes] = {}
@@ -71,11 +72,11 @@ class PlayHouse:
         return [lobby.game for lobby in self._lobbies.values()]
 
     @property
-    def seats(self) -> list[Seat]:
+    def seats(self) -> list[PageSeat]:
         """The seats in trials that have not ended."""
-        return [seat for seat in self._seats.values() if seat.state is not SeatState.OVER]
+        return [seat for seat in self._seats.values() if seat.state is not PresenceState.OVER]
 
-    def seat(self, trial_id: str, actor: str) -> Seat:
+    def seat(self, trial_id: str, actor: str) -> PageSeat:
         """Return a seat.
 
         Raises:
@@ -130,13 +131,12 @@ class PlayHouse:
         Raises:
             CogmentError: it could not be started.
         """
-        seats = await self._start(self._platform.controller, game, people, bots)
-        links: list[Link] = [partial(self.link_of, seat.trial_id, seat.actor) for seat in seats]
+        round_, seats = await self._start(self._platform.channel, game, people, bots)
 
         async def over() -> None:
-            await self._platform.controller.wait_trial_state(seats[0].trial_id)
+            await round_.controller.wait_trial_state(round_.trial_id)
 
-        return links, over
+        return [self._link(seat) for seat in seats], over
 
     async def _start_of_lobby(
         self, game: Game, people: int, bots: bool
@@ -146,43 +146,40 @@ class PlayHouse:
             (TRIAL_OWNER, quote(f"{_LOBBY}:{game.name}")),
             (TRIAL_QUOTAS, Quotas(trials=game.lobby.most_trials).text()),
         )
-        platform = self._platform
-        controller = Controller(WithMetadata(platform.channel, metadata), spec=platform.participants.spec)
-        seats = await self._start(controller, game, people, bots)
-        company = Company(seats)
+        round_, seats = await self._start(WithMetadata(self._platform.channel, metadata), game, people, bots)
+        attendance = _Attendance(seats)
 
         async def over() -> None:
             async with OwnNursery() as nursery:
                 nursery.start_soon(end)
-                await controller.wait_trial_state(seats[0].trial_id)
+                await round_.controller.wait_trial_state(round_.trial_id)
                 nursery.cancel_scope.cancel()
 
         async def end() -> None:
-            await company.gone(self.config.empty_seconds)
-            await controller.terminate_trial(seats[0].trial_id, hard=True)
+            await attendance.wait_nobody(self.config.empty_seconds)
+            round_.end(hard=True)
 
-        places = [Place(partial(self.link_of, seat.trial_id, seat.actor), seat) for seat in seats]
-        return places, over
+        return [Place(self._link(seat), seat) for seat in seats], over
 
-    async def _start(self, controller: Controller, game: Game, people: int, bots: bool) -> list[Seat]:
+    async def _start(self, opener: CallOpener, game: Game, people: int, bots: bool) -> tuple[Round, Sequence[PageSeat]]:
         params, actors = (with_bots if bots else with_fewer)(game, people)
         trial_id = f"{game.name}-{self._host.new_id()}"
-        await controller.start_trial(params=params, trial_id=trial_id)
-        if game.renderer:
-            self._renderers[trial_id] = game.renderer
-        for actor in actors:
-            await self.hold(game, params, trial_id, actor)
-        return [self._seats[trial_id, actor] for actor in actors]
+        seats = [self._seat_of(game, params, trial_id, actor) for actor in actors]
 
-    async def hold(self, game: Game, params: TrialParams, trial_id: str, actor: str) -> Link:
-        """Take a seat of a trial for the person who comes; return its link.
+        def on_started() -> None:
+            if game.renderer:
+                self._renderers[trial_id] = game.renderer
+            for seat in seats:
+                self._seats[trial_id, seat.actor] = seat
 
-        Args:
-            game: how it is held.
-            params: of the trial.
-            trial_id: of the trial, which waits for the actor.
-            actor: whose endpoint is `cogment://client`.
-        """
+        spec = self._platform.participants.spec
+        played = [seat.seat for seat in seats if seat.seat is not None]
+        spawn = self._nursery.start_soon
+        round_ = Round(opener, spawn, played, spec=spec, host=self._host, on_started=on_started)
+        await round_.start(params, [trial_id])
+        return round_, seats
+
+    def _seat_of(self, game: Game, params: TrialParams, trial_id: str, actor: str) -> PageSeat:
         own = next(each for each in params.actors if each.name == actor)
         opener = self._bots.find(ServiceKind.ACTOR, {ACTOR_CLASS: own.actor_class, IMPLEMENTATION: game.bot})
         others = [each.name for each in params.actors if each.name != actor]
@@ -191,37 +188,43 @@ class PlayHouse:
             default=own.default_action.content if own.HasField("default_action") else None,
             bot=None if opener is None else partial(bot_of, opener, game.bot),
             title=game.title or game.name,
+            labels=game.labels,
             receivers=[*others, params.environment.name or "env"],
             renderer=bool(game.renderer),
             again=game.again,
         )
-        actor_class = self._platform.participants.spec.actor_class(own.actor_class)
-        return self.take(trial_id, actor, codec_for(actor_class, game.labels), settings)
+        return self._make(trial_id, actor, self._platform.participants.spec.actor_class(own.actor_class), settings)
 
-    def take(self, trial_id: str, actor: str, codec: Codec, settings: SeatSettings) -> Link:
-        """Take a seat of a trial, as `hold` does, with settings of its own; return its link.
+    def take(self, trial_id: str, actor: str, actor_class: ActorClass, settings: SeatSettings) -> Link:
+        """Take a seat of a trial that somebody else has started, for the person who comes; return its link.
 
         Args:
             trial_id: of the trial, which waits for the actor.
             actor: whose endpoint is `cogment://client`.
-            codec: its payloads.
+            actor_class: the types of its payloads.
             settings: how it is held.
         """
-        seat = Seat(trial_id, actor, codec, settings, self.config)
-        self._seats[trial_id, actor] = seat
-        self._nursery.start_soon(self._run_seat, seat)
-        return partial(self.link_of, trial_id, actor)
+        seat = self._seats[trial_id, actor] = self._make(trial_id, actor, actor_class, settings)
+        assert seat.seat is not None
+        seat.seat.join(self._platform.channel, trial_id, self._nursery.start_soon, host=self._host)
+        return self._link(seat)
 
-    async def _run_seat(self, seat: Seat) -> None:
-        """Have a seat take part. What fails here ends this seat and no other."""
-        try:
-            await self._platform.join_trial(seat.trial_id, seat.play, actor_name=seat.actor)
-        except* CogmentError as group:
-            _log.warning("trial %r, actor %r: the seat was lost: %s", seat.trial_id, seat.actor, _first(group))
-            seat.fail(_first(group))
-        except* Exception:  # noqa: BLE001  the boundary of a seat
-            _log.exception("trial %r, actor %r: the seat failed", seat.trial_id, seat.actor)
-            seat.fail("unexpected failure; the server's log has the details")
+    def _make(self, trial_id: str, actor: str, actor_class: ActorClass, settings: SeatSettings) -> PageSeat:
+        return PageSeat(
+            *(trial_id, actor, actor_class, settings, self.config),
+            spawn=self._nursery.start_soon,
+            on_over=self._seat_is_over,
+        )
+
+    def _link(self, seat: PageSeat) -> Link:
+        return partial(self.link_of, seat.trial_id, seat.actor)
+
+    def _seat_is_over(self, seat: PageSeat) -> None:
+        """Keep a seat whose part is over for those who look again, and forget those of long ago."""
+        if (seat.trial_id, seat.actor) not in self._seats:
+            return  # its trial has not been started
+        if seat.failure:
+            _log.warning("trial %r, actor %r: the seat was lost: %s", seat.trial_id, seat.actor, seat.failure)
         self._finished.append(seat)
         self._finished_bytes += seat.kept_bytes
         config = self.config
@@ -230,6 +233,49 @@ class PlayHouse:
             self._finished_bytes -= forgotten.kept_bytes
             self._seats.pop((forgotten.trial_id, forgotten.actor), None)
             self._renderers.pop(forgotten.trial_id, None)
+
+    def close(self) -> None:
+        """Leave the trials that still run, at every seat."""
+        for seat in list(self._seats.values()):
+            seat.close()
+
+
+class _Attendance:
+    """How many of a trial's people are there.
+
+    Args:
+        seats: of the people; nobody else is told when their state is another one.
+    """
+
+    class _Count(enum.IntEnum):
+        #: Somebody is there, or has time to come.
+        SOME = 0
+        #: Nobody is, and who has gone may come back.
+        NONE = 1
+        #: Nobody is, and nobody will be.
+        OVER = 2
+
+    def __init__(self, seats: Sequence[PageSeat]) -> None:
+        self._seats = seats
+        self._count = AsyncValue(self._Count.SOME)
+        for seat in seats:
+            seat.on_change = self._look
+        self._look()
+
+    def _look(self) -> None:
+        if all(seat.is_given_up for seat in self._seats):
+            self._count.value = self._Count.OVER
+        elif all(seat.is_vacant for seat in self._seats):
+            self._count.value = self._Count.NONE
+        else:
+            self._count.value = self._Count.SOME
+
+    async def wait_nobody(self, seconds: float) -> None:
+        """Wait until nobody is there, for so long if somebody may come back."""
+        await wait_any(
+            partial(self._count.wait_value, self._Count.OVER),
+            partial(self._count.wait_value, lambda count: count is not self._Count.SOME, held_for=seconds),
+        )
 
 
 def bot_of(
@@ -252,17 +298,10 @@ def bot_of(
     return Bot(opener, trial_id, init, on_action)
 
 
-def _first(group: BaseExceptionGroup[BaseException]) -> str:
-    found: BaseException = group
-    while isinstance(found, BaseExceptionGroup):
-        found = found.exceptions[0]
-    return str(found)
-
-
 @asynccontextmanager
-async def open_house(
+async def open_play(
     platform: Platform, games: Sequence[Game] = (), *, config: PlayConfig | None = None, host: Host | None = None
-) -> AsyncIterator[PlayHouse]:
+) -> AsyncIterator[PlayServer]:
     """Have a platform's seats for people, and lobbies, for the time of an `async with` block.
 
     Leaving the block ends the parts of people in trials that still run.
@@ -279,8 +318,15 @@ async def open_house(
         trio.open_nursery() as nursery,
     ):
         bots = LocalParticipants(platform.participants, channel)
-        house = PlayHouse(platform, nursery, bots, config or PlayConfig(), host)
-        for game in games:
-            await house.open_lobby(game)
-        yield house
+        play = PlayServer(platform, nursery, bots, config or PlayConfig(), host)
+        try:
+            for game in games:
+                await play.open_lobby(game)
+            yield play
+        finally:
+            play.close()
         nursery.cancel_scope.cancel()
+
+
+#: The names of 0.2.0.
+PlayHouse, open_house = PlayServer, open_play

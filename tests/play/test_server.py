@@ -19,19 +19,18 @@ from tests.play.pages import SPEC, Counting, Socket, page, params, platform_of, 
 from trio_cogment import open_platform
 from trio_cogment.api.common_pb2 import TrialParams, TrialState
 from trio_cogment.base.config import PlayConfig
-from trio_cogment.base.errors import InvalidArgumentError, NotFoundError
+from trio_cogment.base.errors import InvalidArgumentError, NotFoundError, ResourceExhaustedError
 from trio_cogment.dashboard._views import sample_row
 from trio_cogment.platform import Platform
 from trio_cogment.play.games import Game
-from trio_cogment.play.house import PlayHouse, open_house
 from trio_cogment.play.lobby import Lobby
 from trio_cogment.play.lobby_machine import LobbyRules, Shortage
 from trio_cogment.play.lobby_table import MemberState
-from trio_cogment.play.seat import Seat
-from trio_cogment.play.seat_machine import Outcome, SeatRules
-from trio_cogment.play.seat_table import SeatState
+from trio_cogment.play.seat import PageSeat
+from trio_cogment.play.server import PlayServer, open_play
 from trio_cogment.rl.datasets.ticks import tick_of
 from trio_cogment.sdk import ActorSession, EnvironmentSession
+from trio_cogment.seats.presence import Outcome, PresenceState, SeatRules
 
 
 def game(*people: str, **options: Any) -> Game:
@@ -41,19 +40,19 @@ def game(*people: str, **options: Any) -> Game:
 
 
 @asynccontextmanager
-async def house_of(
+async def server_of(
     environment: Counting, *games: Game, config: PlayConfig | None = None
-) -> AsyncIterator[tuple[Platform, PlayHouse]]:
+) -> AsyncIterator[tuple[Platform, PlayServer]]:
     # Virtual time: a test that waits for what does not come fails at once.
     with trio.fail_after(100_000):
-        async with platform_of(environment) as platform, open_house(platform, games, config=config) as house:
-            house.link_of = lambda trial_id, actor, _sources: f"/{trial_id}/{actor}"
-            yield platform, house
+        async with platform_of(environment) as platform, open_play(platform, games, config=config) as server:
+            server.link_of = lambda trial_id, actor, _sources: f"/{trial_id}/{actor}"
+            yield platform, server
 
 
-async def seats_of(house: PlayHouse, played: Game) -> list[Seat]:
-    links, _ = await house.start(played, len(played.people()), False)
-    return [house.seat(*link(())[1:].split("/")) for link in links]
+async def seats_of(server: PlayServer, played: Game) -> list[PageSeat]:
+    links, _ = await server.start(played, len(played.people()), False)
+    return [server.seat(*link(())[1:].split("/")) for link in links]
 
 
 async def act(socket: Socket, number: int = 1) -> dict[str, Any]:
@@ -67,8 +66,8 @@ async def act(socket: Socket, number: int = 1) -> dict[str, Any]:
 
 async def test_a_person_plays_a_trial(autojump_clock: MockClock) -> None:
     environment, played = Counting(3), game("ann")
-    async with house_of(environment) as (_, house):
-        [seat] = await seats_of(house, played)
+    async with server_of(environment) as (_, server):
+        [seat] = await seats_of(server, played)
         async with page(seat.serve_page) as socket:
             first = await act(socket)
             assert socket.welcome["actor"] == "ann"
@@ -89,8 +88,8 @@ async def test_a_person_plays_a_trial(autojump_clock: MockClock) -> None:
 
 async def test_a_reload_in_the_middle_keeps_the_seat(autojump_clock: MockClock) -> None:
     environment, played = Counting(4), game("ann")
-    async with house_of(environment) as (_, house):
-        [seat] = await seats_of(house, played)
+    async with server_of(environment) as (_, server):
+        [seat] = await seats_of(server, played)
         for number in range(4):
             async with page(seat.serve_page) as socket:
                 seen = await act(socket, number)
@@ -98,14 +97,14 @@ async def test_a_reload_in_the_middle_keeps_the_seat(autojump_clock: MockClock) 
                 while socket.state["tick"] == number:
                     await socket.read()
             if number < 3:
-                assert seat.state is SeatState.AWAY
+                assert seat.state is PresenceState.AWAY
                 await trio.sleep(20)  # less than the grace
     assert environment.actions == [[0], [1], [2], [3]]
 
 
 async def test_a_second_page_takes_over_and_the_first_is_told(autojump_clock: MockClock) -> None:
-    async with house_of(Counting()) as (_, house):
-        [seat] = await seats_of(house, game("ann"))
+    async with server_of(Counting()) as (_, server):
+        [seat] = await seats_of(server, game("ann"))
         async with page(seat.serve_page) as first, trio.open_nursery() as nursery:
             await first.read_until(lambda message: message.get("asked") is not None)
             second = Socket()
@@ -120,8 +119,8 @@ async def test_a_second_page_takes_over_and_the_first_is_told(autojump_clock: Mo
 @pytest.mark.parametrize(("outcome", "number"), [(Outcome.DEFAULT, 9), (Outcome.BOT, 7)])
 async def test_closing_beyond_the_grace(outcome: Outcome, number: int, autojump_clock: MockClock) -> None:
     environment, played = Counting(4), game("ann", seat=SeatRules(outcome=outcome))
-    async with house_of(environment) as (platform, house):
-        [seat] = await seats_of(house, played)
+    async with server_of(environment) as (platform, server):
+        [seat] = await seats_of(server, played)
         async with page(seat.serve_page) as socket:
             await act(socket, 1)
             await socket.read_until(lambda message: message.get("tick") == 1)
@@ -134,13 +133,13 @@ async def test_closing_beyond_the_grace(outcome: Outcome, number: int, autojump_
 
 async def test_closing_beyond_the_grace_loses_the_seat(autojump_clock: MockClock) -> None:
     environment, played = Counting(4), game("ann", seat=SeatRules(outcome=Outcome.LOSS))
-    async with house_of(environment) as (platform, house):
-        [seat] = await seats_of(house, played)
+    async with server_of(environment) as (platform, server):
+        [seat] = await seats_of(server, played)
         async with page(seat.serve_page) as socket:
             await act(socket, 1)
         outcome = await platform.controller.wait_trial(seat.trial_id, check=False)
         assert outcome.participant == "ann"
-        assert seat.state is SeatState.LEFT
+        assert seat.state is PresenceState.LEFT
         async with page(seat.serve_page) as socket:
             assert (await socket.read())["reason"] == "left"
 
@@ -148,8 +147,8 @@ async def test_closing_beyond_the_grace_loses_the_seat(autojump_clock: MockClock
 async def test_an_optional_actor_that_is_lost_ends_no_trial(autojump_clock: MockClock) -> None:
     environment = Counting(3)
     played = game("ann", params=params("ann", agents=["agent"], optional=True))
-    async with house_of(environment) as (platform, house):
-        [seat] = await seats_of(house, played)
+    async with server_of(environment) as (platform, server):
+        [seat] = await seats_of(server, played)
         async with page(seat.serve_page) as socket:
             await socket.read()
             await socket.say(type="resign")
@@ -161,15 +160,15 @@ async def test_an_optional_actor_that_is_lost_ends_no_trial(autojump_clock: Mock
 async def test_somebody_comes_back_and_relieves_the_bot(autojump_clock: MockClock) -> None:
     environment = Counting(40)
     played = game("ann", "bob", seat=SeatRules(outcome=Outcome.BOT, action_seconds=10))
-    async with house_of(environment) as (_, house):
-        ann, bob = await seats_of(house, played)
+    async with server_of(environment) as (_, server):
+        ann, bob = await seats_of(server, played)
         async with page(bob.serve_page) as other:
             async with page(ann.serve_page) as socket:
                 await socket.read()
             for _ in range(12):
                 await trio.sleep(4)
                 await act(other, 2)
-            assert ann.state is SeatState.ABSENT
+            assert ann.state is PresenceState.ABSENT
             async with page(ann.serve_page) as socket:
                 await act(socket, 5)
                 await act(other, 2)
@@ -190,9 +189,9 @@ async def test_a_bot_is_told_that_it_is_over(autojump_clock: MockClock, caplog: 
                 await session.do_action(Int64Value(value=8))
         ended.append(trio.current_time())
 
-    async with house_of(environment) as (platform, house):
+    async with server_of(environment) as (platform, server):
         platform.participants.register_actor(slow, "slow", ["player"])
-        [seat] = await seats_of(house, game("ann", bot="slow", seat=SeatRules(outcome=Outcome.BOT)))
+        [seat] = await seats_of(server, game("ann", bot="slow", seat=SeatRules(outcome=Outcome.BOT)))
         async with page(seat.serve_page) as socket:
             await socket.read()
         await trio.sleep(30.5)  # the grace is over, and the bot thinks
@@ -222,8 +221,8 @@ async def test_a_bot_that_fails_or_leaves_loses_the_seat(
     bot: str, why: str, autojump_clock: MockClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     played = Game(name="counting", bot=bot, params=params("ann"), seat=SeatRules(outcome=Outcome.BOT))
-    async with house_of(Counting()) as (platform, house):
-        [seat] = await seats_of(house, played)
+    async with server_of(Counting()) as (platform, server):
+        [seat] = await seats_of(server, played)
         assert (await platform.controller.wait_trial(seat.trial_id, check=False)).participant == "ann"
     assert f"trial {seat.trial_id!r}, actor 'ann': {why}" in caplog.text
 
@@ -238,11 +237,11 @@ async def test_who_has_acted_is_stored_and_told_to_nobody_else(outcome: Outcome,
     played = game("ann", "bob", seat=SeatRules(outcome=outcome))
     heard = []
     with trio.fail_after(100_000):
-        async with open_platform(SPEC, store="memory:") as platform, open_house(platform) as house:
+        async with open_platform(SPEC, store="memory:") as platform, open_play(platform) as server:
             platform.participants.register_environment(environment)
             platform.participants.register_actor(seven, "seven", ["player"])
-            house.link_of = lambda trial_id, actor, _sources: f"/{trial_id}/{actor}"
-            ann, bob = await seats_of(house, played)
+            server.link_of = lambda trial_id, actor, _sources: f"/{trial_id}/{actor}"
+            ann, bob = await seats_of(server, played)
             async with page(bob.serve_page) as to_bob:
                 async with page(ann.serve_page) as to_ann:
                     await act(to_ann)
@@ -272,21 +271,21 @@ async def test_who_has_acted_is_stored_and_told_to_nobody_else(outcome: Outcome,
 
 async def test_a_page_that_is_closed_while_the_trial_ends(autojump_clock: MockClock) -> None:
     """The seat takes no more tasks then."""
-    async with house_of(Counting(1)) as (platform, house):
-        ann, bob = await seats_of(house, game("ann", "bob"))
+    async with server_of(Counting(1)) as (platform, server):
+        ann, bob = await seats_of(server, game("ann", "bob"))
         async with page(bob.serve_page) as to_bob:
             async with page(ann.serve_page) as to_ann:
                 await act(to_ann)
             await act(to_bob)
         assert (await platform.controller.wait_trial(ann.trial_id)).ticks == 2
-    assert ann.state is bob.state is SeatState.OVER
+    assert ann.state is bob.state is PresenceState.OVER
 
 
 async def test_an_action_has_a_time_limit(autojump_clock: MockClock) -> None:
     environment = Counting(3)
     played = game("ann", seat=SeatRules(outcome=Outcome.DEFAULT, action_seconds=2))
-    async with house_of(environment) as (_, house):
-        [seat] = await seats_of(house, played)
+    async with server_of(environment) as (_, server):
+        [seat] = await seats_of(server, played)
         async with page(seat.serve_page) as socket:
             seen = await socket.read_until(lambda message: message.get("asked") is not None)
             assert seen["seconds"] == 2
@@ -300,8 +299,8 @@ async def test_an_action_has_a_time_limit(autojump_clock: MockClock) -> None:
 
 async def test_feedback_goes_to_others(autojump_clock: MockClock) -> None:
     environment = Counting(2)
-    async with house_of(environment) as (_, house):
-        ann, bob = await seats_of(house, game("ann", "bob"))
+    async with server_of(environment) as (_, server):
+        ann, bob = await seats_of(server, game("ann", "bob"))
         async with page(ann.serve_page) as to_ann, page(bob.serve_page) as to_bob:
             for socket in (to_ann, to_bob):
                 await socket.read_until(lambda message: message.get("asked") is not None)
@@ -323,8 +322,8 @@ async def test_feedback_goes_to_others(autojump_clock: MockClock) -> None:
 
 
 async def test_a_reward_is_for_the_tick_that_the_person_sees(autojump_clock: MockClock) -> None:
-    async with house_of(Counting(3)) as (platform, house):
-        ann, bob = await seats_of(house, game("ann", "bob"))
+    async with server_of(Counting(3)) as (platform, server):
+        ann, bob = await seats_of(server, game("ann", "bob"))
         rewarded: list[tuple[int, float]] = []
         before = ActorSession.add_reward_nowait
 
@@ -349,8 +348,8 @@ async def test_a_reward_is_for_the_tick_that_the_person_sees(autojump_clock: Moc
 async def test_what_a_page_of_a_lobby_says_is_refused_at_a_seat_but_for_its_greeting(
     autojump_clock: MockClock,
 ) -> None:
-    async with house_of(Counting()) as (_, house):
-        [seat] = await seats_of(house, game("ann"))
+    async with server_of(Counting()) as (_, server):
+        [seat] = await seats_of(server, game("ann"))
         async with page(seat.serve_page) as socket:
             await socket.say(type="hello", ticket="", automated=False)
             await socket.say(type="ping", sent=1)
@@ -387,8 +386,8 @@ NONSENSE = [
 @pytest.mark.parametrize("nonsense", NONSENSE, ids=range(len(NONSENSE)))
 async def test_nonsense_is_refused_and_the_page_goes_on(nonsense: bytes, autojump_clock: MockClock) -> None:
     environment = Counting(1)
-    async with house_of(environment) as (_, house):
-        [seat] = await seats_of(house, game("ann"))
+    async with server_of(environment) as (_, server):
+        [seat] = await seats_of(server, game("ann"))
         async with page(seat.serve_page) as socket:
             await socket.say_bytes(nonsense)
             refused = await socket.read_until(lambda message: message["type"] == "refused")
@@ -400,8 +399,8 @@ async def test_nonsense_is_refused_and_the_page_goes_on(nonsense: bytes, autojum
 
 @pytest.mark.parametrize("action", [None, 7, [], {"value": "x"}, {"other": 1}, {"value": 10**30}, {"value": [1]}])
 async def test_an_action_that_is_none_is_refused(action: Any, autojump_clock: MockClock) -> None:
-    async with house_of(Counting(1)) as (_, house):
-        [seat] = await seats_of(house, game("ann"))
+    async with server_of(Counting(1)) as (_, server):
+        [seat] = await seats_of(server, game("ann"))
         async with page(seat.serve_page) as socket:
             await socket.read_until(lambda message: message.get("asked") is not None)
             await socket.say(type="act", tick=0, action=action)
@@ -412,8 +411,8 @@ async def test_an_action_that_is_none_is_refused(action: Any, autojump_clock: Mo
 
 
 async def test_a_page_that_sends_too_much_nonsense_is_closed(autojump_clock: MockClock) -> None:
-    async with house_of(Counting()) as (_, house):
-        [seat] = await seats_of(house, game("ann"))
+    async with server_of(Counting()) as (_, server):
+        [seat] = await seats_of(server, game("ann"))
         socket = Socket()
         async with trio.open_nursery() as nursery:
             nursery.start_soon(seat.serve_page, socket)
@@ -421,13 +420,13 @@ async def test_a_page_that_sends_too_much_nonsense_is_closed(autojump_clock: Moc
             for _ in range(20):
                 await socket.say_bytes(b"?")
             await trio.testing.wait_all_tasks_blocked()
-            assert seat.state is SeatState.AWAY
+            assert seat.state is PresenceState.AWAY
             nursery.cancel_scope.cancel()
 
 
 async def test_a_message_that_is_too_long_is_refused(autojump_clock: MockClock) -> None:
-    async with house_of(Counting(), config=PlayConfig(max_page_message_bytes=100)) as (_, house):
-        [seat] = await seats_of(house, game("ann"))
+    async with server_of(Counting(), config=PlayConfig(max_page_message_bytes=100)) as (_, server):
+        [seat] = await seats_of(server, game("ann"))
         async with page(seat.serve_page) as socket:
             await socket.say_bytes(json.dumps({"type": "message", "to": "env", "text": "x" * 200}).encode())
             refused = await socket.read_until(lambda message: message["type"] == "refused")
@@ -436,8 +435,8 @@ async def test_a_message_that_is_too_long_is_refused(autojump_clock: MockClock) 
 
 async def test_a_page_that_floods_is_closed(autojump_clock: MockClock) -> None:
     config = PlayConfig(page_burst=10, page_messages_per_second=1)
-    async with house_of(Counting(), config=config) as (_, house):
-        [seat] = await seats_of(house, game("ann"))
+    async with server_of(Counting(), config=config) as (_, server):
+        [seat] = await seats_of(server, game("ann"))
         socket = Socket()
         async with trio.open_nursery() as nursery:
             nursery.start_soon(seat.serve_page, socket)
@@ -445,26 +444,26 @@ async def test_a_page_that_floods_is_closed(autojump_clock: MockClock) -> None:
             for number in range(11):
                 await socket.say(type="ping", sent=number)
             await trio.testing.wait_all_tasks_blocked()
-            assert seat.state is SeatState.AWAY
+            assert seat.state is PresenceState.AWAY
             nursery.cancel_scope.cancel()
 
 
 async def test_a_page_that_says_nothing_counts_as_gone(autojump_clock: MockClock) -> None:
-    async with house_of(Counting(), config=PlayConfig(page_silence_seconds=40)) as (_, house):
-        [seat] = await seats_of(house, game("ann"))
+    async with server_of(Counting(), config=PlayConfig(page_silence_seconds=40)) as (_, server):
+        [seat] = await seats_of(server, game("ann"))
         async with page(seat.serve_page) as socket:
             await socket.read()
             await trio.sleep(39)
             before = seat.state
             await trio.sleep(2)
-            assert (before, seat.state) == (SeatState.HELD, SeatState.AWAY)
+            assert (before, seat.state) == (PresenceState.HELD, PresenceState.AWAY)
 
 
 async def test_a_page_that_never_reads_harms_nothing(autojump_clock: MockClock) -> None:
     environment = Counting(500)
     played = game("ann", "bob", seat=SeatRules(outcome=Outcome.DEFAULT, action_seconds=0.1))
-    async with house_of(environment, config=PlayConfig(max_notices=5)) as (platform, house):
-        ann, bob = await seats_of(house, played)
+    async with server_of(environment, config=PlayConfig(max_notices=5)) as (platform, server):
+        ann, bob = await seats_of(server, played)
         async with page(ann.serve_page) as stalled, page(bob.serve_page) as other:
             stalled.reads = trio.Event()
             for number in range(50):
@@ -488,35 +487,35 @@ async def test_a_page_that_never_reads_harms_nothing(autojump_clock: MockClock) 
 
 
 async def test_a_page_measures_its_latency(autojump_clock: MockClock) -> None:
-    async with house_of(Counting()) as (_, house):
-        [seat] = await seats_of(house, game("ann"))
+    async with server_of(Counting()) as (_, server):
+        [seat] = await seats_of(server, game("ann"))
         async with page(seat.serve_page) as socket:
             await socket.say(type="ping", sent=12.5, took=40)
             assert (await socket.read_until(lambda message: message["type"] == "pong"))["sent"] == 12.5
 
 
 async def test_seats_are_forgotten_in_the_end(autojump_clock: MockClock) -> None:
-    async with house_of(Counting(1), config=PlayConfig(max_finished_seats=1)) as (platform, house):
+    async with server_of(Counting(1), config=PlayConfig(max_finished_seats=1)) as (platform, server):
         played = game("ann", seat=SeatRules(outcome=Outcome.DEFAULT, come_seconds=1))
         found = []
         for _ in range(3):
-            [seat] = await seats_of(house, played)
+            [seat] = await seats_of(server, played)
             await platform.controller.wait_trial(seat.trial_id)
             await trio.sleep(1)
             found.append(seat)
         for seat in found[:2]:
             with pytest.raises(NotFoundError):
-                house.seat(seat.trial_id, "ann")
-        assert house.seat(found[2].trial_id, "ann") is found[2]
+                server.seat(seat.trial_id, "ann")
+        assert server.seat(found[2].trial_id, "ann") is found[2]
 
 
 async def test_little_is_kept_of_a_seat_whose_trial_is_over(autojump_clock: MockClock) -> None:
     """What was seen last, for those who look again, as long as there is room; nothing of a seat that nobody took."""
     played = game("ann", seat=SeatRules(outcome=Outcome.DEFAULT, come_seconds=1))
-    async with house_of(Counting(2), config=PlayConfig(max_finished_bytes=150)) as (platform, house):
+    async with server_of(Counting(2), config=PlayConfig(max_finished_bytes=150)) as (platform, server):
         found = []
         for comes in (True, False, True, True):
-            [seat] = await seats_of(house, played)
+            [seat] = await seats_of(server, played)
             if comes:
                 async with page(seat.serve_page) as socket:
                     await act(socket)
@@ -525,26 +524,91 @@ async def test_little_is_kept_of_a_seat_whose_trial_is_over(autojump_clock: Mock
             await platform.controller.wait_trial(seat.trial_id, check=False)
             await trio.sleep(0.1)
             assert (seat.kept_bytes > 0) == comes
-            assert seat._playing is None
-            assert seat._observed is None
+            assert seat.seat is None
+            assert seat._payload is None
+            assert not hasattr(seat, "_codec")
             found.append(seat)
         assert 2 * found[0].kept_bytes <= 150 < 3 * found[0].kept_bytes
-        assert house._finished_bytes == 2 * found[0].kept_bytes
+        assert server._finished_bytes == 2 * found[0].kept_bytes
         with pytest.raises(NotFoundError):
-            house.seat(found[0].trial_id, "ann")
-        async with page(house.seat(found[2].trial_id, "ann").serve_page) as socket:
+            server.seat(found[0].trial_id, "ann")
+        async with page(server.seat(found[2].trial_id, "ann").serve_page) as socket:
             again = await socket.read_until(lambda message: message.get("over"))
             assert (again["tick"], again["parts"][0]["text"]) == (2, "tick 2")
 
 
 async def test_the_end_of_the_house_ends_trials(autojump_clock: MockClock) -> None:
     async with platform_of(Counting()) as platform:
-        async with open_house(platform) as house:
-            house.link_of = lambda trial_id, actor, _sources: f"/{trial_id}/{actor}"
-            [seat] = await seats_of(house, game("ann"))
+        async with open_play(platform) as server:
+            server.link_of = lambda trial_id, actor, _sources: f"/{trial_id}/{actor}"
+            [seat] = await seats_of(server, game("ann"))
             async with page(seat.serve_page) as socket:
                 await socket.read()
         assert (await platform.controller.wait_trial(seat.trial_id, check=False)).participant == "ann"
+
+
+def refusing(patched: pytest.MonkeyPatch, content: bytes, error: Exception) -> None:
+    """Have this action not be sent, as if the orchestrator did not read."""
+    before = ActorSession.do_action_nowait
+
+    def send(session: Any, action: Any = None) -> None:
+        if action == content:
+            raise error
+        before(session, action)
+
+    patched.setattr(ActorSession, "do_action_nowait", send)
+
+
+async def test_an_action_that_cannot_be_sent_is_asked_as_before(
+    autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    environment = Counting(1)
+    refusing(monkeypatch, Int64Value(value=5).SerializeToString(), ResourceExhaustedError("nobody reads"))
+    async with server_of(environment) as (_, server):
+        [seat] = await seats_of(server, game("ann", seat=SeatRules(outcome=Outcome.DEFAULT, action_seconds=10)))
+        async with page(seat.serve_page) as socket:
+            await act(socket, 5)
+            assert (await socket.read_until(lambda message: message["type"] == "refused"))["reason"] == "nobody reads"
+            assert seat._asked == 0
+            assert seat._seconds_left() == 10  # and its time runs again
+            await socket.say(type="act", tick=0, action={"value": "6"})
+            await socket.read_until(lambda message: message.get("over"))
+    assert environment.actions == [[6]]
+
+
+@pytest.mark.parametrize("error", [ResourceExhaustedError("nobody reads"), RuntimeError("a bug")])
+async def test_a_substitute_whose_action_cannot_be_sent_ends_this_seat_and_no_other(
+    error: Exception, autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    environment = Counting(2)
+    refusing(monkeypatch, Int64Value(value=9).SerializeToString(), error)
+    async with server_of(environment) as (platform, server):
+        [lost] = await seats_of(server, game("ann", seat=SeatRules(outcome=Outcome.DEFAULT, come_seconds=5)))
+        [other] = await seats_of(server, game("bob"))
+        async with page(other.serve_page) as socket:
+            assert (await platform.controller.wait_trial(lost.trial_id, check=False)).participant == "ann"
+            await act(socket, 1)
+            await act(socket, 2)
+            await socket.read_until(lambda message: message.get("over"))
+        async with page(lost.serve_page) as socket:
+            assert (await socket.read())["over"]["cause"] == "failed"
+    known = not isinstance(error, RuntimeError)
+    assert lost.failure == ("nobody reads" if known else "unexpected failure; the server's log has the details")
+    assert f"actor 'ann': the seat was lost: {lost.failure}" in caplog.text
+    assert ("a bug" in caplog.text) is not known
+    assert environment.actions == [[1], [2]]
+
+
+async def test_the_end_of_the_server_is_told_to_pages(autojump_clock: MockClock) -> None:
+    async with platform_of(Counting()) as platform, trio.open_nursery() as nursery:
+        socket = Socket()
+        async with open_play(platform) as server:
+            server.link_of = lambda trial_id, actor, _sources: f"/{trial_id}/{actor}"
+            [seat] = await seats_of(server, game("ann"))
+            nursery.start_soon(seat.serve_page, socket)
+            await socket.read_until(lambda message: message.get("asked") is not None)
+        assert (await socket.read_until(lambda message: message["type"] == "dismissed"))["reason"] == "over"
+        assert seat.state is PresenceState.OVER
 
 
 # Lobbies
@@ -563,8 +627,8 @@ PAIR = LobbyRules(seats=2, wait_seconds=60, away_seconds=10)
 
 async def test_people_wait_and_play(autojump_clock: MockClock) -> None:
     environment, played = Counting(2), game("ann", "bob", lobby=PAIR, title="Counting", text="Count to two.")
-    async with house_of(environment, played) as (_, house):
-        lobby = house.lobby("counting")
+    async with server_of(environment, played) as (_, server):
+        lobby = server.lobby("counting")
         async with page(lobby.serve_page) as first, page(lobby.serve_page) as second:
             await ticketed(first)
             welcome = (await first.read())["welcome"]
@@ -591,7 +655,7 @@ async def test_people_wait_and_play(autojump_clock: MockClock) -> None:
             links = [
                 (await socket.read_until(lambda message: message.get("link")))["link"] for socket in (first, second)
             ]
-            seats = [house.seat(*link[1:].split("/")) for link in links]
+            seats = [server.seat(*link[1:].split("/")) for link in links]
             assert [seat.actor for seat in seats] == ["ann", "bob"]
             # Who comes back to the lobby gets the link again.
             async with page(lobby.serve_page) as again:
@@ -613,8 +677,8 @@ async def test_too_few_people(shortage: Shortage, actions: list[list[int]], auto
     environment = Counting(1)
     rules = LobbyRules(seats=2, wait_seconds=60, shortage=shortage)
     config = PlayConfig(page_silence_seconds=1000)  # a browser's page sends pings
-    async with house_of(environment, game("ann", "bob", lobby=rules), config=config) as (_, house):
-        lobby = house.lobby("counting")
+    async with server_of(environment, game("ann", "bob", lobby=rules), config=config) as (_, server):
+        lobby = server.lobby("counting")
         async with page(lobby.serve_page) as socket:
             await ticketed(socket)
             await socket.say(type="ready")
@@ -625,7 +689,7 @@ async def test_too_few_people(shortage: Shortage, actions: list[list[int]], auto
                 await in_state(socket, MemberState.TIMED_OUT)
             else:
                 link = (await socket.read_until(lambda message: message.get("link")))["link"]
-                async with page(house.seat(*link[1:].split("/")).serve_page) as seat:
+                async with page(server.seat(*link[1:].split("/")).serve_page) as seat:
                     await act(seat)
                     await seat.read_until(lambda message: message.get("over"))
     assert environment.actions == actions
@@ -649,8 +713,8 @@ async def test_a_seat_that_is_never_taken_frees_its_trial(
     outcome: Outcome, way: str, autojump_clock: MockClock
 ) -> None:
     played = game("ann", seat=SeatRules(outcome=outcome))
-    async with house_of(Counting(10**6), played) as (platform, house):
-        lobby = house.lobby("counting")
+    async with server_of(Counting(10**6), played) as (platform, server):
+        lobby = server.lobby("counting")
         for _ in range(3):  # and again
             async with page(lobby.serve_page) as socket:
                 await seated(lobby, socket)
@@ -670,10 +734,10 @@ async def test_a_seat_that_is_never_taken_frees_its_trial(
 @pytest.mark.parametrize("outcome", list(Outcome))
 async def test_a_seat_that_was_left_frees_its_trial(outcome: Outcome, autojump_clock: MockClock) -> None:
     played = game("ann", seat=SeatRules(outcome=outcome))
-    async with house_of(Counting(10**6), played) as (platform, house):
-        async with page(house.lobby("counting").serve_page) as socket:
-            link = await seated(house.lobby("counting"), socket)
-        async with page(house.seat(*link[1:].split("/")).serve_page) as socket:
+    async with server_of(Counting(10**6), played) as (platform, server):
+        async with page(server.lobby("counting").serve_page) as socket:
+            link = await seated(server.lobby("counting"), socket)
+        async with page(server.seat(*link[1:].split("/")).serve_page) as socket:
             await act(socket)
             await trio.sleep(60)  # its page of the lobby has gone for long
             assert running(platform) == ["lobby:counting"]
@@ -695,21 +759,21 @@ async def test_a_trial_whose_people_have_gone_waits_for_them(autojump_clock: Moc
                 await trio.sleep(1)
                 await session.do_action(Int64Value(value=7))
 
-    async with house_of(Counting(10**6)) as (platform, house):
+    async with server_of(Counting(10**6)) as (platform, server):
         platform.participants.register_actor(pace, "pace", ["player"])
-        lobby = await house.open_lobby(replace(played, bot="pace"))
+        lobby = await server.open_lobby(replace(played, bot="pace"))
         async with page(lobby.serve_page) as first, page(lobby.serve_page) as second:
             await ticketed(first)
             await first.say(type="ready")
             other = await seated(lobby, second)
             link = (await first.read_until(lambda message: message.get("link")))["link"]
-        seats = [house.seat(*each[1:].split("/")) for each in (link, other)]
+        seats = [server.seat(*each[1:].split("/")) for each in (link, other)]
         async with page(seats[0].serve_page) as ann:
             async with page(seats[1].serve_page) as bob:
                 await act(ann)
                 await act(bob)
             await trio.sleep(60)  # one of them has gone
-            assert seats[1].state is SeatState.ABSENT
+            assert seats[1].state is PresenceState.ABSENT
         await trio.sleep(30 + 50)
         async with page(seats[0].serve_page):  # in time
             await trio.sleep(60)
@@ -719,8 +783,8 @@ async def test_a_trial_whose_people_have_gone_waits_for_them(autojump_clock: Moc
 
 
 async def test_the_way_out_of_a_lobby_and_who_is_away(autojump_clock: MockClock) -> None:
-    async with house_of(Counting(), game("ann", "bob", lobby=PAIR)) as (_, house):
-        lobby = house.lobby("counting")
+    async with server_of(Counting(), game("ann", "bob", lobby=PAIR)) as (_, server):
+        lobby = server.lobby("counting")
         async with page(lobby.serve_page) as stays:
             await ticketed(stays)
             async with page(lobby.serve_page) as goes:
@@ -738,8 +802,8 @@ async def test_the_way_out_of_a_lobby_and_who_is_away(autojump_clock: MockClock)
 
 
 async def test_a_place_that_was_kept_for_too_long(autojump_clock: MockClock) -> None:
-    async with house_of(Counting(), game("ann", "bob", lobby=PAIR)) as (_, house):
-        lobby = house.lobby("counting")
+    async with server_of(Counting(), game("ann", "bob", lobby=PAIR)) as (_, server):
+        lobby = server.lobby("counting")
         async with page(lobby.serve_page) as socket:
             await ticketed(socket)
             ticket = (await socket.read())["welcome"]["ticket"]
@@ -751,8 +815,8 @@ async def test_a_place_that_was_kept_for_too_long(autojump_clock: MockClock) -> 
 
 
 async def test_bots_in_a_lobby_begin_no_time(autojump_clock: MockClock) -> None:
-    async with house_of(Counting(), game("ann", "bob", lobby=PAIR)) as (_, house):
-        lobby = house.lobby("counting")
+    async with server_of(Counting(), game("ann", "bob", lobby=PAIR)) as (_, server):
+        lobby = server.lobby("counting")
         async with page(lobby.serve_page) as bot, page(lobby.serve_page) as person:
             await ticketed(bot, automated=True)
             seen = await in_state(bot, MemberState.READY)
@@ -763,14 +827,14 @@ async def test_bots_in_a_lobby_begin_no_time(autojump_clock: MockClock) -> None:
 
 
 async def test_a_forged_ticket_is_a_new_person(autojump_clock: MockClock) -> None:
-    async with house_of(Counting(), game("ann", "bob", lobby=PAIR)) as (_, house):
-        async with page(house.lobby("counting").serve_page) as socket:
+    async with server_of(Counting(), game("ann", "bob", lobby=PAIR)) as (_, server):
+        async with page(server.lobby("counting").serve_page) as socket:
             await ticketed(socket, "<script>")
             ticket = (await socket.read())["welcome"]["ticket"]
             assert len(ticket) == 48
             await socket.say(type="hello", ticket="")
             assert "once" in (await socket.read_until(lambda message: message["type"] == "refused"))["reason"]
-        async with page(house.lobby("counting").serve_page) as socket:
+        async with page(server.lobby("counting").serve_page) as socket:
             await socket.say(type="ready")
             assert "hello first" in (await socket.read())["reason"]
 
@@ -780,8 +844,8 @@ async def test_a_trial_that_cannot_start_is_told(autojump_clock: MockClock, capl
     wrong = params("ann")
     wrong.environment.endpoint = "cogment://discover?__implementation=none"
     async with (
-        house_of(Counting(), game("ann", params=wrong)) as (_, house),
-        page(house.lobby("counting").serve_page) as socket,
+        server_of(Counting(), game("ann", params=wrong)) as (_, server),
+        page(server.lobby("counting").serve_page) as socket,
     ):
         await ticketed(socket)
         await socket.say(type="ready")
@@ -794,9 +858,9 @@ async def test_a_start_that_fails_ends_no_other(autojump_clock: MockClock, caplo
     async def start(_game: Game, _people: int, _bots: bool) -> Any:
         raise RuntimeError("planted")
 
-    async with house_of(Counting(3), game("ann")) as (_, house):
-        broken = await house.open_lobby(game("bob", name="broken"), start)
-        [seat] = await seats_of(house, house.lobby("counting").game)
+    async with server_of(Counting(3), game("ann")) as (_, server):
+        broken = await server.open_lobby(game("bob", name="broken"), start)
+        [seat] = await seats_of(server, server.lobby("counting").game)
         async with page(seat.serve_page) as other, page(broken.serve_page) as socket:
             await act(other)
             await ticketed(socket)
@@ -831,8 +895,8 @@ def test_games_have_to_make_sense(wrong: dict[str, Any]) -> None:
 async def test_rewards_are_told_and_added_as_people_read_them(autojump_clock: MockClock) -> None:
     """They have 32 bits: -0.1 is -0.10000000149011612 in 64."""
     environment = Counting(3)
-    async with house_of(environment) as (_, house):
-        ann, bob = await seats_of(house, game("ann", "bob"))
+    async with server_of(environment) as (_, server):
+        ann, bob = await seats_of(server, game("ann", "bob"))
         async with page(ann.serve_page) as to_ann, page(bob.serve_page) as to_bob:
             told = []
             for _ in range(2):
@@ -846,8 +910,8 @@ async def test_rewards_are_told_and_added_as_people_read_them(autojump_clock: Mo
 async def test_a_reward_of_several_is_their_mean_as_people_read_it(autojump_clock: MockClock) -> None:
     """In 32 bits the mean of 0.3 and -0.1 is 0.10000001."""
     environment = Counting(3)
-    async with house_of(environment) as (_, house):
-        ann, bob, cat = await seats_of(house, game("ann", "bob", "cat"))
+    async with server_of(environment) as (_, server):
+        ann, bob, cat = await seats_of(server, game("ann", "bob", "cat"))
         async with page(ann.serve_page) as to_ann, page(bob.serve_page) as to_bob, page(cat.serve_page) as to_cat:
             told = []
             for _ in range(2):
@@ -876,8 +940,8 @@ async def test_a_reward_that_is_no_number_takes_nobody_from_the_page(
                 await trio.sleep(1)
                 await session.add_reward(value, 1.0, "ann")
 
-    async with house_of(Spiteful(3)) as (_, house):
-        [ann] = await seats_of(house, game("ann"))
+    async with server_of(Spiteful(3)) as (_, server):
+        [ann] = await seats_of(server, game("ann"))
         async with page(ann.serve_page) as socket:
             await trio.sleep(2)
             await act(socket)
@@ -888,8 +952,8 @@ async def test_a_reward_that_is_no_number_takes_nobody_from_the_page(
 
 async def test_what_comes_with_the_end_is_told_once(autojump_clock: MockClock) -> None:
     """The page that the end is shown gets everything so far; a notice that waited for it then is in there."""
-    async with house_of(Counting(1)) as (_, house):
-        ann, bob = await seats_of(house, game("ann", "bob"))
+    async with server_of(Counting(1)) as (_, server):
+        ann, bob = await seats_of(server, game("ann", "bob"))
         async with page(ann.serve_page) as to_ann, page(bob.serve_page) as to_bob:
             await to_bob.read_until(lambda message: message.get("asked") is not None)
             to_bob.reads = trio.Event()
