@@ -600,7 +600,7 @@ def news(session: nox.Session) -> None:
 
 @nox.session
 def changelog(session: nox.Session) -> None:
-    """Make a section of CHANGELOG.md of the fragments, which are removed: `nox -s changelog -- 0.2.0`."""
+    """Make a section of CHANGELOG.md of the fragments, which are removed: `nox -s changelog -- 0.3.0`."""
     [version] = session.posargs or [PROJECT["project"]["version"]]
     run(session, checks(session), "towncrier", "build", "--yes", "--version", version)
 

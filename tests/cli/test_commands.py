@@ -218,7 +218,7 @@ def modules_after(*arguments: str) -> set[str]:
 @pytest.mark.parametrize("argument", ["--help", "--version"])
 def test_the_quick_answers_import_next_to_nothing(argument: str) -> None:
     found = modules_after(argument)
-    ours = ("", "._lazy_names", "._version", ".cli", ".cli.commands")
+    ours = ("", "._old_places", "._version", ".base", ".base.lazy_names", ".cli", ".cli.commands")
     assert {name for name in found if name.startswith("trio_cogment")} == {f"trio_cogment{name}" for name in ours}
     assert not {"click", "typing", "re", "enum", "trio", "purerpc", "google.protobuf"} & found
 
