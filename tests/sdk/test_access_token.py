@@ -1,4 +1,4 @@
-"""Where a client's token comes from."""
+"""The token of a program that calls servers: its variable, and the file that a variable names."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What programs do with runs by `TrainerClient`."""
+"""Runs of a trainer, as programs handle them by `TrainerClient`."""
 
 from __future__ import annotations
 

@@ -9,6 +9,14 @@ async with trio_cogment.aio.open_platform() as platform:
     await platform.controller.wait_trial(trial_id)
 ```
 
+Trio runs in the thread of the asyncio loop, as its guest: the two loops take turns, so an implementation that is a
+coroutine needs no lock against the rest of the program, and no other thread is woken for a call. A call in either
+direction is a task on the other side whose end is awaited; cancelling the one cancels the other, and waits until it has
+cleaned up (`_guest`).
+
+What programs see is made from the methods of the Trio classes (`_awaited`): it has the same arguments, results and
+errors, and no logic of its own.
+
 `docs/embedding.md` is the guide.
 """
 

@@ -1,8 +1,15 @@
 """The command line, `trio-cogment`.
 
-Only this package and `sync` call `trio.run`; signals are handled here and in `sdk.run_participants`. A command is
-imported when it is run, and heavy modules (Trio, gRPC, protobuf) when it needs them: `--help` and `version` answer at
-once.
+A command is a thin client of the rest of the package: it reads flags, makes settings of them, and runs something that a
+program could run as well. Apart from this package only the bridges (`sdk.bridges`), data sets and simulated runs start
+Trio, and signals are handled here and in `sdk.run_participants` alone.
+
+People and scripts ask for help far more often than for a server, so a command is imported when it is run, and heavy
+modules (Trio, gRPC, protobuf) when it needs them: `--help` and `version` answer at once. For the same reason a mistake
+in the flags, or a port that is in use, is told before anything heavy is imported (`services.start`).
+
+A flag that is a setting is declared where the setting is (`base.config`); a command only names it. So a flag, its
+variable, the key of the file of `--config` and the documents cannot say different things.
 """
 
 from __future__ import annotations

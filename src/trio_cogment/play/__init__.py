@@ -1,4 +1,19 @@
-"""People in trials: seats that a server holds, pages that come and go, and lobbies in which people wait."""
+"""People in trials: seats that a server holds, pages that come and go, and lobbies in which people wait.
+
+A trial expects an actor that answers in time. A person closes the laptop, loses the network, opens a second tab, or
+comes late. So it is the server that takes part in the trial, from its start to its end, and a page is only a view of
+the seat that it has at the moment. When the page goes, the seat is kept for a while; when that time is over, the
+default action or a bot acts, and a person who comes back takes over again. Which page counts and who acts is one table
+without time and I/O (`seat_table`).
+
+Before a trial there may be nobody. In a lobby people wait until a group is complete, or until its time is over and the
+rules say to fill it with bots, to start without them, or to give up (`lobby_machine`, `lobby_table`).
+
+Both are machines: what happens goes in, effects come out, and a Trio shell performs them in that order. A page is shown
+the newest state and not every state, so one that never reads costs its trial nothing (`page`). What an observation
+looks like, and which controls an action has, comes from the payload's type or space (`codecs`), so a trial needs no
+page of its own.
+"""
 
 import warnings
 from typing import Any

@@ -1,5 +1,13 @@
 """Reinforcement learning: trials as environments of the field's libraries, their environments as those of trials.
 
+A trial can be looked at from both ends. `trio_cogment.environments` makes an environment of Gymnasium, PettingZoo or
+dm_env the environment of a trial. `views` does the opposite: a training loop calls `reset` and `step`, and sits in a
+trial as one of its actors, whoever the others are. Put together, an ordinary training script runs unchanged in a trial
+that people and other agents take part in, and that is stored.
+
+`runner` is for those who do not want to step themselves: many trials, at several orchestrators, with results as arrays.
+`datasets` makes stored trials the data of offline learning, and plays recorded ones again.
+
 The names below are resolved when they are first used, so that each extra is needed only by what uses it.
 """
 

@@ -1,4 +1,18 @@
-"""gRPC on Trio: services, calls, servers and channels; the same interface over HTTP/2 and within a process."""
+"""gRPC on Trio: services, calls, servers and channels; the same interface over HTTP/2 and within a process.
+
+The idea is one interface of a call (`calls`) with two implementations. Over HTTP/2 a call is a stream of a connection;
+in process it is two bounded queues. Handlers and callers cannot tell them apart, so the platform runs embedded, in
+tests and as servers with the same code, and one conformance kit checks both.
+
+HTTP/2 is an engine without I/O (`_engine`): bytes in, events out, so that it can be tested and fuzzed without a socket.
+A connection is Trio tasks around one engine: a reader, a writer, and a few that look after deadlines. The engine is our
+own where each message passes (frames, flow control), and purerpc's and h2's where it does not (SETTINGS, HPACK).
+
+Two things make it fast. A message can be handed to a plain function in the task that has read it (a `Consumer`), which
+saves a receiving task and two task switches; and what many send in one pass of Trio's loop leaves in one system call.
+Two things make it safe: everything that can wait is bounded, by the stream's window or by what the process may lend
+(`trio_cogment.budget`), and whatever a peer does ends its stream or its connection and nothing else.
+"""
 
 from trio_cogment.base.config import RpcConfig
 from trio_cogment.base.errors import RpcError, StatusCode

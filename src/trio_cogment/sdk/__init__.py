@@ -1,5 +1,18 @@
 """The SDK: participants as async functions over a session, control of trials, and clients of the stores.
 
+A participant is written as one async function that gets a session and lives as long as its part in the trial: it reads
+events in a loop and sends when it likes. That reads like the trial itself, keeps state in local variables, and is
+cancelled like any Trio code. The session hides what the protocol wants beside that: heartbeats, the acknowledgement of
+the last message, the order of rewards and observations.
+
+Where a task for each participant would cost more than what it does, the same session calls a plain function for each
+event, in the task that brings it (`session.handle`, `_inline`); `direct_actor` goes further and has no task even to
+begin and to end.
+
+Clients are thin: they translate between objects with names and messages with indexes, and know nothing that a server
+does not tell. All of them stand on a `CallOpener`, which is a channel or the platform of this process, so they do not
+know either where they run.
+
 The names below are resolved when they are first used: most programs need few of them.
 """
 

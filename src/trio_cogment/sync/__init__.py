@@ -9,6 +9,14 @@ with trio_cogment.sync.open_platform() as platform:
     platform.controller.wait_trial(trial_id)
 ```
 
+A script calls and expects the result, and between two calls the platform must go on: trials run, heartbeats are
+answered. So Trio runs in a thread of its own (`trio_cogment.sdk.bridges.thread`), and a call is a function that is run
+there while the caller waits. Control-C in a waiting call cancels that call and nothing else.
+
+An implementation that is an ordinary function gets a worker thread for each session, because it may block as long as it
+likes. What it sees is made from the Trio classes (`_blocking`): it has the same arguments, results and errors, and no
+logic of its own.
+
 `docs/embedding.md` is the guide.
 """
 

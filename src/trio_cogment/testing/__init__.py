@@ -1,5 +1,14 @@
 """Tools for testing what is built on this package; `docs/simulation.md` is the guide.
 
+Most faults of a distributed program need a rare order of events. A simulated run makes rare orders cheap: the program
+is the real one, but everything that comes from outside is a function of a seed, namely the order of tasks, the clock,
+the network, the disk, ids and randomness. Time jumps when everybody waits, so a day passes in seconds, and a seed that
+fails fails again.
+
+A run records what happened, as seen by fake participants and by probes inside. Whether that was right is judged
+afterwards, by checkers over the record that know what must hold whatever went wrong. So a scenario has no assertions
+about particular faults, and a new fault needs no new test.
+
 - `sim`: simulated runs: the schedule, the clock, the network, the disk, and faults to put into them.
 - `fakes`: participants, hooks, data logs, storages and a directory that do as a test tells them, right or wrong.
 - `checkers`: what must hold in every run, over its `history`.

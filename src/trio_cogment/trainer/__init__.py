@@ -1,5 +1,18 @@
 """The trainer: runs of training programs, their workers, telemetry and control.
 
+A run is a program that somebody else has written, with a configuration, in a process that may crash, hang or flood. The
+trainer starts it when there is room, takes its steps and episodes, and ends it; what it keeps must be right whatever
+the program does. The states of a run are one table (`runs`), and every change of one goes through it, is stored, and is
+then shown (`_board`): nobody is told of what a crash could take back.
+
+Telemetry may come faster than anything can store it. It is committed in batches, and a worker may only send what it has
+credits for (`credits`); credits are given out in turns, so one run cannot starve the others. A pause is stronger: while
+it lasts nothing is accepted, with credit or without.
+
+Who starts workers is behind an interface (`dispatching`). `dispatch` starts processes on this machine and admits as
+many as fit; `trials` has runs that consist of trials, which the trainer starts itself, and whose samples are their
+telemetry.
+
 The names below are resolved when they are first used: the states of runs and their configurations need no Trio.
 """
 

@@ -1,7 +1,18 @@
 """The trial as explicit state machines: no Trio, no I/O, no clock, no randomness, no logging.
 
-`TrialMachine.handle(event, now, wall_ns)` takes what happened and returns what to do about it. The rules are in two
-tables: `_trial_table.py` (the trial) and `_stream_table.py` (each participant's stream).
+The rules of a trial are many and meet in odd orders: an actor is lost while the last tick is acknowledged, a timeout
+passes while a data log is away. As code in tasks they could be neither seen nor tested. So they are tables, and the
+machine is a function of its inputs: `TrialMachine.handle(event, now, wall_ns)` takes what happened and returns, in
+order, what to do about it.
+
+There are two tables. `_stream_table.py` knows one participant's stream and decides whether a message is accepted at
+all; `_trial_table.py` knows the trial and decides what an accepted one means. An event goes through the first and what
+that delivers into the second; the modules beside them (`_joining`, `_ticks`, `_closing`, `_messages_and_rewards`) are
+the actions that the tables name. Time comes in with each event and timers go out as effects, so a recorded list of
+inputs replays to the same effects (`recording`).
+
+A participant can never make the machine raise: what it does wrong is counted, or ends its stream. An exception is a bug
+of this package.
 """
 
 from trio_cogment.trial._events import (

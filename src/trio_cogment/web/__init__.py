@@ -1,5 +1,18 @@
 """The browser's side of a server's port: HTTP/1.1, gRPC-Web, gRPC over WebSockets, and who may use them.
 
+A browser cannot speak gRPC, and people should not have to run a proxy. So the port that serves gRPC looks at the first
+bytes of a connection and hands everything that is not HTTP/2 to this side, if the server has one. Calls that come here
+become calls in process (`rpc.relay`), with the peer and the identity of their connection: handlers see no difference,
+and limits, rights and metrics hold without a second implementation.
+
+Protocols are parsed without I/O (`http1`, `websockets`, `frames`), and `connection` is the Trio shell around them. What
+is not a call is a page's request: a package that has pages gives `routing` its routes, and this package sees to
+methods, bodies, origins and rights.
+
+A browser is a special kind of client: it acts for whatever page it shows, and sends cookies by itself. So who may use a
+port from which page is one rule (`origins`), a page needs a token also where calls do not, and that token is in a
+cookie that scripts cannot read (`page_access`).
+
 The names below are resolved when they are first used: a server without browsers imports little of it.
 """
 

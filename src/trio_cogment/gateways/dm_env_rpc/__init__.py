@@ -1,5 +1,18 @@
 """dm_env_rpc: a client of its servers, such a server as the environment of trials, and trials as worlds of a server.
 
+dm_env_rpc is one stream of requests and replies on which a client creates a world, joins it as an agent, and steps.
+Values are tensors with numeric ids, declared in a specification. There are three uses of it here, and they share the
+tables of what is legal when and the mapping between tensors and values (`trio_cogment.spaces.tensors`):
+
+- `client` is a client, for programs: requests may be sent ahead of their replies, and replies come in order;
+- `bridge` drives a foreign server as the environment of trials: one connection for each actor, stepped side by side,
+  because the protocol has one agent on a connection;
+- `gateway` is a server whose worlds are templates of trials. Creating a world starts nothing. A trial begins when a
+  client that has joined asks for its first step, and a reset is another trial.
+
+A trial's payloads have no tensors of their own, so the gateway's `mappings` make them: from the spaces that come with a
+payload, or from the descriptor of its protobuf type.
+
 The names below are resolved when they are first used, so that the extra `dm-env` is needed only by what uses it.
 """
 
