@@ -8,7 +8,7 @@ import pytest
 
 from trio_cogment.api.common_pb2 import RewardSource
 from trio_cogment.base.rewards import RewardMean, mean_reward
-from trio_cogment.gateways.dm_env_rpc.gateway.gathered_rewards import GatheredRewards
+from trio_cogment.gateways.dm_env_rpc.gateway.records import GatheredRewards
 from trio_cogment.sdk import RecvReward
 
 

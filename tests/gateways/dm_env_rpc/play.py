@@ -41,7 +41,6 @@ from trio_cogment.gateways.dm_env_rpc import (
 from trio_cogment.gateways.dm_env_rpc import open_connection as connect
 from trio_cogment.gateways.dm_env_rpc.gateway.gateway import DmEnvRpcGateway, OpenedGateway
 from trio_cogment.gateways.dm_env_rpc.gateway.profile import Profile
-from trio_cogment.gateways.dm_env_rpc.gateway.slot_states import BLOCKED
 from trio_cogment.gateways.dm_env_rpc.gateway.templates import WorldTemplate
 from trio_cogment.gateways.dm_env_rpc.gateway.worlds import World as GatewayWorld
 from trio_cogment.platform import OpenedExtension, Platform
@@ -388,8 +387,8 @@ class Play:
             there = set(self.gateway.worlds.values())
             for world in known:
                 if world not in there and now - gone.setdefault(world, now) > GATEWAY.leave_seconds + 1:
-                    assert world._sequence is None, f"{world} is gone, and its trial goes on"
-                    waiting = [name for name, slot in world.slots.items() if slot.state in BLOCKED]
+                    assert world.sequence is None, f"{world} is gone, and its trial goes on"
+                    waiting = [name for name, player in world.players.items() if player.awaits is not None]
                     assert not waiting, f"{world} is gone, and {', '.join(waiting)} waits in it"
             known = {world: None for world in known if now - gone.get(world, now) <= GATEWAY.leave_seconds + 1}
             known.update(dict.fromkeys(self.gateway.worlds.values()))
@@ -429,7 +428,7 @@ class Play:
         return [
             *(f"world {name}" for name in self.gateway.worlds),
             *([f"{self.gateway.connections} connections"] if self.gateway.connections else []),
-            *await trials_and_tasks(self.platform, "world ", "trial "),
+            *await trials_and_tasks(self.platform, "world ", "trial ", "start of trial ", "end of trial "),
         ]
 
     def check_servers(self) -> None:

@@ -14,7 +14,7 @@ from trio.testing import wait_all_tasks_blocked
 from tests.gateways.dm_env_rpc.gateway.games import Game, begun, joined, params_of, playing, seat, step, together
 from trio_cogment.base.outcome import EndCause
 from trio_cogment.gateways.dm_env_rpc import Connection, State
-from trio_cogment.gateways.dm_env_rpc.gateway.parts import is_truncation
+from trio_cogment.gateways.dm_env_rpc.gateway.worlds import is_truncation
 from trio_cogment.sdk import ActorSession, EnvironmentSession, actor_params
 
 RUNNING, TERMINATED, INTERRUPTED = State.RUNNING, State.TERMINATED, State.INTERRUPTED

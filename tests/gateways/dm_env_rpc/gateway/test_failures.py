@@ -26,10 +26,10 @@ from trio_cogment.gateways.dm_env_rpc import (
     dm_env_rpc_environment,
     open_connection,
 )
-from trio_cogment.gateways.dm_env_rpc.gateway.parts import Part
-from trio_cogment.gateways.dm_env_rpc.gateway.sequences import Sequence
 from trio_cogment.rl import InvalidEnvironmentError
 from trio_cogment.sdk import EnvironmentSession, actor_params
+from trio_cogment.seats.round import Round
+from trio_cogment.seats.seat import Seat
 from trio_cogment.spaces import Discrete, Observation, encode_observation
 
 RUNNING, TERMINATED, INTERRUPTED = State.RUNNING, State.TERMINATED, State.INTERRUPTED
@@ -86,7 +86,7 @@ async def test_an_environment_that_fails_at_once() -> None:
 async def test_a_world_that_fails_ends_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
     """What nobody has expected in the tasks of a world is the end of that one."""
 
-    async def planted(self: Sequence) -> None:
+    async def planted(self: Round) -> None:
         raise RuntimeError("planted")
 
     async with playing(Game()) as platform, joined(platform, "ann") as [other]:
@@ -94,7 +94,7 @@ async def test_a_world_that_fails_ends_no_other(monkeypatch: pytest.MonkeyPatch)
         async with joined(platform, "ann", world="bad") as [bad]:
             await step(bad)
             with monkeypatch.context() as patched:
-                patched.setattr(Sequence, "_end_trial", planted)
+                patched.setattr(Round, "_have_it_ended", planted)
                 await bad.reset()
                 error = await refusal(bad)
             assert (error.code, error.message) == (
@@ -105,13 +105,13 @@ async def test_a_world_that_fails_ends_no_other(monkeypatch: pytest.MonkeyPatch)
 
 
 async def test_an_action_that_cannot_be_passed_on_may_be_sent_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuses(_: Part, content: bytes) -> None:
+    def refuses(_: Seat, action: bytes) -> None:
         raise ResourceExhaustedError("too much waits")
 
     async with playing(Game()) as platform, joined(platform, "ann") as [ann]:
         assert await step(ann) == (RUNNING, 0, 0.0)
         with monkeypatch.context() as patched:
-            patched.setattr(Part, "act", refuses)
+            patched.setattr(Seat, "act", refuses)
             error = await refusal(ann)
         assert (error.code, error.message) == (StatusCode.RESOURCE_EXHAUSTED, "too much waits")
         assert ann.state is RUNNING

@@ -14,11 +14,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.gateways.dm_env_rpc.gateway.games import Game, playing
+from tests.gateways.dm_env_rpc.gateway.test_connection import ConnectionState
 from tests.gateways.dm_env_rpc.gateway.test_requests import REQUESTS, asked, bring, open_call
 from trio_cogment.api.dm_env_rpc import dm_env_rpc_pb2 as pb
 from trio_cogment.api.dm_env_rpc import properties_pb2
 from trio_cogment.base.errors import StatusCode
-from trio_cogment.gateways.dm_env_rpc.gateway.connection_states import ConnectionState, Request
+from trio_cogment.gateways.dm_env_rpc.gateway.connection import Request
 from trio_cogment.rpc import ClientCall
 
 T = pb.Tensor

@@ -18,15 +18,15 @@ from trio_cogment.base.errors import CogmentError, LocalProtocolError, StatusCod
 from trio_cogment.gateways.dm_env_rpc.client.properties import Property, answered, packed, properties_of
 from trio_cogment.gateways.dm_env_rpc.gateway.properties import _LONGEST_SHOWN, answer_extension
 from trio_cogment.gateways.dm_env_rpc.gateway.property_table import TABLE, Place
-from trio_cogment.gateways.dm_env_rpc.gateway.records import Sending, SlotRecord
+from trio_cogment.gateways.dm_env_rpc.gateway.records import PlayerRecord, Sending
 from trio_cogment.spaces.tensors import decode_tensor, encode_tensor
 
 WORLDS = {"one": ["anna"], "a.b": []}
 
 
-def record(sending: Sending | None = None) -> SlotRecord:
+def record(sending: Sending | None = None) -> PlayerRecord:
     actors = [("anna", "clerk"), ("ben.2", "buyer")]
-    return SlotRecord(
+    return PlayerRecord(
         actor_name="anna", actors=actors, environment_name="env", trial_id="one.3", state="RUNNING", sending=sending
     )
 

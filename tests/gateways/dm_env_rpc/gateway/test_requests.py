@@ -8,12 +8,12 @@ import pytest
 from google.protobuf.any_pb2 import Any as AnyMessage
 
 from tests.gateways.dm_env_rpc.gateway.games import Game, joined, playing
-from tests.gateways.dm_env_rpc.gateway.test_connection_states import NOT_JOINED, NOT_RUNNING, RULES, RUNNING
+from tests.gateways.dm_env_rpc.gateway.test_connection import NOT_JOINED, NOT_RUNNING, RULES, RUNNING, ConnectionState
 from trio_cogment.api.dm_env_rpc import dm_env_rpc_pb2 as pb
 from trio_cogment.api.dm_env_rpc import properties_pb2
 from trio_cogment.base.errors import StatusCode
 from trio_cogment.gateways.dm_env_rpc.client.connection import PROCESS
-from trio_cogment.gateways.dm_env_rpc.gateway.connection_states import ConnectionState, Request
+from trio_cogment.gateways.dm_env_rpc.gateway.connection import Request
 from trio_cogment.platform import Platform
 from trio_cogment.rpc import ClientCall
 

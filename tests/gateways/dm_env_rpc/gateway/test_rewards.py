@@ -9,8 +9,7 @@ from tests.gateways.dm_env_rpc.gateway.games import Game, joined, params_of, pla
 from trio_cogment.api.common_pb2 import Reward as ApiReward
 from trio_cogment.api.common_pb2 import RewardSource
 from trio_cogment.gateways.dm_env_rpc import Connection
-from trio_cogment.gateways.dm_env_rpc.gateway.gathered_rewards import GatheredRewards
-from trio_cogment.gateways.dm_env_rpc.gateway.records import SlotRecord
+from trio_cogment.gateways.dm_env_rpc.gateway.records import GatheredRewards, PlayerRecord
 from trio_cogment.gateways.dm_env_rpc.gateway.templates import RewardMode
 from trio_cogment.sdk import ActorSession, EnvironmentSession, RecvReward, Reward, actor_params
 
@@ -97,7 +96,7 @@ async def test_rewards_for_earlier_ticks() -> None:
 
 def test_rewards_that_come_late_are_counted() -> None:
     """Other orchestrators pass them on."""
-    record = SlotRecord(actor_name="ann", actors=[("ann", "player")], environment_name="env", tick=5)
+    record = PlayerRecord(actor_name="ann", actors=[("ann", "player")], environment_name="env", tick=5)
     for tick in (3, 5, 4):
         record.add_reward(ApiReward(tick_id=tick, value=1.0))
     assert record.late_rewards == 2

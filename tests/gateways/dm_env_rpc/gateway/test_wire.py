@@ -9,13 +9,14 @@ import trio
 from trio.testing import wait_all_tasks_blocked
 
 from tests.gateways.dm_env_rpc.gateway.games import Game, playing, step
+from tests.gateways.dm_env_rpc.gateway.test_connection import ConnectionState
 from tests.gateways.dm_env_rpc.gateway.test_requests import REQUESTS, asked, bring
 from tests.helpers import wire_channel
 from trio_cogment.api.dm_env_rpc import dm_env_rpc_pb2 as pb
 from trio_cogment.base.errors import UnavailableError
 from trio_cogment.gateways.dm_env_rpc import open_connection
 from trio_cogment.gateways.dm_env_rpc.client.connection import PROCESS
-from trio_cogment.gateways.dm_env_rpc.gateway.connection_states import ConnectionState, Request
+from trio_cogment.gateways.dm_env_rpc.gateway.connection import Request
 from trio_cogment.rpc import open_listeners, serve
 
 KILOBYTE = 1024

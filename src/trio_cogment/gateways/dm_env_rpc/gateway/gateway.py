@@ -5,9 +5,11 @@ from __future__ import annotations
 import logging
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from weakref import WeakValueDictionary
 
 import trio
 from purerpc import Service
+from trio_util import AsyncValue
 
 from trio_cogment.access import AccessControl
 from trio_cogment.api.dm_env_rpc import dm_env_rpc_pb2 as pb
@@ -16,14 +18,9 @@ from trio_cogment.base.errors import AlreadyExistsError, CogmentError, Unavailab
 from trio_cogment.base.host import Host
 from trio_cogment.budget.shares import Shares, share_of
 from trio_cogment.gateways.callers import Caller, Callers, callers_elsewhere, callers_in_process
-from trio_cogment.gateways.dm_env_rpc.gateway.makers import Makers
-from trio_cogment.gateways.dm_env_rpc.gateway.mappings.base import SlotMapping
-from trio_cogment.gateways.dm_env_rpc.gateway.mappings.choice import make_mapping
-from trio_cogment.gateways.dm_env_rpc.gateway.process import Connection
+from trio_cogment.gateways.dm_env_rpc.gateway.connection import Connection
 from trio_cogment.gateways.dm_env_rpc.gateway.profile import Profile
 from trio_cogment.gateways.dm_env_rpc.gateway.request_queue import Requests
-from trio_cogment.gateways.dm_env_rpc.gateway.slots import Slot
-from trio_cogment.gateways.dm_env_rpc.gateway.templates import WorldTemplate
 from trio_cogment.gateways.dm_env_rpc.gateway.worlds import World
 from trio_cogment.platform import OpenedExtension, Platform
 from trio_cogment.rpc import CallOpener, OwnNursery, ServerCall, bind
@@ -97,7 +94,6 @@ class OpenedGateway:
         services: the one service.
         worlds: those that there are, by name.
         connections: how many are open.
-        profile, host, leave_seconds: see `sequences.Backstage`.
     """
 
     def __init__(
@@ -111,9 +107,8 @@ class OpenedGateway:
         #: Whose share each world uses.
         self._accounts: dict[World, str] = {}
         self._callers = callers
-        self.profile = profile
-        self.host = host
-        self.leave_seconds = config.leave_seconds
+        self._profile = profile
+        self._host = host
         self._config = config
         self._nursery = nursery
         self._stopping = False
@@ -127,7 +122,8 @@ class OpenedGateway:
         self._world_shares = Shares(
             "worlds", ("max_worlds", config.max_worlds), ("max_peer_worlds", config.max_peer_worlds)
         )
-        self._makers = Makers()
+        #: How many connections each account has, for as long as somebody wants to know.
+        self._present: WeakValueDictionary[str, AsyncValue[int]] = WeakValueDictionary()
         self._gone = trio.Event()
 
     @property
@@ -145,7 +141,7 @@ class OpenedGateway:
             world.stop()
         for requests in self._requests:
             requests.stop()
-        with trio.move_on_after(self.leave_seconds):
+        with trio.move_on_after(self._config.leave_seconds):
             if self.connections:
                 await self._gone.wait()
             for world in list(self._worlds.values()):
@@ -155,11 +151,13 @@ class OpenedGateway:
 
     async def Process(self, call: ServerCall) -> None:
         """Answer the requests of one client, in order."""
-        account = call.identity.account
+        present = self._connections_of(call.identity.account)
+        present.value += 1
         try:
-            with self._connection_shares.taken(share_of(call.identity)), self._makers.present(account):
+            with self._connection_shares.taken(share_of(call.identity)):
                 await self._serve(call)
         finally:
+            present.value -= 1
             if self._stopping and not self.connections:
                 self._gone.set()
 
@@ -177,19 +175,31 @@ class OpenedGateway:
             self._requests.discard(requests)
             connection.drop()
 
+    def _connections_of(self, account: str) -> AsyncValue[int]:
+        """Return how many connections an account has: the same value for as long as somebody holds it."""
+        return self._present.setdefault(account, AsyncValue(0))
+
     # Worlds
 
     async def create_world(self, settings: Mapping[str, pb.Tensor], caller: Caller) -> World:
-        """See `process.Worlds`."""
+        """See `connection.Worlds`."""
         if self._stopping:
             raise UnavailableError(_STOPPING)
-        template = self.profile.create_world(settings)
-        name = template.name or self.host.new_id()
+        template = self._profile.create_world(settings)
+        name = template.name or self._host.new_id()
         if name in self._worlds or name in self._coming:
             raise AlreadyExistsError(f"setting 'world_name': there is a world {name!r} already")
         account = share_of(caller.identity)
         self._world_shares.take(account)
-        world = World(self, name, template, caller, self._makers.of(caller.identity.account), self._config)
+        world = World(
+            name,
+            template,
+            caller,
+            self._connections_of(caller.identity.account),
+            self._profile,
+            self._config,
+            self._host,
+        )
         self._accounts[world] = account
         self._coming.add(name)
         try:
@@ -214,10 +224,6 @@ class OpenedGateway:
             self._world_shares.count(account, -1)
 
     def forget(self, world: World, why: CogmentError) -> None:
-        """See `process.Worlds`."""
+        """See `connection.Worlds`."""
         self._remove(world)
         world.close(why)
-
-    def make_mapping(self, template: WorldTemplate, slot: Slot, first: bytes | None) -> SlotMapping:
-        """See `sequences.Backstage`."""
-        return make_mapping(self.profile.spec, template, slot.actor_class, first)

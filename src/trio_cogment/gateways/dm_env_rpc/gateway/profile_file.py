@@ -11,7 +11,7 @@ import yaml
 
 from trio_cogment.api.common_pb2 import TrialParams
 from trio_cogment.base.errors import InvalidArgumentError
-from trio_cogment.gateways.dm_env_rpc.gateway.mapping_file import read_classes
+from trio_cogment.gateways.dm_env_rpc.gateway.mappings.annotations import LAYERS, ClassMapping, FieldAnnotation
 from trio_cogment.gateways.dm_env_rpc.gateway.profile import DEFAULT, Profile
 from trio_cogment.gateways.dm_env_rpc.gateway.templates import CHOICES, FLAGS, POLICIES, SECONDS, WorldTemplate
 from trio_cogment.sdk.spec import Spec, load_params, read_params
@@ -27,6 +27,9 @@ _OTHERS = "other_clients"
 _KEYS = ("spec", "required_settings", "seed_field", "policies", "classes", "templates", _OTHERS)
 _TEMPLATE_KEYS = ("params", _PARAMS, "policies", "classes", _OTHERS)
 _MOST_DIGITS = 9
+_CLASS_KEYS = ("layer", "actions", "observations")
+_FIELD_KEYS = ("shape", "minimum", "maximum", "dtype", "skip")
+_MOST_NUMBER_DIGITS = 40
 
 
 def load_profile(path: str | Path) -> Profile:
@@ -63,7 +66,7 @@ class _Reader:
         if "seed_field" in section:
             given["seed_field"] = self._file.text(section["seed_field"], f"{SECTION}.seed_field")
         common = self._policies(section.get("policies"), f"{SECTION}.policies")
-        common["classes"] = read_classes(self._file, section.get("classes"), f"{SECTION}.classes")
+        common["classes"] = _read_classes(self._file, section.get("classes"), f"{SECTION}.classes")
         if _OTHERS in section:
             common[_OTHERS] = self._names(section, _OTHERS, SECTION)
         if "templates" in section:
@@ -114,7 +117,7 @@ class _Reader:
         else:
             params = read_params(self._file, values[_PARAMS], f"{name}.{_PARAMS}", spec=self._spec)
         own = self._policies(values.get("policies"), f"{name}.policies")
-        own["classes"] = {**common["classes"], **read_classes(self._file, values.get("classes"), f"{name}.classes")}
+        own["classes"] = {**common["classes"], **_read_classes(self._file, values.get("classes"), f"{name}.classes")}
         if _OTHERS in values:
             own[_OTHERS] = self._names(values, _OTHERS, name)
         return self._made(node, name, params, {**common, **own})
@@ -184,3 +187,79 @@ _READERS: Mapping[str, Callable[[str], Any]] = {
     **dict.fromkeys(SECONDS, _seconds),
     **dict.fromkeys(FLAGS, _flag),
 }
+
+
+# Mappings of actor classes
+
+
+def _read_classes(file: YamlFile, node: yaml.Node | None, name: str) -> dict[str, ClassMapping]:
+    """Return the mappings of actor classes, by class.
+
+    Args:
+        file: the file.
+        node: what is under `classes`; None: nothing.
+        name: of the node, for errors.
+
+    Raises:
+        InvalidArgumentError: a key is unknown, or a value makes no sense; the text has the line.
+    """
+    entries = [] if node is None or is_blank(node) else file.entries(node, name)
+    return {key: _class(file, value, f"{name}.{key}") for key, _, value in entries}
+
+
+def _class(file: YamlFile, node: yaml.Node, name: str) -> ClassMapping:
+    values = file.values(node, name, _CLASS_KEYS)
+    given: dict[str, Any] = {}
+    if "layer" in values:
+        given["layer"] = file.text(values["layer"], f"{name}.layer")
+        if given["layer"] not in LAYERS:
+            what = f"expected one of {', '.join(LAYERS)}, got {given['layer']!r}"
+            raise file.fault(values["layer"], f"{name}.layer: {what}")
+    for side in ("actions", "observations"):
+        if side in values:
+            fields = file.entries(values[side], f"{name}.{side}")
+            given[side] = {key: _annotation(file, value, f"{name}.{side}.{key}") for key, _, value in fields}
+    return ClassMapping(**given)
+
+
+def _annotation(file: YamlFile, node: yaml.Node, name: str) -> FieldAnnotation:
+    values: Mapping[str, yaml.Node] = file.values(node, name, _FIELD_KEYS)
+    given: dict[str, Any] = {}
+    for key, value in values.items():
+        within = f"{name}.{key}"
+        if key == "shape":
+            given[key] = tuple(_integer(file, item, item_name) for item_name, item in file.items(value, within))
+        elif key in ("minimum", "maximum"):
+            given[key] = _numbers(file, value, within)
+        elif key == "skip":
+            text = file.text(value, within)
+            if text not in ("true", "false"):
+                raise file.fault(value, f"{within}: expected true or false, got {text!r}")
+            given[key] = text == "true"
+        else:
+            given[key] = file.text(value, within)
+    return FieldAnnotation(**given)
+
+
+def _numbers(file: YamlFile, node: yaml.Node, name: str) -> Any:
+    """Return a number, or numbers in lists within each other."""
+    if isinstance(node, yaml.SequenceNode):
+        return [_numbers(file, item, item_name) for item_name, item in file.items(node, name)]
+    text = file.text(node, name)
+    try:
+        found: float = int(text) if len(text) <= _MOST_NUMBER_DIGITS else float(text)
+    except ValueError:
+        try:
+            found = float(text)
+        except ValueError:
+            found = math.nan
+    if math.isnan(found):
+        raise file.fault(node, f"{name}: expected a number, got {text[:100]!r}")
+    return found
+
+
+def _integer(file: YamlFile, node: yaml.Node, name: str) -> int:
+    found = _numbers(file, node, name)
+    if not isinstance(found, int) or not -1 <= found < 2**31:
+        raise file.fault(node, f"{name}: expected a length, or -1 for any")
+    return found

@@ -132,7 +132,7 @@ def _is_listable(name: str) -> bool:
 
 
 def _is_there(row: Row, place: Place) -> bool:
-    return place.slot is not None or not row.joined
+    return place.record is not None or not row.joined
 
 
 def _items(row: Row, place: Place) -> set[str]:

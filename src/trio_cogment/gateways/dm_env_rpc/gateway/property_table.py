@@ -15,7 +15,7 @@ from google.protobuf.wrappers_pb2 import StringValue
 from trio_cogment._version import __version__
 from trio_cogment.base.errors import FailedPreconditionError, LocalProtocolError
 from trio_cogment.gateways.dm_env_rpc.gateway import setting_values as values
-from trio_cogment.gateways.dm_env_rpc.gateway.records import Sending, SlotRecord
+from trio_cogment.gateways.dm_env_rpc.gateway.records import PlayerRecord, Sending
 from trio_cogment.gateways.dm_env_rpc.gateway.setting_values import NotThatError
 
 if TYPE_CHECKING:
@@ -30,20 +30,20 @@ class Place:
     """Who asks, and of what.
 
     Attributes:
-        worlds: the worlds that there are, with the names of their free slots.
-        slot: the client's; None before JoinWorld.
+        worlds: the worlds that there are, with the names of their free actors.
+        record: the client's; None before JoinWorld.
         item: the last part of the name, for a property that is one of several alike.
     """
 
     worlds: Mapping[str, Collection[str]]
-    slot: SlotRecord | None = None
+    record: PlayerRecord | None = None
     item: str = ""
 
     @property
-    def joined(self) -> SlotRecord:
-        """The client's slot, for properties that are there only after JoinWorld."""
-        assert self.slot is not None
-        return self.slot
+    def joined(self) -> PlayerRecord:
+        """The client's record, for properties that are there only after JoinWorld."""
+        assert self.record is not None
+        return self.record
 
     @property
     def sending(self) -> Sending:

@@ -1,15 +1,18 @@
-"""Records of a connection's trial for its client, besides observations; and what it may send besides actions."""
+"""Records of a player's trial for its client, besides observations: rewards, messages, and how to send some."""
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
 from google.protobuf.any_pb2 import Any as AnyMessage
 
 from trio_cogment.api.common_pb2 import Message, RewardSource
+from trio_cogment.base.rewards import RewardMean
+from trio_cogment.gateways.dm_env_rpc.gateway.templates import RewardMode
+from trio_cogment.sdk import RecvReward
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,13 +41,13 @@ class Reward(Protocol):
 
 
 @dataclass(slots=True, kw_only=True)
-class SlotRecord:
-    """The trial of one slot, as its client can see it; the properties are read from here.
+class PlayerRecord:
+    """The trial of one player, as its client can see it; the properties are read from here.
 
     The gateway keeps it from JoinWorld to LeaveWorld, and writes the attributes when they change.
 
     Attributes:
-        actor_name: of the slot.
+        actor_name: of the player.
         actors: names and classes of everybody in the trial.
         environment_name: of the environment.
         trial_id: of the last trial; empty before the first.
@@ -52,7 +55,7 @@ class SlotRecord:
         tick: of the last observation.
         last_error: why the last trial could not start, or has ended early; empty if neither.
         sending: None while there is no trial.
-        max_messages: so many messages from others are kept.
+        max_messages: the largest number of messages from others that are kept.
     """
 
     actor_name: str
@@ -70,7 +73,7 @@ class SlotRecord:
 
     def begin(self, trial_id: str) -> None:
         """Take note of a new trial; messages of the one before are kept until they are read."""
-        self.trial_id, self.tick, self.last_error = trial_id, 0, ""
+        self.trial_id, self.state, self.tick, self.last_error = trial_id, "RUNNING", 0, ""
         self._late = 0
         self._sources.clear()
 
@@ -104,3 +107,33 @@ class SlotRecord:
         found = list(self._messages)
         self._messages.clear()
         return found
+
+
+class GatheredRewards:
+    """The rewards of one player since its last reply as one number; however many come, only sums of them are kept.
+
+    Args:
+        mode: see `templates.WorldTemplate.reward_mode`.
+    """
+
+    def __init__(self, mode: RewardMode) -> None:
+        self._mode = mode
+        self.clear()
+
+    def clear(self) -> None:
+        """Forget them."""
+        self._sum = self._last = 0.0
+        self._mean = RewardMean()
+
+    def add(self, reward: RecvReward) -> None:
+        """Take note of one."""
+        self._sum += reward.value
+        self._last = reward.value
+        for source in reward.sources:
+            self._mean.add(source.value, source.confidence)
+
+    def take(self) -> float:
+        """Return the number, and forget them."""
+        numbers: Mapping[RewardMode, float] = {"sum": self._sum, "last": self._last, "weighted": self._mean.value}
+        self.clear()
+        return numbers[self._mode]

@@ -2,10 +2,22 @@
 
 from __future__ import annotations
 
+import enum
+
 import pytest
 
 from trio_cogment.base.errors import FailedPreconditionError, InvalidArgumentError
-from trio_cogment.gateways.dm_env_rpc.gateway.connection_states import TABLE, ConnectionState, Request, Verdict, judge
+from trio_cogment.gateways.dm_env_rpc.gateway.connection import TABLE, Request, Verdict, judge
+
+
+class ConnectionState(enum.Enum):
+    """Where a connection is, as its client knows it."""
+
+    NOT_JOINED = "the connection has not joined a world"
+    #: It has joined a world; no sequence has begun, or the last one has ended.
+    NOT_RUNNING = "no sequence is running"
+    RUNNING = "a sequence is running"
+
 
 NOT_JOINED, NOT_RUNNING, RUNNING = ConnectionState
 #: What the protocol's document says of each pair: True where the request is carried out, False where there is nothing
@@ -23,18 +35,18 @@ RULES: dict[tuple[ConnectionState, Request], bool | str] = {
 @pytest.mark.parametrize("request_kind", Request)
 @pytest.mark.parametrize("state", ConnectionState)
 def test_every_pair(state: ConnectionState, request_kind: Request) -> None:
-    expected = RULES[state, request_kind]
+    expected, joined = RULES[state, request_kind], state is not NOT_JOINED
     if isinstance(expected, bool):
-        assert judge(state, request_kind) is expected
+        assert judge(request_kind, joined=joined) is expected
         return
     kind = InvalidArgumentError if request_kind is Request.UNKNOWN else FailedPreconditionError
     with pytest.raises(kind, match=expected) as caught:
-        judge(state, request_kind)
+        judge(request_kind, joined=joined)
     name = "destroy_world" if request_kind is Request.DESTROY_OWN_WORLD else request_kind.value
     assert str(caught.value).startswith(f"{name}: expected")
 
 
 def test_the_table_is_whole() -> None:
-    assert list(TABLE) == list(ConnectionState)
+    assert list(TABLE) == [False, True]
     assert all(set(rows) == set(Request) for rows in TABLE.values())
     assert {verdict for rows in TABLE.values() for verdict in rows.values()} == set(Verdict)

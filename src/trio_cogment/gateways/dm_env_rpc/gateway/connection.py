@@ -1,7 +1,15 @@
-"""One connection: the requests of a client, answered in order."""
+"""One connection: the requests of a client, answered in order.
+
+Rule 1: a request is judged by `TABLE`, by what the answers before it have left, and by nothing else: that the
+connection has joined a world, or not. A step and a reset are right whether a sequence runs or not. Whether there is
+such a world, a free actor or a good action is judged afterwards, by whoever knows it.
+
+Rule 2: a refused request has no effect.
+"""
 
 from __future__ import annotations
 
+import enum
 import logging
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Protocol
@@ -10,23 +18,107 @@ from trio_cogment.api.dm_env_rpc import dm_env_rpc_pb2 as pb
 from trio_cogment.base.errors import (
     CogmentError,
     FailedPreconditionError,
+    InvalidArgumentError,
     NotFoundError,
     RemoteProtocolError,
     StatusCode,
     status_of,
 )
 from trio_cogment.gateways.callers import Caller
-from trio_cogment.gateways.dm_env_rpc.gateway.connection_states import ConnectionState, Request, judge
 from trio_cogment.gateways.dm_env_rpc.gateway.properties import answer_extension
 from trio_cogment.gateways.dm_env_rpc.gateway.property_table import Place
-from trio_cogment.gateways.dm_env_rpc.gateway.slot_states import SlotState
-from trio_cogment.gateways.dm_env_rpc.gateway.slots import Reply, Slot
-from trio_cogment.gateways.dm_env_rpc.gateway.worlds import World
+from trio_cogment.gateways.dm_env_rpc.gateway.worlds import Player, Reply, World
 
 _log = logging.getLogger(__name__)
 
 #: Errors name what they are about, which may be as long as a request.
 _LONGEST_TEXT = 1000
+
+
+class Request(enum.Enum):
+    """A request; the values of the first eight are the names of the payloads."""
+
+    CREATE_WORLD = "create_world"
+    JOIN_WORLD = "join_world"
+    STEP = "step"
+    RESET = "reset"
+    RESET_WORLD = "reset_world"
+    LEAVE_WORLD = "leave_world"
+    DESTROY_WORLD = "destroy_world"
+    EXTENSION = "extension"
+    #: `destroy_world` of the world that the connection has joined.
+    DESTROY_OWN_WORLD = "destroy_world of the joined world"
+    #: A request without a payload, or with one of a later version of the protocol.
+    UNKNOWN = "a request without a payload that is known"
+
+
+class Verdict(enum.Enum):
+    """What becomes of a request."""
+
+    #: It is carried out.
+    CARRY_OUT = "carry out"
+    #: It is answered, and changes nothing.
+    NOTHING_TO_DO = "nothing to do"
+    JOIN_FIRST = "expected it after join_world: the connection has not joined a world"
+    LEAVE_FIRST = "expected it after leave_world: the connection has joined a world"
+    LEAVE_BEFORE_DESTROYING = "expected it after leave_world: the connection has joined this world"
+    NOT_A_REQUEST = "expected a request with one of the payloads that the protocol has"
+
+
+_R, _V = Request, Verdict
+
+#: Every request, before and after the connection has joined a world.
+TABLE: Mapping[bool, Mapping[Request, Verdict]] = {
+    False: {
+        _R.CREATE_WORLD: _V.CARRY_OUT,
+        _R.JOIN_WORLD: _V.CARRY_OUT,
+        _R.STEP: _V.JOIN_FIRST,
+        _R.RESET: _V.JOIN_FIRST,
+        _R.RESET_WORLD: _V.CARRY_OUT,
+        _R.LEAVE_WORLD: _V.NOTHING_TO_DO,
+        _R.DESTROY_WORLD: _V.CARRY_OUT,
+        _R.DESTROY_OWN_WORLD: _V.CARRY_OUT,
+        _R.EXTENSION: _V.CARRY_OUT,
+        _R.UNKNOWN: _V.NOT_A_REQUEST,
+    },
+    True: {
+        _R.CREATE_WORLD: _V.CARRY_OUT,
+        _R.JOIN_WORLD: _V.LEAVE_FIRST,
+        _R.STEP: _V.CARRY_OUT,
+        _R.RESET: _V.CARRY_OUT,
+        _R.RESET_WORLD: _V.CARRY_OUT,
+        _R.LEAVE_WORLD: _V.CARRY_OUT,
+        _R.DESTROY_WORLD: _V.CARRY_OUT,
+        _R.DESTROY_OWN_WORLD: _V.LEAVE_BEFORE_DESTROYING,
+        _R.EXTENSION: _V.CARRY_OUT,
+        _R.UNKNOWN: _V.NOT_A_REQUEST,
+    },
+}
+
+_REFUSALS: Mapping[Verdict, type[Exception]] = {
+    _V.JOIN_FIRST: FailedPreconditionError,
+    _V.LEAVE_FIRST: FailedPreconditionError,
+    _V.LEAVE_BEFORE_DESTROYING: FailedPreconditionError,
+    _V.NOT_A_REQUEST: InvalidArgumentError,
+}
+
+
+def judge(request: Request, *, joined: bool) -> bool:
+    """Return whether a request is to be carried out; False: it is answered at once.
+
+    Args:
+        request: the request.
+        joined: the connection has joined a world.
+
+    Raises:
+        FailedPreconditionError: it is refused in this state; the text says what has to come first.
+        InvalidArgumentError: it is no request.
+    """
+    verdict = TABLE[joined][request]
+    refusal = _REFUSALS.get(verdict)
+    if refusal is not None:
+        raise refusal(f"{request.value.partition(' of ')[0]}: {verdict.value}")
+    return verdict is Verdict.CARRY_OUT
 
 
 class Worlds(Protocol):
@@ -58,18 +150,13 @@ class Connection:
         self._gateway = gateway
         self._caller = caller
         self._world: World | None = None
-        self._slot: Slot | None = None
-
-    @property
-    def state(self) -> ConnectionState:
-        """What the client knows."""
-        return ConnectionState.NOT_JOINED if self._slot is None else self._slot.connection_state
+        self._player: Player | None = None
 
     def drop(self) -> None:
         """The client is gone: that is as if it had left the world."""
-        if self._world is not None and self._slot is not None:
-            world, slot, self._world, self._slot = self._world, self._slot, None, None
-            world.leave(slot)
+        if self._world is not None and self._player is not None:
+            world, player, self._world, self._player = self._world, self._player, None, None
+            world.leave(player)
 
     async def answer(self, request: pb.EnvironmentRequest) -> pb.EnvironmentResponse:
         """Return the answer to a request; what it is refused for is an answer, too."""
@@ -77,7 +164,7 @@ class Connection:
         name = request.WhichOneof("payload")
         try:
             kind = self._kind(name, request)
-            if judge(self.state, kind):
+            if judge(kind, joined=self._player is not None):
                 await _HANDLERS[kind](self, request, response)
             elif name is not None:
                 getattr(response, name).SetInParent()
@@ -96,8 +183,8 @@ class Connection:
         Returns:
             Whether that has been done; if not, nothing has.
         """
-        world, slot = self._world, self._slot
-        if world is None or slot is None or request.WhichOneof("payload") != "step":
+        world, player = self._world, self._player
+        if world is None or player is None or request.WhichOneof("payload") != "step":
             return False
         if world.template.step_timeout_seconds:
             return False
@@ -106,19 +193,19 @@ class Connection:
         def finish(reply: Reply) -> None:
             response = pb.EnvironmentResponse()
             try:
-                self._finish_step(step, response, world, slot, reply)
+                self._finish_step(step, response, player, reply)
             except Exception as error:  # noqa: BLE001  the boundary of a request: the connection goes on
                 _refuse(response, "step", error)
             send(response)
 
         try:
-            self._begin_step(step, world, slot)
+            self._begin_step(step, world, player)
         except Exception as error:  # noqa: BLE001  the boundary of a request: the connection goes on
             response = pb.EnvironmentResponse()
             _refuse(response, "step", error)
             send(response)
         else:
-            slot.take_answer(finish)
+            player.take_answer(finish)
         return True
 
     def _kind(self, name: str | None, request: pb.EnvironmentRequest) -> Request:
@@ -136,10 +223,10 @@ class Connection:
         return world
 
     @property
-    def _joined(self) -> tuple[World, Slot]:
+    def _joined(self) -> tuple[World, Player]:
         assert self._world is not None
-        assert self._slot is not None
-        return self._world, self._slot
+        assert self._player is not None
+        return self._world, self._player
 
     # Requests
 
@@ -149,8 +236,8 @@ class Connection:
 
     async def _join_world(self, request: pb.EnvironmentRequest, response: pb.EnvironmentResponse) -> None:
         world = self._named(request.join_world.world_name)
-        slot = await world.join(request.join_world.settings, self._caller)
-        self._world, self._slot = world, slot
+        player = await world.join(request.join_world.settings, self._caller)
+        self._world, self._player = world, player
         self._write_specs(response.join_world)
 
     def _write_specs(self, response: Any) -> None:
@@ -159,41 +246,39 @@ class Connection:
         response.specs.CopyFrom(mapping.specs)
 
     async def _step(self, request: pb.EnvironmentRequest, response: pb.EnvironmentResponse) -> None:
-        world, slot = self._joined
-        self._begin_step(request.step, world, slot)
-        reply = await slot.answered(world.template.step_timeout_seconds, str(world))
-        self._finish_step(request.step, response, world, slot, reply)
+        world, player = self._joined
+        self._begin_step(request.step, world, player)
+        reply = await player.answered(world.template.step_timeout_seconds)
+        self._finish_step(request.step, response, player, reply)
 
-    def _begin_step(self, step: pb.StepRequest, world: World, slot: Slot) -> None:
-        mapping, record = slot.mapping, slot.record
+    @staticmethod
+    def _begin_step(step: pb.StepRequest, world: World, player: Player) -> None:
+        mapping = player.mapping
         assert mapping is not None
         mapping.check_requested(step.requested_observations)
-        content = mapping.action(step.actions) if slot.state is SlotState.ACTING else None
-        if record is not None:
-            record.begin_step()
-        world.step(slot, content)
+        content = mapping.action(step.actions) if player.is_to_act else None
+        world.check_open()
+        player.step(content)
 
-    def _finish_step(
-        self, step: pb.StepRequest, response: pb.EnvironmentResponse, world: World, slot: Slot, reply: Reply
-    ) -> None:
+    @staticmethod
+    def _finish_step(step: pb.StepRequest, response: pb.EnvironmentResponse, player: Player, reply: Reply) -> None:
         if reply.error is not None:
-            world.give_up(slot)
             raise reply.error
-        assert slot.mapping is not None
+        assert player.mapping is not None
         made = response.step
-        slot.mapping.fill(made, reply.content, step.requested_observations, reply.reward, reply.discount)
+        player.mapping.fill(made, reply.content, step.requested_observations, reply.reward, reply.discount)
         made.state = reply.state
 
     async def _reset(self, request: pb.EnvironmentRequest, response: pb.EnvironmentResponse) -> None:
-        world, slot = self._joined
-        await world.reset(slot, request.reset.settings)
+        world, player = self._joined
+        await world.reset(player, request.reset.settings)
         self._write_specs(response.reset)
 
     async def _reset_world(self, request: pb.EnvironmentRequest, response: pb.EnvironmentResponse) -> None:
         world = self._named(request.reset_world.world_name)
         if world is not self._world:
             self._caller.check_owns(world.owner, str(world))
-        await world.reset_world(self._slot if world is self._world else None, request.reset_world.settings)
+        await world.reset_world(self._player if world is self._world else None, request.reset_world.settings)
         response.reset_world.SetInParent()
 
     async def _leave_world(self, _request: pb.EnvironmentRequest, response: pb.EnvironmentResponse) -> None:
@@ -203,7 +288,7 @@ class Connection:
     async def _destroy_world(self, request: pb.EnvironmentRequest, response: pb.EnvironmentResponse) -> None:
         world = self._named(request.destroy_world.world_name)
         self._caller.check_owns(world.owner, str(world))
-        others = sorted(slot.name for slot in world.slots.values() if slot.is_joined)
+        others = sorted(player.name for player in world.players.values() if player.is_joined)
         if others and world.template.destroy == "refuse":
             names = ", ".join(map(repr, others))
             raise FailedPreconditionError(f"{world}: expected nobody in it, and clients have joined as {names}")
@@ -217,7 +302,7 @@ class Connection:
             for name, world in self._gateway.worlds.items()
             if (free := world.free_for(caller)) or caller.owns(world.owner) or world is self._world
         }
-        place = Place(worlds, None if self._slot is None else self._slot.record)
+        place = Place(worlds, None if self._player is None else self._player.record)
         answer = answer_extension(request.extension, place)
         # By fields: the class of another descriptor pool is another class.
         response.extension.type_url, response.extension.value = answer.type_url, answer.value
