@@ -119,6 +119,23 @@ async def test_a_trial_that_cannot_be_started_is_over(where: str, nowait: bool) 
         await there.platform.controller.terminate_trial("w", hard=True)
 
 
+async def test_an_accident_at_the_start_is_a_failure(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def planted(*_args: Any, **_options: Any) -> Any:
+        raise RuntimeError("planted")
+
+    async with playground() as there:
+        round_ = round_of(there, "ann")
+        monkeypatch.setattr(round_.controller, "start_trial_nowait", planted)
+        monkeypatch.setattr(round_.controller, "start_trial", planted)
+        round_.start_nowait(params_of("ann"))
+        with pytest.raises(UnavailableError, match="the server failed: RuntimeError"):
+            await round_.wait_begun()
+        assert round_.is_over
+    assert "planted" in caplog.text
+
+
 @WHERE
 async def test_bad_parameters_are_a_failure(where: str) -> None:
     params = params_of("ann")

@@ -77,7 +77,9 @@ def not_started(error: CogmentError) -> CogmentError:
     Args:
         error: of `Controller.start_trial`.
     """
-    if isinstance(error, RpcError) and error.code in (StatusCode.UNAVAILABLE, StatusCode.DEADLINE_EXCEEDED):
+    if isinstance(error, UnavailableError) or (
+        isinstance(error, RpcError) and error.code in (StatusCode.UNAVAILABLE, StatusCode.DEADLINE_EXCEEDED)
+    ):
         return UnavailableError(f"the trial could not be started: {error}")
     return RpcError(StatusCode.FAILED_PRECONDITION, f"the trial could not be started: {error}")
 
@@ -206,8 +208,8 @@ class Round:
 
         try:
             self._starting = self.controller.start_trial_nowait(params, on_started, trial_id=first)
-        except CogmentError:
-            pass  # the task meets it again
+        except Exception:  # noqa: BLE001  the task meets it again
+            pass
         if self._starting is None:
             self._spawn(self._start_in_task, params, chain([first], ids), name=f"start of trial {first!r}")
 
@@ -216,6 +218,9 @@ class Round:
             await self.start(params, trial_ids)
         except CogmentError:
             pass  # it is the round's failure
+        except Exception as error:  # noqa: BLE001  the boundary of a round: whoever waits for it is told
+            _log.exception("a trial could not be started")
+            self._set_not_started(UnavailableError(f"the server failed: {type(error).__name__}"))
 
     def _set_started(self, trial_id: str) -> None:
         if self._abandoned:

@@ -157,6 +157,7 @@ async def broken_start(monkeypatch: pytest.MonkeyPatch, server: OpenEnvServer) -
 
         with monkeypatch.context() as patched:
             patched.setattr(Controller, "start_trial", planted)
+            patched.setattr(Controller, "start_trial_nowait", lambda *_args, **_options: None)
             code, text = error(await bad.ask("reset"))
         assert (code, text) == ("EXECUTION_ERROR", "the server failed: RuntimeError")
 

@@ -124,14 +124,14 @@ class Application:
                 if message is None:
                     await self._idle(connection)
                 else:
-                    await connection.receive(message)
+                    connection.receive(message)
 
     async def _idle(self, connection: Connection) -> None:
         if connection.busy:
             # It is for the server to say something.
             connection.last_active = trio.current_time()
         elif trio.current_time() >= connection.last_active + self._config.idle_seconds:
-            await connection.dismiss(f"expected a message within {self._config.idle_seconds:g} s", GOING_AWAY)
+            connection.dismiss(f"expected a message within {self._config.idle_seconds:g} s", GOING_AWAY)
             # The writer closes the socket, once the client has read why.
             await trio.sleep_forever()
 
@@ -193,7 +193,7 @@ class Application:
         document: dict[str, Any] | None = None
         with self._admitted(visit) as connection, trio.move_on_after(limit):
             for request in requests:
-                await connection.submit(request)
+                connection.submit(request)
                 answer = await connection.answers.receive()
                 assert isinstance(answer, Reply)  # nobody has asked to close
                 document = answer.document

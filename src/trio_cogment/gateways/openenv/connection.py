@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TypeAlias
 
 import trio
 
-from trio_cogment.base.errors import CogmentError
-from trio_cogment.gateways.openenv.messages import RefusedError, Request, Turn
+from trio_cogment.gateways.openenv.messages import RefusedError, Request
 from trio_cogment.gateways.openenv.session import (
     MAX_WAITING_MESSAGES,
     Act,
@@ -18,8 +18,7 @@ from trio_cogment.gateways.openenv.session import (
     Reply,
     Session,
 )
-from trio_cogment.gateways.openenv.trials import Seat, Trials
-from trio_cogment.spaces import Space
+from trio_cogment.gateways.openenv.trials import Episode, Trials
 
 #: Answers that may wait to be sent. Each message has one; the rest is for what ends a session.
 MAX_WAITING_ANSWERS = MAX_WAITING_MESSAGES + 4
@@ -46,7 +45,7 @@ class Connection:
         self._trials = trials
         self._instance = instance
         self._session = Session()
-        self._seat: Seat | None = None
+        self._seat: Episode | None = None
         self._sending, self.answers = trio.open_memory_channel[Answer](MAX_WAITING_ANSWERS)
         self.last_active = trio.current_time()
 
@@ -55,18 +54,18 @@ class Connection:
         """Whether the client waits for an answer."""
         return self._session.busy
 
-    async def receive(self, text: str | bytes) -> None:
+    def receive(self, text: str | bytes) -> None:
         """Take a message."""
         self.last_active = trio.current_time()
-        await self._perform(self._session.receive(text))
+        self._perform(self._session.receive(text))
 
-    async def submit(self, request: Request | RefusedError) -> None:
+    def submit(self, request: Request | RefusedError) -> None:
         """Take a request that has come in another way."""
-        await self._perform(self._session.submit(request))
+        self._perform(self._session.submit(request))
 
-    async def dismiss(self, text: str, code: int) -> None:
+    def dismiss(self, text: str, code: int) -> None:
         """End the session, and say why."""
-        await self._perform(self._session.dismiss(text, code))
+        self._perform(self._session.dismiss(text, code))
 
     def vanish(self) -> None:
         """Take note that the client is gone; its seat is given up."""
@@ -75,22 +74,18 @@ class Connection:
                 self._leave()
         self._sending.close()
 
-    async def perform(self, effects: list[Effect]) -> None:
-        """Do what the session has asked for because of an event of its seat."""
-        await self._perform(effects)
-
-    async def _perform(self, effects: list[Effect]) -> None:
+    def _perform(self, effects: Sequence[Effect]) -> None:
         for effect in effects:
             if isinstance(effect, Reply | HangUp):
                 self._send(effect)
             elif isinstance(effect, Leave):
                 self._leave()
             elif isinstance(effect, Join):
-                player = _Episode(self, self._session, effect.episode)
-                self._seat = self._trials.take(player, effect.reset, self._instance)
+                number, reset = effect.episode, effect.reset
+                self._seat = self._trials.take(self._session, number, self._perform, reset, self._instance)
             elif isinstance(effect, Act) and self._seat is not None:
-                # Nothing comes after it: the session waits for the next turn.
-                await self._seat.act(effect.action)
+                # Nothing comes after it: the session waits for the next turn. That may have come when this returns.
+                self._seat.act(effect.action)
 
     def _leave(self) -> None:
         if self._seat is not None:
@@ -106,24 +101,3 @@ class Connection:
             self.vanish()
         except (trio.ClosedResourceError, trio.BrokenResourceError):
             pass  # it is gone already
-
-
-class _Episode:
-    """What one seat tells the session: a `Player`."""
-
-    def __init__(self, connection: Connection, session: Session, number: int) -> None:
-        self._connection = connection
-        self._session = session
-        self._number = number
-
-    async def joined(self, *, trial: str, trial_id: str, seat: str, action_space: Space) -> None:
-        effects = self._session.joined(
-            self._number, trial=trial, trial_id=trial_id, seat=seat, action_space=action_space
-        )
-        await self._connection.perform(effects)
-
-    async def observed(self, turn: Turn) -> None:
-        await self._connection.perform(self._session.observed(self._number, turn))
-
-    async def lost(self, reason: CogmentError) -> None:
-        await self._connection.perform(self._session.lost(self._number, reason))

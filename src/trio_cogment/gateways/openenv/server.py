@@ -166,7 +166,11 @@ async def opened_application(
         asked: callers are asked who they are.
     """
     async with OwnNursery() as nursery:
-        yield Application(Trials(nursery, platform, game, config), config, right=PLAY if asked else None)
+        trials = Trials(nursery, platform, game, config)
+        try:
+            yield Application(trials, config, right=PLAY if asked else None)
+        finally:
+            trials.abandon()
         nursery.cancel_scope.cancel()
 
 

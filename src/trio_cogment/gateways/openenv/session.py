@@ -1,7 +1,9 @@
 """One socket's session: what each message and each event of its episodes leads to. Pure: no Trio, no I/O, no clock.
 
-Theory of operation: the shell feeds every message and every event to `Session`, in its own task and without waiting,
-and performs the effects that come back. A session has at most one episode: a seat of one trial. It is
+Theory of operation: the shell feeds every message and every event to `Session`, where it arrives and without waiting,
+and performs the effects that come back. An action may bring the next event before its effect returns; so nothing comes
+after an `Act`. A session has at most one episode: a seat of one trial, whose mailbox has the newest observation. What
+the states here add is the conversation: a part may end before its trial does, and who is not to act is not asked. It is
 
     NEW       no episode has begun, or the last one was lost
     JOINING   a reset waits for its first turn

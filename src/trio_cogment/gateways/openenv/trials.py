@@ -1,36 +1,46 @@
-"""The trials whose seats are sockets: gathered, started, played and ended."""
+"""The trials whose seats are sockets: gathered, started, played and ended.
+
+A socket's seat is a seat of others (`trio_cogment.seats.seat`), whose observations are read as OpenEnv's turns.
+"""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Protocol
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 import trio
+from google.protobuf.message import DecodeError
 
+from trio_cogment.api import spaces_pb2 as pb
 from trio_cogment.api.common_pb2 import ActorParams, TrialParams
 from trio_cogment.api.rl_pb2 import EnvironmentConfig
-from trio_cogment.api.spaces_pb2 import Action
 from trio_cogment.base.config import OpenEnvConfig
 from trio_cogment.base.endpoints import DISCOVER
-from trio_cogment.base.errors import CogmentError, UnavailableError
+from trio_cogment.base.errors import AlreadyExistsError, CogmentError, UnavailableError
 from trio_cogment.base.outcome import TrialOutcome
 from trio_cogment.environments.spec import PLAYER, RL_SPEC
 from trio_cogment.gateways.openenv.gathering import Gathering, Lobby
 from trio_cogment.gateways.openenv.messages import ErrorCode, RefusedError, Reset, Turn
-from trio_cogment.gateways.openenv.parts import Part
+from trio_cogment.gateways.openenv.session import Effect, Session
 from trio_cogment.platform import Platform
-from trio_cogment.sdk import ActorSession, EventType, actor_params, trial_params
-from trio_cogment.spaces import Space, SpaceError, encode_action
+from trio_cogment.sdk import ActorSession, actor_params, trial_params
+from trio_cogment.seats.mailbox import MailboxState
+from trio_cogment.seats.round import Round
+from trio_cogment.seats.seat import Seat
+from trio_cogment.spaces import Space, SpaceError, decode_observation, encode_action
 from trio_cogment.spaces.values import fill_fields
 
 #: Where a socket's actor comes from: it joins the trial by itself.
 CLIENT = "cogment://client"
 #: What is answered by who is not asked.
-NO_ACTION = Action()
+NO_ACTION = pb.Action().SerializeToString()
 #: How long to wait for the words about how a trial ended, which nobody needs to go on.
 _OUTCOME_SECONDS = 2.0
+
+#: States of a mailbox in which its newest observation has just come.
+_AWAITED = (MailboxState.TURN, MailboxState.FINAL_TURN)
 
 _logger = logging.getLogger(__name__)
 
@@ -64,64 +74,76 @@ class Game:
     default_actions: Mapping[str, Any] = field(default_factory=dict)
 
 
-class Player(Protocol):
-    """Who has a seat: it is told what happens there, and does not wait long."""
-
-    async def joined(self, *, trial: str, trial_id: str, seat: str, action_space: Space) -> None:
-        """Take note of the trial."""
-
-    async def observed(self, turn: Turn) -> None:
-        """Take a turn, or the end of the part."""
-
-    async def lost(self, reason: CogmentError) -> None:
-        """Take note that there is no part any more."""
-
-
 @dataclass(eq=False, slots=True)
 class _Table:
     """A trial that sockets play: while they gather, and while it runs.
 
     Attributes:
         gathering: who plays.
-        ready: the trial runs, or could not be started.
-        trial_id: set when it is ready, unless there is a failure.
-        failure: why it could not be started.
-        leaving: it is to end, or has never begun.
-        seated: the sockets that have not left.
+        ready: everybody is there.
+        round: the trial, when it is ready, unless there is a failure.
+        failure: why it cannot be started.
+        seated: the sockets that have not left, by seat.
     """
 
     gathering: Gathering
     ready: trio.Event = field(default_factory=trio.Event)
-    trial_id: str = ""
-    failure: CogmentError | None = None
-    leaving: bool = False
-    seated: set[str] = field(default_factory=set)
+    round: Round | None = None
+    failure: Exception | None = None
+    seated: dict[str, Episode] = field(default_factory=dict)
 
 
-class Seat:
-    """One socket's seat in one trial; `Trials.take` makes it."""
+class Episode:
+    """One socket's seat in one trial, from a reset to the next; `Trials.take` makes it.
 
-    def __init__(self, trials: Trials, player: Player, reset: Reset, instance: str) -> None:
-        """Prepare a seat for a player."""
+    Observations are read where they arrive. The session is told of those that ask its client to act, and of the last.
+
+    Args:
+        trials: where the seat is.
+        session: is told what happens.
+        number: of the episode, in the session.
+        perform: does what the session asks for.
+    """
+
+    def __init__(
+        self, trials: Trials, session: Session, number: int, perform: Callable[[Sequence[Effect]], None]
+    ) -> None:
         self._trials = trials
-        self._player = player
-        self._reset = reset
-        self._instance = instance
-        self._scope = trio.CancelScope()
-        self._session: ActorSession[Any, Any, Any] | None = None
-        self._part: Part | None = None
+        self._session = session
+        self._number = number
+        self._perform = perform
+        self._gathering = trio.CancelScope()
         self._table: _Table | None = None
-        self._name = ""
-        self._trial_over = False
+        self._reward: float | None = None
+        #: It has been given up: nothing of it is told any more.
+        self._left = False
+        self.seat = Seat(
+            "", self._on_news, on_begun=self._on_begun, on_over=self._on_over, aside=lambda _reward_or_message: True
+        )
+        #: The actor has had its last turn, though its trial may go on.
+        self.part_over = False
 
-    async def act(self, action: Any) -> None:
+    async def gather(self, reset: Reset, instance: str) -> None:
+        """Take a seat of a trial, and start that if nobody else is missing; otherwise wait until somebody does."""
+        with self._gathering:
+            try:
+                # It may have been given up before it began.
+                await trio.lowlevel.checkpoint_if_cancelled()
+                self._table, self.seat.name = self._trials.seat(self, reset)
+                await self._trials.wait_ready(self._table, instance)
+            except CogmentError as error:
+                self._lost(error)
+            except Exception as error:  # the boundary of a trial: others go on
+                _logger.exception("seat %r: the server failed", self.seat.name)
+                self._lost(_server_failed(error))
+
+    def act(self, action: Any) -> None:
         """Send an action, which is a value of the seat's action space, for the newest observation."""
-        assert self._session is not None  # a turn has come from it
         try:
-            await self._session.do_action(encode_action(action))
+            # One that is not sent comes too late: the session is about to be told how the trial has ended.
+            self.seat.act(encode_action(action).SerializeToString())
         except CogmentError as error:
-            # The trial is over; the player is told how it ended by whoever reads the trial's events.
-            _logger.debug("seat %r: the action came too late: %s", self._name, error)
+            self._lost(error)
 
     def leave(self) -> None:
         """Give up the seat.
@@ -129,55 +151,83 @@ class Seat:
         If its part is over, the actor stays until the end of the trial, unless no socket is left there. Otherwise the
         trial ends, or does without the actor if it has a default action.
         """
-        part_over = self._part is not None and self._part.over
-        if not part_over:
-            self._scope.cancel()
+        self._left = True
+        self._gathering.cancel()
         if self._table is not None:
-            self._trials.unseat(self._table, self._name, part_over=part_over, trial_over=self._trial_over)
+            self._trials.unseat(self._table, self)
             self._table = None
 
-    async def run(self) -> None:
-        """Gather, join and play, until the trial is over or the seat is given up."""
-        with self._scope:
-            try:
-                # It may have been given up before it began.
-                await trio.lowlevel.checkpoint_if_cancelled()
-                await self._play()
-            except CogmentError as error:
-                await self._player.lost(error)
-            except Exception as error:  # the boundary of a trial: others go on
-                _logger.exception("seat %r: the server failed", self._name)
-                await self._player.lost(UnavailableError(f"the server failed: {type(error).__name__}"))
+    def _lost(self, reason: CogmentError) -> None:
+        self._perform(self._session.lost(self._number, reason))
 
-    async def _play(self) -> None:
-        table, self._name = self._trials.seat(self, self._reset)
-        self._table = table
-        await self._trials.wait_ready(table, self._instance)
-        await self._trials.platform.join_trial(table.trial_id, self._act_part, actor_name=self._name)
-        self._trial_over = True
-        if self._part is None or not self._part.over:
-            raise UnavailableError(await self._trials.how_it_ended(table.trial_id))
+    # The trial
 
-    async def _act_part(self, session: ActorSession[Any, Any, Any]) -> None:
-        game = self._trials.game
-        assert self._table is not None  # it is left only together with this task
-        self._session = session
-        part = self._part = Part(self._name, game.observation_spaces[self._name])
-        await self._player.joined(
-            trial=self._table.gathering.name,
-            trial_id=session.trial_id,
-            seat=self._name,
-            action_space=game.action_spaces[self._name],
-        )
-        async for event in session.all_events():
-            if event.observation is None:
-                continue
-            final = event.type is EventType.ENDING
-            turn = part.observe(event.observation.payload, final=final)
-            if not final and (turn is None or turn.done):
-                await session.do_action(NO_ACTION)
-            if turn is not None:
-                await self._player.observed(turn)
+    def _on_begun(self, session: ActorSession[Any, Any, Any]) -> None:
+        if self._table is not None:
+            effects = self._session.joined(
+                self._number,
+                trial=self._table.gathering.name,
+                trial_id=session.trial_id,
+                seat=self.seat.name,
+                action_space=self._trials.game.action_spaces[self.seat.name],
+            )
+            self._perform(effects)
+
+    def _on_news(self) -> None:
+        mailbox = self.seat.mailbox
+        # `_on_over` tells of the end.
+        if mailbox.observation is None or mailbox.state not in _AWAITED:
+            return
+        turn = self._turn(mailbox.observation.payload, final=mailbox.final)
+        if turn is not None:
+            self._perform(self._session.observed(self._number, turn))
+        if turn is None or turn.done:
+            self.seat.act(NO_ACTION)
+
+    def _turn(self, content: bytes, *, final: bool) -> Turn | None:
+        """Return what the client is told of an observation, or None if it is not asked to act.
+
+        Raises:
+            SpaceError: it makes no sense, or its value is not in the space.
+        """
+        if self.part_over:
+            return None
+        try:
+            message = pb.Observation.FromString(content)
+        except DecodeError:
+            raise SpaceError("expected an Observation, got bytes that are none", root="observation") from None
+        observation = decode_observation(message, self._trials.game.observation_spaces[self.seat.name])
+        if observation.reward is not None:
+            self._reward = observation.reward + (self._reward or 0.0)
+        ended = observation.terminated or observation.truncated
+        self.part_over = ended or final or not observation.alive
+        if not self.part_over and not observation.active:
+            return None
+        # A trial that somebody else has ended: for the task it was no end.
+        truncated = observation.truncated or (self.part_over and not ended)
+        told = replace(observation, reward=self._reward, truncated=truncated)
+        self._reward = None
+        return Turn(told, self.part_over, self.seat.name)
+
+    def _on_over(self) -> None:
+        error, table = self.seat.error, self._table
+        if self._left or self.part_over or table is None or table.round is None:
+            return
+        if error is None:
+            self._trials.spawn(self._tell_how_it_ended, table.round.trial_id)
+        elif isinstance(error, AlreadyExistsError) and error is table.round.failure:
+            wanted = table.gathering.episode_id
+            text = f"reset: episode_id: expected an id that no trial has, got {wanted!r}"
+            self._lost(RefusedError(ErrorCode.EXECUTION_ERROR, text))
+        else:
+            self._lost(error if isinstance(error, CogmentError) else _server_failed(error))
+
+    async def _tell_how_it_ended(self, trial_id: str) -> None:
+        self._lost(UnavailableError(await self._trials.how_it_ended(trial_id)))
+
+
+def _server_failed(error: Exception) -> CogmentError:
+    return UnavailableError(f"the server failed: {type(error).__name__}")
 
 
 class Trials:
@@ -196,71 +246,110 @@ class Trials:
         self._config = config
         self._lobby = Lobby(game.agents, game.others)
         self._tables: dict[Gathering, _Table] = {}
+        self._rounds: set[Round] = set()
 
-    def take(self, player: Player, reset: Reset, instance: str) -> Seat:
-        """Give a player a seat, as soon as there is one.
+    def take(
+        self,
+        session: Session,
+        number: int,
+        perform: Callable[[Sequence[Effect]], None],
+        reset: Reset,
+        instance: str,
+    ) -> Episode:
+        """Give a client a seat, as soon as there is one.
 
         Args:
-            player: is told what happens.
+            session: the client's, which is told what happens.
+            number: of the episode.
+            perform: does what the session asks for.
             reset: what it wants.
-            instance: of the environment, for the player's own trials.
+            instance: of the environment, for the client's own trials.
         """
-        seat = Seat(self, player, reset, instance)
-        self._nursery.start_soon(self._guarded, seat.run)
-        return seat
+        episode = Episode(self, session, number, perform)
+        self.spawn(episode.gather, reset, instance)
+        return episode
 
-    def seat(self, who: object, reset: Reset) -> tuple[_Table, str]:
+    def seat(self, episode: Episode, reset: Reset) -> tuple[_Table, str]:
         """Return a table and the name of a seat there.
 
         Raises:
             RefusedError: see `Lobby.join`.
         """
-        gathering, name = self._lobby.join(who, reset)
+        gathering, name = self._lobby.join(episode, reset)
         table = self._tables.setdefault(gathering, _Table(gathering))
-        table.seated.add(name)
+        table.seated[name] = episode
         return table, name
 
-    def unseat(self, table: _Table, name: str, *, part_over: bool, trial_over: bool) -> None:
+    def unseat(self, table: _Table, episode: Episode) -> None:
         """Take note that a socket has left a table."""
-        table.seated.discard(name)
+        name = episode.seat.name
+        del table.seated[name]
         if not table.gathering.complete:
             self._lobby.leave(table.gathering, name)
             if not table.seated:
                 self._tables.pop(table.gathering, None)
-            return
-        needed = not part_over and name not in self.game.default_actions
-        if (needed or not table.seated) and not table.leaving and not trial_over:
-            table.leaving = True
-            self._nursery.start_soon(self._guarded, self._end, table, not part_over)
+        elif table.round is None:
+            pass  # it cannot be started
+        elif not (episode.part_over or name in self.game.default_actions):
+            table.round.end(hard=True)
+            episode.seat.leave()  # at once, before the trial is asked to end: so it has failed, and was not just ended
+        elif not table.seated:
+            table.round.end(hard=not episode.part_over)
+        elif not episode.part_over:
+            episode.seat.leave()
 
     async def wait_ready(self, table: _Table, instance: str) -> None:
-        """Wait until a table's trial runs; the socket that completes it starts the trial.
+        """Wait until everybody is at a table; the socket that completes it starts the trial.
 
         Raises:
-            RefusedError: some socket did not come in time.
-            CogmentError: the trial could not be started.
+            RefusedError: some socket did not come in time, or the trial's options make no sense.
         """
         gathering = table.gathering
         if gathering.complete:
             self._tables.pop(gathering, None)
-            # In a task of its own, because its socket may leave, which is not to stop a trial between two states.
-            self._nursery.start_soon(self._guarded, self._start, table, instance)
+            self._start(table, instance)
         with trio.move_on_after(self._config.gather_seconds):
             await table.ready.wait()
         if not gathering.complete:
             missing = ", ".join(map(repr, gathering.free))
             text = f"waited {self._config.gather_seconds:g} s, and nobody came for {missing}"
             raise RefusedError(ErrorCode.EXECUTION_ERROR, f"reset: trial {gathering.name!r}: {text}")
-        await table.ready.wait()
         if table.failure is not None:
             raise table.failure
 
-    async def _guarded(self, task: Callable[..., Awaitable[None]], *args: Any) -> None:
-        """Do something for one trial: what fails in it is logged, and ends no other."""
+    def _start(self, table: _Table, instance: str) -> None:
+        wanted = table.gathering
+        table.ready.set()
+        try:
+            params = self._params(wanted, instance)
+        except Exception as error:  # noqa: BLE001  each of its sockets is told
+            table.failure = error
+            return
+        seats = [table.seated[agent].seat for agent in wanted.seats]
+        host = self.platform.participants.host
+
+        def forget() -> None:
+            self._rounds.discard(round_)
+
+        round_ = table.round = Round(self.platform.channel, self.spawn, seats, host=host, on_over=forget)
+        self._rounds.add(round_)
+        round_.start_nowait(params, [wanted.episode_id])
+
+    def spawn(self, task: Callable[..., Awaitable[None]], *args: Any, name: object = None) -> None:
+        """Do something for one trial in a task: what fails in it is logged, and ends no other."""
+        self._nursery.start_soon(self._guarded, task, *args, name=name)
+
+    @staticmethod
+    async def _guarded(task: Callable[..., Awaitable[None]], *args: Any) -> None:
         try:
             await task(*args)
         except Exception:
             _logger.exception("the server of OpenEnv failed in one trial")
+
+    def abandon(self) -> None:
+        """Leave all trials: the server ends."""
+        for round_ in tuple(self._rounds):
+            round_.abandon()
 
     async def how_it_ended(self, trial_id: str) -> str:
         """Return words about the end of a trial in which a part was not over."""
@@ -270,31 +359,6 @@ class Trials:
         if info is None or not info.HasField("end"):
             return f"trial {trial_id!r}: it has ended before its environment ended it"
         return str(TrialOutcome.of(trial_id, info.end))
-
-    async def _start(self, table: _Table, instance: str) -> None:
-        wanted = table.gathering
-        try:
-            params = self._params(wanted, instance)
-            table.trial_id = await self.platform.controller.start_trial(params, trial_id=wanted.episode_id)
-            if not table.trial_id:
-                text = f"reset: episode_id: expected an id that no trial has, got {wanted.episode_id!r}"
-                table.failure = RefusedError(ErrorCode.EXECUTION_ERROR, text)
-        except CogmentError as error:
-            table.failure = error
-        except Exception as error:
-            table.failure = UnavailableError(f"the server failed: {type(error).__name__}")
-            raise
-        finally:
-            table.ready.set()
-
-    async def _end(self, table: _Table, hard: bool) -> None:
-        await table.ready.wait()
-        if table.failure is not None:
-            return
-        try:
-            await self.platform.controller.terminate_trial(table.trial_id, hard=hard)
-        except CogmentError as error:
-            _logger.warning("trial %r: it could not be ended: %s", table.trial_id, error)
 
     def _params(self, wanted: Gathering, instance: str) -> TrialParams:
         game = self.game
