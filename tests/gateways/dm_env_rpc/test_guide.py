@@ -17,7 +17,7 @@ from trio_cogment.api.rl_pb2 import EnvironmentConfig
 from trio_cogment.cli.services.default_params import ParamsSettings, load_default_params
 from trio_cogment.gateways.dm_env_rpc import FieldAnnotation, State, load_profile, open_connection
 from trio_cogment.gateways.dm_env_rpc.gateway.mappings.choice import make_mapping
-from trio_cogment.gateways.dm_env_rpc.gateway.property_table import TABLE
+from trio_cogment.gateways.dm_env_rpc.gateway.properties import TABLE
 from trio_cogment.gateways.dm_env_rpc.gateway.templates import POLICIES
 from trio_cogment.platform import open_platform
 from trio_cogment.rpc import open_listeners, serve

@@ -16,8 +16,7 @@ from trio_cogment.api.common_pb2 import Message, Reward, RewardSource
 from trio_cogment.api.dm_env_rpc import dm_env_rpc_pb2, properties_pb2
 from trio_cogment.base.errors import CogmentError, LocalProtocolError, StatusCode, status_of
 from trio_cogment.gateways.dm_env_rpc.client.properties import Property, answered, packed, properties_of
-from trio_cogment.gateways.dm_env_rpc.gateway.properties import _LONGEST_SHOWN, answer_extension
-from trio_cogment.gateways.dm_env_rpc.gateway.property_table import TABLE, Place
+from trio_cogment.gateways.dm_env_rpc.gateway.properties import _LONGEST_SHOWN, TABLE, Place, answer_extension
 from trio_cogment.gateways.dm_env_rpc.gateway.records import PlayerRecord, Sending
 from trio_cogment.spaces.tensors import decode_tensor, encode_tensor
 

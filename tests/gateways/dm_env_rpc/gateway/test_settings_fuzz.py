@@ -15,8 +15,7 @@ from tests.gateways.dm_env_rpc.gateway.test_properties import joined
 from trio_cogment.api.dm_env_rpc import dm_env_rpc_pb2 as pb
 from trio_cogment.api.dm_env_rpc import properties_pb2
 from trio_cogment.base.errors import CogmentError, StatusCode, status_of
-from trio_cogment.gateways.dm_env_rpc.gateway.properties import answer_extension
-from trio_cogment.gateways.dm_env_rpc.gateway.property_table import TABLE
+from trio_cogment.gateways.dm_env_rpc.gateway.properties import TABLE, answer_extension
 from trio_cogment.gateways.dm_env_rpc.gateway.records import Sending
 
 FIELDS = [field.name for field in shop().message("shop.EnvironmentConfig").DESCRIPTOR.fields]

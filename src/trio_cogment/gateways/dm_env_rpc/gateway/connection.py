@@ -25,8 +25,7 @@ from trio_cogment.base.errors import (
     status_of,
 )
 from trio_cogment.gateways.callers import Caller
-from trio_cogment.gateways.dm_env_rpc.gateway.properties import answer_extension
-from trio_cogment.gateways.dm_env_rpc.gateway.property_table import Place
+from trio_cogment.gateways.dm_env_rpc.gateway.properties import Place, answer_extension
 from trio_cogment.gateways.dm_env_rpc.gateway.worlds import Player, Reply, World
 
 _log = logging.getLogger(__name__)
