@@ -140,3 +140,13 @@ async def test_what_nobody_saw_is_not_counted() -> None:
         await rewards(ben, 1)
         assert (await reply).observations["reward"] == 0.0
         assert [reward for _, _, reward in await together(ann, ben)] == [1.0, 0.0]
+
+
+async def test_rewards_of_ticks_that_have_not_waited_for_the_client_count(autojump_clock: object) -> None:
+    """The trial goes on without an optional actor that takes too long: the next reply has what it has earned."""
+    game = Game(length=0, rewards={1: [Reward("ann", 1.0)], 2: [Reward("ann", 2.0)], 3: [Reward("ann", 4.0)]})
+    params = params_of(seat("ann", optional=True, response_timeout_seconds=1), "ben")
+    async with playing(game, params) as platform, joined(platform, "ann", "ben") as (ann, ben):
+        await together(ann, ben)
+        assert [seen for _, seen, _ in (await step(ben), await step(ben))] == [1, 2]
+        assert [reward for _, _, reward in await together(ann, ben)] == [7.0, 0.0]
