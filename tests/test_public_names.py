@@ -87,12 +87,32 @@ def test_the_names_that_programs_with_people_need_come_from_the_package() -> Non
         assert hasattr(trio_cogment.play, name)
 
 
-@pytest.mark.parametrize(("old", "new"), [("open_house", "open_play"), ("PlayHouse", "PlayServer")])
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("play.open_house", "play.open_play"),
+        ("play.PlayHouse", "play.PlayServer"),
+        ("access.BytePool", "budget.byte_pool.BytePool"),
+        ("access.Ledger", "budget.quotas.Ledger"),
+        ("access.Loan", "budget.byte_pool.Loan"),
+        ("access.PeerConnection", "budget.peer_limits.PeerConnection"),
+        ("access.PeerLimits", "budget.peer_limits.PeerLimits"),
+        ("rpc.measure_turns_by", "budget.turns.measure_turns_by"),
+    ],
+)
 def test_names_of_0_2_0_work_and_name_the_new_ones(old: str, new: str) -> None:
-    with pytest.warns(DeprecationWarning, match=rf"trio_cogment\.play\.{old} is trio_cogment\.play\.{new} now"):
-        assert getattr(trio_cogment.play, old) is getattr(trio_cogment.play, new)
-    with pytest.raises(AttributeError, match="no attribute 'open_stage'"):
-        trio_cogment.play.open_stage  # noqa: B018  it is the access that fails
+    package, name = old.split(".")
+    module, _, attribute = new.rpartition(".")
+    with pytest.warns(DeprecationWarning, match=re.escape(f"trio_cogment.{old} is trio_cogment.{new} now")) as caught:
+        value = getattr(importlib.import_module(f"trio_cogment.{package}"), name)
+    assert [warning.filename for warning in caught] == [__file__]
+    assert value is getattr(importlib.import_module(f"trio_cogment.{module}"), attribute)
+
+
+@pytest.mark.parametrize("package", ["access", "play", "rpc"])
+def test_packages_with_old_names_have_no_others(package: str) -> None:
+    with pytest.raises(AttributeError, match=rf"module 'trio_cogment.{package}' has no attribute 'open_stage'"):
+        importlib.import_module(f"trio_cogment.{package}").open_stage  # noqa: B018  it is the access that fails
 
 
 #: The packages whose names are imported when they are first used.

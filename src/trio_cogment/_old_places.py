@@ -1,4 +1,4 @@
-"""Old places of modules: where 0.2.0 had them, they can still be imported, with a `DeprecationWarning`.
+"""Old places of modules and names: where 0.2.0 had them, they can still be imported, with a `DeprecationWarning`.
 
 An old name is a second name of the module itself, not a copy: its classes and its state are the same under both. This
 goes with the release after 0.3.0.
@@ -13,7 +13,7 @@ import warnings
 
 TYPE_CHECKING = False  # as type checkers know it; importing `typing` takes longer than everything else here
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from types import ModuleType
     from typing import Any
 
@@ -97,6 +97,24 @@ def new_place(name: str) -> str | None:
         if home is not None:
             return ".".join([_ROOT + home, *parts[number:]])
     return None
+
+
+def old_names(package: str, homes: Mapping[str, str]) -> Callable[[str], Any]:
+    """Return `__getattr__` of a package for names that it had in 0.2.0.
+
+    Args:
+        package: the package's `__name__`.
+        homes: what each name is now, from `trio_cogment` on.
+    """
+
+    def get(name: str) -> Any:
+        if name not in homes:
+            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+        module, _, attribute = homes[name].rpartition(".")
+        _warn(f"{package}.{name} is {_ROOT}{homes[name]} now; its old name goes with the next release")
+        return getattr(importlib.import_module(_ROOT + module), attribute)
+
+    return get
 
 
 class _SameModule:

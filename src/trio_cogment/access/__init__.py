@@ -13,6 +13,7 @@ name on a list of revoked ones. Both are kept in `Rules`, which are replaced as 
 call. What a table cannot decide (whose trial is it?) is left to the handlers, which have the identity.
 """
 
+from trio_cogment._old_places import old_names as _old_names
 from trio_cogment.access.control import AUTHORIZATION, AccessControl, TokenSource, Visitor, authorization, bearer_token
 from trio_cogment.access.identity import EVERYTHING, NOTHING, THIS_PROCESS, Identity, address_of, anonymous, lasting
 from trio_cogment.access.networks import Networks, parse_networks, reach_of
@@ -60,3 +61,14 @@ __all__ = [
     "sources_of",
     "unverified",
 ]
+
+__getattr__ = _old_names(
+    __name__,
+    {
+        "BytePool": "budget.byte_pool.BytePool",
+        "Ledger": "budget.quotas.Ledger",
+        "Loan": "budget.byte_pool.Loan",
+        "PeerConnection": "budget.peer_limits.PeerConnection",
+        "PeerLimits": "budget.peer_limits.PeerLimits",
+    },
+)

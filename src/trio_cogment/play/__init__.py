@@ -15,9 +15,7 @@ looks like, and which controls an action has, comes from the payload's type or s
 page of its own.
 """
 
-import warnings
-from typing import Any
-
+from trio_cogment._old_places import old_names as _old_names
 from trio_cogment.play.games import Game
 from trio_cogment.play.lobby_machine import LobbyRules, Shortage
 from trio_cogment.play.routes import lobby_link, play_routes, seat_link
@@ -39,14 +37,4 @@ __all__ = [
     "seat_link",
 ]
 
-#: What names of 0.2.0 are now.
-_RENAMED = {"PlayHouse": "PlayServer", "open_house": "open_play"}
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _RENAMED:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    new = _RENAMED[name]
-    text = f"{__name__}.{name} is {__name__}.{new} now; its old name goes with the next release"
-    warnings.warn(text, DeprecationWarning, stacklevel=2)
-    return globals()[new]
+__getattr__ = _old_names(__name__, {"PlayHouse": "play.PlayServer", "open_house": "play.open_play"})

@@ -14,6 +14,7 @@ Two things make it safe: everything that can wait is bounded, by the stream's wi
 (`trio_cogment.budget`), and whatever a peer does ends its stream or its connection and nothing else.
 """
 
+from trio_cogment._old_places import old_names as _old_names
 from trio_cogment.base.config import RpcConfig
 from trio_cogment.base.errors import RpcError, StatusCode
 from trio_cogment.base.shared_message import SharedMessage
@@ -120,3 +121,5 @@ __all__ = [
     "server_tls",
     "standard_services",
 ]
+
+__getattr__ = _old_names(__name__, {"measure_turns_by": "budget.turns.measure_turns_by"})
