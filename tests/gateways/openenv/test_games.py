@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import threading
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from functools import partial
 from typing import Any
@@ -23,6 +23,7 @@ from tests.gateways.openenv.test_server import Client, client, error
 from trio_cogment.api.rl_pb2 import EnvironmentConfig
 from trio_cogment.base.config import OpenEnvConfig
 from trio_cogment.base.errors import InvalidArgumentError, NotFoundError
+from trio_cogment.base.outcome import EndCause
 from trio_cogment.environments.spec import RL_SPEC
 from trio_cogment.gateways.openenv.games import registered_game
 from trio_cogment.gateways.openenv.gathering import Gathering
@@ -85,6 +86,36 @@ async def test_others_sit_where_no_socket_is_and_every_episode_is_stored() -> No
         stored = await platform.datastore_client().trial(trial)
         assert stored is not None
         assert stored.trial_id == trial
+
+
+class OneIsOut(RockPaperScissors):
+    """The first player is out after the first step; the other one plays 3000 more."""
+
+    name = "out_v0"
+
+    def step(self, actions: Mapping[str, Any]) -> Mapping[str, Observation]:
+        self.rounds += 1
+        self.over = self.rounds == 3001
+        first, second = self.agents
+        return {
+            first: Observation(np.int64(0), terminated=self.rounds == 1, alive=self.rounds == 1, active=False),
+            second: Observation(np.int64(0), reward=1.0, terminated=self.over),
+        }
+
+
+async def test_a_socket_that_is_out_holds_up_nobody() -> None:
+    async with (
+        open_platform(RL_SPEC) as platform,
+        serving(OneIsOut, platform=platform, seats={"player_1": tc.policy(lambda _: 0)}) as server,
+        client(server) as socket,
+    ):
+        await socket.reset()
+        assert (await socket.step(1))["done"]
+        trial = (await socket.state())["episode_id"]
+        outcome = await platform.controller.wait_trial(trial)
+        assert (outcome.cause, outcome.ticks) == (EndCause.ENVIRONMENT, 3002)
+        # Its seat is taken in another trial as before.
+        assert not (await socket.reset())["done"]
 
 
 async def test_equal_seeds_give_equal_trials_with_others_who_draw() -> None:

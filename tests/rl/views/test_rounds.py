@@ -53,9 +53,8 @@ async def test_the_environments_part_raises_what_the_environment_has_raised(
 ) -> None:
     """So that the trial ends with it; not if the view has given the trial up, when it is nobody's error any more."""
     seating = Seating("Broken", {}, None)
-    round_ = Round(
-        "t", [], environment="Broken", episode=cast(Any, Broken()), actors=[], seating=seating, around=Here()
-    )
+    episode, here = cast(Any, Broken()), cast(Any, Here())
+    round_ = Round("t", [], environment="Broken", episode=episode, actors=[], seating=seating, around=here)
     session, raised = Session(), list[Exception]()
 
     async def play() -> None:

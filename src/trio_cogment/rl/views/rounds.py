@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
 import trio
 
@@ -19,6 +19,7 @@ from trio_cogment.base.errors import CogmentError, FailedPreconditionError
 from trio_cogment.base.shared_message import Content, ObjectPayload
 from trio_cogment.environments.episode import Episode, Turn
 from trio_cogment.rl.views.codec import ObservationDecoder, observation_message
+from trio_cogment.rl.views.drivers import Driver
 from trio_cogment.rl.views.seating import Seating
 from trio_cogment.sdk import ActorSession, EnvironmentSession, Reward
 from trio_cogment.spaces import Observation, SpaceError, decode_observation
@@ -29,16 +30,6 @@ class EpisodeFailedError(CogmentError):
 
     The exception that is to blame, if it is of this process, is the cause. The view can be reset.
     """
-
-
-class Surroundings(Protocol):
-    """What a round needs of the driver."""
-
-    def notify(self) -> None:
-        """See `Driver.notify`."""
-
-    def exposed(self, function: Callable[..., Turn], *args: Any, **kwargs: Any) -> Turn:
-        """See `Driver.exposed`."""
 
 
 class Round:
@@ -78,7 +69,7 @@ class Round:
         episode: Episode | None,
         actors: Sequence[str],
         seating: Seating,
-        around: Surroundings,
+        around: Driver[object],
         decoders: Mapping[str, ObservationDecoder] | None = None,
         rewards: bool = True,
     ) -> None:
