@@ -118,6 +118,21 @@ async def test_a_socket_that_is_out_holds_up_nobody() -> None:
         assert not (await socket.reset())["done"]
 
 
+async def test_trials_end_with_their_server() -> None:
+    async with open_platform(RL_SPEC) as platform:
+        async with (
+            serving(TakingTurns, platform=platform) as server,
+            client(server) as one,
+            client(server) as two,
+        ):
+            await two.say("reset", trial="t", seat="player_1")
+            await one.reset(trial="t")
+            trial = (await one.state())["episode_id"]
+            assert (await one.step(1))["done"]  # its part is over, and its trial goes on
+        with trio.fail_after(30):
+            assert (await platform.controller.wait_trial(trial, check=False)).failed
+
+
 async def test_equal_seeds_give_equal_trials_with_others_who_draw() -> None:
     async with serving(RockPaperScissors, seats={"player_1": tc.random()}) as server, client(server) as socket:
         games = []
