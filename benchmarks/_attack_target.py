@@ -99,7 +99,7 @@ class Target:
         return list(await asyncio.gather(*map(self.attempt, awaitables)))
 
     async def in_lanes(self, lanes: int, make: Callable[[int], Any], count: int) -> list[Any]:
-        """Attempt `make(0)` to `make(count - 1)`, so many at a time."""
+        """Attempt `make(0)` to `make(count - 1)`, this many at a time."""
         numbers = iter(range(count))
         found = []
 

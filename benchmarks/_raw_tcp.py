@@ -27,7 +27,7 @@ async def send(stream: trio.SocketStream, packet: Any) -> None:
 
 
 async def answer(stream: trio.SocketStream) -> None:
-    """Echo every packet; a negative number asks for so many packets of 1 KiB instead."""
+    """Echo every packet; a negative number asks for this many packets of 1 KiB instead."""
     async with stream:
         async for request in packets(stream):
             if request.number < 0:

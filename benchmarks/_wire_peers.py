@@ -21,7 +21,7 @@ ACTION_BYTES = 8
 ENVIRONMENT = "/cogmentAPI.EnvironmentSP/RunTrial"
 ACTOR = "/cogmentAPI.ServiceActorSP/RunTrial"
 LIFECYCLE = "/cogmentAPI.TrialLifecycleSP/"
-#: A trial whose id begins with this ends itself after so many ticks.
+#: A trial whose id begins with this ends itself after this many ticks.
 SHORT = "short-"
 SHORT_TICKS = 10
 

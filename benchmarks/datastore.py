@@ -256,7 +256,7 @@ async def grpc_ingest(path: Path, count: int) -> float:
     async with open_store(f"sqlite:{path}") as store, Datastore(store) as datastore, trio.open_nursery() as nursery:
         listeners = await open_listeners(["127.0.0.1"], 0)
         serving = await nursery.start(serve, datastore_services(datastore), listeners)
-        # Timed from the first sample that is there to the last, so that starting the process is no part of it.
+        # Timed from the first sample that is there to the last, so that starting the process is not part of it.
         process = spawn.Process(target=send_all, args=(serving.port, count))
         process.start()
         async with InProcessChannel(datastore_services(datastore), config=INSIDE) as channel:

@@ -26,7 +26,7 @@ from _children import Child, cpu_ns
 from _report import number, print_json, print_table
 
 HERE = Path(__file__).parent
-#: With -P this folder is no place to import from: this module has the name of the library.
+#: With -P this folder is not a place to import from: this module has the name of the library.
 LIBRARY = ("-P", str(HERE / "_dm_env_rpc_library.py"))
 GATEWAY = str(HERE / "_dm_env_rpc_gateway.py")
 VARIABLE = "TRIO_COGMENT_DM_ENV_RPC_PYTHON"

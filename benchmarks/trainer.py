@@ -45,7 +45,7 @@ from trio_cogment.trainer.dispatch.workers import Listener
 METHODS = methods_of(trainer_pb2.DESCRIPTOR.services_by_name["TrainerService"])
 WORKERS = 4
 BATCH = 500
-#: So many lines are read from a pipe at a time.
+#: This many lines are read from a pipe at a time.
 LINES = 150
 WATCHERS = 100
 CONFIG = {

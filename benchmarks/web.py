@@ -90,7 +90,7 @@ def native(channel: Channel, workload: str) -> Work:
 
 @asynccontextmanager
 async def socket_to(port: int, method: str) -> AsyncIterator[Callable[[bytes, int], Awaitable[int]]]:
-    """Open a call over a WebSocket; give what sends a message and waits for so many bytes."""
+    """Open a call over a WebSocket; give what sends a message and waits for this many bytes."""
     client = WSConnection(ConnectionType.CLIENT)
     async with await trio.open_tcp_stream("127.0.0.1", port) as stream:
         stream.setsockopt(6, 1, 1)  # TCP_NODELAY

@@ -13,7 +13,7 @@ import pytest
 
 pytest_plugins = ["pytester"]
 
-# A slow machine is no failure; a hang is found by the timeout of the whole test.
+# A slow machine is not a failure; a hang is found by the timeout of the whole test.
 hypothesis.settings.register_profile("patient", deadline=None)
 # Where mutants are tried it is enough to know that something fails, and what was found for one is nothing to the next.
 hypothesis.settings.register_profile(

@@ -9,7 +9,7 @@ FOLDER = Path(__file__).resolve().parent.parent / "newsfragments"
 
 
 def test_each_fragment_has_a_name_that_is_read() -> None:
-    """Where the last part is no number, two fragments are one to towncrier, which refuses them."""
+    """Where the last part is not a number, two fragments are one to towncrier, which refuses them."""
     names = [path.name for path in FOLDER.iterdir() if path.name not in ("README.md", ".gitignore")]
     assert [name for name in names if not re.fullmatch(r"\d+\.(feature|bugfix|doc|removal)(\.\d+)?\.md", name)] == []
 

@@ -71,7 +71,7 @@ def in_the_default_run(source: str) -> set[str]:
         if marks_all and ELSEWHERE.search(ast.unparse(node)):
             return set()
     functions = [node for node in tree.body if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
-    # In a parameter's `marks=` they are no decorator of the test: the other parameters are in the default run.
+    # In a parameter's `marks=` they are not a decorator of the test: the other parameters are in the default run.
     return {one.name for one in functions if not any(ELSEWHERE.match(ast.unparse(mark)) for mark in one.decorator_list)}
 
 

@@ -21,7 +21,7 @@ WHEEL = PROJECT["tool"]["hatch"]["build"]["targets"]["wheel"]
 SDIST = PROJECT["tool"]["hatch"]["build"]["targets"]["sdist"]
 #: All that pages load, as it is compressed in the wheel.
 MAX_PAGE_BYTES = 200_000
-#: What runs leave behind, and what is no file of the project.
+#: What runs leave behind, and what is not a file of the project.
 LEFT_BEHIND = {"__pycache__", "_build", ".pytest_cache", ".mypy_cache", ".ruff_cache", ".hypothesis"}
 #: The pages that `nox -s docs` writes.
 WRITTEN = ROOT / "docs" / "api"

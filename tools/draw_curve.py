@@ -17,9 +17,9 @@ EXAMPLE = ROOT / "examples" / "cartpole" / "policy_gradient.py"
 TARGET = ROOT / "docs" / "images" / "learning-curve.svg"
 COMMAND = "python tools/draw_curve.py"
 
-#: Of CartPole-v1: an episode ends after so many steps, each with a reward of 1.
+#: Of CartPole-v1: an episode ends after this many steps, each with a reward of 1.
 HIGHEST_RETURN = 500
-#: A point of a curve is the mean of so many episodes.
+#: A point of a curve is the mean of this many episodes.
 WINDOW = 20
 
 WIDTH, HEIGHT = 720, 360

@@ -82,7 +82,7 @@ def changed(name: str, content: bytes) -> bytes:
     if name.endswith(".js"):
         content = _MAP.sub(b"", content)
         content = content.replace(b'from"preact"', b'from"./preact.js"')
-    if name == "uplot.js":  # the small form of it is no module
+    if name == "uplot.js":  # the small form of it is not a module
         content += b"\nexport default uPlot;"
     return content.rstrip(b"\n") + b"\n"
 

@@ -84,7 +84,7 @@ def to_go(rewards: list[float]) -> list[float]:
 
 
 def learn(env: Any, seed: int, episodes: int = EPISODES) -> list[float]:
-    """Learn for so many episodes; return the return of each."""
+    """Learn for this many episodes; return the return of each."""
     policy = Policy(np.random.default_rng(seed))
     returns: list[float] = []
     batch: list[tuple[list[np.ndarray], list[int], list[float]]] = []

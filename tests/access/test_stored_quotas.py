@@ -20,7 +20,7 @@ from trio_cogment.rpc import CallOpener, Channel, methods_of
 from trio_cogment.sdk import Controller
 
 STORE = methods_of(SERVICES[ServiceKind.DATASTORE].descriptor())
-#: So many bytes a small trial with three samples fits in, and not much more.
+#: This many bytes a small trial with three samples fits in, and not much more.
 QUOTA = 1000
 EXHAUSTED = rf"the quota of {QUOTA} stored_bytes of this account is used up"
 

@@ -165,7 +165,7 @@ def test_good_endpoints(text: str, expected: Endpoint) -> None:
         "cogment://discover/service?__id=1&__implementation=y",
         f"cogment://discover/service?__id={1 << 64}",
         "cogment://discover/service?__id=" + "1" * 5000,
-        # an id elsewhere, properties without names, tokens that cannot travel, bytes that are no text
+        # an id elsewhere, properties without names, tokens that cannot travel, bytes that are not text
         "cogment://discover?__id=1",
         "cogment://discover/actor?__id=1",
         "cogment://discover?=x",

@@ -249,7 +249,7 @@ class Endless:
             await self.wait_tick(trial_id, 3)
 
     async def wait_tick(self, trial_id: str, ticks: int) -> None:
-        """Wait until a trial has had so many ticks."""
+        """Wait until a trial has had this many ticks."""
         async with self._progress:
             while self.ticks.get(trial_id, 0) < ticks:
                 await self._progress.wait()

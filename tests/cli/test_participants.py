@@ -301,7 +301,7 @@ def test_what_is_wrong_with_the_command(tmp_path: Path, monkeypatch: pytest.Monk
         "of/lab.py": "of/lab.py: expected the name of a module, not of a file; try 'of.lab'",
         "../lab/game": "../lab/game: expected the name of a module, not of a file; try 'game' in the folder ../lab",
         "/lab/game.py": "/lab/game.py: expected the name of a module, not of a file; try 'game' in the folder /lab",
-        ".empty": "'.empty' is no name of a module",
+        ".empty": "expected the name of a module, got '.empty'",
         "empty": "empty: nothing is registered; use register_environment, register_actor, ...",
         "empty:number": "empty:number: expected Participants or a function that returns them, got int",
         "empty:other": "empty:other: module 'empty' has no attribute 'other'",

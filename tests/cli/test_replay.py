@@ -95,7 +95,7 @@ def test_nothing_in_a_file_commands_the_terminal(tmp_path: Path, capsys: pytest.
     ("content", "expected"),
     [
         (b"", "expected a recorded trial, got nothing"),
-        (b"\xff\xfe", "expected a recorded trial, got bytes that are no text (at 0)"),
+        (b"\xff\xfe", "expected a recorded trial, got bytes that are not text (at 0)"),
         (b"{}", "line 1: expected a recorded trial"),
         (b'{"trio_cogment_trial": 9}', "line 1: trio_cogment_trial: this version of trio-cogment reads version 1 only"),
     ],

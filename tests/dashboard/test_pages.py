@@ -125,7 +125,7 @@ async def test_bad_requests(path: str, body: Any, status: int, text: str, autoju
     async with there() as here:
         answer = await here.visitor(Role.ADMIN).ask("POST", f"{API}/{path}", body)
         assert answer.status == status
-        assert answer.headers["content-type"] == JSON  # whatever it says is no page
+        assert answer.headers["content-type"] == JSON  # whatever it says is not a page
         assert text in json.loads(answer.body)["message"]
 
 

@@ -56,7 +56,7 @@ class Directory:
             return int(status(StatusRequest(names=["nb_entries"]), timeout=PATIENCE_SECONDS).statuses["nb_entries"])
 
     def until(self, kind: str, number: int, seconds: float = 30, **properties: str) -> Sequence[FullServiceData]:
-        """Wait until so many are shown."""
+        """Wait until this many are shown."""
 
         def there() -> bool:
             return len(self.entries(kind, **properties)) == number

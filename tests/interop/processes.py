@@ -147,7 +147,7 @@ class Stage:
         return self.server(name, *our_command(), *arguments, ports=ports)
 
     def server(self, name: str, *command: str, ports: int = 1) -> Server:
-        """Start a server of ours, and wait until it has told of so many ports."""
+        """Start a server of ours, and wait until it has told of this many ports."""
         process = self.start(name, *command)
         self.until(f"{name} says where it listens", lambda: len(LISTENING.findall(process.output)) == ports)
         found = {

@@ -85,7 +85,7 @@ class Person:
         return page
 
     def _told(self, message: ConsoleMessage) -> None:
-        # A page that was about to come back when its server stopped says so, too; that is no fault of the page.
+        # A page that was about to come back when its server stopped says so, too; that is not a fault of the page.
         if message.type == "error" and not message.text.startswith("WebSocket connection to"):
             self.complaints.append(message.text)
 

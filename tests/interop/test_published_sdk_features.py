@@ -533,7 +533,7 @@ def test_refusals_say_what_was_wrong(scene: Scene) -> None:
     actors = [actor("ann", cast), actor("cleo", CLIENT, silent=[0]), actor("carl", CLIENT)]
     parameters = {**field(cast), "actors": actors}
     assert remote.ask("start", trial="trial", parameters=parameters) == "trial"
-    # An id that is taken is no error, but an empty answer.
+    # An id that is taken is not an error, but an empty answer.
     assert remote.ask("start", trial="trial", parameters=parameters) == ""
     # Who asks for none gets a new one each time.
     ids = [remote.ask("start", parameters=parameters) for _ in range(2)]

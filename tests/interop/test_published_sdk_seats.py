@@ -67,7 +67,7 @@ def test_one_episode_after_the_other(stage: Stage, foreign_python: str, player: 
                 found = view.step({"player_0": move})
                 seen.append(int(found[0]["player_0"]))
                 rewards.append(found[1]["player_0"])
-            # It sees 3 at first, which is no move.
+            # It sees 3 at first, which is not a move.
             assert seen == [1, (moves[0] + 1) % 3, (moves[1] + 1) % 3]
             assert view.agents == []
             told = table.seen(view.trial_id)

@@ -193,7 +193,7 @@ class DataLog:
         self._count = 0
 
     async def run(self, calls: int) -> None:
-        """Log, in so many calls."""
+        """Log, in this many calls."""
         for _ in range(calls):
             try:
                 with trio.move_on_after(PATIENCE_SECONDS):

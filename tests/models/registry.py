@@ -102,7 +102,7 @@ class ListModels(NamedTuple):
 
 
 class ListVersions(NamedTuple):
-    """Versions from a number on, at most so many (0: all). The answer is a tuple of them."""
+    """Versions from a number on, at most this many (0: all). The answer is a tuple of them."""
 
     model: str
     first: int = 0

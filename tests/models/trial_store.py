@@ -126,7 +126,7 @@ class Delete(NamedTuple):
 
 
 class Page(NamedTuple):
-    """Trials in the order of their creation: those named, or all; after one of an earlier page; not more than so many.
+    """Trials in the order of their creation: those named, or all; after one of an earlier page; at most this many.
 
     The answer is a tuple of entries.
     """

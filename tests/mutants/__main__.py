@@ -19,7 +19,7 @@ from tests.mutants.drawing import draw
 from tests.mutants.equivalents import equivalents
 from tests.mutants.judging import Chooser, Judged, judge_all
 
-#: After so many mutants it is told how far it has come.
+#: After this many mutants it is told how far it has come.
 TOLD_ONCE_IN = 25
 #: Servers first, then what participants and people meet.
 PACKAGES = (

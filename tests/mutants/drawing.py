@@ -1,4 +1,4 @@
-"""Mutants of a package, drawn by a seed: so many of its sites, and at each one of what may stand there."""
+"""Mutants of a package, drawn by a seed: this many of its sites, and at each one of what may stand there."""
 
 from __future__ import annotations
 

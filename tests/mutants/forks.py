@@ -15,7 +15,8 @@ from typing import TypeAlias
 from tests.mutants.covering import Cost
 from tests.mutants.drawing import Mutant
 
-#: A test or run may take so many times what it takes unchanged (and watched by coverage, which is slow), and so many
+#: A test or run may take this many times what it takes unchanged (and watched by coverage, which is slow), and this
+#: many
 #: seconds more: of the processor, and on the clock, which a busy machine stretches.
 PROCESSOR_FACTOR, PROCESSOR_SECONDS = 3.0, 2.0
 CLOCK_FACTOR, CLOCK_SECONDS = 10.0, 15.0

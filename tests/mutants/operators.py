@@ -15,7 +15,7 @@ import libcst as cst
 Variants: TypeAlias = Iterator[cst.CSTNode]
 Operator: TypeAlias = Callable[[Any], Variants]
 
-#: Numbers up to this one count something; larger ones are limits and sizes, where one more is no mistake.
+#: Numbers up to this one count something; larger ones are limits and sizes, where one more is not a mistake.
 MOST_COUNTED = 10
 
 _COMPARISONS: dict[type[cst.BaseCompOp], tuple[type[cst.BaseCompOp], ...]] = {

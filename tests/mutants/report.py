@@ -55,7 +55,7 @@ def is_noticed(judged: Judged) -> bool:
 
 
 def score(package: str, all_judged: Iterable[Judged], known: Mapping[str, Equivalent]) -> Score:
-    """Count. One that is listed as equivalent, and was noticed, is no equivalent."""
+    """Count. One that is listed as equivalent, and was noticed, is not an equivalent."""
     every = list(all_judged)
     equivalent = sum(one.mutant.name in known and not is_noticed(one) for one in every)
     return Score(

@@ -66,7 +66,7 @@ class PaddingPeer:
         return number
 
     def send(self, number: int, size: int) -> None:
-        """Have the peer send a message of so many bytes, as far as it may."""
+        """Have the peer send a message of this many bytes, as far as it may."""
         self._unsent[number] += message(bytes(size))
         self.go_on()
 

@@ -24,7 +24,7 @@ from trio_cogment.rpc._admission import (
     _refusal,
 )
 
-#: So many clients may take the time to read why they are refused.
+#: This many clients may take the time to read why they are refused.
 AT_ONCE = 16
 
 

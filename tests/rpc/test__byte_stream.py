@@ -138,7 +138,7 @@ async def test_what_is_discarded_below_tls_takes_turns_too(tmp_path: Path) -> No
         await theirs.send_all(b"what nobody reads any more")
         async with trio.open_nursery() as nursery:
             nursery.start_soon(linger)
-            while not turns.waiting:  # TLS takes some of it, until it sees that it is no close_notify
+            while not turns.waiting:  # TLS takes some of it, until it sees that it is not a close_notify
                 await peer.send_all(bytes(KIB))
             assert not lingered.is_set()
             turns.let_go.set()

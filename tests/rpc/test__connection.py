@@ -137,7 +137,7 @@ async def test_many_messages_through_a_socket() -> None:
 
 @pytest.mark.parametrize("step", range(0, 60, 3))
 async def test_cancel_at_any_step_leaves_nothing(step: int) -> None:
-    """Cancel the caller after so many scheduler steps: the handler ends, and the channel still works."""
+    """Cancel the caller after this many scheduler steps: the handler ends, and the channel still works."""
     service = CheckService()
     async with trio.open_nursery() as nursery:
         serving = await nursery.start(serve, [service.service()], await open_listeners("127.0.0.1"))

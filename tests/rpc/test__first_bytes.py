@@ -50,7 +50,7 @@ class Turns:
 
 
 async def awaited(stream: trio.SocketStream, size: int) -> None:
-    """Return when the socket is said to be readable only with so many bytes.
+    """Return when the socket is said to be readable only with this many bytes.
 
     Not when it is not: with little memory the system says that it is readable all the same.
     """

@@ -32,7 +32,7 @@ def test_every_type_of_frame_has_a_handler() -> None:
 
 
 def credits_until_it_is_a_flood(pieces: int, *updates: bytes) -> int:
-    """Return how many WINDOW_UPDATEs of a peer are let through, these in turn, after so many pieces of output.
+    """Return how many WINDOW_UPDATEs of a peer are let through, these in turn, after this many pieces of output.
 
     One call is open, 1, and one is over, 3.
     """

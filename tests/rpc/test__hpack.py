@@ -242,7 +242,7 @@ def test_a_field_that_comes_again_is_not_encoded_again(monkeypatch: pytest.Monke
 
 
 def test_a_table_that_the_peer_makes_smaller_has_less_in_it() -> None:
-    """Each entry takes 34 bytes: of two, a table of so many keeps the second."""
+    """Each entry takes 34 bytes: of two, a table of this many keeps the second."""
     decoder = Decoder(2000)
     first, second = (b"a", b"b"), (b"c", b"d")
     assert decoder.decode(b"\x40\1a\1b\x40\1c\1d") == [first, second]

@@ -97,7 +97,7 @@ class Path:
 
 
 def action(size: int) -> Action:
-    """Return an action that takes so many bytes: a field's number and length take a few of them."""
+    """Return an action that takes this many bytes: a field's number and length take a few of them."""
     actions = (Action(content=bytes(size - more)) for more in range(2, 6))
     return next(action for action in actions if action.ByteSize() == size)
 

@@ -133,7 +133,7 @@ async def test_what_a_batch_has_cost_is_what_the_next_is_expected_to_cost(
     ping = frame(PING, 0, 0, bytes(8))
     large = frame(PING, 0, 0, bytes(8)) * 300  # 5100 bytes
     read = Read(START, requests(1, 2), ping, ping, large, ping)
-    with pytest.raises(RemoteProtocolError):  # so many are a flood
+    with pytest.raises(RemoteProtocolError):  # this many are a flood
         await read.reader.run()
     # First what nobody knows yet; then a unit for each batch, and one for each request in it.
     assert read.charged == [8, 1 - 8, 1, 3 - 1, 3, 1 - 3, 1, 1]

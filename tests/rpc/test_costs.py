@@ -29,7 +29,7 @@ ANSWER = bytes(1000)
 
 
 def blocked(number: int) -> tuple[Engine, list[Stream]]:
-    """An engine with so many calls that wait to send, as their windows are shut."""
+    """An engine with this many calls that wait to send, as their windows are shut."""
     engine = Engine(client_side=False, config=RpcConfig())
     encoder = hpack.Encoder()
     headers = [

@@ -1,4 +1,4 @@
-"""A client of HTTP/1.1 at a port with gRPC only is told so; what is no HTTP at all is closed."""
+"""A client of HTTP/1.1 at a port with gRPC only is told so; anything but HTTP is closed."""
 
 from __future__ import annotations
 

@@ -86,7 +86,7 @@ async def test_watch_tells_every_change_until_the_stop() -> None:
         assert (await call.receive()).status == ServingStatus.SERVICE_UNKNOWN.value
         for status in (ServingStatus.SERVING, ServingStatus.NOT_SERVING, ServingStatus.SERVING):
             health.set_status("later", status)
-            health.set_status("other", status)  # is no news
+            health.set_status("other", status)  # is not news
             assert (await call.receive()).status == status.value
             await trio.testing.wait_all_tasks_blocked()
         health.stop()

@@ -49,7 +49,7 @@ def test_a_padded_frame_is_not_answered_one_by_one(client_side: bool) -> None:
 
 @SIDES
 def test_unread_messages_hold_back_a_peer_that_pads(client_side: bool) -> None:
-    """Room for padding is no way around the window: it is there again when something has been taken."""
+    """Room for padding is not a way around the window: it is there again when something has been taken."""
     unread: deque[tuple[Stream, int]] = deque()
     peer = PaddingPeer(
         config_of(65_535),

@@ -53,7 +53,7 @@ SPEC = Spec.of(
 )
 NORA = ActorInitialInput(actor_name="nora", actor_class="number", impl_name="player", env_name="env")
 GAME = EnvInitialInput(name="env", impl_name="game", actors_in_trial=[TrialActor(name="nora", actor_class="number")])
-#: Bytes that are no protobuf message: a field that ends early.
+#: Bytes that are not a protobuf message: a field that ends early.
 BROKEN = b"\x08"
 
 

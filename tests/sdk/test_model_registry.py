@@ -339,7 +339,7 @@ async def restarts(world: World) -> list[tuple[int, str]]:
             lambda client: client.store("m", b"", user_data={"by": "a"}),
             lambda client: client.publish("m", b"", user_data={"by": "b"}),
         )
-        await life()  # version 2 is lost: that version 1 is the newest now is no news
+        await life()  # version 2 is lost: that version 1 is the newest now is not news
         await life(lambda client: client.store("m", b"", user_data={"by": "c"}))
         nursery.cancel_scope.cancel()
     return seen

@@ -110,7 +110,7 @@ def test_masks_in_words() -> None:
 
 @given(spaces, generators)
 def test_every_action_can_be_given(space: Space, generator: np.random.Generator) -> None:
-    """Except those that JSON cannot hold: graphs, stacks of what is no array."""
+    """Except those that JSON cannot hold: graphs, stacks of anything but arrays."""
     assume("Graph" not in repr(space) and "stack=True" not in repr(space))
     described_space(space)
     value = space.check(space.sample(generator))

@@ -29,7 +29,7 @@ def join(there: Playground, seat: Seat, trial_id: str) -> trio.Event:
 
 
 async def waiting(session: EnvironmentSession) -> None:
-    """Send one observation, and wait for ever."""
+    """Send one observation, and wait indefinitely."""
     await session.start([("*", b"0")])
     async for _ in session.all_events():
         pass

@@ -11,7 +11,7 @@ from trio_cogment.api.common_pb2 import TrialState
 from trio_cogment.testing import LEAST_ACK_SECONDS, History, Misbehaviour, World
 
 _NOT_COUNTED = FAULTY.keys() | ORCHESTRATORS.keys() | FILES.keys()
-#: What must be reached, and within how many seeds: a run over so many or more in which it never is has failed.
+#: What must be reached, and within how many seeds: a run over this many or more in which it never is has failed.
 DECLARED: Mapping[str, int] = {
     **dict.fromkeys(
         (
@@ -49,7 +49,7 @@ DECLARED: Mapping[str, int] = {
 
 
 def missing(reached: Mapping[str, int], seeds: int) -> list[str]:
-    """Return what was declared for so many seeds, and not reached in any."""
+    """Return what was declared for this many seeds, and not reached in any."""
     return [name for name, within in DECLARED.items() if seeds >= within and not reached.get(name)]
 
 

@@ -36,7 +36,7 @@ class Mutation:
         """Plant the bug into a copy of the package.
 
         Raises:
-            PlantingError: the text is not there once, or what comes out of it is no Python.
+            PlantingError: the text is not there once, or what comes out of it is not Python.
         """
         path = package / self.file
         text = path.read_text()

@@ -149,7 +149,7 @@ class _HalfClosing(CallOpener):
 
 
 class _HalfClosed:
-    """A call of which only so many messages are sent; whoever made it does not know."""
+    """A call of which only this many messages are sent; whoever made it does not know."""
 
     def __init__(self, call: Any, most_sent: int, world: World) -> None:
         self._call = call

@@ -11,7 +11,7 @@ COUNTED_SECONDS = 2.0
 
 
 def check_counts(counts: Counts, *, at_rest: bool = False) -> None:
-    """Whatever is counted is so many, and at rest nothing is left of it."""
+    """Whatever is counted is this many, and at rest nothing is left of it."""
     wrong = counts.wrong(at_rest=at_rest)
     assert not wrong, f"counted wrongly: {'; '.join(wrong)}"
 

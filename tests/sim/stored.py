@@ -85,7 +85,7 @@ async def on_a_file(world: World) -> None:
 
 
 async def few_are_kept(world: World) -> None:
-    """Of the trials that have ended so many are kept, those that ended last, whatever else is created and deleted."""
+    """Of the trials that have ended this many are kept, those that ended last, whatever else is created and deleted."""
     rng = world.rng
     keep = rng.randint(0, 4)
     store = MemoryStore(1 << 30)

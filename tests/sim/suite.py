@@ -290,7 +290,7 @@ def show(units: list[Unit], plan: FaultPlan | None) -> int:
 
 
 def units_from(first: int, seeds: int) -> list[Unit]:
-    """Return what is run for so many seeds; those that once failed come with the first of all."""
+    """Return what is run for this many seeds; those that once failed come with the first of all."""
     kept = [] if first else kept_units()
     return [*kept, *(unit for seed in range(first, first + seeds) for unit in units_of(seed))]
 

@@ -181,7 +181,7 @@ def test_a_failing_seed_is_told_with_all_that_it_takes_to_see_it_again(monkeypat
 
 def test_one_that_failed_with_a_plan_that_was_kept_is_seen_again_with_it(monkeypatch: pytest.MonkeyPatch) -> None:
     async def strict(_world: World) -> None:
-        with pytest.raises(KeyError):  # and what that raises is no Exception
+        with pytest.raises(KeyError):  # and what that raises is not an Exception
             pass
 
     monkeypatch.setattr(suite, "SUITES", {"safety": strict})

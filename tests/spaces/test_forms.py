@@ -31,7 +31,7 @@ def test_a_form_writes_and_reads_what_messages_do(space: Space, generator: np.ra
     value = space.check(space.sample(generator))
     content = serialized(value)
     encoded = form.encode(value)
-    assert encoded in (None, content)  # a number that is no array of NumPy's is left to others
+    assert encoded in (None, content)  # a number that is not an array of NumPy's is left to others
     elements = form.cut(content)
     assert elements is not None
     assert (form.join(elements), tuple(map(len, elements))) == (content, form.sizes)

@@ -130,7 +130,7 @@ class Play:
         return effects
 
     def check_counts(self) -> None:
-        """Whatever the machine counts is so many."""
+        """Whatever the machine counts is this many."""
         log = self.machine.log
         for count in [*self.machine.recount(), *(log.recount() if log is not None else ())]:
             assert count.kept == count.counted, count

@@ -34,7 +34,7 @@ def soft(play: Play) -> None:
 def environment_never_acknowledges(play: Play) -> None:
     play.say(ENVIRONMENT, LAST)
     play.observe()
-    # Its LAST is no acknowledgement.
+    # Its LAST is not an acknowledgement.
     play.ack(0, 1)
     play.pass_time(10)
 

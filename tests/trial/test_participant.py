@@ -54,7 +54,7 @@ def test_what_an_actor_says(fields: dict[str, Any], expected: StreamInput) -> No
     [
         *BOTH,
         ({"state": 1, "observation_set": {}}, S.OBSERVATION_SET),
-        # An observation set with LAST is no LAST: which of the two was meant cannot be told.
+        # An observation set with LAST is not a LAST: which of the two was meant cannot be told.
         ({"state": 3, "observation_set": {}}, S.BAD_DATA),
     ],
 )

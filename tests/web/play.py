@@ -2,7 +2,8 @@
 
 A neighbour plays by native gRPC on the same port, and must notice nothing. The others come from hosts that crash and
 lose connections. They start trials by gRPC-Web, join them over WebSockets, as one or as two, act or do not, watch
-trials and stop to read, and leave in the middle; some send what is no HTTP, or stop within a head, a body or a frame.
+trials and stop to read, and leave in the middle; some send something that is not HTTP, or stop within a head, a body or
+a frame.
 """
 
 from __future__ import annotations

@@ -43,7 +43,7 @@ async def open_socket(port: int, held: list[trio.SocketStream]) -> str:
 
 
 async def crowd(port: int, attempts: int, endless: Endless) -> Counter[str]:
-    """Attempt to open so many, all of which stay open that do; the trial must tick after each group."""
+    """Attempt to open this many, all of which stay open that do; the trial must tick after each group."""
     found: Counter[str] = Counter()
     held: list[trio.SocketStream] = []
 

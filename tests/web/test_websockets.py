@@ -559,7 +559,7 @@ def test_text_is_the_same_however_it_comes(pieces: list[str], sizes: list[int]) 
 
 def test_where_text_is_expected() -> None:
     client = Connection(ConnectionType.CLIENT)
-    # The limit is of bytes, and what is no UTF-8 ends it.
+    # The limit is of bytes, and anything but UTF-8 ends it.
     for text, code in (("é" * 50_000, None), ("é" * 50_001, 1009)):
         assert outcome(opened_socket(text=True), [client.send(TextMessage(data=text))])[1] == code
     broken = bytearray(client.send(BytesMessage(data=b"\xff\xfe")))

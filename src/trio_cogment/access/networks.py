@@ -17,7 +17,7 @@ from trio_cogment.base.records import record
 Network: TypeAlias = ipaddress.IPv4Network | ipaddress.IPv6Network
 Address: TypeAlias = ipaddress.IPv4Address | ipaddress.IPv6Address
 
-#: How `rpc` calls the other end of a stream that is no socket: the program itself has brought it.
+#: How `rpc` calls the other end of a stream that is not a socket: the program itself has brought it.
 _HANDED_OVER = "stream"
 #: IPv6 addresses that stand for IPv4 ones where a gateway translates (RFC 6052).
 _TRANSLATED = ipaddress.IPv6Network("64:ff9b::/96")

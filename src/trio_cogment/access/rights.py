@@ -145,7 +145,7 @@ ROWS: Mapping[str, Row] = {
 }
 
 
-#: What pages show or do that is no call of a service; what is one has its rights.
+#: What pages show or do that is not a call of a service; what is one has its rights.
 PAGE_RIGHTS: Mapping[str, Row] = {
     "dashboard": _READ,
     "logs": _row(_OBSERVER),

@@ -28,7 +28,7 @@ from trio_cogment.base.records import record
 
 VERSION = "tc1"
 KEY_BYTES = 32
-#: A text that is longer is no token; it is not looked at.
+#: A text that is longer is not a token; it is not looked at.
 MAX_TOKEN_CHARACTERS = 8192
 #: The time of a token that does not expire.
 NEVER = 0

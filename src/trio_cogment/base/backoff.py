@@ -12,7 +12,7 @@ _MAX_EXPONENT = 100
 
 
 def exponential_delay(initial: float, maximum: float, failures: int, *, factor: float = FACTOR) -> float:
-    """Return the seconds to wait after so many earlier failures in a row."""
+    """Return the seconds to wait after this many earlier failures in a row."""
     return min(initial * factor ** min(failures, _MAX_EXPONENT), maximum)
 
 

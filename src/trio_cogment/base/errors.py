@@ -53,7 +53,7 @@ class CogmentError(Exception):
 
     def __reduce__(self) -> tuple[Any, ...]:
         # Not the class itself, whose arguments may be others than those of the exception.
-        reduced: tuple[Any, ...] = super().__reduce__()  # type: ignore[assignment]  # that of exceptions is no string
+        reduced: tuple[Any, ...] = super().__reduce__()  # type: ignore[assignment]  # not a string, as for others
         return (_made_again, reduced[:2], *reduced[2:])
 
 
@@ -155,7 +155,7 @@ class TrialFailedError(CogmentError):
     """A trial that was waited for has failed, or not all of its samples were stored.
 
     The last lines of the participant's traceback, if they are known, are a note of the error: Python prints it below
-    the error, and it is no part of the text, which a peer may get.
+    the error, and it is not part of the text, which a peer may get.
 
     Attributes:
         outcome: how it ended.

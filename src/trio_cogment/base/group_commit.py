@@ -30,7 +30,7 @@ class CommitBatch:
 
     Attributes:
         count: how many there are.
-        size: about so many bytes of memory.
+        size: about this many bytes of memory.
         since: when the first one came.
         expedited: somebody waits for one of them.
     """
@@ -51,9 +51,9 @@ class CommitQueue(ABC, Generic[B]):
         first: an empty batch.
         max_count: how many items may wait or be under way.
         max_bytes: how many bytes these may have together; one item of any size may be added to an empty queue.
-        enough: a batch with so many items does not wait for more; it may still grow until it is committed.
-        full: no more are added to a batch with so many items,
-        full_bytes: or so many bytes.
+        enough: a batch with this many items does not wait for more; it may still grow until it is committed.
+        full: no more are added to a batch with this many items,
+        full_bytes: or this many bytes.
 
     Attributes:
         batch: what is added goes there; who adds an item calls `count` then.

@@ -77,7 +77,7 @@ class EndCause(enum.IntEnum):
 
 
 def counted(number: int, noun: str) -> str:
-    """Return so many of something as people read it: `1 sample`, `5 samples`."""
+    """Return a number of things as people read it: `1 sample`, `5 samples`."""
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
@@ -142,7 +142,7 @@ class TrialOutcome:
         ticks: how many observation sets there were, the final one included.
         losses: the participants that were lost on the way, in that order.
         samples_pending: the data log has not taken all samples yet.
-        samples_lost: so many samples did not reach the data log.
+        samples_lost: the number of samples that did not reach the data log.
     """
 
     trial_id: str

@@ -148,7 +148,7 @@ def _entry_points(group: str, _path: tuple[str, ...]) -> dict[str, list[EntryPoi
     found: dict[str, list[EntryPoint]] = {}
     for entry in entry_points(group=group):
         name = entry.name.lower() if group == STORES else entry.name
-        # A package that is on the path twice is no competition to itself.
+        # A package that is on the path twice is not competition to itself.
         if entry not in found.setdefault(name, []):
             found[name].append(entry)
     return found

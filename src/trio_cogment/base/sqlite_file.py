@@ -29,8 +29,8 @@ _logger = logging.getLogger(__name__)
 PAGE_BYTES = 8192
 #: How long to wait for another process (a backup) that holds the database.
 _BUSY_SECONDS = 5.0
-#: The log is copied into the database after so many pages, which a commit and all who follow wait for; and shrunk to
-#: so many bytes if it was larger.
+#: The log is copied into the database after this many pages, which a commit and all who follow wait for; and shrunk to
+#: this many bytes if it was larger.
 _CHECKPOINT_PAGES = 1000
 _LOG_BYTES = 64 * 1024 * 1024
 _CACHE_KIBIBYTES = 16 * 1024
@@ -86,7 +86,7 @@ class SqliteFormat:
                 "(trio-cogment client trial_datastore import)"
             )
         if header[:16] != _MAGIC or len(header) < _HEADER_BYTES:
-            raise FailedPreconditionError(f"storage: {path} is no SQLite database; it was not touched")
+            raise FailedPreconditionError(f"storage: {path} is not an SQLite database; it was not touched")
         if int.from_bytes(header[68:72], "big") != self.application_id:
             raise FailedPreconditionError(f"storage: {path} is a database of another program; it was not touched")
         self._check_version(path, int.from_bytes(header[60:64], "big"))
@@ -158,7 +158,7 @@ def connect(path: str, *, full: bool = True, query_only: bool = False) -> sqlite
             f"query_only = {int(query_only)}",
         ):
             connection.execute(f"PRAGMA {setting}")
-        # The first read opens the write-ahead log, and finds out if the file is no database.
+        # The first read opens the write-ahead log, and finds out if the file is not a database.
         connection.execute("SELECT count FROM recoveries").fetchone()
     except sqlite3.Error:
         connection.close()

@@ -17,7 +17,7 @@ from itertools import islice
 
 from trio_cogment.base.recount import Count
 
-#: A borrower may have one part of so many of what is free.
+#: A borrower may have one part of this many of what is free.
 _PARTS = 8
 #: How many of those who wait are asked when something is given back: each of them costs something.
 _ASKED_AT_ONCE = 8
@@ -104,7 +104,7 @@ class Loan:
         return max(self.size, (pool.total - pool.used + self.size) / (_PARTS + 1))
 
     def resize(self, size: int) -> bool:
-        """Have so many bytes from now on; False if it would be too many: nothing has changed then."""
+        """Have this many bytes from now on; False if it would be too many: nothing has changed then."""
         if size > self.size and size > self.most():
             return False
         self.set(size)
@@ -125,7 +125,7 @@ class Loan:
         return True
 
     def exceed(self, more: int) -> bool:
-        """Have so many bytes more, for a short time, as long as the pool has them: more than a borrower may keep."""
+        """Have this many bytes more, for a short time, as long as the pool has them: more than a borrower may keep."""
         pool = self._pool
         if pool.used + more > pool.total:
             return False
@@ -133,7 +133,7 @@ class Loan:
         return True
 
     def set(self, size: int) -> None:
-        """Have so many bytes, whether they are there or not: they are in use already."""
+        """Have this many bytes, whether they are there or not: they are in use already."""
         more = size - self.size
         self.size = size
         pool = self._pool

@@ -1,7 +1,7 @@
 """Limits of one peer, and of all peers of a server together: connections, calls, resets.
 
 A peer is an account (`Identity.account`): a token, a certificate, or a remote address, over all its connections. Of
-peers on this machine nothing is known but that they are here, so their address is no account: the actors of a whole
+peers on this machine nothing is known but that they are here, so their address is not an account: the actors of a whole
 machine would share its limits. For them, as for everybody, the limits of the server count, and nobody gets all of
 those: a connection may have as many open calls as are still free on the whole server. One that is alone gets half.
 With a hundred that want all they can get, each has a hundredth, and so much is left for the next that comes.
@@ -21,7 +21,7 @@ from trio_cogment.base.recount import Count
 #: The first words of accounts that count though they are on this machine.
 _KNOWN = frozenset(["token", "certificate"])
 _ADDRESSES = frozenset(["ipv4", "ipv6"])
-#: Peers that are gone are looked for when there are twice as many as were left the last time, and at least so many.
+#: Peers that are gone are looked for when there are twice as many as were left the last time, and at least this many.
 _LEAST_PEERS = 64
 
 

@@ -6,8 +6,8 @@ would otherwise keep all others out. Only time in which the server waits for the
 they pass, not when a chunk is whole.
 
 Slots go round: of those who wait, the one goes first whose client has the fewest, and among equals the one that has
-waited for longest. A client is an account (`budget.peer_limits`), which may have only so many slots while others are
-free; of clients on the server's machine, it is a connection.
+waited for longest. A client is an account (`budget.peer_limits`), which may have a limited number of slots while others
+are free; of clients on the server's machine, it is a connection.
 """
 
 from __future__ import annotations

@@ -37,7 +37,7 @@ from typing import Final, Protocol
 # takes.
 
 #: A server's connection is an established one when it has had the same call open for this long, and has begun no more
-#: than so many others meanwhile.
+#: than this many others meanwhile.
 _ESTABLISHED_SECONDS: Final = 0.5
 _QUIET_CALLS: Final = 16
 
@@ -84,7 +84,7 @@ class ConnectionLane:
         self.until = now + _ESTABLISHED_SECONDS
 
     def crowd(self) -> None:
-        """So many calls have come at once that it is no established one."""
+        """So many calls have come at once that it is not an established one."""
         self.lane = Lane.OTHERS
 
 

@@ -38,7 +38,7 @@ _UNITS_PER_SECOND = 10_000
 #: Who has sent a message that takes longer than this is slow, for so long after each.
 _SLOW_DECODE_SECONDS = 0.005
 _SLOW_FOR_SECONDS = 10.0
-#: A slow message is followed by a rest of so many times what it took.
+#: A slow message is followed by a rest of this many times what it took.
 _REST = 2.0
 
 
@@ -134,7 +134,7 @@ class Turns:
             self._serving = False
 
     async def unpack(self, size: int, decode: Callable[[], T]) -> T:
-        """Decode a compressed message of so many bytes, which may become a thousand times as many.
+        """Decode a compressed message of this many bytes, which may become a thousand times as many.
 
         That cannot be done by halves, so large ones come one at a time, and rest in proportion to what they turn out to
         be: trials tick meanwhile.

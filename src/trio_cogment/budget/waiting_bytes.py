@@ -46,7 +46,7 @@ class WaitingBytes:
         return self.held - self._free_bytes + _PLENTY_BYTES <= self.loan.most()
 
     def admits(self, size: int, again: Callable[[], None]) -> bool:
-        """Return whether so many bytes more may wait; they are added before anything else happens.
+        """Return whether this many bytes more may wait; they are added before anything else happens.
 
         Args:
             size: of what is to be added.

@@ -68,7 +68,7 @@ def _read(file: Path) -> str:
     try:
         return data.decode()
     except UnicodeDecodeError as error:
-        raise Failure(f"{file}: expected a recorded trial, got bytes that are no text (at {error.start})") from error
+        raise Failure(f"{file}: expected a recorded trial, got bytes that are not text (at {error.start})") from error
 
 
 def _steps(lines: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:

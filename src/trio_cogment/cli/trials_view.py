@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from trio_cogment.api.orchestrator_pb2 import TrialInfo
 
 HEADINGS = ("TRIAL", "STATE", "TICK", "TICKS/S", "TIME", "END")
-#: Rates are those of about so many measurements.
+#: Rates are those of about this many measurements.
 _MEASUREMENTS = 5
 #: Ended trials that are shown, if there is room.
 _MOST_ENDED = 100
@@ -140,7 +140,7 @@ class Trials:
         return [*pending, *self._running][-most:] if most > 0 else []
 
     def lines(self, height: int) -> list[str]:
-        """Return so many lines at most: the numbers of trials, those that run, and those that ended last."""
+        """Return at most this many lines: the numbers of trials, those that run, and those that ended last."""
         room = height - 2
         running = list(self._running.values())
         shown = running[-room:] if room > 0 else []

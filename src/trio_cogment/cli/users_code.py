@@ -32,7 +32,7 @@ def imported(name: str) -> Any:
     try:
         return run_users_code(functools.partial(importlib.import_module, name), f"cannot import {name!r}")
     except (ValueError, TypeError):  # a name with an empty part, or a relative one
-        raise Failure(f"{name!r} is no name of a module") from None
+        raise Failure(f"expected the name of a module, got {name!r}") from None
     except ModuleNotFoundError:
         raise Failure(f"there is no module {name!r} in {folder}, nor among the installed packages") from None
 

@@ -107,7 +107,7 @@ class TrialPages:
         if not isinstance(hard, bool):
             raise InvalidArgumentError("hard: expected true or false")
         trial_id = visit.parameters["trial_id"]
-        self._board.one(visit.who, trial_id)  # an unknown one is no success here
+        self._board.one(visit.who, trial_id)  # an unknown one is not a success here
         request = TerminateTrialRequest(hard_termination=hard)
         calls = self._calls_of(visit)
         await calls.unary(_METHODS["TerminateTrial"], request, metadata=((TRIAL_ID, trial_id),))

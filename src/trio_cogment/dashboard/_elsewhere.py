@@ -21,7 +21,8 @@ from trio_cogment.web.routing import Visit
 
 #: Finds what calls a service of another process.
 Find: TypeAlias = Callable[[ServiceKind], Awaitable[CallOpener]]
-#: Returns a token for somebody, for so many seconds, derived from that one's; empty: there is nothing to sign it with.
+#: Returns a token for somebody, for this many seconds, derived from that one's; empty: there is nothing to sign it
+#: with.
 Mint: TypeAlias = Callable[[Grant, float, Sources], str]
 
 _NONE_HERE = {

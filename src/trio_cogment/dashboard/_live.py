@@ -28,7 +28,7 @@ _log = logging.getLogger(__name__)
 UPDATE_SECONDS = 0.1
 #: Figures of the server change less often.
 _FIGURES_SECONDS = 1.0
-#: So many samples are read in a second for all tabs together: a trial may be faster than anybody can look.
+#: This many samples are read in a second for all tabs together: a trial may be faster than anybody can look.
 _SAMPLES_PER_SECOND = 2000.0
 _SAMPLES_AT_ONCE = 20
 _RETRY_SECONDS = 1.0
@@ -48,7 +48,7 @@ class Budget:
         self.readers = 0
 
     async def pause(self, samples: int) -> None:
-        """Wait for as long as so many samples of one reader may take."""
+        """Wait for as long as this many samples of one reader may take."""
         await trio.sleep(samples * max(1, self.readers) / _SAMPLES_PER_SECOND)
 
 

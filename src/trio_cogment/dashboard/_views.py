@@ -43,7 +43,7 @@ class Curve:
         self._told = -1
 
     def add(self, tick: int, value: float) -> None:
-        """Add a point; what is no number, or not later than what is there, is passed over."""
+        """Add a point; anything but a number, and a point not later than the last one, is passed over."""
         if not math.isfinite(value) or (self.ticks and tick <= self.ticks[-1]):
             return
         if len(self.ticks) >= self._max_points:

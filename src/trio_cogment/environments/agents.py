@@ -135,7 +135,7 @@ class SeveralAgents:
         """Return an agent's reward.
 
         Raises:
-            InvalidEnvironmentError: it is no number.
+            InvalidEnvironmentError: it is not a number.
         """
         if type(reward) is float and reward == reward:
             return reward

@@ -62,7 +62,7 @@ def reward_of(reward: Any) -> float:
     """Return a reward as a float.
 
     Raises:
-        SpaceError: it is no number, or NaN.
+        SpaceError: it is not a number, or NaN.
     """
     if not isinstance(reward, int | float | np.generic | np.ndarray) or np.ndim(reward):
         raise SpaceError(f"expected a number, got {described(reward)}", root="reward")
@@ -90,7 +90,7 @@ def info_of(info: Any) -> dict[str, Any]:
     """Return an environment's information.
 
     Raises:
-        SpaceError: it is no dict.
+        SpaceError: it is not a dict.
     """
     if not isinstance(info, Mapping):
         raise SpaceError(f"expected a dict, got {described(info)}", root="info")
@@ -101,7 +101,7 @@ def mask_finder(space: Space) -> MaskFinder:
     """Return what finds the mask of actions in an observation and its information; None if neither has one.
 
     Args:
-        space: of the actions. What is no mask of it, see `may_be_mask`, is an observation or information like others.
+        space: of the actions. Anything else, see `may_be_mask`, is an observation or information like others.
     """
     if not has_masks(space):
         return _no_mask
@@ -176,7 +176,7 @@ def _converted(value: Any, row: DType) -> NDArray[Any]:
     """Return an array of another type than its space has in that type: `float64` for `float32` is common.
 
     Raises:
-        SpaceError: it is no array, is of another kind, or has numbers that the type does not have.
+        SpaceError: it is not an array, is of another kind, or has numbers that the type does not have.
     """
     if isinstance(value, np.ma.MaskedArray) or not isinstance(value, np.ndarray | np.generic | int | float):
         raise SpaceError(f"expected an array of {row.name}, got {described(value)}")

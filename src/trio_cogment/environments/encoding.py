@@ -48,7 +48,7 @@ _TAILS = {
     flags: pb.Observation(terminated=flags[0], truncated=flags[1]).SerializeToString()
     for flags in itertools.product((False, True), repeat=2)
 }
-#: So many forms of actions are remembered for each actor whose actions are numbers.
+#: This many forms of actions are remembered for each actor whose actions are numbers.
 _REMEMBERED = 1024
 
 

@@ -26,7 +26,7 @@ def spec_text(env: Any) -> str:
         others = (one for one in plain.additional_wrappers if not one.entry_point.startswith("trio_cogment."))
         plain.additional_wrappers = tuple(others)
         return str(plain.to_json())
-    except Exception:  # noqa: BLE001  arguments of any kind: they cannot be copied, or are no JSON
+    except Exception:  # noqa: BLE001  arguments of any kind: they cannot be copied, or are not JSON
         return NOT_WRITABLE
 
 

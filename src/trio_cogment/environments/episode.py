@@ -60,7 +60,7 @@ class Episode:
             frames_for: the actors who get a frame with each observation; `*` means all of them.
 
         Raises:
-            InvalidArgumentError: an agent has no actor, an actor is no agent, or one in `frames_for` is none.
+            InvalidArgumentError: an agent has no actor, an actor is not an agent, or one in `frames_for` is none.
             InvalidEnvironmentError: the environment has a space that cannot be encoded.
         """
         self.environment = environment

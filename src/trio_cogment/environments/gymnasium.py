@@ -64,7 +64,8 @@ class GymnasiumEnvironment:
         """Begin an episode.
 
         Raises:
-            InvalidEnvironmentError: what the environment returned is no observation of its space, or no information.
+            InvalidEnvironmentError: what the environment returned is not an observation of its space, or the
+                information is none.
         """
         result = self.env.reset(seed=seed, options=options)
         if not isinstance(result, tuple) or len(result) != 2:

@@ -48,7 +48,7 @@ class Pool:
         """Make an empty pool.
 
         Args:
-            max_idle: so many environments may wait for trials.
+            max_idle: the maximum number of environments that may wait for trials.
             idle_seconds: so long each may wait.
         """
         self._max_idle = max_idle

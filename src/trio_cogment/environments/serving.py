@@ -61,7 +61,7 @@ def environment(
             object a thread of its own, on which it is made, too. `process` gives it a process, whose end ends its trial
             alone; its target is an id, or a function of a module.
         arguments: with which it is made; those of a trial's configuration take precedence.
-        max_idle: so many objects are kept while no trial uses them.
+        max_idle: the maximum number of objects that are kept while no trial uses them.
         idle_seconds: so long each of them is kept.
 
     Raises:

@@ -28,7 +28,7 @@ from google.protobuf.message import Message
 from trio_cogment.base.errors import InvalidArgumentError
 from trio_cogment.sdk.spec.fields import by_type, enum_numbers, is_map, is_well_known
 
-#: Messages within messages are no forms beyond this depth, but JSON.
+#: Messages within messages are not forms beyond this depth, but JSON.
 _MAX_DEPTH = 6
 #: More alternatives are chosen by number.
 MAX_OPTIONS = 64

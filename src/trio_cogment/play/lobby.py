@@ -43,8 +43,8 @@ class Place:
     seat: PageSeat | None = None
 
 
-#: Starts a trial with so many people, and bots for the other seats if there are to be bots; returns the seats, and what
-#: waits until the trial is over.
+#: Starts a trial with this many people, and bots for the other seats if there are to be bots; returns the seats, and
+#: what waits until the trial is over.
 Start = Callable[[Game, int, bool], Awaitable[tuple[list[Place], Callable[[], Awaitable[None]]]]]
 _TICKET_BYTES = 24
 

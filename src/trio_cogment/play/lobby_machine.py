@@ -79,7 +79,7 @@ class LobbyRules:
             raise InvalidArgumentError(f"most_trials: expected 1 or more; got {self.most_trials}")
 
 
-#: With so many on the way from here to their seats, the next trial waits until some have come there, or have not.
+#: With this many on the way from here to their seats, the next trial waits until some have come there, or have not.
 MOST_ON_THE_WAY = 32
 
 #: What stands for a member: anything that is equal to itself alone.
@@ -103,7 +103,7 @@ class TurnAway:
 
 @dataclass(frozen=True, slots=True)
 class StartTrial:
-    """Start a trial with these members, and so many bots; then `started`, or `start_failed`."""
+    """Start a trial with these members, and this many bots; then `started`, or `start_failed`."""
 
     members: tuple[MemberId, ...]
     bots: int

@@ -74,7 +74,7 @@ class Page:
         self._more.set()
 
     def welcome(self, greeting: dict[str, Any]) -> None:
-        """Have the page get a greeting with the state; what its `history` has is no notice any more."""
+        """Have the page get a greeting with the state; what its `history` has is not a notice any more."""
         self.greeting = greeting
         told = set(map(id, greeting["history"]))
         self._notices = deque(each for each in self._notices if id(each) not in told)

@@ -53,7 +53,7 @@ class ByteStream(abc.ABC):
         """Return the next bytes, b"" at the end of the stream."""
 
     def receive_now(self, size: int) -> bytes:
-        """Return at most so many bytes that have come already; b"" if none have, or if only `receive_some` can say."""
+        """Return at most this many bytes that have come; b"" if none have, or if only `receive_some` can say."""
         return b""
 
     @abc.abstractmethod
@@ -72,7 +72,7 @@ class ByteStream(abc.ABC):
         return 0, 0
 
     def limit_reads(self, size: int) -> None:  # noqa: B027  only sockets are asked for more than a little
-        """Return no more than so many bytes at once from now on."""
+        """Return no more than this many bytes at once from now on."""
 
     def is_reset(self) -> bool:
         """Whether the connection is known to be gone, though there may be something to be read still."""
@@ -82,7 +82,7 @@ class ByteStream(abc.ABC):
         """Shut this side, then read and discard until the peer's end; cancelled, it can be called again.
 
         Args:
-            limit: give up when so many bytes have come.
+            limit: give up when this many bytes have come.
         """
 
     @abc.abstractmethod

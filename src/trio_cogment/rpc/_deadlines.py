@@ -9,7 +9,7 @@ from typing import Protocol
 
 import trio
 
-#: Below so many entries it is not worth while to look for calls that have ended.
+#: Below this many entries it is not worth while to look for calls that have ended.
 _FEW = 64
 
 

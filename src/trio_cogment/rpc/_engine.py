@@ -272,7 +272,7 @@ class Engine:
         return next(iter(self.streams), 0)
 
     def limit_requests(self, number: int) -> None:
-        """Handle at most so many header blocks in one `receive_data`; without this, all that come.
+        """Handle at most this many header blocks in one `receive_data`; without this, all that come.
 
         When there are more, `parser.paused` is set; then call `receive_data` again, with no bytes, before any are read.
         """

@@ -21,7 +21,7 @@ from trio_cogment.rpc._frames import TLS_HANDSHAKE
 
 #: The first bytes of HTTP/2's preface, `PRI * HTTP/2.0`; the first that differ from any method of HTTP/1.1.
 _PREFACE = b"PRI"
-#: A probe of TCP begins after so many silent seconds, and is repeated as often; a peer that is gone is noticed by it.
+#: A probe of TCP begins after this many silent seconds, and is repeated as often; a peer that is gone is noticed by it.
 _PROBE_SECONDS = 30
 
 

@@ -151,7 +151,7 @@ class FrameParser:
         self._data_ends = False
 
     def limit_requests(self, number: int) -> None:
-        """Pause after so many header blocks in one `feed`."""
+        """Pause after this many header blocks in one `feed`."""
         self._max_requests = number
 
     def feed(self, data: bytes, events: list[Event]) -> None:

@@ -46,7 +46,7 @@ class InboxOwner(Protocol):
         """Return the message of an item that leaves the inbox, and make room for others.
 
         Raises:
-            RpcError: the item is no message. The call has been ended for that.
+            RpcError: the item is not a message. The call has been ended for that.
         """
 
     def defers(self, item: Any) -> bool:

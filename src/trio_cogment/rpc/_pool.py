@@ -30,7 +30,7 @@ class Pool:
     were spread evenly, every connection would have some, and a channel would keep all connections of its busiest time.
     The first connection is never closed for being idle.
 
-    A new connection is no proof that the server works: a proxy may accept it and close it at once. So the backoff is
+    A new connection is not proof that the server works: a proxy may accept it and close it at once. So the backoff is
     reset when a call first uses the connection, and a connection that is lost early and unused counts as a failure.
     `_unused` holds the connections that no call has used yet.
 

@@ -28,12 +28,12 @@ _MESSAGE: Final = Kind.MESSAGE
 _REQUEST: Final = Kind.REQUEST
 #: Requests are what costs most to receive; a client that sends many at once waits for its turn in between.
 REQUESTS_PER_TURN: Final = 16
-#: What is received costs a unit, and one more for so many bytes and for each request.
+#: What is received costs a unit, and one more for this many bytes and for each request.
 _BYTES_PER_UNIT: Final = 4096
 #: So much is read without waiting in between; a small read counts as more, because each costs something.
 _UNINTERRUPTED_BYTES: Final = 16 * 1024
 _SMALL_READ: Final = 1024
-#: After so many reads in vain without waiting, they are tried after each sixteenth batch only.
+#: After this many reads in vain without waiting, they are tried after each sixteenth batch only.
 _VAIN_READS: Final = 4
 #: What the first bytes of a client cost, before anything is known of it.
 _FIRST_UNITS: Final = 8
@@ -54,7 +54,7 @@ class Reader:
         writer: sends what handling them has brought about.
         turns: those of all connections.
         liveness: learns when bytes have come, on Trio's clock.
-        dispatch: what is done for an event that is no message, by its kind, with its stream and its value.
+        dispatch: what is done for an event that is not a message, by its kind, with its stream and its value.
 
     Attributes:
         batch: how many times something has been received.

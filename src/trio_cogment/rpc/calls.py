@@ -131,7 +131,7 @@ class Call(abc.ABC, Generic[SentT, ReceivedT]):
 
         Args:
             message: see `hand_over`.
-            size: about so many bytes, for what limits the buffer; by default it is measured where that matters.
+            size: about this many bytes, for what limits the buffer; by default it is measured where that matters.
 
         Raises:
             trio.WouldBlock, RpcError, LocalProtocolError: as `send_nowait`.

@@ -61,7 +61,7 @@ class RunningServer:
     """What `serve` reports once it accepts connections.
 
     Attributes:
-        addresses: where, in gRPC's notation (``ipv4:127.0.0.1:9000``); empty for listeners that are no sockets.
+        addresses: where, in gRPC's notation (``ipv4:127.0.0.1:9000``); empty for listeners that are not sockets.
         ports: the TCP ports among them.
     """
 

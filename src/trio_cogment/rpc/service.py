@@ -72,7 +72,7 @@ def methods_of(service: ServiceDescriptor) -> Methods:
     """Return the methods of a service by name, for calling them.
 
     Raises:
-        TypeError: it is no descriptor of a service.
+        TypeError: it is not a descriptor of a service.
     """
     if not isinstance(service, ServiceDescriptor):
         raise TypeError(f"service: expected a ServiceDescriptor, as services_by_name[...] gives one, got {service!r}")
@@ -106,7 +106,7 @@ def bind(service: ServiceDescriptor, implementation: object) -> Service:
 
     Raises:
         TypeError: it is a class; or one of its functions has nearly the name of a method that it lacks, is a generator,
-            or does not take the arguments of its shape; or the service is no descriptor.
+            or does not take the arguments of its shape; or the service is not a descriptor.
     """
     if inspect.isclass(implementation):
         raise TypeError(f"implementation: expected an object, got the class {implementation.__name__}")
@@ -171,7 +171,7 @@ def _check_shape(where: str, function: Callable[..., Any], method: MethodDescrip
 
 
 def _takes_exactly(function: Callable[..., Any], count: int) -> bool:
-    """Tell at a glance that a plain function or method takes so many arguments; False: look at its signature."""
+    """Tell at a glance that a plain function or method takes this many arguments; False: look at its signature."""
     code = getattr(function, "__code__", None)
     if code is None or hasattr(function, "__wrapped__") or hasattr(function, "__signature__"):
         return False

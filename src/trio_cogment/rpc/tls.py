@@ -29,7 +29,7 @@ _PLAIN_ANSWER = (
     b"HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain; charset=utf-8\r\nContent-Length: %d\r\n"
     b"Connection: close\r\n\r\n%s" % (len(_PLAIN_TEXT), _PLAIN_TEXT)
 )
-#: What OpenSSL says of bytes that are no TLS, and of an end in the middle.
+#: What OpenSSL says of bytes that are not TLS, and of an end in the middle.
 _NOT_TLS = frozenset(["WRONG_VERSION_NUMBER", _HTTP, "PACKET_LENGTH_TOO_LONG", "RECORD_LAYER_FAILURE"])
 _CUT = "UNEXPECTED_EOF_WHILE_READING"
 #: What OpenSSL calls alerts with which a peer refuses a certificate, or misses one, without the version before them.

@@ -44,13 +44,13 @@ def rewards(output_type: type[Any], given: Reward, where: Callable[[], str]) -> 
         where: tells the participant and what it does, for errors.
 
     Raises:
-        InvalidArgumentError: the value or the confidence is no number, the receivers are not names, or the user data is
-            not a protobuf message.
+        InvalidArgumentError: the value or the confidence is not a number, the receivers are not names, or the user data
+            is not a protobuf message.
     """
     to, value, confidence, tick_id, user_data = given
     packed = None if user_data is None else _packed(user_data, f"{where()}: user_data")
     if tick_id != CURRENT_TICK:
-        tick_id = common_pb2.Reward(tick_id=tick_id).tick_id  # refuses what is no number of a tick
+        tick_id = common_pb2.Reward(tick_id=tick_id).tick_id  # refuses what is not a number of a tick
     outputs = []
     for receiver in (to,) if type(to) is str else _receivers(to, where()):
         if not receiver.isascii():

@@ -127,7 +127,7 @@ class Participants:
 
         Raises:
             AlreadyExistsError: the name is taken.
-            InvalidArgumentError: it is no async function.
+            InvalidArgumentError: it is not an async function.
         """
         self._register(ServiceKind.ENVIRONMENT, name, implementation, (), properties)
 
@@ -152,7 +152,7 @@ class Participants:
 
         Raises:
             AlreadyExistsError: the name is taken.
-            InvalidArgumentError: it is no async function; or the spec declares other classes only.
+            InvalidArgumentError: it is not an async function; or the spec declares other classes only.
         """
         actor_classes = list_of_classes(self.spec, actor_classes, f"actor {name!r}")
         self._register(ServiceKind.ACTOR, name, implementation, actor_classes, properties)
@@ -167,7 +167,7 @@ class Participants:
 
         Raises:
             AlreadyExistsError: the name is taken.
-            InvalidArgumentError: it is no async function.
+            InvalidArgumentError: it is not an async function.
         """
         self._register(ServiceKind.PRE_TRIAL_HOOK, name, hook, (), properties)
 
@@ -181,7 +181,7 @@ class Participants:
 
         Raises:
             AlreadyExistsError: the name is taken.
-            InvalidArgumentError: it is no async function.
+            InvalidArgumentError: it is not an async function.
         """
         self._register(ServiceKind.DATALOG, name, implementation, (), properties)
 

@@ -145,7 +145,7 @@ class Session(abc.ABC, Generic[ObservationT, ActionT]):
 
         Raises:
             LocalProtocolError: the session has not been started, or the trial is over.
-            InvalidArgumentError: the value or the confidence is no number, the receivers are not names, or the user
+            InvalidArgumentError: the value or the confidence is not a number, the receivers are not names, or the user
                 data is not a protobuf message.
         """
         reward = Reward(to, value, confidence, tick_id, user_data)

@@ -34,7 +34,7 @@ def read_token(path: str | os.PathLike[str]) -> str:
 
     Raises:
         FailedPreconditionError: the file cannot be read.
-        InvalidArgumentError: what is in it is no token.
+        InvalidArgumentError: what is in it is not a token.
     """
     try:
         with open(path, encoding="utf-8") as file:

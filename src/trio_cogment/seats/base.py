@@ -15,7 +15,7 @@ from trio_cogment.spaces import Space, SpaceError, encode_action
 
 
 class SeatError(InvalidArgumentError):
-    """Whoever has a seat answered with what is no action there, or cannot play there.
+    """Whoever has a seat answered with something that is not an action there, or cannot play there.
 
     Attributes:
         environment: the name of the trial's environment.

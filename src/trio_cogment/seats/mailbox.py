@@ -31,7 +31,7 @@ Where the table falls short:
   numbers). As states it would double TURN, FINAL_TURN and ENDED_TURN, with no difference in what may be done;
 - an action for another tick than that of the newest observation (LATE) is found after the table has been asked, and
   changes nothing. The table knows no ticks;
-- `take_back` undoes an ACT whose action could not be sent. It is no input: it can only follow a SEND, in the same
+- `take_back` undoes an ACT whose action could not be sent. It is not an input: it can only follow a SEND, in the same
   moment.
 
 Nothing is absent from the table. What the trial's side says after the end, or to a client that has left, is dropped:

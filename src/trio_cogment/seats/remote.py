@@ -212,7 +212,7 @@ def human(
 
     Raises:
         InvalidArgumentError: the port is none, or a page has none, a timeout is negative, or the seat is optional and
-            has no default action; or `absent` is no seat of this process, or there is no page.
+            has no default action; or `absent` is not a seat of this process, or there is no page.
     """
     return HumanSeat(
         name,

@@ -54,7 +54,7 @@ def turn_prompt(
         environment: the environment's name.
         agent: whom the model plays.
         observation: with the action space.
-        refused: its last answer, if that was no action.
+        refused: its last answer, if that was not an action.
         reason: why it was none.
         describe: returns the observation as text; by default its value as JSON.
 

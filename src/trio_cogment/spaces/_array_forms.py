@@ -72,7 +72,7 @@ def array_of_text_bytes(raw: bytes, count: int) -> NDArray[Any]:
     """Return an array with one dimension of strings that came as NumPy has them in memory.
 
     Raises:
-        SpaceError: the bytes are not those of so many strings.
+        SpaceError: the bytes are not those of this many strings.
     """
     if not count or len(raw) % (count * _CHARACTER_BYTES):
         raise SpaceError(f"raw_data: expected a multiple of {_CHARACTER_BYTES} bytes for each string, got {len(raw)}")

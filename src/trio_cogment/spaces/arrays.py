@@ -42,7 +42,7 @@ def encode_array(array: ArrayLike) -> pb.Array:
     that NumPy makes of them.
 
     Raises:
-        SpaceError: the type of the elements has no counterpart, some are masked, or it is no array.
+        SpaceError: the type of the elements has no counterpart, some are masked, or it is not an array.
     """
     message = pb.Array()
     fill_array(message, array)

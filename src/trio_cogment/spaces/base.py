@@ -55,7 +55,7 @@ class Space(ABC):
             rounding: see `check`.
 
         Raises:
-            SpaceError: it is no batch of values of the space; the text names the part that is wrong.
+            SpaceError: it is not a batch of values of the space; the text names the part that is wrong.
         """
 
     @abstractmethod
@@ -189,7 +189,7 @@ def check_tuple(space: Space, batch: Any, rounding: bool = False) -> tuple[tuple
         rounding: see `Space.check`.
 
     Raises:
-        SpaceError: it is no tuple, or one of the values is not in the space.
+        SpaceError: it is not a tuple, or one of the values is not in the space.
     """
     if not isinstance(batch, tuple):
         raise SpaceError(f"expected a tuple, got {described(batch)}")
@@ -206,7 +206,7 @@ def shape_of(given: Any, field: str) -> tuple[int, ...]:
     """Return a shape.
 
     Raises:
-        SpaceError: it is no sequence of integers that are not negative.
+        SpaceError: it is not a sequence of integers that are not negative.
     """
     try:
         shape = tuple(integer(length, field, 0, 2**32 - 1) for length in given)
@@ -236,7 +236,7 @@ def numbers(given: Any, field: str) -> NDArray[Any]:
     NumPy makes floats of integers that are in no one type of its own, and objects of what has no shape.
 
     Raises:
-        SpaceError: they are no numbers, are NaN, or their lengths differ.
+        SpaceError: they are not numbers, are NaN, or their lengths differ.
     """
     try:
         array = np.asarray(given)

@@ -97,7 +97,7 @@ class Box(ArraySpace):
         return self._sampled(generator, self.shape)
 
     def sample_batch(self, generator: np.random.Generator, count: int) -> NDArray[Any]:
-        """Return so many arrays, stacked."""
+        """Return this many arrays, stacked."""
         return self._sampled(generator, (count, *self.shape))
 
     def _sampled(self, generator: np.random.Generator, shape: tuple[int, ...]) -> NDArray[Any]:

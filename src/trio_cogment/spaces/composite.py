@@ -30,7 +30,7 @@ class Dict(Space):
         """Make a space of dicts.
 
         Raises:
-            SpaceError: a key is no string, or what it leads to is no space.
+            SpaceError: a key is not a string, or what it leads to is not a space.
         """
         self.spaces = dict(spaces)
         for key, space in self.spaces.items():
@@ -98,7 +98,7 @@ class Tuple(Space):
         """Make a space of tuples.
 
         Raises:
-            SpaceError: one of them is no space.
+            SpaceError: one of them is not a space.
         """
         self.spaces = tuple(spaces)
         for position, space in enumerate(self.spaces):
@@ -168,7 +168,7 @@ class Sequence(Space):
         """Make a space of sequences.
 
         Raises:
-            SpaceError: it is no space.
+            SpaceError: it is not a space.
         """
         _require_space(space)
         self.space = space
@@ -190,7 +190,7 @@ class Sequence(Space):
         return tuple(self.space.sample(generator) for _ in range(count))
 
     def sample_batch(self, generator: np.random.Generator, count: int) -> tuple[Any, ...]:
-        """Return so many sequences."""
+        """Return this many sequences."""
         return tuple(self.sample(generator) for _ in range(count))
 
     def __eq__(self, other: object) -> bool:
@@ -226,7 +226,7 @@ class Graph(Space):
         """Make a space of graphs.
 
         Raises:
-            SpaceError: one of them is no space.
+            SpaceError: one of them is not a space.
         """
         _require_space(node_space, "node_space")
         if edge_space is not None:
@@ -263,7 +263,7 @@ class Graph(Space):
         return GraphValue(nodes, self.edge_space.sample_batch(generator, edge_count), links)
 
     def sample_batch(self, generator: np.random.Generator, count: int) -> tuple[GraphValue, ...]:
-        """Return so many graphs."""
+        """Return this many graphs."""
         return tuple(self.sample(generator) for _ in range(count))
 
     def __eq__(self, other: object) -> bool:
@@ -288,7 +288,7 @@ class OneOf(Space):
         """Make a space of alternatives.
 
         Raises:
-            SpaceError: there is none, or one of them is no space.
+            SpaceError: there is none, or one of them is not a space.
         """
         self.spaces = tuple(spaces)
         if not self.spaces:
@@ -313,7 +313,7 @@ class OneOf(Space):
         return np.int64(position), self.spaces[position].sample(generator)
 
     def sample_batch(self, generator: np.random.Generator, count: int) -> tuple[Any, ...]:
-        """Return so many pairs."""
+        """Return this many pairs."""
         return tuple(self.sample(generator) for _ in range(count))
 
     def __eq__(self, other: object) -> bool:

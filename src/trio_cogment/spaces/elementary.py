@@ -77,7 +77,7 @@ class Discrete(ArraySpace):
         return found
 
     def sample_batch(self, generator: np.random.Generator, count: int) -> NDArray[Any]:
-        """Return so many of the integers."""
+        """Return this many of the integers."""
         return np.asarray(generator.integers(*self.bounds(), count, dtype=self.dtype, endpoint=True))
 
     def __eq__(self, other: object) -> bool:
@@ -143,7 +143,7 @@ class MultiDiscrete(ArraySpace):
         return np.asarray(self.sample_batch(generator, 1)[0])
 
     def sample_batch(self, generator: np.random.Generator, count: int) -> NDArray[Any]:
-        """Return so many arrays, stacked."""
+        """Return this many arrays, stacked."""
         shape = (count, *self.shape)
         drawn: NDArray[Any] = generator.integers(self.start, self._last, shape, self.dtype, endpoint=True)
         return drawn
@@ -179,7 +179,7 @@ class MultiBinary(ArraySpace):
         """Make a space of arrays of this shape.
 
         Raises:
-            SpaceError: it is no shape of at least one element.
+            SpaceError: it is not a shape of at least one element.
         """
         if isinstance(n, Iterable):
             self.shape = shape_of(n, "n")
@@ -203,7 +203,7 @@ class MultiBinary(ArraySpace):
         return generator.integers(0, 2, self.shape, np.int8)
 
     def sample_batch(self, generator: np.random.Generator, count: int) -> NDArray[Any]:
-        """Return so many arrays, stacked."""
+        """Return this many arrays, stacked."""
         return generator.integers(0, 2, (count, *self.shape), np.int8)
 
     def __eq__(self, other: object) -> bool:
@@ -234,7 +234,7 @@ class Text(Space):
             charset: a string, or a set of characters.
 
         Raises:
-            SpaceError: the lengths are no range, there is no character, or one of the characters is not exactly one.
+            SpaceError: the lengths are not a range, there is no character, or one of the characters is not exactly one.
         """
         self.max_length = integer(max_length, "max_length", 0, _MAX_TEXT)
         self.min_length = integer(min_length, "min_length", 0, self.max_length)
@@ -267,7 +267,7 @@ class Text(Space):
         return "".join(self.charset[position] for position in positions)
 
     def sample_batch(self, generator: np.random.Generator, count: int) -> tuple[str, ...]:
-        """Return so many strings."""
+        """Return this many strings."""
         return tuple(self.sample(generator) for _ in range(count))
 
     def __eq__(self, other: object) -> bool:

@@ -55,7 +55,7 @@ class Form:
 
     @classmethod
     def of(cls, space: Space, serialized: Callable[[Any], bytes]) -> Form | None:
-        """Return the form of a space's values; None if they have none, because a part is no array.
+        """Return the form of a space's values; None if they have none, because a part is not an array.
 
         Args:
             space: the space.
@@ -123,7 +123,7 @@ def constant_parts(zeros: bytes, ones: bytes, sizes: Sequence[int]) -> list[byte
 
 
 def _size(leaf: Space) -> int:
-    """Return how many bytes the elements are; 0: it has no form. Bytes that are no bools have to be looked for."""
+    """Return how many bytes the elements are; 0: it has no form. Bytes that are not bools have to be looked for."""
     if not isinstance(leaf, ArraySpace) or leaf.row.kind == "b":
         return 0
     size = leaf.dtype.itemsize

@@ -62,7 +62,7 @@ def loads(text: str | bytes) -> Any:
     """Return what a text holds as JSON; Python's `Infinity` and `NaN` are accepted.
 
     Raises:
-        InvalidArgumentError: it is no JSON, or nested too deeply.
+        InvalidArgumentError: it is not JSON, or nested too deeply.
     """
     try:
         return json.loads(text)

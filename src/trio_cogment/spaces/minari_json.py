@@ -45,7 +45,7 @@ def from_json(text: str | bytes) -> Space:
     """Return the space that Minari's JSON describes.
 
     Raises:
-        SpaceError: the text is no JSON, or describes no space.
+        SpaceError: the text is not JSON, or describes no space.
     """
     try:
         found = json.loads(text)

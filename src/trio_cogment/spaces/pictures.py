@@ -21,7 +21,7 @@ _LEVEL = 1
 
 
 def frame_of(rendered: Any) -> Frame | None:
-    """Return what `render` of Gymnasium or PettingZoo returned as a frame; None if it is no picture.
+    """Return what `render` of Gymnasium or PettingZoo returned as a frame; None if it is not a picture.
 
     Of a list, which some modes return, the last picture counts.
     """

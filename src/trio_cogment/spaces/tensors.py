@@ -92,7 +92,7 @@ def encode_tensor(value: ArrayLike) -> pb.Tensor:
     """Return an array, number, string, or a list of them, as a tensor.
 
     Raises:
-        SpaceError: the type of the elements has no counterpart, or it is no array.
+        SpaceError: the type of the elements has no counterpart, or it is not an array.
     """
     tensor = pb.Tensor()
     fill_tensor(tensor, value)

@@ -23,7 +23,7 @@ if TYPE_CHECKING:  # importing them only when a test needs them keeps every othe
 T = TypeVar("T")
 
 DEFAULT_SEEDS = 10
-#: One seed in so many is run twice, and the runs are compared.
+#: One seed in this many is run twice, and the runs are compared.
 CHECKED_ONCE_IN = 20
 _COUNTERS = pytest.StashKey[dict[str, int]]()
 

@@ -17,7 +17,7 @@ from trio_cogment.trainer.run_config import RunConfig
 from trio_cogment.trainer.runs import Run, RunState
 from trio_cogment.trainer.storage import Kind
 
-#: Over at least so many seconds the rate of telemetry is measured.
+#: Over at least this many seconds the rate of telemetry is measured.
 _RATE_SECONDS = 1.0
 
 
@@ -120,7 +120,7 @@ class Entry:
 
     Attributes:
         run_id: the name of the run.
-        most_steps: so many steps end it; None: any number is allowed.
+        most_steps: the number of steps that ends it; None: any number is allowed.
         latest: as it is, although that may not be stored yet; decisions are made by it.
         shown: as it is stored; None: it is not yet. Clients see this one.
         changed: unparked when its state, its credits or what controllers want have changed.

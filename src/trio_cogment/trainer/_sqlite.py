@@ -78,9 +78,9 @@ FORMAT = SqliteFormat(
 )
 
 _TABLES = {Kind.STEPS: "steps", Kind.EPISODES: "episodes"}
-#: So many steps or episodes of a run are forgotten in one transaction.
+#: This many steps or episodes of a run are forgotten in one transaction.
 _FORGOTTEN_AT_ONCE = 20_000
-#: So many steps or episodes are written by one statement.
+#: This many steps or episodes are written by one statement.
 _ROWS = 1000
 _COLUMNS = (
     "number, run_id, digest, external, created_ns, updated_ns, heartbeat_ns, state, outcome, failure_reason, detail, "

@@ -11,9 +11,9 @@ from trio_cogment.base.host import Runner
 from trio_cogment.rpc import ServerCall
 from trio_cogment.trainer.storage import Database, Row, page
 
-#: So many of the latest changes are kept in memory.
+#: This many of the latest changes are kept in memory.
 _RECENT = 2048
-#: Old ones are forgotten in steps of so many.
+#: Old ones are forgotten in steps of this many.
 _FORGOTTEN_AT_ONCE = 1024
 
 

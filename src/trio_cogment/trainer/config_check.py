@@ -77,7 +77,7 @@ class Findings:
         return False
 
     def texts_of(self, path: str, value: object) -> tuple[str, ...]:
-        """Return a list of texts, without what is no text, which is noted."""
+        """Return a list of texts, without anything but texts, which is noted."""
         if not isinstance(value, list):
             self.add(path, "a list of texts", value)
             return ()
@@ -138,7 +138,7 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _not_finite(name: str) -> NoReturn:
-    raise ValueError(f"{name} is no JSON")
+    raise ValueError(f"{name} is not JSON")
 
 
 #: Where workers reach the trainer, unless their configuration says something else.

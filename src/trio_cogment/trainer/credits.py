@@ -22,8 +22,8 @@ class CreditRules:
     """What holds for the credits of all workers.
 
     Attributes:
-        low: below so many credits they are filled up.
-        high: to so many.
+        low: below this many credits they are filled up.
+        high: to this many.
         enforced: without a credit nothing is accepted from a worker that has a control stream. Else credits are
             counted and granted, and everything is accepted.
         fail_open: a worker whose control stream is lost may send without credits; else with those that are left.
@@ -122,7 +122,7 @@ class Ledger:
         """Undo the acceptance of messages that could not be stored. Their credits are gone: they were sent.
 
         Raises:
-            ValueError: so many were not accepted.
+            ValueError: this many were not accepted.
         """
         if not 0 <= count <= self.consumed:
             raise ValueError(f"count: expected 0 to {self.consumed}, got {count}")
@@ -177,7 +177,7 @@ class _Bucket:
             self._tokens -= amount
 
     def ready_at(self, amount: int, now: float) -> float:
-        """Return when there will be so many, which are not more than the capacity."""
+        """Return when there will be this many, which are not more than the capacity."""
         missing = amount - self.tokens(now)
         return now if missing <= 0 else now + missing / self._rate
 

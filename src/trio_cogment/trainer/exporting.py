@@ -16,7 +16,7 @@ from trio_cogment.base.host.beside import open_beside
 from trio_cogment.rl.datasets.arrow import pa, pq
 from trio_cogment.trainer.client import TrainerClient
 
-#: Rows are written in groups of so many.
+#: Rows are written in groups of this many.
 _ROWS = 10_000
 _TIMESTAMP = "google.protobuf.Timestamp"
 

@@ -39,7 +39,7 @@ async def open_trainer(
         host: gives the time of the day, ids and tokens, and runs what blocks.
         dispatcher: starts workers and trials; None: only external runs are possible.
         access: knows which tokens were revoked: the sessions end of workers that have registered with one; None: there
-            are no tokens.
+            are not tokens.
 
     Raises:
         InvalidArgumentError: there is no such storage.

@@ -64,7 +64,7 @@ class Schedule:
 
     Attributes:
         max_duration_seconds: it ends after so much time; None: never for that reason.
-        max_steps: it ends after so many steps; None: never for that reason.
+        max_steps: it ends after this many steps; None: never for that reason.
         run_class: one of `RUN_CLASSES`.
         queue: it waits if there is not what it asks for; else it is refused then.
     """
@@ -86,7 +86,7 @@ class Trials:
         params_file: a file with their parameters; empty: see `params`.
         seeds: of the first trials; later ones have none.
         actors: what is changed of the actors' parameters, by the names of actors.
-        stop_after_failures: the run fails after so many failed trials; None: it goes on.
+        stop_after_failures: the run fails after this many failed trials; None: it goes on.
         telemetry: "all", "sample:N" (the steps of every Nth episode) or "episodes" (no steps).
     """
 

@@ -93,7 +93,7 @@ class Change:
     outcome: RunOutcome | None = None
 
 
-#: So many of the versions that a run has saved are kept with it.
+#: This many of the versions that a run has saved are kept with it.
 KEPT_CHECKPOINTS = 100
 
 Pair: TypeAlias = tuple[RunState, Cause]

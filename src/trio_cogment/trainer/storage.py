@@ -135,7 +135,7 @@ class Database(Protocol):
             kind: which.
             number: of the run.
             after: the last number that is known.
-            limit: so many at most.
+            limit: the maximum number.
             max_bytes: none behind the one that reaches this size.
         """
 

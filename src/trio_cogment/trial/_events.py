@@ -40,7 +40,7 @@ MAX_SAID_PER_TICK: Final = 10_000
 #: Their size, of all participants together.
 MAX_SAID_BYTES_PER_TICK: Final = 64 * 1024 * 1024
 
-#: Samples are held back for late rewards: so many bytes of them, beyond those of the two ticks that always are.
+#: Samples are held back for late rewards: this many bytes of them, beyond those of the two ticks that always are.
 MAX_HELD_BACK_BYTES: Final = 16 * 1024 * 1024
 
 

@@ -5,7 +5,7 @@ published SDK answers a heartbeat beside whatever else it writes. One that has c
 time, and finds a heartbeat together with what it wants to send, loses its stream to gRPC's refusal of two writes at a
 time; so whoever may be about to write is left in peace, and its connection's PINGs watch it.
 
-Heartbeats are no activity: a trial in which nothing else happens for `max_inactivity` seconds ends.
+Heartbeats are not activity: a trial in which nothing else happens for `max_inactivity` seconds ends.
 
 A message only writes down its time. The timers are moved when they fire, not with every message.
 """
@@ -23,7 +23,7 @@ from trio_cogment.trial._participant import Participant
 from trio_cogment.trial._stream_table import StreamInput
 from trio_cogment.trial._trial_table import Input, Phase
 
-#: So many who did not come are named when nothing happens before a trial begins.
+#: This many who did not come are named when nothing happens before a trial begins.
 _MOST_NAMED = 3
 
 

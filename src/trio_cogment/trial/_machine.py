@@ -238,7 +238,7 @@ class TrialMachine(TrialMemory):
         if verdict is Verdict.DROP:
             self.count("dropped")
             return
-        # Heartbeats and what came too late are no activity: a participant that does nothing else is stale.
+        # Heartbeats and what came too late are not activity: a participant that does nothing else is stale.
         self.last_activity = self.now
         if verdict is Verdict.DELIVER:
             self.fire(_DELIVERED[symbol], participant)
@@ -287,7 +287,7 @@ class TrialMachine(TrialMemory):
         participant.gone = True
         participant.rewards = []
         self.refresh_engaged()
-        # Leaving is no news once the trial is about to end.
+        # Leaving is not news once the trial is about to end.
         self.note("warning" if self.phase <= Phase.RUNNING else "info", details)
         symbol = Input.REQUIRED_ACTOR_LOST if participant.required else Input.OPTIONAL_ACTOR_LOST
         self.fire(symbol, participant, why)
@@ -309,7 +309,7 @@ class TrialMachine(TrialMemory):
     def _joined(self, event: Joined) -> None:
         actor = self.participants.get(event.participant)
         if not isinstance(actor, Actor) or not actor.is_client:
-            raise LocalProtocolError(f"participant {event.participant} is no client's slot")
+            raise LocalProtocolError(f"participant {event.participant} is not a client's slot")
         self.fire(Input.ACTOR_JOINED, actor)
 
     def _timer_fired(self, event: TimerFired) -> None:

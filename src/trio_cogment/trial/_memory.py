@@ -204,7 +204,7 @@ class TrialMemory:
         self.out.append(Close(participant.index, None))
 
     def arm(self, timer: Timer, seconds: float) -> None:
-        """Arm a timer `seconds` from now; 0 is no limit, so nothing is armed."""
+        """Arm a timer `seconds` from now; 0 is not a limit, so nothing is armed."""
         if seconds > 0:
             self.arm_at(timer, self.now + seconds)
 

@@ -19,7 +19,7 @@ from trio_cogment.base.rewards import mean_reward
 from trio_cogment.base.shared_message import SharedMessage, SharedReward, field_tag, varint
 from trio_cogment.trial._events import ENVIRONMENT, SendShared
 
-#: Rewards of so many bytes are not copied for each actor.
+#: Rewards of this many bytes are not copied for each actor.
 _LARGE_BYTES: Final = 16 * 1024
 
 _PAYLOAD: Final = field_tag(Message, "payload")
@@ -75,7 +75,7 @@ class Given:
 
     Args:
         sources: not to be changed afterwards.
-        size: about so many bytes.
+        size: about this many bytes.
 
     Attributes:
         sources: see above.

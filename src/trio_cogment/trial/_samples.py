@@ -38,7 +38,7 @@ class SampleLog:
     """Builds the samples; what it returns is out of its hands.
 
     Attributes:
-        unknown_fields: names in `exclude_fields` that are no field of a sample.
+        unknown_fields: names in `exclude_fields` that are not fields of a sample.
     """
 
     def __init__(self, params: TrialParams, wall_ns: int, max_bytes: int = MAX_HELD_BACK_BYTES) -> None:

@@ -258,7 +258,7 @@ ENVIRONMENT_STREAM: Final[_Table] = _EVERYBODY | {
     # it.
     (_S.ACTIVE, _I.LAST): (_S.ENDING, _V.DELIVER),
     (_S.ENDING, _I.LAST): (_S.ENDING, _V.DROP),
-    # Unlike an actor's, a half-close is no acknowledgement: it may still owe the final observation set.
+    # Unlike an actor's, a half-close is not an acknowledgement: it may still owe the final observation set.
     (_S.ENDING, _I.HALF_CLOSED): (_S.ENDED, _V.PART),
     (_S.ACKED, _I.HALF_CLOSED): (_S.ENDED, _V.PART),
 }

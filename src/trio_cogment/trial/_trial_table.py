@@ -140,7 +140,7 @@ TRANSITIONS: Final[dict[tuple[Phase, Input], tuple[Phase, Action]]] = {
     (_P.PENDING, _I.OBSERVATION_SET): (_P.RUNNING, _A.NEXT_TICK),
     (_P.PENDING, _I.FINAL_OBSERVATION_SET): (_P.WAIT_ACKS, _A.FINAL_TICK),
     (_P.PENDING, _I.ENVIRONMENT_LAST): (_P.PENDING, _A.MARK_FINAL),
-    # Its stream allows it to act, and a peer that is early by mistake is no reason to end a trial.
+    # Its stream allows it to act, and a peer that is early by mistake is not a reason to end a trial.
     (_P.PENDING, _I.ACTION): (_P.PENDING, _A.IGNORE_UNEXPECTED_ACTION),
     (_P.PENDING, _I.REWARD): (_P.PENDING, _A.TAKE_REWARD),
     (_P.PENDING, _I.MESSAGE): (_P.PENDING, _A.RELAY_MESSAGE),

@@ -30,7 +30,7 @@ from trio_cogment.web.requests import Request, is_text
 from trio_cogment.web.routing import Visit
 from trio_cogment.web.websockets import BadHandshakeError, WebSocket
 
-#: A request costs so many units; see `budget.turn_order`.
+#: A request costs this many units; see `budget.turn_order`.
 _REQUEST_UNITS = 3
 #: A call that has been open for this long is a participant's, or a watcher's.
 _ESTABLISHED_SECONDS = 0.5
@@ -219,7 +219,7 @@ class WebConnection(Breakable):
         """Wait for a request; None: there is none.
 
         Raises:
-            BadRequestError: it is no request, or its head took too long.
+            BadRequestError: it is not a request, or its head took too long.
         """
         limits = self.limits
         began = first or self.http.pipelined > 0

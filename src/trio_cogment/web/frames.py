@@ -38,7 +38,7 @@ class FrameReader:
         """Return the messages that are complete now, each when it is asked for; more may come when all were taken.
 
         Raises:
-            RpcError: what came is no frame of a message, or one that is too long. Nothing can be read after that.
+            RpcError: what came is not a frame of a message, or one that is too long. Nothing can be read after that.
         """
         if not self._buffer and len(data) >= _PREFIX_BYTES and len(data) == _PREFIX_BYTES + self._length(data):
             return iter((bytes(data[_PREFIX_BYTES:]),))  # the usual case: a frame, and nothing else
@@ -153,7 +153,7 @@ def message_frame(payload: bytes) -> bytes:
 
 
 def message_head(size: int) -> bytes:
-    """Return what goes before a message of so many bytes."""
+    """Return what goes before a message of this many bytes."""
     return b"\x00" + size.to_bytes(4, "big")
 
 

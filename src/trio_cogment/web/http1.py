@@ -1,6 +1,6 @@
 """HTTP/1.1 without I/O: bytes in, events out; and the bytes of answers.
 
-The parser is h11. This adds what a server must decide: what is no request here, how long things may be, and what is
+The parser is h11. This adds what a server must decide: what is not a request here, how long things may be, and what is
 answered when it cannot go on.
 """
 
@@ -24,7 +24,7 @@ _PHRASES = {status.value: status.phrase.encode() for status in HTTPStatus}
 
 
 class BadRequestError(Exception):
-    """What came is no request that can be answered otherwise; the connection ends after the answer.
+    """What came is not a request that can be answered otherwise; the connection ends after the answer.
 
     Attributes:
         reply: the answer.

@@ -18,7 +18,7 @@ from typing import Any
 MAX_SAFE_INTEGER = 2**53 - 1
 _MAYBE_UNSAFE = re.compile(r"[0-9]{16}")
 _FLOAT32 = struct.Struct("f")
-#: Significant digits: so many are always kept, and so many always suffice (IEEE 754, binary32).
+#: Significant digits: this many are always kept, and this many always suffice (IEEE 754, binary32).
 _FEWEST_DIGITS, _MOST_DIGITS = 6, 9
 #: How much a mean of such numbers may be off, in parts of the largest one.
 _ROUNDING = 1e-6

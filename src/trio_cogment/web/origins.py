@@ -130,7 +130,7 @@ class Admitted:
 
     Attributes:
         foreign: the origin that may see the answer, as the browser wrote it; empty for the server's own pages and for
-            what is no page.
+            what is not a page.
         secure: the browser has come over TLS, to the server or to the proxy before it.
         public: the browser has come by the server's public address.
     """

@@ -77,7 +77,7 @@ class Pending(WaitingBytes):
         self._answer = data
 
     async def wait_room(self, size: int) -> None:
-        """Return when so many bytes may be added; nobody else may wait for room meanwhile."""
+        """Return when this many bytes may be added; nobody else may wait for room meanwhile."""
         changed = trio.Event()
         while not self.admits(size, changed.set):
             await changed.wait()

@@ -30,8 +30,8 @@ class WebSide:
     """The browser's side of one server, or of several; see `rpc.relay.ServerSide`.
 
     Args:
-        policy: who may use it; by default what reaches it by an address or as `localhost`, if that is no page or one of
-            this machine.
+        policy: who may use it; by default what reaches it by an address or as `localhost`, if that is not a page or one
+            of this machine.
         config: limits.
         routes: returns what is there for pages, besides what always is (see `common_pages`); see `routing`. It is
             called once, in a worker thread or when the first browser comes.

@@ -238,7 +238,7 @@ class WebSocket:
         return head + data if head else b""
 
     def message_head(self, size: int) -> bytes:
-        """Return what goes before the data of a message of so many bytes; nothing once either end has closed it."""
+        """Return what goes before the data of a message of this many bytes; nothing once either end has closed it."""
         if self._closed or self._peer_closed:
             return b""
         if size < _TWO_BYTES:

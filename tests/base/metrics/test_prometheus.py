@@ -98,7 +98,7 @@ def test_gauges_are_read_when_asked() -> None:
     assert values["orchestrator_queued_messages"] == 7
     assert values["orchestrator_samples_dropped_total"] == 11
     assert values["orchestrator_samples_emitted_total"] == 4
-    # What has not happened yet is there, with 0: a rate over it is no gap.
+    # What has not happened yet is there, with 0: a rate over it is not a gap.
     assert values["orchestrator_lost_participants_total{kind=actor}"] == 1
     assert values["orchestrator_lost_participants_total{kind=environment}"] == 0
 

@@ -174,7 +174,7 @@ async def test_a_run_may_bring_a_token_of_its_own(secret: Path, tmp_path: Path) 
     everything = ("serve", HERE, "--port=0", f"--trainer={tmp_path / 'runs'}", "--archive_dir=none")
     with trio.fail_after(PATIENCE_SECONDS):
         async with (
-            # Her own token, exported where she starts the server, is no worker's.
+            # Her own token, exported where she starts the server, is not a worker's.
             server(
                 *everything, "--storage=memory:", *with_tokens(secret), variables={"COGMENT_TOKEN": "hers"}
             ) as running,

@@ -76,7 +76,7 @@ async def worlds(endpoint: str, names: Iterable[str]) -> AsyncIterator[dict[str,
 
 
 async def wait_for(directory: DirectoryClient, kind: ServiceKind, count: int) -> list[int]:
-    """Wait until the directory shows so many of a kind; return their numbers."""
+    """Wait until the directory shows this many of a kind; return their numbers."""
     while True:
         numbers = [service.service_id for service in await directory.inquire(kind)]
         if len(numbers) == count:
@@ -85,7 +85,7 @@ async def wait_for(directory: DirectoryClient, kind: ServiceKind, count: int) ->
 
 
 async def wait_for_all(directory: DirectoryClient, count: int, but: Collection[int] = ()) -> set[int]:
-    """Wait until the directory has so many registrations and shows them, and none of some; return their numbers."""
+    """Wait until the directory has this many registrations and shows them, and none of some; return their numbers."""
     while True:
         numbers = {service.service_id for service in await directory.inquire()}
         registered = int((await directory.status(["nb_entries"]))["nb_entries"])

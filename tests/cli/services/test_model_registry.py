@@ -30,7 +30,7 @@ async def test_a_process_archives_where_it_is_told_and_is_alone_there(tmp_path: 
         endpoint = f"--endpoint=grpc://127.0.0.1:{found.port}"
         await asked("put", endpoint, "m", data=DATA)
         assert await asked("get", endpoint, "m") == DATA.decode()
-        # Nobody reads all of it: that is no reason for more than an exit code.
+        # Nobody reads all of it: that is not a reason for more than an exit code.
         output = await piped(f"get m {endpoint}", "head -c 8")
         assert (output.code, output.out, output.err) == (1, "weights ", "")
         output = await run(*start, "--port=0", f"--archive_dir={archive}")

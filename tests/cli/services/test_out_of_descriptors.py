@@ -38,7 +38,7 @@ class Log:
 
 
 def leave_descriptors(running: Server, number: int) -> None:
-    """Let the process have so many more descriptors than it has now."""
+    """Let the process have this many more descriptors than it has now."""
     used = len(list(Path(f"/proc/{running.process.pid}/fd").iterdir()))
     _, hard = resource.prlimit(running.process.pid, resource.RLIMIT_NOFILE)
     resource.prlimit(running.process.pid, resource.RLIMIT_NOFILE, (used + number, hard))

@@ -57,7 +57,7 @@ class DuelHere:
 
 
 def duel(length: int) -> Duel:
-    """Return a game that is over for both players after so many steps."""
+    """Return a game that is over for both players after this many steps."""
     game = Duel()
     game.lengths = (length, length)
     return game

@@ -69,7 +69,7 @@ class Catch:
 
 
 class Duel:
-    """Two players give a number each; the reward is the difference. Who has made so many steps as `lengths` is out."""
+    """Two players give a number each; the reward is the difference. Who has made as many steps as `lengths` is out."""
 
     players = 2
     actions = (TensorSpec.of("number", "int32", (), 0, 9),)

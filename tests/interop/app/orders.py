@@ -49,7 +49,7 @@ class Servant:
             await self._news.wait_for(condition)
 
     async def followed(self, name: str, least: int | None = None) -> Any:
-        """Wait until a stream has yielded at least so many, or has ended."""
+        """Wait until a stream has yielded at least this many, or has ended."""
 
         def enough() -> bool:
             return name in self._errors or (least is not None and len(self._seen[name]) >= least)

@@ -1,4 +1,4 @@
-"""The services of the conformance kit, for clients that are no Python: `python -m tests.interop.browser.check_server`.
+"""The services of the conformance kit, for clients that are not Python: `python -m tests.interop.browser.check_server`.
 
 Prints its port, and ends with its standard input.
 """

@@ -1,4 +1,4 @@
-"""A worker: so many episodes of so many steps on standard output, then an exit code."""
+"""A worker: this many episodes of this many steps on standard output, then an exit code."""
 
 import json
 import sys

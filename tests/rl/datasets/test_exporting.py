@@ -298,7 +298,7 @@ async def test_a_target_that_is_there(tmp_path: Path) -> None:
             await export_async(platform, parquet=target, overwrite=True, trials=["one", "three"])
         (tmp_path / "mine").mkdir()
         (tmp_path / "mine" / "thesis.tex").write_text("")
-        with pytest.raises(FailedPreconditionError, match="mine is no data set, so it is not replaced"):
+        with pytest.raises(FailedPreconditionError, match="mine is not a data set, so it is not replaced"):
             await export_async(platform, parquet=tmp_path / "mine", overwrite=True)
     assert pq.read_table(target / "meta/trials.parquet").column("trial_id").to_pylist() == ["one", "two"]
     assert sorted(os.listdir(tmp_path)) == ["data", "mine"]
@@ -427,7 +427,7 @@ async def test_without_the_extra(tmp_path: Path) -> None:
 
 
 async def grown(folder: Path, *, trials: int, ticks: int) -> tuple[int, float]:
-    """Export so many samples from a file; return how many they were, and by how many MiB the process has grown."""
+    """Export this many samples from a file; return how many they were, and by how many MiB the process has grown."""
     address = f"sqlite:{folder / 'trials.db'}"
     await fill(address, trials=trials, ticks=ticks)
     command = [sys.executable, "-m", "tests.rl.datasets.growth", address, str(folder / "data")]

@@ -105,7 +105,7 @@ def test_what_acted_for_a_person_is_known() -> None:
     for stand_in in (None, StandIn.BOT, StandIn.DEFAULT, StandIn.BOT):
         game.feed(a=ActorTick(told(0), did(1), stand_in=stand_in))
     steps = game.finish()
-    assert [step.stand_in for step in steps] == [False, True, True, False]  # the last one is no step of it
+    assert [step.stand_in for step in steps] == [False, True, True, False]  # the last one is not a step of it
     assert [step.default_action for step in steps] == [False, False, True, False]
 
 

@@ -176,7 +176,7 @@ async def test_a_process_that_is_killed() -> None:
 
 
 async def all_running(*served: Served, trials: int = 2) -> None:
-    """Wait until each orchestrator runs so many trials, whose actors have their first observation."""
+    """Wait until each orchestrator runs this many trials, whose actors have their first observation."""
     with trio.fail_after(30):
         for one in served:
             while sum(info.tick_id >= 0 for info in await one.platform.controller.trial_infos()) < trials:

@@ -280,7 +280,7 @@ async def test_a_store_of_its_own() -> None:
 
 
 def move(seen: object) -> int:
-    """Act on an observation, which is no function over a session."""
+    """Act on an observation, which is not a function over a session."""
     return 0
 
 

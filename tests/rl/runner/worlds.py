@@ -18,7 +18,7 @@ REWARD = 0.1
 
 
 def countdown(ticks: int = 3, *, reward: float = REWARD) -> Callable[[Any], Awaitable[None]]:
-    """An environment of so many steps, each rewarded; the first actor gets what its seed says on top, at the end."""
+    """An environment of this many steps, each rewarded; the first actor gets what its seed says on top, at the end."""
 
     async def run(session: EnvironmentSession[Any, Any, Any]) -> None:
         config: rl_pb2.EnvironmentConfig = session.config

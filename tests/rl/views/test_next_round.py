@@ -145,7 +145,7 @@ async def test_what_cannot_be_stored_is_left_out_and_said_once(
     said = [record.getMessage() for record in caplog.records if "left out" in record.getMessage()]
     begin = "environment 'Silent': reset: left out of what is stored of the episode: "
     assert len(said) == 2
-    assert said[0] == begin + "seed: it is no integer of 64 bits"
+    assert said[0] == begin + "seed: expected an integer of 64 bits"
     assert said[1].startswith(begin + 'options["log"]: expected an array, a number, ')
 
 

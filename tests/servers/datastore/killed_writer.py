@@ -18,7 +18,7 @@ from trio_cogment.testing.conformance.trial_store import late, new_trial, sample
 
 TRIALS = 4
 BATCH = 20
-#: A failing disk is no reason to stop.
+#: A failing disk is not a reason to stop.
 PAUSE_SECONDS = 0.001
 
 

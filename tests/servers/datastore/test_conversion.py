@@ -759,7 +759,7 @@ def test_any_bytes_are_converted_or_refused(data: bytes) -> None:
     sample = DatalogSample()
     try:
         sample.ParseFromString(data)
-    except Exception:  # noqa: BLE001  what is no sample is not our affair
+    except Exception:  # noqa: BLE001  what is not a sample is not our affair
         return
     try:
         stored = convert(sample)

@@ -28,7 +28,7 @@ class AskedStore(MemoryStore):
 
     Attributes:
         asked: the trials, and when.
-        most: so many at a time at most.
+        most: this many at a time at most.
         failure: what is raised instead of an answer.
         slow: an answer takes a second.
     """
@@ -54,7 +54,7 @@ class AskedStore(MemoryStore):
 
 @asynccontextmanager
 async def running(count: int) -> AsyncIterator[tuple[Leases, AskedStore]]:
-    """Open so many trials, each of which has a stream."""
+    """Open this many trials, each of which has a stream."""
     store = AskedStore()
     await store.apply([new_trial(f"t{number}") for number in range(count)])
     writer = GroupCommit(store, CONFIG)

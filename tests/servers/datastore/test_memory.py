@@ -39,7 +39,7 @@ def resident() -> int:
 
 
 async def read_slowly(path: str, total: int) -> tuple[int, int, int]:
-    """Store so many bytes and have them read; return the growth of memory, and the samples sent and read."""
+    """Store this many bytes and have them read; return the growth of memory, and the samples sent and read."""
     count = total // PAYLOAD
     async with open_store(f"sqlite:{path}") as store, Datastore(store) as datastore, trio.open_nursery() as nursery:
         serving = await nursery.start(serve, datastore_services(datastore), await open_listeners("127.0.0.1"))

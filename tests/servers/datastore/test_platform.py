@@ -169,7 +169,7 @@ async def test_a_slow_disk_makes_the_trial_wait(autojump_clock: Clock) -> None:
 
 @pytest.mark.parametrize("queued", [1, 3, 1024])
 async def test_what_failed_is_written_again(queued: int, autojump_clock: Clock) -> None:
-    """The orchestrator keeps so many samples: more must not be under way."""
+    """The orchestrator keeps this many samples: more must not be under way."""
     store = GateStore()
     config = OrchestratorConfig(max_queued_samples=queued, datalog_grace_seconds=100)
     async with stored(store, 100, 0.1, orchestrator=config) as (platform, harness):

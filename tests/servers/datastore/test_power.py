@@ -28,7 +28,7 @@ from trio_cogment.servers.datastore.storage import OutcomeWrite, SampleWrite, Tr
 from trio_cogment.testing.conformance.trial_store import ALL, MUCH, late, new_trial
 from trio_cogment.testing.sim.schedule import seeded_schedule
 
-#: Of each recorded run so many losses are tried; one recording costs as much as ten losses.
+#: Of each recorded run this many losses are tried; one recording costs as much as ten losses.
 LOSSES_OF_A_RUN = 20
 TRANSACTIONS = 40
 _NAMES = ("a", "b", "c", "d", "e")

@@ -50,7 +50,7 @@ def note(line: str, acknowledged: Acknowledged) -> None:
 
 
 def kill_after(path: Path, name: str, lines: int) -> Acknowledged:
-    """Let a child write, kill it when it has acknowledged so many batches, and return how many of each trial."""
+    """Let a child write, kill it when it has acknowledged this many batches, and return how many of each trial."""
     acknowledged: Acknowledged = defaultdict(int)
     with spawn(path, name, 100_000) as child:
         assert child.stdout is not None
@@ -247,7 +247,7 @@ async def test_a_sweep_that_fails_unexpectedly_is_tried_again(
 
 
 async def test_a_bug_is_told_to_whoever_caused_it(tmp_path: Path) -> None:
-    """What no write should be (a text that is no text) fails its batch and none of those that wait beside it."""
+    """What no write should be (a text that is not text) fails its batch and none of those that wait beside it."""
     results: dict[str, str] = {}
 
     async def write(store: SqliteStore, trial_id: str) -> None:

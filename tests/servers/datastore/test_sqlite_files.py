@@ -54,7 +54,7 @@ async def test_a_second_datastore_is_refused(tmp_path: Path) -> None:
 async def test_a_file_that_is_no_database(content: bytes, tmp_path: Path) -> None:
     path = tmp_path / "a.db"
     path.write_bytes(content)
-    await refused(path, r"a\.db is no SQLite database; it was not touched")
+    await refused(path, r"a\.db is not an SQLite database; it was not touched")
     assert path.read_bytes() == content
     assert files_in(tmp_path) == {"a.db", "a.db.lock"}
 
@@ -329,7 +329,7 @@ async def test_deleted_trials_go_by_so_many_rows_and_bytes(tmp_path: Path) -> No
 
 
 async def test_many_are_asked_for_by_500(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """SQLite limits how many values a statement may have; and so many are read at a time."""
+    """SQLite limits how many values a statement may have; and this many are read at a time."""
     statements: list[str] = []
     threads: list[int] = []
 

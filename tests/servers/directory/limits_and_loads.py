@@ -187,7 +187,7 @@ async def _is_listed(server: DirectoryServer, listed: list[Listed]) -> None:
             assert dict(data.details.properties) == dict(entry.service.properties)
 
 
-#: What services say of their load, and what it means: 255 is full, and what is no number from 0 to 255 is nothing.
+#: What services say of their load, and what it means: 255 is full, and what is not a number from 0 to 255 is nothing.
 LOADS = {"0": 0, "5": 5, "10": 10, "11": 11, "007": 7, "100": 100, "254": 254, "255": 255} | dict.fromkeys(
     ("256", "x", "", " 5", "0005", "٣"), 0
 )

@@ -43,7 +43,7 @@ SERVICE = {
     "properties": {"a": "1"},
 }
 
-#: As the reference writes it (services.md names the members); the ids are no numbers in order.
+#: As the reference writes it (services.md names the members); the ids are not numbers in order.
 FOREIGN: dict[str, Any] = {
     "7100000000000000001": {
         "Sid": 7100000000000000001,

@@ -37,7 +37,7 @@ class Stub:
         self._channel = channel
 
     async def stream(self, name: str, requests: list[Any], token: str = "", take: int | None = None) -> list[Any]:
-        """Make a call and take so many replies, then go away without a word, as the published SDK does."""
+        """Make a call and take this many replies, then go away without a word, as the published SDK does."""
 
         def blocking() -> list[Any]:
             method = METHODS[name]

@@ -805,7 +805,7 @@ async def test_where_no_file_is_named_there_is_none(autojump_clock: Clock) -> No
 
 
 async def test_a_client_that_stays_may_be_anywhere(autojump_clock: Clock) -> None:
-    """Nobody connects to one: it is no place to be led to."""
+    """Nobody connects to one: it is not a place to be led to."""
     async with directory() as at:
         service = service_of(registration("a.name", protocol=ServiceEndpoint.COGMENT, kind=3), max_bytes=1000)
         await at.server.register(service, permanent=True, reach="203.0.113.7")

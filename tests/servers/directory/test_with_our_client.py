@@ -114,7 +114,7 @@ async def until(client: DirectoryClient, ports: set[int]) -> None:
 
 
 async def until_count(server: DirectoryServer, count: int) -> None:
-    """Wait until there are so many registrations: a busy machine may fail a check, and the client registers again."""
+    """Wait until there are this many registrations: a busy machine may fail a check, and the client registers again."""
     with trio.fail_after(PATIENCE_SECONDS):
         while server.count != count:  # noqa: ASYNC110  it has no event for that
             await trio.sleep(0.01)

@@ -49,7 +49,7 @@ class Uploads:
                 self._answered.notify_all()
 
     async def wait_for_more(self, count: int) -> None:
-        """Wait until so many more uploads have been answered."""
+        """Wait until this many more uploads have been answered."""
         wanted = len(self.archived) + len(self.transient) + count
         async with self._answered:
             while len(self.archived) + len(self.transient) < wanted:

@@ -493,7 +493,7 @@ async def test_the_more_are_sent_at_once_the_smaller_are_the_chunks(
 
 
 class TakenStore(LocalBlobs):
-    """Another program takes so many numbers first."""
+    """Another program takes this many numbers first."""
 
     taken = 0
 

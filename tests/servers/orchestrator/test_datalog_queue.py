@@ -788,7 +788,7 @@ async def test_refusals_are_counted_for_one_sample_alone(autojump_clock: MockClo
 async def test_one_that_cannot_store_is_waited_for_as_long_as_its_setting_says(
     autojump_clock: MockClock, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Streams that open and break without having taken anything are no return."""
+    """Streams that open and break without having taken anything are not a return."""
     caplog.set_level("INFO")
     async with desk(max_queued_samples=2, datalog_grace_seconds=1, datalog_full_seconds=300) as table:
         table.gate = table.is_full

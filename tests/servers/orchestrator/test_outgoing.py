@@ -121,7 +121,7 @@ async def test_old_servers_are_not_for_peers_elsewhere() -> None:
 
 
 def own_address() -> str:
-    """Return an address of this machine that is no loopback address; empty: it has none."""
+    """Return an address of this machine that is not a loopback address; empty: it has none."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         try:
             probe.connect(("192.0.2.1", 9))  # nothing is sent

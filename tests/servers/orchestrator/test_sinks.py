@@ -523,7 +523,7 @@ async def test_sample_the_log_refuses_is_dropped_after_some_tries(
 async def test_log_that_stops_answering_does_not_hold_the_trial_up(
     wire: bool, autojump_clock: trio.testing.MockClock
 ) -> None:
-    """What is kept for another stream is bounded, and the bound is no back-pressure."""
+    """What is kept for another stream is bounded, and the bound is not back-pressure."""
 
     async def answers_once(call: ServerCall) -> None:
         await call.receive()

@@ -60,7 +60,7 @@ async def timed_life(ticks: Iterator[int]) -> list[tuple[float, str, int]]:
                     trial.soft_end()
                 await wait_ended(orchestrator, name)
                 happened.append((round(trio.current_time() - began, 6), name, trial.state))
-                # Told in ns: its length is no matter of the time of day either.
+                # Told in ns: its length is not a matter of the time of day either.
                 assert trial.info().trial_duration == round((trio.current_time() - began) * 1e9)
 
             async with trio.open_nursery() as nursery:

@@ -200,7 +200,7 @@ class Play:
             ending = ending or message.state == LAST
             if not message.HasField("action_set"):
                 continue
-            if not ending:  # the last actions are no ordinary ones
+            if not ending:  # the last actions are not ordinary ones
                 self._answered(played, message.action_set.tick_id)
             if played.vanishes == "env" and len(played.shown) == 2:
                 self.expected.lost["environment"] += played.state != TrialState.ENDED

@@ -145,7 +145,7 @@ async def test_a_run_fails_with_so_many_failed_trials(tmp_path: Path) -> None:
         with trio.fail_after(20):
             await client.submit("some", **trials(50, stop_after_failures=2))
             await client.submit("all", **trials(2))
-            # Those that run when there are enough failures are no success, either.
+            # Those that run when there are enough failures are not a success, either.
             for run_id, text in (("some", r"[2-9] of 50 trials failed: "), ("all", r"2 of 2 trials failed: ")):
                 await until(client, run_id, "TERM")
                 reason = (await client.record(run_id)).failure_reason

@@ -22,7 +22,7 @@ PARAMS: dict[str, Any] = {
 
 
 def rewarding(ticks: int) -> Callable[[Any], Awaitable[None]]:
-    """An environment of so many steps, each rewarded with a half; at the end there is what its seed says on top."""
+    """An environment of this many steps, each rewarded with a half; at the end there is what its seed says on top."""
 
     async def run(session: EnvironmentSession[Any, Any, Any]) -> None:
         names = [actor.name for actor in session.actors]

@@ -16,7 +16,7 @@ class RpcConfig(Settings):
     max_message_entries: int = setting(
         128 * 1024,
         "a message with more entries in its repeated fields, at all levels together and not counting numbers, "
-        "is refused (RESOURCE_EXHAUSTED). Only messages that may have so many are looked at: from 256 KiB on, "
+        "is refused (RESOURCE_EXHAUSTED). Only messages that may have that many are looked at: from 256 KiB on, "
         "and compressed ones",
         of="message",
     )

@@ -19,7 +19,7 @@ class TrainerConfig:
     """How a trainer keeps its runs, and what it expects of workers and controllers."""
 
     commit_rows: int = setting(
-        256, "with so many steps, episodes and changes of runs, of all runs together, there is a commit", of="process"
+        256, "with this many steps, episodes and changes of runs, of all runs together, there is a commit", of="process"
     )
     max_commit_rows: int = setting(4096, "the most of them in one", of="process")
     commit_delay_seconds: float = setting(
@@ -72,7 +72,7 @@ class TrainerConfig:
         within=SECONDS_OR_NEVER,
     )
     cancel_seconds: float = setting(10.0, "how long a cancellation waits for the end of a run's processes and trials")
-    credit_low: int = setting(100, "below so many credits a worker gets more", of="worker")
+    credit_low: int = setting(100, "below this many credits a worker gets more", of="worker")
     credit_high: int = setting(500, "the most credits that a worker has")
     credits_enforced: bool = setting(
         True,
@@ -136,7 +136,7 @@ class WorkersConfig(Settings):
     max_line_bytes: int = setting(16 * 1024 * 1024, "a longer line of standard output is left out", of="message")
     max_log_bytes: int = setting(64 * 1024 * 1024, "of each of a worker's two log files", of="run")
     error_lines: int = setting(
-        20, "so many of the last lines of standard error are kept with a run that failed", of="run"
+        20, "the maximum number of last lines of standard error that are kept with a run that failed", of="run"
     )
     token_days: float = setting(
         30.0,

@@ -44,7 +44,7 @@ async def system_resolve(name: str, port: int) -> list[str]:
     """Return the addresses of a name, or of an address itself, in the order in which they should be tried.
 
     Raises:
-        OSError: it has none, or is no name.
+        OSError: it has none, or is not a name.
     """
     try:
         found = await trio.socket.getaddrinfo(name, port, 0, socket.SOCK_STREAM)
@@ -82,7 +82,7 @@ class Host:
     Attributes:
         wall_clock: returns the time of the day in nanoseconds since the epoch.
         new_id: returns an id that nobody else has, as text.
-        secret_bytes: returns so many random bytes that nobody can guess.
+        secret_bytes: returns this many random bytes that nobody can guess.
         random: returns a generator for a purpose, by its name: what one draws does not change what others get. It is
             for pauses and for sharing out load, never for secrets.
         connect: connects to a name or address and a port; raises OSError.

@@ -47,7 +47,7 @@ class ReadFile(Protocol):
         """Return how long it is now, in bytes. Raises OSError."""
 
     def read_at(self, offset: int, size: int) -> bytes:
-        """Return so many bytes from there on; fewer only where the file ends. Raises OSError."""
+        """Return this many bytes from there on; fewer only where the file ends. Raises OSError."""
 
     def close(self) -> None:
         """Close the file. Never raises."""

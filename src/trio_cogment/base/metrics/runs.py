@@ -11,7 +11,7 @@ from prometheus_client.registry import Collector
 
 from trio_cogment.base.metrics import TrainerGauges
 
-#: Of so many runs that go on, the oldest ones, there are figures: each is a label.
+#: Of this many runs that go on, the oldest ones, there are figures: each is a label.
 MOST_RUNS = 100
 
 _PREFIX = "trainer_"

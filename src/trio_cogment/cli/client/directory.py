@@ -221,7 +221,7 @@ def deregister(ctx: click.Context, /, service_id: int, secret: str, **_options: 
     "--service_id",
     type=click.IntRange(0, _MAX_ID),
     default=0,
-    help="Show only the service with this id; 0, the default, is no id.",
+    help="Show only the service with this id; 0, the default, is not an id.",
 )
 @_command_options
 @click.pass_context

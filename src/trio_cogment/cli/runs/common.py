@@ -104,5 +104,5 @@ def data_of(message: Message) -> dict[str, Any]:
 
 
 def terminal_width() -> int | None:
-    """Return how many characters a line of standard output may have; None: it is no terminal, and any number."""
+    """Return how many characters a line of standard output may have; None: it is not a terminal, and any number."""
     return max(1, shutil.get_terminal_size().columns - 1) if sys.stdout.isatty() else None

@@ -97,7 +97,7 @@ def episode_line(episode: RunEpisode) -> str:
 def curve(values: Sequence[float], *, width: int, height: int) -> list[str]:
     """Return a curve of values as lines, with what its highest and its lowest point stand for on the left.
 
-    Several values share a column, as their mean, if there are more than columns. What is no number, or is too
+    Several values share a column, as their mean, if there are more than columns. What is not a number, or is too
     large to be added up, is left out.
 
     Args:

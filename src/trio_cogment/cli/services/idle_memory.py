@@ -22,14 +22,14 @@ if TYPE_CHECKING:
 _LOOK_SECONDS: Final = 1.0
 #: A process is calm while it uses less than this part of a processor.
 _CALM: Final = 0.5
-#: A full collection is worth it when there are so many blocks of Python's memory fewer than at most since the last one
-#: (who has left may have left some behind that know each other), and this part of what there was then. When there are
-#: as many more it can wait for so many looks: it takes the longer the more there are, and a crowd that is still there
-#: has left nothing.
+#: A full collection is worth it when there are this many blocks of Python's memory fewer than at most since the last
+#: one (who has left may have left some behind that know each other), and this part of what there was then. When there
+#: are as many more it can wait for this many looks: it takes the longer the more there are, and a crowd that is still
+#: there has left nothing.
 _BLOCKS: Final = 20_000
 _BLOCKS_PART: Final = 0.1
 _GROWN_LOOKS: Final = 15
-#: After so many further looks everything is collected once more: some were still leaving, and have changed no number.
+#: After this many further looks everything is collected once more: some were still leaving, and have changed no number.
 _LOOKS_AFTER: Final = 3
 #: The heap is trimmed when it has grown by so much, or so much of it has become free.
 _TRIM_BYTES: Final = 8 * 1024 * 1024

@@ -47,8 +47,8 @@ class StorageSettings:
     """Where trials are stored.
 
     Attributes:
-        address: as `open_store` takes it, where it is no file.
-        file: an SQLite database; None: it is no file.
+        address: as `open_store` takes it, where it is not a file.
+        file: an SQLite database; None: it is not a file.
         file_bytes: how large it may become; 0: as large as there is room.
         memory_bytes: how much memory they may take there.
         durability: what a confirmed sample in a file survives, `full` or `batch`.

@@ -75,7 +75,7 @@ def old_servers_of(call: ServerCall, otherwise: Sequence[str]) -> list[LegacyEnd
     """Return the old server that a call names, or else these.
 
     Raises:
-        FailedPreconditionError: there are none, or one is no old server.
+        FailedPreconditionError: there are none, or one is not an old server.
     """
     texts = call.metadata.texts(OLD_SERVER)[:1] or otherwise
     if not texts:

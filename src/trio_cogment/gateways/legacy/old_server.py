@@ -131,7 +131,7 @@ async def open_old_server(
         host: connects; by default the system.
 
     Raises:
-        EndpointError: `server` is no endpoint of a server.
+        EndpointError: `server` is not an endpoint of a server.
     """
     if not isinstance(server, str):
         name = name or getattr(server, "authority", "") or "old server"

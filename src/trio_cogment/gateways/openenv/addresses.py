@@ -117,7 +117,7 @@ async def get_json(address: Address, route: str, options: LinkOptions) -> Any:
 
     Raises:
         UnavailableError: the server does not answer in time, or not with 200.
-        RemoteProtocolError: it answers with what is no JSON, or with too much of it.
+        RemoteProtocolError: it answers with something that is not JSON, or with too much of it.
     """
     what = f"{address.url}: GET {route}"
     seconds = options.connect_timeout_seconds

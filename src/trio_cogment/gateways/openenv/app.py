@@ -208,7 +208,7 @@ class Application:
 
         Raises:
             UnsupportedTypeError: it is said to be something else: what a page may send without asking first.
-            RefusedError: it is no JSON.
+            RefusedError: it is not JSON.
         """
         if not visit.body:
             return {}

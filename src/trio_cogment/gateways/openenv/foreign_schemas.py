@@ -37,7 +37,7 @@ from trio_cogment.spaces.json_values import dumps, from_json_value, loads, to_js
 DEFAULT_MAX_TEXT_CHARACTERS = 1_000_000
 #: What strings of actions may hold, and the JSON of observations does.
 CHARACTERS = string.ascii_letters + string.digits + string.punctuation + " \t\r\n"
-#: Properties of OpenEnv's base classes, which are no part of an action or an observation.
+#: Properties of OpenEnv's base classes, which are not part of an action or an observation.
 COMMON = frozenset({"metadata", "done", "reward"})
 _INTEGERS = (-(2**63), 2**63 - 1)
 
@@ -60,7 +60,7 @@ class Codec:
         """Return the fields of an action.
 
         Raises:
-            SpaceError: the action is a text that is no JSON object.
+            SpaceError: the action is a text that is not a JSON object.
         """
         if self.as_text:
             try:

@@ -119,7 +119,7 @@ class Links:
         address: of the server.
         options: of the sessions.
         nursery: keeps sessions between trials; without one each trial has its own.
-        max_kept: so many sessions are kept while no trial uses them.
+        max_kept: the maximum number of sessions that are kept while no trial uses them.
     """
 
     def __init__(self, address: Address, options: LinkOptions, nursery: trio.Nursery | None, max_kept: int) -> None:

@@ -17,7 +17,7 @@ from trio_cogment.spaces import Observation
 from trio_cogment.spaces.base import shown
 from trio_cogment.spaces.json_values import loads, to_json_value
 
-#: As in OpenEnv, an identifier of an episode has at most so many characters; so has the name of a trial.
+#: As in OpenEnv, an identifier of an episode has at most this many characters; so has the name of a trial.
 MAX_NAME_CHARACTERS = 255
 _MAX_SEED = 2**63 - 1
 
@@ -25,7 +25,7 @@ _MAX_SEED = 2**63 - 1
 class ErrorCode(enum.Enum):
     """Why a request was refused, in OpenEnv's words."""
 
-    #: The message is no JSON.
+    #: The message is not JSON.
     INVALID_JSON = "INVALID_JSON"
     #: The message has no type that is known.
     UNKNOWN_TYPE = "UNKNOWN_TYPE"

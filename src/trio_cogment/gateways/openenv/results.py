@@ -42,7 +42,7 @@ def parse_answer(text: str | bytes, asked: str) -> Any:
 
     Raises:
         UnavailableError: the server refused; the text is its own.
-        RemoteProtocolError: it is no answer to this.
+        RemoteProtocolError: it is not an answer to this.
     """
     try:
         found = loads(text)
@@ -61,7 +61,7 @@ def parse_result(data: Any) -> Result:
     """Return the result of a reset or a step.
 
     OpenEnv's servers from 0.10 on send the metadata twice, beside the observation and in it; earlier ones, not at all.
-    It is no part of the observation for either: environments put scores and reference answers there.
+    It is not part of the observation for either: environments put scores and reference answers there.
 
     Raises:
         SpaceError: a field is missing or wrong.

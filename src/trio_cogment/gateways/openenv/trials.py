@@ -203,7 +203,7 @@ class Episode:
         self.part_over = ended or final or not observation.alive
         if not self.part_over and not observation.active:
             return None
-        # A trial that somebody else has ended: for the task it was no end.
+        # A trial that somebody else has ended: for the task it was not an end.
         truncated = observation.truncated or (self.part_over and not ended)
         told = replace(observation, reward=self._reward, truncated=truncated)
         self._reward = None

@@ -24,7 +24,7 @@ def fields_of(value: Any, known: Collection[str], where: str) -> Mapping[str, An
         where: names the object in errors; empty for the body itself.
 
     Raises:
-        InvalidArgumentError: it is no object, or has a field of another name.
+        InvalidArgumentError: it is not an object, or has a field of another name.
     """
     if not isinstance(value, dict):
         raise InvalidArgumentError(f"{where or 'body'}: expected an object")

@@ -35,7 +35,7 @@ def loads(body: bytes) -> Any:
     """Return what a body holds.
 
     Raises:
-        InvalidArgumentError: it is no JSON.
+        InvalidArgumentError: it is not JSON.
     """
     try:
         return json.loads(body, parse_constant=_no_constant)

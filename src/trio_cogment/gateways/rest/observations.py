@@ -24,7 +24,7 @@ from trio_cogment.web.json_text import json_text
 
 #: Smaller ones are made for each answer, which is sent in one piece.
 LARGE_BYTES: Final = 64 * 1024
-#: Making a text takes a unit for so many bytes.
+#: Making a text takes a unit for this many bytes.
 _BYTES_PER_UNIT: Final = 16 * 1024
 #: What is held while a text is made: the message, its parts as base64, the text, and the text as bytes.
 _COPIES: Final = 5

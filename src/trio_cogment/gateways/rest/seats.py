@@ -185,7 +185,7 @@ class Seats:
         self._awaited: dict[tuple[str, str], tuple[trio.Event, int]] = {}
 
     def expect_room(self, account: str, actors: int) -> None:
-        """Check that there is room for so many more actors of an account, before their trial starts.
+        """Check that there is room for this many more actors of an account, before their trial starts.
 
         Raises:
             ResourceExhaustedError: there is none.

@@ -27,7 +27,7 @@ from trio_cogment.rl.progress import BarState, shown
 from trio_cogment.sdk import DatastoreClient, StoredSample, StoredTrial
 from trio_cogment.sdk.spec import Spec
 
-#: Samples go to the worker thread together: so many, or about so many bytes.
+#: Samples go to the worker thread together: this many, or about this many bytes.
 _CHUNK_SAMPLES = 256
 _CHUNK_BYTES = 4 * 1024 * 1024
 #: How many trial ids an error text names at most.

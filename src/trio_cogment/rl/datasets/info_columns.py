@@ -67,8 +67,8 @@ def infos_in(columns: Mapping[str, Any], length: int, own: Collection[str] = ())
 
     Args:
         columns: by key.
-        length: of the episode. A column of another length is no information of its steps.
-        own: columns that are no information.
+        length: of the episode. A column of another length is not information of its steps.
+        own: columns that are not information.
     """
     infos: list[dict[str, Any]] = [{} for _ in range(length)]
     for key, column in columns.items():

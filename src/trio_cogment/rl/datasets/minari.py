@@ -61,7 +61,7 @@ class MinariWriter:
 
     Raises:
         MissingExtraError: Minari is not installed.
-        InvalidArgumentError: it is no id, or there are other metadata.
+        InvalidArgumentError: it is not an id, or there are other metadata.
         AlreadyExistsError: there is such a data set, and `overwrite` is not set.
     """
 

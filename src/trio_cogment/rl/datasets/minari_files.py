@@ -17,7 +17,7 @@ from trio_cogment.rl.datasets.placing import put_right
 from trio_cogment.rl.datasets.plain import as_json
 from trio_cogment.rl.datasets.trials import TrialRecord
 
-#: Episodes are written together: so many steps, or about so many bytes.
+#: Episodes are written together: this many steps, or about this many bytes.
 _BATCH_STEPS = 4096
 _BATCH_BYTES = 16 * 1024 * 1024
 #: What is inserted into the name of a data set until it is whole, before the numbers of an export.
@@ -166,7 +166,7 @@ class DatasetFiles:
 
 
 def _attributes(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return options as HDF5 can store them beside an episode: what is no number, text or array becomes JSON."""
+    """Return options as HDF5 can store them beside an episode: anything but numbers, texts and arrays becomes JSON."""
     found: dict[str, Any] = {}
     for key, value in options.items():
         if isinstance(value, dict) and value and "/" not in key:

@@ -78,7 +78,7 @@ class MinariRecordings:
         return found
 
     def _names(self, indices: Sequence[int]) -> list[str]:
-        """Return the ids of the trials of episodes, or the numbers of those that were no trials."""
+        """Return the ids of the trials of episodes, or the numbers of those that were not trials."""
         metadata = self._dataset.storage.get_episode_metadata(indices)
         return [str(found.get("trial_id", index)) for index, found in zip(indices, metadata, strict=True)]
 

@@ -29,12 +29,12 @@ from trio_cogment.spaces import to_jsonable
 FORMAT = "trio-cogment-steps"
 FORMAT_VERSION = 1
 
-#: A row group ends after so many rows, or about so many bytes; that much is held in memory.
+#: A row group ends after this many rows, or about this many bytes; that much is held in memory.
 ROW_GROUP_ROWS = 65_536
 ROW_GROUP_BYTES = 32 * 1024 * 1024
-#: The next file begins when one has so many bytes.
+#: The next file begins when one has this many bytes.
 FILE_BYTES = 512 * 1024 * 1024
-#: So many trials are a row group.
+#: This many trials are a row group.
 _TRIAL_ROWS = 8192
 #: To what depth `meta/info.json` has lines of their own. Below that are the bounds of spaces, two for each pixel.
 _INFO_LEVELS = 4
@@ -88,7 +88,7 @@ class ParquetWriter:
 
     Raises:
         AlreadyExistsError: there is something, and `overwrite` is not set.
-        FailedPreconditionError: there is something that is no data set, or has files of somebody else in it, or the
+        FailedPreconditionError: there is something that is not a data set, or has files of somebody else in it, or the
             folder cannot be made.
     """
 
@@ -306,7 +306,7 @@ def check_target(path: Path, *, overwrite: bool) -> None:
     if not overwrite:
         raise AlreadyExistsError(f"parquet: {path} exists already; overwrite=True (--overwrite) replaces a data set")
     if not is_dataset(path):
-        raise FailedPreconditionError(f"parquet: {path} is no data set, so it is not replaced")
+        raise FailedPreconditionError(f"parquet: {path} is not a data set, so it is not replaced")
     _check_own(path)
 
 

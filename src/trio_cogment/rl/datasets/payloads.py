@@ -133,7 +133,7 @@ def action_of(data: bytes, actor: str) -> Any:
     """Return a payload as an action; None if it has none, as those of actors that are out or whose turn it is not.
 
     Raises:
-        RemoteProtocolError: it is no action.
+        RemoteProtocolError: it is not an action.
         SpaceError: its value makes no sense.
     """
     if not data:

@@ -59,7 +59,7 @@ class ReplayEnvironment:
         action_spaces: by agent.
         metadata: nothing: no pictures are drawn.
         episodes: how many there are.
-        trial_id: of the episode that is played; its number if it was no trial; empty before the first.
+        trial_id: of the episode that is played; its number if it was not a trial; empty before the first.
     """
 
     def __init__(self, recordings: Recordings, *, check_actions: bool = False) -> None:

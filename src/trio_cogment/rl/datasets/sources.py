@@ -40,7 +40,7 @@ async def open_source(source: Source, *, spec: Spec | None = None) -> AsyncItera
 
     Raises:
         NotFoundError: there is no such file.
-        InvalidArgumentError: it is no source; or it is the address of a new store, which has no trials.
+        InvalidArgumentError: it is not a source; or it is the address of a new store, which has no trials.
         CogmentError: the storage cannot be opened, or the platform has no store.
     """
     if isinstance(source, DatastoreClient):
@@ -64,7 +64,7 @@ async def open_source(source: Source, *, spec: Spec | None = None) -> AsyncItera
 
 
 def _check_there(address: str) -> None:
-    """Raise for what is no address, or one at which a store would be made: a mistyped name must not make a file."""
+    """Raise for anything but the address of a store that exists: a mistyped name must not make a file."""
     if address == "memory:":
         raise InvalidArgumentError("source: 'memory:' has no trials when it is opened: pass the platform or a client")
     scheme, colon, rest = address.partition(":")

@@ -208,7 +208,7 @@ def _close(track: _Track, *, terminated: bool) -> None:
     """End the way of an actor with its newest step; what comes later begins again."""
     step, before = track.step, track.before
     if step is not None and not track.over:
-        # What an action led to that nobody has seen is no step.
+        # What an action led to that nobody has seen is not a step.
         step.action, step.default_action, step.stand_in = None, False, False
         step.is_last, step.is_terminal = True, terminated
         step.other_rewards = track.given.rewards if track.given is not None else ()

@@ -139,7 +139,7 @@ def _rewards_of(sample: LogSample) -> dict[int, list[RewardFrom]]:
     for reward in sample.message.rewards:
         for index in addresses.resolve(reward.receiver_name):
             for source in reward.sources:
-                # Whoever is no actor is the environment.
+                # Whoever is not an actor is the environment.
                 sender = source.sender_name if source.sender_name in names else ""
                 found.setdefault(index, []).append(RewardFrom(sender, source.value, source.confidence))
     return found

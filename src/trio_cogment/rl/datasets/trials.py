@@ -111,7 +111,7 @@ def _fields(config: EnvironmentConfig, name: Literal["options", "arguments"]) ->
     try:
         return decode_fields(getattr(config, name)) if config.HasField(name) else {}
     except SpaceError:
-        return {}  # what was no option of the environment is none of the data set
+        return {}  # what was not an option of the environment is none of the data set
 
 
 class Writer(Protocol):

@@ -182,7 +182,7 @@ async def run_trials_async(n: int, *, check: bool = False, **settings: Unpack[Ru
             - seeds: one for each trial; or the first of consecutive ones. None: the environments go on with their own
               generators.
             - options: of the environments' episodes.
-            - max_steps: after so many steps the orchestrator ends a trial; 0 for no limit.
+            - max_steps: after this many steps the orchestrator ends a trial; 0 for no limit.
             - on: where the trials run: an open platform, a client of `connect()`, a controller, an endpoint, or several
               of them, in a list or by name. By default a platform is opened for the run.
             - store: of the platform that is opened for the run, as for `open_platform`; with orchestrators elsewhere,

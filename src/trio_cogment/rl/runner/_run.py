@@ -94,7 +94,7 @@ class Run:
         return _Following(self)
 
     async def result(self, position: int) -> TrialResult | None:
-        """Wait for a result, by its position in the order in which the trials end; None if there are not so many."""
+        """Wait for a result, by its position in the order in which the trials end; None if there are fewer."""
         while position >= len(self._results):
             if self.over:
                 return None

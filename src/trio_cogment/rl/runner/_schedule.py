@@ -65,7 +65,7 @@ class Schedule:
         self._next_site = 0
         #: No trial is started while it is true.
         self.paused = False
-        #: So many starts a second at most; 0: any number.
+        #: This many starts a second at most; 0: any number.
         self.rate_hz = 0.0
         self._last_start = -math.inf
         #: When the rate allows a start that it did not when `next` was asked last.

@@ -53,7 +53,7 @@ class Casting:
         seats: by actor.
         params: the trials' parameters, in place of what is made of the others.
         options: of the environment's episodes.
-        max_steps: after so many the orchestrator ends a trial; 0 for no limit.
+        max_steps: after this many the orchestrator ends a trial; 0 for no limit.
         store: keeps or serves the trials' samples.
     """
 
@@ -262,7 +262,7 @@ def _joining(orchestrator: Platform | Client) -> Join:
 
 
 def _check_function(actor: str, implementation: object) -> None:
-    """Refuse what is no function over a session before a trial begins: a function of an observation, mostly."""
+    """Refuse anything but a function over a session before a trial begins: a function of an observation, mostly."""
     try:
         check_implementation(f"seats: {actor!r}", implementation, lambdas=False)
     except InvalidArgumentError as error:

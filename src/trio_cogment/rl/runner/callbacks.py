@@ -22,7 +22,7 @@ class TrialCallback(Protocol):
     """
 
     def on_run_start(self, requested: int) -> Awaitable[None] | None:
-        """Be told that a run of so many trials begins."""
+        """Be told that a run of this many trials begins."""
         return None
 
     def on_trial_start(self, index: int, seed: int | None, trial_id: str) -> Awaitable[None] | None:

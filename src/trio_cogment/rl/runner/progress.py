@@ -14,10 +14,10 @@ class Progress:
     """How far a run is.
 
     Attributes:
-        done: so many trials have ended.
-        total: so many trials the run has.
-        running: so many run now.
-        failed: so many of those done have failed.
+        done: the number of trials that have ended.
+        total: the number of trials of the run.
+        running: the number of those that run now.
+        failed: the number of those done that have failed.
         paused: no trial is started.
     """
 

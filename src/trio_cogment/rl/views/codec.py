@@ -30,7 +30,7 @@ import numpy as np
 
 #: What is answered by who is not asked.
 NO_ACTION: bytes = pb.Action().SerializeToString()
-#: So many encoded numbers are remembered for each actor.
+#: This many encoded numbers are remembered for each actor.
 _REMEMBERED = 1024
 
 
@@ -102,7 +102,7 @@ class ObservationDecoder:
         """Return an observation without the spaces that may be with it.
 
         Raises:
-            SpaceError: the bytes are no message, or a part of it makes no sense.
+            SpaceError: the bytes are not a message, or a part of it makes no sense.
         """
         message = observation_message(content)
         array = message.value

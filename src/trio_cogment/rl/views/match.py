@@ -34,7 +34,7 @@ from trio_cogment.rl.views.sharing import platform_for
 from trio_cogment.seats.base import Seat
 from trio_cogment.spaces import Observation, SpaceError
 
-#: Trio's tasks get a turn after so many steps, even if no step had to wait for them. A turn takes as long as half a
+#: Trio's tasks get a turn after this many steps, even if no step had to wait for them. A turn takes as long as half a
 #: step, or several if samples are stored in it: that comes more often, because few samples may wait.
 _STEPS_PER_TURN = 256
 _RECORDED_STEPS_PER_TURN = 16

@@ -18,7 +18,7 @@ from trio_cogment.rl.views.rounds import Round
 
 _logger = logging.getLogger(__name__)
 
-#: After so many such resets in a row the next one is expected to be another: nothing is started ahead of it.
+#: After this many such resets in a row the next one is expected to be another: nothing is started ahead of it.
 _TELLING_RESETS = 2
 
 

@@ -87,7 +87,7 @@ def is_remote(seat: Seat) -> bool:
 
 def watching(seats: Mapping[str, Seat]) -> list[str]:
     """Return the agents who are to see what the environment renders."""
-    # What is no seat is refused later, with everything else that is wrong with seats.
+    # Anything but a seat is refused later, with everything else that is wrong with seats.
     return [agent for agent, seat in seats.items() if isinstance(seat, Seat) and seat.watches]
 
 
@@ -177,7 +177,7 @@ def recorded_params(
     """
     config, missing = _config_of(params), []
     if seed is not None and not _fill_seed(config, seed):
-        missing.append("seed: it is no integer of 64 bits")
+        missing.append("seed: expected an integer of 64 bits")
     for name, value in (options or {}).items():
         try:
             fill_fields(

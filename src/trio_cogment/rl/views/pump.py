@@ -35,7 +35,7 @@ from trio_cogment.sdk.bridges.guest import GuestRun
 P = ParamSpec("P")
 T = TypeVar("T")
 
-#: After so many turns without anything to run, a waiting call sleeps between turns instead of computing.
+#: After this many turns without anything to run, a waiting call sleeps between turns instead of computing.
 _IDLE_TURNS = 50
 _IDLE_SLEEP_SECONDS = 0.0005
 #: How long the end of the interpreter, or of the last user, waits for the tasks that it has cancelled.

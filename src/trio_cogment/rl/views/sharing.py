@@ -49,7 +49,7 @@ def platform_for(
         seats: of the view.
 
     Raises:
-        InvalidArgumentError: what is given is no view, or has not what this view needs.
+        InvalidArgumentError: what is given is not a view, or has not what this view needs.
         CogmentError: the platform cannot be opened.
     """
     if given is None:

@@ -206,7 +206,7 @@ def read_commands(path: str | Path) -> dict[str, str]:
     """Return the section `commands` of a project file: shell scripts by name.
 
     Raises:
-        InvalidArgumentError: the file cannot be read, is not YAML, or a command is no text.
+        InvalidArgumentError: the file cannot be read, is not YAML, or a command is not text.
     """
     file = YamlFile(find_file(path))
     if file.root is None or is_blank(file.root):

@@ -70,7 +70,7 @@ def type_stubs(files: FileDescriptorSet, protos: Sequence[str]) -> Mapping[str, 
 def _run(folder: Path, arguments: list[str]) -> None:
     if importlib.util.find_spec("grpc_tools") is None:
         raise MissingExtraError.of("grpcio-tools", "generate", needed_for="compiling protos")
-    # -P: a folder `google` or `grpc_tools` of the project is no Python package.
+    # -P: a folder `google` or `grpc_tools` of the project is not a Python package.
     command = [sys.executable, "-P", "-m", "grpc_tools.protoc", *arguments]
     try:
         done = subprocess.run(

@@ -55,7 +55,7 @@ def by_type(
         text: for strings.
         content: for bytes.
         boolean: for truth values.
-        number: for floating-point numbers of so many bits.
+        number: for floating-point numbers of this many bits.
         integer: for integers.
     """
     return {

@@ -26,9 +26,9 @@ from trio_cogment.servers.datastore.storage import SampleWrite, WriteKind
 
 #: Rewards and messages of one sample, each counted once for each receiver: a few bytes may stand for many deliveries.
 MAX_DELIVERIES = 100_000
-#: After so many deliveries other tasks get a turn.
+#: After this many deliveries other tasks get a turn.
 _STEP = 1000
-#: The sender or receiver of a reward or message that is no actor.
+#: The sender or receiver of a reward or message that is not an actor.
 ENVIRONMENT = -1
 #: The tick of an action that never came.
 _NO_ACTION_TICK = -2
@@ -187,7 +187,7 @@ class TrialConverter:
         if timestamp > MAX_NUMBER:
             raise InvalidArgumentError(f"sample.info.timestamp: expected less than 2**63 nanoseconds, got {timestamp}")
         if state not in _STATES:
-            raise InvalidArgumentError(f"sample.info.state: {state} is no trial state")
+            raise InvalidArgumentError(f"sample.info.state: {state} is not a trial state")
         stored.tick_id = tick_id
         stored.timestamp = timestamp
         stored.state = state

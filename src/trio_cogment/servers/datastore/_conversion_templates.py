@@ -38,7 +38,7 @@ from trio_cogment.servers.datastore.storage import SampleWrite
 #: Larger samples have no templates: they are copied several times on this path, which takes longer than reading
 #: their fields.
 _MAX_SAMPLE_BYTES = 16 * 1024
-#: The templates of a trial are limited by the memory they take together: their bytes, and so many for each place.
+#: The templates of a trial are limited by the memory they take together: their bytes, and this many for each place.
 _MAX_TEMPLATES_BYTES = 256 * 1024
 _PLACE_BYTES = 160
 #: Templates for samples of the same length, which are tried one after the other.
@@ -54,7 +54,7 @@ _PAUSE = 64
 _MAX_PAUSE = 1024
 _ALLOWANCE = 8
 
-#: A tick that takes so many bytes as a varint is below `MAX_NUMBER`.
+#: A tick that takes this many bytes as a varint is below `MAX_NUMBER`.
 _MAX_TICK_BYTES = 8
 #: The tick of an action that never came, -2, as protobuf writes it.
 _NO_ACTION = b"\x03"

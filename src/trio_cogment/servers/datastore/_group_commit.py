@@ -31,7 +31,7 @@ from trio_cogment.servers.datastore.storage import (
 
 _log = logging.getLogger(__name__)
 
-#: The first write of a batch waits for so many times the duration of the last commit: the storage is idle for most of
+#: The first write of a batch waits for this many times the duration of the last commit: the storage is idle for most of
 #: the time, as long as batches are not full.
 _WAIT_FACTOR = 2
 #: And at least so long: where commits take microseconds, one for each sample would cost more than the sample.

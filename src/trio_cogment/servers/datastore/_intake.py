@@ -31,7 +31,7 @@ _log = logging.getLogger(__name__)
 
 _INFO = "info"
 _ENDED = TrialState.ENDED
-#: The full conversion of a sample costs a unit of `budget.turn_order` for so many actors, whatever they did.
+#: The full conversion of a sample costs a unit of `budget.turn_order` for this many actors, whatever they did.
 _ACTORS_PER_UNIT = 128
 #: It is in every description of its trial.
 _MAX_OUTCOME_BYTES = 64 * 1024

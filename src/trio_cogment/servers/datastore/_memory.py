@@ -453,7 +453,7 @@ class MemoryStore:
                 yield trial
 
     def _make_room(self, growth: int, spared: Collection[MemoryTrial]) -> list[str] | None:
-        """Evict and forget trials until there is memory for so many bytes; return the ids of these trials.
+        """Evict and forget trials until there is memory for this many bytes; return the ids of these trials.
 
         None: it is not enough, and no trial was changed.
         """

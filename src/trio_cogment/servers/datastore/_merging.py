@@ -30,7 +30,7 @@ def merge_late(stored: bytes, late: bytes) -> bytes:
             made them.
 
     Raises:
-        InvalidArgumentError: one of the two is no serialized `StoredTrialSample`.
+        InvalidArgumentError: one of the two is not a serialized `StoredTrialSample`.
     """
     target, source = _parse(stored), _parse(late)
     known = set(target.merged_samples)
@@ -59,7 +59,7 @@ def begin_waiting(late: bytes) -> bytes:
     """Return an out-of-sync sample as it waits for the sample of its tick: it knows its own digest.
 
     Raises:
-        InvalidArgumentError: it is no serialized `StoredTrialSample`.
+        InvalidArgumentError: it is not a serialized `StoredTrialSample`.
     """
     sample = _parse(late)
     if not sample.merged_samples:

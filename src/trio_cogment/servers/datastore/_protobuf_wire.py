@@ -5,7 +5,7 @@ from __future__ import annotations
 from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.message import Message
 
-#: What follows a tag: a varint, 8 bytes, a length and so many bytes, 4 bytes.
+#: What follows a tag: a varint, 8 bytes, a length and this many bytes, 4 bytes.
 VARINT, EIGHT_BYTES, LENGTH, FOUR_BYTES = 0, 1, 2, 5
 
 _WIRE_TYPES = {

@@ -1,4 +1,4 @@
-"""Retention: of the trials that have ended only so many are kept, those that ended last."""
+"""Retention: deletes the trials that ended first, when more have ended than may be kept."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from trio_cogment.servers.datastore.storage import StoredTrial, TrialEnd, TrialS
 
 _log = logging.getLogger(__name__)
 
-#: Trials are looked through, and deleted, at most so many at a time.
+#: Trials are looked through, and deleted, at most this many at a time.
 _PAGE = 500
 #: How long trials may end before they are counted.
 _PAUSE_SECONDS = 1.0

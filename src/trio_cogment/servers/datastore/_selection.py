@@ -41,7 +41,7 @@ class Selection:
         wanted = set(request.selected_sample_fields)
         unknown = wanted - _KNOWN
         if unknown:
-            raise InvalidArgumentError(f"selected_sample_fields: {min(unknown)} is no field of a sample")
+            raise InvalidArgumentError(f"selected_sample_fields: {min(unknown)} is not a field of a sample")
         self._names = frozenset(request.actor_names)
         self._classes = frozenset(request.actor_classes)
         self._implementations = frozenset(request.actor_implementations)

@@ -91,7 +91,7 @@ FORMAT = SqliteFormat(
 
 _logger = logging.getLogger(__name__)
 
-#: So many queries run at a time; more of them wait.
+#: This many queries run at a time; more of them wait.
 READERS = 4
 #: How long to wait after a failure before the samples of deleted trials are swept again.
 SWEEP_PAUSE_SECONDS = 10.0

@@ -16,7 +16,7 @@ from trio_cogment.base.errors import ResourceExhaustedError
 from trio_cogment.base.sqlite_file import LOG, PAGE_BYTES
 from trio_cogment.servers.datastore.storage import SampleWrite, TrialWrite, Write
 
-#: The reserve: so many bytes, or this part (an eighth) of a small disk.
+#: The reserve: this many bytes, or this part (an eighth) of a small disk.
 _RESERVE_BYTES = 16 * 1024 * 1024
 _RESERVE_PART = 8
 #: Of which what says how trials ended leaves this part.
@@ -27,9 +27,9 @@ _END_SAMPLE_BYTES = 4 * 1024
 #: What a transaction takes beside its data: pages that change, and a part of the data for those that are not filled.
 _CHANGED_BYTES = 16 * PAGE_BYTES
 _UNFILLED_PART = 4
-#: With so much free space beyond the reserve, the next check comes after so many bytes, transactions or seconds. Other
-#: programs would have to fill all of that space meanwhile. Even then deletions have space: what is written before the
-#: next check comes from the reserve (once for the log, once for the database), but it is less than half of it.
+#: With so much free space beyond the reserve, the next check comes after this many bytes, transactions or seconds.
+#: Other programs would have to fill all of that space meanwhile. Even then deletions have space: what is written before
+#: the next check comes from the reserve (once for the log, once for the database), but it is less than half of it.
 _MUCH_BYTES = 1024 * 1024 * 1024
 _SPARE_BYTES = _RESERVE_BYTES // 4
 _SPARE_TRANSACTIONS = 16
@@ -50,7 +50,7 @@ class DiskReserve:
     def __init__(self, path: str, clock: Callable[[], float]) -> None:
         self._path = path
         self._clock = clock
-        #: So much may be written, in so many transactions, until this time, without another check.
+        #: So much may be written, in this many transactions, until this time, without another check.
         self._spare_bytes = 0
         self._spare_transactions = 0
         self._spare_until = 0.0

@@ -17,8 +17,8 @@ _INDEX = "-shm"
 _INDEX_BYTES = 32 * 1024
 #: A page in the log has a header.
 _FRAME_BYTES = PAGE_BYTES + 24
-#: What a transaction changes beside its data: so many pages, for each trial that it writes to so many more, and a part
-#: of the data for pages that are not filled. The database grows by some of that.
+#: What a transaction changes beside its data: this many pages, for each trial that it writes to this many more, and a
+#: part of the data for pages that are not filled. The database grows by some of that.
 _CHANGED_PAGES = 6
 _TRIAL_PAGES = 3
 _UNFILLED_PART = 4
@@ -29,7 +29,7 @@ _LOG_PART = 4
 _KEPT_PART = 8
 _LEAST_KEPT_BYTES = 5 * _FRAME_BYTES
 _MOST_KEPT_BYTES = 16 * 1024 * 1024
-#: Of a small database fewer samples are deleted at a time: for so many bytes one.
+#: Of a small database fewer samples are deleted at a time: for this many bytes one.
 _BYTES_PER_SWEPT = 16 * 1024
 _LEAST_SWEPT = 10
 
@@ -77,7 +77,7 @@ class SizeLimit:
                 connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
 
     def swept(self, most: int) -> int:
-        """Return how many samples are deleted at a time, at most so many."""
+        """Return how many samples are deleted at a time, at most this many."""
         return most if not self._max_bytes else max(_LEAST_SWEPT, min(most, self._max_bytes // _BYTES_PER_SWEPT))
 
     def _fits(self, connection: sqlite3.Connection, size: int, trials: int, kept: int) -> bool:

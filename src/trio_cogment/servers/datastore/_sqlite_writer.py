@@ -43,20 +43,20 @@ from trio_cogment.servers.datastore.storage import (
 # Beside a busy thread a statement may wait 5 ms for Python's interpreter lock. Statements for many rows also take
 # SQLite a quarter less time.
 
-#: So many samples are added by one statement, if there are as many, and SQLite takes as many values: before its version
-#: 3.32 those of 166.
+#: This many samples are added by one statement, if there are as many, and SQLite takes as many values: before its
+#: version 3.32 those of 166.
 _ROWS_AT_ONCE = (500, 256, 128, 64, 32, 16, 8, 4, 2, 1)
 _COLUMNS = 6
 _INSERT = "INSERT INTO samples (position, trial, tick, timestamp, waiting, data) VALUES (?, ?, ?, ?, ?, ?)"
 _INSERTS = [(_INSERT + ", (?, ?, ?, ?, ?, ?)" * (rows - 1), rows * _COLUMNS) for rows in _ROWS_AT_ONCE]
 
-#: The heads of so many trials are changed by one statement.
+#: The heads of this many trials are changed by one statement.
 _TRIALS_AT_ONCE = (8, 4, 2, 1)
 _HEAD_COLUMNS = ("number", "ending", "samples_count", "high_tick", "state", "bytes")
 
 
 def _follow(trials: int) -> tuple[str, list[int]]:
-    """Return the statement that changes so many heads, and which of their values its parameters have."""
+    """Return the statement that changes this many heads, and which of their values its parameters have."""
     width = len(_HEAD_COLUMNS)
     numbers = [trial * width for trial in range(trials)]
     cases = f"CASE number {'WHEN ? THEN ? ' * trials}END"

@@ -330,7 +330,7 @@ def checking(sample: StoredTrialSample, actors: int) -> Iterator[None]:
     if sample.tick_id > MAX_NUMBER or sample.timestamp > MAX_NUMBER:
         raise InvalidArgumentError("trial_sample: expected tick_id and timestamp to be less than 2**63")
     if sample.state not in _STATES:
-        raise InvalidArgumentError(f"trial_sample.state: {sample.state} is no trial state")
+        raise InvalidArgumentError(f"trial_sample.state: {sample.state} is not a trial state")
     for number, _ in enumerate(_checking_entries(sample, actors), 1):
         if not number % _CHECKED_AT_ONCE:
             yield

@@ -180,7 +180,7 @@ class TrialStore(Protocol):
 
         Returns:
             Which writes were refused, by their index, and why: what is for a trial that is not there, a tick
-            or timestamp of 2**63 or more, something LATE that is no serialized `StoredTrialSample`. The others are
+            or timestamp of 2**63 or more, something LATE that is not a serialized `StoredTrialSample`. The others are
             done.
         """
 
@@ -194,7 +194,7 @@ class TrialStore(Protocol):
 
         Args:
             after: only those with a higher number.
-            limit: at most so many, 1 or more.
+            limit: the maximum number, 1 or more.
             ids: only these; None: all.
             properties: only trials whose parameters have all of these, with equal values.
         """
@@ -214,8 +214,8 @@ class TrialStore(Protocol):
         Args:
             number: of the trial, so that one that was deleted and created again is not taken for the other.
             after: only those with a higher position; 0: from the first.
-            limit: at most so many, 1 or more.
-            max_bytes: no further ones once their data has so many bytes; the first comes whatever its size.
+            limit: the maximum number, 1 or more.
+            max_bytes: no further ones once their data has this many bytes; the first comes whatever its size.
 
         Raises:
             NotFoundError: there is no such trial (any more).

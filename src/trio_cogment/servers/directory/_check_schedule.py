@@ -109,7 +109,7 @@ class CheckScheduler:
         if after.shown and not before.shown:
             self._on_shown()
         if after.state is not before.state:
-            # That a new service answers is no news.
+            # That a new service answers is not news.
             well = before.state is State.NEW and after.state is State.UP
             _log.log(logging.DEBUG if well else logging.INFO, "%s is %s", described(entry), after.state.value)
         if self._monitored.given_up(entry, trio.current_time()):

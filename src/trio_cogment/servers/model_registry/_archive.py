@@ -81,7 +81,7 @@ class Archive:
             try:
                 folder.encode()
             except UnicodeEncodeError:
-                logger.warning("model registry: folder %r is no text; it is left alone", folder)
+                logger.warning("model registry: folder %r is not text; it is left alone", folder)
                 continue
             model = self._load_folder(folder)
             if model is None:
@@ -137,7 +137,9 @@ class Archive:
         text = self.store.read(folder, layout.last_name(folder)).strip()
         if text.isdigit() and len(text) <= 10:
             return int(text)
-        logger.warning("model registry: %r: what is in %s is no number", folder, layout.last_name(folder))
+        logger.warning(
+            "model registry: %r: expected a number in %s, got something else", folder, layout.last_name(folder)
+        )
         return 0
 
     def close(self) -> None:

@@ -114,7 +114,7 @@ class Holdings:
         return sum(model.bytes or 0 for model in self._models.get(owner, ()))
 
     async def reserve(self, owner: str, info: ModelInfo | ModelVersionInfo, quota: int | None) -> Reservation:
-        """Return room for so many bytes, to be released.
+        """Return room for this many bytes, to be released.
 
         Args:
             owner: of the model.

@@ -130,7 +130,7 @@ class Model:
         return self.numbers[bisect_left(self.numbers, number) :]
 
     def grow(self, size: int) -> None:
-        """Count so many bytes more, or less."""
+        """Count this many bytes more, or less."""
         if self.bytes is not None:
             self.bytes += size
 

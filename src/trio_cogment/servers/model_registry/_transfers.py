@@ -88,7 +88,7 @@ class UploadMemory:
         yield Count("bytes of uploads to memory", self.used, self.used)
 
     def check(self, size: int) -> None:
-        """Raise ResourceExhaustedError if so many bytes can never fit."""
+        """Raise ResourceExhaustedError if this many bytes can never fit."""
         if size > self.limit:
             raise ResourceExhaustedError(
                 f"data_size: {size} bytes are too many for a version that is not archived; cache_max_bytes is "
@@ -116,7 +116,7 @@ class AnnouncedUploads:
         self._uploads: list[IncomingVersion] = []
 
     def check(self, size: int, free: int | None) -> None:
-        """Raise ResourceExhaustedError if so many bytes have no room beside them in what is free."""
+        """Raise ResourceExhaustedError if this many bytes have no room beside them in what is free."""
         announced = sum(upload.missing for upload in self._uploads)
         if free is not None and size + announced > free:
             raise ResourceExhaustedError(

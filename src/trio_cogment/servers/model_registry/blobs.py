@@ -47,7 +47,7 @@ class Blob(Protocol):
     size: int
 
     def read(self, offset: int, size: int) -> bytes:
-        """Return so many bytes from there on; fewer only where the blob ends. Raises OSError."""
+        """Return this many bytes from there on; fewer only where the blob ends. Raises OSError."""
 
     def close(self) -> None:
         """Close it. Never raises."""
@@ -56,8 +56,8 @@ class Blob(Protocol):
 class BlobStore(Protocol):
     """Blobs by folder and name.
 
-    Both are 1 to 200 bytes of ASCII letters, digits and ``% . _ -``; a folder's first character is no dot. A folder is
-    there as long as there are blobs in it.
+    Both are 1 to 200 bytes of ASCII letters, digits and ``% . _ -``; a folder's first character is not a dot. A folder
+    is there as long as there are blobs in it.
 
     Every operation raises OSError when the storage fails, with ENOSPC or EDQUOT when there is no room. A store that
     knows how much may still be written says so with one operation more, `free_bytes() -> int | None`: then uploads

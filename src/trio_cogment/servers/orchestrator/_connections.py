@@ -197,7 +197,7 @@ class Connections:
                 f"{field_name}: {wanted}: service {found.service_id} at {found.endpoint} expects TLS, and none is "
                 "configured here for outgoing calls"
             )
-        # The other way round is no error, as with the reference: one that is registered without TLS is called with it.
+        # The opposite is not an error, as with the reference: one that is registered without TLS is called with it.
         return found.endpoint
 
     def turn(self, account: str) -> Turn:

@@ -158,7 +158,7 @@ _log = logging.getLogger(__name__)
 #: A sample that the sink's own refusal keeps coming back to is dropped after this many streams.
 _TRIES_PER_SAMPLE = 3
 
-#: While only so many wait, nobody looks at their sizes, where they are not large: a log that keeps up costs nothing.
+#: While only this many wait, nobody looks at their sizes, where they are not large: a log that keeps up costs nothing.
 _UNCOUNTED_SAMPLES = 2
 
 #: Failures that say nothing about what was sent.
@@ -233,7 +233,7 @@ class Datalog:
         self._waits_until = -math.inf
         #: It refuses what it is sent: it is there, and may be told how the trial ended.
         self._refuses = False
-        #: So many samples waited when it broke, and have not been taken since.
+        #: This many samples waited when it broke, and have not been taken since.
         self._owed = 0
         self._said_dropped = False
         self._lossy = False
@@ -460,7 +460,7 @@ class Datalog:
             self._is_back()
 
     def _is_back(self) -> None:
-        """It has taken all that waited for it: one that takes some of it, as a full disk does, was no return."""
+        """It has taken all that waited for it: one that takes some of it, as a full disk does, was not a return."""
         if self.trouble:
             _log.info("trial %s: the data log is back", self._trial_id)
             self.trouble = ""
@@ -553,7 +553,7 @@ class Datalog:
         now = trio.current_time()
         cannot_store = is_storage_failure(failure)
         text = text_of(failure)
-        # A stream that was opened and broke without taking anything was no return.
+        # A stream that was opened and broke without taking anything was not a return.
         is_news = not self.trouble or cannot_store is not self._cannot_store
         begins = self._away_since is None or fruitful or cannot_store is not self._cannot_store
         refuses = isinstance(failure, CogmentError) and status_of(failure)[0] not in _TRANSPORT

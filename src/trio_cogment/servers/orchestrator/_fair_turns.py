@@ -11,7 +11,7 @@ from trio_cogment.base.recount import Count
 
 
 class FairTurns:
-    """So many at a time, and so many of each account. Who finds room goes on without a checkpoint.
+    """At most a number at a time, and at most a number of each account. Who finds room goes on without a checkpoint.
 
     An account with a thousand requests delays another account's by one of its own, not by all of them; within an
     account they come in order.

@@ -65,7 +65,7 @@ class MeteredMachine(TrialMachine):
         return effects
 
     def forget_observation(self) -> None:
-        """See `TrialMachine.forget_observation`: it is no new tick."""
+        """See `TrialMachine.forget_observation`: it is not a new tick."""
         TrialMachine.forget_observation(self)
         self._observation = self.latest_observation
 

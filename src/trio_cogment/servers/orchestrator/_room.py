@@ -25,11 +25,11 @@ CLIENT_BYTES = 2 * 1024
 SERVICE_BYTES = 6 * 1024
 
 
-#: An observation of so many bytes is always kept.
+#: An observation of this many bytes is always kept.
 FREE_OBSERVATION_BYTES = 32 * 1024
 #: So much a trial may always hold back of its samples.
 LEAST_HELD_BACK_BYTES = 64 * 1024
-#: Samples of so many ticks are held back by every trial.
+#: Samples of this many ticks are held back by every trial.
 _USUAL_TICKS = 2
 
 
@@ -179,7 +179,7 @@ class Holding:
             self.size += size
 
     def observe(self, size: int) -> bool:
-        """Keep an observation of so many bytes instead of the one before; False: there is no room, and none is kept."""
+        """Keep an observation of this many bytes instead of the last one; False: there is no room, and none is kept."""
         if self._room is None:
             return False
         if size <= FREE_OBSERVATION_BYTES:

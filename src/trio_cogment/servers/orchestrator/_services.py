@@ -106,7 +106,7 @@ class ReplyRoom:
 
 _NO_QUOTAS = Quotas()
 _STATES = frozenset(TrialState.values())
-#: So many trials are described in one go.
+#: This many trials are described in one go.
 _TRIALS_PER_CHECKPOINT = 50
 
 
@@ -209,7 +209,7 @@ class LifecycleService(About):
         """Send what there is, then every change, until the watcher leaves or the orchestrator stops."""
         unknown = [state for state in request.filter if state not in _STATES]
         if unknown:
-            raise InvalidArgumentError(f"filter: {unknown[0]} is no trial state")
+            raise InvalidArgumentError(f"filter: {unknown[0]} is not a trial state")
         orchestrator = self._orchestrator
         orchestrator.watchers.check_named(len(request.trial_ids))
         trials = orchestrator.known(dict.fromkeys(request.trial_ids)) if request.trial_ids else orchestrator.trials

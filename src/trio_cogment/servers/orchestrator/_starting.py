@@ -80,7 +80,7 @@ async def run_hooks(
     return params
 
 
-#: So many endpoints are resolved in one go.
+#: This many endpoints are resolved in one go.
 _ACTORS_PER_CHECKPOINT = 100
 
 

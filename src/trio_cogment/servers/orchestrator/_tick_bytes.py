@@ -83,7 +83,7 @@ class TickBytes:
         return self._loan.size
 
     def hold(self, size: int, tick_id: int, now: float) -> None:
-        """Hold so many bytes from now on. If they are not there, trials end, and this one may be among them.
+        """Hold this many bytes from now on. If they are not there, trials end, and this one may be among them.
 
         Args:
             size: all that is held.

@@ -98,7 +98,7 @@ class Timers:
             self._alarms.set(self, deadline + self._paused_seconds)
 
     def disarm(self, timer: Timer) -> None:
-        """Forget a timer; one that is not armed is no error.
+        """Forget a timer; one that is not armed is not an error.
 
         It may be woken once for nothing: cheaper than finding the next deadline at every disarming.
         """

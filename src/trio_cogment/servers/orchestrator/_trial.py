@@ -380,7 +380,7 @@ class Trial:
         return self.timers.suspended and self.state != TrialState.ENDED
 
     def samples_settled(self, lost: int) -> None:
-        """Learn that its data log takes no more samples; so many were lost."""
+        """Learn that its data log takes no more samples; this many were lost."""
         if lost:
             self._samples_lost = lost
         self._on_settled(self)

@@ -124,7 +124,7 @@ class TrialRegistry:
         return next(iter(self._ended.values()))[0] + self._max_age if self._ended else math.inf
 
     def _collect(self, count: int) -> None:
-        """Forget the oldest of those who have most, until there are no more than so many; and whatever is too old."""
+        """Forget the oldest of those who have most, until there are no more than this many; and whatever is too old."""
         began = trio.current_time()
         while self._ended:
             trial_id, (ended_at, _) = next(iter(self._ended.items()))

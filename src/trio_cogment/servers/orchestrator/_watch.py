@@ -19,7 +19,7 @@ from trio_cogment.budget.shares import Shares
 STOPPING = "the orchestrator is stopping"
 #: The limit at which nothing is kept of those who have reached it.
 TOTAL = "watch_total_bytes"
-#: So many trials that were there when a watch began are described even when the orchestrator stops.
+#: This many trials that were there when a watch began are described even when the orchestrator stops.
 _FEW_ENTRIES = 64
 #: Instead of a trial's id, which is never empty.
 _ANY = ""

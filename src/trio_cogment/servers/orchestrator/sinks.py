@@ -78,7 +78,7 @@ class SampleSink(Protocol):
 
 
 class LocalSink(CallOpener):
-    """A sink of this process as what discovery finds; it is no service, so calls to it are refused."""
+    """A sink of this process as what discovery finds; it is not a service, so calls to it are refused."""
 
     def __init__(self, sink: SampleSink) -> None:
         self.sink = sink

@@ -221,7 +221,7 @@ class Collector:
             await self.changed.wait()
 
     async def wait_for_messages(self, number: int) -> None:
-        """Wait until so many have come."""
+        """Wait until this many have come."""
         await self.wait_for(lambda: len(self.messages) >= number)
 
     async def wait_for_end(self) -> None:

@@ -21,7 +21,7 @@ _IDLE_TURNS = 2
 #: Steps that a run which has used up its budget may take to end itself.
 _LAST_STEPS = 10_000
 _BATCH = 512
-#: A look at who waits takes about as long for each as so many steps.
+#: A look at who waits takes about as long for each as this many steps.
 _STEPS_PER_LINE = 20
 #: Garbage is collected after some ten thousand steps; see `simulate`.
 _BATCHES_A_COLLECTION = 20

@@ -22,7 +22,7 @@ from trio_cogment.testing.sim.schedule import name_of, short_name, tasks_below, 
 _SHOWN_TASKS = 50
 #: So pytest-trio names the tasks of tests and fixtures. Others of this form are of no interest.
 _OF_TESTS = ("<test ", "<fixture ")
-#: Below these is no code of the user's; what is installed otherwise may be.
+#: Below these is not code of the user's; what is installed otherwise may be.
 _LIBRARIES = (
     str(Path(__file__).parents[2]) + os.sep,
     *(str(Path(str(library.__file__)).parent) + os.sep for library in (trio, purerpc, outcome)),

@@ -162,7 +162,7 @@ def _descriptors() -> dict[str, str]:
             try:
                 found[name] = os.readlink(os.path.join(folder, name))
             except OSError:
-                pass  # that of the listing itself, or of something that is no link here
+                pass  # that of the listing itself, or of something that is not a link here
         return found
     return {}
 

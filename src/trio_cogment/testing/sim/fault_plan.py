@@ -28,7 +28,7 @@ class Fault:
         details: whatever else the scenario needs; the names are identifiers.
 
     Raises:
-        ValueError: a value could not be printed and read again, or the time is no time of a run.
+        ValueError: a value could not be printed and read again, or the time is not a time of a run.
     """
 
     name: str
@@ -98,7 +98,7 @@ class FaultPlan:
         """Read a printed plan, or one written by hand; a fault's positional arguments are its name, time and target.
 
         Raises:
-            ValueError: the text is no plan; it says what was expected.
+            ValueError: the text is not a plan; it says what was expected.
         """
         try:
             plan = _call(ast.parse(text.strip(), mode="eval").body, "FaultPlan")

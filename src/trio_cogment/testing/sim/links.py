@@ -180,7 +180,7 @@ class Flow:
         self._push(data, self.path.sent_at(len(data)))
 
     def push_marker(self, marker: Marker, after: float = 0.0) -> None:
-        """End the direction, `after` so many seconds and the way of a segment."""
+        """End the direction, `after` this many seconds and the way of a segment."""
         self._push(marker, trio.current_time() + after)
 
     def _push(self, content: bytes | Marker, sent_at: float) -> None:

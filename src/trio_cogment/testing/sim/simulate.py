@@ -90,7 +90,7 @@ _LONG_SECONDS = 3600
 
 
 class SimulationError(Exception):
-    """A simulated run did not finish. It is no assertion that failed."""
+    """A simulated run did not finish. It is not an assertion that failed."""
 
 
 class LivelockError(SimulationError):

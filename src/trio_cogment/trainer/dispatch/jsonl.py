@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 
 from trio_cogment.api.trainer.trainer_pb2 import RunEpisode, RunStep
 
-#: What is longer is no name of a model; what is larger is no version of a registry.
+#: What is longer is not a name of a model; what is larger is not a version of a registry.
 _MOST_CHARACTERS, _MOST_VERSIONS = 256, 2**32
 #: As `json.dumps` with separators, which makes an encoder each time.
 _compact = json.JSONEncoder(separators=(",", ":")).encode

@@ -213,7 +213,7 @@ def machine_of(number: int, line: dict[str, Any]) -> TrialMachine:
     """Return a machine as the first line describes it.
 
     Raises:
-        TrialFileError: it is no first line, or of another version.
+        TrialFileError: it is not a first line, or of another version.
     """
     line = dict(line)
     if FORMAT not in line:

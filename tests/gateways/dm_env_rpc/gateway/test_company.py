@@ -83,7 +83,7 @@ async def test_an_agent_against_a_service_actor() -> None:
 
 
 async def test_a_client_of_cogment_beside_an_agent() -> None:
-    """It joins each trial of the world, as an actor that is no slot."""
+    """It joins each trial of the world, as an actor that is not a slot."""
     game = Game(length=2)
     heard: list[int] = []
 

@@ -31,7 +31,7 @@ REFUSED = {
     StatusCode.UNIMPLEMENTED,
     StatusCode.FAILED_PRECONDITION,
 }
-#: Tensors that are no number from 0 to 9, or no tensors at all.
+#: Tensors that are not a number from 0 to 9, or no tensors at all.
 TENSORS = {
     "nothing": T(),
     "only a shape": T(shape=[2]),
@@ -55,7 +55,7 @@ TENSORS = {
 
 
 def nested(depth: int) -> AnyMessage:
-    """Return an `Any` in an `Any`, so many times."""
+    """Return an `Any` in an `Any`, this many times."""
     found = AnyMessage(type_url="type.googleapis.com/dm_env_rpc.v1.extensions.properties.PropertyRequest")
     for _ in range(depth):
         outer = AnyMessage()

@@ -97,7 +97,7 @@ async def test_a_world_in_which_somebody_plays_outlives_its_maker(autojump_clock
             await maker.create_world({"world_name": "w"})
             await ann.join_world("w")
         async with open_connection(platform.channel) as ann:
-            await trio.sleep(4)  # a client that connects anew in time finds it
+            await trio.sleep(4)  # a client that connects again in time finds it
             await ann.join_world("w")
             await trio.sleep(60)
             assert await worlds_of(ann) == ["w"]

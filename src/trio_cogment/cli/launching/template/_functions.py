@@ -48,7 +48,7 @@ def _index(value: Value, *keys: Value) -> Value:
         elif isinstance(value, str) and _is_integer(key):
             value = encoded(value)[_place("index", key, len(encoded(value)) - 1)]
         else:
-            raise TemplateError(f"index: {described(key)} is no index of {described(value)}")
+            raise TemplateError(f"index: {described(key)} is not an index of {described(value)}")
     return value
 
 

@@ -81,7 +81,7 @@ def tokens_of(template: str) -> Iterator[Token]:
     """Yield the tokens of a template; comments are left out.
 
     Raises:
-        TemplateError: an action or a comment is not closed, or holds something that is no token.
+        TemplateError: an action or a comment is not closed, or holds something that is not a token.
     """
     position = 0
     trim = False
@@ -193,11 +193,11 @@ def _escaped(match: re.Match[str]) -> bytes:
     if octal or byte:
         value = int(octal, 8) if octal else int(byte, 16)
         if value > 255:
-            raise TemplateError(f"the escape {match.group()!r} is no byte")
+            raise TemplateError(f"the escape {match.group()!r} is not a byte")
         return bytes([value])
     code = int(short or long, 16)
     if code > 0x10FFFF or 0xD800 <= code < 0xE000:
-        raise TemplateError(f"the escape {match.group()!r} is no character")
+        raise TemplateError(f"the escape {match.group()!r} is not a character")
     return chr(code).encode()
 
 
@@ -219,7 +219,7 @@ def number(token: Token) -> int | float:
         else:
             value = int(f"{legacy[1]}0o{legacy[2]}" if legacy else text, 0)
     except (ValueError, OverflowError):
-        raise TemplateError(f"{_shown(text)} is no number") from None
+        raise TemplateError(f"expected a number, got {_shown(text)}") from None
     if isinstance(value, int) and value not in _INTEGERS:
         raise TemplateError(f"{_shown(text)} has more than 64 bits")
     return value
@@ -425,7 +425,7 @@ class _Parser:
     def _word(self, word: str, *, first: bool) -> Operand:
         if word in _CONSTANTS:
             if word == "nil" and first:
-                raise TemplateError("nil is no command")
+                raise TemplateError("nil is not a command")
             return Literal(_CONSTANTS[word])
         if word in _KEYWORDS:
             raise TemplateError(f"unexpected {word!r}")

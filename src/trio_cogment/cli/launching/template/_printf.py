@@ -108,7 +108,7 @@ class _Format:
         return wrong + _written(self._arguments[self._next - 1], Form(verb, frozenset(flags), width, precision))
 
     def _star(self, at: str | None) -> int | None:
-        """Return a width that is an argument itself; None if it is no number."""
+        """Return a width that is an argument itself; None if it is not a number."""
         if not self._go_to(at) or self._next >= len(self._arguments):
             return None
         self._next += 1

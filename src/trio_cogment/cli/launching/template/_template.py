@@ -59,7 +59,7 @@ class Template:
         return "".join(evaluation.output)
 
 
-class _Jumped(Exception):  # noqa: N818  it is no error
+class _Jumped(Exception):  # noqa: N818  it is not an error
     """`break` or `continue`, on the way to its `range`."""
 
     def __init__(self, jump: Jump) -> None:

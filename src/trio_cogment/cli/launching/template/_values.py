@@ -92,7 +92,7 @@ def quoted(text: str) -> str:
             parts.append('\\"')
         elif one in _ESCAPES:
             parts.append(_ESCAPES[one])
-        elif "\udc80" <= one <= "\udcff":  # a byte that is no UTF-8
+        elif "\udc80" <= one <= "\udcff":  # a byte that is not UTF-8
             parts.append(f"\\x{ord(one) - 0xDC00:02x}")
         elif one.isprintable():
             parts.append(one)
@@ -104,5 +104,5 @@ def quoted(text: str) -> str:
 
 
 def encoded(text: str) -> bytes:
-    """Return the bytes of a text; the environment may have some that are no UTF-8."""
+    """Return the bytes of a text; the environment may have some that are not UTF-8."""
     return text.encode(errors="surrogateescape")

@@ -18,7 +18,7 @@ from trio_cogment.spaces import Discrete, Observation, Space, SpaceError, Text
 from trio_cogment.spaces.space_tensors import space_of_specs
 from trio_cogment.spaces.tensor_specs import TensorSpec
 
-#: Observations that are no part of what an actor sees, by the protocol's convention.
+#: Observations that are not part of what an actor sees, by the protocol's convention.
 REWARD, DISCOUNT = "reward", "discount"
 #: What a discount is where a server has none: 0 where the task has ended by its own rules.
 _USUAL_DISCOUNT = {State.RUNNING: 1.0, State.INTERRUPTED: 1.0, State.TERMINATED: 0.0}
@@ -139,7 +139,7 @@ class Agent:
             refusal: why the server has refused the actions; empty if it has not.
 
         Raises:
-            InvalidEnvironmentError: a reward or a discount is no number that makes sense.
+            InvalidEnvironmentError: a reward or a discount is not a number that makes sense.
         """
         info: dict[str, Any] = {}
         found = self._number(step, DISCOUNT)

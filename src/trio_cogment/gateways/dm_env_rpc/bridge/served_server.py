@@ -82,7 +82,7 @@ def dm_env_rpc_environment(
         single_use: a world serves one trial.
         connect_timeout_seconds: how long it may take to connect, and create and join a world, with all actors.
         step_timeout_seconds: how long a step, or a reset, may take.
-        max_idle: so many worlds are kept while no trial uses them.
+        max_idle: the maximum number of worlds that are kept while no trial uses them.
         idle_seconds: so long each of them is kept.
         tls: encrypt; see `trio_cogment.rpc.client_tls`.
         metadata: sent with each connection.
@@ -90,7 +90,7 @@ def dm_env_rpc_environment(
         host: connects; by default the system.
 
     Raises:
-        EndpointError: `server` is no endpoint of a server.
+        EndpointError: `server` is not an endpoint of a server.
         InvalidArgumentError: there is no such policy.
     """
     if isinstance(server, str):

@@ -62,7 +62,7 @@ async def open_connection(
         name: of the server, for errors; by default its endpoint.
 
     Raises:
-        EndpointError: `server` is no endpoint of a server.
+        EndpointError: `server` is not an endpoint of a server.
         UnavailableError: the server cannot be reached.
     """
     async with AsyncExitStack() as stack:

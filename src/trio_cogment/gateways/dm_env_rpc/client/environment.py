@@ -73,7 +73,7 @@ class DmEnvRpcEnvironment(dm_env.Environment):  # type: ignore[misc]  # dm_env h
             metadata: sent with the connection.
 
         Raises:
-            EndpointError: `server` is no endpoint of a server.
+            EndpointError: `server` is not an endpoint of a server.
             UnavailableError: it cannot be reached.
             DmEnvRpcError: it refuses.
             SpaceError: there is no observation of a name.

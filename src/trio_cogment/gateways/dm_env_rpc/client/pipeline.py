@@ -15,7 +15,7 @@ from trio_cogment.rpc import ClientCall
 
 T = TypeVar("T")
 
-#: So many requests of one connection may wait for their replies; another one waits until there is room.
+#: This many requests of one connection may wait for their replies; another one waits until there is room.
 MAX_REQUESTS_UNDER_WAY = 4096
 
 

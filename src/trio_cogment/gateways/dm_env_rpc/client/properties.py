@@ -84,7 +84,7 @@ def value_of(server: str, key: str, answer: pb.ReadPropertyResponse) -> NDArray[
     """Return the value that a property was read as.
 
     Raises:
-        RemoteProtocolError: it is no tensor that makes sense.
+        RemoteProtocolError: it is not a tensor that makes sense.
     """
     try:
         return decode_tensor(answer.value)

@@ -160,7 +160,7 @@ def flattened(settings: Mapping[str, Any]) -> dict[str, pb.Tensor]:
     """Return settings as tensors; those within mappings are named by their keys, joined by dots.
 
     Raises:
-        SpaceError: a key is no string, is empty or occurs twice, or a value is nothing that a tensor can be.
+        SpaceError: a key is not a string, is empty or occurs twice, or a value is nothing that a tensor can be.
     """
     found: dict[str, pb.Tensor] = {}
     for name, value in _leaves(settings, ()):
@@ -189,7 +189,7 @@ def flat(values: Mapping[str, Any]) -> dict[str, Any]:
     """Return values nested in mappings by their keys, joined by dots.
 
     Raises:
-        SpaceError: a key is no string, or is empty.
+        SpaceError: a key is not a string, or is empty.
     """
     return dict(_leaves(values, ()))
 

@@ -190,7 +190,7 @@ def _set_in_fields(message: Any, parts: list[str], value: NDArray[Any]) -> None:
 
 
 def scalar(field: FieldDescriptor, value: NDArray[Any]) -> Any:
-    """Return a value for a field that is no message, or for an item of such a list.
+    """Return a value for a field that is not a message, or for an item of such a list.
 
     Raises:
         NotThatError: it is not of the field's type, or would lose something.

@@ -111,7 +111,7 @@ def judge(request: Request, *, joined: bool) -> bool:
 
     Raises:
         FailedPreconditionError: it is refused in this state; the text says what has to come first.
-        InvalidArgumentError: it is no request.
+        InvalidArgumentError: it is not a request.
     """
     verdict = TABLE[joined][request]
     refusal = _REFUSALS.get(verdict)

@@ -17,10 +17,10 @@ from trio_cogment.rpc import RpcError, ServerCall
 #: Answers a request without waiting, now or later, with the given function; False: a task has to.
 AnswerNow: TypeAlias = Callable[[pb.EnvironmentRequest, Callable[[pb.EnvironmentResponse], None]], bool]
 
-#: So many requests that have come together are answered where they arrive; then the task has its turn, and with it
+#: This many requests that have come together are answered where they arrive; then the task has its turn, and with it
 #: everybody.
 _IN_A_ROW = 16
-#: With so many that wait no more are read.
+#: With this many that wait no more are read.
 _MOST_WAITING = 64
 
 

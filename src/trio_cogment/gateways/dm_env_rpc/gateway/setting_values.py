@@ -42,7 +42,7 @@ def array_of(name: str, tensor: pb.Tensor) -> NDArray[Any]:
     """Return the array that a setting has.
 
     Raises:
-        InvalidArgumentError: it is no tensor that makes sense, or too large.
+        InvalidArgumentError: it is not a tensor that makes sense, or too large.
     """
     try:
         array = decode_tensor(tensor)
@@ -74,7 +74,7 @@ def integer(value: NDArray[Any], least: int, most: int) -> int:
 
 
 def number(value: NDArray[Any], *, bits: int = 64) -> float:
-    """Return a scalar number as one of floating point that has so many bits."""
+    """Return a scalar number as one of floating point that has this many bits."""
     if value.ndim or value.dtype.kind not in "iuf":
         raise NotThatError("a number")
     found = value.item()

@@ -55,7 +55,7 @@ class WorldTemplate:
         expose_discount: there is an observation `discount`.
         require_actions: a step without an action is refused; otherwise what it leaves out has protobuf's defaults.
         presence: fields that may be absent have an observation that says whether they are there.
-        other_clients: the names of client actors that are no slots: clients of Cogment join the trials as them.
+        other_clients: the names of client actors that are not slots: clients of Cogment join the trials as them.
         name: of the world; empty: the gateway chooses one.
         seed: of the next sequence, as a setting gave it.
 

@@ -56,7 +56,7 @@ def leaf_of(
     parents: tuple[str, ...],
     arms: tuple[tuple[str, str], ...],
 ) -> Leaf:
-    """Return the tensor of a field that is no message, or is one that stays whole.
+    """Return the tensor of a field that is not a message, or is one that stays whole.
 
     Raises:
         SpaceError: the annotation does not go with the field.

@@ -24,7 +24,7 @@ from trio_cogment.spaces.tensors import in_shape, write_elements
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-#: One element stands for no more than so many where a client chooses the length.
+#: One element stands for no more than this many where a client chooses the length.
 MAX_FILLED = 2**16
 ANY = AnyMessage.DESCRIPTOR.full_name
 
