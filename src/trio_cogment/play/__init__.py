@@ -4,7 +4,7 @@ A trial expects an actor that answers in time. A person closes the laptop, loses
 comes late. So it is the server that takes part in the trial, from its start to its end, and a page is only a view of
 the seat that it has at the moment. When the page goes, the seat is kept for a while; when that time is over, the
 default action or a bot acts, and a person who comes back takes over again. Which page counts and who acts is one table
-without time and I/O (`seat_table`).
+without time and I/O (`trio_cogment.seats.presence`).
 
 Before a trial there may be nobody. In a lobby people wait until a group is complete, or until its time is over and the
 rules say to fill it with bots, to start without them, or to give up (`lobby_machine`, `lobby_table`).
