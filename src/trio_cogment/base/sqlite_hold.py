@@ -1,4 +1,4 @@
-"""A database that one server has to itself, and that is still there at every commit.
+"""An exclusively locked database that checks before each commit that its file still exists.
 
 Two things keep another server away: a lock on a file beside the database, and one on the database itself, because the
 first one's file can be removed. And a file that was removed while it is open takes all that is written to it and has no

@@ -1,4 +1,4 @@
-"""For whom a gateway calls the orchestrator: what its clients start is theirs, and counts for their quotas."""
+"""Calls the orchestrator on behalf of a gateway's clients: what they start is theirs, and counts for their quotas."""
 
 from __future__ import annotations
 

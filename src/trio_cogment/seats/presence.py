@@ -1,4 +1,4 @@
-"""The presence of a person at a seat as a table: somebody is there, is away, or stays away.
+"""The presence of a person at a seat, as a table: there, away or absent, and how long others wait for each.
 
 Rule 1: every change of it is in this file. This file knows no trial, no time and no Trio, and of a page only that it is
 equal to itself. Time comes in as `GRACE_OVER` and `TIME_UP`.

@@ -1,4 +1,4 @@
-"""A model in memory: its versions, its watches, and the lock that is held while it is changed on disk.
+"""A model in memory: its versions and their numbers, its watches, and the lock of changes on disk.
 
 Version numbers are drawn here; `_archive.add` makes a version durable.
 """

@@ -1,4 +1,4 @@
-"""A participant's stream as its trial sees it: somewhere to post to, and a consumer that feeds the machine."""
+"""A participant's stream as its trial sees it: a post with an outbox that may overflow, and what feeds the machine."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One connection: the requests of a client, answered in order.
+"""One connection of a client: a table of the requests that are allowed, and their answers in order.
 
 Rule 1: a request is judged by `TABLE`, by what the answers before it have left, and by nothing else: that the
 connection has joined a world, or not. A step and a reset are right whether a sequence runs or not. Whether there is
