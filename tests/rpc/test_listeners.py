@@ -275,7 +275,7 @@ async def test_a_full_queue_is_a_live_server(tmp_path: Path) -> None:
 async def test_what_is_no_socket_stays(tmp_path: Path) -> None:
     path = tmp_path / "socket"
     path.write_text("precious")
-    with pytest.raises(OSError, match="no socket") as caught:
+    with pytest.raises(OSError, match="not a socket") as caught:
         await open_unix_listener(path)
     assert caught.value.errno == errno.EEXIST
     assert path.read_text() == "precious"

@@ -68,7 +68,7 @@ async def open_target(path: Path | None) -> AsyncIterator[Target]:
     """
     if path is None:
         if sys.stdout.isatty():
-            raise Failure("--file: a terminal is no place for bytes: expected a path, or a pipe")
+            raise Failure("--file: expected a path, or a pipe: a terminal is not a place for bytes")
         yield Target(sys.stdout.buffer, None)
         return
     try:
