@@ -276,8 +276,8 @@ MUTATIONS = (
         "a sample without rewards",
         "they are not written down",
         "trial/_samples.py",
-        "        self._buffer[-1].rewards.append(reward)\n",
-        "        pass\n",
+        "        rewards = self._buffer[-1].rewards\n",
+        "        rewards = DatalogSample().rewards\n",
     ),
     Mutation(
         "an orderly end told as the environment's",
