@@ -275,6 +275,14 @@ async def test_a_failed_handshake_harms_nobody_else(
 async def test_who_only_looks_whether_anybody_listens_is_no_news(
     server: Party, caplog: pytest.LogCaptureFixture
 ) -> None:
+    told = trio.Event()
+
+    def note(record: logging.LogRecord) -> bool:
+        if record.levelno == logging.INFO:
+            told.set()
+        return True
+
+    caplog.handler.addFilter(note)
     async with tls_server(_tls(server)) as port:
         with caplog.at_level(logging.DEBUG, logger="trio_cogment.rpc.server"):
             stream = await trio.open_tcp_stream("127.0.0.1", port)
@@ -286,6 +294,7 @@ async def test_who_only_looks_whether_anybody_listens_is_no_news(
             while await stream.receive_some():
                 pass
             await stream.aclose()
+            await told.wait()  # the server closes its half before it tells
     levels = [record.levelno for record in caplog.records if "TLS handshake failed" in record.message]
     assert levels == [logging.DEBUG, logging.INFO]
 
