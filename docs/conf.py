@@ -28,6 +28,8 @@ myst_fence_as_directive = ["mermaid"]
 myst_heading_anchors = 4
 #: A reference that leads nowhere is a warning, and so an error of `nox -s docs`.
 nitpicky = True
+# An enum of protobuf is a class to type checkers only: where an annotation is evaluated, there is nothing to refer to.
+nitpick_ignore_regex = [("py:class", r"<google\.protobuf\.internal\.enum_type_wrapper\..*>")]
 suppress_warnings = ["misc.highlighting_failure"]  # console sessions and templates in YAML blocks are shown as they are
 
 exclude_patterns = ["_build", "_extensions", "_static"]

@@ -63,6 +63,8 @@ PACKAGES = (
     "base.plugins",
     "trial",
 )
+#: What only the platform itself stands on.
+_INNER = ("budget", "sdk.bridges")
 
 
 def setup(app: Sphinx) -> dict[str, Any]:
@@ -159,6 +161,7 @@ def is_public(value: Any) -> bool:
     module, name = _defined(value)
     return (
         module.split(".")[0] == _ROOT
+        and not f"{module}.".startswith(tuple(f"{_ROOT}.{room}." for room in _INNER))
         and not module.startswith(f"{_ROOT}.api.")
         and not any(part.startswith("_") for part in [*module.split("."), *name.split(".")])
     )

@@ -290,7 +290,7 @@ async def test_who_only_looks_whether_anybody_listens_is_no_news(
             assert await stream.receive_some() == b""  # it has noticed
             await stream.aclose()
             stream = await trio.open_tcp_stream("127.0.0.1", port)
-            await stream.send_all(b"GET / HTTP/1.1\r\n\r\n")
+            await stream.send_all(b"SSH-2.0-OpenSSH_9.6\r\n")
             while await stream.receive_some():
                 pass
             await stream.aclose()

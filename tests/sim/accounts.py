@@ -134,6 +134,9 @@ def _samples_differ(beside: Beside, _name: str, read: list[Any], *, whole: bool)
     position = 0
     for number, message in enumerate(messages, 1):
         sample = _without_losses(message.sample)
+        if expected and message.sample.info.end.samples_lost and same_detail(_how_it_ended(expected[-1]), sample):
+            position = len(expected)  # a log that cannot store what it was sent is told at least this
+            continue
         while position < len(expected) and not same_detail(expected[position], sample):
             position += 1
         if position == len(expected):
@@ -147,6 +150,11 @@ def _samples_differ(beside: Beside, _name: str, read: list[Any], *, whole: bool)
     ):
         return _told(len(read), "all of them", "nothing more", read)
     return ""
+
+
+def _how_it_ended(last: DatalogSample) -> DatalogSample:
+    """Return what of a trial's last sample is left when its log could not store the sample itself."""
+    return DatalogSample(info=last.info)
 
 
 def _without_losses(sample: DatalogSample) -> DatalogSample:
