@@ -359,7 +359,8 @@ class PageSeat:
         else:
             self._part_with(holder, "left")
             self._dismiss_bot()
-            self.close()
+            if self.seat is not None:
+                self.seat.leave(in_order=True)
 
     def _welcome(self, page: Page) -> None:
         self._disarm(_Timer.GRACE)

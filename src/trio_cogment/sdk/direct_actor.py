@@ -106,9 +106,16 @@ class DirectActor(InlineEvents):
         else:
             super().on_end(error)
 
-    def leave(self) -> None:
-        """Leave the trial; nothing happens if it is over."""
-        if not self._left:
+    def leave(self, *, in_order: bool = False) -> None:
+        """Leave the trial; nothing happens if it is over.
+
+        Args:
+            in_order: end the stream as an actor does whose part is done, so that the trial says that it has left;
+                otherwise the call is cancelled, and the trial says that it was lost.
+        """
+        if in_order:
+            self._leave()
+        elif not self._left:
             self._quit()
             self._direct.cancel()
             self._handler.on_over(None)

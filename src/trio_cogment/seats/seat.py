@@ -275,15 +275,19 @@ class Seat:
         for payload, receiver in messages:
             session.send_message_nowait(payload, receiver)
 
-    def leave(self) -> Answer:
+    def leave(self, *, in_order: bool = False) -> Answer:
         """Leave the trial.
+
+        Args:
+            in_order: the trial is told that the actor has left, and not that it was lost. With a task, which is
+                elsewhere, it is always told so.
 
         Returns:
             TELL; GONE if its part is over, and the client knows.
         """
         answer = self.mailbox.leave()
         if self._direct is not None:
-            self._direct.leave()
+            self._direct.leave(in_order=in_order)
         self._scope.cancel()
         return answer
 
