@@ -53,7 +53,7 @@ class CogmentError(Exception):
 
     def __reduce__(self) -> tuple[Any, ...]:
         # Not the class itself, whose arguments may be others than those of the exception.
-        reduced: tuple[Any, ...] = super().__reduce__()  # type: ignore[assignment]  # not a string, as for others
+        reduced: tuple[Any, ...] = super().__reduce__()  # type: ignore[assignment]  # it is never a string for exceptions
         return (_made_again, reduced[:2], *reduced[2:])
 
 
