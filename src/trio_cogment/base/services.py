@@ -53,6 +53,8 @@ USER_ID = "user-id"
 TRIAL_OWNER = "trial-owner"
 #: And its quotas, as `access.Quotas.text` writes them.
 TRIAL_QUOTAS = "trial-quotas"
+#: The endpoint of the orchestrator that logs the trial, quoted as above: where others find it.
+TRIAL_ORCHESTRATOR = "trial-orchestrator"
 #: For the worker of which run a gateway starts a trial, quoted as above.
 TRIAL_RUN = "trial-run"
 #: Sent to a directory: a registration is found, and can be removed, only with the token it was made with.

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from urllib.parse import quote
+
 import pytest
 import trio
 
@@ -420,3 +422,31 @@ async def test_a_sample_with_very_much_in_it_leaves_others_their_turns(what: str
     assert trial.samples_count == 1
     (stored,) = await store.samples(trial.number, after=0, limit=9, max_bytes=1 << 30)
     assert stored.data == TrialConverter("t", params).write(sample).data
+
+
+async def test_an_id_is_the_orchestrators_that_has_it_first() -> None:
+    def said(endpoint: str) -> tuple[tuple[str, str], ...]:
+        return (("trial-id", "t"), ("user-id", "ann"), ("trial-orchestrator", quote(endpoint)))
+
+    async with open_harness() as harness:
+        async with harness.channel.call(DATA_LOG, metadata=said("grpc://here:9000")) as call:
+            await send_log(call, [sample_of(0)])
+            await call.receive()
+            async with harness.channel.call(DATA_LOG, metadata=said("grpc://there:9000")) as other:
+                await send_log(other, [sample_of(0)])
+                replies, error = await outcome(other)
+            assert error is not None
+            assert (replies, error.code) == (0, StatusCode.ALREADY_EXISTS)
+            assert "grpc://here:9000" in str(error)
+            for sample in whole(3)[1:]:
+                await call.send(RunTrialDatalogInput(sample=sample))
+            await call.done_sending()
+            assert await outcome(call) == (3, None)
+        trial = await harness.datastore.store.trial("t")
+        assert trial is not None
+        assert (trial.endpoint, trial.samples_count) == ("grpc://here:9000", 3)
+        async with harness.channel.call(DATA_LOG, metadata=said("cogment://client")) as call:
+            await send_log(call, [])
+            _, error = await outcome(call)
+            assert error is not None
+            assert (error.code, "trial-orchestrator" in str(error)) == (StatusCode.INVALID_ARGUMENT, True)

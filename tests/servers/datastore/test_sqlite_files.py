@@ -95,7 +95,7 @@ async def test_a_database_of_the_first_version_is_taken_over(tmp_path: Path) -> 
         await store.apply([new_trial("a"), sample("a", 0)])
     with closing(sqlite3.connect(path)) as connection:
         connection.execute("DROP INDEX trials_owner")
-        for column in ("outcome", "owner", "bytes"):
+        for column in ("outcome", "owner", "bytes", "endpoint"):
             connection.execute(f"ALTER TABLE trials DROP COLUMN {column}")
         connection.execute("PRAGMA user_version = 1")
         connection.commit()

@@ -52,7 +52,7 @@ class Datastore:
         """How many samples have been made durable so far; one that was delivered twice counts twice."""
         return self.writer.stored_samples
 
-    def sink(self, *, max_unconfirmed: int | None = None) -> Intake:
+    def sink(self, *, max_unconfirmed: int | None = None, endpoint: str = "") -> Intake:
         """Return where an orchestrator of this process writes samples: it has the shape of its `SampleSink`.
 
         The samples are taken as the objects they are, and only read. A sample is confirmed when it is durable, and the
@@ -61,9 +61,11 @@ class Datastore:
         Args:
             max_unconfirmed: how many samples of a trial may be under way: what the orchestrator keeps of them
                 (`max_queued_samples`).
+            endpoint: where that orchestrator is reached by others; empty: nowhere.
         """
         most_actors = self.config.max_trial_actors
-        return Intake(self.store, self.writer, self._leases, self.owners, most_actors, max_unconfirmed)
+        limits = most_actors, max_unconfirmed
+        return Intake(self.store, self.writer, self._leases, self.owners, *limits, endpoint=endpoint)
 
     def trouble_of(self, trial_id: str) -> str:
         """Return why the last samples of a trial could not be stored, while they wait at its orchestrator; or empty."""

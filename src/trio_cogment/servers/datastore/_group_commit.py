@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 import trio
 
 from trio_cogment.base.config import DatastoreConfig
-from trio_cogment.base.errors import CogmentError, NotFoundError, ResourceExhaustedError
+from trio_cogment.base.errors import AlreadyExistsError, CogmentError, NotFoundError, ResourceExhaustedError
 from trio_cogment.base.group_commit import CommitBatch, CommitQueue, storage_failure
 from trio_cogment.base.recount import Count
 from trio_cogment.servers.datastore._recurring_failure import RecurringFailure
@@ -326,16 +326,18 @@ def _drop_failed(batch: _Batch) -> Counter[WriteStream]:
 
 def _settle(batch: _Batch, counts: Mapping[WriteStream, int], refused: Mapping[int, str]) -> None:
     """Tell each stream how many of its writes are durable: those before the first one that was refused."""
-    failed: dict[WriteStream, str] = {}
+    failed: dict[WriteStream, CogmentError] = {}
     if refused:
         done = Counter[WriteStream]()
         for index, stream in enumerate(batch.streams):
             if index in refused:
-                failed.setdefault(stream, refused[index])
+                # Of a trial nothing is refused but an id that is taken.
+                is_trial = type(batch.writes[index]) is TrialWrite
+                failed.setdefault(stream, (AlreadyExistsError if is_trial else NotFoundError)(refused[index]))
             if stream not in failed:
                 done[stream] += 1
         counts = done
     for stream, count in counts.items():
         stream.settle(count)
-    for stream, reason in failed.items():
-        stream.fail(NotFoundError(reason))
+    for stream, error in failed.items():
+        stream.fail(error)

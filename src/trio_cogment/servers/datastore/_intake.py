@@ -181,6 +181,7 @@ class Intake:
         max_unconfirmed: how many samples of a stream of `open` may not be durable.
         owner: whose trials are written; empty: nobody's.
         quotas: of the owner.
+        endpoint: of the orchestrator whose trials are written; empty: that is not known.
     """
 
     def __init__(
@@ -193,20 +194,23 @@ class Intake:
         max_unconfirmed: int | None = None,
         owner: str = "",
         quotas: Quotas | None = None,
+        endpoint: str = "",
     ) -> None:
         self._store = store
         self._owners = owners
         self._owner = owner
         self._quotas = quotas or Quotas()
+        self._endpoint = endpoint
         self._writer = writer
         self._leases = leases
         self._most_actors = most_actors
         self._max_unconfirmed = max_unconfirmed
 
-    def owned_by(self, owner: str, quotas: Quotas) -> Intake:
-        """Return the intake of the trials of an account, with its quotas."""
+    def owned_by(self, owner: str, quotas: Quotas, endpoint: str = "") -> Intake:
+        """Return the intake of the trials of an account, with its quotas, that are run at an endpoint."""
         limits = self._most_actors, self._max_unconfirmed
-        return Intake(self._store, self._writer, self._leases, self._owners, *limits, owner, quotas)
+        where = endpoint or self._endpoint
+        return Intake(self._store, self._writer, self._leases, self._owners, *limits, owner, quotas, where)
 
     @asynccontextmanager
     async def _stream(self, trial_id: str, user_id: str, params: TrialParams) -> AsyncIterator[IntakeStream]:
@@ -222,7 +226,8 @@ class Intake:
                     counting = self._writer.accounts.writing(self._owner, self._quotas.stored_bytes)
                     purse = await held.enter_async_context(counting)
                     async with self._owners.writing(trial_id, self._owner) as known:
-                        writes: list[Write] = [TrialWrite(trial_id, user_id, copied, logged=True, owner=self._owner)]
+                        said = TrialWrite(trial_id, user_id, copied, True, self._owner, self._endpoint)
+                        writes: list[Write] = [said]
                         if known is not None and known.end == TrialEnd.ABNORMAL:
                             writes.append(EndWrite(trial_id, TrialEnd.OPEN))
                         await self._writer.write(*writes, purse=purse)
@@ -253,6 +258,7 @@ class Intake:
             params: of the trial; copied.
 
         Raises:
+            AlreadyExistsError: the id is taken by a trial of another orchestrator.
             CogmentError: something could not be stored.
         """
         async with self._stream(trial_id, user_id, params) as stream:

@@ -25,6 +25,7 @@ from trio_cogment.servers.datastore._write_rules import (
     Head,
     is_deleted,
     refusal,
+    taken,
 )
 from trio_cogment.servers.datastore.storage import (
     ROW_BYTES,
@@ -99,7 +100,7 @@ class MemoryTrial:
 
     def describe(self, write: TrialWrite) -> None:
         """Take what a write says of the trial."""
-        self.user_id, self.logged = write.user_id, write.logged
+        self.user_id, self.logged, self.endpoint = write.user_id, write.logged, write.endpoint
         self.params = TrialParams()
         self.params.CopyFrom(write.params)
         # Twice: a parsed message takes more than a serialized one.
@@ -125,6 +126,7 @@ class MemoryTrial:
             evicted=self.evicted.ticks > 0,
             outcome=self.outcome,
             owner=self.owner,
+            endpoint=self.endpoint,
         )
 
     @property
@@ -211,13 +213,14 @@ class MemoryTrial:
 
     def remember(self) -> Undo:
         """Return what puts everything but the samples back as it is now."""
-        head, evicted, said = replace(self.head), self.evicted, (self.user_id, self.logged, self.params)
+        head, evicted = replace(self.head), self.evicted
+        said = self.user_id, self.logged, self.endpoint, self.params
         info_bytes, next_position, outcome = self.info_bytes, self._next_position, self.outcome
 
         def undo() -> None:
             self.head, self.evicted = head, evicted
             self.info_bytes, self._next_position, self.outcome = info_bytes, next_position, outcome
-            self.user_id, self.logged, self.params = said
+            self.user_id, self.logged, self.endpoint, self.params = said
             while self._positions and self._positions[-1] >= next_position:
                 self._set(self._positions.pop(), None, None)
 
@@ -509,6 +512,8 @@ class _Batch:
         """Do one write; return why it was refused."""
         trial = self._by_id.get(write.trial_id)
         if isinstance(write, TrialWrite):
+            if trial is not None and (reason := taken(write, trial.head.end, trial.endpoint)) is not None:
+                return reason
             self.trials = True
             if trial is None:
                 trial = self._create(write)

@@ -17,8 +17,18 @@ from trio_cogment.api.datalog_pb2 import (
     RunTrialDatalogOutput,
 )
 from trio_cogment.base.about import About
+from trio_cogment.base.endpoints import parse_server_endpoint
 from trio_cogment.base.errors import InvalidArgumentError, PermissionDeniedError
-from trio_cogment.base.services import LOG_EXPORTER, SERVICES, TRIAL_ID, TRIAL_OWNER, TRIAL_QUOTAS, USER_ID, ServiceKind
+from trio_cogment.base.services import (
+    LOG_EXPORTER,
+    SERVICES,
+    TRIAL_ID,
+    TRIAL_ORCHESTRATOR,
+    TRIAL_OWNER,
+    TRIAL_QUOTAS,
+    USER_ID,
+    ServiceKind,
+)
 from trio_cogment.rpc import IN_PROCESS, ServerCall, bind
 from trio_cogment.servers.datastore._datastore import Datastore
 from trio_cogment.servers.datastore._intake import Intake, IntakeStream
@@ -41,7 +51,7 @@ class DatalogService(About):
         trial_id, user_id, first = await _opening(call)
         confirming: _Confirming | None = None
         try:
-            intake = self._intake.owned_by(*_owner(call, trial_id))
+            intake = self._intake.owned_by(*_owner(call, trial_id), _orchestrator(call))
             async with intake.open(trial_id, user_id, first.trial_params) as stream:
                 await call.send(_REPLY)
                 confirming = _Confirming(call, stream)
@@ -64,7 +74,7 @@ class LogExporterService(About):
     async def RunTrialDatalog(self, call: ServerCall) -> LogExporterSampleReply:
         """Take the parameters of a trial, then its samples."""
         trial_id, user_id, first = await _opening(call)
-        intake = self._intake.owned_by(*_owner(call, trial_id))
+        intake = self._intake.owned_by(*_owner(call, trial_id), _orchestrator(call))
         async with intake.open(trial_id, user_id, first.trial_params) as stream:
             await _take_samples(call, stream)
         return LogExporterSampleReply()
@@ -129,6 +139,16 @@ def _owner(call: ServerCall, trial_id: str) -> tuple[str, Quotas]:
     if said and (identity.admin or not grant.trials):
         return unquote(said[0]), Quotas()
     return identity.account, grant.quotas
+
+
+def _orchestrator(call: ServerCall) -> str:
+    """Return where the orchestrator says that it is reached, which others will be told; empty: it says nothing.
+
+    Raises:
+        InvalidArgumentError: that is no address.
+    """
+    said = call.metadata.texts(TRIAL_ORCHESTRATOR)
+    return str(parse_server_endpoint(unquote(said[0]), field_name=f"metadata {TRIAL_ORCHESTRATOR}")) if said else ""
 
 
 async def _take_samples(call: ServerCall, stream: IntakeStream) -> None:

@@ -40,7 +40,8 @@ CREATE TABLE trials (
     state INTEGER NOT NULL DEFAULT 0,
     outcome BLOB NOT NULL DEFAULT x'',
     owner TEXT NOT NULL DEFAULT '',
-    bytes INTEGER NOT NULL DEFAULT 0
+    bytes INTEGER NOT NULL DEFAULT 0,
+    endpoint TEXT NOT NULL DEFAULT ''
 );
 CREATE INDEX trials_owner ON trials (owner, bytes) WHERE owner != '';
 CREATE INDEX trials_open ON trials (number) WHERE ending = 0 AND logged = 1;
@@ -77,13 +78,14 @@ UPDATE trials SET bytes = {ROW_BYTES} + length(CAST(trial_id AS BLOB)) + length(
     + (SELECT coalesce(sum(length(data) + {ROW_BYTES}), 0) FROM samples WHERE samples.trial = trials.number);
 CREATE INDEX trials_owner ON trials (owner, bytes) WHERE owner != ''
 """,
+    4: "ALTER TABLE trials ADD COLUMN endpoint TEXT NOT NULL DEFAULT ''",
 }
 
 #: A later version adds its step to `_MIGRATIONS`.
 FORMAT = SqliteFormat(
     user="datastore",
     application_id=0x5443676D,  # "TCgm"
-    version=4,
+    version=5,
     schema=_SCHEMA,
     migrations=_MIGRATIONS,
 )

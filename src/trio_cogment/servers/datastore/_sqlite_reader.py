@@ -28,8 +28,10 @@ _MAX_FETCHED = 1000
 _make_sample = partial(tuple.__new__, StoredSample)
 _data_of = itemgetter(2)
 
-_Row = tuple[int, str, str, bytes, int, int, int, int, bytes, str]
-_TRIALS = "SELECT number, trial_id, user_id, params, samples_count, state, ending, logged, outcome, owner FROM trials"
+_Row = tuple[int, str, str, bytes, int, int, int, int, bytes, str, str]
+_TRIALS = """
+SELECT number, trial_id, user_id, params, samples_count, state, ending, logged, outcome, owner, endpoint FROM trials
+"""
 _SAMPLES = "SELECT position, tick, data FROM samples WHERE trial = ? AND position > ? ORDER BY position LIMIT ?"
 
 
@@ -154,7 +156,7 @@ def _in_pieces(ids: Collection[str] | None) -> Iterable[tuple[list[str], list[st
 
 
 def _stored(row: _Row) -> StoredTrial:
-    number, trial_id, user_id, params, count, state, ending, logged, outcome, owner = row
+    number, trial_id, user_id, params, count, state, ending, logged, outcome, owner, endpoint = row
     head = Head(number, TrialEnd(ending), count, state=state)
     return StoredTrial(
         number=number,
@@ -167,4 +169,5 @@ def _stored(row: _Row) -> StoredTrial:
         logged=bool(logged),
         outcome=outcome,
         owner=owner,
+        endpoint=endpoint,
     )

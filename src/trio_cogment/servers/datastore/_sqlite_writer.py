@@ -25,6 +25,7 @@ from trio_cogment.servers.datastore._write_rules import (
     Head,
     is_deleted,
     refusal,
+    taken,
 )
 from trio_cogment.servers.datastore.storage import (
     ROW_BYTES,
@@ -326,7 +327,8 @@ class _Transaction:
                 elif (reason := self._sample(write, known)) is not None:
                     refused[index] = reason
             elif isinstance(write, TrialWrite):
-                self._create(write)
+                if (reason := self._create(write)) is not None:
+                    refused[index] = reason
                 current = None
             elif (known := self._look_up_trial(write.trial_id)) is None:
                 refused[index] = NO_SUCH_TRIAL.format(write.trial_id)
@@ -373,25 +375,28 @@ class _Transaction:
         known.head.bytes += len(write.outcome) - before
         self._connection.execute("UPDATE trials SET outcome = ? WHERE number = ?", (write.outcome, number))
 
-    def _create(self, write: TrialWrite) -> None:
+    def _create(self, write: TrialWrite) -> str | None:
+        """Create a trial, or change it; return why not, if its id is taken."""
         known = self._look_up_trial(write.trial_id)
         params = write.params.SerializeToString(deterministic=True)
         if known is None:
             added = self._connection.execute(
-                "INSERT INTO trials (trial_id, user_id, params, logged, owner) VALUES (?, ?, ?, ?, ?)",
-                (write.trial_id, write.user_id, params, write.logged, write.owner),
+                "INSERT INTO trials (trial_id, user_id, params, logged, owner, endpoint) VALUES (?, ?, ?, ?, ?, ?)",
+                (write.trial_id, write.user_id, params, write.logged, write.owner, write.endpoint),
             )
             assert added.lastrowid is not None
             size = trial_bytes(write.trial_id, write.user_id, len(params), 0)
             known = self._known[write.trial_id] = _Known(Head(added.lastrowid, bytes=size), NO_TICK)
             self._touch(write.trial_id, known)
         else:
-            found = "SELECT length(CAST(user_id AS BLOB)) + length(params) FROM trials WHERE number = ?"
-            (before,) = self._connection.execute(found, (known.head.number,)).fetchone()
+            found = "SELECT length(CAST(user_id AS BLOB)) + length(params), endpoint FROM trials WHERE number = ?"
+            before, endpoint = self._connection.execute(found, (known.head.number,)).fetchone()
+            if (reason := taken(write, known.head.end, endpoint)) is not None:
+                return reason
             known.head.bytes += len(write.user_id.encode()) + len(params) - before
             self._connection.execute(
-                "UPDATE trials SET user_id = ?, params = ?, logged = ? WHERE number = ?",
-                (write.user_id, params, write.logged, known.head.number),
+                "UPDATE trials SET user_id = ?, params = ?, logged = ?, endpoint = ? WHERE number = ?",
+                (write.user_id, params, write.logged, write.endpoint, known.head.number),
             )
             self._connection.execute("DELETE FROM properties WHERE number = ?", (known.head.number,))
         self._connection.executemany(
@@ -399,6 +404,7 @@ class _Transaction:
             [(name, value, known.head.number) for name, value in write.params.properties.items()],
         )
         self._changes.trials = True
+        return None
 
     def _sample(self, write: SampleWrite, known: _Known | None) -> str | None:
         """Write a sample of an unusual kind; return why it was refused."""

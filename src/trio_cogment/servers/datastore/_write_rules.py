@@ -12,7 +12,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 
 from trio_cogment.api.common_pb2 import TrialState
-from trio_cogment.servers.datastore.storage import EndWrite, SampleWrite, TrialEnd, WriteKind
+from trio_cogment.servers.datastore.storage import EndWrite, SampleWrite, TrialEnd, TrialWrite, WriteKind
 
 #: What a signed 64-bit integer holds: ticks and timestamps are stored as such.
 MAX_NUMBER = (1 << 63) - 1
@@ -73,6 +73,22 @@ RULES: dict[tuple[WriteKind, Found], Action] = {
 _OPEN, _ENDED, _ENDED_STATE = TrialEnd.OPEN, TrialEnd.ENDED, TrialState.ENDED
 
 NO_SUCH_TRIAL = "no such trial: {!r}"
+
+
+def taken(write: TrialWrite, end: TrialEnd, endpoint: str) -> str | None:
+    """Return why a trial cannot be written under its id; None: it can.
+
+    The first data log that writes a trial reserves its id for its orchestrator, until the trial has ended. So of two
+    orchestrators that begin a trial with the same id at once, only one does.
+
+    Args:
+        write: the trial.
+        end: of the one that is stored.
+        endpoint: of its orchestrator.
+    """
+    if end is TrialEnd.OPEN and endpoint and write.endpoint and endpoint != write.endpoint:
+        return f"trial {write.trial_id!r}: its id is taken by a trial that the orchestrator at {endpoint} runs"
+    return None
 
 
 def is_deleted(number: int, end: TrialEnd, numbers: Collection[int] | None, *, ended: bool) -> bool:

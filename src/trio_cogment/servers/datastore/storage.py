@@ -51,7 +51,10 @@ class WriteKind(enum.IntEnum):
 
 
 class TrialWrite(NamedTuple):
-    """Create a trial, or change its user and its parameters; its samples and its number stay."""
+    """Create a trial, or change its user and its parameters; its samples and its number stay.
+
+    It is refused while the id is taken: the trial is open, and another orchestrator's data log writes it.
+    """
 
     trial_id: str
     user_id: str
@@ -60,6 +63,8 @@ class TrialWrite(NamedTuple):
     logged: bool
     #: The account that it belongs to, which stays what it was when the trial was created.
     owner: str = ""
+    #: Where the orchestrator is reached that runs it; empty: that is not known, and the id is nobody's.
+    endpoint: str = ""
 
 
 class SampleWrite(NamedTuple):
@@ -135,6 +140,7 @@ class StoredTrial:
         evicted: its samples are gone, to make room.
         outcome: see `OutcomeWrite`; empty if nothing was said.
         owner: the account that it belongs to; empty: nobody's.
+        endpoint: of the orchestrator that runs it, or ran it last; empty: that is not known.
     """
 
     number: int
@@ -148,6 +154,7 @@ class StoredTrial:
     evicted: bool = False
     outcome: bytes = b""
     owner: str = ""
+    endpoint: str = ""
 
 
 class StoredSample(NamedTuple):
@@ -180,8 +187,8 @@ class TrialStore(Protocol):
 
         Returns:
             Which writes were refused, by their index, and why: what is for a trial that is not there, a tick
-            or timestamp of 2**63 or more, something LATE that is not a serialized `StoredTrialSample`. The others are
-            done.
+            or timestamp of 2**63 or more, something LATE that is not a serialized `StoredTrialSample`, a trial whose
+            id is taken. The others are done.
         """
 
     async def trial(self, trial_id: str) -> StoredTrial | None:

@@ -58,10 +58,11 @@ def new_trial(
     logged: bool = True,
     properties: Mapping[str, str] | None = None,
     owner: str = "",
+    endpoint: str = "",
 ) -> TrialWrite:
     """Return what creates a trial."""
     params = TrialParams(properties=properties or {}, max_steps=7)
-    return TrialWrite(trial_id, user_id, params, logged, owner)
+    return TrialWrite(trial_id, user_id, params, logged, owner, endpoint)
 
 
 def sample(
@@ -360,6 +361,25 @@ async def logged_and_open(store: TrialStore) -> None:
     assert sorted(await store.open_logged()) == ["b", "d"]
 
 
+async def ids_that_are_taken(store: TrialStore) -> None:
+    """An open trial's id is its orchestrator's, which others learn the endpoint of; when it has ended, it is free."""
+    here, there = new_trial("a", endpoint="grpc://here:9000"), new_trial("a", endpoint="grpc://there:9000")
+    assert await store.apply([here, sample("a", 0), here]) == {}
+    assert (await get(store, "a")).endpoint == "grpc://here:9000"
+    reasons = await store.apply([there._replace(user_id="bob"), sample("a", 1)])
+    assert list(reasons) == [0]
+    assert "grpc://here:9000" in reasons[0]
+    trial = await get(store, "a")
+    assert (trial.user_id, trial.endpoint, trial.samples_count) == ("ann", "grpc://here:9000", 2)
+    assert await store.apply([EndWrite("a", TrialEnd.ABNORMAL), there, EndWrite("a", TrialEnd.OPEN)]) == {}
+    assert list(await store.apply([here])) == [0]
+    assert (await get(store, "a")).endpoint == "grpc://there:9000"
+    assert await store.apply([new_trial("a"), here]) == {}
+    assert (await get(store, "a")).endpoint == "grpc://here:9000"
+    reasons = await store.apply([new_trial("b", endpoint="grpc://one:1"), new_trial("b", endpoint="grpc://two:2")])
+    assert list(reasons) == [1]
+
+
 async def deleted_unless_changed(store: TrialStore) -> None:
     """What was found of a trial may not hold any more when it is deleted: then it stays."""
     await store.apply([new_trial(name) for name in "abc"])
@@ -649,6 +669,7 @@ CASES: tuple[Callable[[TrialStore], Awaitable[None]], ...] = (
     logged_and_open,
     deleted,
     deleted_unless_changed,
+    ids_that_are_taken,
     what_owners_have,
     pages_of_samples,
     pages_while_writing,
