@@ -25,8 +25,8 @@ from trio_cogment.api.trial_datastore_pb2 import StoredTrialSample
 from trio_cogment.base.addressing import ActorAddresses
 from trio_cogment.base.errors import InvalidArgumentError
 from trio_cogment.servers.datastore._conversion import MAX_DELIVERIES, TrialConverter
-from trio_cogment.servers.datastore._conversion_templates import Templates, _places
-from trio_cogment.servers.datastore._protobuf_wire import number_of
+from trio_cogment.servers.datastore._conversion_templates import Templates
+from trio_cogment.servers.datastore._protobuf_wire import find_places, number_of
 from trio_cogment.servers.datastore._trial_service import check_sample, checking
 from trio_cogment.servers.datastore.storage import SampleWrite, WriteKind
 
@@ -689,7 +689,7 @@ def has_template(sample: DatalogSample, params: TrialParams = PARAMS) -> bool:
     converter = TrialConverter("t", params)
     write = converter.write(sample)
     found = converter.templates.convert(sample)
-    assert found is None or found == write
+    assert found is None or found._replace(cut=None) == write._replace(cut=None)
     return found is not None
 
 
@@ -771,4 +771,4 @@ def test_any_bytes_are_converted_or_refused(data: bytes) -> None:
 @pytest.mark.parametrize(("data", "text"), [(b"\x0b\x0c", "a group"), (b"\x80\x01", "16 or more")])
 def test_what_no_usual_sample_has_ends_the_search_for_places(data: bytes, text: str) -> None:
     with pytest.raises(ValueError, match=text):
-        list(_places(data, {}, 0, len(data)))
+        list(find_places(data, {}, 0, len(data)))

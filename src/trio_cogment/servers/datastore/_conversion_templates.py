@@ -31,7 +31,8 @@ from trio_cogment.api.trial_datastore_pb2 import (
     StoredTrialActorSampleReward,
     StoredTrialSample,
 )
-from trio_cogment.servers.datastore._protobuf_wire import EIGHT_BYTES, FOUR_BYTES, LENGTH, number_of, tag, varint_end
+from trio_cogment.servers.datastore._chunk_layouts import Layouts
+from trio_cogment.servers.datastore._protobuf_wire import Field, Place, find_places, number_of, tag
 from trio_cogment.servers.datastore._write_rules import MAX_NUMBER
 from trio_cogment.servers.datastore.storage import SampleWrite
 
@@ -66,103 +67,50 @@ _TICKS = ("tick", "action_tick", "other_tick")
 _make_write = partial(tuple.__new__, SampleWrite)
 
 
-class _Field(NamedTuple):
-    """A field whose places are wanted.
-
-    Attributes:
-        what: the name of its places; empty: they differ, and nothing is made of them.
-        inside: for a message: the wanted fields in it, by tag.
-    """
-
-    what: str = ""
-    inside: Mapping[int, _Field] | None = None
-
-
-_SOURCE = {tag(RewardSource, "value"): _Field("value"), tag(RewardSource, "confidence"): _Field("confidence")}
+_SOURCE = {tag(RewardSource, "value"): Field("value"), tag(RewardSource, "confidence"): Field("confidence")}
 _SAMPLE = {
-    tag(DatalogSample, "info"): _Field(
-        inside={tag(SampleInfo, "tick_id"): _Field("tick"), tag(SampleInfo, "timestamp"): _Field("timestamp")}
+    tag(DatalogSample, "info"): Field(
+        inside={tag(SampleInfo, "tick_id"): Field("tick"), tag(SampleInfo, "timestamp"): Field("timestamp")}
     ),
-    tag(DatalogSample, "observations"): _Field(
+    tag(DatalogSample, "observations"): Field(
         inside={
-            tag(ObservationSet, "tick_id"): _Field("other_tick"),
-            tag(ObservationSet, "timestamp"): _Field(),
-            tag(ObservationSet, "observations"): _Field("payload"),
+            tag(ObservationSet, "tick_id"): Field("other_tick"),
+            tag(ObservationSet, "timestamp"): Field(),
+            tag(ObservationSet, "observations"): Field("payload"),
         },
     ),
-    tag(DatalogSample, "actions"): _Field(
+    tag(DatalogSample, "actions"): Field(
         inside={
-            tag(Action, "tick_id"): _Field("action_tick"),
-            tag(Action, "timestamp"): _Field(),
-            tag(Action, "content"): _Field("payload"),
+            tag(Action, "tick_id"): Field("action_tick"),
+            tag(Action, "timestamp"): Field(),
+            tag(Action, "content"): Field("payload"),
         },
     ),
-    tag(DatalogSample, "rewards"): _Field(
+    tag(DatalogSample, "rewards"): Field(
         inside={
-            tag(Reward, "tick_id"): _Field("other_tick"),
-            tag(Reward, "value"): _Field(),
-            tag(Reward, "sources"): _Field("source", _SOURCE),
+            tag(Reward, "tick_id"): Field("other_tick"),
+            tag(Reward, "value"): Field(),
+            tag(Reward, "sources"): Field("source", _SOURCE),
         },
     ),
 }
 _REWARD = {
-    tag(StoredTrialActorSampleReward, "reward"): _Field("value"),
-    tag(StoredTrialActorSampleReward, "confidence"): _Field("confidence"),
+    tag(StoredTrialActorSampleReward, "reward"): Field("value"),
+    tag(StoredTrialActorSampleReward, "confidence"): Field("confidence"),
 }
 _STORED = {
-    tag(StoredTrialSample, "tick_id"): _Field("tick"),
-    tag(StoredTrialSample, "timestamp"): _Field("timestamp"),
-    tag(StoredTrialSample, "actor_samples"): _Field(
+    tag(StoredTrialSample, "tick_id"): Field("tick"),
+    tag(StoredTrialSample, "timestamp"): Field("timestamp"),
+    tag(StoredTrialSample, "actor_samples"): Field(
         "actor",
         {
-            tag(StoredTrialActorSample, "reward"): _Field("mean"),
-            tag(StoredTrialActorSample, "received_rewards"): _Field("reward", _REWARD),
-            tag(StoredTrialActorSample, "sent_rewards"): _Field("reward", _REWARD),
+            tag(StoredTrialActorSample, "reward"): Field("mean"),
+            tag(StoredTrialActorSample, "received_rewards"): Field("reward", _REWARD),
+            tag(StoredTrialActorSample, "sent_rewards"): Field("reward", _REWARD),
         },
     ),
-    tag(StoredTrialSample, "payloads"): _Field("payload"),
+    tag(StoredTrialSample, "payloads"): Field("payload"),
 }
-
-
-class _Place(NamedTuple):
-    """Where a wanted field is: its value, without tag and length. For a message it marks the start and is empty."""
-
-    what: str
-    start: int
-    end: int
-
-
-def _places(data: bytes, fields: Mapping[int, _Field], start: int, end: int) -> Iterator[_Place]:
-    """Yield the places of wanted fields in a serialised message, in order.
-
-    Raises:
-        ValueError: there is something that no sample of a usual kind has.
-    """
-    at = start
-    while at < end:
-        found = data[at]
-        at += 1
-        kind, field = found & 7, fields.get(found)
-        if found > 127:
-            raise ValueError("a field with a number of 16 or more")
-        if kind == LENGTH:
-            begin = varint_end(data, at)
-            until = begin + number_of(data[at:begin])
-        else:
-            begin = at
-            if kind == EIGHT_BYTES:
-                until = at + 8
-            elif kind == FOUR_BYTES:
-                until = at + 4
-            elif kind == 0:
-                until = varint_end(data, at)
-            else:
-                raise ValueError("a group")
-        if field is not None:
-            yield _Place(field.what, begin, begin if field.inside is not None else until)
-            if field.inside is not None:
-                yield from _places(data, field.inside, begin, until)
-        at = until
 
 
 #: The `struct` format of values of fixed length; all others are bytes.
@@ -176,7 +124,7 @@ class _Cut(NamedTuple):
     same: tuple[bytes, ...]
 
 
-def _cut(data: bytes, places: Sequence[_Place]) -> _Cut:
+def _cut(data: bytes, places: Sequence[Place]) -> _Cut:
     form = ["<"]
     same: list[bytes] = []
     at = 0
@@ -212,7 +160,7 @@ class _Columns:
         end: the index after all of them.
     """
 
-    def __init__(self, places: Sequence[_Place], first: int) -> None:
+    def __init__(self, places: Sequence[Place], first: int) -> None:
         self.of: dict[str, list[int]] = {}
         self.sources: list[dict[str, int]] = []
         number = first + 1
@@ -227,7 +175,7 @@ class _Columns:
         self.end = number
 
 
-def _pieces(places: Iterable[_Place], columns: _Columns, deliveries: Deliveries) -> Iterator[tuple[_Place, int]]:
+def _pieces(places: Iterable[Place], columns: _Columns, deliveries: Deliveries) -> Iterator[tuple[Place, int]]:
     """Yield the places of the stored sample that differ, and the index of a row for each."""
     actor, mean = -1, columns.end
     payloads = iter(columns.of.get("payload", ()))
@@ -290,10 +238,11 @@ class Template:
     )
 
     def __init__(self, data: bytes, write: SampleWrite, deliveries: Deliveries) -> None:
-        places = list(_places(data, _SAMPLE, 0, len(data)))
+        places = list(find_places(data, _SAMPLE, 0, len(data)))
         cut = _cut(data, [place for place in places if place.end > place.start])
-        stored = list(_places(write.data, _STORED, 0, len(write.data)))
-        self._write = write._replace(data=b"")
+        stored = list(find_places(write.data, _STORED, 0, len(write.data)))
+        cut_of_stored = Layouts().cut(write.tick_id, write.timestamp, write.data)
+        self._write = write._replace(data=b"", cut=cut_of_stored)
         # How many pieces the stored sample has decides where in the row those of the given one begin.
         count = sum(1 for _ in _pieces(stored, _Columns(places, 0), deliveries))
         columns = _Columns(places, count + 2)
@@ -354,8 +303,8 @@ class Template:
                     total += row[value] * weight
                     weights += weight
             row += (total / weights if weights > 0 else 0.0,)
-        trial_id, _, _, state, _, kind = self._write
-        return _make_write((trial_id, tick_id, timestamp, state, self._pack(*self._pick(row)), kind))
+        trial_id, _, _, state, _, kind, cut = self._write
+        return _make_write((trial_id, tick_id, timestamp, state, self._pack(*self._pick(row)), kind, cut))
 
     def _continuations(self, row: tuple[Any, ...]) -> bytes:
         return b"".join(self._pick_ticks(row)).translate(_CONTINUES)
@@ -414,7 +363,8 @@ class Templates:
             template = Template(data, write, deliveries)
         except (ValueError, IndexError):
             return  # it has something that is not usual
-        if template.convert(data) != write:
+        converted = template.convert(data)
+        if converted is None or converted._replace(cut=None) != write:
             return
         if self._bytes + template.bytes > _MAX_TEMPLATES_BYTES:
             self._of_length.clear()

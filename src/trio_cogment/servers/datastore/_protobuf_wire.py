@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
+
 from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.message import Message
 
@@ -41,3 +44,56 @@ def tag(message: type[Message], name: str) -> int:
     """Return the tag of a field, which is one byte for fields 1 to 15."""
     field = message.DESCRIPTOR.fields_by_name[name]
     return field.number << 3 | _WIRE_TYPES.get(field.type, VARINT)
+
+
+class Field(NamedTuple):
+    """A field whose places are wanted.
+
+    Attributes:
+        what: the name of its places; empty: they differ, and nothing is made of them.
+        inside: for a message: the wanted fields in it, by tag.
+    """
+
+    what: str = ""
+    inside: Mapping[int, Field] | None = None
+
+
+class Place(NamedTuple):
+    """Where a wanted field is: its value, without tag and length. For a message it marks the start and is empty."""
+
+    what: str
+    start: int
+    end: int
+
+
+def find_places(data: bytes, fields: Mapping[int, Field], start: int, end: int) -> Iterator[Place]:
+    """Yield the places of wanted fields in a serialised message, in order.
+
+    Raises:
+        ValueError: there is something that no sample of a usual kind has.
+    """
+    at = start
+    while at < end:
+        found = data[at]
+        at += 1
+        kind, field = found & 7, fields.get(found)
+        if found > 127:
+            raise ValueError("a field with a number of 16 or more")
+        if kind == LENGTH:
+            begin = varint_end(data, at)
+            until = begin + number_of(data[at:begin])
+        else:
+            begin = at
+            if kind == EIGHT_BYTES:
+                until = at + 8
+            elif kind == FOUR_BYTES:
+                until = at + 4
+            elif kind == 0:
+                until = varint_end(data, at)
+            else:
+                raise ValueError("a group")
+        if field is not None:
+            yield Place(field.what, begin, begin if field.inside is not None else until)
+            if field.inside is not None:
+                yield from find_places(data, field.inside, begin, until)
+        at = until

@@ -310,7 +310,7 @@ class _Transaction:
         for index, write in enumerate(writes):
             if isinstance(write, SampleWrite):
                 # The usual case, a tick above all others, is inline: it decides how fast writing is.
-                trial_id, tick_id, timestamp, state, data, kind = write
+                trial_id, tick_id, timestamp, state, data, kind, _ = write
                 if trial_id != current:
                     current, known = trial_id, self._look_up_trial(trial_id)
                 if (

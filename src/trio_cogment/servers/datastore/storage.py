@@ -24,6 +24,7 @@ from typing import NamedTuple, Protocol
 
 from trio_cogment.api.common_pb2 import TrialParams
 from trio_cogment.base.records import record
+from trio_cogment.servers.datastore._chunk_layouts import Cut
 
 
 class TrialEnd(enum.IntEnum):
@@ -83,6 +84,8 @@ class SampleWrite(NamedTuple):
     #: A serialized `StoredTrialSample`.
     data: bytes
     kind: WriteKind
+    #: Where the parts of `data` are, if the conversion knows that; a storage that keeps columns need not look for them.
+    cut: Cut | None = None
 
 
 class EndWrite(NamedTuple):

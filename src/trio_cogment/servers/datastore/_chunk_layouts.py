@@ -1,0 +1,295 @@
+"""The layouts of samples: all that does not differ between samples which look alike, and where the rest is. Pure.
+
+A serialized `StoredTrialSample` begins with who and which trial, then come tick, timestamp, state, what each actor did,
+the payloads, and what is rare. A sample has a layout if it is written in this order, as protobuf writes it, and if it
+has the tick and the timestamp that it is stored under: then it can be put together again from these, its rewards, and
+its payloads, bit for bit. Any other bytes have none.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator, Sequence
+from itertools import chain
+from typing import NamedTuple
+
+from google.protobuf.message import DecodeError
+
+from trio_cogment.api.trial_datastore_pb2 import (
+    StoredTrialActorSample,
+    StoredTrialActorSampleReward,
+    StoredTrialSample,
+)
+from trio_cogment.base.shared_message import varint
+from trio_cogment.servers.datastore._protobuf_wire import (
+    LENGTH,
+    Field,
+    Place,
+    find_places,
+    number_of,
+    tag,
+    varint_end,
+)
+
+#: Bytes of the layouts that are remembered, and how many of them may look alike from outside.
+_MAX_KNOWN_BYTES = 1024 * 1024
+_MAX_ALIKE = 4
+#: Longer constant parts are no layout.
+_MAX_LAYOUT_BYTES = 64 * 1024
+
+_SIZE = struct.Struct("<I")
+
+_USER, _TRIAL = (tag(StoredTrialSample, name) | LENGTH for name in ("user_id", "trial_id"))
+_TICK = tag(StoredTrialSample, "tick_id")
+_TIMESTAMP = tag(StoredTrialSample, "timestamp")
+_STATE = tag(StoredTrialSample, "state")
+_ACTOR = tag(StoredTrialSample, "actor_samples")
+_PAYLOAD = tag(StoredTrialSample, "payloads")
+_TICK_TAG = bytes((_TICK,))
+PAYLOAD_TAG = bytes((_PAYLOAD,))
+
+_REWARD = {
+    tag(StoredTrialActorSampleReward, "reward"): Field("reward"),
+    tag(StoredTrialActorSampleReward, "confidence"): Field("confidence"),
+}
+#: What differs between the tick and the payloads.
+_MIDDLE = {
+    _TIMESTAMP: Field("timestamp"),
+    _ACTOR: Field(
+        "actor",
+        {
+            tag(StoredTrialActorSample, "reward"): Field("mean"),
+            tag(StoredTrialActorSample, "received_rewards"): Field("received_rewards", _REWARD),
+            tag(StoredTrialActorSample, "sent_rewards"): Field("sent_rewards", _REWARD),
+        },
+    ),
+}
+
+
+#: The values that may differ, and how many bytes each takes.
+_LENGTHS = {"timestamp": 8, "mean": 4, "reward": 4, "confidence": 4}
+
+
+class Layout:
+    """All that does not differ between samples which look alike.
+
+    Attributes:
+        key: all of it as bytes; two layouts with the same are the same.
+        before: what comes before the tick.
+        same: what is between tick and payloads, without the values that differ.
+        names: which values these are, one between two of `same`.
+        payloads: how many payloads there are.
+        after: what comes after them.
+        middle: cuts what is between tick and payloads.
+    """
+
+    __slots__ = ("after", "before", "floats", "key", "middle", "names", "payloads", "same")
+
+    def __init__(self, before: bytes, same: Sequence[bytes], names: Sequence[str], payloads: int, after: bytes) -> None:
+        self.before, self.same, self.names = before, tuple(same), tuple(names)
+        self.payloads, self.after = payloads, after
+        form = ["<"]
+        for name, piece in zip((*names, ""), same, strict=True):
+            form.append(f"{len(piece)}s{_LENGTHS[name]}s" if name else f"{len(piece)}s")
+        self.middle = struct.Struct("".join(form))
+        self.floats = sum(name != "timestamp" for name in names)
+        parts = [before, after, "\0".join(names).encode(), *same]
+        self.key = _SIZE.pack(payloads) + b"".join(_SIZE.pack(len(part)) + part for part in parts)
+
+    @classmethod
+    def of_key(cls, key: bytes) -> Layout:
+        """Return the layout with this key."""
+        (payloads,) = _SIZE.unpack_from(key)
+        parts, at = [], _SIZE.size
+        while at < len(key):
+            (size,) = _SIZE.unpack_from(key, at)
+            at += _SIZE.size
+            parts.append(key[at : at + size])
+            at += size
+        before, after, names, *same = parts
+        return cls(before, same, names.decode().split("\0") if names else (), payloads, after)
+
+    def sample(self) -> StoredTrialSample:
+        """Return the sample that all of these are but for what differs: numbers are 0 and payloads empty."""
+        values = [bytes(_LENGTHS[name]) for name in self.names]
+        middle = b"".join(chain.from_iterable(zip(self.same, (*values, b""), strict=True)))
+        return StoredTrialSample.FromString(self.before + middle + (PAYLOAD_TAG + b"\0") * self.payloads + self.after)
+
+    def rewards(self) -> list[tuple[int, str, int, str]]:
+        """Return what each of the columns of numbers is, in order.
+
+        Returns:
+            For the mean of an actor's rewards: the index of its `actor_samples`, "reward", -1, "reward". For a reward
+            of those: the index, "received_rewards" or "sent_rewards", the index of the reward, and "reward" or
+            "confidence".
+        """
+        values = [bytes(_LENGTHS[name]) for name in self.names]
+        middle = b"".join(chain.from_iterable(zip(self.same, (*values, b""), strict=True)))
+        found: list[tuple[int, str, int, str]] = []
+        actor, kind, number = -1, "reward", -1
+        for place in find_places(middle, _MIDDLE, 0, len(middle)):
+            if place.what == "actor":
+                actor, kind, number = actor + 1, "reward", -1
+            elif place.what in ("received_rewards", "sent_rewards"):
+                number = number + 1 if place.what == kind else 0
+                kind = place.what
+            elif place.what == "mean":
+                found.append((actor, "reward", -1, "reward"))
+            elif place.what != "timestamp":
+                found.append((actor, kind, number, place.what))
+        return found
+
+
+class Cut:
+    """Where the parts of samples are that have the same layout and the same lengths of everything.
+
+    Args:
+        layout: of the samples.
+        tick_length: of the field that holds the tick.
+        lengths: of the payloads.
+    """
+
+    __slots__ = ("layout", "unpack_all")
+
+    def __init__(self, layout: Layout, tick_length: int, lengths: Sequence[int]) -> None:
+        self.layout = layout
+        form, gap = ["<"], len(layout.before) + tick_length
+        for name, piece in zip((*layout.names, ""), layout.same, strict=True):
+            gap += len(piece)
+            if name == "timestamp":  # it is kept for all samples
+                gap += 8
+            elif name:
+                form.append(f"{gap}x{_LENGTHS[name]}s")
+                gap = 0
+        for length in lengths:
+            gap += 1 + len(varint(length))
+            form.append(f"{gap}x{length}s")
+            gap = 0
+        form.append(f"{gap + len(layout.after)}x")
+        self.unpack_all = struct.Struct("".join(form)).iter_unpack
+
+
+class Split(NamedTuple):
+    """The parts of one sample."""
+
+    layout: Layout
+    values: tuple[bytes, ...]
+    tick_length: int
+
+
+class Layouts:
+    """Finds the layouts of samples; those it has met are found faster."""
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[bytes, int, int, bytes], list[Layout]] = {}
+        self._bytes = 0
+
+    def cut(self, tick_id: int, timestamp: int, data: bytes) -> Cut | None:
+        """Return where the parts of a sample are, and of all with the same layout and lengths; None: it has none."""
+        found = self.split(tick_id, timestamp, data)
+        if found is None:
+            return None
+        layout = found.layout
+        return Cut(layout, found.tick_length, [len(payload) for payload in found.values[layout.floats :]])
+
+    def split(self, tick_id: int, timestamp: int, data: bytes) -> Split | None:
+        """Return the parts of a sample; None: it is none that has a layout."""
+        try:
+            return self._split(tick_id, timestamp, data)
+        except (ValueError, IndexError, struct.error, DecodeError):
+            return None
+
+    def _split(self, tick_id: int, timestamp: int, data: bytes) -> Split | None:
+        at = 0
+        while data[at] in (_USER, _TRIAL):
+            begin = varint_end(data, at + 1)
+            at = begin + number_of(data[at + 1 : begin])
+        before, tick = data[:at], tick_field(tick_id)
+        if not data.startswith(tick, at):
+            return None
+        start = at = at + len(tick)
+        end = len(data)
+        while at < end:
+            found = data[at]
+            if found == _ACTOR:
+                size = data[at + 1]
+                if size < 128:
+                    at += 2 + size
+                else:
+                    begin = varint_end(data, at + 1)
+                    at = begin + number_of(data[at + 1 : begin])
+            elif found == _TIMESTAMP:
+                at += 9
+            elif found == _STATE:
+                at = varint_end(data, at + 1)
+            else:
+                break
+        middle = at
+        payloads = []
+        while at < end and data[at] == _PAYLOAD:
+            size = data[at + 1]
+            if size < 128:
+                at += 2
+            else:
+                begin = varint_end(data, at + 1)
+                size = number_of(data[at + 1 : begin])
+                if data[at + 1 : begin] != varint(size):
+                    return None  # not as it would be written again
+                at = begin
+            payloads.append(data[at : at + size])
+            at += size
+        if at > end or len(data) - at + middle > _MAX_LAYOUT_BYTES:
+            return None
+        after = data[at:]
+        alike = self._known.get((before, middle - start, len(payloads), after))
+        for layout in alike or ():
+            pieces = layout.middle.unpack_from(data, start)
+            if pieces[::2] == layout.same:
+                return _given(layout, pieces[1::2], timestamp, payloads, len(tick))
+        return self._learn(before, data[start:middle], timestamp, payloads, after, len(tick))
+
+    def _learn(
+        self, before: bytes, middle: bytes, timestamp: int, payloads: list[bytes], after: bytes, tick_length: int
+    ) -> Split | None:
+        found = [place for place in find_places(middle, _MIDDLE, 0, len(middle)) if place.end > place.start]
+        if any(place.end - place.start != _LENGTHS[place.what] for place in found):
+            return None
+        stamps = [place for place in found if place.what == "timestamp"]
+        if len(stamps) > 1 or (timestamp != 0 and not stamps):
+            return None
+        same = [middle[first.end : second.start] for first, second in _neighbours(found, len(middle))]
+        layout = Layout(before, same, [place.what for place in found], len(payloads), after)
+        layout.sample()
+        pieces = layout.middle.unpack(middle)
+        self._bytes += len(layout.key)
+        if self._bytes > _MAX_KNOWN_BYTES:
+            self._known.clear()
+            self._bytes = len(layout.key)
+        alike = self._known.setdefault((before, len(middle), len(payloads), after), [])
+        alike.insert(0, layout)
+        del alike[_MAX_ALIKE:]
+        return _given(layout, pieces[1::2], timestamp, payloads, tick_length)
+
+
+def _neighbours(found: Sequence[Place], end: int) -> Iterator[tuple[Place, Place]]:
+    return zip((Place("", 0, 0), *found), (*found, Place("", end, end)), strict=True)
+
+
+def _given(
+    layout: Layout, values: Sequence[bytes], timestamp: int, payloads: Sequence[bytes], tick_length: int
+) -> Split | None:
+    if layout.floats < len(values):  # one of them is the timestamp
+        at = layout.names.index("timestamp")
+        if values[at] != timestamp.to_bytes(8, "little"):
+            return None
+        values = (*values[:at], *values[at + 1 :])
+    return Split(layout, (*values, *payloads), tick_length)
+
+
+def tick_field(tick_id: int) -> bytes:
+    """Return the field with a tick, as protobuf writes it: nothing for 0."""
+    if tick_id < 128:
+        return bytes((_TICK, tick_id)) if tick_id else b""
+    if tick_id < 16384:
+        return bytes((_TICK, tick_id & 127 | 128, tick_id >> 7))
+    return _TICK_TAG + varint(tick_id)

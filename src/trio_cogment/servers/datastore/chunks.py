@@ -1,0 +1,717 @@
+"""Chunks: samples of one trial that are stored as one row, in columns where they have one layout. Pure.
+
+Use from a store, in the order of the life of a chunk:
+
+- `ChunkCodec(level).encode(samples)` makes a `Chunk` of `ChunkSample` (position, tick, timestamp, data). A codec knows
+  the layouts it has met, and belongs to one thread at a time.
+- A `Chunk` is what a row or a message carries: which positions and ticks it spans, how many samples, how its bytes are
+  encoded and how many they are decoded, how many bytes the samples had, a checksum of all of that, and the bytes.
+- `decode(chunk, trial_id, after=..., limit=...)` gives the samples back, bit for bit: `[ChunkSample, ...]`.
+- `ChunkCodec.merge(chunks, trial_id)` makes one chunk of several, in their order, column by column.
+- `columns(chunk, trial_id)` gives arrays (it needs NumPy) without an object for each sample: see `Columns`.
+
+Whatever is damaged, in the bytes or in what is said of them, is a `DataLossError` that names the trial and the ticks.
+
+**How the bytes are made.** A serialized `StoredTrialSample` begins with who and which trial, then tick, timestamp,
+state, and what each actor did, then come payloads, and what is rare. From tick to tick only a few of these bytes
+differ: tick, timestamp, rewards, and the payloads. A `Layout` is all that does not differ. A chunk has each of its
+layouts once, the numbers of all samples, and for each layout a column for each reward and each payload of its samples:
+the values one after the other, with the length of each where they are not equally long. Samples which have no layout,
+or one that no other sample has, are one column of whole samples. A column of short values of equal length is kept byte
+by byte (all first bytes, then all second ones), because numbers are compressed better like that.
+
+All of it is compressed with zstd, unless it does not become smaller. zstd's own readers say nothing of a frame that
+lacks its end, and a chunk may be damaged where zstd does not look. So a chunk has its size and a checksum of its own,
+over all that is stored, and both are looked at before anything is made of it.
+"""
+
+from __future__ import annotations
+
+import struct
+import sys
+import threading
+import zlib
+from array import array
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from itertools import accumulate, chain, compress, groupby, islice, repeat
+from operator import attrgetter, sub
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from trio_cogment.api.trial_datastore_pb2 import (
+    StoredTrialSample,
+)
+from trio_cogment.base.errors import DataLossError
+from trio_cogment.base.shared_message import varint
+from trio_cogment.servers.datastore._chunk_layouts import PAYLOAD_TAG, Cut, Layout, Layouts, tick_field
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+#: zstd's fastest usual level: a microsecond a kilobyte.
+DEFAULT_LEVEL = 1
+#: `Chunk.encoding`: the bytes as they are, or as one frame of zstd.
+PLAIN, ZSTD = 0, 1
+
+#: The first byte of a chunk's decoded bytes.
+_VERSION = 1
+#: Layouts of a chunk; samples of others are stored whole.
+_MAX_LAYOUTS = 32
+#: Columns of values this long are kept byte by byte, if there are as many values.
+_LEAST_PLANES, _MOST_PLANES = 2, 128
+_LEAST_PLANED = 16
+#: Fewer bytes are not compressed: the frame alone would take as much.
+_LEAST_COMPRESSED = 64
+#: No chunk is larger decoded; a larger size is damage, and is not allocated.
+_MAX_SIZE = 1 << 31
+_WORD = 1 << 64
+
+_HEAD = struct.Struct("<BBIII")
+_RUN = struct.Struct("<QI")
+_META = struct.Struct("<QQQQQQQQ")
+_COLUMN = struct.Struct("<BII")
+_SIZE = struct.Struct("<I")
+_VARYING, _FIXED, _PLANES = 0, 1, 2
+
+
+class ChunkSample(NamedTuple):
+    """A sample as it goes into a chunk and comes out of it.
+
+    Attributes:
+        position: its place in the order of arrival; ascending in a chunk.
+        tick_id: of the sample.
+        timestamp: nanoseconds since the epoch.
+        data: a serialized `StoredTrialSample`, or any other bytes.
+        cut: where its parts are, if the conversion knows that; it is trusted.
+    """
+
+    position: int
+    tick_id: int
+    timestamp: int
+    data: bytes
+    cut: Cut | None = None
+
+
+class Chunk(NamedTuple):
+    """Samples of one trial, encoded.
+
+    Attributes:
+        first_position: of the first sample.
+        last_position: of the last one.
+        first_tick: of the first sample; where ticks ascend, the lowest.
+        last_tick: of the last one.
+        samples_count: how many samples.
+        encoding: `PLAIN` or `ZSTD`.
+        size: of the decoded bytes.
+        raw_bytes: what the samples had as serialized messages, together.
+        checksum: of all of these and `data`.
+        data: the encoded bytes.
+    """
+
+    first_position: int
+    last_position: int
+    first_tick: int
+    last_tick: int
+    samples_count: int
+    encoding: int
+    size: int
+    raw_bytes: int
+    checksum: int
+    data: bytes
+
+
+# Columns, and what a chunk has decoded
+
+
+class _Column:
+    """Values one after the other.
+
+    Attributes:
+        width: of each; -1: they differ.
+        lengths: of each, if they differ.
+        data: all of them.
+    """
+
+    __slots__ = ("data", "lengths", "width")
+
+    def __init__(self, width: int, lengths: array[int], data: bytes) -> None:
+        self.width, self.lengths, self.data = width, lengths, data
+
+    @classmethod
+    def of(cls, values: Sequence[bytes]) -> _Column:
+        lengths = set(map(len, values))
+        if len(lengths) == 1:
+            return cls(lengths.pop(), array("I"), b"".join(values))
+        return cls(-1, array("I", map(len, values)), b"".join(values))
+
+    @classmethod
+    def joined(cls, columns: Sequence[_Column], counts: Sequence[int]) -> _Column:
+        data = b"".join(column.data for column in columns)
+        widths = {column.width for column in columns}
+        if len(widths) == 1 and -1 not in widths:
+            return cls(columns[0].width, array("I"), data)
+        lengths = array("I")
+        for column, count in zip(columns, counts, strict=True):
+            lengths.extend(column.lengths if column.width < 0 else array("I", [column.width]) * count)
+        return cls(-1, lengths, data)
+
+    def values(self, start: int, stop: int) -> list[bytes]:
+        """Return some of the values."""
+        data, width = self.data, self.width
+        if width > 0:
+            return [data[at : at + width] for at in range(start * width, stop * width, width)]
+        if not width:
+            return [b""] * (stop - start)
+        ends = list(accumulate(islice(self.lengths, start, stop), initial=sum(islice(self.lengths, start))))
+        return list(map(data.__getitem__, map(slice, ends, ends[1:])))
+
+    def write(self, count: int, into: list[bytes]) -> None:
+        width = self.width
+        if width < 0:
+            into += _COLUMN.pack(_VARYING, 0, len(self.data)), _little(self.lengths).tobytes(), self.data
+        elif _LEAST_PLANES <= width <= _MOST_PLANES and count >= _LEAST_PLANED:
+            into.append(_COLUMN.pack(_PLANES, width, len(self.data)))
+            into += [self.data[plane::width] for plane in range(width)]
+        else:
+            into += _COLUMN.pack(_FIXED, width, len(self.data)), self.data
+
+
+def _little(numbers: array[int]) -> array[int]:
+    if sys.byteorder != "little":
+        numbers = numbers[:]
+        numbers.byteswap()
+    return numbers
+
+
+@dataclass(slots=True)
+class _Group:
+    """The samples of a chunk with one layout; None: samples as they are, in one column."""
+
+    layout: Layout | None
+    count: int
+    columns: list[_Column]
+
+
+@dataclass(slots=True)
+class _Body:
+    """What a chunk has, decoded.
+
+    Attributes:
+        positions: of the samples.
+        ticks: of the samples.
+        timestamps: of the samples.
+        groups: by layout.
+        which: for each sample, the number of its group; empty: there is one group.
+    """
+
+    positions: list[range]
+    ticks: list[range]
+    timestamps: Sequence[int]
+    groups: list[_Group]
+    which: bytes
+
+    def to_bytes(self) -> bytes:
+        count = len(self.timestamps)
+        parts = [_HEAD.pack(_VERSION, len(self.groups), count, len(self.positions), len(self.ticks))]
+        parts += [_RUN.pack(run.start, len(run)) for run in chain(self.positions, self.ticks)]
+        stamps = self.timestamps
+        deltas = map(sub, stamps, chain((0,), stamps))
+        packed = struct.pack(f"<{count}Q", *(delta % _WORD for delta in deltas))
+        _Column(8, array("I"), packed).write(count, parts)
+        if len(self.groups) > 1:
+            parts.append(self.which)
+        for group in self.groups:
+            key = b"" if group.layout is None else group.layout.key
+            parts += _SIZE.pack(group.count), _SIZE.pack(len(group.columns)), _SIZE.pack(len(key)), key
+            for column in group.columns:
+                column.write(group.count, parts)
+        return b"".join(parts)
+
+
+class _Reader:
+    """Reads what `_Body.to_bytes` writes; what is not there is a ValueError."""
+
+    def __init__(self, data: bytes) -> None:
+        self._data = data
+        self._at = 0
+
+    def take(self, size: int) -> bytes:
+        if size > len(self._data) - self._at:
+            raise ValueError("it ends too early")
+        self._at += size
+        return self._data[self._at - size : self._at]
+
+    def size(self) -> int:
+        return int(_SIZE.unpack(self.take(_SIZE.size))[0])
+
+    def runs(self, number: int, count: int) -> list[range]:
+        found = [range(start, start + length) for start, length in _RUN.iter_unpack(self.take(number * _RUN.size))]
+        if sum(map(len, found)) != count:
+            raise ValueError("runs of another length")
+        return found
+
+    def column(self, count: int) -> _Column:
+        kind, width, size = _COLUMN.unpack(self.take(_COLUMN.size))
+        if kind == _VARYING:
+            lengths = array("I", self.take(4 * count))
+            lengths = _little(lengths)
+            if sum(lengths) != size:
+                raise ValueError("values of another length")
+            return _Column(-1, lengths, self.take(size))
+        if kind not in (_FIXED, _PLANES) or width * count != size:
+            raise ValueError("a column of another length")
+        data = self.take(size)
+        if kind == _PLANES:
+            whole = bytearray(size)
+            for plane in range(width):
+                whole[plane::width] = data[plane * count : (plane + 1) * count]
+            data = bytes(whole)
+        return _Column(width, array("I"), data)
+
+    def body(self) -> _Body:
+        version, groups, count, positions, ticks = _HEAD.unpack(self.take(_HEAD.size))
+        if version != _VERSION:
+            raise ValueError(f"it is of version {version}")
+        body = _Body(self.runs(positions, count), self.runs(ticks, count), (), [], b"")
+        stamps = self.column(count)
+        if stamps.width != 8:
+            raise ValueError("timestamps of another length")
+        deltas = struct.unpack(f"<{count}Q", stamps.data)
+        body.timestamps = [stamp % _WORD for stamp in accumulate(deltas)]
+        if groups > 1:
+            body.which = self.take(count)
+        for number in range(groups):
+            of, columns, key = self.size(), self.size(), self.size()
+            layout = Layout.of_key(self.take(key)) if key else None
+            wanted = 1 if layout is None else layout.floats + layout.payloads
+            if columns != wanted or of != (body.which.count(number) if groups > 1 else count):
+                raise ValueError("a group of another size")
+            group = _Group(layout, of, [self.column(of) for _ in range(columns)])
+            if layout is not None and any(column.width != 4 for column in group.columns[: layout.floats]):
+                raise ValueError("a reward of another length")
+            body.groups.append(group)
+        if self._at != len(self._data):
+            raise ValueError("there is more than there should be")
+        return body
+
+
+def _runs(numbers: Sequence[int]) -> list[range]:
+    """Return numbers as ranges of ascending ones, as few as there can be."""
+    first, count = numbers[0], len(numbers)
+    whole = range(first, first + count)
+    if numbers[-1] == whole[-1] and list(numbers) == list(whole):
+        return [whole]
+    return _joined_runs([range(number, number + 1) for number in numbers])
+
+
+def _joined_runs(runs: Iterable[range]) -> list[range]:
+    found: list[range] = []
+    for run in runs:
+        if found and found[-1].stop == run.start:
+            found[-1] = range(found[-1].start, run.stop)
+        else:
+            found.append(run)
+    return found
+
+
+class _Builder:
+    """Sorts samples by their layouts."""
+
+    def __init__(self, layouts: Layouts) -> None:
+        self._layouts = layouts
+        self._numbers: dict[bytes, int] = {}
+        self._found: list[tuple[Layout | None, list[list[bytes]]]] = []
+        self.which = bytearray()
+
+    def add(self, samples: Sequence[ChunkSample]) -> None:
+        for cut, alike in groupby(samples, _cut_of):
+            some = list(alike)
+            if cut is None:
+                for sample in some:
+                    self._add_one(sample)
+                continue
+            number = self._number(cut.layout)
+            values = self._found[number][1]
+            for column, more in zip(
+                values, zip(*cut.unpack_all(b"".join(map(_data_of, some))), strict=True), strict=True
+            ):
+                column += more
+            self.which += bytes((number,)) * len(some)
+
+    def _add_one(self, sample: ChunkSample) -> None:
+        _, tick_id, timestamp, data, _ = sample
+        found = self._layouts.split(tick_id, timestamp, data)
+        if found is None or (found.layout.key not in self._numbers and len(self._found) >= _MAX_LAYOUTS):
+            number = self._number(None)
+            self._found[number][1][0].append(data)
+        else:
+            number = self._number(found.layout)
+            for column, value in zip(self._found[number][1], found.values, strict=True):
+                column.append(value)
+        self.which.append(number)
+
+    def _number(self, layout: Layout | None) -> int:
+        key = b"" if layout is None else layout.key
+        number = self._numbers.get(key)
+        if number is None:
+            number = self._numbers[key] = len(self._found)
+            columns = 1 if layout is None else layout.floats + layout.payloads
+            self._found.append((layout, [[] for _ in range(columns)]))
+        return number
+
+    def groups(self) -> list[_Group]:
+        return [
+            _Group(layout, self.which.count(number), [_Column.of(values) for values in columns])
+            for number, (layout, columns) in enumerate(self._found)
+        ]
+
+
+_cut_of, _data_of = attrgetter("cut"), attrgetter("data")
+_make_sample = partial(tuple.__new__, ChunkSample)
+
+
+class ChunkCodec:
+    """Encodes and merges chunks. One thread at a time may use it.
+
+    Args:
+        level: of zstd's compression, 1 (fastest) to 22; 0: nothing is compressed.
+    """
+
+    def __init__(self, level: int = DEFAULT_LEVEL) -> None:
+        self._level = level
+        self._layouts = Layouts()
+
+    def encode(self, samples: Sequence[ChunkSample]) -> Chunk:
+        """Return a chunk of samples, one at least, whose positions ascend."""
+        builder = _Builder(self._layouts)
+        builder.add(samples)
+        positions, ticks, timestamps, data, _ = zip(*samples, strict=True)
+        body = _Body(_runs(positions), _runs(ticks), timestamps, builder.groups(), bytes(builder.which))
+        return self._chunk(body, sum(map(len, data)))
+
+    def merge(self, chunks: Sequence[Chunk], trial_id: str) -> Chunk:
+        """Return one chunk with the samples of several of the trial, in their order.
+
+        Raises:
+            DataLossError: one of them is damaged.
+        """
+        bodies = [_body(chunk, trial_id) for chunk in chunks]
+        numbers: dict[bytes, int] = {}
+        found: list[list[_Group]] = []
+        which = bytearray()
+        for body in bodies:
+            renumbered = bytearray(256)
+            for old, group in enumerate(body.groups):
+                key = b"" if group.layout is None else group.layout.key
+                if key not in numbers and len(found) >= _MAX_LAYOUTS:
+                    return self._merge_whole(chunks, trial_id)
+                number = numbers.setdefault(key, len(found))
+                if number == len(found):
+                    found.append([])
+                found[number].append(group)
+                renumbered[old] = number
+            which += (body.which or bytes(len(body.timestamps))).translate(renumbered)
+        groups = [
+            _Group(
+                some[0].layout,
+                sum(group.count for group in some),
+                [
+                    _Column.joined(columns, [group.count for group in some])
+                    for columns in zip(*(group.columns for group in some), strict=True)
+                ],
+            )
+            for some in found
+        ]
+        merged = _Body(
+            _joined_runs(chain.from_iterable(body.positions for body in bodies)),
+            _joined_runs(chain.from_iterable(body.ticks for body in bodies)),
+            list(chain.from_iterable(body.timestamps for body in bodies)),
+            groups,
+            bytes(which),
+        )
+        return self._chunk(merged, sum(chunk.raw_bytes for chunk in chunks))
+
+    def _merge_whole(self, chunks: Sequence[Chunk], trial_id: str) -> Chunk:
+        """Do the same where there are more layouts than a chunk may have: those that come later are stored whole."""
+        return self.encode([sample for chunk in chunks for sample in decode(chunk, trial_id)])
+
+    def _chunk(self, body: _Body, raw_bytes: int) -> Chunk:
+        plain = body.to_bytes()
+        data, encoding = plain, PLAIN
+        if self._level and len(plain) >= _LEAST_COMPRESSED:
+            compressed = _compress(plain, self._level)
+            if len(compressed) < len(plain):
+                data, encoding = compressed, ZSTD
+        positions, ticks = body.positions, body.ticks
+        chunk = Chunk(
+            positions[0][0], positions[-1][-1], ticks[0][0], ticks[-1][-1],
+            len(body.timestamps), encoding, len(plain), raw_bytes, 0, data,
+        )  # fmt: skip
+        return chunk._replace(checksum=_checksum(chunk))
+
+
+def decode(chunk: Chunk, trial_id: str, *, after: int = 0, limit: int | None = None) -> list[ChunkSample]:
+    """Return samples of a chunk, each bit for bit as it was encoded.
+
+    Args:
+        chunk: of which.
+        trial_id: its trial, for the text of an error.
+        after: only those with a higher position.
+        limit: how many at most; None: all.
+
+    Raises:
+        DataLossError: it is damaged.
+    """
+    body = _body(chunk, trial_id)
+    start = 0
+    if after >= chunk.first_position:
+        start = sum(len(run) if run.stop <= after + 1 else max(0, after + 1 - run.start) for run in body.positions)
+    stop = chunk.samples_count if limit is None else min(start + limit, chunk.samples_count)
+    positions = list(islice(chain.from_iterable(body.positions), start, stop))
+    ticks = list(islice(chain.from_iterable(body.ticks), start, stop))
+    timestamps = body.timestamps[start:stop]
+    try:
+        data = _samples_of(body, start, stop, ticks, timestamps)
+    except (ValueError, IndexError, struct.error) as error:
+        raise _damaged(chunk, trial_id, str(error)) from error
+    return list(map(_make_sample, zip(positions, ticks, timestamps, data, repeat(None))))
+
+
+def _samples_of(body: _Body, start: int, stop: int, ticks: Sequence[int], timestamps: Sequence[int]) -> Iterable[bytes]:
+    if len(body.groups) == 1:
+        return _samples_in(body.groups[0], start, stop, ticks, timestamps)
+    which = body.which[start:stop]
+    streams = []
+    for number, group in enumerate(body.groups):
+        before = body.which.count(number, 0, start)
+        members = [found == number for found in which]
+        streams.append(
+            iter(
+                _samples_in(
+                    group,
+                    before,
+                    before + sum(members),
+                    list(compress(ticks, members)),
+                    list(compress(timestamps, members)),
+                )
+            )
+        )
+    return [next(streams[number]) for number in which]
+
+
+def _samples_in(
+    group: _Group, start: int, stop: int, ticks: Sequence[int], timestamps: Sequence[int]
+) -> Iterable[bytes]:
+    """Return some samples of a group: what differs between what does not."""
+    layout = group.layout
+    if layout is None:
+        return group.columns[0].values(start, stop)
+    columns = iter(group.columns)
+    parts: list[Iterable[bytes]] = [repeat(layout.before), map(tick_field, ticks)]
+    for name, same in zip((*layout.names, ""), layout.same, strict=True):
+        parts.append(repeat(same))
+        if name == "timestamp":
+            packed = struct.pack(f"<{len(timestamps)}Q", *timestamps)
+            parts.append(_Column(8, array("I"), packed).values(0, len(timestamps)))
+        elif name:
+            parts.append(next(columns).values(start, stop))
+    for column in columns:
+        values = column.values(start, stop)
+        if column.width >= 0:
+            parts.append(repeat(PAYLOAD_TAG + varint(column.width)))
+        else:
+            parts.append([PAYLOAD_TAG + varint(length) for length in map(len, values)])
+        parts.append(values)
+    parts.append(repeat(layout.after))
+    return map(b"".join, zip(*parts))  # noqa: B905  what is the same for all has no end
+
+
+# Arrays
+
+
+@dataclass(slots=True)
+class VaryingValues:
+    """Values whose lengths differ.
+
+    Attributes:
+        offsets: where each value begins in `data`, and where the last one ends; one more than there are values.
+        data: all of them, one after the other.
+    """
+
+    offsets: npt.NDArray[np.int64]
+    data: npt.NDArray[np.uint8]
+
+
+@dataclass(slots=True)
+class GroupColumns:
+    """The columns of the samples of a chunk that have one layout.
+
+    Attributes:
+        rows: which of the chunk's samples these are, ascending.
+        sample: what all of them have; its tick, timestamp and numbers are 0, its payloads empty. None: these samples
+            have no layout in common, and the only one of `payloads` has them whole, serialized.
+        rewards: a column of 32-bit floats for each reward that `Layout.rewards` names, by that name.
+        payloads: the column of each payload of `sample`: an array of shape (samples, bytes), or one with offsets.
+    """
+
+    rows: npt.NDArray[np.int64]
+    sample: StoredTrialSample | None
+    rewards: Mapping[tuple[int, str, int, str], npt.NDArray[np.float32]]
+    payloads: Sequence[npt.NDArray[np.uint8] | VaryingValues] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class Columns:
+    """A chunk as arrays, which are not to be written to.
+
+    Attributes:
+        positions: of all samples, in the order of their arrival.
+        ticks: of these samples.
+        timestamps: of these samples, in nanoseconds since the epoch.
+        groups: the rest, by layout: each sample is in one of them.
+    """
+
+    positions: npt.NDArray[np.int64]
+    ticks: npt.NDArray[np.int64]
+    timestamps: npt.NDArray[np.int64]
+    groups: Sequence[GroupColumns]
+
+
+def columns(chunk: Chunk, trial_id: str) -> Columns:
+    """Return a chunk as arrays; NumPy must be installed.
+
+    Args:
+        chunk: which.
+        trial_id: its trial, for the text of an error.
+
+    Raises:
+        DataLossError: it is damaged.
+    """
+    import numpy as np
+
+    body = _body(chunk, trial_id)
+    which = np.frombuffer(body.which or bytes(chunk.samples_count), np.uint8)
+    groups = []
+    for number, group in enumerate(body.groups):
+        layout, rewards, payloads = group.layout, {}, group.columns
+        if layout is not None:
+            payloads = group.columns[layout.floats :]
+            rewards = {
+                name: np.frombuffer(column.data, "<f4")
+                for name, column in zip(layout.rewards(), group.columns, strict=False)
+            }
+        groups.append(
+            GroupColumns(
+                np.flatnonzero(which == number),
+                None if layout is None else layout.sample(),
+                rewards,
+                [_payloads(column, group.count) for column in payloads],
+            )
+        )
+    return Columns(
+        _numbers(body.positions), _numbers(body.ticks), np.array(body.timestamps, np.uint64).view(np.int64), groups
+    )
+
+
+def _numbers(runs: Sequence[range]) -> Any:
+    import numpy as np
+
+    lengths = np.array([len(run) for run in runs])
+    starts = np.array([run.start for run in runs], np.int64)
+    # Each number is its run's first one, and how far it is in the run.
+    passed = np.cumsum(lengths) - lengths
+    return np.repeat(starts - passed, lengths) + np.arange(int(lengths.sum()), dtype=np.int64)
+
+
+def _payloads(column: _Column, count: int) -> Any:
+    import numpy as np
+
+    data = np.frombuffer(column.data, np.uint8)
+    if column.width >= 0:
+        return data.reshape(count, column.width)
+    offsets = np.zeros(count + 1, np.int64)
+    np.cumsum(np.frombuffer(column.lengths, np.uint32), out=offsets[1:])
+    return VaryingValues(offsets, data)
+
+
+# Bytes as they are stored
+
+
+def _body(chunk: Chunk, trial_id: str) -> _Body:
+    try:
+        if chunk.checksum != _checksum(chunk):
+            raise ValueError("its checksum is another one")
+        return _Reader(_plain(chunk)).body()
+    except (ValueError, LookupError, OverflowError, struct.error) as error:
+        raise _damaged(chunk, trial_id, str(error)) from error
+
+
+def _damaged(chunk: Chunk, trial_id: str, why: str) -> DataLossError:
+    return DataLossError(
+        f"trial {trial_id!r}: the samples of ticks {chunk.first_tick} to {chunk.last_tick} are damaged ({why})"
+    )
+
+
+def _checksum(chunk: Chunk) -> int:
+    *numbers, _, data = chunk
+    return zlib.crc32(data, zlib.crc32(_META.pack(*(number % _WORD for number in numbers))))
+
+
+def _plain(chunk: Chunk) -> bytes:
+    if chunk.encoding == PLAIN:
+        plain = chunk.data
+    elif chunk.encoding == ZSTD and chunk.size <= _MAX_SIZE:
+        plain = _decompress(chunk.data, chunk.size)
+    else:
+        raise ValueError(f"it has the encoding {chunk.encoding} and {chunk.size} bytes")
+    if len(plain) != chunk.size:
+        raise ValueError(f"it has {len(plain)} of {chunk.size} bytes")
+    return plain
+
+
+#: Compressors and decompressors are for one thread at a time, and making one takes longer than using it.
+_zstd = threading.local()
+
+if sys.version_info >= (3, 14):
+    from compression import zstd
+
+    def _compress(data: bytes, level: int) -> bytes:
+        parameters = zstd.CompressionParameter
+        return zstd.compress(data, options={parameters.compression_level: level, parameters.checksum_flag: 1})
+
+    def _decompress(data: bytes, size: int) -> bytes:
+        reader = zstd.ZstdDecompressor()
+        try:
+            plain = reader.decompress(data, max_length=size)
+        except zstd.ZstdError as error:
+            raise ValueError(str(error)) from error
+        if not reader.eof or reader.unused_data:
+            raise ValueError("it has another size")
+        return plain
+
+else:
+
+    def _compress(data: bytes, level: int) -> bytes:
+        import zstandard
+
+        if getattr(_zstd, "level", None) != level:
+            _zstd.compressor = zstandard.ZstdCompressor(level=level, write_checksum=True)
+            _zstd.level = level
+        compressed: bytes = _zstd.compressor.compress(data)
+        return compressed
+
+    def _decompress(data: bytes, size: int) -> bytes:
+        import zstandard
+
+        try:
+            # The frame says how large it is, and that is allocated before a byte is looked at.
+            if zstandard.frame_content_size(data) != size:
+                raise ValueError("it has another size")
+            if not hasattr(_zstd, "decompressor"):
+                _zstd.decompressor = zstandard.ZstdDecompressor()
+            plain: bytes = _zstd.decompressor.decompress(data, allow_extra_data=False)
+        except zstandard.ZstdError as error:
+            raise ValueError(str(error)) from error
+        return plain
