@@ -11,6 +11,7 @@ from typing import Any
 import trio
 from purerpc import Service as RpcService
 
+from trio_cogment.access import AccessControl
 from trio_cogment.api import directory_pb2
 from trio_cogment.api.common_pb2 import StatusReply, StatusRequest, VersionInfo, VersionRequest
 from trio_cogment.api.directory_pb2 import (
@@ -159,6 +160,7 @@ def new_server(
     *,
     path: str = "",
     disk: SimDisk | None = None,
+    access: AccessControl | None = None,
     **parts: Any,
 ) -> DirectoryServer:
     """Return a directory whose ids differ from those of every other; its file is on `disk`.
@@ -171,7 +173,7 @@ def new_server(
     if disk is not None:
         parts = {"files": disk, "runner": inline_runner, **parts}
     host = Host(**{"secret_bytes": rng.randbytes, "random": lambda _name: rng, **parts})
-    return DirectoryServer(path=path, config=config, host=host)
+    return DirectoryServer(path=path, config=config, host=host, access=access)
 
 
 @asynccontextmanager

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.servers.directory.test_entries import entry, ids
+from trio_cogment.access import Source
 from trio_cogment.servers.directory._entries import SALT_BYTES, Entries, Hasher
 from trio_cogment.servers.directory._state_file import Content, FormatError, decode, encode
 
@@ -96,16 +97,26 @@ def test_what_older_files_do_not_say_is_nobodys_and_of_this_process() -> None:
 
 
 def test_whose_it_is_and_how_far_it_may_lead_is_written() -> None:
-    mine = replace(entry(1, owner="token:me"), reach="203.0.113.7")
+    sources = (Source("seat", "me", "key"), Source("", "my.certificate"))
+    mine = replace(entry(1, owner="token:me"), reach="203.0.113.7", sources=sources)
     anywhere = entry(2, {"city": "Montréal"})
     written = encode(Entries([mine, anywhere]), HASHER)
     assert list(read(written).entries) == [mine, anywhere]
     assert "Montréal".encode() in written  # for people, who read the file, too
 
 
+@pytest.mark.parametrize("sources", ["t1", [["t1"]], [["t1", "me", "key", "never"]], [7]])
+def test_a_registration_whose_tokens_cannot_be_read_is_left_out(sources: Any) -> None:
+    """Kept without them it would stay when they are revoked."""
+    content = read(entries_of({"sources": sources}))
+    assert not list(content.entries)
+    assert len(content.dropped) == 1
+    assert content.dropped[0].startswith("sources: expected")
+
+
 def test_what_a_registration_may_leave_out() -> None:
     whole = entries_of({})
-    for name, value in (("permanent", False), ("owner", ""), ("reach", None), ("properties", {})):
+    for name, value in (("permanent", False), ("owner", ""), ("reach", None), ("sources", ()), ("properties", {})):
         (service,) = entries_of({})["services"]
         service.pop(name, None)
         (one,) = read({**whole, "services": [service]}).entries

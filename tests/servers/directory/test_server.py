@@ -13,6 +13,8 @@ from typing import Any, TypeVar, cast
 import pytest
 import trio
 
+from tests.access.keys import KEYS, NOW, control, grant, token_text
+from tests.access.keys import Clock as WallClock
 from tests.servers.directory.bench import (
     ENVIRONMENT,
     METHODS,
@@ -24,7 +26,7 @@ from tests.servers.directory.bench import (
     new_server,
     registration,
 )
-from trio_cogment.access import EVERYTHING, AccessControl, Grant, Identity, Sources
+from trio_cogment.access import EVERYTHING, AccessControl, Grant, Identity, Revoked, Role, Rules, Source, Sources, Token
 from trio_cogment.api.common_pb2 import StatusReply, StatusRequest, VersionInfo, VersionRequest
 from trio_cogment.api.directory_pb2 import (
     DeregisterReply,
@@ -794,6 +796,78 @@ async def test_who_is_on_this_machine_takes_over_what_is_nobodys(local: bool, au
         second, _ = await at.server.register(service, permanent=True, token="t", caller=ann)
         assert (first == second) is local
         assert at.server.count == (1 if local else 2)
+
+
+def _revoking(*entries: str) -> Rules:
+    return Rules(keys=KEYS, revoked=Revoked.parse("\n".join(entries)))
+
+
+@pytest.mark.parametrize("revoked", [["ann1"], ["name=ann"], ["ann1", "seat"]])
+async def test_a_registration_ends_with_its_token_and_with_what_that_was_derived_from(
+    revoked: list[str], autojump_clock: Clock
+) -> None:
+    clock, disk = WallClock(), SimDisk(random.Random(0))
+    access = control(clock=clock)
+    derived = KEYS.sign(
+        Token(
+            token_id="seat",
+            grant=grant(Role.DIRECTORY),
+            expires_at=NOW + 60,
+            sources=(Source("ann1", "ann", "", NOW + 60),),
+        )
+    )
+    callers = [
+        access.verified(text, local=False)
+        for text in (
+            token_text(grant(Role.DIRECTORY, name="ann"), token_id="ann1"),
+            derived,
+            token_text(grant(Role.DIRECTORY, name="bob"), token_id="bob1"),
+        )
+    ]
+    async with directory(disk=disk, path="state", access=access) as at:
+        for name, caller in zip(["own", "derived", "bob"], callers, strict=True):
+            service = service_of(registration(name, kind=OTHER, permanent=True), max_bytes=1000)
+            await at.server.register(service, permanent=True, caller=caller)
+        service = service_of(registration("open", kind=OTHER, permanent=True), max_bytes=1000)
+        await at.server.register(service, permanent=True)
+        clock.seconds += 10_000  # an expiry ends nothing: services that serve on are still found
+        await trio.sleep(60)
+        assert sorted(await at.hosts()) == ["bob", "derived", "open", "own"]
+        access.adopt(_revoking(*revoked))
+        await trio.sleep(5.1)
+        assert sorted(await at.hosts()) == ["bob", "open"]
+        # Whoever looks into the file finds neither.
+        assert [one["host"] for one in json.loads(disk.read("state"))["services"]] == ["bob", "open"]
+        written = disk.operations
+        await trio.sleep(60)
+        assert disk.operations == written
+
+
+async def test_a_token_that_was_revoked_while_the_directory_was_away(autojump_clock: Clock) -> None:
+    access, disk = control(), SimDisk(random.Random(0))
+    caller = access.verified(token_text(grant(Role.DIRECTORY)), local=False)
+    service = service_of(registration("h", kind=OTHER, permanent=True), max_bytes=1000)
+    async with directory(disk=disk, path="state", access=access) as at:
+        await at.server.register(service, permanent=True, caller=caller)
+    async with directory(disk=disk, path="state", access=control()) as at:
+        await trio.sleep(60)
+        assert await at.hosts() == ["h"]
+    async with directory(disk=disk, path="state", access=control(_revoking("t1"))) as at:
+        await at.until(lambda hosts: not hosts)
+        assert not json.loads(disk.read("state"))["services"]
+
+
+async def test_a_disk_that_fails_delays_the_end_of_a_registration_alone(autojump_clock: Clock) -> None:
+    access, disk = control(), SimDisk(random.Random(0))
+    caller = access.verified(token_text(grant(Role.DIRECTORY)), local=False)
+    service = service_of(registration("h", kind=OTHER, permanent=True), max_bytes=1000)
+    async with directory(disk=disk, path="state", access=access) as at:
+        await at.server.register(service, permanent=True, caller=caller)
+        disk.fail_syncs(2)
+        access.adopt(_revoking("t1"))
+        await trio.sleep(5.1)
+        assert await at.hosts() == ["h"]
+        await at.until(lambda hosts: not hosts)
 
 
 async def test_where_no_file_is_named_there_is_none(autojump_clock: Clock) -> None:

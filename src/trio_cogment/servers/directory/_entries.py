@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import field, replace
 
+from trio_cogment.access import Sources
 from trio_cogment.api.directory_pb2 import FullServiceData, ServiceDetails, ServiceEndpoint
 from trio_cogment.base.config import DirectoryServerConfig
 from trio_cogment.base.errors import FailedPreconditionError, ResourceExhaustedError
@@ -50,6 +51,7 @@ class Entry:
         owner: the account that has registered it; empty where the authentication token says whose it is, and for what
             was registered before there were owners.
         reach: how far its host may lead; see `trio_cogment.access.reach_of`.
+        sources: the access token it was registered with, and what that was derived from: it ends when one is revoked.
     """
 
     service_id: int
@@ -59,6 +61,7 @@ class Entry:
     secret: bytes = field(repr=False)
     owner: str = ""
     reach: str | None = None
+    sources: Sources = ()
 
     def same_owner(self, other: Entry) -> bool:
         """Tell whether another registration is its owner's."""
@@ -224,6 +227,11 @@ class Entries:
         """See `trio_cogment.base.recount`."""
         size = sum(entry.service.size for entry in self)
         yield Count("bytes of registrations", self.total_bytes, size, None)
+
+    def fallen(self, stand: Callable[[Sources], bool]) -> list[Entry]:
+        """Return the registrations whose access token, or what that was derived from, was revoked."""
+        fallen = {sources for sources in {entry.sources for entry in self} if not stand(sources)}
+        return [entry for entry in self if entry.sources in fallen] if fallen else []
 
     def remove(self, service_id: int) -> None:
         """Remove a registration if it exists."""

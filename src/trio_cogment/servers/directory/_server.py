@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import random
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
@@ -10,7 +11,7 @@ from typing import Any
 
 import trio
 
-from trio_cogment.access import THIS_PROCESS, AccessControl, Grant, Identity
+from trio_cogment.access import THIS_PROCESS, AccessControl, Grant, Identity, lasting_sources
 from trio_cogment.base.config import DirectoryServerConfig, OutgoingConfig, RpcConfig
 from trio_cogment.base.errors import AlreadyExistsError, InvalidArgumentError, UnavailableError
 from trio_cogment.base.host import Host
@@ -25,6 +26,8 @@ from trio_cogment.servers.directory._health_check import HealthChecker
 from trio_cogment.servers.directory._monitored_entries import MonitoredEntries
 from trio_cogment.servers.directory._requests import COGMENT, Inquiry, Service
 from trio_cogment.servers.directory._state_file import StateFile
+
+_log = logging.getLogger(__name__)
 
 # Load balancing: which of the services found a directory returns, and in which order.
 
@@ -68,7 +71,9 @@ class DirectoryServer:
         host: gives ids and secrets, the file (which only its owner can read), and the connections to services; by
             default the system.
         outgoing: where health checks connect to what peers have registered.
-        access: makes the token by which health checks are answered where tokens are asked for. It grants nothing else.
+        access: makes the token by which health checks are answered where tokens are asked for, which grants nothing
+            else; and knows which tokens were revoked: what was registered with one ends within
+            `RpcConfig.access_recheck_seconds`. None: there are no tokens.
 
     Entering raises:
         FailedPreconditionError: another directory uses the file, or it exists and cannot be read.
@@ -101,7 +106,10 @@ class DirectoryServer:
         token = (
             None if access is None else access.source(Grant(name="server:directory"), _CHECK_TOKEN_SECONDS, sources=())
         )
-        health_checker = HealthChecker(self._outgoing, config, rpc_config or RpcConfig(), self._rng, token)
+        rpc_config = rpc_config or RpcConfig()
+        self._access = access
+        self._recheck_seconds = rpc_config.access_recheck_seconds
+        health_checker = HealthChecker(self._outgoing, config, rpc_config, self._rng, token)
         self._checks = CheckScheduler(
             self._monitored,
             lambda entry: health_checker.check(entry.service, entry.reach),
@@ -126,6 +134,8 @@ class DirectoryServer:
         self._settled_at = trio.current_time() + self.config.startup_lag_seconds
         self._nursery.start_soon(self._changes.run, name="changes of the registrations")
         self._nursery.start_soon(self._checks.run, name="health checks")
+        if self._access is not None:
+            self._nursery.start_soon(self._end_revoked, self._access, name="registrations of revoked tokens")
         return self
 
     async def __aexit__(
@@ -211,6 +221,7 @@ class DirectoryServer:
                 secret=digest(secret),
                 owner=_owner(caller, token),
                 reach=reach,
+                sources=lasting_sources(caller.derives),
             )
             if entry.permanent and service.protocol != COGMENT:
                 self._check_unchecked(entry)
@@ -320,6 +331,25 @@ class DirectoryServer:
         if not self._stopping:
             self._changed.set()
             self._changed = trio.Event()
+
+    async def _end_revoked(self, access: AccessControl) -> None:
+        """Remove what was registered with a token that was revoked, also before this process began."""
+
+        def change(entries: Entries) -> int:
+            fallen = entries.fallen(access.stand)
+            for entry in fallen:
+                entries.remove(entry.service_id)
+            return len(fallen)
+
+        while True:
+            if self._monitored.entries.fallen(access.stand):
+                try:
+                    count = await self._changes.make(change)
+                except UnavailableError:
+                    pass  # the file cannot be written now; the next time tries again
+                else:
+                    _log.info("%d registrations have ended: their access token was revoked", count)
+            await trio.sleep(self._recheck_seconds)
 
     async def _remove(self, entry: Entry) -> None:
         def change(entries: Entries) -> Any:

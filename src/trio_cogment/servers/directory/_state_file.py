@@ -12,6 +12,7 @@ from dataclasses import field
 from functools import partial
 from typing import Any
 
+from trio_cogment.access import Sources, sources_of
 from trio_cogment.base.errors import FailedPreconditionError, InvalidArgumentError
 from trio_cogment.base.host.blocking import Runner
 from trio_cogment.base.host.files import LOCK, FileLock, Files, LockedError, replace_durably
@@ -25,7 +26,8 @@ from trio_cogment.servers.directory._requests import Service, checked_service
 #
 # - `trio-cogment-directory`: the version of the format, 1; - `salt`: the salt of the digests, in hexadecimal; -
 # `services`: a list, the oldest registration first. `token` and `secret` are digests, `owner` is an account, `reach` is
-# where its host may lead (null: anywhere); the other members are those of the API's messages, with enums as numbers.
+# where its host may lead (null: anywhere), `sources` are the ids of the access tokens with which it ends; the other
+# members are those of the API's messages, with enums as numbers.
 #
 # The reference's file is a JSON object too, with the ids as names. It has tokens and secrets in plain text.
 
@@ -75,6 +77,7 @@ def _members(entry: Entry) -> dict[str, Any]:
         "secret": entry.secret.hex(),
         "owner": entry.owner,
         "reach": entry.reach,
+        "sources": entry.sources,
         "type": service.kind,
         "protocol": service.protocol,
         "host": service.host,
@@ -137,7 +140,15 @@ def _entry(item: Any) -> Entry:
         secret=_bytes(fields, "secret", _DIGEST_BYTES),
         owner=_take(fields, "owner", str, ""),
         reach=_take(fields, "reach", str, "") if fields.get("reach") is not None else None,
+        sources=_sources(fields),
     )
+
+
+def _sources(fields: dict[str, Any]) -> Sources:
+    try:
+        return sources_of(_take(fields, "sources", list, []))
+    except (ValueError, TypeError):
+        raise FormatError("sources: expected access tokens") from None
 
 
 def _decode_foreign(root: dict[str, Any], hasher: Hasher) -> Content:
