@@ -22,9 +22,10 @@ from trio_cogment.api import spaces_pb2
 from trio_cogment.base.config import OpenEnvConfig
 from trio_cogment.base.endpoints import CLIENT
 from trio_cogment.base.host import Host
+from trio_cogment.cli.services.garbage import leave, settle
 from trio_cogment.cli.services.idle_memory import Tidying, heap_of_process
 from trio_cogment.environments.spec import PLAYER, RL_SPEC
-from trio_cogment.gateways.dm_env_rpc import DmEnvRpcGateway, Profile
+from trio_cogment.gateways.dm_env_rpc import ClassMapping, DmEnvRpcGateway, Profile, WorldTemplate
 from trio_cogment.gateways.openenv.server import opened_application, opened_game
 from trio_cogment.gateways.rest.proxy import RestProxy
 from trio_cogment.gateways.rest.routes import rest_routes
@@ -37,6 +38,8 @@ from trio_cogment.web import PageAccess, WebSide
 ENVIRONMENT, LOBBY, SEAT = "field", "field", "ann"
 #: Gives everybody the same large observation, and waits.
 CROWD = "crowd"
+#: Of a world of dm_env_rpc with it.
+CROWD_SIZE = 300
 #: Of an observation: a picture of 256 x 256.
 _PICTURE = (256, 256, 3)
 _LARGE_BYTES = 4 * 1024 * 1024 - 1000
@@ -84,7 +87,9 @@ async def main(args: argparse.Namespace) -> None:
     proxy = RestProxy(RL_SPEC, signing=signing, participants=participants)
     seat = actor_params("player_0", PLAYER, endpoint=CLIENT)
     params = trial_params([seat], environment=ENVIRONMENT)
-    gateway = DmEnvRpcGateway(Profile.of(params))
+    crowded = [actor_params(f"a{number}", PLAYER, endpoint=CLIENT) for number in range(CROWD_SIZE)]
+    large = WorldTemplate(params=trial_params(crowded, environment=CROWD), classes={PLAYER: ClassMapping(layer="raw")})
+    gateway = DmEnvRpcGateway(Profile(templates={"default": WorldTemplate(params=params), CROWD: large}))
     access = PageAccess()
     lobby = Game(name=LOBBY, params=params, lobby=LobbyRules())
     async with (
@@ -103,11 +108,13 @@ async def main(args: argparse.Namespace) -> None:
         side = WebSide(routes=routes, access=access)
         listeners = await open_listeners("127.0.0.1", args.port)
         await nursery.start(partial(serve, platform.services, listeners, web=side))
-        nursery.start_soon(Tidying(heap_of_process()).run)  # as every server does
+        nursery.start_soon(Tidying(heap_of_process()).run)  # as every server does, and this:
+        settle()
         await trio.Path(args.link_file).write_text(lobby_link(access, 3600.0, LOBBY))
         await trio.Path(args.status_file).write_text("R")
         with trio.open_signal_receiver(signal.SIGTERM) as signals:
             async for _ in signals:
+                leave()
                 nursery.cancel_scope.cancel()
 
 

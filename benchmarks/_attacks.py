@@ -86,6 +86,7 @@ ATTACKS: dict[str, Callable[[Target], Awaitable[None]]] = {
         doors.lobby_people,
         doors.rest_seats,
         doors.observations_unread_by_rest,
+        doors.observations_unread_by_agents,
         doors.openenv_sessions,
     )
 }

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager, suppress
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from typing import Any
 
 import grpc
@@ -111,20 +111,31 @@ async def _relayed(target: Target) -> AsyncIterator[int]:
         yield server.sockets[0].getsockname()[1]
 
 
-@asynccontextmanager
-async def _client(port: int) -> AsyncIterator[Callable[[pb.EnvironmentRequest], Awaitable[pb.EnvironmentResponse]]]:
-    """Be a client of dm_env_rpc, which leaves in the end: yields what asks for something."""
-    async with grpc.aio.insecure_channel(f"{HERE}:{port}", options=[OWN_CONNECTION]) as channel:
+class Agent:
+    """A client of dm_env_rpc."""
+
+    def __init__(self, channel: grpc.aio.Channel) -> None:
         serialize, parse = pb.EnvironmentRequest.SerializeToString, pb.EnvironmentResponse.FromString
-        call = channel.stream_stream(_PROCESS, serialize, parse)()
+        self._call = channel.stream_stream(_PROCESS, serialize, parse)()
 
-        async def ask(request: pb.EnvironmentRequest) -> pb.EnvironmentResponse:
-            await call.write(request)
-            answer: pb.EnvironmentResponse = await call.read()
-            return answer
+    @classmethod
+    @asynccontextmanager
+    async def at(cls, port: int, **options: int) -> AsyncIterator[Agent]:
+        """Be one, which leaves in the end."""
+        given = [(name.replace("_", ".", 1), value) for name, value in options.items()]
+        async with grpc.aio.insecure_channel(f"{HERE}:{port}", options=[OWN_CONNECTION, *given]) as channel:
+            agent = cls(channel)
+            yield agent
+            agent._call.cancel()
 
-        yield ask
-        call.cancel()
+    async def ask(self, request: pb.EnvironmentRequest) -> pb.EnvironmentResponse:
+        await self.begin(request)
+        answer: pb.EnvironmentResponse = await self._call.read()
+        return answer
+
+    async def begin(self, request: pb.EnvironmentRequest) -> None:
+        """Make a request, and do not read the answer."""
+        await self._call.write(request)
 
 
 async def worlds_left(target: Target) -> None:
@@ -134,9 +145,9 @@ async def worlds_left(target: Target) -> None:
     async with _relayed(target) as port:
 
         async def one(_: int) -> None:
-            async with _client(port) as ask:
+            async with Agent.at(port) as agent:
                 for _ in range(target.many(100)):
-                    answer = await ask(create)
+                    answer = await agent.ask(create)
                     if answer.HasField("error"):
                         target.count("RESOURCE_EXHAUSTED", answer.error.message)
 
@@ -215,6 +226,37 @@ async def observations_unread_by_rest(target: Target) -> None:
         browser.close()
 
 
+async def observations_unread_by_agents(target: Target) -> None:
+    """A world of dm_env_rpc with 300 agents that read nothing, of which each is given the same 3.9 MiB to see."""
+    count = target.many(300)
+    create = pb.EnvironmentRequest()
+    create.create_world.settings["template"].strings.array.append("crowd")
+    create.create_world.settings["start_when"].int64s.array.append(count)
+    deaf = {"grpc_http2_lookahead_bytes": 1024, "grpc_http2_bdp_probe": 0}
+    async with _relayed(target) as port, AsyncExitStack() as stack:
+        owner = await stack.enter_async_context(Agent.at(port))
+        made = await owner.ask(create)
+        if made.HasField("error"):
+            target.count("ERROR", made.error.message)
+            return
+
+        async def one(number: int) -> None:
+            agent = await stack.enter_async_context(Agent.at(port, **deaf))
+            join = pb.EnvironmentRequest()
+            join.join_world.world_name = made.create_world.world_name
+            join.join_world.settings["actor_name"].strings.array.append(f"a{number}")
+            answer = await agent.ask(join)
+            if answer.HasField("error"):
+                target.count("ERROR", answer.error.message)
+                return
+            step = pb.EnvironmentRequest()
+            step.step.requested_observations.extend(answer.join_world.specs.observations)
+            await agent.begin(step)
+
+        await target.in_lanes(16, one, count)
+        await asyncio.sleep(target.seconds_left)
+
+
 async def openenv_sessions(target: Target) -> None:
     """500 sockets of OpenEnv with a trial each, that then say nothing."""
     kept = []
@@ -238,10 +280,10 @@ async def openenv_sessions(target: Target) -> None:
 
 
 async def _world(port: int, _link: str) -> bool:
-    async with _client(port) as ask:
-        created = await ask(pb.EnvironmentRequest(create_world=pb.CreateWorldRequest()))
+    async with Agent.at(port) as agent:
+        created = await agent.ask(pb.EnvironmentRequest(create_world=pb.CreateWorldRequest()))
         name = created.create_world.world_name
-        joined = await ask(pb.EnvironmentRequest(join_world=pb.JoinWorldRequest(world_name=name)))
+        joined = await agent.ask(pb.EnvironmentRequest(join_world=pb.JoinWorldRequest(world_name=name)))
         return not created.HasField("error") and not joined.HasField("error")
 
 
@@ -293,5 +335,6 @@ HONEST: dict[str, Callable[[int, str], Awaitable[bool]]] = {
     "lobby_people": _game,
     "rest_seats": _seat,
     "observations_unread_by_rest": _seat,
+    "observations_unread_by_agents": _world,
     "openenv_sessions": _socket,
 }

@@ -14,9 +14,10 @@ from tests.gateways.rest.test_routes import SEAT, opened
 from trio_cogment.api.spaces_pb2 import Observation
 from trio_cogment.base.config import RpcConfig
 from trio_cogment.base.errors import TrialFailedError
+from trio_cogment.budget.made_once import LARGE_BYTES, Made
 from trio_cogment.budget.memory import memory_of_run
 from trio_cogment.gateways.rest import observations, routes
-from trio_cogment.gateways.rest.observations import LARGE_BYTES, LargeText, ObservationTexts, UnreadableError
+from trio_cogment.gateways.rest.observations import ObservationTexts, UnreadableError
 from trio_cogment.sdk import EnvironmentSession
 
 MIB = 1024 * 1024
@@ -39,7 +40,7 @@ async def test_a_small_one_is_its_json() -> None:
 async def test_a_large_one_is_made_once_for_all_who_see_it() -> None:
     texts = ObservationTexts()
     content, other = large(1), large(1)
-    found: list[LargeText] = []
+    found: list[Made] = []
 
     async def see() -> None:
         found.append(await texts.as_json(content, Observation))
@@ -48,9 +49,9 @@ async def test_a_large_one_is_made_once_for_all_who_see_it() -> None:
         for _ in range(3):
             nursery.start_soon(see)
     assert found[0] is found[1] is found[2]
-    assert base64.b64decode(json.loads(found[0].text)["value"]["raw_data"]) == bytes([1]) * MIB
+    assert base64.b64decode(json.loads(found[0].data)["value"]["raw_data"]) == bytes([1]) * MIB
     assert await texts.as_json(other, Observation) is not found[0]
-    assert json.loads((await texts.as_json(content, None)).text) == base64.b64encode(content).decode()
+    assert json.loads((await texts.as_json(content, None)).data) == base64.b64encode(content).decode()
 
 
 async def test_a_large_one_counts_while_it_is_kept() -> None:
@@ -58,7 +59,7 @@ async def test_a_large_one_counts_while_it_is_kept() -> None:
     with memory_of_run().lent_by(RpcConfig()):
         texts = ObservationTexts()
         found = await texts.as_json(large(1), Observation)
-        assert memory.used == len(found.text)
+        assert memory.used == len(found.data)
         del found
         gc.collect()
         assert not memory.used
@@ -77,7 +78,7 @@ async def test_it_is_not_made_before_there_is_memory_for_it(autojump_clock: obje
         assert not memory.short
         others.close()
         found = await texts.as_json(large(1), Observation)
-        assert memory.used == len(found.text)
+        assert memory.used == len(found.data)
 
 
 async def test_bytes_that_are_none_of_its_type() -> None:

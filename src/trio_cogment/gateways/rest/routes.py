@@ -7,8 +7,8 @@ from typing import Any, Final, TypeAlias
 
 from trio_cogment.base.about import API_VERSION, GRPC_VERSION
 from trio_cogment.base.errors import InvalidArgumentError, RemoteProtocolError
+from trio_cogment.budget.made_once import Made
 from trio_cogment.gateways.rest.fields import as_integer
-from trio_cogment.gateways.rest.observations import LargeText
 from trio_cogment.gateways.rest.openapi import TITLE, TOKEN_FIELD, document
 from trio_cogment.gateways.rest.proxy import Caller, RestProxy
 from trio_cogment.web.json_text import json_text
@@ -78,7 +78,7 @@ def _handler(answer: _Answer, status: int) -> Handler:
 
 def _reply(status: int, document: Any) -> Reply | Streamed:
     observation = document.get("observation") if isinstance(document, dict) else None
-    if not isinstance(observation, LargeText):
+    if not isinstance(observation, Made):
         return json_data(document, status)
     rest = json_text({name: value for name, value in document.items() if name != "observation"}).encode()
     head, tail = rest[:-1] + b',"observation":', b"}"  # there are other fields, always
@@ -86,12 +86,12 @@ def _reply(status: int, document: Any) -> Reply | Streamed:
     async def write(send: Send) -> None:
         await send(head)
         # What refers to the observation keeps it counted: its text may be that of other answers, too.
-        with memoryview(observation.text) as view:
+        with memoryview(observation.data) as view:
             for begin in range(0, len(view), _PIECE_BYTES):
                 await send(bytes(view[begin : begin + _PIECE_BYTES]))
         await send(tail)
 
-    size = len(head) + len(observation.text) + len(tail)
+    size = len(head) + len(observation.data) + len(tail)
     return Streamed(status, b"application/json", write, ((b"content-length", b"%d" % size),))
 
 

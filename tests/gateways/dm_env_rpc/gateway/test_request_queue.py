@@ -11,7 +11,7 @@ from trio.testing import wait_all_tasks_blocked
 
 from trio_cogment.api.dm_env_rpc import dm_env_rpc_pb2 as pb
 from trio_cogment.base.errors import UnavailableError
-from trio_cogment.gateways.dm_env_rpc.gateway.request_queue import _IN_A_ROW, _MOST_WAITING, Requests
+from trio_cogment.gateways.dm_env_rpc.gateway.request_queue import _IN_A_ROW, _MOST_WAITING, Answer, Requests
 from trio_cogment.rpc import RpcError, StatusCode
 
 
@@ -68,12 +68,12 @@ class Server:
 
     def __init__(self) -> None:
         self.peer = Peer()
-        self.later: list[tuple[str, Callable[[pb.EnvironmentResponse], None]]] = []
+        self.later: list[tuple[str, Callable[[Answer], None]]] = []
         self.by_task: list[str] = []
         call: Any = self.peer
         self.requests = Requests(call, self._answer_now)
 
-    def _answer_now(self, message: pb.EnvironmentRequest, send: Callable[[pb.EnvironmentResponse], None]) -> bool:
+    def _answer_now(self, message: pb.EnvironmentRequest, send: Callable[[Answer], None]) -> bool:
         name = message.join_world.world_name
         if name.startswith("now"):
             send(response(name))
@@ -123,6 +123,27 @@ async def test_the_order_stays() -> None:
         assert server.peer.sent[4:] == ["slow 5", "now 6"]
         server.receive("now 7")
         assert server.peer.sent[6:] == ["now 7"]
+        server.requests.on_end(None)
+
+
+async def test_an_answer_that_takes_memory_is_sent_by_the_task_in_its_place() -> None:
+    server = Server()
+    room = trio.Event()
+
+    async def large(call: Any) -> None:
+        await room.wait()
+        await call.send(response("large"))
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(server.run)
+        server.receive("later 1", "now 2")
+        _, send = server.later.pop()
+        send(large)
+        await wait_all_tasks_blocked()
+        assert server.peer.sent == []
+        room.set()
+        await wait_all_tasks_blocked()
+        assert server.peer.sent == ["large", "now 2"]
         server.requests.on_end(None)
 
 

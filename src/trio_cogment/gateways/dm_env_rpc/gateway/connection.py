@@ -12,6 +12,7 @@ from __future__ import annotations
 import enum
 import logging
 from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 from typing import Any, Protocol
 
 from trio_cogment.api.dm_env_rpc import dm_env_rpc_pb2 as pb
@@ -24,12 +25,19 @@ from trio_cogment.base.errors import (
     StatusCode,
     status_of,
 )
+from trio_cogment.base.shared_message import SharedMessage, field_tag, varint
+from trio_cogment.budget.made_once import LARGE_BYTES
 from trio_cogment.gateways.callers import Caller
+from trio_cogment.gateways.dm_env_rpc.gateway.mappings.base import SlotMapping
 from trio_cogment.gateways.dm_env_rpc.gateway.properties import Place, answer_extension
+from trio_cogment.gateways.dm_env_rpc.gateway.request_queue import Answer
 from trio_cogment.gateways.dm_env_rpc.gateway.worlds import Player, Reply, World
+from trio_cogment.rpc import ServerCall
 
 _log = logging.getLogger(__name__)
 
+#: What is held while large observations are made: a message, its value twice, the tensors, and their bytes.
+_COPIES = 5
 #: Errors name what they are about, which may be as long as a request.
 _LONGEST_TEXT = 1000
 
@@ -157,21 +165,23 @@ class Connection:
             world, player, self._world, self._player = self._world, self._player, None, None
             world.leave(player)
 
-    async def answer(self, request: pb.EnvironmentRequest) -> pb.EnvironmentResponse:
+    async def answer(self, request: pb.EnvironmentRequest) -> Answer:
         """Return the answer to a request; what it is refused for is an answer, too."""
         response = pb.EnvironmentResponse()
         name = request.WhichOneof("payload")
         try:
             kind = self._kind(name, request)
             if judge(kind, joined=self._player is not None):
-                await _HANDLERS[kind](self, request, response)
+                later = await _HANDLERS[kind](self, request, response)
+                if later is not None:
+                    return later
             elif name is not None:
                 getattr(response, name).SetInParent()
         except Exception as error:  # noqa: BLE001  the boundary of a request: the connection goes on
             _refuse(response, name, error)
         return response
 
-    def answer_step(self, request: pb.EnvironmentRequest, send: Callable[[pb.EnvironmentResponse], None]) -> bool:
+    def answer_step(self, request: pb.EnvironmentRequest, send: Callable[[Answer], None]) -> bool:
         """Answer a request without a task, if it is a step, which nobody has to look at a clock for.
 
         Args:
@@ -192,10 +202,11 @@ class Connection:
         def finish(reply: Reply) -> None:
             response = pb.EnvironmentResponse()
             try:
-                self._finish_step(step, response, player, reply)
+                answer = self._finish_step(step, response, world, player, reply) or response
             except Exception as error:  # noqa: BLE001  the boundary of a request: the connection goes on
                 _refuse(response, "step", error)
-            send(response)
+                answer = response
+            send(answer)
 
         try:
             self._begin_step(step, world, player)
@@ -244,11 +255,11 @@ class Connection:
         assert mapping is not None
         response.specs.CopyFrom(mapping.specs)
 
-    async def _step(self, request: pb.EnvironmentRequest, response: pb.EnvironmentResponse) -> None:
+    async def _step(self, request: pb.EnvironmentRequest, response: pb.EnvironmentResponse) -> Answer | None:
         world, player = self._joined
         self._begin_step(request.step, world, player)
         reply = await player.answered(world.template.step_timeout_seconds)
-        self._finish_step(request.step, response, player, reply)
+        return self._finish_step(request.step, response, world, player, reply)
 
     @staticmethod
     def _begin_step(step: pb.StepRequest, world: World, player: Player) -> None:
@@ -260,13 +271,20 @@ class Connection:
         player.step(content)
 
     @staticmethod
-    def _finish_step(step: pb.StepRequest, response: pb.EnvironmentResponse, player: Player, reply: Reply) -> None:
+    def _finish_step(
+        step: pb.StepRequest, response: pb.EnvironmentResponse, world: World, player: Player, reply: Reply
+    ) -> Answer | None:
+        """Write the answer to a step; or return what sends it, if there is much in it."""
         if reply.error is not None:
             raise reply.error
-        assert player.mapping is not None
+        mapping = player.mapping
+        assert mapping is not None
+        wanted = frozenset(step.requested_observations)
+        large = wanted - mapping.numbers if len(reply.content) >= LARGE_BYTES else frozenset()
         made = response.step
-        player.mapping.fill(made, reply.content, step.requested_observations, reply.reward, reply.discount)
+        mapping.fill(made, reply.content, wanted - large, reply.reward, reply.discount)
         made.state = reply.state
+        return partial(_send_large, world, mapping, reply.content, large, made) if large else None
 
     async def _reset(self, request: pb.EnvironmentRequest, response: pb.EnvironmentResponse) -> None:
         world, player = self._joined
@@ -307,6 +325,44 @@ class Connection:
         response.extension.type_url, response.extension.value = answer.type_url, answer.value
 
 
+async def _send_large(
+    world: World,
+    mapping: SlotMapping,
+    content: bytes,
+    uids: frozenset[int],
+    begun: pb.StepResponse,
+    call: ServerCall,
+) -> None:
+    """Send the answer to a step with large observations, which are made once for all who want the same of a payload.
+
+    Args:
+        world: where the step was.
+        mapping: of the payload.
+        content: the payload.
+        uids: of the observations in it that are wanted.
+        begun: what else the answer says.
+        call: of the client.
+    """
+
+    def make() -> bytes:
+        rest = pb.StepResponse()
+        mapping.fill(rest, content, uids, 0.0, 0.0)
+        found: bytes = rest.SerializeToString()
+        return found
+
+    try:
+        made = await world.large.get(content, (mapping, uids), _COPIES, make)
+    except Exception as error:  # noqa: BLE001  the boundary of a request: the connection goes on
+        response = pb.EnvironmentResponse()
+        _refuse(response, "step", error)
+        await call.send(response)
+        return
+    # Fields of a message may come in any order, and so the answer is its small ones, and then those that many get.
+    small = begun.SerializeToString()
+    head = field_tag(pb.EnvironmentResponse, "step") + varint(len(small) + len(made.data)) + small
+    await call.send_shared(SharedMessage(pb.EnvironmentResponse, head, made.data))
+
+
 def _refuse(response: pb.EnvironmentResponse, name: str | None, error: Exception) -> None:
     """Write into a response why a request is refused."""
     if not isinstance(error, CogmentError):
@@ -319,7 +375,7 @@ def _refuse(response: pb.EnvironmentResponse, name: str | None, error: Exception
     response.error.code, response.error.message = code.value, text
 
 
-_Handler = Callable[[Connection, pb.EnvironmentRequest, pb.EnvironmentResponse], Awaitable[None]]
+_Handler = Callable[[Connection, pb.EnvironmentRequest, pb.EnvironmentResponse], Awaitable[Answer | None]]
 
 _HANDLERS: Mapping[Request, _Handler] = {
     Request.CREATE_WORLD: Connection._create_world,

@@ -170,7 +170,7 @@ class OpenedGateway:
         try:
             call.set_consumer(requests)
             while (request := await requests.next()) is not None:
-                await call.send(await connection.answer(request))
+                await requests.send(await connection.answer(request))
         finally:
             self._requests.discard(requests)
             connection.drop()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import TypeAlias
 
 import trio
@@ -14,8 +14,10 @@ from trio_cogment.api.dm_env_rpc import dm_env_rpc_pb2 as pb
 from trio_cogment.base.errors import UnavailableError
 from trio_cogment.rpc import RpcError, ServerCall
 
+#: An answer; or, where it takes much memory, what sends it when there is some.
+Answer: TypeAlias = pb.EnvironmentResponse | Callable[[ServerCall], Awaitable[None]]
 #: Answers a request without waiting, now or later, with the given function; False: a task has to.
-AnswerNow: TypeAlias = Callable[[pb.EnvironmentRequest, Callable[[pb.EnvironmentResponse], None]], bool]
+AnswerNow: TypeAlias = Callable[[pb.EnvironmentRequest, Callable[[Answer], None]], bool]
 
 #: This many requests that have come together are answered where they arrive; then the task has its turn, and with it
 #: everybody.
@@ -50,7 +52,7 @@ class Requests:
         self._hand = _Hand.NOBODY
         self._batch = 0
         self._in_a_row = 0
-        self._unsent: pb.EnvironmentResponse | None = None
+        self._unsent: Answer | None = None
         self._paused = False
         self._ended = False
         self._error: RpcError | None = None
@@ -81,13 +83,15 @@ class Requests:
         self._ended, self._error = True, error
         self._tell()
 
-    def _send(self, response: pb.EnvironmentResponse) -> None:
+    def _send(self, answer: Answer) -> None:
         self._hand = _Hand.NOBODY
         try:
+            if not isinstance(answer, pb.EnvironmentResponse):
+                raise trio.WouldBlock
             self._call.flush_next()
-            self._call.send_nowait(response)
+            self._call.send_nowait(answer)
         except trio.WouldBlock:
-            self._hand, self._unsent = _Hand.UNSENT, response
+            self._hand, self._unsent = _Hand.UNSENT, answer
             self._tell()
         except RpcError:
             pass  # the client is gone, which the task is told by `on_end`
@@ -105,7 +109,7 @@ class Requests:
         self._tell()
 
     async def next(self) -> pb.EnvironmentRequest | None:
-        """Wait for a request that the task has to answer, and send, before it calls this again.
+        """Wait for a request that the task has to answer, with `send`, before it calls this again.
 
         Returns:
             The request; None when the client has ended the call in good order.
@@ -121,8 +125,8 @@ class Requests:
             if self._error is not None:
                 raise self._error
             if self._unsent is not None:
-                response, self._unsent = self._unsent, None
-                await self._call.send(response)
+                answer, self._unsent = self._unsent, None
+                await self.send(answer)
                 self._hand = _Hand.NOBODY
             if self._hand is _Hand.NOBODY:
                 if self._stopping:
@@ -134,6 +138,17 @@ class Requests:
             self._changed.value = False
             await self._changed.wait_value(True)
             self._in_a_row = 0
+
+    async def send(self, answer: Answer) -> None:
+        """Send the answer to a request of `next`.
+
+        Raises:
+            RpcError: why the call has ended.
+        """
+        if isinstance(answer, pb.EnvironmentResponse):
+            await self._call.send(answer)
+        else:
+            await answer(self._call)
 
     def _taken(self) -> pb.EnvironmentRequest:
         self._hand = _Hand.TASK

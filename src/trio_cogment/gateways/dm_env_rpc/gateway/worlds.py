@@ -48,9 +48,10 @@ from trio_cogment.base.errors import (
 )
 from trio_cogment.base.host import Host
 from trio_cogment.base.outcome import EndCause
+from trio_cogment.budget.made_once import MadeOnce
 from trio_cogment.gateways.callers import Caller
 from trio_cogment.gateways.dm_env_rpc.gateway.mappings.base import SlotMapping, Verdict
-from trio_cogment.gateways.dm_env_rpc.gateway.mappings.choice import make_mapping, needs_first_observation
+from trio_cogment.gateways.dm_env_rpc.gateway.mappings.choice import Mappings, needs_first_observation
 from trio_cogment.gateways.dm_env_rpc.gateway.profile import Profile
 from trio_cogment.gateways.dm_env_rpc.gateway.records import GatheredRewards, PlayerRecord, Sending
 from trio_cogment.gateways.dm_env_rpc.gateway.templates import WorldTemplate
@@ -448,6 +449,7 @@ class World:
         owner: the account of whoever has created it; empty: nobody's.
         players: by the names of the actors.
         sequence: the trial that is played; None if there is none.
+        large: the answers of many clients that see the same large observation.
         destroyed: why nobody can do anything here any more; None if they can.
     """
 
@@ -466,9 +468,11 @@ class World:
         self.destroyed: CogmentError | None = None
         self.owner = caller.owner
         self.sequence: _Sequence | None = None
+        self.large = MadeOnce()
         self._caller = caller
         self._connections = connections
         self._profile = profile
+        self._mappings = Mappings(profile.spec, template)
         self._config = config
         self._host = host
         self._changes = AsyncValue(0)
@@ -624,8 +628,7 @@ class World:
         Raises:
             CogmentError: there is none.
         """
-        template = self.template if self.sequence is None or first is None else self.sequence.template
-        return make_mapping(self._profile.spec, template, player.actor_class, first)
+        return self._mappings.of(player.actor_class, first)
 
     def leave(self, player: Player) -> None:
         """Let an actor's client go; what becomes of the trial is the template's policy."""

@@ -32,10 +32,12 @@ class SlotMapping(Protocol):
         specs: of actions and observations. UIDs are 1 to n, first the actions and then the observations, in order;
             `reward` and, if it is exposed, `discount` come last.
         default_action: the payload that is played where no client acts.
+        numbers: the UIDs of the observations that are no part of payloads: reward and discount.
     """
 
     specs: pb.ActionObservationSpecs
     default_action: bytes
+    numbers: frozenset[int]
 
     def action(self, tensors: Mapping[int, pb.Tensor]) -> bytes:
         """Check the tensors of a step, and return the payload that they make.
@@ -89,6 +91,7 @@ class Numbering:
         observations: likewise.
         reward: the UID of the observation `reward`.
         discount: likewise; 0 if there is none.
+        numbers: see `SlotMapping`.
 
     Raises:
         FailedPreconditionError: two names are the same, or one is nested in another.
@@ -102,6 +105,7 @@ class Numbering:
         last = len(self.actions) + len(self.observations)
         self.reward = last + 1
         self.discount = last + 2 if expose_discount else 0
+        self.numbers = frozenset([self.reward, *([self.discount] if expose_discount else [])])
         self.specs = pb.ActionObservationSpecs()
         for uid, spec in self.actions.items():
             self.specs.actions[uid].CopyFrom(spec.message())

@@ -10,7 +10,12 @@ from trio_cogment.api import spaces_pb2
 from trio_cogment.base.errors import FailedPreconditionError, InvalidArgumentError
 from trio_cogment.gateways.dm_env_rpc.gateway.mappings.annotations import ClassMapping, FieldAnnotation
 from trio_cogment.gateways.dm_env_rpc.gateway.mappings.base import SlotMapping
-from trio_cogment.gateways.dm_env_rpc.gateway.mappings.envelopes import ACTION, OBSERVATION, EnvelopeMapping
+from trio_cogment.gateways.dm_env_rpc.gateway.mappings.envelopes import (
+    ACTION,
+    OBSERVATION,
+    EnvelopeMapping,
+    ParsedObservations,
+)
 from trio_cogment.gateways.dm_env_rpc.gateway.mappings.fields import FieldsSide
 from trio_cogment.gateways.dm_env_rpc.gateway.mappings.sides import BytesSide, Side, TwoSides, WholeSide
 from trio_cogment.gateways.dm_env_rpc.gateway.templates import WorldTemplate
@@ -56,7 +61,44 @@ def check_classes(spec: Spec, classes: Mapping[str, ClassMapping]) -> None:
                 raise InvalidArgumentError(f"classes.{name}.{of}: {error}") from None
 
 
-def make_mapping(spec: Spec, template: WorldTemplate, actor_class: str, first: bytes | None) -> SlotMapping:
+class Mappings:
+    """The mappings of a world: slots of one class have the same one, unless their spaces are others.
+
+    Args:
+        spec: the types of the project.
+        template: of the world.
+    """
+
+    def __init__(self, spec: Spec, template: WorldTemplate) -> None:
+        self._spec = spec
+        self._template = template
+        self._parsed = ParsedObservations()
+        self._made: dict[tuple[str, bytes], SlotMapping] = {}
+
+    def of(self, actor_class: str, first: bytes | None) -> SlotMapping:
+        """Return the mapping of a slot.
+
+        Args:
+            actor_class: of the slot.
+            first: the slot's first observation of a trial, where `needs_first_observation`.
+
+        Raises:
+            CogmentError: there is no mapping.
+        """
+        spaces = b""
+        if needs_first_observation(self._spec, self._template, actor_class):
+            assert first is not None
+            spaces = self._parsed.spaces(first)
+        key = actor_class, spaces
+        found = self._made.get(key)
+        if found is None:
+            found = self._made[key] = make_mapping(self._spec, self._template, actor_class, first, self._parsed)
+        return found
+
+
+def make_mapping(
+    spec: Spec, template: WorldTemplate, actor_class: str, first: bytes | None, parsed: ParsedObservations | None = None
+) -> SlotMapping:
     """Return the mapping of a slot.
 
     Args:
@@ -64,6 +106,7 @@ def make_mapping(spec: Spec, template: WorldTemplate, actor_class: str, first: b
         template: of the world.
         actor_class: of the slot.
         first: the slot's first observation of a trial, where `needs_first_observation`.
+        parsed: the payloads of the world.
 
     Raises:
         FailedPreconditionError: there is no mapping.
@@ -71,7 +114,10 @@ def make_mapping(spec: Spec, template: WorldTemplate, actor_class: str, first: b
     if needs_first_observation(spec, template, actor_class):
         assert first is not None
         return EnvelopeMapping(
-            first, expose_discount=template.expose_discount, require_actions=template.require_actions
+            first,
+            parsed=parsed,
+            expose_discount=template.expose_discount,
+            require_actions=template.require_actions,
         )
     kind, mapping = spec.actor_class(actor_class), template.classes.get(actor_class, _USUAL)
     try:

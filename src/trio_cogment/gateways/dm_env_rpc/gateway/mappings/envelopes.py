@@ -7,6 +7,7 @@ bytes, and no array of NumPy's is made. What does not have the form that its spa
 
 from __future__ import annotations
 
+import hashlib
 import struct
 from collections.abc import Collection, Mapping
 
@@ -22,6 +23,7 @@ from trio_cogment.base.errors import (
     RpcError,
     StatusCode,
 )
+from trio_cogment.budget.made_once import LARGE_BYTES
 from trio_cogment.gateways.dm_env_rpc.gateway.mappings.base import Numbering, Verdict
 from trio_cogment.spaces import SpaceError, decode_observation, encode_action
 from trio_cogment.spaces.arrays import encode_array
@@ -42,11 +44,71 @@ _IN_ONE_PIECE = frozenset({"float32", "float64", "int8", "uint8"})
 _FORMATS = {"int32": "<i", "uint32": "<I", "int64": "<q", "uint64": "<Q", "float32": "<f", "float64": "<d"}
 
 
+class ParsedObservations:
+    """The payloads of a world as messages.
+
+    A step looks at a payload twice, and many slots may have the same one. So the last one is kept, but of a large one
+    no more than what it says beside its value, which would be kept for as long as nobody steps.
+    """
+
+    def __init__(self) -> None:
+        self._last: tuple[bytes, spaces_pb2.Observation] = (b"", spaces_pb2.Observation())
+        self._spaces: tuple[bytes, bytes] = (b"", b"")
+
+    def whole(self, content: bytes) -> spaces_pb2.Observation:
+        """Return a payload as a message.
+
+        Raises:
+            RemoteProtocolError: it is none.
+        """
+        if len(content) >= LARGE_BYTES:
+            return _parsed(content)
+        return self.but_value(content)
+
+    def but_value(self, content: bytes) -> spaces_pb2.Observation:
+        """Return the same, which may have no value."""
+        last, message = self._last
+        if content is not last:
+            message = _parsed(content)
+            if len(content) >= LARGE_BYTES:
+                message = _without_value(message)
+            self._last = content, message
+        return message
+
+    def spaces(self, content: bytes) -> bytes:
+        """Return a digest of the spaces in a payload; they may be large, and the same for many."""
+        last, digest = self._spaces
+        if content is not last:
+            said = self.but_value(content)
+            both = hashlib.blake2b(said.observation_space.SerializeToString(deterministic=True))
+            both.update(said.action_space.SerializeToString(deterministic=True))
+            digest = both.digest()
+            self._spaces = content, digest
+        return digest
+
+
+def _parsed(content: bytes) -> spaces_pb2.Observation:
+    try:
+        return spaces_pb2.Observation.FromString(content)
+    except DecodeError:
+        raise RemoteProtocolError("the environment's observation: expected a trio_cogment.spaces.Observation") from None
+
+
+def _without_value(message: spaces_pb2.Observation) -> spaces_pb2.Observation:
+    """Return a message of its own: what belongs to another keeps all of that."""
+    found = spaces_pb2.Observation(terminated=message.terminated, truncated=message.truncated)
+    for name in ("observation_space", "action_space"):
+        if message.HasField(name):
+            getattr(found, name).CopyFrom(getattr(message, name))
+    return found
+
+
 class EnvelopeMapping:
     """A `SlotMapping` for messages `Observation` and `Action` of `trio_cogment.spaces`.
 
     Args:
         first: the slot's first observation of a trial, which has the spaces.
+        parsed: the payloads of the world.
         expose_discount: there is an observation `discount`.
         require_actions: a step has to have every action.
 
@@ -54,11 +116,17 @@ class EnvelopeMapping:
         FailedPreconditionError: there are no spaces, or they have no tensors.
     """
 
-    def __init__(self, first: bytes, *, expose_discount: bool = False, require_actions: bool = False) -> None:
-        #: The payload that was looked at last: a step looks at it twice.
-        self._last: tuple[bytes, spaces_pb2.Observation] = (b"", spaces_pb2.Observation())
+    def __init__(
+        self,
+        first: bytes,
+        *,
+        parsed: ParsedObservations | None = None,
+        expose_discount: bool = False,
+        require_actions: bool = False,
+    ) -> None:
+        self._parsed = parsed or ParsedObservations()
         try:
-            message = self._parsed(first)
+            message = self._parsed.whole(first)
             observation = decode_observation(message)
             if observation.observation_space is None or observation.action_space is None:
                 raise FailedPreconditionError("the environment's first observation came without its spaces")
@@ -67,8 +135,8 @@ class EnvelopeMapping:
             self._numbering = Numbering(self._actions.specs, self._observations.specs, expose_discount=expose_discount)
         except SpaceError as error:
             raise FailedPreconditionError(f"a space of the environment has no tensors: {error}") from None
-        self.specs = self._numbering.specs
-        self._first = message
+        self.specs, self.numbers = self._numbering.specs, self._numbering.numbers
+        self._first = _without_value(message)
         self._leaves = {uid: index for index, uid in enumerate(self._numbering.observations)}
         self._readers = {
             uid: ArrayReader(self._observations.space, path, leaf, spec)
@@ -133,13 +201,15 @@ class EnvelopeMapping:
         self, response: pb.StepResponse, content: bytes, uids: Collection[int], reward: float, discount: float
     ) -> None:
         """See `SlotMapping.fill`."""
-        wanted, message, others = frozenset(uids), self._parsed(content), set()
+        wanted, others = frozenset(uids), set()
         self._numbering.fill_numbers(response, wanted, reward, discount)
-        for uid in wanted:
-            if uid in self._leaves:
-                reader = self._readers.get(uid)
-                if reader is None or not reader.read(message, response.observations[uid]):
-                    others.add(uid)
+        if wanted <= self.numbers:
+            return
+        message = self._parsed.whole(content)
+        for uid in wanted - self.numbers:
+            reader = self._readers.get(uid)
+            if reader is None or not reader.read(message, response.observations[uid]):
+                others.add(uid)
         if others:
             self._fill_others(response, message, others)
 
@@ -154,36 +224,24 @@ class EnvelopeMapping:
 
     def verdict(self, content: bytes) -> Verdict | None:
         """See `SlotMapping.verdict`."""
-        message = self._parsed(content)
+        message = self._parsed.but_value(content)
         if message.terminated:
             return Verdict.TERMINATED
         return Verdict.TRUNCATED if message.truncated else Verdict.GOING_ON
 
     def describes(self, content: bytes) -> bool:
         """See `SlotMapping.describes`."""
-        message = self._parsed(content)
+        message = self._parsed.but_value(content)
         if not (message.HasField("observation_space") and message.HasField("action_space")):
             return True
         first = self._first
         if (message.observation_space, message.action_space) == (first.observation_space, first.action_space):
             return True
         try:
-            found = decode_observation(message)
+            found = decode_observation(self._parsed.whole(content))
         except SpaceError:
             return False
         return bool(found.observation_space == self._observations.space and found.action_space == self._actions.space)
-
-    def _parsed(self, content: bytes) -> spaces_pb2.Observation:
-        last, message = self._last
-        if content is not last:
-            try:
-                message = spaces_pb2.Observation.FromString(content)
-            except DecodeError:
-                raise RemoteProtocolError(
-                    "the environment's observation: expected a trio_cogment.spaces.Observation"
-                ) from None
-            self._last = content, message
-        return message
 
 
 # Arrays within observations and actions

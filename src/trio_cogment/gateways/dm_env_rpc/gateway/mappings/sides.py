@@ -131,7 +131,7 @@ class TwoSides:
         self._numbering = Numbering(actions.specs, observations.specs, expose_discount=expose_discount)
         self._first = len(actions.specs) + 1
         self._require_actions = require_actions
-        self.specs = self._numbering.specs
+        self.specs, self.numbers = self._numbering.specs, self._numbering.numbers
         self.default_action = actions.write({})
 
     def action(self, tensors: Mapping[int, pb.Tensor]) -> bytes:
@@ -157,6 +157,8 @@ class TwoSides:
         self._numbering.fill_numbers(response, uids, reward, discount)
         observations, first = self._numbering.observations, self._first
         wanted = {uid - first for uid in uids if uid in observations}
+        if not wanted:
+            return
         try:
             for index, tensor in self._observations.read(content, wanted):
                 response.observations[first + index].CopyFrom(tensor)
