@@ -69,7 +69,7 @@ async def test_clients_and_platforms_together() -> None:
         connect(one.endpoint, spec=RL_SPEC) as client,
         open_platform(participants()) as platform,
     ):
-        results = await run_trials_async(4, on=[client, platform], environment=HERE, seats=SEATS)
+        results = await run_trials_async(4, on=[client, platform], environment=HERE, seats=SEATS, parallel=1)
     assert not results.failures
     assert Counter(results.orchestrators.tolist()) == {"0": 2, "1": 2}
 
@@ -128,7 +128,7 @@ async def test_nobody_can_be_reached(autojump_clock: trio.testing.MockClock) -> 
         pass
     results = await run_trials_async(3, on=gone.endpoint, environment=HERE, seats=SEATS, unreachable_seconds=5)
     assert len(results.failures) == 3
-    assert all("start_trial: UNAVAILABLE" in failure.error for failure in results.failures)
+    assert all("UNAVAILABLE" in failure.error for failure in results.failures)
     assert results.trial_ids.tolist() == [""] * 3
 
 

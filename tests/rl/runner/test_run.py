@@ -314,7 +314,7 @@ def move(seen: object) -> int:
         ({"environment": countdown(), "seats": SEATS, "seeds": 1 << 70}, "seeds: 1180591620717411303424: cannot be"),
         ({"environment": countdown(), "seats": SEATS, "on": []}, "on: expected an orchestrator at least"),
         ({"environment": countdown(), "seats": SEATS, "on": [7]}, "on: 0: expected a Platform.*got int"),
-        ({"environment": countdown(), "seats": SEATS, "store": "grpc://here:9000"}, "store: expected a storage"),
+        ({"environment": countdown(), "seats": SEATS, "model_registry": "a"}, "model_registry: expected the endpoint"),
         ({"environment": countdown(), "params": trial_params([])}, "environment: expected None where there are params"),
         (
             {"params": trial_params([actor_params("a", PLAYER)]), "seats": SEATS},

@@ -18,7 +18,10 @@ def schedule(
 
 
 def started(of: Schedule, now: float = 0) -> list[tuple[Job, int]]:
+    """Start what may start; every site that is probed answers."""
     found = []
+    for site in of.to_probe(now):
+        of.answered(site)
     while (chosen := of.next(now)) is not None:
         found.append(chosen)
     return found
@@ -89,6 +92,57 @@ def test_the_pauses_grow() -> None:
         now = of.wake_at()
     assert pauses == sorted(pauses)
     assert pauses[0] < pauses[-1]
+
+
+def test_a_site_that_loses_several_trials_at_once_has_failed_once() -> None:
+    pauses = []
+    for lost in (1, 8):
+        of = schedule(8, parallel=8, retries=1)
+        for job, site in started(of)[:lost]:
+            of.lost(job, site, 0, site_failed=True)
+        for _ in range(8 - lost):
+            of.ended(0)
+        for job, site in started(of)[:1]:
+            of.not_started(job, site, 0)
+        pauses.append(of.wake_at())
+    assert pauses[0] == pauses[1]
+
+
+def test_nothing_waits_for_a_site_that_does_not_answer() -> None:
+    of = schedule(4, 2, parallel=2)
+    (one, bad), (_, good) = started(of)
+    of.not_started(one, bad, 0)
+    now = of.wake_at()
+    assert of.to_probe(now) == [bad]
+    assert of.to_probe(now) == [], "it is being probed"
+    assert of.wake_at() == math.inf
+    assert of.next(now) == (one, good), "it is the only one that gets trials"
+    of.no_answer(bad, now)
+    assert of.wake_at() > now
+    assert of.to_probe(now) == []
+    now = of.wake_at()
+    assert of.to_probe(now) == [bad]
+    of.ended(good)
+    of.ended(good)
+    of.answered(bad)
+    assert {site for _, site in started(of, now)} == {good, bad}
+
+
+def test_sites_are_not_probed_for_nothing() -> None:
+    of = schedule(1)
+    ((job, site),) = started(of)
+    of.not_started(job, site, 0)
+    of.paused = True
+    assert of.to_probe(100) == []
+    of.paused = False
+    of.stop()
+    assert of.to_probe(100) == []
+    assert of.wake_at() == math.inf
+
+
+def test_trials_that_are_done_are_not_run() -> None:
+    of = Schedule([5, 6, 7], 1, parallel=9, retries=0, unreachable_seconds=1, done=[1])
+    assert [(job.index, job.seed) for job, _ in started(of)] == [(0, 5), (2, 7)]
 
 
 def test_a_lost_trial_is_started_again_elsewhere() -> None:

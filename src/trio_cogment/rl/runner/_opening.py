@@ -1,8 +1,9 @@
-"""`open_run` and `run_trials_async`: what they are given becomes a schedule, orchestrators, and a run."""
+"""`open_run` and `run_trials_async`: what they are given becomes a schedule, sites, and a run."""
 
 from __future__ import annotations
 
 import operator
+import re
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from numbers import Integral, Real
@@ -14,12 +15,16 @@ from trio_cogment.base.host import Host
 from trio_cogment.rl.progress import shown
 from trio_cogment.rl.runner._run import Run, TrialName
 from trio_cogment.rl.runner._schedule import Schedule
-from trio_cogment.rl.runner._sites import Casting, Orchestrator, Sitter, open_sites
-from trio_cogment.rl.runner._trial import params_of
+from trio_cogment.rl.runner._stored import Before, stored_before
 from trio_cogment.rl.runner.callbacks import TrialCallback
+from trio_cogment.rl.runner.orchestrators import Place, open_sites
 from trio_cogment.rl.runner.progress import ProgressFunction, bar_of
 from trio_cogment.rl.runner.results import Results, RunFailedError
+from trio_cogment.rl.runner.sites import Casting, Sitter
 from trio_cogment.rpc import OwnNursery
+
+#: What names of runs look like: they are the beginning of the ids of their trials.
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 
 
 def _seeds(n: int, seeds: int | Iterable[int | None] | None) -> list[int | None]:
@@ -57,12 +62,15 @@ async def open_run(
     hosting: str = "inline",
     seats: Mapping[str, Sitter] | None = None,
     params: TrialParams | None = None,
-    parallel: int = 1,
+    parallel: int | None = None,
     seeds: int | Iterable[int | None] | None = None,
     options: Mapping[str, Any] | None = None,
     max_steps: int = 0,
-    on: Orchestrator | Sequence[Orchestrator] | Mapping[str, Orchestrator] | None = None,
+    on: Place | Sequence[Place] | Mapping[str, Place] | None = None,
     store: Any = None,
+    model_registry: str | None = None,
+    name: str = "",
+    resume: bool = False,
     retries: int = 0,
     timeout_seconds: float = float("inf"),
     unreachable_seconds: float = 30.0,
@@ -76,10 +84,15 @@ async def open_run(
     Leaving the block by an exception or a cancellation ends the trials that run, hard.
 
     The arguments and errors are those of `run_trials_async`, which does the same without a handle. Besides, `trial_id`
-    gives the id of a trial, for its place in the run and how often it was started, this time included; and of several
-    `seeds` some may be None.
+    gives the id of a trial, for its place in the run and how often it was tried to start it, this time included; and of
+    several `seeds` some may be None.
     """
     host = host or Host()
+    _require_numbers(Integral, 1, n=n)
+    if parallel is not None:
+        _require_numbers(Integral, 1, parallel=parallel)
+    _require_name(name, resume=resume, named=trial_id is not None)
+    given = _seeds(n, seeds)
     casting = Casting(
         environment=environment,
         arguments=arguments or {},
@@ -89,27 +102,37 @@ async def open_run(
         options=options,
         max_steps=max_steps,
         store=store,
+        model_registry=model_registry,
+        name=name,
+        parallel=parallel or 0,
+        seeds=[seed for seed in given if seed is not None],
     )
-    _require_numbers(Integral, 1, n=n, parallel=parallel)
     _require_numbers(Integral, 0, retries=retries, max_steps=max_steps)
     _require_numbers(Real, 0, timeout_seconds=timeout_seconds, unreachable_seconds=unreachable_seconds)
-    given = _seeds(n, seeds)
     async with AsyncExitStack() as stack:
-        actors, sites = await open_sites(stack, on, casting, host)
-        for seed in given:
-            params_of(sites[0].params, seed)  # raises now what would stop the run half-way
+        opened = await open_sites(stack, on, casting, host)
+        before = Before()
+        if name:
+            before = await stored_before(name, given, opened, resume=resume)
         schedule = Schedule(
-            given, len(sites), parallel=parallel, retries=retries, unreachable_seconds=unreachable_seconds
+            given,
+            len(opened.sites),
+            parallel=parallel or len(opened.sites),
+            retries=retries,
+            unreachable_seconds=unreachable_seconds,
+            done=[result.index for result in before.results],
         )
         run = Run(
             schedule,
-            actors,
-            sites,
+            opened.actors,
+            opened.sites,
             requested=n,
             timeout_seconds=timeout_seconds,
             callbacks=callbacks,
             show=stack.enter_context(shown(progress, bar_of)),
-            trial_id=trial_id or _names(host.new_id()),
+            trial_id=trial_id or _names(name or host.new_id()),
+            before=before.results,
+            tries=before.tries,
         )
         try:
             async with OwnNursery() as nursery:
@@ -121,6 +144,17 @@ async def open_run(
         finally:
             if not run.over:
                 await run.close()
+
+
+def _require_name(name: str, *, resume: bool, named: bool) -> None:
+    if resume and not name:
+        raise InvalidArgumentError("name: expected the name of the run that is to go on, got none")
+    if name and named:
+        raise InvalidArgumentError("trial_id: expected None for a run with a name, which names its trials")
+    if name and not _NAME.fullmatch(name):
+        raise InvalidArgumentError(
+            f"name: expected 1 to 100 letters, digits, '.', '_' or '-', beginning with a letter or digit; got {name!r}"
+        )
 
 
 def _names(name: str) -> TrialName:
@@ -143,12 +177,15 @@ class RunOptions(TypedDict, total=False):
     hosting: str
     seats: Mapping[str, Sitter] | None
     params: TrialParams | None
-    parallel: int
+    parallel: int | None
     seeds: int | Iterable[int] | None
     options: Mapping[str, Any] | None
     max_steps: int
     on: Any
     store: Any
+    model_registry: str | None
+    name: str
+    resume: bool
     retries: int
     timeout_seconds: float
     unreachable_seconds: float
@@ -178,19 +215,25 @@ async def run_trials_async(n: int, *, check: bool = False, **settings: Unpack[Ru
             - seats: who takes each actor's part: a seat such as `policy(...)`, an asynchronous function over an
               `ActorSession`, or the parameters of an actor that is elsewhere.
             - params: the parameters of the trials, where these arguments do not suffice.
-            - parallel: how many trials run at the same time, at all orchestrators together.
+            - parallel: how many trials run at the same time, at all sites together; by default one for each site.
             - seeds: one for each trial; or the first of consecutive ones. None: the environments go on with their own
               generators.
             - options: of the environments' episodes.
             - max_steps: after this many steps the orchestrator ends a trial; 0 for no limit.
-            - on: where the trials run: an open platform, a client of `connect()`, a controller, an endpoint, or several
-              of them, in a list or by name. By default a platform is opened for the run.
-            - store: of the platform that is opened for the run, as for `open_platform`; with orchestrators elsewhere,
-              the endpoint of a datastore in which they record their trials.
-            - retries: how often a trial that was lost by an accident (its orchestrator or the connection to a
-              participant was lost) is started again, at another orchestrator if there is one.
+            - on: where the trials run: an open platform, a client of `connect()`, a controller, an endpoint, the
+              workers of a Ray cluster (`trio_cogment.ray.workers`), or several of them, in a list or by name. Each of
+              them, and each worker, is a site. By default a platform is opened for the run.
+            - store: the endpoint of a datastore in which the trials are recorded; or, for the platform that is opened
+              for the run, a storage as for `open_platform`.
+            - model_registry: the endpoint of the registry in which the seats look for their models; by default that of
+              the platform, if it has one.
+            - name: of the run, a property of its trials (`run`), and the beginning of their ids.
+            - resume: go on with the run of this name: trials that have ended well and are in the store are not run
+              again, and their results are among the others.
+            - retries: how often a trial that was lost by an accident (its site or the connection to a participant was
+              lost) is started again, at another site if there is one.
             - timeout_seconds: how long a trial may take; then it is ended hard, and has failed.
-            - unreachable_seconds: when no orchestrator has been of use for so long, the trials left have failed.
+            - unreachable_seconds: when no site has been of use for so long, the trials left have failed.
             - callbacks: are told what happens.
             - progress: True for a bar, if stderr is a terminal; or a function.
             - host: the clock, ids and randomness; by default the system's.
@@ -198,7 +241,8 @@ async def run_trials_async(n: int, *, check: bool = False, **settings: Unpack[Ru
     Raises:
         RunFailedError: `check` was asked for, and a trial has failed; the error has the results.
         InvalidArgumentError: an argument makes no sense; the text names it.
-        FailedPreconditionError: an environment or an actor of this process cannot take part where the trials run.
+        FailedPreconditionError: an environment or an actor of this process cannot take part where the trials run; or
+            the store has a run of this name already, and it is not to go on.
         MissingExtraError: a package is needed that is not installed, such as NumPy.
         Exception: what a callback raised.
 

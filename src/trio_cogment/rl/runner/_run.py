@@ -1,8 +1,8 @@
-"""Runs: many trials, several at a time, at one orchestrator or many; and the handle that controls one."""
+"""Runs: many trials, several at a time, at one site or many; and the handle that controls one."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import TypeAlias
@@ -10,17 +10,19 @@ from typing import TypeAlias
 import trio
 
 from trio_cogment.rl.runner._schedule import Job, Schedule
-from trio_cogment.rl.runner._trial import Site, Verdict, attempt
 from trio_cogment.rl.runner._watching import is_asynchronous
 from trio_cogment.rl.runner.callbacks import TrialCallback
 from trio_cogment.rl.runner.progress import Progress, ProgressFunction
 from trio_cogment.rl.runner.results import Results, TrialResult
+from trio_cogment.rl.runner.sites import Site, SiteDownError, Task, Verdict
 
-#: Names a trial, by its place in the run and how often it was started, this time included.
+#: Names a trial, by its place in the run and how often it was tried to start it, this time included.
 TrialName: TypeAlias = Callable[[int, int], str]
 
 #: How long a stop waits for trials to end in good order, unless told otherwise.
 GRACE_SECONDS = 10.0
+#: How often a trial may be given to a site that is lost before it is known to have begun. Then it counts as the cause.
+_MAX_DOUBTS = 3
 #: How long leaving a run after a cancellation or an error may take, to end the trials that run.
 _FAREWELL_SECONDS = 5.0
 
@@ -45,6 +47,8 @@ class Run:
         callbacks: Sequence[TrialCallback],
         show: ProgressFunction,
         trial_id: TrialName,
+        before: Sequence[TrialResult] = (),
+        tries: Mapping[int, int] | None = None,
     ) -> None:
         self.actors = tuple(actors)
         self._schedule = schedule
@@ -54,10 +58,13 @@ class Run:
         self._callbacks = callbacks
         self._show = show
         self._trial_id = trial_id
-        self._results: list[TrialResult] = []
+        #: Those of an earlier run of the same name come first.
+        self._results: list[TrialResult] = list(before)
         self._lost: list[TrialResult] = []
-        self._attempts: dict[int, int] = {}
-        self._last_error = "no orchestrator could be reached"
+        #: How many ids each trial has had; none of them is used twice, because nobody knows what it was used for.
+        self._tries: dict[int, int] = dict(tries or {})
+        self._starts: dict[int, int] = {}
+        self._last_error = "no site could be reached"
         self._changed = trio.Event()
         self._over = trio.Event()
         self._telling = trio.Lock()
@@ -155,6 +162,8 @@ class Run:
                 while (chosen := self._schedule.next(now)) is not None:
                     job, number = chosen
                     nursery.start_soon(self._attempt, job, number, name=f"trial {job.index} of a run")
+                for number in self._schedule.to_probe(now):
+                    nursery.start_soon(self._probe, number, name=f"probe of {self._sites[number].name}")
                 for job in self._schedule.given_up(now):
                     await self._record(self._unreachable(job))
                 self._show(self.progress)
@@ -162,6 +171,8 @@ class Run:
                 if not self._schedule.over:
                     with trio.move_on_at(self._schedule.wake_at()):
                         await changed.wait()
+            # All attempts are over; what may still run are probes.
+            nursery.cancel_scope.cancel()
         if self._callbacks:
             results = self.results()
             await self._tell(lambda callback: callback.on_run_end(results))
@@ -174,41 +185,49 @@ class Run:
         with trio.CancelScope(shield=True, deadline=trio.current_time() + _FAREWELL_SECONDS):
             await self._end_trials(hard=True)
 
+    async def _probe(self, number: int) -> None:
+        try:
+            await self._sites[number].probe()
+        except SiteDownError as error:
+            self._last_error = str(error)
+            self._schedule.no_answer(number, trio.current_time())
+        else:
+            self._schedule.answered(number)
+        self._notify()
+
     async def _attempt(self, job: Job, number: int) -> None:
-        site = self._sites[number]
-        count = self._attempts[job.index] = self._attempts.get(job.index, 0) + 1
-        trial_id = self._trial_id(job.index, count)
+        tries = self._tries[job.index] = self._tries.get(job.index, 0) + 1
+        task = Task(job.index, job.seed, self._trial_id(job.index, tries), self._timeout_seconds)
 
         async def started() -> None:
-            await self._tell(lambda callback: callback.on_trial_start(job.index, job.seed, trial_id))
+            await self._tell(lambda callback: callback.on_trial_start(job.index, job.seed, task.trial_id))
 
-        tried = await attempt(
-            site,
-            job,
-            self.actors,
-            trial_id=trial_id,
-            timeout_seconds=self._timeout_seconds,
-            started=started,
-        )
-        if tried.verdict is Verdict.NOT_STARTED:
-            self._attempts[job.index] -= 1
+        tried = await self._sites[number].attempt(task, started)
+        verdict = tried.verdict
+        if verdict is Verdict.IN_DOUBT:
+            job.doubts += 1
+            verdict = Verdict.NOT_STARTED if job.doubts < _MAX_DOUBTS else Verdict.SITE_LOST
+            if verdict is Verdict.NOT_STARTED:
+                self._lost.append(replace(tried.result, attempts=self._starts.get(job.index, 0)))
+        if verdict is Verdict.NOT_STARTED:
             self._last_error = tried.result.error
             self._schedule.not_started(job, number, trio.current_time())
         else:
-            result = replace(tried.result, attempts=count)
-            if tried.verdict is not Verdict.DONE and self._schedule.may_repeat(job):
+            starts = self._starts[job.index] = self._starts.get(job.index, 0) + 1
+            result = replace(tried.result, attempts=starts)
+            if verdict is not Verdict.DONE and self._schedule.may_repeat(job):
                 self._lost.append(result)
             else:
                 await self._record(result)
-            if tried.verdict is Verdict.DONE:
+            if verdict is Verdict.DONE:
                 self._schedule.ended(number)
             else:
-                site_failed = tried.verdict is Verdict.ORCHESTRATOR_LOST
+                site_failed = verdict is Verdict.SITE_LOST
                 self._schedule.lost(job, number, trio.current_time(), site_failed=site_failed)
         self._notify()
 
     def _unreachable(self, job: Job) -> TrialResult:
-        attempts = self._attempts.get(job.index, 0)
+        attempts = self._starts.get(job.index, 0)
         return TrialResult(job.index, "", job.seed, "", error=self._last_error, attempts=attempts)
 
     async def _record(self, result: TrialResult) -> None:

@@ -1,10 +1,9 @@
-"""One trial of a run at one orchestrator: started, attended by this process's actors, awaited, and counted."""
+"""An orchestrator as a site of a run: its trials are started, attended by this process's actors, and counted."""
 
 from __future__ import annotations
 
-import enum
 import logging
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
@@ -25,10 +24,10 @@ from trio_cogment.base.errors import (
 )
 from trio_cogment.base.outcome import EndCause, TrialOutcome
 from trio_cogment.environments.trial_seeds import noted_seed
-from trio_cogment.rl.runner._schedule import Job
 from trio_cogment.rl.runner._score import Score
 from trio_cogment.rl.runner._watching import watched_actor
 from trio_cogment.rl.runner.results import TrialResult
+from trio_cogment.rl.runner.sites import Attempt, SiteDownError, Started, Task, Verdict
 from trio_cogment.rpc import OwnNursery
 from trio_cogment.sdk import ActorImplementation, Controller, DatastoreClient
 
@@ -51,8 +50,8 @@ _log = logging.getLogger(__name__)
 
 
 @dataclass(slots=True, eq=False)
-class Site:
-    """An orchestrator, and what a run has to do with it.
+class OrchestratorSite:
+    """A `Site`: an orchestrator, in this process or elsewhere, and what a run has to do with it.
 
     Attributes:
         name: for results and errors.
@@ -76,8 +75,37 @@ class Site:
     scores: dict[str, Score] = field(default_factory=dict)
     running: set[str] = field(default_factory=set)
 
+    async def attempt(self, task: Task, started: Started) -> Attempt:
+        """See `Site.attempt`. After `Cancelled` the trial's id stays in `running`."""
+        began = trio.current_time()
+        actors = [actor.name for actor in self.params.actors]
+        trial_id = task.trial_id
+        self.scores[trial_id] = Score(actors)
+        self.running.add(trial_id)
+        try:
+            with noted_seed(trial_id, task.seed):
+                tried = await _attempt(self, task, actors, started)
+        finally:
+            score = self.scores.pop(trial_id)
+        self.running.discard(trial_id)
+        if tried.result.outcome is not None and not score.complete and self.datastore is not None:
+            score = await stored_score(self.name, self.datastore, trial_id, actors) or score
+        result = counted(replace(tried.result, seconds=trio.current_time() - began), score, actors)
+        return Attempt(result, tried.verdict)
+
+    async def probe(self) -> None:
+        """See `Site.probe`. An orchestrator that answers may still be full: its next trial shows that."""
+        with trio.move_on_after(_FAREWELL_SECONDS) as scope:
+            try:
+                await self.controller.versions()
+            except RpcError as error:
+                if error.code in _UNREACHABLE:
+                    raise SiteDownError(f"orchestrator {self.name}: {error}") from error
+        if scope.cancelled_caught:
+            raise SiteDownError(f"orchestrator {self.name}: no answer within {_FAREWELL_SECONDS:g} s")
+
     async def end_trials(self, *, hard: bool) -> None:
-        """End the trials that run; an orchestrator that cannot be reached keeps them."""
+        """See `Site.end_trials`."""
         if not self.running:
             return
         try:
@@ -85,19 +113,6 @@ class Site:
                 await self.controller.terminate_trial(sorted(self.running), hard=hard)
         except CogmentError as error:
             _log.warning("orchestrator %s: its trials cannot be ended: %s", self.name, error)
-
-
-class Verdict(enum.Enum):
-    """What an attempt to run a trial means for the run."""
-
-    #: The trial has ended, well or not, and would end like that elsewhere.
-    DONE = enum.auto()
-    #: It was not started: the orchestrator cannot be reached, or takes none.
-    NOT_STARTED = enum.auto()
-    #: It was lost together with its orchestrator.
-    ORCHESTRATOR_LOST = enum.auto()
-    #: It ended because of an accident of its own.
-    LOST = enum.auto()
 
 
 def params_of(template: TrialParams, seed: int | None) -> TrialParams:
@@ -118,69 +133,34 @@ def params_of(template: TrialParams, seed: int | None) -> TrialParams:
     return params
 
 
-@dataclass(frozen=True, slots=True)
-class Attempt:
-    """How far a trial got at an orchestrator."""
+def check_seeds(template: TrialParams, seeds: Iterable[int]) -> None:
+    """Raise for seeds that trials cannot have, before what they would stop half-way has begun.
 
-    result: TrialResult
-    verdict: Verdict
-
-
-async def attempt(
-    site: Site,
-    job: Job,
-    actors: Sequence[str],
-    *,
-    trial_id: str,
-    timeout_seconds: float,
-    started: Callable[[], Awaitable[None]],
-) -> Attempt:
-    """Run a trial at an orchestrator, as far as it gets.
-
-    Args:
-        site: the orchestrator.
-        job: the trial.
-        actors: the trial's actors.
-        trial_id: its id.
-        timeout_seconds: how long it may take, before it is ended hard.
-        started: called when it has been started.
-
-    After `Cancelled` the trial may still run, and its id stays in `site.running`.
+    Raises:
+        InvalidArgumentError: see `params_of`.
     """
-    began = trio.current_time()
-    site.scores[trial_id] = Score(actors)
-    site.running.add(trial_id)
-    try:
-        with noted_seed(trial_id, job.seed):
-            tried = await _attempt(site, job, actors, trial_id, timeout_seconds, started)
-    finally:
-        score = site.scores.pop(trial_id)
-    site.running.discard(trial_id)
-    outcome = tried.result.outcome
-    if outcome is not None and not score.complete and site.datastore is not None:
-        score = await _stored_score(site.name, site.datastore, trial_id, actors) or score
+    found = list(seeds)
+    for seed in {min(found), max(found)} if found else ():
+        params_of(template, seed)
+
+
+def counted(result: TrialResult, score: Score, actors: Sequence[str]) -> TrialResult:
+    """Return the result of a trial with what was counted in it."""
+    outcome = result.outcome
     cut = frozenset(actors) - score.terminated if outcome is not None and outcome.cause.is_truncation else frozenset()
-    result = replace(
-        tried.result,
-        seconds=trio.current_time() - began,
+    return replace(
+        result,
         returns=score.returns,
         terminated=frozenset(score.terminated),
         truncated=frozenset(score.truncated) | cut,
     )
-    return Attempt(result, tried.verdict)
 
 
-async def _attempt(
-    site: Site,
-    job: Job,
-    actors: Sequence[str],
-    trial_id: str,
-    timeout_seconds: float,
-    started: Callable[[], Awaitable[None]],
-) -> Attempt:
-    result = TrialResult(job.index, trial_id, job.seed, site.name)
+async def _attempt(site: OrchestratorSite, task: Task, actors: Sequence[str], started: Started) -> Attempt:
+    trial_id, timeout_seconds = task.trial_id, task.timeout_seconds
+    result = TrialResult(task.index, trial_id, task.seed, site.name)
     try:
-        taken = await site.controller.start_trial(params_of(site.params, job.seed), trial_id=trial_id) != trial_id
+        taken = await site.controller.start_trial(params_of(site.params, task.seed), trial_id=trial_id) != trial_id
     except RpcError as error:
         verdict = Verdict.NOT_STARTED if error.code in _UNREACHABLE else Verdict.DONE
         return Attempt(replace(result, error=f"orchestrator {site.name}: start_trial: {error}"), verdict)
@@ -192,7 +172,7 @@ async def _attempt(
         outcome, timed_out = await _attended(site, actors, trial_id, timeout_seconds)
     except (RpcError, NotFoundError, UnavailableError) as error:
         text = f"orchestrator {site.name}: the trial was lost: {error}"
-        return Attempt(replace(result, error=text), Verdict.ORCHESTRATOR_LOST)
+        return Attempt(replace(result, error=text), Verdict.SITE_LOST)
     text = ""
     if timed_out:
         text = f"trial {trial_id}: expected its end within {timeout_seconds:g} s (timeout_seconds)"
@@ -200,12 +180,12 @@ async def _attempt(
         text = str(TrialFailedError(outcome))
     result = replace(result, cause=outcome.cause, ticks=outcome.ticks, error=text, outcome=outcome)
     if outcome.cause is EndCause.SERVER_STOPPED:
-        return Attempt(result, Verdict.ORCHESTRATOR_LOST)
+        return Attempt(result, Verdict.SITE_LOST)
     return Attempt(result, Verdict.LOST if outcome.cause in _ACCIDENTS else Verdict.DONE)
 
 
 async def _attended(
-    site: Site, actors: Sequence[str], trial_id: str, timeout_seconds: float
+    site: OrchestratorSite, actors: Sequence[str], trial_id: str, timeout_seconds: float
 ) -> tuple[TrialOutcome, bool]:
     """Run the actors of this process until a trial has ended; return how it did, and whether it took too long."""
     outcome: TrialOutcome | None = None
@@ -231,7 +211,7 @@ async def _attended(
     return outcome, timed_out
 
 
-async def _sit(site: Site, trial_id: str, name: str) -> None:
+async def _sit(site: OrchestratorSite, trial_id: str, name: str) -> None:
     """Take part in a trial; what goes wrong ends this part in it, and the trial's outcome tells of it."""
     assert site.join is not None
     implementation = site.seats[name]
@@ -245,8 +225,15 @@ async def _sit(site: Site, trial_id: str, name: str) -> None:
         _log.exception("trial %s: actor %r raised", trial_id, name)
 
 
-async def _stored_score(site: str, datastore: DatastoreClient, trial_id: str, actors: Sequence[str]) -> Score | None:
-    """Count the stored observations of a trial; None if they cannot be read."""
+async def stored_score(site: str, datastore: DatastoreClient, trial_id: str, actors: Sequence[str]) -> Score | None:
+    """Count the stored observations of a trial; None if they cannot be read.
+
+    Args:
+        site: where it ran, for the log.
+        datastore: has the trial.
+        trial_id: its id.
+        actors: the actors to count.
+    """
     score = Score(actors)
     try:
         async with datastore.samples(trial_id, partial=True, fields=["observation"]) as samples:

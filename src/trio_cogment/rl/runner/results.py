@@ -26,8 +26,8 @@ class TrialResult:
         index: its place in the run, from 0.
         trial_id: its id; empty if it was never started.
         seed: the seed of its environment; None if it had none.
-        orchestrator: the name of the orchestrator that ran it.
-        cause: why it ended; UNKNOWN if the orchestrator was lost or does not say.
+        orchestrator: the name of the site that ran it; empty: it was run by an earlier run of the same name.
+        cause: why it ended; UNKNOWN if its site was lost or does not say.
         ticks: how many observation sets there were, the first and the final one included.
         seconds: from the request to start it until it had ended and its samples were stored.
         returns: the undiscounted return of each actor, in double precision; without those that are not known.
@@ -92,9 +92,9 @@ class Results:
         causes: the labels of `EndCause`, such as `environment` or `step_limit`.
         seconds: float64, how long each trial took.
         trial_ids: the ids.
-        orchestrators: the names of the orchestrators.
+        orchestrators: the names of the sites that ran them.
         failures: the trials that failed; their rows are in the arrays, too.
-        lost: attempts that failed and were repeated; they have no rows.
+        lost: attempts that failed and were repeated, or that a site was given that was lost; they have no rows.
         requested: how many trials the run was to have.
     """
 

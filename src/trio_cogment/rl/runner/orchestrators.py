@@ -1,11 +1,11 @@
-"""The orchestrators of a run: a platform of its own, one that is open, or others that are reached over the network."""
+"""Orchestrators as sites of a run: a platform of this process, its own or one that is open, and others elsewhere."""
 
 from __future__ import annotations
 
 import inspect
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from google.protobuf.message import DecodeError
@@ -17,13 +17,16 @@ from trio_cogment.base.errors import FailedPreconditionError, InvalidArgumentErr
 from trio_cogment.base.host import Host
 from trio_cogment.environments.spec import PLAYER, RL_SPEC
 from trio_cogment.platform import Platform, open_platform
-from trio_cogment.rl.runner._trial import Join, Site
+from trio_cogment.rl.runner._trial import Join, OrchestratorSite, check_seeds
 from trio_cogment.rl.runner._watching import watched_environment
+from trio_cogment.rl.runner.sites import RUN_PROPERTY, Casting, OpenSites, Site, SiteGroup, Sitter
 from trio_cogment.sdk import (
     ActorImplementation,
     Client,
     Controller,
+    DatastoreClient,
     EnvironmentImplementation,
+    ModelRegistryClient,
     Participants,
     actor_params,
     connect,
@@ -33,86 +36,109 @@ from trio_cogment.sdk.implementations import check_implementation
 from trio_cogment.seats.base import Seat, SeatContext
 from trio_cogment.spaces import encode_value
 
-#: Where trials run: a platform, clients of `connect`, controllers, or endpoints such as `grpc://host:9000`.
+#: A platform, clients of `connect`, controllers, or endpoints such as `grpc://host:9000`.
 Orchestrator: TypeAlias = Platform | Client | Controller | str
-#: Who takes a seat: a seat, an asynchronous function over a session, or the parameters of an actor that is elsewhere.
-Sitter: TypeAlias = Seat | ActorImplementation | ActorParams
-
+#: Where trials run.
+Place: TypeAlias = Orchestrator | SiteGroup
 #: How long a trial waits for an actor of the run's process to join it.
 _JOIN_SECONDS = 30.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Casting:
-    """Who takes part in the trials of a run: what `run_trials_async` is told about it.
-
-    Attributes:
-        environment: see `run_trials_async`; so it is with the others.
-        arguments: with which the environment is made.
-        hosting: where it runs, in this process or beside it.
-        seats: by actor.
-        params: the trials' parameters, in place of what is made of the others.
-        options: of the environment's episodes.
-        max_steps: after this many the orchestrator ends a trial; 0 for no limit.
-        store: keeps or serves the trials' samples.
-    """
-
-    environment: Any = None
-    arguments: Mapping[str, Any] = field(default_factory=dict)
-    hosting: str = "inline"
-    seats: Mapping[str, Sitter] = field(default_factory=dict)
-    params: TrialParams | None = None
-    options: Mapping[str, Any] | None = None
-    max_steps: int = 0
-    store: Any = None
-
-
 async def open_sites(
     stack: AsyncExitStack,
-    on: Orchestrator | Sequence[Orchestrator] | Mapping[str, Orchestrator] | None,
+    on: Place | Sequence[Place] | Mapping[str, Place] | None,
     casting: Casting,
     host: Host,
-) -> tuple[tuple[str, ...], list[Site]]:
-    """Open the orchestrators of a run; return the names of the trials' actors, and the orchestrators.
+) -> OpenSites:
+    """Open the sites of a run; by default that is a platform in this process.
 
     Raises:
         InvalidArgumentError: something that was given makes no sense; the text names it.
         FailedPreconditionError: an environment or an actor of this process cannot take part there.
     """
     named = _named(on)
+    groups = {name: place for name, place in named.items() if isinstance(place, SiteGroup)}
+    opened = [
+        await stack.enter_async_context(group.open(name if len(named) > 1 else "", casting, host))
+        for name, group in groups.items()
+    ]
+    orchestrators = {name: place for name, place in named.items() if not isinstance(place, SiteGroup)}
+    if orchestrators or not named:
+        opened.append(await _open_orchestrators(stack, orchestrators, casting, host))
+    for one in opened:
+        if one.actors != opened[0].actors:
+            raise InvalidArgumentError(
+                f"on: expected trials of the same actors everywhere, got {', '.join(opened[0].actors)} and "
+                f"{', '.join(one.actors)}"
+            )
+    datastore = next((one.datastore for one in opened if one.datastore is not None), None)
+    return OpenSites(opened[0].actors, [site for one in opened for site in one.sites], datastore)
+
+
+async def _open_orchestrators(
+    stack: AsyncExitStack, named: dict[str, Orchestrator], casting: Casting, host: Host
+) -> OpenSites:
     own = not named
+    store = casting.store
     if own:
-        store = casting.store
-        if isinstance(store, str) and store.startswith(("grpc:", "cogment:")):
-            raise InvalidArgumentError(f"store: expected a storage such as sqlite:PATH, got the endpoint {store!r}")
         participants = Participants(RL_SPEC, host=host)
-        named = {"local": await stack.enter_async_context(open_platform(participants, store=store, host=host))}
+        platform = open_platform(participants, store=None if is_endpoint(store) else store, host=host)
+        named = {"local": await stack.enter_async_context(platform)}
     local = _LocalEnvironment.of(casting.environment, casting.hosting, casting.arguments)
     if local is not None and local.aclose is not None:
         stack.push_async_callback(local.aclose)
     template, seats = _template(casting, local)
-    sites = []
+    check_seeds(template, casting.seeds)
+    recorded, registry = await _services(stack, casting, own, host)
+    sites: list[Site] = []
+    datastore = recorded
     for name, orchestrator in named.items():
         if isinstance(orchestrator, str):
             orchestrator = await stack.enter_async_context(connect(orchestrator, spec=RL_SPEC, host=host))
         site = await _site(name, orchestrator, template, casting, own=own)
-        _seat(site, orchestrator, seats, local.name if local is not None else template.environment.endpoint)
+        if own and recorded is not None:
+            site.datastore = recorded
+        datastore = datastore or site.datastore
+        _seat(site, orchestrator, seats, local.name if local is not None else template.environment.endpoint, registry)
         if local is not None:
             _host_environment(stack, site, orchestrator, local, host)
         sites.append(site)
-    return tuple(actor.name for actor in template.actors), sites
+    return OpenSites(tuple(actor.name for actor in template.actors), sites, datastore)
 
 
-def _named(on: Any) -> dict[str, Orchestrator]:
+def is_endpoint(address: Any) -> bool:
+    """Whether an address is that of a service, and not of a storage."""
+    return isinstance(address, str) and address.startswith(("grpc:", "cogment:"))
+
+
+async def _services(
+    stack: AsyncExitStack, casting: Casting, own: bool, host: Host
+) -> tuple[DatastoreClient | None, ModelRegistryClient | None]:
+    """Return clients of the services that the run itself was given endpoints of, as far as it needs them."""
+    datastore = registry = None
+    if is_endpoint(casting.store) and (own or casting.name):
+        client = await stack.enter_async_context(connect(casting.store, spec=RL_SPEC, host=host))
+        datastore = await client.datastore()
+    if casting.model_registry is not None:
+        if not is_endpoint(casting.model_registry):
+            raise InvalidArgumentError(
+                f"model_registry: expected the endpoint of a registry, grpc://host:port, got {casting.model_registry!r}"
+            )
+        client = await stack.enter_async_context(connect(casting.model_registry, host=host))
+        registry = await client.model_registry()
+    return datastore, registry
+
+
+def _named(on: Any) -> dict[str, Place]:
     if on is None:
         return {}
-    if isinstance(on, Platform | Client | Controller | str):
+    if isinstance(on, Place):
         on = [on]
     found = dict(on) if isinstance(on, Mapping) else dict(_names(on))
     for name, orchestrator in found.items():
-        if not isinstance(orchestrator, Platform | Client | Controller | str):
+        if not isinstance(orchestrator, Place):
             raise InvalidArgumentError(
-                f"on: {name}: expected a Platform, a Client of connect(), a Controller or an endpoint, got "
+                f"on: {name}: expected a Platform, a Client of connect(), a Controller, an endpoint or workers, got "
                 f"{type(orchestrator).__name__}"
             )
     if not found:
@@ -120,7 +146,7 @@ def _named(on: Any) -> dict[str, Orchestrator]:
     return found
 
 
-def _names(on: Iterable[Orchestrator]) -> Iterable[tuple[str, Orchestrator]]:
+def _names(on: Iterable[Place]) -> Iterable[tuple[str, Place]]:
     for number, orchestrator in enumerate(on):
         yield (f"{number}:{orchestrator}" if isinstance(orchestrator, str) else str(number)), orchestrator
 
@@ -166,7 +192,7 @@ class _LocalEnvironment:
 
 
 def _host_environment(
-    stack: AsyncExitStack, site: Site, orchestrator: Orchestrator, local: _LocalEnvironment, host: Host
+    stack: AsyncExitStack, site: OrchestratorSite, orchestrator: Orchestrator, local: _LocalEnvironment, host: Host
 ) -> None:
     if not isinstance(orchestrator, Platform):
         raise FailedPreconditionError(
@@ -204,6 +230,8 @@ def _template(casting: Casting, local: _LocalEnvironment | None) -> tuple[TrialP
             whom = ", ".join(map(repr, missing)) or "any actor"
             raise InvalidArgumentError(f"seats: expected one for each actor, none for {whom}")
         params.CopyFrom(make_params([actor_params(agent, PLAYER) for agent in agents], environment_endpoint=endpoint))
+    if casting.name:
+        params.properties[RUN_PROPERTY] = casting.name
     if casting.max_steps:
         params.max_steps = casting.max_steps
     if casting.options is not None or not params.environment.HasField("config"):
@@ -229,26 +257,32 @@ def _config(params: TrialParams, casting: Casting, local: _LocalEnvironment | No
     return config
 
 
-async def _site(name: str, orchestrator: Any, template: TrialParams, casting: Casting, *, own: bool) -> Site:
+async def _site(
+    name: str, orchestrator: Any, template: TrialParams, casting: Casting, *, own: bool
+) -> OrchestratorSite:
     params = TrialParams()
     params.CopyFrom(template)
     store = casting.store
+    if own and is_endpoint(store):
+        params.datalog.CopyFrom(DatalogParams(endpoint=store))
     if isinstance(orchestrator, Platform):
         if store is not None and not own:
             raise InvalidArgumentError("store: expected None with an open platform, which has its own or none")
         datastore = None if orchestrator.datastore is None else orchestrator.datastore_client()
-        return Site(name, orchestrator.controller, params, join=_joining(orchestrator), datastore=datastore)
+        return OrchestratorSite(name, orchestrator.controller, params, join=_joining(orchestrator), datastore=datastore)
     if store is not None:
-        if not (isinstance(store, str) and store.startswith(("grpc:", "cogment:"))):
+        if not is_endpoint(store):
             raise InvalidArgumentError(
                 f"store: expected the endpoint of a datastore, grpc://host:port, which orchestrator {name} can reach"
             )
         params.datalog.CopyFrom(DatalogParams(endpoint=store))
     if isinstance(orchestrator, Controller):
-        return Site(name, orchestrator, params)
+        return OrchestratorSite(name, orchestrator, params)
     recorded = params.datalog.endpoint if params.HasField("datalog") else ""
     datastore = await orchestrator.datastore(recorded) if recorded else None
-    return Site(name, await orchestrator.controller(), params, join=_joining(orchestrator), datastore=datastore)
+    return OrchestratorSite(
+        name, await orchestrator.controller(), params, join=_joining(orchestrator), datastore=datastore
+    )
 
 
 def _joining(orchestrator: Platform | Client) -> Join:
@@ -269,7 +303,13 @@ def _check_function(actor: str, implementation: object) -> None:
         raise InvalidArgumentError(f"{error}; of a function of the observation make a seat, policy(function)") from None
 
 
-def _seat(site: Site, orchestrator: Orchestrator, seats: Mapping[str, Sitter], environment: str) -> None:
+def _seat(
+    site: OrchestratorSite,
+    orchestrator: Orchestrator,
+    seats: Mapping[str, Sitter],
+    environment: str,
+    registry: ModelRegistryClient | None,
+) -> None:
     """Put into a site's parameters where its actors are, and those of this process into its seats."""
     local: dict[str, ActorImplementation] = {}
     for actor in site.params.actors:
@@ -285,7 +325,7 @@ def _seat(site: Site, orchestrator: Orchestrator, seats: Mapping[str, Sitter], e
             actor.CopyFrom(
                 sitter.actor_params(actor.name, environment=environment, implementation=sitter.label, endpoint=CLIENT)
             )
-            implementation = sitter.actor(_context(orchestrator, environment, actor.name))
+            implementation = sitter.actor(_context(orchestrator, environment, actor.name, registry))
         else:
             actor.endpoint = CLIENT
             actor.implementation = getattr(sitter, "__name__", type(sitter).__name__)
@@ -309,8 +349,9 @@ def _seat(site: Site, orchestrator: Orchestrator, seats: Mapping[str, Sitter], e
     site.seats = local
 
 
-def _context(orchestrator: Orchestrator, environment: str, agent: str) -> SeatContext:
-    registry = None
-    if isinstance(orchestrator, Platform) and orchestrator.model_registry is not None:
+def _context(
+    orchestrator: Orchestrator, environment: str, agent: str, registry: ModelRegistryClient | None
+) -> SeatContext:
+    if registry is None and isinstance(orchestrator, Platform) and orchestrator.model_registry is not None:
         registry = orchestrator.model_registry_client()
     return SeatContext(environment, agent, registry)

@@ -1,0 +1,151 @@
+"""Runs that go on: with a name, and what their store has of them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio
+
+from tests.rl.runner.worlds import REWARD, answering, countdown, gated, participants
+from trio_cogment.api.common_pb2 import TrialState
+from trio_cogment.base.errors import FailedPreconditionError, InvalidArgumentError
+from trio_cogment.base.outcome import EndCause
+from trio_cogment.platform import open_platform
+from trio_cogment.rl.runner import TrialCallback, TrialResult, open_run, run_trials_async
+from trio_cogment.rl.runner.sites import RUN_PROPERTY
+from trio_cogment.rpc import open_listeners, serve
+from trio_cogment.sdk import Controller
+
+SEATS: dict[str, Any] = {"player_0": answering}
+
+
+def returns(n: int) -> list[float]:
+    return [REWARD + REWARD + (REWARD + seed) for seed in range(n)]
+
+
+async def broken_off(store: str, name: str, *, after: int, n: int) -> None:
+    """Run trials until some have ended; then the rest is cancelled, as by Control-C."""
+
+    class Told(TrialCallback):
+        ended = 0
+
+        def on_trial_end(self, result: TrialResult) -> None:
+            self.ended += 1
+            if self.ended == after:
+                raise KeyError("enough")
+
+    with pytest.raises(KeyError):
+        await run_trials_async(
+            n, environment=countdown(), seats=SEATS, seeds=0, store=store, name=name, callbacks=[Told()]
+        )
+
+
+async def test_a_run_goes_on_with_what_is_missing(tmp_path: Path) -> None:
+    store = f"sqlite:{tmp_path}/trials.db"
+    await broken_off(store, "mine", after=3, n=8)
+    told = []
+
+    class Told(TrialCallback):
+        def on_trial_start(self, index: int, seed: int | None, trial_id: str) -> None:
+            told.append(index)
+
+    results = await run_trials_async(
+        8, environment=countdown(), seats=SEATS, seeds=0, store=store, name="mine", resume=True, callbacks=[Told()]
+    )
+    assert results.index.tolist() == list(range(8))
+    assert results.returns_of("player_0").tolist() == returns(8)
+    assert results.terminated.all()
+    assert results.causes.tolist() == ["environment"] * 8
+    assert results.ticks.tolist() == [4] * 8
+    # The fourth may have ended just before the run was ended.
+    assert sorted(told) in (list(range(3, 8)), list(range(4, 8)))
+    again = await run_trials_async(
+        8, environment=countdown(), seats=SEATS, seeds=0, store=store, name="mine", resume=True
+    )
+    assert again.trial_ids.tolist() == results.trial_ids.tolist(), "nothing is missing any more"
+
+
+async def test_attempts_that_did_not_end_well_count_for_nothing_but_their_ids() -> None:
+    gate = trio.Event()
+    async with open_platform(participants(), store="memory:") as platform:
+        every: dict[str, Any] = {"on": platform, "environment": countdown(), "seeds": 0, "name": "mine"}
+        async with open_run(2, seats={"player_0": gated(gate)}, **every) as run:
+            while not await platform.datastore_client().trials(["mine-0"]):
+                await trio.testing.wait_all_tasks_blocked()
+            await run.stop(grace_seconds=0)
+        results = await run_trials_async(2, seats=SEATS, resume=True, **every)
+        assert results.trial_ids.tolist() == ["mine-0-2", "mine-1"]
+        assert results.returns_of("player_0").tolist() == returns(2)
+        stored = {trial.trial_id: trial for trial in await platform.datastore_client().trials()}
+    assert {trial.params.properties[RUN_PROPERTY] for trial in stored.values()} == {"mine"}
+    first = stored["mine-0"].outcome
+    assert first is not None
+    assert first.cause is EndCause.HARD_TERMINATION
+    assert all(trial.state == TrialState.ENDED for trial in stored.values())
+
+
+async def test_a_name_is_not_used_twice_by_accident() -> None:
+    async with open_platform(participants(), store="memory:") as platform:
+        every: dict[str, Any] = {"on": platform, "environment": countdown(), "seats": SEATS, "name": "mine"}
+        await run_trials_async(1, seeds=5, **every)
+        with pytest.raises(FailedPreconditionError, match="resume=True: the store has trials of a run 'mine'"):
+            await run_trials_async(1, seeds=5, **every)
+        with pytest.raises(InvalidArgumentError, match=r"seeds: trial 0 of the run 'mine': expected 5, .* got 6"):
+            await run_trials_async(1, seeds=6, resume=True, **every)
+        two = {**every, "seats": {"player_0": answering, "player_1": answering}}
+        with pytest.raises(InvalidArgumentError, match="seats: trial 0 of the run 'mine'"):
+            await run_trials_async(1, seeds=5, resume=True, **two)
+        # More trials than before, and another run whose name begins like it.
+        assert len(await run_trials_async(3, seeds=5, resume=True, **every)) == 3
+        assert len(await run_trials_async(2, **{**every, "name": "mine-0"})) == 2
+
+
+@pytest.mark.parametrize("elsewhere", ["endpoint", "controller", "own platform"])
+async def test_a_run_goes_on_from_a_datastore_elsewhere(elsewhere: str) -> None:
+    async with open_platform(participants(), store="memory:") as platform, trio.open_nursery() as nursery:
+        listeners = await open_listeners("127.0.0.1")
+        running = await nursery.start(serve, platform.services, listeners)
+        endpoint = f"grpc://127.0.0.1:{running.port}"
+        on: Any = {"endpoint": endpoint, "controller": Controller(platform.channel), "own platform": None}[elsewhere]
+        every: dict[str, Any] = {"on": on, "store": endpoint, "seeds": 0, "name": "far", "seats": SEATS}
+        every["environment"] = countdown() if on is None else "cogment://discover"
+        if elsewhere == "controller":
+            every["seats"] = {}
+            every["params"] = (await _actor_params(platform)).params
+            every["environment"] = None
+        first = await run_trials_async(2, **every)
+        assert not first.failures
+        results = await run_trials_async(4, resume=True, **every)
+        assert not results.failures
+        assert results.trial_ids.tolist() == ["far-0", "far-1", "far-2", "far-3"]
+        assert results.orchestrators.tolist()[:2] == ["", ""], "they are of an earlier run"
+        assert results.returns_of("player_0")[:2].tolist() == returns(2)
+        nursery.cancel_scope.cancel()
+
+
+async def _actor_params(platform: Any) -> Any:
+    """Return a stored trial all of whose participants are elsewhere, to have its parameters."""
+    from trio_cogment.environments.spec import PLAYER
+    from trio_cogment.sdk import actor_params
+
+    seats: dict[str, Any] = {"player_0": actor_params("player_0", PLAYER, implementation="answering")}
+    await run_trials_async(1, on=platform, environment="cogment://discover", seats=seats, name="other")
+    (stored,) = await platform.datastore_client().trials(["other-0"])
+    return stored
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"resume": True}, "name: expected the name of the run that is to go on"),
+        ({"resume": True, "name": "a"}, "store: expected the one that has the run"),
+        ({"name": "-a"}, "name: expected 1 to 100 letters"),
+        ({"name": "a", "trial_id": lambda index, count: "x"}, "trial_id: expected None"),
+    ],
+)
+async def test_arguments(given: dict[str, Any], said: str) -> None:
+    with pytest.raises(InvalidArgumentError, match=said):
+        async with open_run(1, environment=countdown(), seats=SEATS, **given):
+            pass
