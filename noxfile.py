@@ -522,6 +522,15 @@ def rl_peers(session: nox.Session) -> None:
 
 
 @nox.session
+def findings(session: nox.Session) -> None:
+    """Surprises of other packages, each shown by a script of its own: whether they still are; `-- NAME` for some."""
+    chosen = session.posargs or [path.stem for path in sorted(Path("findings").glob("*.sh"))]
+    for name in chosen:
+        # 77: what the script needs cannot be had here, and it has said so.
+        session.run("bash", f"findings/{name}.sh", external=True, success_codes=[0, 77])
+
+
+@nox.session
 def fuzz(session: nox.Session) -> None:
     """A million inputs for each parser, and how much of the engine they have reached; most of an hour."""
     env = environment(session, "fuzz", ["-e", ".", *nox.project.dependency_groups(PROJECT, "fuzz")])

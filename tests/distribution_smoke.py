@@ -27,7 +27,7 @@ PROGRAMS = ("__main__", "child")
 #: What a page or a script loads.
 NAMED = re.compile(r"""(?:\b(?:href|src)=|\bfrom |\bimport )"((?:/|\./|[a-z]+:)[^"$]+)\"""")
 #: Which packages extras bring.
-OF_EXTRAS = {"numpy", "gymnasium", "pettingzoo", "dm_env", "pyarrow", "minari", "h5py"}
+OF_EXTRAS = {"numpy", "gymnasium", "pettingzoo", "dm_env", "pyspiel", "pyarrow", "minari", "h5py"}
 OF_EXTRAS |= {"grpc_tools", "pytest", "hypothesis", "PIL", "httpx", "grpc"}
 
 

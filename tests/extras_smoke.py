@@ -145,6 +145,14 @@ def openenv() -> None:
     importlib.import_module("trio_cogment.gateways.openenv.link")
 
 
+def openspiel() -> None:
+    from trio_cogment.environments.making import make_environment
+
+    game = make_environment("openspiel/kuhn_poker", players=3)
+    told = game.reset(1, None)
+    assert [told[name].active for name in game.agents] == [True, False, False]
+
+
 #: What shows that an extra works, by its name.
 SMOKE: dict[str, Callable[[], None]] = {
     "arrays": arrays,
@@ -155,6 +163,7 @@ SMOKE: dict[str, Callable[[], None]] = {
     "export": export,
     "minari": minari,
     "openenv": openenv,
+    "openspiel": openspiel,
 }
 #: A package that an extra brings: others may bring it, too.
 BROUGHT = {
@@ -166,6 +175,7 @@ BROUGHT = {
     "export": "pyarrow",
     "minari": "minari",
     "openenv": "numpy",
+    "openspiel": "pyspiel",
 }
 
 

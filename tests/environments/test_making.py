@@ -125,11 +125,19 @@ def test_what_is_no_environment(target: Any) -> None:
         ("gymnasium", "gym", "CartPole-v1"),
         ("pettingzoo", "pettingzoo", "rps_v2"),
         ("pettingzoo", "pettingzoo", "classic/rps-v2"),
+        ("pyspiel", "openspiel", "openspiel/kuhn_poker"),
     ],
 )
 def test_a_missing_extra(monkeypatch: pytest.MonkeyPatch, package: str, extra: str, target: str) -> None:
     monkeypatch.setitem(sys.modules, package, None)
+    package = {"pyspiel": "open-spiel"}.get(package, package)
     with pytest.raises(
         MissingExtraError, match=rf"{package} is not installed; .* pip install 'trio-cogment\[{extra}\]'"
     ):
         make_environment(target)
+
+
+@pytest.mark.parametrize("target", ["rps_v2", "classic/rps-v2", "pettingzoo.classic.rps_v2"])
+def test_a_limit_that_pettingzoo_reads_two_ways(target: str) -> None:
+    with pytest.raises(InvalidArgumentError, match=rf"'{target}': max_cycles: expected a positive number; -1 does not"):
+        make_environment(target, max_cycles=-1)

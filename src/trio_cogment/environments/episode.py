@@ -108,7 +108,11 @@ class Episode:
             )
         decoded = self._decoded(actions)
         self.over = True
-        found = self.environment.step(decoded)
+        try:
+            found = self.environment.step(decoded)
+        except InvalidActionError:
+            self.over = False  # an environment with rules of its own has looked at the action, and made no step
+            raise
         if cut and not self.environment.over:
             found = {actor: _truncated(observation) for actor, observation in found.items()}
             return self._turn(found, cut=True)

@@ -13,6 +13,7 @@ from typing import Any, TypeAlias
 from trio_cogment.base.errors import CogmentError, InvalidArgumentError, MissingExtraError, NotFoundError
 from trio_cogment.environments.base import Environment, EnvironmentMaker
 from trio_cogment.environments.errors import EnvironmentFailedError
+from trio_cogment.environments.known_wrappers import note_known_wrappers
 from trio_cogment.environments.names import FAMILIES, MODULE, has_moved, modules_of, suggestion_for
 from trio_cogment.spaces.base import described
 
@@ -34,8 +35,8 @@ def make_environment(target: Target, **arguments: Any) -> Environment:
 
     Args:
         target: an id of Gymnasium (`CartPole-v1`, `module:Name-v0`), an id or a name of PettingZoo (`classic/rps-v2`,
-            `rps_v2`, a module with `parallel_env` or `env`), an environment of Gymnasium, PettingZoo or dm_env, or a
-            function that returns one of these.
+            `rps_v2`, a module with `parallel_env` or `env`), a game of OpenSpiel (`openspiel/kuhn_poker`), an
+            environment of Gymnasium, PettingZoo or dm_env, or a function that returns one of these.
         arguments: with which it is made.
 
     Raises:
@@ -177,6 +178,7 @@ def wrap(environment: Any, name: str = "") -> Environment:
 
 def wrap_if_known(environment: Any, name: str = "") -> Environment | None:
     """Return what `wrap` does; None if it has none of the interfaces."""
+    note_known_wrappers(environment)
     if _is_instance(environment, "gymnasium", "Env"):
         from trio_cogment.environments.gymnasium import GymnasiumEnvironment
 
@@ -225,6 +227,10 @@ def _unknown(value: Any) -> InvalidArgumentError:
 
 
 def _by_name(target: str, arguments: dict[str, Any]) -> Any:
+    if target.startswith("openspiel/"):
+        from trio_cogment.environments.openspiel import OpenSpielEnvironment
+
+        return OpenSpielEnvironment(target, **arguments)
     if MODULE.fullmatch(target):
         return _of_pettingzoo(target, arguments)
     gymnasium = _package("gymnasium", "gym")
@@ -266,6 +272,7 @@ def _package(name: str, extra: str) -> Any:
 
 def _of_pettingzoo(target: str, arguments: dict[str, Any]) -> Any:
     _package("pettingzoo", "pettingzoo")
+    _require_one_meaning(target, arguments)
     for name in [target] if "." in target else modules_of(target):
         module = _module(name, target)
         if module is not None:
@@ -306,6 +313,16 @@ def _missing(target: str, error: BaseException, extra: str) -> MissingExtraError
     return MissingExtraError(f"environment {target!r}: {error}: pip install 'pettingzoo[{extra}]'")
 
 
+def _require_one_meaning(target: str, arguments: dict[str, Any]) -> None:
+    """Raise if a limit means one thing by an id of PettingZoo, and another by its module."""
+    limit = arguments.get("max_cycles")
+    if isinstance(limit, int) and limit < 0:
+        raise InvalidArgumentError(
+            f"environment {target!r}: max_cycles: expected a positive number; {limit} does not disable it in "
+            "PettingZoo: the game's own limit holds, or its first step is the last"
+        )
+
+
 def _of_module(module: Any, arguments: dict[str, Any]) -> Any:
     for attribute in ("parallel_env", "env"):
         make = getattr(module, attribute, None)
@@ -326,6 +343,7 @@ def _of_registry(target: str, arguments: dict[str, Any]) -> Any:
             pettingzoo.spec(kind, target)
         except PettingZooRegistryError:
             continue
+        _require_one_meaning(target, arguments)
         try:
             return pettingzoo.make(kind, target, **arguments)
         except FailedToImport as error:

@@ -13,7 +13,7 @@ from google.protobuf.message import Message
 from trio_cogment.api.trainer.trainer_pb2 import RunEpisode, RunStatus, RunStep
 from trio_cogment.base.errors import FailedPreconditionError
 from trio_cogment.base.host.beside import open_beside
-from trio_cogment.rl.datasets.arrow import pa, pq
+from trio_cogment.rl.datasets.arrow import pa, parquet_file
 from trio_cogment.trainer.client import TrainerClient
 
 #: Rows are written in groups of this many.
@@ -55,7 +55,7 @@ async def _export(stream: Any, kind: type[Message], path: Path) -> int:
     count = 0
     file, temporary = open_beside(str(path))
     try:
-        with file, pq.ParquetWriter(file, schema) as writer:
+        with file, parquet_file(file, schema) as writer:
             rows: list[Mapping[str, Any]] = []
             async with stream as messages:
                 async for message in messages:

@@ -74,6 +74,19 @@ async def test_a_trial_as_parquet(tmp_path: Path) -> None:
     assert {row["policy"] for row in rows if row["trial_id"] == "one"} == {None, "rps@3"}
 
 
+async def test_files_have_no_bounds_by_which_a_reader_misses_nan(tmp_path: Path) -> None:
+    """Parquet's bounds leave NaN out, and DuckDB skips row groups by them: no row has a NaN for it."""
+    async with recording(Duel()) as platform:
+        await play(platform, Duel(), "one")
+        await export_async(platform, parquet=tmp_path / "data")
+    for file in ("data/file-00000.parquet", "meta/trials.parquet"):
+        group = pq.ParquetFile(tmp_path / "data" / file).metadata.row_group(0)
+        columns = [group.column(place) for place in range(group.num_columns)]
+        bounded = {column.path_in_schema for column in columns if column.is_stats_set}
+        assert {"trial_id", "episode_index"} <= bounded, "these are what rows are looked for by"
+        assert not [column for column in columns if column.is_stats_set and column.physical_type in ("FLOAT", "DOUBLE")]
+
+
 async def test_what_acted_for_a_person_was_no_person(tmp_path: Path) -> None:
     """Nor was the default action that the orchestrator took."""
 

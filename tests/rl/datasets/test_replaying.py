@@ -39,7 +39,7 @@ from trio_cogment.rl import (
     replay_environment,
     run_trials,
 )
-from trio_cogment.spaces import Discrete, Observation
+from trio_cogment.spaces import Box, Dict, Discrete, Observation
 from trio_cogment.spaces.masks import mask_in
 
 
@@ -98,6 +98,34 @@ async def test_an_episode_is_played_as_it_was(folder: Path, turns: bool) -> None
                     told = replay.step(game.actions[index][tick])
         with pytest.raises(FailedPreconditionError, match="step: expected a reset first"):
             replay.step({})
+        replay.close()
+
+
+class Unsorted(Duel):
+    """Its spaces are what Minari does not load as they were: keys that are not sorted, numbers of 32 bits."""
+
+    def __init__(self) -> None:
+        super().__init__(out_at=None)
+        parts = {"z": Box(-1, 1, (2,), np.float32), "a": Discrete(3, dtype="int32")}
+        self.observation_spaces = dict.fromkeys(self.agents, Dict(parts))
+        self.action_spaces = dict.fromkeys(self.agents, Discrete(3, dtype="int32"))
+
+
+async def test_a_data_set_of_minari_has_the_spaces_that_were_played(folder: Path) -> None:
+    game = Unsorted()
+    await recorded(game, folder, "one")
+    loaded = minari.load_dataset("tests/game-player_0-v0")
+    assert list(loaded.observation_space.keys()) == ["a", "z"]
+    assert loaded.action_space.dtype == np.int64, "so Minari says"
+    for dataset in ("tests/game-v0", "tests/game-player_0-v0"):
+        replay = replay_environment(dataset)
+        told = replay.reset(None, None)["player_0"].value
+        space = replay.observation_spaces["player_0"]
+        assert isinstance(space, Dict)
+        assert list(space.spaces) == ["z", "a"]
+        assert replay.action_spaces["player_0"] == Discrete(3, dtype="int32")
+        assert (list(told), told["a"].dtype) == (["z", "a"], np.int32)
+        assert same(told, game.told[0][0]["player_0"].value)
         replay.close()
 
 

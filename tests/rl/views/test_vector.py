@@ -207,3 +207,54 @@ def test_attributes_of_the_environments(vector: tc.TrialVectorEnv) -> None:
     vector.reset(seed=3)
     assert vector.np_random_seed == (3, 4)
     assert len(vector.np_random) == 2
+
+
+class Keyed(Counter):
+    """Its observations have keys that are not sorted."""
+
+    def __init__(self, **arguments: Any) -> None:
+        super().__init__(**arguments)
+        self.observation_space = gymnasium.spaces.Dict(
+            [("z", gymnasium.spaces.Box(0, 9)), ("a", self.observation_space)]
+        )
+
+    def reset(self, **arguments: Any) -> Any:
+        found, info = super().reset(**arguments)
+        return {"z": np.ones(1, np.float32), "a": found}, info
+
+    def step(self, action: Any) -> Any:
+        found, *others = super().step(action)
+        return {"z": np.ones(1, np.float32), "a": found}, *others
+
+
+def test_batched_spaces_have_the_order_of_the_single_ones() -> None:
+    """Gymnasium sorts the keys of a batch, and flattens its columns in another order than those of each row."""
+    env = tc.make_vec(Keyed, 2)
+    try:
+        found, _ = env.reset()
+        batch, single = env.observation_space, env.single_observation_space
+        assert isinstance(batch, gymnasium.spaces.Dict)
+        assert isinstance(single, gymnasium.spaces.Dict)
+        assert [*batch.spaces, *single.spaces] == ["z", "a", "z", "a"]
+        flat: Any = gymnasium.spaces.flatten(batch, found)
+        row: Any = gymnasium.spaces.flatten(single, {key: found[key][0] for key in found})
+        assert flat[:2].tolist() == [1.0, 1.0]
+        assert row[0] == 1.0
+        bare = SyncVectorEnv([Keyed] * 2)
+        assert batch == bare.observation_space
+        bare.close()
+    finally:
+        env.close()
+
+
+def test_a_partial_reset_leaves_the_statistics_of_the_others() -> None:
+    """Gymnasium's own takes the mask out of the caller's options, and the wrapper takes it for a reset of all."""
+    env = gymnasium.wrappers.vector.RecordEpisodeStatistics(tc.make_vec(Counter, 2, autoreset_mode="Disabled"))
+    try:
+        env.reset()
+        for _ in range(2):
+            env.step(np.zeros(2, np.int64))
+        env.reset(options={"reset_mask": np.array([True, False])})
+        assert env.episode_lengths.tolist() == [0, 2]
+    finally:
+        env.close()

@@ -21,7 +21,7 @@ from trio_cogment.rl.datasets.placing import Placement
 from trio_cogment.rl.datasets.plain import as_json
 from trio_cogment.rl.datasets.steps import Step
 from trio_cogment.rl.datasets.trials import TrialRecord
-from trio_cogment.spaces import Dict, Space, SpaceError, to_gymnasium
+from trio_cogment.spaces import Dict, Space, SpaceError, to_gymnasium, to_jsonable
 
 _METADATA_KEYS = {"author", "author_email", "algorithm_name", "code_permalink", "description", "requirements"}
 _NAME = re.compile(r"[-_\w]+")
@@ -266,7 +266,9 @@ class _EnvironmentWriter:
             _check_id(dataset_id, overwrite=self._overwrite)
             self.ids.append(dataset_id)
         spaces = to_gymnasium(observations), to_gymnasium(actions)
-        about = {"actors": actors, "joint": len(actors) > 1}
+        # Minari loads the keys of a Dict sorted, and any Discrete as one of int64.
+        played = {"observation_space": to_jsonable(observations), "action_space": to_jsonable(actions)}
+        about = {"actors": actors, "joint": len(actors) > 1, **played}
         return DatasetFiles(self._minari, dataset_id, spaces, self._metadata, about)
 
     @property

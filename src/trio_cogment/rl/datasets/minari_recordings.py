@@ -12,7 +12,7 @@ from trio_cogment.environments.base import SINGLE_AGENT
 from trio_cogment.rl.datasets.episodes import INFO, OWN
 from trio_cogment.rl.datasets.info_columns import MASK, infos_in, masks_in
 from trio_cogment.rl.datasets.recordings import Recording
-from trio_cogment.spaces import ArraySpace, Dict, Observation, Space, Text, Tuple, from_gymnasium
+from trio_cogment.spaces import ArraySpace, Dict, Observation, Space, Text, Tuple, from_gymnasium, from_jsonable
 from trio_cogment.spaces.masks import may_be_mask
 
 
@@ -44,7 +44,8 @@ class MinariRecordings:
         self.name = dataset_id
         about = self._dataset.storage.metadata.get(METADATA, {})
         observations, actions = (
-            from_gymnasium(space) for space in (self._dataset.observation_space, self._dataset.action_space)
+            from_jsonable(about[name]) if name in about else from_gymnasium(getattr(self._dataset, name))
+            for name in ("observation_space", "action_space")
         )
         self._is_arrow = self._dataset.storage.FORMAT in ("parquet", "arrow")
         self._spaces = observations, actions

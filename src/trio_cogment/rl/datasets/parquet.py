@@ -17,7 +17,7 @@ from trio_cogment._version import __version__
 from trio_cogment.base.errors import AlreadyExistsError, FailedPreconditionError
 from trio_cogment.base.host.beside import make_folder_beside
 from trio_cogment.base.outcome import counted
-from trio_cogment.rl.datasets.arrow import pa, pq
+from trio_cogment.rl.datasets.arrow import pa, parquet_file
 from trio_cogment.rl.datasets.payloads import Form
 from trio_cogment.rl.datasets.placing import Placement, is_empty, put_right
 from trio_cogment.rl.datasets.steps import Step
@@ -64,7 +64,7 @@ class _Files:
             self.folder.mkdir(parents=True, exist_ok=True)
             self.names.append(f"file-{len(self.names):05d}.parquet")
             self._path = self.folder / self.names[-1]
-            self._writer = pq.ParquetWriter(self._path, self.table.schema, compression="zstd")
+            self._writer = parquet_file(self._path, self.table.schema)
         self.rows += self.table.rows
         self._writer.write_table(self.table.take(), row_group_size=ROW_GROUP_ROWS)
         if self._path.stat().st_size >= FILE_BYTES:
@@ -164,7 +164,7 @@ class ParquetWriter:
         if self._trials_writer is None:
             (self._folder / "meta").mkdir(exist_ok=True)
             path = self._folder / "meta" / "trials.parquet"
-            self._trials_writer = pq.ParquetWriter(path, TRIALS, compression="zstd")
+            self._trials_writer = parquet_file(path, TRIALS)
         rows, self._trial_rows = self._trial_rows, []
         self._trials_writer.write_table(pa.Table.from_pylist(rows, schema=TRIALS))
 

@@ -21,6 +21,7 @@ from trio_cogment.seats.base import Seat
 
 # isort: split
 import numpy as np
+from gymnasium import spaces
 from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space, concatenate, create_empty_array, iterate
 
@@ -62,8 +63,8 @@ class TrialVectorEnv(Remade, VectorEnv[Any, Any, Any]):
         self.render_mode = first.render_mode
         self.single_observation_space = first.observation_space
         self.single_action_space = first.action_space
-        self.observation_space = batch_space(first.observation_space, self.num_envs)
-        self.action_space = batch_space(first.action_space, self.num_envs)
+        self.observation_space = _batched(first.observation_space, self.num_envs)
+        self.action_space = _batched(first.action_space, self.num_envs)
         self._copy = copy
         self._found: list[Any] = [None] * self.num_envs
         self._batch: Any = create_empty_array(first.observation_space, n=self.num_envs, fn=np.zeros)
@@ -211,6 +212,18 @@ class TrialVectorEnv(Remade, VectorEnv[Any, Any, Any]):
 
     def __del__(self) -> None:
         """Leave it to the environments: this may be any thread, at any moment."""
+
+
+def _batched(single: Any, count: int) -> Any:
+    """Return the space of a batch, as `batch_space` does, with the keys in the order of the single space.
+
+    Gymnasium's sorts them, so that `flatten` of a batch has its columns in another order than that of each row.
+    """
+    if isinstance(single, spaces.Dict):
+        return spaces.Dict([(key, _batched(part, count)) for key, part in single.spaces.items()])
+    if isinstance(single, spaces.Tuple):
+        return spaces.Tuple([_batched(part, count) for part in single.spaces])
+    return batch_space(single, count)
 
 
 def make_vec(

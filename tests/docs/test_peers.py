@@ -1,0 +1,81 @@
+"""`docs/peers.md` names tests that exist, and the versions that are tested; `findings/` has the form it should have."""
+
+from __future__ import annotations
+
+import ast
+import re
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGE = ROOT / "docs" / "peers.md"
+FINDINGS = sorted((ROOT / "findings").glob("*.sh"))
+_TEST = re.compile(r"`(tests/[\w/]+\.py)::(\w+)`")
+_PINNED = re.compile(r"(?<![\w/@-])(@?[a-z][\w./-]*(?:\[[\w,]+\])?)(?:==|@)(\d[\w.]*)")
+_COLUMNS = 5
+
+
+def rows() -> list[list[str]]:
+    """Return the cells of all rows of the page's tables of surprises."""
+    found = []
+    for line in PAGE.read_text(encoding="utf-8").splitlines():
+        cells = [cell.strip() for cell in line.strip().strip("|").split(" | ")]
+        if line.startswith("| ") and len(cells) == _COLUMNS and cells[0] != "one would guess":
+            found.append(cells)
+    return found
+
+
+@cache
+def functions_of(file: str) -> set[str]:
+    tree = ast.parse((ROOT / file).read_text(encoding="utf-8"))
+    return {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)}
+
+
+def test_the_page_has_its_rows() -> None:
+    assert len(rows()) > 40
+    for line in PAGE.read_text(encoding="utf-8").splitlines():
+        if line.startswith("| ") and "|---" not in line and line.count(" | ") != _COLUMNS - 1:
+            # Of other tables, and none of those with surprises.
+            assert "==" not in line, line
+
+
+@pytest.mark.parametrize("row", rows(), ids=lambda row: re.sub(r"\W+", "-", row[0])[:50])
+def test_a_row_names_versions_and_tests(row: list[str]) -> None:
+    _guess, happens, _here, versions, tests = row
+    assert happens
+    assert _PINNED.findall(versions), "expected a version, as package==1.2.3"
+    named = _TEST.findall(tests)
+    assert named or re.match(r"none: \w.{10,}", tests), "expected tests, or none and why"
+    for file, name in named:
+        assert (ROOT / file).exists(), file
+        assert name in functions_of(file), f"{file} has no {name}"
+
+
+def test_a_package_has_one_version() -> None:
+    """That of the page, of the tests' environments, and of the findings."""
+    pinned: dict[str, set[str]] = {}
+    text = "\n".join(row[3] for row in rows()) + (ROOT / "noxfile.py").read_text(encoding="utf-8")
+    for name, version in _PINNED.findall(text):
+        pinned.setdefault(re.sub(r"\[.*\]", "", name), set()).add(version)
+    # An old generator of stubs, h2 as a client of today beside the one that the project has, the SDK of the legacy API.
+    for name in ("grpcio-tools", "h2", "cogment"):
+        pinned.pop(name)
+    assert not {name: found for name, found in pinned.items() if len(found) > 1}
+
+
+@pytest.mark.parametrize("script", FINDINGS, ids=lambda script: script.stem)
+def test_a_finding_has_its_form(script: Path) -> None:
+    lines = script.read_text(encoding="utf-8").splitlines()
+    assert lines[0] == "#!/usr/bin/env bash"
+    head = [line[2:] for line in lines[1 : lines.index("set -euo pipefail")] if line.startswith("# ")]
+    assert head[0].endswith(".")
+    parts = [line.split(":")[0] for line in head if re.match(r"(Versions|Guessed|Behaviour|Matters): ", line)]
+    assert parts == ["Versions", "Guessed", "Behaviour", "Matters"]
+    text = "\n".join(lines)
+    assert _PINNED.search(text), "expected pinned packages"
+    assert "mktemp -d" in text
+    assert "trap" in text
+    assert not re.search(r"trio.cogment", text), "it runs without this project"
+    assert script.stat().st_mode & 0o111, "it is a program"
