@@ -18,7 +18,7 @@ from pathlib import Path
 import nox
 from nox.command import CommandFailed
 
-nox.options.sessions = ["static", "tests", "sim", "interop", "browser", "shells"]
+nox.options.sessions = ["static", "tests", "sim", "interop", "browser", "shells", "stores"]
 nox.options.default_venv_backend = "none"
 
 PROJECT = nox.project.load_toml("pyproject.toml")
@@ -48,6 +48,9 @@ PUBLISHED_LEGACY_SDK_NEEDS = [
     "setuptools<81",
     "wheel",
 ]
+
+#: A server of S3.
+S3_SERVER = ["moto[server]==5.2.5"]
 
 #: Libraries of reinforcement learning that have to work with views of trials. RLlib pins an older Gymnasium than the
 #: others have, so it is alone.
@@ -131,10 +134,18 @@ SIMULATED = [
 ]
 
 #: What needs no foreign environment, and is no long proof.
-UNIT_TESTS = "not interop and not javascript and not browser and not soak and not rl_peers and not shells"
+UNIT_TESTS = (
+    "not interop and not javascript and not browser and not soak and not rl_peers and not shells and not stores"
+)
 
 #: Where all tests are that have these marks: to look for them elsewhere, too, takes longer than most of them.
-FOLDERS = {"interop": "tests/interop", "shells": "tests/cli", "browser": "tests/interop", "javascript": "tests/interop"}
+FOLDERS = {
+    "interop": "tests/interop",
+    "browser": "tests/interop",
+    "javascript": "tests/interop",
+    "shells": "tests/cli",
+    "stores": "tests/stores",
+}
 
 #: Held while an environment is made, by its name: sessions that run side by side may need the same one.
 MADE = defaultdict[str, threading.Lock](threading.Lock)
@@ -315,11 +326,12 @@ def static(session: nox.Session) -> None:
 
 @nox.session
 def peers(session: nox.Session) -> None:
-    """Install what the sessions interop, browser and shells need beside the project."""
+    """Install what the sessions interop, browser, shells and stores need beside the project."""
     published_sdk(session)
     published_legacy_sdk(session)
     published_dm_env_rpc(session)
     shells_missing(session)
+    s3_server(session)
     if shutil.which("npm") is not None:
         published_javascript(session)
         has_chromium(session, checks(session))
@@ -464,6 +476,18 @@ def shells_missing(session: nox.Session) -> list[str]:
     if not all(map(shutil.which, SHELLS)):
         try_each(session, debian(*SHELLS))
     return [name for name in SHELLS if shutil.which(name) is None]
+
+
+@nox.session
+def stores(session: nox.Session) -> None:
+    """Stores on other machines, beside a real server of S3."""
+    env = {**checks(session), **s3_server(session)}
+    run(session, env, "pytest", "-m", "stores", *parallel(1), *(session.posargs or [FOLDERS["stores"]]))
+
+
+def s3_server(session: nox.Session) -> dict[str, str]:
+    """Make the environment of a server of S3, and tell the tests where it is."""
+    return {"TRIO_COGMENT_S3_SERVER_PYTHON": str(python_of(environment(session, "s3-server", S3_SERVER)))}
 
 
 @nox.session

@@ -153,6 +153,17 @@ def openspiel() -> None:
     assert [told[name].active for name in game.agents] == [True, False, False]
 
 
+def s3() -> None:
+    from obstore.store import MemoryStore
+
+    from trio_cogment.base.object_store import ObjectStore
+
+    store = ObjectStore("s3://nowhere", store=MemoryStore())
+    store.check()
+    store.create("key", b"data")
+    assert store.get("key").data == b"data"
+
+
 #: What shows that an extra works, by its name.
 SMOKE: dict[str, Callable[[], None]] = {
     "arrays": arrays,
@@ -164,6 +175,7 @@ SMOKE: dict[str, Callable[[], None]] = {
     "minari": minari,
     "openenv": openenv,
     "openspiel": openspiel,
+    "s3": s3,
 }
 #: A package that an extra brings: others may bring it, too.
 BROUGHT = {
@@ -176,6 +188,7 @@ BROUGHT = {
     "minari": "minari",
     "openenv": "numpy",
     "openspiel": "pyspiel",
+    "s3": "obstore",
 }
 
 
@@ -202,6 +215,7 @@ def missing(extra: str, installed: list[str]) -> None:
         "pettingzoo": lambda: importlib.import_module("trio_cogment.rl").make_parallel("rps_v2"),
         "export": lambda: exported(parquet="data"),
         "minari": lambda: exported(minari="a/b-v0"),
+        "s3": lambda: importlib.import_module("trio_cogment.base.object_store").ObjectStore("s3://bucket"),
     }
     if extra not in needs:
         return

@@ -27,6 +27,7 @@ LEAVES = (
     *("base.addressing", "base.rewards", "base.log_context", "base.metrics", "base.plugins", "api", "base.outcome"),
     *("base.recount", "base.suggestions", "base.compiling", "base.group_commit", "base.sqlite_file"),
     *("base.sqlite_hold", "base.stand_ins", "base.lazy_names", "base.records", "base.shared_message", "base"),
+    "base.object_store",
 )
 #: What a room may import of the leaves, where that is not all of them. A leaf without a row imports no other.
 NARROWED = {
@@ -42,6 +43,7 @@ NARROWED = {
     "base.plugins": {"base.errors", "base.host"},
     "base.sqlite_file": {"base.records", "base.errors", "base.host"},
     "base.group_commit": {"base.errors"},
+    "base.object_store": {"base.errors", "base.records"},
     "base.sqlite_hold": {"base.errors", "base.host", "base.sqlite_file"},
     "base.shared_message": {"api", "base.compiling"},
     "trial": {

@@ -199,7 +199,7 @@ async def open_platform(
         store: the storage of a datastore, which takes those samples and serves them, or its address: `memory:` or
             `sqlite:PATH`. Then `cogment://discover` is also the data log of trials whose parameters have no `datalog`;
             one with an empty endpoint says that a trial is not stored.
-        model_registry: the model registry to serve, or its folder.
+        model_registry: the model registry to serve, or its folder, or the address of its bucket (`s3://bucket/prefix`).
         directory: finds what is not registered here: a client, the endpoint of a directory (see
             `trio_cogment.servers.discovery.open_directory`), or a directory of this process, which is served too.
         metrics: takes measurements, for example a `metrics.prometheus.PrometheusMetrics`.

@@ -17,6 +17,7 @@ from click.core import ParameterSource
 
 from trio_cogment.base.endpoints import GrpcEndpoint, parse_server_endpoint
 from trio_cogment.base.errors import EndpointError
+from trio_cogment.base.object_store import is_object_url
 from trio_cogment.base.suggestions import similar
 from trio_cogment.cli.help_format import HelpContext
 
@@ -127,6 +128,16 @@ class FilePath(click.Path):
         """Return the path."""
         if value == "":
             self.fail("expected a path, got ''", param, ctx)
+        return super().convert(value, param, ctx)
+
+
+class FolderOrBucket(FilePath):
+    """The path of a folder, or the address of a bucket, which is a text."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Return the path, or the address."""
+        if is_object_url(value):
+            return value
         return super().convert(value, param, ctx)
 
 

@@ -2,24 +2,31 @@
 
 from __future__ import annotations
 
+import errno
 import importlib.metadata
 import json
 import os
 import socket
+import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import trio
+from obstore.store import MemoryStore
 
 from tests.cli.process import listening, run_here, run_main, server
 from tests.ports import free_port
 from tests.rpc.tls_files import make_party
+from trio_cogment.base.errors import FailedPreconditionError
 from trio_cogment.base.host.files import LockedError, SystemFiles
+from trio_cogment.base.object_store import ObjectStore
 from trio_cogment.cli.doctor import data, machine
 from trio_cogment.cli.doctor.findings import Finding, Level, fail, lines, ok, warn, worst
 from trio_cogment.platform import open_platform
 from trio_cogment.servers.directory import DirectoryServer, directory_services
+from trio_cogment.servers.model_registry import ObjectBlobs
 
 FAIL, WARN, OK = Level.FAIL, Level.WARN, Level.OK
 
@@ -285,3 +292,50 @@ def test_what_cannot_be_looked_at_is_not_locked(tmp_path: Path) -> None:
     assert not data.is_locked(str(tmp_path / "no" / "lock"))
     assert not data.is_locked("a\0b")
     assert not data.is_locked(str(tmp_path))
+
+
+def test_a_bucket(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of which the library keeps the objects in memory."""
+    kept = MemoryStore()
+    monkeypatch.setattr(data, "ObjectStore", lambda url, **_: ObjectStore(url, store=kept))
+    (well,) = data.bucket("models", "s3://bucket/models")
+    assert (well.level, well.text) == (
+        OK,
+        "s3://bucket/models: objects can be created, only once, read, listed and deleted",
+    )
+    registry = ObjectBlobs(ObjectStore("s3://bucket/models", store=kept))
+    registry.open()
+    assert levels(data.bucket("models", "s3://bucket/models")) == [OK, WARN]
+    registry.close()
+    assert levels(data.bucket("models", "s3://bucket/models")) == [OK]
+    now = time.time()
+    monkeypatch.setattr(time, "time", lambda: now - 1000)
+    _, late = data.bucket("models", "s3://bucket/models")
+    assert late.level is WARN
+    assert "s behind that of s3://bucket/models" in late.text
+
+
+def test_a_bucket_that_cannot_be_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    problems: list[tuple[Exception, str]] = [
+        (PermissionError(errno.EACCES, "writing x: 403 AccessDenied"), "s3://bucket: writing x: 403 AccessDenied"),
+        (OSError(errno.ENXIO, "writing x: 404 NoSuchBucket"), "s3://bucket: writing x: 404 NoSuchBucket"),
+        (FailedPreconditionError("s3://bucket: the server overwrites"), "s3://bucket: the server overwrites"),
+    ]
+    for problem, text in problems:
+
+        def check(_store: ObjectStore, problem: Exception = problem) -> None:
+            raise problem
+
+        monkeypatch.setattr(ObjectStore, "check", check)
+        (found,) = data.bucket("models", "s3://bucket")
+        assert (found.level, found.text) == (FAIL, text)
+        assert found.advice
+    monkeypatch.setitem(sys.modules, "obstore", None)
+    (found,) = data.bucket("models", "s3://bucket")
+    assert "pip install 'trio-cogment[s3]'" in found.text
+
+
+def test_serves_archive_may_be_a_bucket(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ObjectStore, "check", lambda _store: (_ for _ in ()).throw(OSError(errno.EIO, "away")))
+    _, found = findings("--archive_dir=s3://bucket/models")
+    assert found["models"] == ("fail", "s3://bucket/models: away")

@@ -1,6 +1,7 @@
 """`trio-cogment doctor`: looks at what a server needs, and says what to do about what is wrong.
 
-It looks where `serve` with the same flags and variables would, and changes nothing.
+It looks where `serve` with the same flags and variables would, and changes nothing. (Whether a bucket takes objects can
+only be seen by making one, which is removed.)
 """
 
 from __future__ import annotations
@@ -70,9 +71,9 @@ def doctor(
     """Check what a server needs, and say what to do.
 
     Looks at versions, ports, files and who may read them, the directory, the clock, disks and descriptors, where
-    `serve` with the same flags, variables and file of --config would. Nothing is changed. The flags of `serve` that are
-    not listed here are read, and nothing else is done with them. Each line is ok, warn or fail; the exit code is 1 if
-    one is fail.
+    `serve` with the same flags, variables and file of --config would. Nothing is changed; in a bucket, an object is
+    made and removed. The flags of `serve` that are not listed here are read, and nothing else is done with them. Each
+    line is ok, warn or fail; the exit code is 1 if one is fail.
     """
     hosts = given_hosts(ctx)
     storage, archive = storage_settings(ctx), archive_folder(ctx)
@@ -80,7 +81,8 @@ def doctor(
     registrations = None
     if directory_endpoint is None and persistence_file not in ("", NO_DIRECTORY):
         registrations = Path(persistence_file)
-    places = [place for place in (storage.file if storage else None, archive, registrations) if place is not None]
+    on_disk = None if isinstance(archive, str) else archive
+    places = [place for place in (storage.file if storage else None, on_disk, registrations) if place is not None]
     findings = [machine.python(), *machine.versions()]
     settings = ClientSettings(tls=None if tls is None or _of_tls(tls) else tls, token=_token(ctx))
     findings += run_client(_of_network, hosts, port, directory_endpoint, settings)
@@ -131,14 +133,16 @@ async def _of_network(
 
 def _of_files(
     storage: StorageSettings | None,
-    archive: Path | None,
+    archive: Path | str | None,
     registrations: Path | None,
     secret: Path | None,
     tls: TlsFiles | None,
 ) -> Iterator[Finding]:
     if storage is not None and storage.file is not None:
         yield from data.file("trials", storage.file, database=True)
-    if archive is not None:
+    if isinstance(archive, str):
+        yield from data.bucket("models", archive)
+    elif archive is not None:
         yield from data.folder("models", archive)
     if registrations is not None:
         yield from data.file("registrations", registrations)

@@ -1,21 +1,30 @@
-"""Checks of the files and folders of a server: who may read them, whether they can be written, who else has them."""
+"""Checks of the files, folders and buckets of a server: who may read and write them, and who else has them."""
 
 from __future__ import annotations
 
 import os
 import shutil
 import stat
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
+from trio_cogment.base.errors import CogmentError, MissingExtraError
 from trio_cogment.base.host.files import LOCK
+from trio_cogment.base.object_store import ObjectStore
 from trio_cogment.cli.doctor.findings import Finding, fail, ok, warn
 
 _OTHERS = 0o077
+#: See `trio_cogment.servers.model_registry.ObjectBlobs`.
+_OPENED = ".opened"
 _SQLITE = b"SQLite format 3\0"
 _MEBIBYTE = 2**20
 #: Below these, in MiB, a disk is said to be nearly full, or full.
 _LITTLE, _TOO_LITTLE = 1024, 64
+#: A bucket that is away is waited for that long.
+_BUCKET_SECONDS = 3.0
+#: The difference of clocks that is told.
+_MOST_SECONDS = 60.0
 
 
 def file(what: str, path: Path, *, database: bool = False) -> Iterator[Finding]:
@@ -54,6 +63,31 @@ def folder(what: str, path: Path) -> Iterator[Finding]:
         yield fail(what, f"{path}: no folder", "move it away, or name another place")
         return
     yield from _there(what, path, locks=(str(path / LOCK), str(path)), mode=0o700)
+
+
+def bucket(what: str, url: str) -> Iterator[Finding]:
+    """Check a prefix of a bucket: rights, conditional writes, the clock. An object is made there, and removed."""
+    try:
+        store = ObjectStore(url, retry_seconds=_BUCKET_SECONDS)
+        found = store.check()
+        opened = _OPENED in [entry.key for entry in store.list()[1]]
+    except MissingExtraError as error:
+        yield fail(what, str(error), "install it where the server runs")
+    except CogmentError as error:
+        yield fail(what, str(error), "see docs/model-registry.md, In a bucket")
+    except PermissionError as error:
+        advice = "the key has to allow to read, write, list and delete below the prefix, and the clock has to be right"
+        yield fail(what, f"{url}: {error.strerror}", advice)
+    except OSError as error:
+        yield fail(what, f"{url}: {error.strerror}", "see that the bucket is there, AWS_ENDPOINT_URL and AWS_REGION")
+    else:
+        yield ok(what, f"{url}: objects can be created, only once, read, listed and deleted")
+        if opened:
+            yield warn(what, f"{url}: a registry has it, or was killed", "stop it before another one uses this")
+        ahead = time.time() - found.modified.timestamp()
+        if abs(ahead) > _MOST_SECONDS:
+            text = f"this machine's is {abs(ahead):.0f} s {'ahead of' if ahead > 0 else 'behind'} that of {url}"
+            yield warn("clock", text, "set it by NTP: with 15 minutes every request is refused")
 
 
 def secret(what: str, path: Path) -> Finding:

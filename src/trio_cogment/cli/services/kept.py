@@ -10,7 +10,10 @@ from trio_cogment.cli.services.trial_datastore import StorageSettings
 
 
 def what_is_kept(
-    storage: StorageSettings | None, archive: Path | None, directory: DirectorySettings | None, trainer: Path | None
+    storage: StorageSettings | None,
+    archive: Path | str | None,
+    directory: DirectorySettings | None,
+    trainer: Path | None,
 ) -> dict[str, str]:
     """Return what a server keeps -> where, in full.
 
@@ -22,12 +25,17 @@ def what_is_kept(
     """
     kept = {"trials": _storage(storage)}
     if archive is not None:
-        kept["models"] = str(archive.absolute())
+        kept["models"] = shown_place(archive)
     if directory is not None and directory.endpoint is None:
         kept["directory"] = str(Path(directory.file).absolute()) if directory.file else "in memory"
     if trainer is not None:
         kept["runs"] = str(trainer.absolute())
     return kept
+
+
+def shown_place(place: Path | str) -> str:
+    """Return a place in full: of a path, from the root on; an address as it is."""
+    return place if isinstance(place, str) else str(place.absolute())
 
 
 def trials_elsewhere(orchestrator: str) -> dict[str, str]:

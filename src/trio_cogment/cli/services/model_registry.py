@@ -18,8 +18,9 @@ from trio_cogment.base.records import record
 from trio_cogment.base.services import SERVICES, ServiceKind
 from trio_cogment.cli.configuration import Configuration, setting_options
 from trio_cogment.cli.errors import Failure
-from trio_cogment.cli.options import FilePath, applied
+from trio_cogment.cli.options import FolderOrBucket, applied
 from trio_cogment.cli.services.directory_flags import directory_options
+from trio_cogment.cli.services.kept import shown_place
 from trio_cogment.cli.services.run import run_server
 from trio_cogment.cli.services.settings import ServerSettings, common_settings, service_options
 from trio_cogment.cli.services.start import Application, Resources, Running
@@ -33,6 +34,8 @@ _SERVICE = "MODEL_REGISTRY"
 _DEFAULT_ARCHIVE = Path(".cogment") / "model_registry"
 #: The value of `--archive_dir` with which `serve` has no model registry.
 _NO_ARCHIVE = Path("none")
+#: In help.
+_BUCKET = "s3://BUCKET/PREFIX"
 
 
 # Flags
@@ -43,15 +46,15 @@ class ModelRegistrySettings(ServerSettings):
     """The settings of a model registry."""
 
     port: int
-    archive: Path
+    archive: Path | str
 
 
 def _archive_option(text: str) -> Callable[[_Decorated], _Decorated]:
     return click.option(
         "--archive_dir",
-        type=FilePath(path_type=Path),
+        type=FolderOrBucket(path_type=Path),
         default=_DEFAULT_ARCHIVE,
-        metavar="PATH",
+        metavar="PLACE",
         envvar=f"COGMENT_{_SERVICE}_ARCHIVE_DIR",
         show_default=True,
         show_envvar=True,
@@ -65,7 +68,7 @@ def model_registry_options(command: _Decorated) -> _Decorated:
         directory_options(_SERVICE),
         service_options(_SERVICE, port=SERVICES[ServiceKind.MODEL_REGISTRY].default_port),
         setting_options("model_registry.cache_max_items", "model_registry.sent_version_chunk_bytes"),
-        _archive_option("Folder of archived versions; it is created if it does not exist."),
+        _archive_option(f"Folder of archived versions, created if it does not exist; or a bucket, {_BUCKET}."),
     )
     return applied(options, command)
 
@@ -81,12 +84,14 @@ def model_registry_settings(ctx: click.Context) -> ModelRegistrySettings:
 
 def archive_option(command: _Decorated) -> _Decorated:
     """Add where `serve` archives versions of models."""
-    return _archive_option(f"Folder of the model registry; {_NO_ARCHIVE}: no model registry.")(command)
+    return _archive_option(f"Folder of the model registry, or a bucket, {_BUCKET}; {_NO_ARCHIVE}: no model registry.")(
+        command
+    )
 
 
-def archive_folder(ctx: click.Context) -> Path | None:
+def archive_folder(ctx: click.Context) -> Path | str | None:
     """Return the value of the flag of `archive_option`; None: there is no model registry."""
-    folder: Path = ctx.params["archive_dir"]
+    folder: Path | str = ctx.params["archive_dir"]
     return None if folder == _NO_ARCHIVE else folder
 
 
@@ -124,22 +129,22 @@ async def _opened(settings: ModelRegistrySettings, _resources: Resources) -> Asy
         async def stop() -> None:
             registry.stop()
 
-        kept = {"models": str(settings.archive.absolute())}
+        kept = {"models": shown_place(settings.archive)}
         yield Running(services=[model_registry_services(registry)], stop=stop, kept=kept)
 
 
 @asynccontextmanager
-async def opened_registry(archive: Path, configuration: Configuration) -> AsyncIterator[ModelRegistry]:
-    """Run a model registry over a folder.
+async def opened_registry(archive: Path | str, configuration: Configuration) -> AsyncIterator[ModelRegistry]:
+    """Run a model registry over a folder, or a bucket.
 
     Raises:
-        Failure: the folder cannot be used.
+        Failure: it cannot be used.
     """
     from trio_cogment.servers.model_registry import ModelRegistry
 
-    registry = ModelRegistry(archive, config=configuration.model_registry)
     async with AsyncExitStack() as opened:
         try:
+            registry = ModelRegistry(archive, config=configuration.model_registry)
             await opened.enter_async_context(registry)
         except CogmentError as error:
             raise Failure(f"--archive_dir: {archive}: {error}") from error

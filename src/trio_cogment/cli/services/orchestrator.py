@@ -69,7 +69,7 @@ class OrchestratorSettings(ServerSettings):
     params: Path | None = None
     pre_trial_hooks: Sequence[str] = ()
     storage: StorageSettings | None = None
-    archive: Path | None = None
+    archive: Path | str | None = None
     profile: Path | None = None
     trainer: Path | None = None
     trainer_spec: str = ""
@@ -125,7 +125,7 @@ def orchestrator_settings(
     lifecycle_port: int,
     actor_port: int,
     storage: StorageSettings | None = None,
-    archive: Path | None = None,
+    archive: Path | str | None = None,
     profile: Path | None = None,
     trainer: Path | None = None,
     trainer_spec: str = "",

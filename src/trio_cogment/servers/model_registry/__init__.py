@@ -9,11 +9,13 @@ It is given under the model's lock, and is durable before anybody can learn of i
 
 Transient versions are only in memory, in a cache with limits, in which the newest version of a model goes last
 (`_version_cache`): a learner that publishes each step must not push out the models of others. The store of blobs asks
-for no more than object stores have, so a directory is one implementation and not the design (`blobs`).
+for no more than object stores have (`blobs`): a folder is one implementation (`LocalBlobs`), and the prefix of a bucket
+another one (`ObjectBlobs`), with which nothing of a registry is on the disk of its machine.
 """
 
 from trio_cogment.servers.model_registry._local_blobs import LocalBlobs
 from trio_cogment.servers.model_registry._model_registry import ModelRegistry
+from trio_cogment.servers.model_registry._object_blobs import ObjectBlobs
 from trio_cogment.servers.model_registry._service import model_registry_services
 from trio_cogment.servers.model_registry.blobs import Blob, BlobStore, Upload
 
@@ -22,6 +24,7 @@ __all__ = [
     "BlobStore",
     "LocalBlobs",
     "ModelRegistry",
+    "ObjectBlobs",
     "Upload",
     "model_registry_services",
 ]

@@ -20,11 +20,13 @@ from trio_cogment.base.errors import (
 )
 from trio_cogment.base.host import Host, Runner
 from trio_cogment.base.host.files import LockedError
+from trio_cogment.base.object_store import is_object_url
 from trio_cogment.budget.transfer_slots import Transfer, TransferSlots
 from trio_cogment.servers.model_registry._archive import Archive
 from trio_cogment.servers.model_registry._holdings import THIS_PROGRAM, Caller, Holdings
 from trio_cogment.servers.model_registry._local_blobs import LocalBlobs
 from trio_cogment.servers.model_registry._model import Model, VersionWatch, shown
+from trio_cogment.servers.model_registry._object_blobs import ObjectBlobs
 from trio_cogment.servers.model_registry._transfers import (
     AnnouncedUploads,
     IncomingVersion,
@@ -62,12 +64,15 @@ class ModelRegistry:
     is there completely, or only as a temporary file, which the next start removes.
 
     Args:
-        store: keeps what is archived: a folder, which is made if need be (see `LocalBlobs`), or another storage.
+        store: keeps what is archived: a folder, which is made if need be (see `LocalBlobs`), a prefix of a bucket such
+            as `s3://bucket/prefix` (see `ObjectBlobs`; needs the extra `s3`), or another storage.
         config: limits.
         host: gives the time of the day, the files of a folder, and the threads for what blocks.
 
     Entering raises:
-        FailedPreconditionError: another process uses the storage.
+        FailedPreconditionError: another process uses the storage, or it is a bucket whose server overwrites what is
+            only to be created.
+        InvalidArgumentError, MissingExtraError: the address of a bucket is wrong, or an extra is missing.
         ResourceExhaustedError, UnavailableError: it failed.
 
     Every method that takes an id raises InvalidArgumentError for an empty one, and NotFoundError where there is no such
@@ -86,7 +91,7 @@ class ModelRegistry:
         self.models: dict[str, Model] = {}
         self._host = host or Host()
         if isinstance(store, str | os.PathLike):
-            store = LocalBlobs(store, files=self._host.files)
+            store = ObjectBlobs(store) if is_object_url(store) else LocalBlobs(store, files=self._host.files)
         self._archive = Archive(store)
         self._run: Runner | None = None
         self._cache = TransientCache(self.config.cache_max_items, self.config.cache_max_bytes, _account_of)

@@ -55,7 +55,7 @@ def storage_errors(doing: str, *, log: bool = True) -> Iterator[None]:
             raise ResourceExhaustedError(f"{doing}: there is no room left in the storage") from error
         reason = os.strerror(error.errno) if error.errno else "unknown error"
         if error.filename and not log:
-            reason += f" ({error.filename})"  # whoever starts the registry may see the path
+            reason = f"{error.strerror or reason} ({error.filename})"  # whoever starts the registry may see the path
         raise UnavailableError(f"{doing}: the storage failed: {reason}") from error
 
 

@@ -1,0 +1,215 @@
+"""Models in a bucket of a real server: the kit, a server that goes away, the command line."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+import trio
+
+from tests.ports import free_port
+from tests.stores import s3
+from trio_cogment.api.model_registry_pb2 import ModelInfo, ModelVersionInfo
+from trio_cogment.base import object_store
+from trio_cogment.base.errors import FailedPreconditionError, UnavailableError
+from trio_cogment.base.object_store import PART_BYTES, ObjectStore
+from trio_cogment.budget.transfer_slots import Transfer
+from trio_cogment.servers.model_registry import BlobStore, ModelRegistry, ObjectBlobs
+from trio_cogment.testing.conformance.blobs import CASES
+
+pytestmark = pytest.mark.stores
+
+MEBIBYTE = bytes(range(256)) * 4096
+_prefixes = (f"s3://{s3.BUCKET}/test-{number}" for number in itertools.count())
+
+
+@pytest.fixture(scope="module")
+def port(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
+    with s3.s3_server(tmp_path_factory.mktemp("s3")) as port:
+        yield port
+
+
+@pytest.fixture(autouse=True)
+def surroundings(port: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in s3.environment(f"http://127.0.0.1:{port}").items():
+        monkeypatch.setenv(name, value)
+
+
+@pytest.fixture
+def gate(port: int, monkeypatch: pytest.MonkeyPatch) -> Iterator[s3.Gate]:
+    one = s3.Gate(port)
+    one.open()
+    monkeypatch.setenv("AWS_ENDPOINT_URL", one.endpoint)
+    yield one
+    one.close()
+
+
+@pytest.mark.parametrize("small_bytes", [0, PART_BYTES], ids=["parts", "whole"])
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.__name__)
+def test_kit(case: Callable[[BlobStore], None], small_bytes: int) -> None:
+    store = ObjectBlobs(next(_prefixes), small_bytes=small_bytes)
+    store.open()
+    case(store)
+    store.close()
+
+
+def test_a_large_blob_goes_in_parts() -> None:
+    store = ObjectBlobs(next(_prefixes))
+    store.open()
+    upload = store.upload()
+    for _ in range(33):
+        upload.write(MEBIBYTE)
+    upload.finish()
+    upload.commit("walker", "name")
+    blob = store.open_blob("walker", "name")
+    assert blob.size == 33 * len(MEBIBYTE)
+    for part in range(33):
+        assert blob.read(part * len(MEBIBYTE), len(MEBIBYTE)) == MEBIBYTE
+    dropped = store.upload()
+    for _ in range(33):
+        dropped.write(MEBIBYTE)
+    dropped.abort()
+    assert len(store.objects.list(".blobs")[1]) == 1
+    assert store.objects.list(".uploads")[1] == []
+
+
+async def stored(registry: ModelRegistry, mebibytes: int, midway: Callable[[], None] = lambda: None) -> int:
+    info = ModelVersionInfo(model_id="walker", archived=True, data_size=mebibytes * len(MEBIBYTE))
+    async with registry.receiving(info, Transfer("here", False, int)) as upload:
+        for number in range(mebibytes):
+            if number == mebibytes // 2:
+                midway()
+            await upload.write(MEBIBYTE)
+        return (await registry.add(upload)).version_number
+
+
+async def whole(registry: ModelRegistry, number: int) -> bool:
+    read = 0
+    async with registry.sending("walker", number, Transfer("here", False, int)) as sending:
+        while chunk := await sending.next_chunk():  # the hash is checked there
+            read += len(chunk)
+    return read == sending.info.data_size
+
+
+async def test_a_server_that_is_away_for_a_while_only_delays_an_upload(gate: s3.Gate) -> None:
+    prefix = next(_prefixes)
+    async with ModelRegistry(prefix) as registry, trio.open_nursery() as nursery:
+        await registry.create_or_update(ModelInfo(model_id="walker"))
+
+        async def come_back() -> None:
+            await trio.sleep(1)
+            gate.open()
+
+        def go_away() -> None:
+            gate.close()
+            nursery.start_soon(come_back)
+
+        assert await stored(registry, 40, go_away) == 1
+        assert await whole(registry, 1)
+
+
+async def test_a_server_that_stays_away_ends_an_upload_and_its_number(
+    gate: s3.Gate, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(object_store, "_RETRY_SECONDS", 1)
+    prefix = next(_prefixes)
+    given = []
+    async with ModelRegistry(prefix) as registry:
+        await registry.create_or_update(ModelInfo(model_id="walker"))
+        given.append(await stored(registry, 1))
+        with pytest.raises(UnavailableError, match="the storage failed"):
+            await stored(registry, 40, gate.close)
+        with pytest.raises(UnavailableError, match="the storage failed"):
+            await registry.version(registry.find("walker"), 1)
+        gate.open()
+        given.append(await stored(registry, 20))
+    async with ModelRegistry(prefix) as registry:
+        assert registry.find("walker").numbers == given
+        assert len(set(given)) == 2
+        for number in given:
+            assert await whole(registry, number)
+        assert await stored(registry, 1) > max(given)
+
+
+async def test_what_is_wrong_is_said_at_the_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(UnavailableError, match=r"NoSuchBucket: .*does not exist.*s3://elsewhere/models"):
+        await ModelRegistry("s3://elsewhere/models").__aenter__()
+    monkeypatch.setattr(object_store, "_RETRY_SECONDS", 0.2)
+    monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{free_port()}")
+    with pytest.raises(UnavailableError, match="s3://models/prefix"):
+        await ModelRegistry("s3://models/prefix").__aenter__()
+
+
+def test_a_server_that_overwrites_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    store = ObjectStore(next(_prefixes))
+    put = store._library.put
+
+    class Careless:
+        exceptions = store._library.exceptions
+        get, delete = store._library.get, store._library.delete
+
+        @staticmethod
+        def put(*arguments: object, mode: object, **options: object) -> object:
+            return put(*arguments, **options)
+
+    store._library = Careless
+    with pytest.raises(FailedPreconditionError, match="ignores If-None-Match"):
+        ObjectBlobs(store).open()
+
+
+def client(*arguments: str, data: bytes = b"") -> bytes:
+    command = [sys.executable, "-m", "trio_cogment", "client", "model_registry", *arguments]
+    return subprocess.run(command, input=data, check=True, capture_output=True).stdout
+
+
+def started(port: int, archive: str, folder: Path) -> subprocess.Popen[str]:
+    command = [sys.executable, "-m", "trio_cogment", "services", "model_registry", f"--port={port}"]
+    return subprocess.Popen(
+        [*command, f"--archive_dir={archive}"], cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    )
+
+
+def listens(process: subprocess.Popen[str]) -> None:
+    assert process.stdout is not None
+    for line in process.stdout:
+        if "listening" in line:
+            return
+    raise AssertionError("it does not listen")
+
+
+def test_a_registry_goes_on_elsewhere_and_leaves_nothing_on_its_disk(tmp_path: Path) -> None:
+    archive, endpoint = next(_prefixes), free_port()
+    data = os.urandom(20 * 1024 * 1024)
+    for number in (1, 2):
+        folder = tmp_path / f"machine-{number}"
+        folder.mkdir()
+        with started(endpoint, archive, folder) as process:
+            listens(process)
+            place = f"--endpoint=grpc://127.0.0.1:{endpoint}"
+            assert b"version %d of walker" % number in client("put", "walker", "--file=-", place, data=data)
+            assert client("get", "walker", "--version=1", place) == data
+            process.send_signal(signal.SIGTERM if number == 1 else signal.SIGKILL)
+        assert os.listdir(folder) == []
+
+
+def test_control_c_ends_a_registry_whose_server_is_silent(gate: s3.Gate, tmp_path: Path) -> None:
+    with started(free_port(), next(_prefixes), tmp_path) as process:
+        listens(process)
+        gate.silent = True
+        process.send_signal(signal.SIGINT)
+        assert process.wait(20) == 0
+
+
+def test_control_c_ends_a_start_whose_server_is_silent(gate: s3.Gate, tmp_path: Path) -> None:
+    gate.silent = True
+    with started(free_port(), next(_prefixes), tmp_path) as process:
+        with pytest.raises(subprocess.TimeoutExpired):
+            process.wait(3)
+        process.send_signal(signal.SIGINT)
+        process.wait(20)
