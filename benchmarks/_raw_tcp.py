@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import trio
-from _rpc_peers import KIBIBYTE, ROLES, SMALL, Packet, _trio_client
+from _rpc_peers import ROLES, Packet, _trio_client
 
 _LENGTH = struct.Struct(">I")
 
@@ -27,11 +27,11 @@ async def send(stream: trio.SocketStream, packet: Any) -> None:
 
 
 async def answer(stream: trio.SocketStream) -> None:
-    """Echo every packet; a negative number asks for this many packets of 1 KiB instead."""
+    """Echo every packet; a negative number asks for it this many times instead."""
     async with stream:
         async for request in packets(stream):
             if request.number < 0:
-                packet = Packet(content=KIBIBYTE)
+                packet = Packet(content=request.content)
                 for _ in range(-request.number):
                     await send(stream, packet)
             else:
@@ -68,12 +68,12 @@ class RawClient:
                 await anext(answers)
             await answers.aclose()
 
-    async def unary(self, count: int) -> None:
-        await self.echo(count, SMALL)
+    async def unary(self, count: int, content: bytes) -> None:
+        await self.echo(count, content)
 
-    async def down(self, count: int) -> None:
+    async def down(self, count: int, content: bytes) -> None:
         async with await trio.open_tcp_stream("127.0.0.1", self.port) as stream:
-            await send(stream, Packet(number=-count))
+            await send(stream, Packet(number=-count, content=content))
             answers = packets(stream)
             for _ in range(count):
                 await anext(answers)

@@ -17,8 +17,12 @@ from typing import Any
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
 SMALL = bytes(100)
-KIBIBYTE = bytes(1024)
-MEBIBYTE = bytes(1 << 20)
+#: Bytes of a message, by the ends of the names of workloads.
+SIZES = {"1k": 1 << 10, "16k": 16 << 10, "100k": 100 << 10, "1m": 1 << 20, "16m": 16 << 20}
+#: Longer than any of them, for all libraries.
+MAX_MESSAGE = 20 << 20
+#: No frame, window or message may be too small for these.
+GRPC_OPTIONS = [("grpc.max_receive_message_length", MAX_MESSAGE), ("grpc.max_send_message_length", MAX_MESSAGE)]
 PREFIX = "/benchmark.Bench/"
 
 
@@ -52,7 +56,7 @@ class OurServicer:
         return Packet(number=request.number, content=request.content)
 
     async def Down(self, request: Any, call: Any) -> None:
-        answer = Packet(content=KIBIBYTE)
+        answer = Packet(content=request.content)
         for _ in range(request.number):
             await call.send(answer)
 
@@ -79,7 +83,7 @@ class OurPushServicer(OurServicer):
 def serve_ours(servicer: object, *, web: bool = False, tokens: bool = False) -> None:
     import trio
 
-    from trio_cogment.rpc import bind, open_listeners, serve
+    from trio_cogment.rpc import RpcConfig, bind, open_listeners, serve
     from trio_cogment.web import WebSide
 
     side = WebSide() if web else None
@@ -88,7 +92,9 @@ def serve_ours(servicer: object, *, web: bool = False, tokens: bool = False) -> 
     async def main() -> None:
         async with trio.open_nursery() as nursery:
             serving = await nursery.start(
-                partial(serve, web=side, access=access), [bind(BENCH, servicer)], await open_listeners("127.0.0.1")
+                partial(serve, web=side, access=access, config=RpcConfig(max_receive_message_bytes=MAX_MESSAGE)),
+                [bind(BENCH, servicer)],
+                await open_listeners("127.0.0.1"),
             )
             print(f"{serving.port}/{token}" if token else serving.port, flush=True)
 
@@ -125,13 +131,13 @@ class OurClient:
             await call.done_sending()
             await call.receive()
 
-    async def unary(self, count: int) -> None:
+    async def unary(self, count: int, content: bytes) -> None:
         for number in range(count):
-            await self.channel.unary(self.methods["Unary"], Packet(number=number, content=SMALL))
+            await self.channel.unary(self.methods["Unary"], Packet(number=number, content=content))
 
-    async def down(self, count: int) -> None:
+    async def down(self, count: int, content: bytes) -> None:
         async with self.channel.call(self.methods["Down"]) as call:
-            await call.send(Packet(number=count))
+            await call.send(Packet(number=count, content=content))
             await call.done_sending()
             async for _ in call:
                 pass
@@ -165,9 +171,10 @@ class OurPushClient(OurClient):
 
 
 def client_ours(client: type[OurClient]) -> None:
-    from trio_cogment.rpc import Channel
+    from trio_cogment.rpc import Channel, RpcConfig
 
-    _trio_client(lambda port: Channel("127.0.0.1", port), client)
+    config = RpcConfig(max_receive_message_bytes=MAX_MESSAGE)
+    _trio_client(lambda port: Channel("127.0.0.1", port, config=config), client)
 
 
 def _trio_client(connect: Callable[[int], Any], client: type[Any]) -> None:
@@ -194,14 +201,16 @@ def _trio_client(connect: Callable[[int], Any], client: type[Any]) -> None:
 
 
 async def _work(client: Any, workload: str, count: int, side_by_side: Any) -> None:
-    if workload == "streams16":
+    name, _, size = workload.partition("_")
+    content = bytes(SIZES[size]) if size else SMALL
+    if name == "streams16":
         await side_by_side(lambda: client.echo(count // 16, SMALL), 16)
-    elif workload == "unary":
-        await client.unary(count)
-    elif workload == "sstream1k":
-        await client.down(count)
+    elif name == "unary":
+        await client.unary(count, content)
+    elif name == "sstream":
+        await client.down(count, content)
     else:
-        await client.echo(count, MEBIBYTE if workload == "msg1m" else SMALL)
+        await client.echo(count, content)
 
 
 # --- grpc.aio ---
@@ -218,12 +227,12 @@ def serve_grpc_aio() -> None:
         return Packet(number=request.number, content=request.content)
 
     async def down(request: Any, context: Any) -> None:
-        answer = Packet(content=KIBIBYTE)
+        answer = Packet(content=request.content)
         for _ in range(request.number):
             await context.write(answer)
 
     async def main() -> None:
-        server = grpc.aio.server()
+        server = grpc.aio.server(options=GRPC_OPTIONS)
         codec = {"request_deserializer": Packet.FromString, "response_serializer": Packet.SerializeToString}
         handlers = {
             "Echo": grpc.stream_stream_rpc_method_handler(echo, **codec),
@@ -244,7 +253,7 @@ class GrpcAioClient:
         import grpc.aio
 
         self._metadata = (("authorization", f"Bearer {token}"),) if token else None
-        channel = grpc.aio.insecure_channel(f"127.0.0.1:{port}")
+        channel = grpc.aio.insecure_channel(f"127.0.0.1:{port}", options=GRPC_OPTIONS)
         codec = (Packet.SerializeToString, Packet.FromString)
         self._echo = channel.stream_stream(PREFIX + "Echo", *codec)
         self._unary = channel.unary_unary(PREFIX + "Unary", *codec)
@@ -258,12 +267,12 @@ class GrpcAioClient:
         await call.done_writing()
         await call.read()
 
-    async def unary(self, count: int) -> None:
+    async def unary(self, count: int, content: bytes) -> None:
         for number in range(count):
-            await self._unary(Packet(number=number, content=SMALL), metadata=self._metadata)
+            await self._unary(Packet(number=number, content=content), metadata=self._metadata)
 
-    async def down(self, count: int) -> None:
-        async for _ in self._down(Packet(number=count), metadata=self._metadata):
+    async def down(self, count: int, content: bytes) -> None:
+        async for _ in self._down(Packet(number=count, content=content), metadata=self._metadata):
             pass
 
 
@@ -301,7 +310,7 @@ def serve_grpclib() -> None:
 
     async def down(stream: Any) -> None:
         request = await stream.recv_message()
-        answer = Packet(content=KIBIBYTE)
+        answer = Packet(content=request.content)
         for _ in range(request.number):
             await stream.send_message(answer)
 
@@ -372,7 +381,7 @@ def serve_purerpc() -> None:
         return Packet(number=request.number, content=request.content)
 
     async def down(request: Any) -> Any:
-        answer = Packet(content=KIBIBYTE)
+        answer = Packet(content=request.content)
         for _ in range(request.number):
             yield answer
 

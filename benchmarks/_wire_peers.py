@@ -15,6 +15,7 @@ import grpc.aio
 
 from trio_cogment.api import common_pb2, environment_pb2, orchestrator_pb2
 
+#: Both can be changed before anything else is done; they are options of the processes.
 ACTORS = 2
 OBSERVATION_BYTES = 64
 ACTION_BYTES = 8
@@ -265,10 +266,14 @@ async def standard_input() -> asyncio.StreamReader:
 
 
 def main() -> None:
+    global ACTORS, OBSERVATION_BYTES
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("role", choices=["peers", "relay"])
     parser.add_argument("--peers-port", type=int)
+    parser.add_argument("--actors", type=int, default=ACTORS)
+    parser.add_argument("--payload", type=int, default=OBSERVATION_BYTES)
     args = parser.parse_args()
+    ACTORS, OBSERVATION_BYTES = args.actors, args.payload
     asyncio.run(serve_peers() if args.role == "peers" else run_relay(args.peers_port))
 
 

@@ -16,6 +16,9 @@ With --web, an orchestrator that serves browsers, as it does by default, is comp
 (`--web=false`), in the relay's place; the names of the results begin with `web_`. With --tokens, one that asks for
 tokens (`--auth=token`), and sends some with its own calls, is compared with an open one; they begin with `tokens_`.
 
+`--actors` and `--payload` say how many actors a trial has, and how many bytes its observation, which is the same for
+all of them. `peak_mib_1` and `peak_mib_32` are the most resident memory that ours has had so far, in MiB.
+
 With `--compiled PYTHON`, the interpreter of an installation of the compiled wheel, an orchestrator of that takes part
 in the rounds, and `compiled_1` and `compiled_32` are its CPU per tick divided by ours.
 """
@@ -40,7 +43,7 @@ import _wire_peers
 import grpc
 from _children import Child, cpu_ns
 from _report import number, print_json, print_table
-from _wire_peers import ACTORS, LIFECYCLE, trial_params
+from _wire_peers import LIFECYCLE, trial_params
 
 from trio_cogment.api import orchestrator_pb2
 
@@ -49,13 +52,25 @@ LANES = 8
 TRIALS_IN_A_LANE = 5
 
 
+def peers_command(role: str) -> list[str]:
+    """Return how a process of `_wire_peers` is started."""
+    options = [f"--actors={_wire_peers.ACTORS}", f"--payload={_wire_peers.OBSERVATION_BYTES}"]
+    return [sys.executable, _wire_peers.__file__, role, *options]
+
+
+def peak_mib(pid: int) -> float:
+    """Return the most resident memory that a process has had, in MiB."""
+    status = Path(f"/proc/{pid}/status").read_text()
+    return int(status.partition("VmHWM:")[2].split()[0]) / 1024
+
+
 class Relay:
     """The relay's process."""
 
     token = ""
 
     def __init__(self, peers_port: int) -> None:
-        self._child = Child([sys.executable, _wire_peers.__file__, "relay", f"--peers-port={peers_port}"])
+        self._child = Child([*peers_command("relay"), f"--peers-port={peers_port}"])
         self.pid = self._child.pid
         self.port = int(self._child.read())
 
@@ -220,7 +235,7 @@ def benchmark(
     rows = []
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
-        peers = Child([sys.executable, _wire_peers.__file__, "peers"])
+        peers = Child(peers_command("peers"))
         stack.callback(peers.stop)
         port = int(peers.read())
         relay = Relay(port)
@@ -239,9 +254,13 @@ def benchmark(
                 *("compiled_cpu_us_per_tick", "compiled"),
             )
             rows.append([str(trials), *(number(found.get(name)) for name in columns)])
+            if ours is not None:
+                values |= {f"peak_mib_{trials}": peak_mib(ours.pid), f"relay_peak_mib_{trials}": peak_mib(relay.pid)}
         starts = compare_starts(ours, relay, peers, rounds)
         values |= {f"{name}_{LANES}": value for name, value in starts.items()}
-    print(f"{ACTORS} actors a trial, medians of {rounds} alternated rounds of {window_s:g} s")
+    size = _wire_peers.OBSERVATION_BYTES
+    print(f"{_wire_peers.ACTORS} actors a trial, observations of {size} bytes")
+    print(f"medians of {rounds} alternated rounds of {window_s:g} s")
     heads = ["trials", "ours ticks/s", "ours CPU us/tick", "relay ticks/s", "relay CPU us/tick", "CPU ratio"]
     print_table([*heads, "compiled CPU us/tick", "compiled/ours"], rows)
     print(f"from a start to the first action set, p50 of {LANES} lanes of short trials one after the other")
@@ -256,7 +275,7 @@ def compare_options(tokens: bool, rounds: int, warm_s: float, window_s: float) -
     values: dict[str, float | None] = {}
     with ExitStack() as stack:
         folders = [Path(stack.enter_context(tempfile.TemporaryDirectory())) for _ in range(2)]
-        peers = Child([sys.executable, _wire_peers.__file__, "peers"])
+        peers = Child(peers_command("peers"))
         stack.callback(peers.stop)
         port = int(peers.read())
         if tokens:
@@ -295,7 +314,10 @@ def main() -> None:
     comparison.add_argument("--tokens", action="store_true", help="compare ours with and without tokens")
     parser.add_argument("--relay-only", action="store_true", help="leave our orchestrator out")
     parser.add_argument("--compiled", metavar="PYTHON", help="of an installation of the compiled wheel")
+    parser.add_argument("--actors", type=int, default=_wire_peers.ACTORS, help="of each trial")
+    parser.add_argument("--payload", type=int, default=_wire_peers.OBSERVATION_BYTES, metavar="BYTES")
     args = parser.parse_args()
+    _wire_peers.ACTORS, _wire_peers.OBSERVATION_BYTES = args.actors, args.payload
     if (args.relay_only or args.web or args.tokens) and args.compiled:
         parser.error("--compiled: compared with a plain orchestrator beside the relay")
     if args.web or args.tokens:

@@ -10,6 +10,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
+import hypothesis
+import hypothesis.strategies as st
 import pytest
 import trio
 import trio.testing
@@ -18,7 +20,7 @@ from tests.rpc.tls_files import make_party
 from trio_cogment.budget.turn_order import Lane
 from trio_cogment.budget.turns import Turns, _turns
 from trio_cogment.rpc import server_tls
-from trio_cogment.rpc._byte_stream import _LONG_TURN_SECONDS, SocketByteStream
+from trio_cogment.rpc._byte_stream import _LONG_TURN_SECONDS, SocketByteStream, unsent
 from trio_cogment.rpc._byte_stream_over import TlsByteStream, byte_stream_over
 
 KIB = 1024
@@ -149,7 +151,7 @@ async def test_what_is_discarded_below_tls_takes_turns_too(tmp_path: Path) -> No
 
 
 async def test_after_small_reads_less_is_read_at_once() -> None:
-    """Half as much each time, but never less than at the beginning; and what is large is not made larger by them."""
+    """Half as much after nine of them, but never less than at the beginning; and they make nothing larger."""
     ours, theirs = trio.socket.socketpair()
     byte_stream, peer = SocketByteStream(trio.SocketStream(ours), lambda: 0.0), trio.SocketStream(theirs)
 
@@ -163,12 +165,18 @@ async def test_after_small_reads_less_is_read_at_once() -> None:
     assert await read(64 * KIB) == 64  # it had filled the buffer, so four times as much is asked for
     for size, expected in (
         (256 * KIB // 4, 256),
+        *[(64 * KIB - 1, 256)] * 8,
+        (64 * KIB, 256),  # a large one begins the count again
+        *[(1, 256)] * 8,
         (64 * KIB - 1, 128),
+        *[(1, 128)] * 8,
         (1, 64),
         (16 * KIB, 64),
+        *[(100, 64)] * 8,
         (100, 32),
+        *[(1, 32)] * 8,
         (1, 16),
-        (1, 16),
+        *[(1, 16)] * 9,
     ):
         assert await read(size) == expected
     await byte_stream.aclose()
@@ -180,6 +188,34 @@ async def tcp_pair() -> tuple[trio.SocketStream, trio.SocketStream]:
     async with listener:
         peer = await trio.open_tcp_stream("127.0.0.1", listener.socket.getsockname()[1])
         return await listener.accept(), peer
+
+
+@hypothesis.given(st.lists(st.binary(max_size=6), max_size=6), st.data())
+def test_what_is_unsent_is_what_was_not_sent(pieces: list[bytes], data: st.DataObject) -> None:
+    whole = b"".join(pieces)
+    sent = data.draw(st.integers(0, len(whole)))
+    left = unsent(pieces, sent)
+    assert b"".join(left) == whole[sent:]
+    assert bool(left) == (sent < len(whole))
+
+
+async def test_more_pieces_than_the_system_takes_arrive_whole_and_in_order() -> None:
+    ours, theirs = await tcp_pair()
+    byte_stream = SocketByteStream(ours)
+    pieces = [bytes([number & 255]) * (number % 700 + 1) for number in range(5000)]
+    received = bytearray()
+
+    async def receive() -> None:
+        while data := await theirs.receive_some():
+            received.extend(data)
+
+    with trio.fail_after(20):
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(receive)
+            await byte_stream.send_pieces(pieces)
+            await byte_stream.aclose()
+    assert received == b"".join(pieces)
+    await theirs.aclose()
 
 
 async def test_what_the_peers_system_has_taken_is_known() -> None:

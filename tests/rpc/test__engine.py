@@ -111,6 +111,7 @@ def merged(seen: list[tuple[Any, ...]]) -> list[str]:
 
 
 @hypothesis.given(st.binary(max_size=300), st.booleans(), st.booleans())
+@hypothesis.example(b"\x16\x03", False, False)  # the beginning of TLS
 @hypothesis.settings(max_examples=300)
 def test_any_bytes_never_raise(data: bytes, client: bool, opened: bool) -> None:
     if opened:

@@ -138,7 +138,42 @@ def test_a_message_larger_than_its_window_is_let_through_whole() -> None:
     assert receiver.waits == 0
     receiver.take(1)
     assert receiver.window.granted == 0
-    assert receiver.streams[1].recv_window == 1000
+    assert receiver.streams[1].recv_window == 32_767  # half of the connection's
+
+
+def test_after_a_large_message_the_next_one_need_not_wait() -> None:
+    receiver = Receiver()
+    stream = receiver.open(1)
+    receiver.push(1, 10_000)
+    receiver.take(1)
+    assert stream.recv_window == 2 * 10_005 + 1000
+    for _ in range(5):
+        receiver.push(1, 10_000)
+        assert receiver.window.granted == 0
+        receiver.take(1)
+
+
+def test_a_window_that_was_used_up_and_taken_grows_up_to_half_of_the_connections() -> None:
+    receiver = Receiver()
+    stream = receiver.open(1)
+    widest = CONFIG.connection_window_bytes >> 1
+    for _ in range(200):
+        receiver.push(1, stream.recv_window - 5)  # all that it may send
+        receiver.take(1)
+        assert stream.low_window == stream.full_window >> 1
+    assert stream.full_window == stream.recv_window == widest
+    other = receiver.open(3)
+    assert other.full_window == other.recv_window == 1000
+
+
+def test_a_window_that_is_used_and_not_taken_stays_as_it_is() -> None:
+    receiver = Receiver()
+    stream = receiver.open(1)
+    for _ in range(10):
+        receiver.push(1, 195)
+    receiver.take(1)
+    receiver.push(1, 195)
+    assert stream.full_window == 1000
 
 
 def test_grants_are_given_in_order_while_they_fit() -> None:

@@ -208,6 +208,22 @@ def test_a_large_message_waits_as_it_is() -> None:
     assert b"".join(payload for _, payload in sent) == message(large)
 
 
+def test_large_output_is_taken_in_pieces_of_which_the_large_ones_are_not_copied() -> None:
+    queue = make_queue(RpcConfig(write_high_water_bytes=2**20))
+    queue.apply_settings(INITIAL_WINDOW, 2**20, [])
+    streams = [make_stream(number) for number in (1, 3, 5)]
+    small, large = b"small", bytes(20_000)
+    for stream, payload in zip(streams, (small, large, small), strict=True):
+        queue.send_message(stream, payload)
+    size, explained = queue.out_size, queue.updates_due
+    pieces = queue.take_pieces()
+    assert len(pieces) == 3
+    assert pieces[1] is large
+    assert (size, queue.out_size) == (sum(map(len, pieces)), 0)
+    assert queue.updates_due > explained
+    assert data_frames(b"".join(pieces)) == [(1, message(small)), (3, message(large)), (5, message(small))]
+
+
 def test_who_waits_for_room_is_told_once() -> None:
     queue, stream = make_queue(), make_stream(1, 0)
     queue.send_message(stream, bytes(10))

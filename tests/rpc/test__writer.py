@@ -103,6 +103,22 @@ async def test_flush_sends_at_once_and_leaves_the_rest_to_the_task() -> None:
         assert pings(byte_stream.sent) == [b"at once!", b"in parts", b"behind.."]
 
 
+async def test_large_output_that_is_sent_in_parts_arrives_whole_and_in_order() -> None:
+    async with running() as (engine, byte_stream, writer):
+        for room in (0, 1, 17, 18, 30_000, 40_017, 40_018, 100_000):
+            byte_stream.sent, byte_stream.room = b"", room
+            engine.ping(b"in front")
+            engine.output.write(bytes(40_000))
+            engine.ping(b"  behind")
+            writer.flush()
+            assert len(byte_stream.sent) == min(room, 40_034)
+            byte_stream.room = 2**30
+            await trio.testing.wait_all_tasks_blocked()
+            assert pings(byte_stream.sent[:17]) == [b"in front"]
+            assert byte_stream.sent[17:-17] == bytes(40_000)
+            assert pings(byte_stream.sent[-17:]) == [b"  behind"]
+
+
 async def test_a_call_that_is_told_of_room_sends_behind_what_was_taken() -> None:
     async with running() as (engine, byte_stream, writer):
 
@@ -133,6 +149,9 @@ async def test_what_is_sent_is_told_each_time_if_that_is_asked_for() -> None:
 
         def take_output(self) -> bytes:
             return self.left.pop() if self.left else b""
+
+        def take_pieces(self) -> list[bytes | memoryview]:
+            raise NotImplementedError
 
         def sent(self) -> None:
             self.sizes.append(len(self.left))
@@ -195,6 +214,9 @@ async def test_a_flush_tells_that_all_was_sent_to_whom_it_matters(
         def take_output(self) -> bytes:
             out, self.out = self.out, b""
             return out
+
+        def take_pieces(self) -> list[bytes | memoryview]:
+            raise NotImplementedError
 
         def sent(self) -> None:
             self.times += 1

@@ -19,7 +19,7 @@ import abc
 import socket
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final
 
 import trio
@@ -37,6 +37,11 @@ _MIN_READ: Final = 16 * 1024
 _MAX_READ: Final = 1024 * 1024
 #: What is read at once should not take longer than this to work through.
 _LONG_TURN_SECONDS: Final = 0.02
+#: After so many reads in a row that brought less than a quarter of what was asked for, less is asked for: a peer sends
+#: small frames between large messages.
+_SMALL_READS: Final = 8
+#: The system takes no more at once (IOV_MAX).
+_MOST_PIECES: Final = 1024
 #: Where Linux's `struct tcp_info` has `tcpi_bytes_acked`.
 _BYTES_ACKED_AT: Final = 120
 _BYTES_ACKED_END: Final = 128
@@ -63,6 +68,14 @@ class ByteStream(abc.ABC):
     @abc.abstractmethod
     def send_now(self, data: bytes) -> int:
         """Send what can be sent without waiting; return how much that was."""
+
+    def send_pieces_now(self, pieces: Sequence[bytes | memoryview]) -> int:
+        """As `send_now`, for what is in several pieces."""
+        return self.send_now(b"".join(pieces))
+
+    async def send_pieces(self, pieces: Sequence[bytes | memoryview]) -> None:
+        """As `send_all`, for what is in several pieces."""
+        await self.send_all(b"".join(pieces))
 
     def delivered(self) -> tuple[int, int]:
         """Return how many bytes the peer's system has taken, and how many are on their way; zeros where nobody knows.
@@ -109,6 +122,7 @@ class SocketByteStream(ByteStream):
         self._read_size = _MIN_READ
         self._max_read = _MAX_READ
         self._clock = clock
+        self._small_reads = 0  # in a row
         self._filled = False  # there may be more to read than was taken
         self._handed_over = 0.0
         self._closed = False
@@ -129,8 +143,13 @@ class SocketByteStream(ByteStream):
                 self._filled = False
                 return data
             self._filled = size == self._read_size
-            if self._read_size > _MIN_READ and size < self._read_size >> 2:
-                self._read_size = max(self._read_size >> 1, _MIN_READ)
+            if size >= self._read_size >> 2:
+                self._small_reads = 0
+            else:
+                self._small_reads += 1
+                if self._small_reads > _SMALL_READS:
+                    self._small_reads = 0
+                    self._read_size = max(self._read_size >> 1, _MIN_READ)
             if self._filled or self._read_size > _MIN_READ:
                 self._handed_over = self._clock()
             return data
@@ -166,19 +185,23 @@ class SocketByteStream(ByteStream):
             raise trio.BrokenResourceError("connection lost") from error
 
     async def send_all(self, data: bytes) -> None:
+        await self.send_pieces((data,))
+
+    def send_pieces_now(self, pieces: Sequence[bytes | memoryview]) -> int:
+        try:
+            return self._socket.sendmsg(pieces[:_MOST_PIECES])
+        except (BlockingIOError, InterruptedError):
+            return 0
+        except OSError as error:
+            raise trio.BrokenResourceError("connection lost") from error
+
+    async def send_pieces(self, pieces: Sequence[bytes | memoryview]) -> None:
         await trio.lowlevel.checkpoint_if_cancelled()
-        sent = self.send_now(data)
-        if sent == len(data):
-            return
-        with memoryview(data) as view:
-            while sent < len(data):
-                await trio.lowlevel.wait_writable(self._socket)
-                try:
-                    sent += self._socket.send(view[sent:])
-                except (BlockingIOError, InterruptedError):
-                    continue
-                except OSError as error:
-                    raise trio.BrokenResourceError("connection lost") from error
+        while True:
+            pieces = unsent(pieces, self.send_pieces_now(pieces))
+            if not pieces:
+                return
+            await trio.lowlevel.wait_writable(self._socket)
 
     def delivered(self) -> tuple[int, int]:
         return bytes_delivered(self._socket)
@@ -202,6 +225,15 @@ class SocketByteStream(ByteStream):
             trio.lowlevel.notify_closing(self._socket)
             self._socket.close()
         await trio.lowlevel.checkpoint()
+
+
+def unsent(pieces: Sequence[bytes | memoryview], sent: int) -> Sequence[bytes | memoryview]:
+    """Return what is left of pieces after so many bytes of them have been sent; nothing is copied."""
+    for index, piece in enumerate(pieces):
+        if sent < len(piece):
+            return [memoryview(piece)[sent:], *pieces[index + 1 :]]
+        sent -= len(piece)
+    return ()
 
 
 def bytes_delivered(sock: socket.socket | trio.socket.SocketType) -> tuple[int, int]:

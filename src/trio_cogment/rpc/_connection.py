@@ -26,6 +26,7 @@ from trio_cogment.base.errors import (
     RpcError,
     StatusCode,
 )
+from trio_cogment.base.host.heap import keep_heap
 from trio_cogment.budget.call_starts import CallStarts
 from trio_cogment.budget.memory import memory_of_run
 from trio_cogment.budget.peer_limits import PeerConnection
@@ -88,6 +89,7 @@ class Connection:
         web: WebRules | None = None,
         on_change: Callable[[Connection], None] | None = None,
     ) -> None:
+        keep_heap()
         self.peer = peer
         self.config = config
         self._memory = memory_of_run()

@@ -189,6 +189,8 @@ class FrameParser:
         if not self._preface_done:
             start = data[: len(PREFACE)]
             if start != PREFACE[: len(start)]:
+                if len(data) < len(TLS_HANDSHAKE) and TLS_HANDSHAKE.startswith(data):
+                    return 0  # what it is cannot be said yet
                 hint = "; the client may speak TLS" if data[: len(TLS_HANDSHAKE)] == TLS_HANDSHAKE else ""
                 raise ConnectionFaultError(ErrorCode.PROTOCOL_ERROR, f"this is not HTTP/2{hint}")
             if len(data) < len(PREFACE):

@@ -100,7 +100,7 @@ class MessagePath:
         # As `ReceiveWindow.consumed`, where nothing is due.
         stream, window = self._stream, self._window
         stream.held -= len(payload) + PREFIX_BYTES
-        if stream.recv_window < window.stream_low or window.withheld:
+        if stream.recv_window < stream.low_window or window.withheld:
             window.settle_stream(stream)
         try:
             consumer.on_message(message)

@@ -9,6 +9,11 @@ Flow control has two levels (RFC 9113, 5.2), and they are credited at different 
 A WINDOW_UPDATE waits until the window is half used. One for each message would double the number of frames, and cost
 the peer more than the message itself; half a window leaves the peer enough to go on with until the update arrives.
 
+A stream begins with a window that is small enough for a thousand calls. It becomes larger where the peer has used it up
+by the time that the application has taken what came: for a bulk transfer, or for messages that are larger than the
+window, half of which would otherwise wait for an update that crosses the network first. A call that nobody reads keeps
+the small one.
+
 That alone leaves two gaps. Each is closed by a bound over all streams, `RpcConfig.connection_memory_bytes`:
 
 * A message larger than its stream's window would never arrive whole, and the application can take only whole messages.
@@ -53,6 +58,8 @@ from trio_cogment.rpc._streams import PREFIX_BYTES, Stream
 
 #: The connection is credited in no smaller steps.
 _STEP: Final = INITIAL_WINDOW >> 1
+#: A window of which less than this part is left (a sixteenth) has been used up.
+_USED_UP_SHIFT: Final = 4
 #: The most padding of one frame, with the byte that says how long it is.
 _MOST_PADDING: Final = 256
 #: Room for the padding of several frames, so that not each of them is answered with a WINDOW_UPDATE.
@@ -78,7 +85,7 @@ class ReceiveWindow:
         initial: the window of a new stream, in bytes.
         size: bytes that the peer may still send on the connection.
         low: below this the connection is due a credit.
-        stream_low: below this a stream may be due one.
+        stream_low: `Stream.low_window` of a new stream.
         granted: bytes promised to large messages.
         loan: what is borrowed for what has arrived, and for large messages.
         withheld: a credit is due and waits until something is taken.
@@ -95,6 +102,7 @@ class ReceiveWindow:
         on_credit: Callable[[], None],
     ) -> None:
         self.initial = config.stream_window_bytes
+        self._widest = max(self.initial, config.connection_window_bytes >> 1)
         self.granted = 0
         self.withheld = False
         self._full = max(config.connection_window_bytes, INITIAL_WINDOW)  # it cannot begin with less (RFC 9113, 6.9.2)
@@ -105,7 +113,6 @@ class ReceiveWindow:
         self.size = INITIAL_WINDOW if promised.limited else self._full
         self.low = self.size >> 1
         self.stream_low = self.initial >> 1  # a stream's window below this is looked at
-        self._least_step = self.initial >> 1
         self._padding = 0  # the window that one frame may need beside its data
         self._padding_room = 0
         self._budget = config.connection_memory_bytes
@@ -131,21 +138,31 @@ class ReceiveWindow:
         """The peer has padded a frame: leave room for that from now on."""
         self._padding = _MOST_PADDING
         self._padding_room = _PADDING_ROOM
-        self.stream_low = max(self.stream_low, _PADDING_ROOM + 1)  # what may be left after a large message
+        self.stream_low = low = max(self.stream_low, _PADDING_ROOM + 1)  # what may be left after a large message
+        for stream in self._streams.values():
+            stream.low_window = max(stream.low_window, low)
 
     # --- what the application has taken ---
 
     def consumed(self, stream: Stream, size: int) -> None:
         """Say that the application has taken a message of `size` bytes (as it was on the wire)."""
         stream.held -= size + PREFIX_BYTES
-        if stream.recv_window < self.stream_low or self.withheld:  # so far, the message path does it as well
+        if stream.recv_window < stream.low_window or self.withheld:  # so far, the message path does it as well
             self.settle_stream(stream)
 
     def settle_stream(self, stream: Stream) -> None:
         """Credit what is due, and give back what was promised, after a message of this stream has been taken."""
         if not stream.remote_closed and not stream.closed:
+            full = stream.full_window
+            if stream.recv_window < full >> _USED_UP_SHIFT and stream.held < full >> 1 and full < self._widest:
+                # The peer has used it up, and the application has taken it: a larger one would have been of use.
+                # A message that was let through whole had come as far as the first window, and needed the grant for
+                # the rest: two such messages, so that there is room for the next one before the update comes.
+                full = 2 * max(full, stream.granted + self.initial) + self.initial
+                stream.full_window = full = min(full, self._widest)
+                stream.low_window = max(full >> 1, self.stream_low)
             self.update_stream_window(stream)
-        elif stream.granted and stream.held <= self.initial:
+        elif stream.granted and stream.held <= stream.full_window:
             self._release(stream)
         elif stream.closed and not stream.held:
             self._unread.pop(stream, None)
@@ -183,7 +200,7 @@ class ReceiveWindow:
         """Let the stream's window grow; small increments are saved up."""
         window = stream.recv_window
         least = stream.missing  # what the window has to be
-        target = self.initial - stream.held
+        target = stream.full_window - stream.held
         if least:
             least += self._padding
         elif self._padding and stream.held == stream.have:
@@ -203,13 +220,13 @@ class ReceiveWindow:
             self._release(stream)  # what was consumed meanwhile has made enough room without it
         grow = target - window
         # A small step is sent all the same when the rest of a message waits for it: nothing else would come.
-        if grow >= self._least_step or (grow > 0 and window < least <= target):
+        if grow >= stream.full_window >> 1 or (grow > 0 and window < least <= target):
             stream.recv_window += grow
             self._send_update(stream.id, grow)
 
     def _is_full(self, stream: Stream) -> bool:
         """Whether a message has begun in the room for padding only, and may not go on before another is taken."""
-        return bool(self._padding) and stream.held - stream.piece_size() >= self.initial
+        return bool(self._padding) and stream.held - stream.piece_size() >= stream.full_window
 
     def _reserve_for_large_message(self, stream: Stream, need: int) -> bool:
         """Reserve memory for the rest of a large message, or put the stream in the queue."""

@@ -54,6 +54,23 @@ _FREE_BYTES: Final = 64 * 1024
 _LOW_MARK: Final = 32 * 1024
 
 
+def _gathered(pieces: Iterable[bytes | memoryview]) -> list[bytes | memoryview]:
+    """Return the same bytes in fewer pieces: small ones are put together, large ones are left as they are."""
+    together: list[bytes | memoryview] = []
+    small: list[bytes | memoryview] = []
+    for piece in pieces:
+        if len(piece) < _LARGE_BYTES:
+            small.append(piece)
+            continue
+        if small:
+            together.append(b"".join(small))
+            small.clear()
+        together.append(piece)
+    if small:
+        together.append(b"".join(small))
+    return together
+
+
 def _ignore(_: Stream) -> None:
     """Do nothing: the default of `SendQueue.on_sent`."""
 
@@ -158,17 +175,27 @@ class SendQueue:
     def take_output(self) -> bytes:
         """Return everything there is to send, and let waiting streams produce more."""
         data = b"".join(self._out)
-        self.updates_due += _UPDATES_PER_PIECE * (len(self._out) + (len(data) >> 8))
+        self._take_all()
+        return data
+
+    def take_pieces(self) -> list[bytes | memoryview]:
+        """As `take_output`, in pieces that are to be sent one after the other: large ones are not copied."""
+        pieces = _gathered(self._out)
+        self._take_all()
+        return pieces
+
+    def _take_all(self) -> None:
+        size = self.out_size
+        self.updates_due += _UPDATES_PER_PIECE * (len(self._out) + (size >> 8))
         self._out.clear()
         self.out_size = self.answer_bytes = self._blocks = 0
-        self._in_flight = len(data)
+        self._in_flight = size
         if self.ready:
             self._pump()
         if self.loan.size:
             self.settle()
         if self.starved and not self.ready:
             self._wake_starved()  # what the peer's windows admit goes on
-        return data
 
     # --- what is borrowed ---
 
@@ -274,7 +301,11 @@ class SendQueue:
             return False
         stream.send_window -= size
         self.window -= size
-        self._out.append(MESSAGE_HEADER.pack(size << 8, 0, stream.id, 0, length) + payload)
+        header = MESSAGE_HEADER.pack(size << 8, 0, stream.id, 0, length)
+        if length < _LARGE_BYTES:
+            self._out.append(header + payload)
+        else:
+            self._out += (header, payload)
         self.out_size += size + 9
         return True
 

@@ -105,6 +105,7 @@ class StreamTable:
             send_window=self._queue.initial_window,
             max_message=self._max_message,
         )
+        stream.low_window = self._window.stream_low
         return stream
 
     def send_headers(self, stream: Stream, headers: RawHeaders) -> None:

@@ -45,6 +45,8 @@ class Stream:
             and dropped (frame handler).
         encoding: the compression that the peer's headers announce.
         recv_window: bytes that the peer may still send (receive window; the frame parser subtracts what arrives).
+        full_window: what that is when nothing is held; grows (receive window).
+        low_window: below this it may be due a credit (receive window).
         held: bytes that have arrived and have not been taken by the application (the same).
         granted: bytes of the connection's memory that are reserved for a large message (receive window).
         max_message: the largest message that is accepted.
@@ -69,6 +71,7 @@ class Stream:
         "compressed",
         "encoding",
         "end",
+        "full_window",
         "granted",
         "have",
         "headers_seen",
@@ -76,6 +79,7 @@ class Stream:
         "held",
         "id",
         "local_closed",
+        "low_window",
         "max_message",
         "missing",
         "outbox",
@@ -92,7 +96,8 @@ class Stream:
         self.id = stream_id
         self.call: Any = None
         self.path: Any = None
-        self.recv_window = recv_window
+        self.recv_window = self.full_window = recv_window
+        self.low_window = recv_window >> 1
         self.send_window = send_window
         self.max_message = max_message
         self.held = 0

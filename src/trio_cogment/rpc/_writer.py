@@ -9,6 +9,9 @@ add something before the writer runs.
 
 Only one of the two sends at a time, or frames would mix: `flush` does nothing while the writer's task is in `send_all`.
 What the socket does not take at once is left to the writer, which waits.
+
+Small output is put together, as a system call for each piece would cost more. Large output goes to the socket in the
+pieces that it has: putting a megabyte together costs as much as sending it.
 """
 
 from __future__ import annotations
@@ -19,10 +22,12 @@ from typing import Any, Final, Protocol
 import trio
 
 from trio_cogment.budget.byte_pool import Loan
-from trio_cogment.rpc._byte_stream import ByteStream
+from trio_cogment.rpc._byte_stream import ByteStream, unsent
 
 #: Larger output takes turns with that of other connections, where a thousand of them have been sent the same.
 _LARGE_BYTES: Final = 16 * 1024
+#: Output from this size on is sent in pieces.
+_GATHERED_BYTES: Final = 32 * 1024
 
 
 class Output(Protocol):
@@ -46,6 +51,9 @@ class Output(Protocol):
 
     def take_output(self) -> bytes:
         """Return what waits; the rest, if that is not all of it, is asked for when this has been sent."""
+
+    def take_pieces(self) -> list[bytes | memoryview]:
+        """As `take_output`, in pieces that are to be sent one after the other."""
 
     def sent(self) -> None:
         """Learn that what was taken last has been sent."""
@@ -82,7 +90,7 @@ class Writer:
         self._turn = turn
         self._exact = exact
         self._parked: trio.lowlevel.Task | None = None  # the writer's task, while nothing is being sent
-        self._leftover = b""
+        self._leftover: Sequence[bytes | memoryview] = ()  # was taken, and has not been sent
         self._finishing = False
 
     async def run(self) -> None:
@@ -93,15 +101,16 @@ class Writer:
         """
         engine = self._engine
         while True:
-            data, self._leftover = self._leftover, b""
-            if not data:
-                data = engine.take_output()  # not before the rest has been sent, which counts as taken still
+            pieces, self._leftover = self._leftover, ()
+            if not pieces:
+                pieces = self._take()  # not before the rest has been sent, which counts as taken still
             if engine.rooms:
                 self._tell(engine.take_rooms())
-            if data:
-                if len(data) > _LARGE_BYTES and self._turn is not None:
-                    await self._turn(len(data))
-                await self._byte_stream.send_all(data)
+            size = sum(map(len, pieces))
+            if size:
+                if size > _LARGE_BYTES and self._turn is not None:
+                    await self._turn(size)
+                await self._byte_stream.send_pieces(pieces)
                 if self._exact:
                     engine.sent()
             elif self._finishing:
@@ -109,6 +118,10 @@ class Writer:
             else:
                 self._parked = trio.lowlevel.current_task()
                 await trio.lowlevel.wait_task_rescheduled(self._abort)
+
+    def _take(self) -> Sequence[bytes | memoryview]:
+        engine = self._engine
+        return engine.take_pieces() if engine.out_size >= _GATHERED_BYTES else (engine.take_output(),)
 
     def _abort(self, _: Any) -> trio.lowlevel.Abort:
         self._parked = None
@@ -142,13 +155,22 @@ class Writer:
             if engine.rooms:
                 self._tell(engine.take_rooms())
             return
-        data = engine.take_output()
+        size = engine.out_size
         try:
-            sent = self._byte_stream.send_now(data)
+            if size < _GATHERED_BYTES:
+                data = engine.take_output()
+                size = len(data)
+                pieces: Sequence[bytes | memoryview] = ()
+                sent = self._byte_stream.send_now(data)
+            else:
+                data = b""
+                pieces = engine.take_pieces()
+                size = sum(map(len, pieces))
+                sent = self._byte_stream.send_pieces_now(pieces)
         except trio.BrokenResourceError:
             sent = 0  # the writer's task will meet it again, and ends the connection
-        if sent < len(data):
-            self._leftover = data[sent:]
+        if sent < size:
+            self._leftover = unsent(pieces or (data,), sent)
         elif self._exact or self._loan.size:
             engine.sent()
         if engine.rooms:

@@ -90,6 +90,10 @@ class Pending(WaitingBytes):
 
     def take_output(self) -> bytes:
         """Return the next bytes to send."""
+        return b"".join(self.take_pieces())
+
+    def take_pieces(self) -> list[bytes | memoryview]:
+        """As `take_output`, in pieces that are to be sent one after the other."""
         pieces, room = self._pieces, _PIECE_BYTES
         taken: list[bytes | memoryview] = []
         while pieces and room > 0:
@@ -109,11 +113,11 @@ class Pending(WaitingBytes):
         if self._answer and not self._cut:
             taken.append(self._answer)
             self._answer = b""
-        data = b"".join(taken)
-        self.out_size -= len(data)
-        self._in_flight = len(data)
-        self._taken += len(data)
-        return data
+        size = sum(map(len, taken))
+        self.out_size -= size
+        self._in_flight = size
+        self._taken += size
+        return taken
 
     @property
     def rooms(self) -> Sequence[RoomListener]:
@@ -168,10 +172,18 @@ class Timed(ByteStream):
         """See `ByteStream.send_now`."""
         return self._below.send_now(data)
 
+    def send_pieces_now(self, pieces: Sequence[bytes | memoryview]) -> int:
+        """See `ByteStream.send_pieces_now`."""
+        return self._below.send_pieces_now(pieces)
+
     async def send_all(self, data: bytes) -> None:
         """Send everything, or fail as if the peer were gone."""
+        await self.send_pieces((data,))
+
+    async def send_pieces(self, pieces: Sequence[bytes | memoryview]) -> None:
+        """As `send_all`."""
         with trio.move_on_after(self._seconds) as scope:
-            await self._below.send_all(data)
+            await self._below.send_pieces(pieces)
         if scope.cancelled_caught:
             raise trio.BrokenResourceError(f"the client has not read for {self._seconds:g} s")
 

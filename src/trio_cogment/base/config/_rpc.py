@@ -38,7 +38,8 @@ class RpcConfig(Settings):
     stream_window_bytes: int = setting(
         64 * 1024,
         "what a peer may send on one call before the application receives it (at least 5). One message larger "
-        "than that is let through whole as soon as `connection_memory_bytes` allows",
+        "than that is let through whole as soon as `connection_memory_bytes` allows. While everything is received at "
+        "once it grows, up to half of `connection_window_bytes`",
         within=(5, 2**31 - 1),  # a message's prefix: what is held of one is not credited
         of="call",
     )
