@@ -224,6 +224,19 @@ def test_large_output_is_taken_in_pieces_of_which_the_large_ones_are_not_copied(
     assert data_frames(b"".join(pieces)) == [(1, message(small)), (3, message(large)), (5, message(small))]
 
 
+def test_a_small_rest_of_a_large_message_goes_along() -> None:
+    """A message of 1 MiB has five bytes more than the largest frame."""
+    queue = make_queue(RpcConfig())
+    queue.apply_settings(INITIAL_WINDOW, 2**20, [])
+    queue.credit(2**22)
+    streams = [make_stream(number, 2**22) for number in (1, 3)]
+    payload = bytes(2**20)
+    for stream in streams:
+        queue.send_message(stream, payload)
+    assert [(number, len(part)) for number, part in data_frames(queue.take_output())] == [(1, 2**20), (1, 5)]
+    assert [(number, len(part)) for number, part in data_frames(queue.take_output())] == [(3, 2**20), (3, 5)]
+
+
 def test_who_waits_for_room_is_told_once() -> None:
     queue, stream = make_queue(), make_stream(1, 0)
     queue.send_message(stream, bytes(10))

@@ -48,6 +48,8 @@ _DEFAULT_MAX_FRAME: Final = 16384
 _UPDATES_PER_PIECE: Final = 4
 #: A message of this size is not copied to put its prefix before it.
 _LARGE_BYTES: Final = 16 * 1024
+#: With less than this left, a stream that has its turn may send one frame more.
+_SMALL_REST: Final = 1024
 #: What may wait in outboxes without a loan.
 _FREE_BYTES: Final = 64 * 1024
 #: The high-water mark of the output without a loan.
@@ -438,6 +440,8 @@ class SendQueue:
             stream = next(iter(ready))
             del ready[stream]
             self._send_frame(stream)
+            if 0 < stream.outbox_bytes < _SMALL_REST:
+                self._send_frame(stream)  # the rest of a message, which need not cost a turn and a system call
             if stream.outbox:
                 self.schedule(stream)  # behind the others
             elif stream.end is not None and not stream.local_closed:
