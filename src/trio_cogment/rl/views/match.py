@@ -7,6 +7,8 @@ started ahead (`next_round`): it waits, with everybody in place, for its `reset`
 from __future__ import annotations
 
 import dataclasses
+import math
+import time
 import weakref
 from collections.abc import Callable, Collection, Mapping
 from functools import partial
@@ -35,9 +37,11 @@ from trio_cogment.seats.base import Seat
 from trio_cogment.spaces import Observation, SpaceError
 
 #: Trio's tasks get a turn after this many steps, even if no step had to wait for them. A turn takes as long as half a
-#: step, or several if samples are stored in it: that comes more often, because few samples may wait.
+#: step, or several if samples are stored in it: that comes more often, because few samples may wait, and after so long
+#: a time at most, because what a slow environment has done is to be stored soon, too.
 _STEPS_PER_TURN = 256
-_RECORDED_STEPS_PER_TURN = 16
+_RECORDED_STEPS_PER_TURN = 64
+_RECORDED_SECONDS_PER_TURN = 0.005
 
 
 class Match:
@@ -85,11 +89,13 @@ class Match:
         self._closed = False
         self._unseeded_begun = False
         self._turn_after = _STEPS_PER_TURN
+        self._turn_seconds = math.inf
+        self._turned_at = 0.0
         self._episode = None if self.environment is None else episode_of(self.environment, self.agents, seats)
         remote = self._remote is not None or any(is_remote(seat) for seat in seats.values())
         self.platform = platform_for(self.name, platform, options, remote=remote, seats=tuple(seats.values()))
         if self.platform.options.records:
-            self._turn_after = _RECORDED_STEPS_PER_TURN
+            self._turn_after, self._turn_seconds = _RECORDED_STEPS_PER_TURN, _RECORDED_SECONDS_PER_TURN
         # A seat or an environment elsewhere would be taken by a trial that may never begin, or a datastore told of it.
         ahead = not remote and not self.platform.remote
         # Nobody else takes part, and nothing is kept: a reward beside that of the observation would reach nobody.
@@ -271,8 +277,14 @@ class Match:
         self._over = False
         self._steps += 1
         waiting = None if self._next is None else self._next.waiting
-        if self._steps % self._turn_after == 0 or (waiting is not None and not waiting.is_parked()):
+        now = time.perf_counter()
+        if (
+            self._steps >= self._turn_after
+            or now - self._turned_at > self._turn_seconds
+            or (waiting is not None and not waiting.is_parked())
+        ):
             self.platform.driver.let_run()
+            self._steps, self._turned_at = 0, now
         return round_.observations
 
     def _running(self) -> Round:
