@@ -13,6 +13,7 @@ from google.protobuf.message import Message as AnyMessage
 from tests.account.account import Account, ImpossibleError, Patience
 from trio_cogment.api.common_pb2 import TrialState
 from trio_cogment.base.errors import LocalProtocolError
+from trio_cogment.base.shared_message import SharedSample
 from trio_cogment.trial import (
     Announce,
     Begin,
@@ -174,7 +175,8 @@ def _seen(effect: Effect) -> Seen | None:
     if isinstance(effect, Close):
         return "hang up", effect.participant, effect.error is not None
     if isinstance(effect, EmitSample):
-        return "sample", 0, effect.sample
+        sample = effect.sample
+        return "sample", 0, sample.whole() if isinstance(sample, SharedSample) else sample
     if isinstance(effect, Announce):
         return "state", 0, effect.state
     return None

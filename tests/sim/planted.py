@@ -276,8 +276,8 @@ MUTATIONS = (
         "a sample without rewards",
         "they are not written down",
         "trial/_samples.py",
-        "        rewards = self._buffer[-1].rewards\n",
-        "        rewards = DatalogSample().rewards\n",
+        "            current.rewards.append(reward)\n            return\n        rewards = self._message(-1).rewards\n",
+        "            return\n        rewards = DatalogSample().rewards\n",
     ),
     Mutation(
         "an orderly end told as the environment's",
@@ -353,15 +353,16 @@ MUTATIONS = (
         "defaults not written down",
         "a sample does not say whose action was made up",
         "trial/_samples.py",
-        "        self._buffer[-1].default_actors.extend(defaults)\n",
+        "        message.default_actors.extend(defaults)\n",
         "",
     ),
     Mutation(
         "the first sample stamped too early",
         "its time is that of the parameters, not of the first observation",
         "trial/_samples.py",
-        "            current.info.timestamp = wall_ns\n",
-        "            pass\n",
+        "            current.timestamp = wall_ns\n            current.observations = observations\n"
+        "            return\n        message = self._message(-1)\n        message.info.timestamp = wall_ns\n",
+        "            current.observations = observations\n            return\n        message = self._message(-1)\n",
     ),
     Mutation(
         "an outbox that stays full",

@@ -157,6 +157,7 @@ class Play:
         elif isinstance(effect, DisarmTimer):
             del self.timers[effect.timer]
         elif isinstance(effect, EmitSample):
+            assert isinstance(effect.sample, DatalogSample)  # nothing is shared here
             self.samples.append(effect.sample)
         elif isinstance(effect, Announce):
             assert not self.states or effect.state > self.states[-1]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Final, TypeAlias
 
 from google.protobuf.message import Message
@@ -15,6 +16,7 @@ from trio_cogment.api.common_pb2 import (
     Reward,
     RewardSource,
 )
+from trio_cogment.api.datalog_pb2 import DatalogSample
 from trio_cogment.api.environment_pb2 import ActionSet, EnvRunTrialInput, EnvRunTrialOutput, ObservationSet
 from trio_cogment.base.compiling import mypyc_attr
 
@@ -331,9 +333,11 @@ class SharedObservationSet(_TickMessage):
     Attributes:
         observations: see above.
         actors_map: see above.
+        told: rewards for the trial's sample alone: the observations tell their receivers. They have no encoding, so
+            they go only where objects pass (`Call.passes_objects`).
     """
 
-    __slots__ = ("actors_map", "observations", "timestamp")
+    __slots__ = ("actors_map", "observations", "timestamp", "told")
 
     def __init__(self, tick_id: int, timestamp: int, observations: list[Any], actors_map: list[int]) -> None:
         self.kind = EnvRunTrialOutput
@@ -342,6 +346,7 @@ class SharedObservationSet(_TickMessage):
         self._encoded = b""
         self.observations = observations
         self.actors_map = actors_map
+        self.told: Sequence[SharedReward] = ()
 
     @property
     def observation_set(self) -> SharedObservationSet:
@@ -421,3 +426,47 @@ class SharedReward(_TickMessage):
         self.fill(message.reward)
         whole: Message = message
         return whole
+
+
+class SharedSample:
+    """A tick of a trial for a data log of this process: what came in it, as it came.
+
+    It has only what nearly every tick has. Whoever wants the message calls `whole`; the parts are not to be changed.
+
+    Args:
+        tick_id: of the trial.
+        timestamp: nanoseconds since the Unix epoch.
+
+    Attributes:
+        tick_id: see above.
+        timestamp: see above.
+        state: in which the tick ended, a `TrialState`.
+        observations: what the actors saw; None before the environment has said so.
+        actions: what the actors did, in the order of the trial's parameters.
+        rewards: those of the tick.
+    """
+
+    __slots__ = ("actions", "observations", "rewards", "state", "tick_id", "timestamp")
+
+    def __init__(self, tick_id: int, timestamp: int) -> None:
+        self.tick_id = tick_id
+        self.timestamp = timestamp
+        self.state: Any = 0
+        self.observations: SharedObservationSet | None = None
+        self.actions: Sequence[SharedAction] = ()
+        self.rewards: list[SharedReward] = []
+
+    def whole(self) -> DatalogSample:
+        """Return the message."""
+        sample = DatalogSample()
+        info = sample.info
+        info.tick_id = self.tick_id
+        info.timestamp = self.timestamp
+        info.state = self.state
+        if self.observations is not None:
+            self.observations.fill(sample.observations)
+        for action in self.actions:
+            action.fill(sample.actions.add())
+        for reward in self.rewards:
+            reward.fill(sample.rewards.add())
+        return sample

@@ -217,6 +217,10 @@ class End:
     async def send_shared(self, message: SharedMessage) -> None:
         await self.hand_over(message)
 
+    @property
+    def passes_objects(self) -> bool:
+        return self._outgoing.takes_shared
+
     def accept_shared(self) -> None:
         self._incoming.takes_shared = True
 

@@ -181,6 +181,11 @@ class Call(abc.ABC, Generic[SentT, ReceivedT]):
         whole: Any = message.whole()
         self.hand_over_nowait(whole)
 
+    @property
+    def passes_objects(self) -> bool:
+        """Whether the other end is in this process, and gets a `SharedMessage` as the object that it is."""
+        return False
+
     def accept_shared(self) -> None:
         """Say that the receiver changes no messages, and knows `SharedMessage`.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, TypeAlias
@@ -24,6 +25,7 @@ from trio_cogment.base.shared_message import (
     SharedActionSet,
     SharedMessage,
     SharedObservationSet,
+    SharedReward,
 )
 from trio_cogment.rpc import Call
 from trio_cogment.sdk._events import ActionT, ActorStatus, Event, EventType, RecvAction
@@ -39,6 +41,9 @@ from trio_cogment.sdk.spec import ActorClass, Payload, Spec
 NEXT_TICK = -1
 #: The types of `Content`: a union would be made again for each `isinstance`.
 _CONTENT = (bytes, ObjectPayload)
+
+#: So many different rewards are remembered of those that are for the record alone.
+_MAX_TOLD = 256
 
 #: The receiver of an observation: `"*"`, an actor's name, `"class.*"`, or an index in the order of the parameters.
 Target: TypeAlias = str | int
@@ -88,6 +93,7 @@ class EnvironmentSession(Session[None, ActionT], Generic[SentObservationT, Actio
         self._targets: dict[Target, Sequence[int]] | None = None
         self._everyone = list(range(len(self.actors)))
         self._last_sent = False
+        self._told_rewards: dict[Reward, Sequence[SharedReward]] = {}
 
     @property
     def name(self) -> str:
@@ -160,15 +166,21 @@ class EnvironmentSession(Session[None, ActionT], Generic[SentObservationT, Actio
         self._final_data = final
 
     def produce_observations_nowait(
-        self, observations: Observations[SentObservationT], rewards: Iterable[Reward] = ()
+        self, observations: Observations[SentObservationT], rewards: Iterable[Reward] = (), *, told: bool = False
     ) -> None:
         """As `produce_observations`, while `handle` runs; see there for the errors that it adds.
+
+        Args:
+            observations: as for `produce_observations`.
+            rewards: as for `produce_observations`.
+            told: the observations tell their receivers of the rewards, which are for the trial's record alone: where
+                the orchestrator is in this process, nobody is sent them. Elsewhere they are sent as always.
 
         Final observations that are sent outside of the function of `handle` say also that the environment is done,
         unless the session was started with `auto_done_sending=False`.
         """
         inline = self._check_inline("produce_observations_nowait")
-        outputs = self._outputs(observations, rewards)
+        outputs = self._outputs(observations, rewards, told)
         if not self._final_data:
             final = self._last_sent or self._type is EventType.ENDING
             self._post_final_nowait(inline, outputs) if final else inline.post(*outputs)
@@ -192,13 +204,15 @@ class EnvironmentSession(Session[None, ActionT], Generic[SentObservationT, Actio
         self._type = EventType.ENDING
         self._final_data = True
 
-    def end_nowait(self, final_observations: Observations[SentObservationT], rewards: Iterable[Reward] = ()) -> None:
+    def end_nowait(
+        self, final_observations: Observations[SentObservationT], rewards: Iterable[Reward] = (), *, told: bool = False
+    ) -> None:
         """As `end`, while `handle` runs; see `handle` for the errors that it adds, and `produce_observations_nowait`.
 
         After `ResourceExhaustedError` the orchestrator may know that the trial is ending, but lack the observations.
         """
         inline = self._check_inline("end_nowait")
-        outputs = self._outputs(final_observations, rewards)
+        outputs = self._outputs(final_observations, rewards, told)
         if self._final_data:
             return
         if not self._last_sent and self._type is not EventType.ENDING:
@@ -218,17 +232,33 @@ class EnvironmentSession(Session[None, ActionT], Generic[SentObservationT, Actio
             self._acknowledge_nowait()
 
     def _outputs(
-        self, observations: Observations[SentObservationT], rewards: Iterable[Reward]
+        self, observations: Observations[SentObservationT], rewards: Iterable[Reward], told: bool = False
     ) -> Sequence[SharedMessage]:
         """Return the messages of an observation set: the rewards first, since actors get what came before it."""
         output = self._observation_set(observations)
         if not rewards:
+            return (output,)
+        if told and self._call.passes_objects:
+            output.told = [message for reward in rewards for message in self._told(reward)]
             return (output,)
         outputs: list[SharedMessage] = []
         for reward in rewards:
             outputs += reward_outputs(EnvRunTrialOutput, reward, self._where_rewards)
         outputs.append(output)
         return outputs
+
+    def _told(self, reward: Reward) -> Sequence[SharedReward]:
+        """Return the messages of a reward that is for the record alone: most have been given before."""
+        to, value, _, _, user_data = reward
+        usual = type(to) is str and type(value) is float and user_data is None
+        if not usual or (value == 0 and math.copysign(1, value) < 0):  # it equals 0, and is not the same
+            return reward_outputs(EnvRunTrialOutput, reward, self._where_rewards)
+        known = self._told_rewards.get(reward)
+        if known is None:
+            known = reward_outputs(EnvRunTrialOutput, reward, self._where_rewards)
+            if len(self._told_rewards) < _MAX_TOLD:
+                self._told_rewards[reward] = known
+        return known
 
     def _where_rewards(self) -> str:
         return f"{self._who}: rewards"

@@ -15,7 +15,7 @@ from trio_cogment.api.common_pb2 import TrialParams
 from trio_cogment.api.datalog_pb2 import DatalogSample
 from trio_cogment.base.errors import CogmentError
 from trio_cogment.base.outcome import EndCause
-from trio_cogment.base.shared_message import SharedMessage
+from trio_cogment.base.shared_message import SharedMessage, SharedSample
 
 #: The participant index of the environment; actors are 0..n-1, in the order of the trial's parameters.
 ENVIRONMENT: Final = -1
@@ -241,9 +241,9 @@ class DisarmTimer:
 
 @dataclass(slots=True)
 class EmitSample:
-    """A sample is complete; whoever performs this owns it."""
+    """A sample is complete; whoever performs this owns it, but for one that is shared, which is only read."""
 
-    sample: DatalogSample
+    sample: DatalogSample | SharedSample
 
 
 @dataclass(slots=True)

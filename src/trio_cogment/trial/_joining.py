@@ -39,7 +39,10 @@ def open_to_actors(trial: TrialMemory, _participant: object, complete: Parameter
     if trial.collect_samples:
         held_back = complete.held_back_bytes
         trial.log = SampleLog(
-            params, trial.wall_ns, trial.rules.max_held_back_bytes if held_back is None else held_back
+            params,
+            trial.wall_ns,
+            trial.rules.max_held_back_bytes if held_back is None else held_back,
+            shares=trial.shares_samples,
         )
         for name in trial.log.unknown_fields:
             trial.note("warning", f"datalog.exclude_fields: a sample has no field '{name}'")

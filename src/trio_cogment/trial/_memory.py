@@ -102,13 +102,15 @@ class TrialMemory:
         "collect_samples", "contents", "end_marked", "engaged", "environment", "final_marked", "is_over",
         "last_activity", "last_words", "latest_observation", "log", "losses", "mapped", "mapping", "max_steps", "now",
         "observed_bytes", "orderly_cause", "out", "outcome", "owing", "params", "participants", "phase", "row",
-        "rules", "said_bytes", "said_tick", "tick_bytes", "tick_id", "timed", "trial_id", "unsettled", "wall_ns",
+        "rules", "said_bytes", "said_tick", "shares_samples", "tick_bytes", "tick_id", "timed", "trial_id",
+        "unsettled", "wall_ns",
     )  # fmt: skip
 
     def __init__(self, trial_id: str, *, rules: TrialRules = DEFAULT_RULES, collect_samples: bool = True) -> None:
         self.trial_id = trial_id
         self.rules = rules
         self.collect_samples = collect_samples
+        self.shares_samples = False
         self.phase = self.before = Phase.CREATED
         self.row = self.rows[Phase.CREATED]
         self.is_over = False

@@ -18,7 +18,7 @@ from trio_cogment.api.common_pb2 import Action, EndOfTrial, Message, Reward, Tri
 from trio_cogment.api.datalog_pb2 import DatalogSample, SampleInfo
 from trio_cogment.api.environment_pb2 import ObservationSet
 from trio_cogment.base.recount import Count
-from trio_cogment.base.shared_message import SharedAction, SharedObservationSet, SharedReward
+from trio_cogment.base.shared_message import SharedAction, SharedObservationSet, SharedReward, SharedSample
 from trio_cogment.trial._events import MAX_HELD_BACK_BYTES
 from trio_cogment.trial._params import DEFAULT_BUFFERED_TICKS, buffered_ticks
 
@@ -37,11 +37,19 @@ OUT_OF_SYNC: Final = "a reward came for a tick whose sample was already sent"
 class SampleLog:
     """Builds the samples; what it returns is out of its hands.
 
+    Args:
+        params: of the trial.
+        wall_ns: when tick 0 begins.
+        max_bytes: of what is held back, where that is more than the usual two ticks.
+        shares: samples in which there is nothing unusual may be `SharedSample`.
+
     Attributes:
         unknown_fields: names in `exclude_fields` that are not fields of a sample.
     """
 
-    def __init__(self, params: TrialParams, wall_ns: int, max_bytes: int = MAX_HELD_BACK_BYTES) -> None:
+    def __init__(
+        self, params: TrialParams, wall_ns: int, max_bytes: int = MAX_HELD_BACK_BYTES, *, shares: bool = False
+    ) -> None:
         self._size = buffered_ticks(params)
         self._max_bytes = max_bytes
         #: The sizes of the samples that are closed and held back; only where more than the usual two ticks are.
@@ -51,8 +59,9 @@ class SampleLog:
         wanted = {name.strip().lower() for name in params.datalog.exclude_fields}
         self._excluded = wanted & _FIELDS
         self.unknown_fields = sorted(wanted - _FIELDS)
+        self._shares = shares and self._sizes is None and not self._excluded
         #: The tick still under way is the last.
-        self._buffer: list[DatalogSample] = []
+        self._buffer: list[DatalogSample | SharedSample] = []
         self._actions: list[Action | SharedAction | None] = []
         self._begin(0, wall_ns)
 
@@ -60,17 +69,28 @@ class SampleLog:
         self, tick_id: int, wall_ns: int, observations: ObservationSet | SharedObservationSet, state: TrialState
     ) -> None:
         """Close the tick under way, which ends in `state`, and begin `tick_id`; tick 0 is begun already."""
-        current = self._buffer[-1]
         # Tick 0 exists from the start, because what is said while the trial is PENDING belongs to it.
-        if tick_id == 0:
-            current.info.timestamp = wall_ns
-        else:
+        if tick_id != 0:
             self._close(state)
-            current = self._begin(tick_id, wall_ns)
+            self._begin(tick_id, wall_ns)
+        current = self._buffer[-1]
+        if type(current) is SharedSample and type(observations) is SharedObservationSet:
+            current.timestamp = wall_ns
+            current.observations = observations
+            return
+        message = self._message(-1)
+        message.info.timestamp = wall_ns
         if isinstance(observations, SharedObservationSet):
-            observations.fill(current.observations)
+            observations.fill(message.observations)
         else:
-            current.observations.CopyFrom(observations)
+            message.observations.CopyFrom(observations)
+
+    def _message(self, index: int) -> DatalogSample:
+        """Return a sample of the buffer as a message, which it is from now on."""
+        sample = self._buffer[index]
+        if isinstance(sample, SharedSample):
+            sample = self._buffer[index] = sample.whole()
+        return sample
 
     def take_action(self, index: int, action: Action | SharedAction) -> None:
         """Keep an actor's action as it came."""
@@ -84,16 +104,21 @@ class SampleLog:
 
     def take_absences(self, defaults: Sequence[int], unavailable: Sequence[int]) -> None:
         """Note whose action was made up, and whose is missing."""
-        self._buffer[-1].default_actors.extend(defaults)
-        self._buffer[-1].unavailable_actors.extend(unavailable)
+        message = self._message(-1)
+        message.default_actors.extend(defaults)
+        message.unavailable_actors.extend(unavailable)
 
     def take_message(self, message: Message) -> None:
         """Keep a message as it came, but for its true sender."""
-        self._buffer[-1].messages.append(message)
+        self._message(-1).messages.append(message)
 
     def take_reward(self, reward: Reward | SharedReward) -> None:
         """Keep a reward of the current tick as it came, but for its true sender."""
-        rewards = self._buffer[-1].rewards
+        current = self._buffer[-1]
+        if type(current) is SharedSample and type(reward) is SharedReward:
+            current.rewards.append(reward)
+            return
+        rewards = self._message(-1).rewards
         if isinstance(reward, SharedReward):
             reward.fill(rewards.add())
         else:
@@ -106,10 +131,11 @@ class SampleLog:
             given.fill(reward)
         else:
             reward = given
-        first = self._buffer[0].info.tick_id
+        oldest = self._buffer[0]
+        first = oldest.tick_id if isinstance(oldest, SharedSample) else oldest.info.tick_id
         if reward.tick_id >= first:
             index = reward.tick_id - first
-            self._buffer[index].rewards.append(reward)
+            self._message(index).rewards.append(reward)
             if self._sizes is not None:
                 # It is held back like the rest of its sample.
                 size = DatalogSample(rewards=[reward]).ByteSize()
@@ -117,13 +143,15 @@ class SampleLog:
                 self._bytes += size
             return None
         info = SampleInfo(tick_id=reward.tick_id, timestamp=wall_ns, out_of_sync=True, special_events=[OUT_OF_SYNC])
-        return self._strip(DatalogSample(info=info, rewards=[reward]))
+        sample = DatalogSample(info=info, rewards=[reward])
+        self._strip(sample)
+        return sample
 
     def note_event(self, text: str) -> None:
         """Add a special event to the current tick."""
-        self._buffer[-1].info.special_events.append(text)
+        self._message(-1).info.special_events.append(text)
 
-    def leaving(self) -> list[DatalogSample]:
+    def leaving(self) -> list[DatalogSample | SharedSample]:
         """Return the samples that need not be held back any longer, oldest first."""
         # The tick that begins next takes the last place.
         surplus = len(self._buffer) - (self._size - 1)
@@ -136,7 +164,7 @@ class SampleLog:
         if self._sizes is not None:
             for _ in leaving:
                 self._bytes -= self._sizes.popleft()
-        return [self._strip(sample) for sample in leaving]
+        return [self._strip(sample) for sample in leaving] if self._excluded else leaving
 
     def _too_large(self) -> int:
         """Return how many samples have to leave because of the size of all."""
@@ -147,37 +175,48 @@ class SampleLog:
             surplus += 1
         return surplus
 
-    def flush(self, end: EndOfTrial | None) -> list[DatalogSample]:
+    def flush(self, end: EndOfTrial | None) -> list[DatalogSample | SharedSample]:
         """Close the last tick, which tells how the trial ended, and return everything that is left."""
         self._close(TrialState.ENDED)
         if end is not None:
-            self._buffer[-1].info.end.CopyFrom(end)
+            self._message(-1).info.end.CopyFrom(end)
         leaving, self._buffer = self._buffer, []
         if self._sizes is not None:
             self._sizes.clear()
             self._bytes = 0
-        return [self._strip(sample) for sample in leaving]
+        return [self._strip(sample) for sample in leaving] if self._excluded else leaving
 
     def recount(self) -> Iterator[Count]:
         """See `trio_cogment.base.recount`."""
         if self._sizes is not None:
-            held = sum(sample.ByteSize() for sample in self._buffer[: len(self._sizes)])
+            held = sum(self._message(index).ByteSize() for index in range(len(self._sizes)))
             yield Count("bytes of samples held back", self._bytes, held)
             yield Count("their sizes", sum(self._sizes), held)
 
-    def _begin(self, tick_id: int, wall_ns: int) -> DatalogSample:
+    def _begin(self, tick_id: int, wall_ns: int) -> None:
+        self._actions = [None] * self._actors
+        if self._shares:
+            self._buffer.append(SharedSample(tick_id, wall_ns))
+            return
         # Once per tick: setting fields costs half of what keyword arguments do.
         sample = DatalogSample()
         info = sample.info
         info.tick_id = tick_id
         info.timestamp = wall_ns
         self._buffer.append(sample)
-        self._actions = [None] * self._actors
-        return sample
 
     def _close(self, state: TrialState) -> None:
         # Actions are added only now: until the tick is over one may still be made void.
-        sample = self._buffer[-1]
+        current, given = self._buffer[-1], self._actions
+        if type(current) is SharedSample:
+            current.state = state
+            for action in given:
+                if type(action) is not SharedAction:
+                    break
+            else:
+                current.actions = given  # type: ignore[assignment]  # each of them is one
+                return
+        sample = self._message(-1)
         sample.info.state = state
         actions = sample.actions
         for action in self._actions:
@@ -190,7 +229,10 @@ class SampleLog:
             self._sizes.append(size)
             self._bytes += size
 
-    def _strip(self, sample: DatalogSample) -> DatalogSample:
+    def _strip(self, given: DatalogSample | SharedSample) -> DatalogSample | SharedSample:
+        # Where something is excluded, nothing is shared.
+        assert isinstance(given, DatalogSample)
+        sample: DatalogSample = given
         for name in self._excluded:
             sample.ClearField(name)
         return sample

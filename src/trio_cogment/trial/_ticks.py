@@ -110,6 +110,8 @@ def begin_tick(trial: TrialMemory, observations: AnyObservationSet) -> None:
         trial.tick_id += 1
         trial.tick_bytes = 0
     if trial.log is not None:
+        if type(observations) is SharedObservationSet and observations.told:
+            _log_told(trial, observations)
         # `before` is the phase an input has just left; where it left none, the last tick ended in RUNNING.
         ended_in = Phase.WAIT_FINAL if trial.before is Phase.WAIT_FINAL else Phase.RUNNING
         trial.log.begin_tick(trial.tick_id, trial.wall_ns, observations, PUBLIC_STATE[ended_in])
@@ -119,6 +121,16 @@ def begin_tick(trial: TrialMemory, observations: AnyObservationSet) -> None:
         trial.tick_bytes += size
     trial.answered = False
     trial.contents = [None] * len(trial.actors)
+
+
+def _log_told(trial: TrialMemory, observations: SharedObservationSet) -> None:
+    """Keep rewards of the tick that ends: their receivers learn of them from what they see."""
+    assert trial.log is not None
+    sender = trial.environment.name
+    for reward in observations.told:
+        for source in reward.sources:
+            source.sender_name = sender
+        trial.log.take_reward(reward)
 
 
 def size_of(observations: AnyObservationSet) -> int:

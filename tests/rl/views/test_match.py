@@ -375,9 +375,9 @@ def test_rewards_are_sent_beside_the_observations_if_anybody_gets_them(
     found: list[float] = []
     produce = EnvironmentSession.produce_observations_nowait
 
-    def noted(session: Any, observations: Any, rewards: Any = ()) -> None:
+    def noted(session: Any, observations: Any, rewards: Any = (), *, told: bool = False) -> None:
         found.extend(reward.value for reward in rewards)
-        produce(session, observations, rewards)
+        produce(session, observations, rewards, told=told)
 
     monkeypatch.setattr(EnvironmentSession, "produce_observations_nowait", noted)
     match = match_of(Counter(), store=store)

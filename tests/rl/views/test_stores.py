@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from tests.rl.views.environments import Counter
 from trio_cogment import open_platform
 from trio_cogment.base.errors import FailedPreconditionError, InvalidArgumentError, LocalProtocolError
 from trio_cogment.environments.spec import RL_SPEC
+from trio_cogment.rpc._in_process_call import End
 
 
 async def stored(path: Path) -> Mapping[str, list[float | None]]:
@@ -141,3 +143,35 @@ def test_a_store_that_is_only_a_path() -> None:
         tc.make(Counter, store="x.db")
     with pytest.raises(InvalidArgumentError, match=r"got 'sqlite:'$"):
         tc.make(Counter, store="sqlite:")
+
+
+async def test_rewards_that_nobody_is_sent_are_stored_as_those_that_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    def play(path: str) -> None:
+        env = tc.make_parallel(Rps, store=path)
+        env.reset(seed=1)
+        while env.agents:
+            env.step({"player_0": 1, "player_1": 0})
+        env.close()
+
+    async def rewards_of(path: str) -> list[Any]:
+        found = []
+        async with open_platform(RL_SPEC, store=path) as platform:
+            client = platform.datastore_client()
+            async for trial in client.all_trials():
+                async for sample in client.samples([trial.trial_id]):
+                    for name, actor in sample.actors.items():
+                        message = actor.message
+                        received = [
+                            (sample.name(one.sender), one.reward, one.confidence) for one in message.received_rewards
+                        ]
+                        found.append((sample.tick_id, name, message.reward, message.HasField("reward"), received))
+        return found
+
+    with tempfile.TemporaryDirectory() as folder:
+        told, sent = f"sqlite:{folder}/told.db", f"sqlite:{folder}/sent.db"
+        await trio.to_thread.run_sync(play, told)
+        monkeypatch.setattr(End, "passes_objects", property(lambda _call: False))
+        await trio.to_thread.run_sync(play, sent)
+        found = await rewards_of(told)
+        assert found == await rewards_of(sent)
+        assert any(received for *_, received in found)

@@ -269,7 +269,7 @@ async def test_in_what_is_left_of_a_released_trial_nothing_waits(autojump_clock:
             feed=trial.feed,
             spawn=cast(Any, None),
         )
-        trial.equip(streams, cast(Any, SimpleNamespace(queued_samples=5)))
+        trial.equip(streams, cast(Any, SimpleNamespace(queued_samples=5, takes_shared=False)))
         assert trial.queues == (5, 0, 0, 70)
         streams.disband()
         assert trial.queues == (5, 0, 0, 0)

@@ -9,10 +9,21 @@ import pytest
 from google.protobuf.any_pb2 import Any as AnyMessage
 
 from tests.sim.histories import CASES, record
-from trio_cogment.api.common_pb2 import ActorParams, ActorRunTrialOutput, CommunicationState, Message, TrialParams
+from trio_cogment.api.common_pb2 import (
+    ActorParams,
+    ActorRunTrialOutput,
+    CommunicationState,
+    Message,
+    RewardSource,
+    TrialParams,
+)
+from trio_cogment.api.environment_pb2 import EnvInitialOutput, EnvRunTrialOutput
 from trio_cogment.base.errors import LocalProtocolError
+from trio_cogment.base.shared_message import SharedAction, SharedObservationSet, SharedReward, SharedSample
 from trio_cogment.trial import (
+    ENVIRONMENT,
     Begin,
+    EmitSample,
     HardEnd,
     Joined,
     ParametersComplete,
@@ -72,3 +83,30 @@ def test_rules_that_came_later_are_written_where_they_are_not_the_defaults() -> 
 
     assert "max_held_back_bytes" not in first_line(TrialRules())["rules"]
     assert first_line(TrialRules(max_held_back_bytes=7))["rules"]["max_held_back_bytes"] == 7
+
+
+def test_rewards_for_the_sample_alone_are_recorded_as_rewards() -> None:
+    recorder = TrialRecorder()
+    machine = recorder.machine("t", rules=TrialRules(heartbeat_seconds=0))
+    machine.shares_samples = True
+    machine.handle(Begin(), 0.1, 5)
+    actor = ActorParams(name="a", actor_class="c", endpoint="cogment://client")
+    machine.handle(ParametersComplete(validate_params(TrialParams(actors=[actor]))), 0.2, 6)
+    ready = EnvRunTrialOutput(state=CommunicationState.NORMAL, init_output=EnvInitialOutput())
+    machine.handle(Joined(0), 0.3, 7)
+    machine.handle(Received(ENVIRONMENT, ready), 0.3, 7)
+    samples = []
+    for tick in range(3):
+        observed = SharedObservationSet(-1, 7, [b"o"], [0])
+        if tick:
+            source = RewardSource(value=0.5, confidence=1)
+            observed.told = [SharedReward(EnvRunTrialOutput, -1, "a", 0.5, [source])]
+        effects = machine.handle(Received(ENVIRONMENT, observed), 0.4 + tick, 8)
+        samples += [effect.sample for effect in effects if isinstance(effect, EmitSample)]
+        machine.handle(Received(0, SharedAction(tick, 8, b"x")), 0.5 + tick, 9)
+    text = recorder.trials["t"].text()
+    assert replay(text) == text
+    sample = samples[0]
+    assert isinstance(sample, SharedSample)
+    (reward,) = sample.whole().rewards
+    assert (reward.receiver_name, reward.value, reward.sources[0].value) == ("a", 0.5, 0.5)

@@ -341,6 +341,7 @@ class Match:
             around=self.platform.driver,
             decoders=decoders,
             rewards=not self._alone,
+            told=not self._seats,
         )
         return lambda: make(new_trial_id())
 

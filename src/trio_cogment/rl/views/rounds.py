@@ -45,6 +45,7 @@ class Round:
         around: the driver.
         decoders: of the observations of mine; without them the spaces are decoded, too.
         rewards: the environment in this process sends them also as Cogment's; those in observations are for mine.
+        told: these are for the record alone, because all actors are mine.
 
     Attributes:
         trial_id: of the trial.
@@ -72,6 +73,7 @@ class Round:
         around: Driver[object],
         decoders: Mapping[str, ObservationDecoder] | None = None,
         rewards: bool = True,
+        told: bool = False,
     ) -> None:
         self.trial_id = trial_id
         self.launched_at = 0.0
@@ -91,6 +93,7 @@ class Round:
         self._around = around
         self._decoders = decoders
         self._rewards = rewards
+        self._told = told
         self._sessions: dict[str, ActorSession[Any, Any, Any]] = {}
         self._environment: EnvironmentSession[Any, Any, Any] | None = None
         self._scope = trio.CancelScope()
@@ -169,9 +172,9 @@ class Round:
                 if reward is not None
             ]
         if turn.over:
-            session.end_nowait(observations, rewards)
+            session.end_nowait(observations, rewards, told=self._told)
         else:
-            session.produce_observations_nowait(observations, rewards)
+            session.produce_observations_nowait(observations, rewards, told=self._told)
 
     def _fail(self, error: Exception) -> None:
         self.failure = error

@@ -20,6 +20,8 @@ from trio_cogment.api.trial_datastore_pb2 import StoredTrialActorSample, StoredT
 from trio_cogment.base.addressing import ActorAddresses
 from trio_cogment.base.errors import InvalidArgumentError
 from trio_cogment.base.rewards import RewardMean
+from trio_cogment.base.shared_message import SharedSample
+from trio_cogment.servers.datastore._conversion_shared import SharedTemplates
 from trio_cogment.servers.datastore._conversion_templates import Deliveries, Templates
 from trio_cogment.servers.datastore._write_rules import MAX_NUMBER
 from trio_cogment.servers.datastore.storage import SampleWrite, WriteKind
@@ -74,6 +76,7 @@ class TrialConverter:
         )
         self._receivers: dict[str, Sequence[int]] = {}
         self.templates = Templates()
+        self._shared = SharedTemplates()
         self.saw_end = False
         self.info_missing = False
 
@@ -100,6 +103,22 @@ class TrialConverter:
         """
         return self.write_by_template(sample) or next(self.writing(sample))
 
+    def write_shared(self, sample: SharedSample) -> SampleWrite | None:
+        """Do as `write_at_once` for a sample that is shared.
+
+        Raises:
+            InvalidArgumentError: see `convert`; nothing has changed then.
+        """
+        write = self._shared.convert(sample)
+        if write is not None:
+            self._logged(write.tick_id, write.state)
+            return write
+        whole = sample.whole()
+        write = self.write_at_once(whole)
+        if write is not None and self._shared.wanted:
+            self._shared.learn(write, self._deliveries(whole))
+        return write
+
     def writing(self, sample: DatalogSample) -> Iterator[SampleWrite | None]:
         """Do the same by the full conversion, in steps of some milliseconds: yield None after each, then the result.
 
@@ -124,18 +143,21 @@ class TrialConverter:
         # There is one end in a trial.
         if not sample.HasField("info") or sample.messages or sample.info.HasField("end"):
             return
+        if any(source.HasField("user_data") for reward in sample.rewards for source in reward.sources):
+            return
+        self.templates.learn(sample, write, self._deliveries(sample))
+
+    def _deliveries(self, sample: DatalogSample) -> Deliveries:
         received: dict[int, list[int]] = {}
         sent: dict[int, list[int]] = {}
         sources = [(reward, source) for reward in sample.rewards for source in reward.sources]
         for number, (reward, source) in enumerate(sources):
-            if source.HasField("user_data"):
-                return
             sender = self._index.get(source.sender_name, ENVIRONMENT)
             for receiver in self._receivers_of(reward.receiver_name):
                 received.setdefault(receiver, []).append(number)
                 if sender >= 0:
                     sent.setdefault(sender, []).append(number)
-        self.templates.learn(sample, write, Deliveries(received, sent))
+        return Deliveries(received, sent)
 
     def convert(self, sample: DatalogSample) -> tuple[StoredTrialSample, WriteKind]:
         """Convert a sample; it is only read.

@@ -19,6 +19,7 @@ from trio_cogment.base.errors import (
     StorageFailedError,
     UnavailableError,
 )
+from trio_cogment.base.shared_message import SharedSample
 from trio_cogment.budget.turn_order import Lane
 from trio_cogment.budget.turns import turns_of_run
 from trio_cogment.servers.datastore._conversion import TrialConverter
@@ -109,6 +110,16 @@ class IntakeStream:
             return False  # `write` says so, in its turn
         return write is not None and self.writes.put_nowait(write)
 
+    def write_shared_nowait(self, sample: SharedSample) -> bool:
+        """Take a shared sample, as `write_nowait` does."""
+        if not self.writes.has_room:
+            return False
+        try:
+            write = self._converter.write_shared(sample)
+        except InvalidArgumentError:
+            return False  # `write` says so, in its turn
+        return write is not None and self.writes.put_nowait(write)
+
     async def _put(self, write: Write) -> None:
         try:
             await self.writes.put(write)
@@ -172,6 +183,9 @@ class IntakeStream:
 class Intake:
     """Opens a stream for each data log. It has the interface of an orchestrator's `SampleSink`.
 
+    An orchestrator of this process may give it samples that are no messages yet (`takes_shared`): most of what a
+    message is for is done again for what is stored.
+
     Args:
         store: tells what is stored of a trial already.
         writer: where everything is written.
@@ -183,6 +197,8 @@ class Intake:
         quotas: of the owner.
         endpoint: of the orchestrator whose trials are written; empty: that is not known.
     """
+
+    takes_shared = True
 
     def __init__(
         self,

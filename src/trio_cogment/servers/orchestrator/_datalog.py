@@ -40,6 +40,7 @@ from trio_cogment.base.errors import (
 )
 from trio_cogment.base.outcome import lost_text
 from trio_cogment.base.recount import Count
+from trio_cogment.base.shared_message import SharedSample
 from trio_cogment.budget.byte_pool import Loan
 from trio_cogment.servers.orchestrator.sinks import SampleSink, SampleStream
 
@@ -172,6 +173,18 @@ class _Kept(NamedTuple):
     size: int  # as it is counted: 0 while few wait, and where its sink has a limit of its own
 
 
+class _Shared(NamedTuple):
+    """A sample that was written as it was, and may be lost still."""
+
+    shared: SharedSample
+    size: int = 0
+
+    @property
+    def sample(self) -> DatalogSample:
+        """The message."""
+        return self.shared.whole()
+
+
 class Datalog:
     """The samples of one trial: a queue that `put` fills from the tick, and a task that empties it.
 
@@ -190,6 +203,7 @@ class Datalog:
         dropped_samples: those that did not reach the sink.
         trouble: why it takes no samples now; empty: it does, or has not been given any since.
         weighs_all: samples are large, so those count, too, that hardly wait.
+        takes_shared: most samples may be `SharedSample`: the sink is of this process, and makes of them what it stores.
     """
 
     def __init__(
@@ -211,7 +225,7 @@ class Datalog:
         self._owner = owner
         self._queue: deque[_Kept] = deque()
         #: Written to the open stream, and not known to be taken.
-        self._sent: deque[_Kept] = deque()
+        self._sent: deque[_Kept | _Shared] = deque()
         #: Of the queue, and of what was sent to a sink elsewhere: one in this process has limits of its own.
         self._bytes = SampleBytes(loan, self._memory_is_back)
         #: Those before them that there was no room for.
@@ -219,6 +233,9 @@ class Datalog:
         self._stream: SampleStream | None = None
         #: Its `write_nowait`, while samples are written to it.
         self._write_nowait: Callable[[DatalogSample], bool] | None = None
+        #: The same for those that are shared.
+        self._write_shared: Callable[[SharedSample], bool] | None = None
+        self.takes_shared: bool = getattr(sink, "takes_shared", False)
         self._sink_is_here = False
         self._parked = trio.lowlevel.ParkingLot()
         self._opening = trio.CancelScope()
@@ -268,11 +285,18 @@ class Datalog:
             yield Count(f"samples that {what}", len(samples), 0 if self._over else len(samples))
         yield Count("bytes of samples", self._bytes.size, sum(kept.size for kept in (*self._queue, *self._sent)))
 
-    def put(self, sample: DatalogSample) -> None:
+    def put(self, given: DatalogSample | SharedSample) -> None:
         """Queue a sample; where there is no room for it, see the head of this module."""
         if self._over:
             self._count_lost(1)
             return
+        if type(given) is SharedSample:
+            if self._write_shared is not None and not self._queue and not self._untold and self._share(given):
+                return
+            sample = given.whole()
+        else:
+            assert isinstance(given, DatalogSample)
+            sample = given
         if self.dropped_samples:
             self._say_lost(sample)
         if self._write_nowait is not None and not self._queue and not self._untold and self._write_at_once(sample):
@@ -292,6 +316,19 @@ class Datalog:
         size = sample.ByteSize()
         self._bytes.size += size
         return _Kept(sample, size)
+
+    def _share(self, sample: SharedSample) -> bool:
+        assert self._write_shared is not None
+        try:
+            taken = self._write_shared(sample)
+        except Exception:  # noqa: BLE001  as below
+            _log.exception("trial %s: the data log failed to take a sample at once", self._trial_id)
+            self._write_shared = None
+            return False
+        if taken:
+            self._sent.append(_Shared(sample))
+            self._progress()
+        return taken
 
     def _write_at_once(self, sample: DatalogSample) -> bool:
         assert self._write_nowait is not None
@@ -476,13 +513,14 @@ class Datalog:
 
     async def _write(self, stream: SampleStream) -> None:
         self._write_nowait = getattr(stream, "write_nowait", None)
+        self._write_shared = getattr(stream, "write_shared_nowait", None)
         self._sink_is_here = self._write_nowait is not None
         if hasattr(stream, "on_confirmed"):
             stream.on_confirmed = self._confirmed
         try:
             await self._empty_queue(stream)
         finally:
-            self._write_nowait = None
+            self._write_nowait = self._write_shared = None
         await stream.complete()
 
     async def _empty_queue(self, stream: SampleStream) -> None:
@@ -542,7 +580,7 @@ class Datalog:
             self._stream_seconds = trio.current_time() - self._connected_at
             self._stream = None
         for kept in reversed(self._sent):
-            self._queue.appendleft(kept if kept.size else self._counted(kept.sample))
+            self._queue.appendleft(kept if kept.size else self._counted(kept.sample))  # type: ignore[arg-type]  # `_Kept`
         self._sent.clear()
         forgotten, self._forgotten = self._forgotten, 0
         if forgotten:

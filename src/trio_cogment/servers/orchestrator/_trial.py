@@ -141,6 +141,7 @@ class Trial:
         self._streams = streams
         self._datalog = datalog
         self.machine.collect_samples = datalog is not None
+        self.machine.shares_samples = datalog is not None and datalog.takes_shared
 
     @property
     def equipped(self) -> bool:

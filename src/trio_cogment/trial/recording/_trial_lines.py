@@ -22,7 +22,7 @@ from trio_cogment.api.common_pb2 import ActorRunTrialOutput, TrialParams, TrialS
 from trio_cogment.api.environment_pb2 import EnvRunTrialOutput
 from trio_cogment.base.errors import CogmentError, InvalidArgumentError
 from trio_cogment.base.outcome import EndCause
-from trio_cogment.base.shared_message import SharedMessage
+from trio_cogment.base.shared_message import SharedMessage, SharedSample
 from trio_cogment.trial import (
     ENVIRONMENT,
     NO_PARTICIPANT,
@@ -129,7 +129,7 @@ def _error(error: CogmentError | None) -> str:
 _WRITERS: dict[str, Callable[[Any], dict[str, Any]]] = {
     "message": lambda value: {"message": _message(value)},
     "params": lambda value: {"params": _message(value)},
-    "sample": lambda value: {"sample": _message(value)},
+    "sample": lambda value: {"sample": _message(value.whole() if isinstance(value, SharedSample) else value)},
     "timer": _timer,
     "state": lambda value: {"state": TrialState.Name(value)},
     "error": lambda value: {"error": _error(value)},

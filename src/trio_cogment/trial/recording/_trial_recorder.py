@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from trio_cogment.base.errors import LocalProtocolError
-from trio_cogment.trial import Effect, Event, TrialMachine, TrialRules
+from trio_cogment.base.shared_message import SharedObservationSet
+from trio_cogment.trial import Effect, Event, Received, TrialMachine, TrialRules
 from trio_cogment.trial.recording._trial_lines import as_text, header_of, line_of, state_of
 
 #: More lines than the longest trial of a test has; a trial that never ends must not fill the memory.
@@ -80,6 +81,11 @@ class RecordingMachine(TrialMachine):
 
     def handle(self, event: Event, now: float, wall_ns: int) -> list[Effect]:
         """See `TrialMachine.handle`."""
+        if type(event) is Received and type(event.message) is SharedObservationSet and event.message.told:
+            # A file has messages, and there is none for these: they come as other rewards do.
+            told, event.message.told = event.message.told, ()
+            given = [Received(event.participant, reward) for reward in told]
+            return [effect for one in (*given, event) for effect in self.handle(one, now, wall_ns)]
         recorded = self.recorded
         # Before the machine runs: it, and the code that performs an effect, may change the messages.
         recorded.add({"at": now, "wall_ns": wall_ns, **line_of(event)})
