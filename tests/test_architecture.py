@@ -118,7 +118,7 @@ def test_the_pages_are_fresh() -> None:
 #: What only the extras of this package need.
 OF_EXTRAS = {
     *("numpy", "gymnasium", "pettingzoo", "dm_env", "pyarrow", "minari", "h5py", "PIL"),
-    *("grpc_tools", "pyspiel", "obstore"),
+    *("grpc_tools", "pyspiel", "obstore", "psycopg"),
 }
 
 

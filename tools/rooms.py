@@ -27,7 +27,7 @@ LEAVES = (
     *("base.addressing", "base.rewards", "base.log_context", "base.metrics", "base.plugins", "api", "base.outcome"),
     *("base.recount", "base.suggestions", "base.compiling", "base.group_commit", "base.sqlite_file"),
     *("base.sqlite_hold", "base.stand_ins", "base.lazy_names", "base.records", "base.shared_message", "base"),
-    "base.object_store",
+    *("base.object_store", "base.postgresql"),
 )
 #: What a room may import of the leaves, where that is not all of them. A leaf without a row imports no other.
 NARROWED = {
@@ -44,6 +44,7 @@ NARROWED = {
     "base.sqlite_file": {"base.records", "base.errors", "base.host"},
     "base.group_commit": {"base.errors"},
     "base.object_store": {"base.errors", "base.records"},
+    "base.postgresql": {"base.errors"},
     "base.sqlite_hold": {"base.errors", "base.host", "base.sqlite_file"},
     "base.shared_message": {"api", "base.compiling"},
     "trial": {
@@ -96,7 +97,6 @@ TABLE: dict[str, set[str]] = {
         *("environments", "seats", "play", "gateways.openenv", "platform", "sync", "sdk", "spaces", "rpc", "access"),
         *("servers.discovery", "servers.datastore"),
     },
-    "ray": {"rl", "seats", "sdk", "rpc"},
     "dashboard": {"web", "platform", "servers.orchestrator", "servers.discovery", "sdk", "rpc", "access"},
     "trainer": {"platform", "rl", "seats", "rpc", "servers.discovery", "sdk", "access", "budget"},
     "testing": {

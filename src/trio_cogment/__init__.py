@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     from trio_cogment import gateways as gateways
     from trio_cogment import platform as platform
     from trio_cogment import play as play
-    from trio_cogment import ray as ray
     from trio_cogment import rl as rl
     from trio_cogment import rpc as rpc
     from trio_cogment import sdk as sdk
@@ -130,7 +129,6 @@ _SUBPACKAGES = frozenset(
             "gateways",
             "platform",
             "play",
-            "ray",
             "rl",
             "rpc",
             "sdk",

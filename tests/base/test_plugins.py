@@ -156,11 +156,12 @@ async def test_what_is_not_installed_is_told_with_what_is() -> None:
         "no installed package has an entry point 'labyrinth' in trio_cogment.environments; installed: broken, maze"
     )
     with pytest.raises(InvalidArgumentError) as unknown:
-        async with open_store("postgresql://me:secret@host/db"):
+        async with open_store("mariadb://me:secret@host/db"):
             pass
     assert str(unknown.value) == (
-        "storage: expected 'memory:', 'sqlite:PATH', 'brokendb:...', 'tinydb:...', got the scheme 'postgresql'; "
-        "install a package with an entry point 'postgresql' in the group trio_cogment.stores"
+        "storage: expected 'memory:', 'sqlite:PATH', 'postgresql://...', 'brokendb:...', 'tinydb:...', "
+        "got the scheme 'mariadb'; "
+        "install a package with an entry point 'mariadb' in the group trio_cogment.stores"
     )
 
 

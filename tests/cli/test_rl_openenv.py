@@ -103,7 +103,10 @@ async def test_tokens_and_origins(tmp_path: Path) -> None:
         (["CartPole-v1", "--seat", "player_0"], "--seat: expected NAME=WHO, got 'player_0'"),
         (["CartPole-v1", "--seat", "player_0=ann"], "expected random, MODULE:FUNCTION or grpc://host:port, got 'ann'"),
         (["CartPole-v1", "--seat", "player_1=random"], "seats: expected agents of 'player_0'; got 'player_1'"),
-        (["CartPole-v1", "--store", "moon:"], "rl openenv: storage: expected 'memory:', 'sqlite:PATH', got"),
+        (
+            ["CartPole-v1", "--store", "moon:"],
+            "rl openenv: storage: expected 'memory:', 'sqlite:PATH', 'postgresql://...', got",
+        ),
         (["CartPole-v1", "--host", "192.0.2.1"], "cannot listen on ipv4:192.0.2.1:0: Cannot assign"),
     ],
 )

@@ -10,7 +10,7 @@ maze = "maze_package.environment:maze"
 walker = "maze_package.actors:walker"
 
 [project.entry-points."trio_cogment.stores"]         # a StoreOpener; the name is the scheme of addresses
-postgresql = "trio_cogment_postgresql:open_store"
+mariadb = "trio_cogment_mariadb:open_store"
 ```
 
 Nothing of a package is imported before one of its plugins is used for the first time. A plugin that cannot be loaded

@@ -97,7 +97,9 @@ async def test_serve_stores_trials_in_the_current_folder_unless_told_otherwise(t
     async with server("serve", "--host=127.0.0.1", "--port=0", "--storage=none", folder=tmp_path) as found:
         assert await found.parts() == "orchestrator"
     output = await run_here("serve", "--storage=sqlite", "--port=0")
-    assert output.err == "trio-cogment: --storage: expected sqlite:PATH, memory: or none, got 'sqlite'\n"
+    assert (
+        output.err == "trio-cogment: --storage: expected sqlite:PATH, postgresql://..., memory: or none, got 'sqlite'\n"
+    )
 
 
 async def test_the_reference_s_bare_flag_and_variables(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from trio_cogment.base.postgresql import shown
 from trio_cogment.base.records import record
 from trio_cogment.base.services import SERVICES, ServiceKind
 from trio_cogment.cli.configuration import setting_options
@@ -62,10 +63,10 @@ class StorageSettings:
 
     @property
     def place(self) -> str:
-        """Where that is, as people are told: a path in full, `in memory`, or the address."""
+        """Where that is, as people are told: a path in full, `in memory`, or the address without its password."""
         if self.file is not None:
             return str(self.file.absolute())
-        return "in memory" if self.address == "memory:" else self.address
+        return "in memory" if self.address == "memory:" else shown(self.address)
 
 
 @record(kw_only=True)
@@ -126,6 +127,15 @@ def datastore_options(command: _Decorated) -> _Decorated:
             help=f"Store trials in an SQLite database (without a path: {DEFAULT_FILE}); the default is in memory.",
         ),
         click.option(
+            "--storage",
+            default="",
+            metavar="ADDRESS",
+            envvar=f"COGMENT_{_SERVICE}_STORAGE",
+            show_envvar=True,
+            help="Where trials are stored, in the place of --file_storage: postgresql://USER@HOST/DATABASE, which any "
+            "number of datastores share, sqlite:PATH, memory:, or an address for an installed plugin.",
+        ),
+        click.option(
             "--memory_storage_max_samples_size",
             type=click.IntRange(1, _MAX_MEMORY_BYTES),
             default=_DEFAULT_MEMORY_BYTES,
@@ -145,16 +155,22 @@ def datastore_settings(ctx: click.Context) -> DatastoreSettings:
     Raises:
         Failure: the flags contradict each other.
     """
-    return DatastoreSettings(
-        **common_settings(ctx),
-        port=ctx.params["port"],
-        storage=StorageSettings(
+    memory_bytes: int = ctx.params["memory_storage_max_samples_size"]
+    address: str = ctx.params["storage"].strip()
+    if address:
+        if ctx.params["file_storage"] is not None:
+            raise Failure("--storage: expected no --file_storage beside it")
+        storage = _storage_at(ctx, address, memory_bytes)
+    else:
+        storage = StorageSettings(
             file=ctx.params["file_storage"],
             file_bytes=ctx.params["file_storage_max_size"],
-            memory_bytes=ctx.params["memory_storage_max_samples_size"],
+            memory_bytes=memory_bytes,
             durability=ctx.params["durability"],
-        ),
-    )
+        )
+    if storage is None:
+        raise Failure("--storage: a trial datastore without a storage has nothing to do")
+    return DatastoreSettings(**common_settings(ctx), port=ctx.params["port"], storage=storage)
 
 
 def storage_options(file: Path) -> Callable[[_Decorated], _Decorated]:
@@ -170,7 +186,8 @@ def storage_options(file: Path) -> Callable[[_Decorated], _Decorated]:
         envvar="TRIO_COGMENT_STORAGE",
         show_default=True,
         show_envvar=True,
-        help="Where trials are stored: sqlite:PATH, memory:, none, or an address for an installed plugin.",
+        help="Where trials are stored: sqlite:PATH, postgresql://USER@HOST/DATABASE, memory:, none, or an address for "
+        "an installed plugin.",
     )
     return lambda command: storage(_keeping_options(command))
 
@@ -181,18 +198,21 @@ def storage_settings(ctx: click.Context) -> StorageSettings | None:
     Raises:
         Failure: the value is not understood.
     """
-    address: str = ctx.params["storage"].strip()
+    return _storage_at(ctx, ctx.params["storage"].strip(), _DEFAULT_MEMORY_BYTES)
+
+
+def _storage_at(ctx: click.Context, address: str, memory_bytes: int) -> StorageSettings | None:
     scheme, colon, path = address.partition(":")
     if address == "none":
         return None
-    common: dict[str, Any] = {"memory_bytes": _DEFAULT_MEMORY_BYTES, "durability": ctx.params["durability"]}
+    common: dict[str, Any] = {"memory_bytes": memory_bytes, "durability": ctx.params["durability"]}
     if colon and scheme == "memory" and not path:
         return StorageSettings(**common)
     if scheme == "sqlite" and path:
         return StorageSettings(file=Path(path), file_bytes=ctx.params["file_storage_max_size"], **common)
-    if colon and scheme not in ("", "memory", "sqlite"):  # of a plugin, as will be seen when it is opened
+    if colon and scheme not in ("", "memory", "sqlite"):  # a database, or of a plugin, as is seen when it is opened
         return StorageSettings(address=address, **common)
-    raise Failure(f"--storage: expected sqlite:PATH, memory: or none, got {address!r}")
+    raise Failure(f"--storage: expected sqlite:PATH, postgresql://..., memory: or none, got {address!r}")
 
 
 @click.command("trial_datastore")

@@ -11,6 +11,7 @@ from trio_cogment.base.config import RpcConfig
 from trio_cogment.base.errors import InvalidArgumentError, NotFoundError
 from trio_cogment.base.host import Host
 from trio_cogment.base.plugins import STORES, installed
+from trio_cogment.base.postgresql import SCHEMES
 from trio_cogment.platform import Platform
 from trio_cogment.rpc import open_in_process
 from trio_cogment.rpc.inprocess import UNLIMITED_BYTES
@@ -34,8 +35,8 @@ async def open_source(source: Source, *, spec: Spec | None = None) -> AsyncItera
 
     Args:
         source: a client, or a platform with a store; or an address: `grpc://host:port` of a datastore that runs,
-            `cogment://discover...`, or that of a storage (`sqlite:trials.db`, or the scheme of a plugin), which nobody
-            else may use meanwhile.
+            `cogment://discover...`, or that of a storage: `postgresql://...`, `sqlite:trials.db`, which nobody else may
+            use meanwhile, or the scheme of a plugin.
         spec: the types of the project.
 
     Raises:
@@ -68,7 +69,7 @@ def _check_there(address: str) -> None:
     if address == "memory:":
         raise InvalidArgumentError("source: 'memory:' has no trials when it is opened: pass the platform or a client")
     scheme, colon, rest = address.partition(":")
-    if scheme != "sqlite" and scheme not in installed(STORES):
+    if scheme != "sqlite" and scheme not in (*SCHEMES, *installed(STORES)):
         meant = f"grpc://{address}" if colon and rest.isdecimal() else "" if colon else f"{_FILE}{address}"
         # Only the scheme is named of what has one: what follows may hold a password.
         got = repr(address) if meant else f"the scheme {scheme!r}"

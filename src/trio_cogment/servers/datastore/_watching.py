@@ -62,3 +62,9 @@ class Watches:
         if trials:
             for watch in self._of.get(None, ()):
                 watch.notify()
+
+    def notify_all(self) -> None:
+        """Wake all watches: anything may have changed."""
+        for watches in self._of.values():
+            for watch in watches:
+                watch.notify()

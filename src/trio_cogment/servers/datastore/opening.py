@@ -1,4 +1,4 @@
-"""`open_store`: opens a storage of trials by its address: `memory:`, `sqlite:PATH`, or the scheme of a plugin."""
+"""`open_store`: opens a storage of trials: `memory:`, `sqlite:PATH`, `postgresql://...`, or the scheme of a plugin."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 from trio_cogment.base.errors import InvalidArgumentError
 from trio_cogment.base.host import Host
 from trio_cogment.base.plugins import STORES, installed, scheme_of, store_opener
+from trio_cogment.base.postgresql import SCHEMES
 from trio_cogment.servers.datastore._memory import MemoryStore
 from trio_cogment.servers.datastore.storage import TrialStore
 
@@ -30,8 +31,9 @@ async def open_store(
     """Open a storage of trials for the time of an `async with` block.
 
     Args:
-        address: `memory:`, gone when the block is left, or `sqlite:PATH`, a file that is made if it is not there (its
-            folder has to be). Any other scheme is looked up among the installed plugins (`trio_cogment.base.plugins`).
+        address: `memory:`, gone when the block is left; `sqlite:PATH`, a file that is made if it is not there (its
+            folder has to be); or `postgresql://[user@]host[:port]/database`, which any number of processes may have
+            open. Any other scheme is looked up among the installed plugins (`trio_cogment.base.plugins`).
         durability: what a write to a file waits for, one of `DURABILITIES`.
         memory_bytes: what trials in memory may take; see `MemoryStore`.
         file_bytes: how large the file and what SQLite puts beside it may become together; 0: as large as there is room.
@@ -59,6 +61,12 @@ async def open_store(
 
         async with open_sqlite(rest, full=durability == "full", max_bytes=file_bytes, host=host) as store:
             yield store
+    elif scheme_of(address) in SCHEMES:
+        # Needs psycopg.
+        from trio_cogment.servers.datastore._postgresql import open_postgresql
+
+        async with open_postgresql(address, full=durability == "full", host=host) as shared:
+            yield shared
     elif scheme in ("memory", "sqlite") or not scheme_of(address):
         is_path = bool(address) and not colon and scheme not in ("memory", "sqlite")
         hint = f"; did you mean 'sqlite:{address}'?" if is_path else ""
@@ -78,4 +86,6 @@ async def open_store(
 
 def _known() -> str:
     """Return the addresses that can be opened here, for an error."""
-    return ", ".join(["'memory:'", "'sqlite:PATH'", *(f"'{scheme}:...'" for scheme in installed(STORES))])
+    return ", ".join(
+        ["'memory:'", "'sqlite:PATH'", "'postgresql://...'", *(f"'{scheme}:...'" for scheme in installed(STORES))]
+    )

@@ -1,0 +1,454 @@
+"""The tables of trials in PostgreSQL, and the statements that write to them; each method is one step of a transaction.
+
+A trial's samples are in chunks (`chunks`): those that were committed together are one row, which its first position
+names. The positions of one chunk are all below those of the next. Ticks ascend within a chunk; out-of-sync samples that
+wait for the one of their tick are the ticks in `waiting`.
+
+`trials.toast_tuple_target` moves parameters out of the row, because the rest of the row is written with every batch.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from trio_cogment.base.errors import FailedPreconditionError
+from trio_cogment.base.postgresql import SCHEMA, connect, database_errors, shown
+from trio_cogment.base.records import record
+from trio_cogment.servers.datastore.chunks import Chunk
+
+if TYPE_CHECKING:
+    from psycopg import Connection
+
+VERSION = 1
+
+_SCHEMA = """
+CREATE TABLE datastore_format (version integer NOT NULL);
+INSERT INTO datastore_format VALUES (1);
+CREATE TABLE trial_numbers (last bigint NOT NULL);
+INSERT INTO trial_numbers VALUES (0);
+CREATE TABLE writers (
+    number integer GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    batch bigint NOT NULL DEFAULT 0,
+    gone boolean NOT NULL DEFAULT false,
+    began timestamptz NOT NULL DEFAULT now()
+) WITH (fillfactor = 50);
+CREATE TABLE trials (
+    number bigint PRIMARY KEY,
+    trial_id text COLLATE "C" NOT NULL UNIQUE,
+    long_id text,
+    user_id text NOT NULL,
+    params bytea NOT NULL,
+    properties jsonb NOT NULL,
+    logged boolean NOT NULL,
+    owner text NOT NULL,
+    endpoint text NOT NULL,
+    writer integer NOT NULL,
+    ending smallint NOT NULL,
+    samples_count bigint NOT NULL,
+    high_tick bigint NOT NULL,
+    top_tick bigint NOT NULL,
+    state integer NOT NULL,
+    next_position bigint NOT NULL,
+    bytes bigint NOT NULL,
+    info_bytes bigint NOT NULL,
+    raw_bytes bigint NOT NULL,
+    changes bigint NOT NULL DEFAULT 0,
+    outcome bytea NOT NULL DEFAULT ''
+) WITH (fillfactor = 70, toast_tuple_target = 128);
+ALTER TABLE trials ALTER params SET STORAGE EXTERNAL, ALTER outcome SET STORAGE EXTERNAL;
+CREATE INDEX trials_owner ON trials (owner) WHERE owner <> '';
+CREATE INDEX trials_open ON trials (writer) WHERE ending = 0 AND logged;
+CREATE INDEX trials_properties ON trials USING gin (properties jsonb_path_ops);
+CREATE TABLE chunks (
+    trial bigint NOT NULL,
+    waiting bigint[] NOT NULL,
+    first_position bigint NOT NULL,
+    last_position bigint NOT NULL,
+    first_tick bigint NOT NULL,
+    last_tick bigint NOT NULL,
+    samples_count integer NOT NULL,
+    encoding smallint NOT NULL,
+    size bigint NOT NULL,
+    raw_bytes bigint NOT NULL,
+    checksum bigint NOT NULL,
+    data bytea NOT NULL,
+    PRIMARY KEY (trial, first_position)
+);
+ALTER TABLE chunks ALTER data SET STORAGE EXTERNAL;
+CREATE INDEX chunks_tick ON chunks (trial, last_tick);
+"""
+
+#: Version -> what leads from it to the next, within one transaction.
+MIGRATIONS: Mapping[int, str] = {}
+
+# Advisory locks have two numbers: one for what it is, one for whose it is.
+
+#: Shared by all datastores that run; alone it is had by the one that makes or changes the tables.
+LOCK_TABLES = 0x5443676D
+#: Of a writer, for as long as its process has a session.
+LOCK_WRITER = 0x5443676E
+
+#: Ids up to this many bytes are kept as they are: an entry of an index has a limit of 2704.
+_LONG_ID_BYTES = 1000
+
+
+def as_text(text: str) -> str:
+    r"""Return a text as it is kept: PostgreSQL has no character NUL, which becomes `\0`."""
+    return text.replace("\\", "\\\\").replace("\0", "\\0") if "\\" in text or "\0" in text else text
+
+
+def from_text(kept: str) -> str:
+    """Return a text as it was."""
+    if "\\" not in kept:
+        return kept
+    return "\\".join(part.replace("\\0", "\0") for part in kept.split("\\\\"))
+
+
+def key_of(trial_id: str) -> str:
+    r"""Return the id of a trial as it is looked for: as it is kept, or a digest of a long one behind `\h`."""
+    kept = as_text(trial_id)
+    encoded = kept.encode()
+    return kept if len(encoded) <= _LONG_ID_BYTES else "\\h" + hashlib.sha256(encoded).hexdigest()
+
+
+def properties_text(properties: Mapping[str, str]) -> str:
+    """Return properties as JSON, as they are kept and looked for."""
+    return json.dumps({as_text(name): as_text(value) for name, value in properties.items()})
+
+
+# Preparation
+
+
+def prepare(connection: Connection[Any], address: str) -> None:
+    """Make the tables, or bring them to this version; then the connection's session has a share in them.
+
+    Raises:
+        FailedPreconditionError: a newer version made them; or they have to be changed, and other datastores run.
+        CogmentError: see `database_errors`.
+    """
+    where = shown(address)
+    with database_errors(f"cannot prepare {where}"):
+        version = _version(connection)
+        if version is None or version < VERSION:
+            with connection.transaction():
+                _change(connection, where)
+        elif version > VERSION:
+            raise _newer(where, version)
+        connection.execute("SELECT pg_advisory_lock_shared(%s, 0)", (LOCK_TABLES,))
+        # Somebody may have changed them before the lock was had.
+        version = _version(connection)
+        if version != VERSION:
+            raise _newer(where, version or 0)
+
+
+def _change(connection: Connection[Any], where: str) -> None:
+    # One of them makes the tables; the others wait, and find them.
+    connection.execute("SELECT pg_advisory_xact_lock(%s, 1)", (LOCK_TABLES,))
+    version = _version(connection)
+    if version is None:
+        connection.execute(f"CREATE SCHEMA IF NOT EXISTS {SCHEMA}".encode())
+        connection.execute(_SCHEMA.encode())
+        return
+    if version > VERSION:
+        raise _newer(where, version)
+    if version == VERSION:
+        return
+    row = connection.execute("SELECT pg_try_advisory_xact_lock(%s, 0)", (LOCK_TABLES,)).fetchone()
+    if row != (True,):
+        raise FailedPreconditionError(
+            f"storage: the tables in {where} have to be changed for this version of trio-cogment, while other "
+            "datastores use them; stop those first"
+        )
+    for step in range(version, VERSION):
+        connection.execute(MIGRATIONS[step].encode())
+        connection.execute("UPDATE datastore_format SET version = %s", (step + 1,))
+
+
+def _version(connection: Connection[Any]) -> int | None:
+    # `to_regclass` says within a transaction that has waited for a lock what it remembers from before.
+    found = "SELECT EXISTS (SELECT FROM pg_tables WHERE schemaname = %s AND tablename = 'datastore_format')"
+    if connection.execute(found, (SCHEMA,)).fetchone() != (True,):
+        return None
+    row = connection.execute("SELECT version FROM datastore_format").fetchone()
+    assert row is not None
+    return int(row[0])
+
+
+def _newer(where: str, version: int) -> FailedPreconditionError:
+    return FailedPreconditionError(
+        f"storage: the tables in {where} were made by another version of trio-cogment (their version is {version}, "
+        f"this one knows 1 to {VERSION}); nothing was touched"
+    )
+
+
+# A transaction that writes
+
+
+class TrialRow(NamedTuple):
+    """What is known of a trial when its row is locked."""
+
+    key: str
+    number: int
+    ending: int
+    samples_count: int
+    high_tick: int
+    top_tick: int
+    state: int
+    next_position: int
+    bytes: int
+    info_bytes: int
+    raw_bytes: int
+    writer: int
+    endpoint: str
+    outcome_bytes: int
+
+
+class Begun(NamedTuple):
+    """The beginning of a transaction.
+
+    Attributes:
+        batch: the number of the batch that is written now: one more than the last that was committed; None: nothing
+            is known of this writer.
+        is_gone: others count it as gone: it must not write.
+        last_number: the highest number of a trial; None: it was not asked for.
+        rows: the trials that are there, locked, by their keys.
+    """
+
+    batch: int | None
+    is_gone: bool
+    last_number: int | None
+    rows: dict[str, TrialRow]
+
+
+class ChunkRow(NamedTuple):
+    """A chunk as it is kept.
+
+    Attributes:
+        trial: the number of its trial.
+        waiting: the ticks whose samples wait.
+        chunk: the chunk.
+    """
+
+    trial: int
+    waiting: Sequence[int]
+    chunk: Chunk
+
+
+@record(kw_only=True)
+class NewTrial:
+    """A trial as it is kept when it is created, beside its head."""
+
+    row: TrialRow
+    long_id: str | None
+    user_id: str
+    params: bytes
+    properties: str
+    logged: bool
+    owner: str
+    outcome: bytes
+
+
+@record(kw_only=True)
+class Changes:
+    """What a transaction writes.
+
+    Attributes:
+        new: trials that are created.
+        rows: trials that are there, as they are now.
+        told: of these, their numbers with user, parameters, properties, and whether they are logged.
+        outcomes: numbers of trials that are there, and how they ended.
+        added: new chunks.
+        changed: the first positions of chunks that are there, and what they are now.
+        removed: trial and position of chunks that are there.
+        last_number: the highest number of a trial now, if one was created.
+    """
+
+    new: Sequence[NewTrial]
+    rows: Sequence[TrialRow]
+    told: Sequence[tuple[int, str, bytes, str, bool]]
+    outcomes: Sequence[tuple[int, bytes]]
+    added: Sequence[ChunkRow]
+    changed: Sequence[tuple[int, ChunkRow]]
+    removed: Sequence[tuple[int, int]]
+    last_number: int | None
+
+
+_ROW_COLUMNS = (
+    "trial_id, number, ending, samples_count, high_tick, top_tick, state, next_position, bytes, info_bytes, "
+    "raw_bytes, writer, endpoint, octet_length(outcome)"
+)
+_LOCK_TRIALS = (
+    f"SELECT {_ROW_COLUMNS} FROM trials WHERE trial_id = ANY(%s::text[]) ORDER BY trial_id FOR UPDATE".encode()
+)
+_LOCK_WRITER = b"UPDATE writers SET batch = batch + 1 WHERE number = %s RETURNING batch, gone"
+_LOCK_NUMBERS = b"SELECT last FROM trial_numbers FOR UPDATE"
+_LOCK_DOOMED = b"""
+SELECT number, trial_id, ending FROM trials WHERE trial_id = ANY(%s::text[]) ORDER BY trial_id FOR UPDATE
+"""
+_INSERT_TRIAL = b"""
+INSERT INTO trials (trial_id, number, ending, samples_count, high_tick, top_tick, state, next_position, bytes,
+    info_bytes, raw_bytes, writer, endpoint, long_id, user_id, params, properties, logged, owner, outcome)
+VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %b, %s::jsonb, %s, %s, %b)
+"""
+_UPDATE_TRIALS = b"""
+UPDATE trials SET ending = v.ending, samples_count = v.samples_count, high_tick = v.high_tick, top_tick = v.top_tick,
+    state = v.state, next_position = v.next_position, bytes = v.bytes, info_bytes = v.info_bytes,
+    raw_bytes = v.raw_bytes, writer = v.writer, endpoint = v.endpoint, changes = changes + 1
+FROM unnest(%s::bigint[], %s::smallint[], %s::bigint[], %s::bigint[], %s::bigint[], %s::integer[], %s::bigint[],
+    %s::bigint[], %s::bigint[], %s::bigint[], %s::bigint[], %s::text[])
+    AS v (number, ending, samples_count, high_tick, top_tick, state, next_position, bytes, info_bytes, raw_bytes,
+        writer, endpoint)
+WHERE trials.number = v.number
+"""
+_TELL_TRIAL = b"""
+UPDATE trials SET user_id = %s, params = %b, properties = %s::jsonb, logged = %s WHERE number = %s
+"""
+_COPY_CHUNKS = (
+    b"COPY chunks (trial, waiting, first_position, last_position, first_tick, last_tick, samples_count, encoding, "
+    b"size, raw_bytes, checksum, data) FROM STDIN (FORMAT BINARY)"
+)
+_CHUNK_TYPES = ["int8", "int8[]", *["int8"] * 4, "int4", "int2", *["int8"] * 3, "bytea"]
+_CHANGE_CHUNK = b"""
+UPDATE chunks SET waiting = %s::bigint[], first_position = %s, last_position = %s, first_tick = %s, last_tick = %s,
+    samples_count = %s, encoding = %s, size = %s, raw_bytes = %s, checksum = %s, data = %b
+WHERE trial = %s AND first_position = %s
+"""
+_READ_CHUNKS = b"""
+SELECT waiting, first_position, last_position, first_tick, last_tick, samples_count, encoding, size, raw_bytes,
+    checksum, data
+FROM chunks WHERE trial = %s AND last_tick >= %s AND first_tick <= %s
+"""
+_SESSIONS = b"""
+SELECT objid::bigint FROM pg_locks WHERE locktype = 'advisory' AND granted AND objsubid = 2 AND classid = %s
+    AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
+"""
+
+
+class WritingSession:
+    """A connection for transactions that write, made when it is needed, and made anew after a failure.
+
+    Args:
+        address: of the database.
+        durable: what is committed survives a crash of the server.
+    """
+
+    def __init__(self, address: str, *, durable: bool) -> None:
+        self._address = address
+        self._durable = durable
+        self._connection: Connection[Any] | None = None
+        self._what = f"cannot write to {shown(address)}"
+
+    def close(self) -> None:
+        """Close the connection; the next call makes another one. What was begun and not committed is undone."""
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.close()
+
+    def unknown(self, keys: Collection[str]) -> set[str]:
+        """Return which of these trials are not there; nothing is locked."""
+        with database_errors(self._what):
+            query = b"SELECT trial_id FROM trials WHERE trial_id = ANY(%s::text[])"
+            return set(keys) - {key for (key,) in self._open().execute(query, (list(keys),)).fetchall()}
+
+    def begin(self, writer: int, keys: Collection[str], *, creates: bool) -> Begun:
+        """Begin a transaction, and lock trials.
+
+        The order of the locks is the same for everybody, so that nobody waits for who waits for them: the writer, the
+        numbers, the trials by their ids.
+
+        Args:
+            writer: whose batch it is.
+            keys: of the trials.
+            creates: numbers of trials are given.
+        """
+        with database_errors(self._what):
+            connection = self._open()
+            with connection.pipeline():
+                connection.execute(b"BEGIN")
+                mine = connection.execute(_LOCK_WRITER, (writer,))
+                numbers = connection.execute(_LOCK_NUMBERS) if creates else None
+                found = connection.execute(_LOCK_TRIALS, (list(keys),))
+            batch = mine.fetchone()
+            last = None if numbers is None else numbers.fetchone()
+            rows = {row[0]: TrialRow._make(row) for row in found.fetchall()}
+        number, is_gone = batch or (None, True)
+        return Begun(number, is_gone, None if last is None else last[0], rows)
+
+    def chunks(self, trial: int, first_tick: int, last_tick: int) -> list[ChunkRow]:
+        """Return the chunks of a trial that may have one of these ticks."""
+        with database_errors(self._what):
+            rows = self._open().execute(_READ_CHUNKS, (trial, first_tick, last_tick), binary=True).fetchall()
+        return [ChunkRow(trial, waiting, Chunk._make(chunk)) for waiting, *chunk in rows]
+
+    def sessions(self) -> set[int]:
+        """Return which writers have a session now."""
+        with database_errors(self._what):
+            return {number for (number,) in self._open().execute(_SESSIONS, (LOCK_WRITER,)).fetchall()}
+
+    def lock_ended(self, keys: Collection[str]) -> list[tuple[int, str, int]]:
+        """Begin a transaction, and lock trials that may be deleted; return number, key and ending of each."""
+        with database_errors(self._what):
+            connection = self._open()
+            connection.execute(b"BEGIN")
+            return connection.execute(_LOCK_DOOMED, (list(keys),)).fetchall()
+
+    def delete(self, numbers: Sequence[int]) -> None:
+        """Delete trials that are locked, and commit."""
+        with database_errors(self._what):
+            connection = self._open()
+            with connection.pipeline():
+                connection.execute(b"DELETE FROM chunks WHERE trial = ANY(%s::bigint[])", (list(numbers),))
+                connection.execute(b"DELETE FROM trials WHERE number = ANY(%s::bigint[])", (list(numbers),))
+            connection.execute(b"COMMIT")
+
+    def write(self, changes: Changes) -> None:
+        """Write everything; `commit` makes it so."""
+        with database_errors(self._what):
+            connection = self._open()
+            if changes.added:
+                with connection.cursor() as cursor, cursor.copy(_COPY_CHUNKS) as copy:
+                    copy.set_types(_CHUNK_TYPES)
+                    for chunk in changes.added:
+                        copy.write_row((chunk.trial, chunk.waiting, *chunk.chunk))
+            with connection.pipeline():
+                self._write_rows(connection, changes)
+
+    def _write_rows(self, connection: Connection[Any], changes: Changes) -> None:
+        if changes.last_number is not None:
+            connection.execute(b"UPDATE trial_numbers SET last = %s", (changes.last_number,))
+        for new in changes.new:
+            beside = new.long_id, new.user_id, new.params, new.properties, new.logged, new.owner, new.outcome
+            connection.execute(_INSERT_TRIAL, (*new.row[:13], *beside))
+        if changes.rows:
+            columns = [list(column) for column in zip(*(row[1:13] for row in changes.rows), strict=True)]
+            connection.execute(_UPDATE_TRIALS, columns)
+        for number, *told in changes.told:
+            connection.execute(_TELL_TRIAL, (*told, number))
+        for number, outcome in changes.outcomes:
+            connection.execute(b"UPDATE trials SET outcome = %b WHERE number = %s", (outcome, number))
+        for first_position, changed in changes.changed:
+            connection.execute(_CHANGE_CHUNK, (list(changed.waiting), *changed.chunk, changed.trial, first_position))
+        for key in changes.removed:
+            connection.execute(b"DELETE FROM chunks WHERE trial = %s AND first_position = %s", key)
+
+    def commit(self) -> None:
+        """Commit. After `TransientError` it may have been done: the number of the next batch tells."""
+        with database_errors(self._what):
+            self._open().execute(b"COMMIT")
+
+    def roll_back(self) -> None:
+        """End the transaction without effect. Never raises."""
+        if self._connection is not None:
+            with suppress(Exception):
+                self._connection.rollback()
+                return
+            self.close()
+
+    def _open(self) -> Connection[Any]:
+        if self._connection is None:
+            self._connection = connect(self._address, purpose="datastore writer", durable=self._durable)
+        return self._connection

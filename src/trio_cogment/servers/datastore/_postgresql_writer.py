@@ -1,0 +1,420 @@
+"""The writer of trials in PostgreSQL: each batch in a transaction, done exactly once. Nothing here knows of Trio.
+
+A commit whose answer is lost may have been done. So a transaction counts the batches of its writer, in a row that it
+locks: the next transaction waits until it is certain what became of the one before, and the number tells.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Protocol
+
+from trio_cogment.servers.datastore._postgresql_statements import (
+    Begun,
+    Changes,
+    ChunkRow,
+    NewTrial,
+    TrialRow,
+    as_text,
+    key_of,
+    properties_text,
+)
+from trio_cogment.servers.datastore._trial_edit import Row, TrialEdit, in_chunks
+from trio_cogment.servers.datastore._write_rules import NO_SUCH_TRIAL, NO_TICK, Head, is_deleted, taken
+from trio_cogment.servers.datastore.chunks import DEFAULT_LEVEL, Chunk, ChunkCodec, ChunkSample, decode
+from trio_cogment.servers.datastore.storage import (
+    ROW_BYTES,
+    EndWrite,
+    OutcomeWrite,
+    SampleWrite,
+    TrialEnd,
+    TrialWrite,
+    Write,
+    trial_bytes,
+)
+
+#: A chunk has no more bytes of samples than this, unless it has one sample: a page of a reader has about as many.
+_CHUNK_BYTES = 256 * 1024
+
+
+class Session(Protocol):
+    """The part of `WritingSession` that the writer uses; see there."""
+
+    def close(self) -> None: ...
+    def unknown(self, keys: Collection[str]) -> set[str]: ...
+    def begin(self, writer: int, keys: Collection[str], *, creates: bool) -> Begun: ...
+    def chunks(self, trial: int, first_tick: int, last_tick: int) -> list[ChunkRow]: ...
+    def sessions(self) -> set[int]: ...
+    def lock_ended(self, keys: Collection[str]) -> list[tuple[int, str, int]]: ...
+    def delete(self, numbers: Sequence[int]) -> None: ...
+    def write(self, changes: Changes) -> None: ...
+    def commit(self) -> None: ...
+    def roll_back(self) -> None: ...
+
+
+class WriterGoneError(Exception):
+    """Others have found that this writer had no session, and count it as gone: it has to become another one."""
+
+
+@dataclass(slots=True)
+class Written:
+    """The result of a batch.
+
+    Attributes:
+        refused: which writes were refused, and why.
+        trial_ids: the trials that were written to.
+        trials: a trial was created, ended, opened again or deleted, or its parameters have changed.
+    """
+
+    refused: dict[int, str] = field(default_factory=dict)
+    trial_ids: set[str] = field(default_factory=set)
+    trials: bool = False
+
+
+@dataclass(slots=True)
+class Batch:
+    """Writes that are done together, and what is known of attempts to.
+
+    Attributes:
+        writes: the writes.
+        committing: the writer, the number of the batch, and the result, of the attempt whose commit was begun.
+    """
+
+    writes: Sequence[Write]
+    committing: tuple[int, int, Written] | None = None
+
+    def is_done(self, writer: int, last: int | None) -> Written | None:
+        """Return the result if the attempt before was committed; None: it was not, or there was none.
+
+        Args:
+            writer: who asks.
+            last: the number of the last batch of that writer that was committed.
+        """
+        if self.committing is None:
+            return None
+        by, number, written = self.committing
+        return written if by == writer and last is not None and last >= number else None
+
+
+@dataclass(slots=True)
+class Deletion:
+    """Trials that are to be deleted, and what is known of attempts to; the arguments of `TrialStore.delete`."""
+
+    trial_ids: Collection[str]
+    numbers: Collection[int] | None
+    ended: bool
+    #: The numbers of those that an attempt was about to delete, by their keys.
+    doomed: dict[str, int] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class _Trial:
+    """A trial within a batch.
+
+    Attributes:
+        key: see `key_of`.
+        trial_id: its id.
+        edit: its samples.
+        info_bytes: what it takes without samples, of its head's bytes.
+        outcome_bytes: what how it ended takes.
+        writer: whose data log writes it.
+        endpoint: of its orchestrator.
+        end: whether it had ended before.
+        said: what the last write said of it, if one did.
+        outcome: how it ended, if that was said.
+        is_new: it is created.
+        is_touched: something was written.
+    """
+
+    key: str
+    trial_id: str
+    edit: TrialEdit
+    info_bytes: int
+    outcome_bytes: int
+    writer: int
+    endpoint: str
+    end: TrialEnd
+    said: TrialWrite | None = None
+    params: bytes = b""
+    outcome: bytes | None = None
+    is_new: bool = False
+    is_touched: bool = False
+
+    def describe(self, write: TrialWrite) -> None:
+        self.said = write
+        self.params = write.params.SerializeToString(deterministic=True)
+        self.endpoint = write.endpoint
+        self._count(trial_bytes(write.trial_id, write.user_id, len(self.params), self.outcome_bytes))
+
+    def end_with(self, write: OutcomeWrite) -> None:
+        self._count(self.info_bytes + len(write.outcome) - self.outcome_bytes)
+        self.outcome, self.outcome_bytes = write.outcome, len(write.outcome)
+
+    def _count(self, info_bytes: int) -> None:
+        self.edit.head.bytes += info_bytes - self.info_bytes
+        self.info_bytes = info_bytes
+
+    def row(self) -> TrialRow:
+        head = self.edit.head
+        return TrialRow(
+            self.key, head.number, head.end, head.count, head.high_tick, self.edit.top_tick, head.state,
+            self.edit.next_position, head.bytes, self.info_bytes, self.edit.raw_bytes, self.writer, self.endpoint,
+            self.outcome_bytes,
+        )  # fmt: skip
+
+
+class PostgresqlWriter:
+    """Writes batches through a session. One thread at a time may use it.
+
+    Args:
+        session: whose transactions these are.
+    """
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._codec = ChunkCodec(DEFAULT_LEVEL)
+        #: What this process was before, too: what those had begun is this one's.
+        self._numbers: set[int] = set()
+
+    def close(self) -> None:
+        """Close the session; the next call opens another."""
+        self._session.close()
+
+    def write(self, writer: int, batch: Batch) -> Written:
+        """Do a batch in one transaction, unless an attempt before has done it.
+
+        Raises:
+            WriterGoneError: nothing was written.
+            TransientError: it may have been written; called again with the same batch, this finds out.
+            CogmentError: see `database_errors`; nothing was written.
+        """
+        self._numbers.add(writer)
+        try:
+            creates = False
+            while True:
+                written = self._attempt(writer, batch, creates)
+                if written is not None:
+                    return written
+                creates = True
+        except BaseException:
+            self._session.close()
+            raise
+
+    def delete(self, deletion: Deletion) -> list[str]:
+        """Delete trials in one transaction; return the ids of those that were deleted, by an attempt before or now.
+
+        Raises:
+            TransientError: some may have been deleted; called again with the same deletion, this finds out.
+            CogmentError: see `database_errors`; nothing was deleted.
+        """
+        keys = {key_of(trial_id): trial_id for trial_id in deletion.trial_ids}
+        try:
+            found = {key: (number, TrialEnd(end)) for number, key, end in self._session.lock_ended(keys)}
+            # An attempt before is either done as a whole or not at all.
+            before = deletion.doomed
+            is_done = bool(before) and all(found.get(key, (0,))[0] != number for key, number in before.items())
+            if not is_done:
+                deletion.doomed = {
+                    key: number
+                    for key, (number, end) in found.items()
+                    if is_deleted(number, end, deletion.numbers, ended=deletion.ended)
+                }
+            if is_done or not deletion.doomed:
+                self._session.roll_back()
+            else:
+                self._session.delete(list(deletion.doomed.values()))
+        except BaseException:
+            self._session.close()
+            raise
+        return [trial_id for key, trial_id in keys.items() if key in deletion.doomed]
+
+    def _attempt(self, writer: int, batch: Batch, creates: bool) -> Written | None:
+        """Write a batch; None: it creates trials, which `creates` has to say."""
+        keys = {write.trial_id: key_of(write.trial_id) for write in batch.writes}
+        said = {keys[write.trial_id] for write in batch.writes if type(write) is TrialWrite}
+        if said and not creates:
+            creates = bool(self._session.unknown(said))
+        begun = self._session.begin(writer, set(keys.values()), creates=creates)
+        last = None if begun.batch is None else begun.batch - 1
+        done = batch.is_done(writer, last)
+        if done is not None:
+            self._session.roll_back()
+            return done
+        if begun.is_gone or begun.batch is None:
+            raise WriterGoneError
+        if not creates and not said <= begun.rows.keys():
+            self._session.roll_back()
+            return None
+        step = _Transaction(self._session, self._codec, writer, self._numbers, begun, keys)
+        written = step.apply(batch.writes)
+        self._session.write(step.changes())
+        batch.committing = writer, begun.batch, written
+        self._session.commit()
+        return written
+
+
+class _Transaction:
+    """The writes of one transaction."""
+
+    def __init__(
+        self,
+        session: Session,
+        codec: ChunkCodec,
+        writer: int,
+        former: Collection[int],
+        begun: Begun,
+        keys: Mapping[str, str],
+    ) -> None:
+        self._session = session
+        self._codec = codec
+        #: What chunks that were read count against a quota, by trial and first position.
+        self._counted: dict[tuple[int, int], int] = {}
+        self._writer = writer
+        self._former = former
+        self._last_number = begun.last_number
+        self._keys = keys
+        self._sessions: set[int] | None = None
+        self._trials = {
+            trial_id: self._known(trial_id, begun.rows[key]) for trial_id, key in keys.items() if key in begun.rows
+        }
+
+    def apply(self, writes: Sequence[Write]) -> Written:
+        """Apply the writes; return what becomes of them."""
+        written = Written()
+        refused = written.refused
+        for index, write in enumerate(writes):
+            trial = self._trials.get(write.trial_id)
+            if isinstance(write, TrialWrite):
+                reason = self._describe(write, trial)
+                written.trials |= reason is None
+            elif trial is None:
+                reason = NO_SUCH_TRIAL.format(write.trial_id)
+            elif isinstance(write, SampleWrite):
+                reason = trial.edit.write(write)
+            elif isinstance(write, OutcomeWrite):
+                trial.end_with(write)
+                written.trials, reason = True, None
+            else:
+                self._finish(write, trial)
+                reason = None
+            if reason is not None:
+                refused[index] = reason
+            else:
+                self._trials[write.trial_id].is_touched = True
+        touched = self._touched()
+        written.trial_ids.update(trial.trial_id for trial in touched)
+        written.trials |= any(trial.edit.head.end != trial.end for trial in touched)
+        return written
+
+    def changes(self) -> Changes:
+        """Return what has to be written."""
+        added: list[ChunkRow] = []
+        changed: list[tuple[int, ChunkRow]] = []
+        removed: list[tuple[int, int]] = []
+        touched = self._touched()
+        for trial in touched:
+            head = trial.edit.head
+            for rows in in_chunks(trial.edit.added, _CHUNK_BYTES):
+                added.append(self._chunk(head, rows))
+            for position in trial.edit.changed:
+                left = trial.edit.chunk(position)
+                head.bytes -= self._counted[head.number, position]
+                if left:
+                    changed.append((position, self._chunk(head, left)))
+                else:
+                    removed.append((head.number, position))
+        old = [trial for trial in touched if not trial.is_new]
+        return Changes(
+            new=[_new(trial) for trial in touched if trial.is_new],
+            rows=[trial.row() for trial in old],
+            told=[
+                (
+                    trial.edit.head.number,
+                    as_text(trial.said.user_id),
+                    trial.params,
+                    properties_text(trial.said.params.properties),
+                    trial.said.logged,
+                )
+                for trial in old
+                if trial.said is not None
+            ],
+            outcomes=[(trial.edit.head.number, trial.outcome) for trial in old if trial.outcome is not None],
+            added=added,
+            changed=changed,
+            removed=removed,
+            last_number=self._last_number if any(trial.is_new for trial in touched) else None,
+        )
+
+    def _touched(self) -> list[_Trial]:
+        return [trial for trial in self._trials.values() if trial.is_touched]
+
+    def _known(self, trial_id: str, row: TrialRow) -> _Trial:
+        head = Head(row.number, TrialEnd(row.ending), row.samples_count, row.high_tick, row.state, row.bytes)
+        load = partial(self._load, row.number, trial_id)
+        edit = TrialEdit(head, row.top_tick, row.next_position, row.raw_bytes, load)
+        writer = self._writer if row.writer in self._former else row.writer
+        return _Trial(row.key, trial_id, edit, row.info_bytes, row.outcome_bytes, writer, row.endpoint, head.end)
+
+    def _load(self, number: int, trial_id: str, first_tick: int, last_tick: int) -> Iterable[tuple[int, Sequence[Row]]]:
+        for _, waiting, chunk in self._session.chunks(number, first_tick, last_tick):
+            self._counted[number, chunk.first_position] = counted_chunk(chunk)
+            yield (
+                chunk.first_position,
+                [
+                    Row(sample.position, sample.tick_id, sample.timestamp, sample.tick_id in waiting, sample.data)
+                    for sample in decode(chunk, trial_id)
+                ],
+            )
+
+    def _chunk(self, head: Head, rows: Sequence[Row]) -> ChunkRow:
+        chunk = self._codec.encode([ChunkSample(row[0], row[1], row[2], row[4], row[5]) for row in rows])
+        head.bytes += counted_chunk(chunk)
+        return ChunkRow(head.number, [row.tick_id for row in rows if row.waiting], chunk)
+
+    def _describe(self, write: TrialWrite, trial: _Trial | None) -> str | None:
+        if trial is None:
+            assert self._last_number is not None
+            self._last_number += 1
+            edit = TrialEdit(Head(self._last_number), NO_TICK, 1, 0, lambda _first, _last: ())
+            trial = _Trial(
+                self._keys[write.trial_id], write.trial_id, edit, 0, 0, self._writer, "", TrialEnd.OPEN, is_new=True
+            )
+            self._trials[write.trial_id] = trial
+        elif (reason := taken(write, trial.edit.head.end, trial.endpoint)) is not None:
+            return reason
+        trial.describe(write)
+        # Whose data log it is, sees to it that it ends.
+        trial.writer = self._writer
+        return None
+
+    def _finish(self, write: EndWrite, trial: _Trial) -> None:
+        if write.end is TrialEnd.ABNORMAL and trial.writer != self._writer:
+            # Its data log is gone from here, and may be elsewhere.
+            if self._sessions is None:
+                self._sessions = self._session.sessions()
+            if trial.writer in self._sessions:
+                return
+        trial.edit.head.finish(write)
+
+
+def counted_chunk(chunk: Chunk) -> int:
+    """Return what a chunk counts against its owner's quota."""
+    return ROW_BYTES * chunk.samples_count + chunk.raw_bytes
+
+
+def _new(trial: _Trial) -> NewTrial:
+    said = trial.said
+    assert said is not None
+    kept = as_text(trial.trial_id)
+    return NewTrial(
+        row=trial.row(),
+        long_id=None if kept == trial.key else kept,
+        user_id=as_text(said.user_id),
+        params=trial.params,
+        properties=properties_text(said.params.properties),
+        logged=said.logged,
+        owner=as_text(said.owner),
+        outcome=trial.outcome or b"",
+    )

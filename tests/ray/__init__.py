@@ -1,1 +1,0 @@
-"""Runs over a Ray cluster, and Ray's libraries on trials; see `conftest`."""

@@ -1,0 +1,282 @@
+"""The writer of PostgreSQL against a database in memory, whose connection fails anywhere, or after a commit."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from trio_cogment.base.postgresql import TransientError
+from trio_cogment.servers.datastore._postgresql_statements import (
+    Begun,
+    Changes,
+    ChunkRow,
+    TrialRow,
+    as_text,
+    from_text,
+    key_of,
+)
+from trio_cogment.servers.datastore._postgresql_writer import (
+    Batch,
+    Deletion,
+    PostgresqlWriter,
+    WriterGoneError,
+    Written,
+)
+from trio_cogment.servers.datastore._trial_edit import Row, in_chunks
+from trio_cogment.servers.datastore.chunks import decode
+from trio_cogment.servers.datastore.storage import EndWrite, StoredSample, TrialEnd, Write, WriteKind
+from trio_cogment.testing.conformance.trial_store import late, late_rewards, new_trial, sample
+
+
+@dataclass
+class Tables:
+    """What the database keeps."""
+
+    batches: dict[int, int] = field(default_factory=lambda: {1: 0})
+    gone: set[int] = field(default_factory=set)
+    last_number: int = 0
+    trials: dict[str, TrialRow] = field(default_factory=dict)
+    chunks: dict[tuple[int, int], ChunkRow] = field(default_factory=dict)
+
+
+class FakeSession:
+    """A session of `Tables` that fails where it is told.
+
+    Args:
+        faults: for each call in turn, whether it fails, and if it is a commit whether that was done: `before`, `after`.
+    """
+
+    def __init__(self, faults: Sequence[str] = ()) -> None:
+        self.tables = Tables()
+        self.sessions_now = {1}
+        self.faults = list(faults)
+        self._open: Tables | None = None
+
+    def _call(self, *, after: bool = False) -> None:
+        fault = self.faults.pop(0) if self.faults else ""
+        if fault == "before" or (fault == "after" and not after):
+            self._open = None
+            raise TransientError(fault)
+        if fault == "after":
+            assert self._open is not None
+            self.tables, self._open = self._open, None
+            raise TransientError(fault)
+
+    def close(self) -> None:
+        self._open = None
+
+    roll_back = close
+
+    def unknown(self, keys: Collection[str]) -> set[str]:
+        self._call()
+        return set(keys) - self.tables.trials.keys()
+
+    def begin(self, writer: int, keys: Collection[str], *, creates: bool) -> Begun:
+        self._call()
+        self._open = tables = copy.deepcopy(self.tables)
+        tables.batches[writer] += 1
+        rows = {key: tables.trials[key] for key in keys if key in tables.trials}
+        is_gone = writer in tables.gone
+        return Begun(tables.batches[writer], is_gone, tables.last_number if creates else None, rows)
+
+    def chunks(self, trial: int, first_tick: int, last_tick: int) -> list[ChunkRow]:
+        self._call()
+        assert self._open is not None
+        return [
+            row
+            for (number, _), row in self._open.chunks.items()
+            if number == trial and row.chunk.last_tick >= first_tick and row.chunk.first_tick <= last_tick
+        ]
+
+    def sessions(self) -> set[int]:
+        self._call()
+        return self.sessions_now
+
+    def lock_ended(self, keys: Collection[str]) -> list[tuple[int, str, int]]:
+        self._call()
+        self._open = copy.deepcopy(self.tables)
+        rows = [self._open.trials[key] for key in keys if key in self._open.trials]
+        return [(row.number, row.key, row.ending) for row in rows]
+
+    def delete(self, numbers: Sequence[int]) -> None:
+        assert self._open is not None
+        self._open.trials = {key: row for key, row in self._open.trials.items() if row.number not in numbers}
+        self._open.chunks = {at: row for at, row in self._open.chunks.items() if at[0] not in numbers}
+        self.commit()
+
+    def write(self, changes: Changes) -> None:
+        self._call()
+        tables = self._open
+        assert tables is not None
+        for row in [*(new.row for new in changes.new), *changes.rows]:
+            tables.trials[row.key] = row
+        for number, first in changes.removed:
+            del tables.chunks[number, first]
+        changed = [(tables.chunks.pop((row.trial, first)), row)[1] for first, row in changes.changed]
+        for chunk in [*changes.added, *changed]:
+            at = chunk.trial, chunk.chunk.first_position
+            assert at not in tables.chunks, "the key of a chunk that is there"
+            tables.chunks[at] = chunk
+        if changes.last_number is not None:
+            tables.last_number = changes.last_number
+
+    def commit(self) -> None:
+        self._call(after=True)
+        assert self._open is not None
+        self.tables, self._open = self._open, None
+
+    def rows(self, trial_id: str) -> list[Any]:
+        """Return the samples of a trial that are committed, and check what is said of them."""
+        row = self.tables.trials[key_of(trial_id)]
+        chunks = [chunk for (number, _), chunk in sorted(self.tables.chunks.items()) if number == row.number]
+        found = [sample for chunk in chunks for sample in decode(chunk.chunk, trial_id)]
+        positions = [one.position for one in found]
+        assert positions == sorted(set(positions))
+        assert len({one.tick_id for one in found}) == len(found) == row.samples_count
+        assert row.raw_bytes == sum(len(one.data) for one in found)
+        assert row.info_bytes < row.bytes <= row.info_bytes + row.raw_bytes + 128 * len(found) or not found
+        for chunk in chunks:
+            ticks = [one.tick_id for one in decode(chunk.chunk, trial_id)]
+            assert ticks == sorted(ticks)
+            assert {chunk.chunk.first_tick, chunk.chunk.last_tick} == {min(ticks), max(ticks)}
+        return found
+
+
+def patiently(session: FakeSession, batch: Batch, writer: PostgresqlWriter) -> Written:
+    while True:
+        try:
+            return writer.write(1, batch)
+        except TransientError:
+            pass
+
+
+#: Few enough that most transactions come to their commit.
+FAULTS = st.lists(st.sampled_from([*[""] * 6, "before", "after", "after"]), max_size=40)
+WRITES = st.lists(
+    st.one_of(
+        st.builds(sample, st.sampled_from("ab"), st.integers(0, 12), run=st.integers(0, 1)),
+        st.builds(sample, st.sampled_from("ab"), st.integers(0, 12), kind=st.just(WriteKind.STORED)),
+        st.builds(late, st.sampled_from("ab"), st.integers(0, 12), st.sampled_from([0.25, 0.5])),
+        st.builds(EndWrite, st.sampled_from("ab"), st.sampled_from(TrialEnd)),
+        st.builds(new_trial, st.sampled_from("ab")),
+    ),
+    min_size=1,
+    max_size=8,
+)
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.lists(WRITES, min_size=1, max_size=6), FAULTS)
+def test_done_once_whatever_fails(batches: list[list[Write]], faults: list[str]) -> None:
+    """What is kept, and what is answered, is the same as without a failure."""
+    broken, whole = FakeSession(faults), FakeSession()
+    writers = PostgresqlWriter(broken), PostgresqlWriter(whole)
+    everything: list[list[Write]] = [[new_trial("a")], *batches]
+    for writes in everything:
+        answers = [
+            patiently(session, Batch(writes), writer) for session, writer in zip((broken, whole), writers, strict=True)
+        ]
+        assert answers[0] == answers[1]
+    for trial_id in "ab":
+        if trial_id in whole.tables.trials:
+            assert broken.rows(trial_id) == whole.rows(trial_id)
+    assert broken.tables.trials == whole.tables.trials
+
+
+@settings(max_examples=100, deadline=None)
+@given(FAULTS)
+def test_deleted_once_whatever_fails(faults: list[str]) -> None:
+    session = FakeSession()
+    writer = PostgresqlWriter(session)
+    patiently(session, Batch([new_trial("a"), sample("a", 0), new_trial("b"), new_trial("c")]), writer)
+    session.faults = faults
+    deletion = Deletion(["b", "nobody", "a"], None, False)
+    while True:
+        try:
+            assert writer.delete(deletion) == ["b", "a"]
+        except TransientError:
+            continue
+        break
+    assert session.tables.trials.keys() == {"c"}
+    assert not session.tables.chunks
+
+
+def test_who_counts_as_gone_writes_nothing() -> None:
+    session = FakeSession()
+    session.tables.gone = {1}
+    session.tables.batches[2] = 0
+    writer = PostgresqlWriter(session)
+    batch = Batch([new_trial("a"), sample("a", 0)])
+    with pytest.raises(WriterGoneError):
+        writer.write(1, batch)
+    assert not session.tables.trials
+    assert writer.write(2, batch).trial_ids == {"a"}
+
+
+def test_a_commit_of_who_counts_as_gone_since_is_found() -> None:
+    session = FakeSession(["", "", "", "after"])
+    session.tables.batches[2] = 0
+    writer = PostgresqlWriter(session)
+    batch = Batch([new_trial("a"), sample("a", 0, kind=WriteKind.STORED)])
+    with pytest.raises(TransientError):
+        writer.write(1, batch)
+    session.tables.gone = {1}
+    assert writer.write(1, batch).trial_ids == {"a"}
+    assert [one.position for one in session.rows("a")] == [1]
+
+
+def test_who_has_lost_a_data_log_does_not_end_a_trial_that_another_has() -> None:
+    session = FakeSession()
+    session.tables.batches[2] = 0
+    writer, other = PostgresqlWriter(session), PostgresqlWriter(session)
+    session.sessions_now = {1, 2}
+    writer.write(1, Batch([new_trial("a"), sample("a", 0)]))
+    other.write(2, Batch([new_trial("a")]))
+    writer.write(1, Batch([EndWrite("a", TrialEnd.ABNORMAL)]))
+    assert session.tables.trials["a"].ending == TrialEnd.OPEN
+    session.sessions_now = {1}
+    writer.write(1, Batch([EndWrite("a", TrialEnd.ABNORMAL)]))
+    assert session.tables.trials["a"].ending == TrialEnd.ABNORMAL
+
+
+def test_samples_that_wait_keep_waiting() -> None:
+    session = FakeSession()
+    writer = PostgresqlWriter(session)
+    writer.write(1, Batch([new_trial("a"), sample("a", 0), late("a", 5, 0.5)]))
+    writer.write(1, Batch([late("a", 5, 0.25)]))
+    writer.write(1, Batch([sample("a", 5)]))
+    found = session.rows("a")
+    assert [one.tick_id for one in found] == [0, 5]
+    assert late_rewards(StoredSample(found[1].position, 5, found[1].data)) == [0.5, 0.25]
+
+
+@given(st.lists(st.tuples(st.integers(0, 9), st.binary(max_size=9))), st.integers(1, 20))
+def test_pieces(samples: list[tuple[int, bytes]], most: int) -> None:
+    rows = [Row(number, tick, 0, False, data) for number, (tick, data) in enumerate(samples, 1)]
+    pieces = list(in_chunks(rows, most))
+    assert [row for piece in pieces for row in piece] == rows
+    for piece in pieces:
+        assert len(piece) == 1 or sum(len(row.data) for row in piece) <= most
+        assert [row.tick_id for row in piece] == sorted(row.tick_id for row in piece)
+
+
+@given(st.text())
+def test_texts_come_back(text: str) -> None:
+    text = text.encode("utf-8", "replace").decode()
+    kept = as_text(text)
+    assert "\0" not in kept
+    assert from_text(kept) == text
+
+
+@given(st.text(max_size=3), st.text(max_size=3))
+def test_keys_are_of_one_id(one: str, other: str) -> None:
+    for long in ("", "x" * 2000):
+        first, second = (text.encode("utf-8", "replace").decode() + long for text in (one, other))
+        assert (key_of(first) == key_of(second)) == (first == second)
+        assert len(key_of(first).encode()) <= 1000

@@ -1,0 +1,134 @@
+"""Trials in a real PostgreSQL."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Awaitable, Callable
+
+import pytest
+import trio
+
+from tests.stores.postgresql_server import PostgresqlServer, pgbouncer
+from trio_cogment.base.errors import (
+    CogmentError,
+    DataLossError,
+    FailedPreconditionError,
+    InvalidArgumentError,
+    UnavailableError,
+)
+from trio_cogment.servers.datastore import TrialStore, open_store
+from trio_cogment.testing.conformance.trial_store import (
+    CASES,
+    KEEPING_CASES,
+    SHARED_CASES,
+    OpenStore,
+    check_case,
+    new_trial,
+    read,
+    sample,
+)
+
+pytestmark = [pytest.mark.stores, pytest.mark.postgresql]
+
+
+def name(item: Callable[..., object]) -> str:
+    return item.__name__
+
+
+@pytest.mark.parametrize("case", CASES, ids=name)
+async def test_conformance(case: Callable[[TrialStore], Awaitable[None]], database: str) -> None:
+    await check_case(lambda: open_store(database), case)
+
+
+@pytest.mark.parametrize("case", KEEPING_CASES, ids=name)
+async def test_what_is_kept(case: Callable[[OpenStore], Awaitable[None]], database: str) -> None:
+    with trio.fail_after(60):
+        await case(lambda: open_store(database))
+
+
+@pytest.mark.parametrize("case", SHARED_CASES, ids=name)
+async def test_shared(case: Callable[[TrialStore, TrialStore], Awaitable[None]], database: str) -> None:
+    with trio.fail_after(60):
+        async with open_store(database) as first, open_store(database) as second:
+            await case(first, second)
+
+
+async def refused(address: str, error: type[CogmentError], text: str) -> None:
+    with trio.fail_after(60), pytest.raises(error, match=text) as caught:
+        async with open_store(address):
+            pass
+    assert "secret" not in str(caught.value)
+
+
+async def test_what_cannot_be_used(postgresql: PostgresqlServer, database: str) -> None:
+    where = f"postgresql://cogment:secret@127.0.0.1:{postgresql.port}"
+    await refused(f"{where}/nowhere", FailedPreconditionError, 'database "nowhere" does not exist')
+    await refused(where.replace("cogment", "nobody"), FailedPreconditionError, 'role "nobody" does not exist')
+    latin = postgresql.database(encoding="LATIN1").rpartition("/")[2]
+    await refused(f"{where}/{latin}", FailedPreconditionError, r"cogment:\*\*\*@.* LATIN1; texts need")
+    await refused(f"{where}/{latin}?nonsense=1", InvalidArgumentError, "with parameters that libpq knows")
+    await refused("postgresql://cogment:secret@127.0.0.1:1/x", UnavailableError, "cannot connect")
+    async with open_store(database):
+        pass
+    name = database.rpartition("/")[2]
+    postgresql.query(name, "UPDATE trio_cogment.datastore_format SET version = 77")
+    await refused(database, FailedPreconditionError, "another version .*version is 77, this one knows 1 to 1")
+
+
+async def test_several_start_at_once_in_an_empty_database(database: str) -> None:
+    async def start(number: int) -> None:
+        async with open_store(database) as store:
+            await store.apply([new_trial(f"{number}")])
+
+    async with trio.open_nursery() as nursery:
+        for number in range(4):
+            nursery.start_soon(start, number)
+    async with open_store(database) as store:
+        assert len(await store.trials(after=0, limit=10)) == 4
+
+
+async def test_ids_of_any_kind(database: str) -> None:
+    names = ["a\0b", "a\\0b", "\\", "x" * 5000, "x" * 4999, "ä" * 400]
+    async with open_store(database) as store:
+        properties = {"\0": "\\", "long": "y" * 5000}
+        await store.apply([*(new_trial(name, user_id="\0", properties=properties) for name in names)])
+        await store.apply([sample(name, 0) for name in names])
+        assert [trial.trial_id for trial in await store.trials(after=0, limit=10, properties=properties)] == names
+        assert {trial.user_id for trial in await store.trials(after=0, limit=10, ids=names)} == {"\0"}
+        async with open_store(database) as other:
+            for name in names:
+                async with other.watch(name) as watch:
+                    await store.apply([sample(name, 1)])
+                    with trio.fail_after(10):
+                        await watch.changed()
+        assert sorted(await store.open_logged()) == sorted(names)
+        assert await store.delete(names[::-1]) == names[::-1]
+
+
+async def test_large_samples_are_in_chunks_of_a_page(postgresql: PostgresqlServer, database: str) -> None:
+    async with open_store(database) as store:
+        await store.apply(
+            [new_trial("a"), *(sample("a", tick, payload=random.randbytes(100_000)) for tick in range(10))]
+        )
+        assert [one.tick_id for one in await read(store, "a", page=3)] == list(range(10))
+    counts = postgresql.query(database.rpartition("/")[2], "SELECT samples_count FROM trio_cogment.chunks")
+    assert counts.split() == ["2"] * 5
+
+
+async def test_a_damaged_chunk_is_said_to_be(postgresql: PostgresqlServer, database: str) -> None:
+    async with open_store(database) as store:
+        await store.apply([new_trial("a"), *(sample("a", tick) for tick in range(5))])
+        postgresql.query(database.rpartition("/")[2], "UPDATE trio_cogment.chunks SET checksum = checksum + 1")
+        with pytest.raises(DataLossError, match="ticks 0 to 4 are damaged"):
+            await read(store, "a")
+
+
+async def test_behind_pgbouncer(postgresql: PostgresqlServer, database: str) -> None:
+    for mode in ("session", "transaction"):
+        with pgbouncer(postgresql, mode) as port:
+            behind = database.replace(str(postgresql.port), str(port))
+            if mode == "session":
+                async with open_store(behind) as store:
+                    await store.apply([new_trial("a"), sample("a", 0)])
+            else:
+                await refused(behind, FailedPreconditionError, r"PgBouncer's pool_mode = transaction\)")
