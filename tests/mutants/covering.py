@@ -12,12 +12,13 @@ import hashlib
 import json
 import logging
 import os
+import re
 import subprocess
 import sys
 import tempfile
 import time
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -34,6 +35,10 @@ KEPT = ROOT / ".nox" / "mutants"
 FORMAT = "1"
 #: Tests that the default run of the tests has.
 MARKED = "not interop and not javascript and not browser and not soak and not rl_peers and not shells"
+#: Folders of tests that have no part in this: other programs, and what many packages do together.
+ELSEWHERE = frozenset({"interop", "rl_peers", "mutants", "sim", "fuzz"})
+#: Packages that only wrap another one, whose tests are its own as well: by the other one.
+FACES: Mapping[str, tuple[str, ...]] = {"sdk": ("aio", "sync", "seats")}
 #: What the tests are told with, so that hypothesis neither shrinks what it finds, nor keeps it.
 ENVIRONMENT = {"TRIO_COGMENT_TESTS_PROFILE": "mutants", "PYTHONHASHSEED": "1", "PYTHONDONTWRITEBYTECODE": "1"}
 
@@ -107,10 +112,26 @@ def is_named_after(test: str, file: str) -> bool:
     return f"/test_{Path(file).stem.strip('_')}.py" in test.replace("test__", "test_")
 
 
+def own_tests(package: str) -> list[Path]:
+    """Return the files of a package's own tests.
+
+    These are those in the folder that mirrors it; those elsewhere that import a module of it by its name, not only what
+    the package shows; and those of `FACES`. What talks to other programs (`ELSEWHERE`) is not run here.
+    """
+    tests = ROOT / "tests"
+    found = set((tests / package).rglob("test_*.py"))
+    module = re.compile(rf"^ *(?:from|import) trio_cogment\.{package.replace('/', '[.]')}\.\w", re.MULTILINE)
+    for path in tests.rglob("test_*.py"):
+        folder = path.relative_to(tests).parts[0]
+        if folder in FACES.get(package, ()) or (folder not in ELSEWHERE and module.search(path.read_text())):
+            found.add(path)
+    return sorted(found)
+
+
 def covering_tests(package: str, jobs: int) -> Covering:
-    """Return what the package's own tests reach: those in the folder that mirrors it."""
+    """Return what the package's own tests reach: see `own_tests`."""
     folder = ROOT / "tests" / package
-    files = sorted(folder.rglob("test_*.py"))
+    files = own_tests(package)
     shared = [path for path in sorted(folder.rglob("*")) if path.is_file() and path not in files and _counts(path)]
     stamp = _stamp([*sorted((SOURCE / package).rglob("*.py")), *shared], FORMAT)
     path = KEPT / f"{package.replace('/', '-')}.json"

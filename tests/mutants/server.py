@@ -24,7 +24,7 @@ from types import ModuleType
 
 import pytest
 
-from tests.mutants.covering import ENVIRONMENT, MARKED
+from tests.mutants.covering import ENVIRONMENT, MARKED, own_tests
 from tests.mutants.drawing import ROOT
 from tests.mutants.forks import Job, Tell, Verdict, in_a_fork
 from tests.mutants.planting import ImportTimeError, import_instead, living_functions, plant
@@ -75,7 +75,8 @@ def _serve(connection: Connection, package: str, preloaded: Sequence[str] | None
     with tempfile.TemporaryDirectory() as folder:
         os.environ["HYPOTHESIS_STORAGE_DIRECTORY"] = folder
         if preloaded is None:
-            pytest.main([*_options(folder), f"tests/{package}"], plugins=[_Warm(connection)])
+            files = [path.relative_to(ROOT).as_posix() for path in own_tests(package)]
+            pytest.main([*_options(folder), *files], plugins=[_Warm(connection)])
         else:
             _serve_cold(connection, preloaded, folder)
 

@@ -490,6 +490,24 @@ def test_fields_have_the_names_of_the_api() -> None:
     assert list(FIELDS.values()) == StoredTrialSampleField.values()[1:]
 
 
+async def test_an_export_of_what_goes_on_has_what_there_is_and_can_be_left() -> None:
+    async with platform_with(Game()) as platform:
+        store = DatastoreClient(platform.channel)
+        await store.add_trial("open", params())
+        async with store.adding("open") as adding:
+            await adding.add(StoredTrialSample(trial_id="open", tick_id=0))
+        export = await export_trials(store, ["open"], version="1", timestamp=5)
+        content = b"".join([piece async for piece in export])
+        assert (export.samples_count, export.done.samples, len(content)) == (1, {"open": 1}, export.done.size_bytes)
+        async with await export_trials(store, ["open"], version="1", timestamp=5) as left:
+            pass
+        assert left.done.samples == {"open": 0}
+        header = await anext(left)  # it was there before; nothing is asked for any more
+        assert len(header) < len(content)
+        with pytest.raises(StopAsyncIteration):
+            await anext(left)
+
+
 async def test_exports_that_have_nothing_to_say() -> None:
     async with platform_with(Game()) as platform:
         store = DatastoreClient(platform.channel)

@@ -36,7 +36,7 @@ from trio_cogment.api.common_pb2 import (
     TrialActor,
     TrialParams,
 )
-from trio_cogment.api.datalog_pb2 import RunTrialDatalogInput, RunTrialDatalogOutput
+from trio_cogment.api.datalog_pb2 import DatalogSample, RunTrialDatalogInput, RunTrialDatalogOutput
 from trio_cogment.api.environment_pb2 import ActionSet, EnvInitialInput, EnvRunTrialInput
 from trio_cogment.base.config import PlatformConfig
 from trio_cogment.base.errors import CogmentError, FailedPreconditionError, InvalidArgumentError, LocalProtocolError
@@ -45,6 +45,7 @@ from trio_cogment.base.services import SERVICES, ServiceKind
 from trio_cogment.rpc import RpcError, StatusCode, methods_of, open_in_process
 from trio_cogment.sdk import Reward
 from trio_cogment.sdk._failures import failure_of
+from trio_cogment.sdk._spec_checks import given_config
 
 NORMAL, LAST, END = CommunicationState.NORMAL, CommunicationState.LAST, CommunicationState.END
 SPEC = Spec.of(
@@ -209,6 +210,35 @@ async def test_data_log_that_raises(caplog: pytest.LogCaptureFixture) -> None:
     assert record.getMessage() == "trial t: data log 'files' failed"
     assert record.exc_info is not None
     assert traceback.extract_tb(record.exc_info[2])[-1].name == "broken"
+
+
+async def test_a_data_log_acknowledges_what_it_has_processed() -> None:
+    """Each sample when the next one is asked for, and the last one at the end."""
+    done: list[str] = []
+
+    class Call:
+        left = 2
+
+        async def receive(self) -> Any:
+            done.append("asked")
+            self.left -= 1
+            return None if self.left < 0 else RunTrialDatalogInput(sample=DatalogSample())
+
+        async def send(self, _: Any) -> None:
+            done.append("acknowledged")
+
+    call: Any = Call()
+    async for sample in DatalogSession(call, "t", "u", TrialParams()):
+        assert sample.params == TrialParams()
+        done.append("processed")
+    assert done == ["asked", "processed", "acknowledged", "asked", "processed", "acknowledged", "asked"]
+
+
+@pytest.mark.parametrize(("kind", "expected"), [(None, "bytes"), (TrialParams, "TrialParams")])
+def test_a_configuration_that_cannot_be_done_without(kind: Any, expected: str) -> None:
+    with pytest.raises(FailedPreconditionError, match=f"^the environment: config: expected {expected}, and the trial"):
+        given_config(None, kind, "the environment", "environment_config")
+    assert given_config(b"", kind, "the environment", "environment_config") == b""
 
 
 async def test_data_log_whose_stream_breaks_is_not_to_blame(caplog: pytest.LogCaptureFixture) -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from tests.trainer.bench import STATUS, serving, steps
 from tests.trainer.configs import a_config
-from trio_cogment.api.trainer.trainer_pb2 import RunStatus
+from trio_cogment.api.trainer.trainer_pb2 import RunEpisode, RunStatus
 from trio_cogment.base.errors import NotFoundError, RpcError, StatusCode
 from trio_cogment.trainer import TrainerClient
 
@@ -47,6 +47,18 @@ async def test_runs_and_what_they_send() -> None:
                 assert [step.seq_id async for step in call] == expected
         async with client.episodes(run_id) as call:
             assert [episode async for episode in call] == []
+
+
+async def test_episodes_behind_those_that_are_known() -> None:
+    async with serving() as (bench, _):
+        client = TrainerClient(bench.channel)
+        await bench.submit("a")
+        await bench.register("a")
+        await bench.publish([RunEpisode(run_id="a", worker_id="w") for _ in range(3)], kind="Episodes")
+        await client.cancel("a")
+        for since, expected in ((0, [1, 2, 3]), (2, [3])):
+            async with client.episodes("a", since=since) as call:
+                assert [episode.seq_id async for episode in call] == expected
 
 
 async def test_watching_goes_on_behind_what_is_known() -> None:

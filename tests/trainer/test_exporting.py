@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
+import trio
+import trio.testing
 
 from tests.trainer.bench import serving, steps
 from trio_cogment.api.trainer.trainer_pb2 import RunEpisode, RunStep
@@ -40,3 +42,21 @@ async def test_a_run_becomes_two_files(tmp_path: Path, monkeypatch: pytest.Monke
     assert pq.ParquetFile(tmp_path / "out" / "steps.parquet").num_row_groups == 3
     (episode,) = pq.read_table(tmp_path / "out" / "episodes.parquet").to_pylist()
     assert (episode["total_reward"], episode["terminated"], episode["seq_id"]) == (2.5, True, 1)
+
+
+async def test_a_run_that_goes_on_is_exported_when_it_has_ended(tmp_path: Path) -> None:
+    async with serving() as (bench, _):
+        await bench.submit("a")
+        await bench.register("a")
+        counts: list[dict[str, int]] = []
+
+        async def export() -> None:
+            counts.append(await export_run(TrainerClient(bench.channel), "a", tmp_path, wait=True))
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(export)
+            await trio.testing.wait_all_tasks_blocked()
+            await bench.publish(steps("a", 2))
+            assert not counts
+            await bench.cancel("a")
+        assert counts == [{"steps": 2, "episodes": 0}]

@@ -73,6 +73,7 @@ def test_defaults() -> None:
         ({"schedule": {"class": "fast"}}, "schedule.class: expected one of interactive, batch"),
         ({"schedule": {"when_full": 1}}, "schedule.when_full: expected one of refuse, queue"),
         ({"metadata": []}, "metadata: expected an object, got []"),
+        ({"metadata": {"worker": 7}}, "metadata.worker: expected an object, got 7"),
         ({"metadata": {"worker": {}}}, "metadata.worker: expected a `module` or"),
         (
             {"metadata": {"worker": {"module": "m", "script": "s"}}},
@@ -128,6 +129,22 @@ def test_trials() -> None:
     assert (config.trials.count, config.trials.parallel, config.trials.seeds) == (2, 8, (1, 2))
     assert (config.trials.params, config.trials.actors) == ({}, {"a": {"config": {}}})
     assert config.trials.telemetry == "sample:10"
+
+
+def test_what_is_left_out_of_trials() -> None:
+    config = parse_config(a_config(entry_point="builtin:trials", trials={"count": 3, "params_file": "p.yaml"}))
+    trials = config.trials
+    assert trials is not None
+    assert (trials.count, trials.parallel, trials.params, trials.params_file) == (3, 1, None, "p.yaml")
+    assert (trials.seeds, trials.actors, trials.stop_after_failures, trials.telemetry) == ((), {}, None, "all")
+
+
+def test_a_key_that_is_there_twice_is_named() -> None:
+    text = a_config().replace('"run_name": "cartpole"', '"run_name": "x", "run_name": "cartpole"')
+    (found,) = findings(text)
+    assert "the key" in found
+    assert "run_name" in found
+    assert "is there twice" in found
 
 
 def test_a_name_may_be_as_long_as_is_said() -> None:

@@ -631,6 +631,39 @@ async def test_a_vanished_client_has_submitted_and_cancelled(autojump_clock: tri
         assert await client.status("a") == "TERM"
 
 
+async def test_how_a_run_has_ended_is_stored(tmp_path: Path) -> None:
+    storage = f"sqlite:{tmp_path / 'runs.db'}"
+    async with serving(storage, FakeDispatcher()) as (client, trainer):
+        for run_id, cause in (("good", Cause.FINISHED), ("bad", Cause.FAILED)):
+            await client.submit(run_id, run_name=run_id, entry_point="python")
+            await trainer.reports.starting(run_id, [])
+            await client.register(run_id)
+            await trainer.reports.ended(run_id, cause, "" if run_id == "good" else "it fell")
+        before = [(record.run_id, record.outcome, record.failure_reason) for record in await client.runs()]
+    async with serving(storage, FakeDispatcher()) as (client, trainer):
+        assert [(record.run_id, record.outcome, record.failure_reason) for record in await client.runs()] == before
+        good, bad = (trainer.board.entry(run_id).latest for run_id in ("good", "bad"))
+        assert good.outcome is not None
+        assert bad.outcome is not None
+        assert good.outcome is not bad.outcome
+
+
+class _Leaving(FakeDispatcher):
+    """Takes a while to close."""
+
+    async def close(self) -> None:
+        await trio.sleep(3)
+        await super().close()
+
+
+async def test_workers_are_ended_although_the_trainer_is_cancelled(autojump_clock: trio.testing.MockClock) -> None:
+    dispatcher = _Leaving()
+    with trio.CancelScope() as scope:
+        async with serving(dispatcher=dispatcher):
+            scope.cancel()
+    assert dispatcher.closed
+
+
 # Tokens that were revoked
 
 
@@ -654,6 +687,7 @@ async def test_a_session_ends_with_the_token_that_has_registered(autojump_clock:
                     pass
             async with fails(StatusCode.UNAUTHENTICATED, "not that of a worker"):
                 await second.publish(steps("a", 1), token=token)
+            assert not trainer.board.entry("a").workers["w"].token
             async with second.control(token) as again, fails(StatusCode.UNAUTHENTICATED):
                 await next_of(again)
             assert (await second.publish(steps("a", 1, worker_id="kept"), token=kept)).accepted == 1

@@ -7,11 +7,12 @@ from typing import Any
 
 import pytest
 import trio
+import trio.testing
 
 from tests.trainer.bench import Client, FakeDispatcher, fails, serving, steps
 from trio_cogment.api.trainer.trainer_pb2 import HealthCheckRequest, RunEpisode, RunStep
 from trio_cogment.base.errors import FailedPreconditionError, ResourceExhaustedError, RpcError, StatusCode
-from trio_cogment.trainer.runs import Cause
+from trio_cogment.trainer.runs import Cause, RunState
 from trio_cogment.trainer.storage import Batch, Kind
 
 
@@ -138,6 +139,28 @@ async def test_a_token_says_which_worker_it_is() -> None:
         await client.cancel("a")
         async with client.stream("a") as call:
             assert [message.worker_id async for message in call] == ["w"]
+
+
+async def test_a_token_that_was_replaced_ends_the_streams_that_have_it() -> None:
+    async with serving() as (client, trainer):
+        token = await ready(client)
+        async with client.open("PublishRunSteps", metadata={"session-token": token}) as call:
+            await call.send(RunStep(run_id="a"))
+            while trainer.board.entry("a").latest.state is not RunState.EXECUTING:
+                await trio.testing.wait_all_tasks_blocked()
+            await client.register("a")
+            async with fails(StatusCode.UNAUTHENTICATED, "session-token"):
+                await call.send(RunStep(run_id="a"))
+                await call.done_sending()
+                await call.receive()
+                await call.receive()
+
+
+async def test_a_stream_names_its_run_in_each_message() -> None:
+    async with serving() as (client, _):
+        await ready(client)
+        async with fails(StatusCode.INVALID_ARGUMENT, "run_id: expected 'a' for the whole stream, got ''"):
+            await client.publish([*steps("a", 1), RunStep()])
 
 
 async def test_a_token_can_be_required() -> None:

@@ -193,8 +193,6 @@ class ControllerStream:
 
     async def _receive(self) -> None:
         async for event in self._call:
-            if not event.run_id:
-                raise InvalidArgumentError("run_id: expected the id of a run, got nothing")
             entry = self._commands.entry(event.run_id)
             self._entries.add(entry)
             entry.controllers.add(self)

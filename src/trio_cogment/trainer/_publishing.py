@@ -292,8 +292,6 @@ class Publication:
         self._intake.grants.ask(entry, worker)
 
     def _entry_of(self, message: Telemetry) -> Entry:
-        if not message.run_id:
-            raise InvalidArgumentError("run_id: expected the id of a run, got nothing")
         if self._entry is None:
             self._entry = self._find(message.run_id)
         elif message.run_id != self._entry.run_id:
