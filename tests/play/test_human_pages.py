@@ -18,7 +18,9 @@ from trio_cogment.base.errors import InvalidArgumentError
 from trio_cogment.platform import Platform
 from trio_cogment.play.human_pages import _absent, _Door, _game, page_doors
 from trio_cogment.play.server import open_play
+from trio_cogment.seats.presence import Outcome
 from trio_cogment.seats.remote import HumanSeat
+from trio_cogment.spaces import encode_action
 
 
 @asynccontextmanager
@@ -123,3 +125,21 @@ async def test_the_link_is_told() -> None:
 def test_options_that_make_no_sense(options: dict[str, Any]) -> None:
     with pytest.raises(InvalidArgumentError):
         rl.human(**options)
+
+
+def test_how_a_seat_is_held() -> None:
+    options: dict[str, Any] = {"port": 0, "page": print, "grace_seconds": 5}
+    named = _game("seat-1", rl.human("ann", **options))
+    assert (named.name, named.title, named.again, named.bot) == ("seat-1", "ann", True, "")
+    assert (named.seat.grace_seconds, named.seat.outcome) == (5, Outcome.LOSS)
+    (who,) = named.params.actors
+    assert (who.name, who.actor_class, who.endpoint) == ("ann", "player", "cogment://client")
+    assert not who.HasField("default_action")
+    nobody = _game("seat-2", rl.human(**options, default=1))
+    assert (nobody.title, nobody.seat.outcome) == ("Play", Outcome.DEFAULT)
+    (who,) = nobody.params.actors
+    assert (who.name, who.default_action.content) == ("person", encode_action(1).SerializeToString())
+    optional = _game("seat-3", rl.human(**options, default=1, optional=True))
+    assert optional.seat.outcome is Outcome.LOSS
+    absent = _game("seat-4", rl.human(**options, default=1, absent=rl.random()))
+    assert (absent.seat.outcome, absent.bot) == (Outcome.BOT, "absent")

@@ -28,6 +28,7 @@ from trio_cogment.play.lobby_machine import LobbyRules, Shortage
 from trio_cogment.play.lobby_table import MemberState
 from trio_cogment.play.seat import PageSeat
 from trio_cogment.play.server import PlayServer, open_play
+from trio_cogment.play.views import View
 from trio_cogment.rl.datasets.ticks import tick_of
 from trio_cogment.sdk import ActorSession, EnvironmentSession
 from trio_cogment.seats.presence import Outcome, PresenceState, SeatRules
@@ -84,6 +85,52 @@ async def test_a_person_plays_a_trial(autojump_clock: MockClock) -> None:
         async with page(seat.serve_page) as socket:  # who looks again
             assert (await socket.read())["over"]
     assert environment.actions == [[1], [2], [3]]
+
+
+async def test_a_page_is_greeted_with_all_that_it_shows_besides_observations(autojump_clock: MockClock) -> None:
+    rules = SeatRules(outcome=Outcome.DEFAULT, grace_seconds=20, action_seconds=8)
+    played = game("ann", "bob", seat=rules, title="Count", labels=["up"], again=True, renderer=b"<p>")
+    async with server_of(Counting(5)) as (_, server):
+        ann, bob = await seats_of(server, played)
+        assert server.renderer(ann.trial_id) == b"<p>"
+        assert server.renderer("other") == b""
+        async with page(ann.serve_page) as socket, page(bob.serve_page) as other:
+            seen = await socket.read_until(lambda message: message.get("asked") is not None)
+            assert (seen["type"], seen["state"], seen["tick"], seen["asked"], seen["seconds"]) == (
+                "seat",
+                "held",
+                0,
+                0,
+                8,
+            )
+            assert "over" not in seen
+            assert socket.welcome == {
+                "trial": ann.trial_id,
+                "actor": "ann",
+                "title": "Count",
+                "receivers": ["bob", "env"],
+                "renderer": True,
+                "again": True,
+                "total": 0.0,
+                "grace": 20,
+                "history": [],
+            }
+            await other.read_until(lambda message: message.get("asked") is not None)
+            await other.say(type="message", to="ann", text="hello")
+            notice = await socket.read_until(lambda message: message["type"] == "message")
+            assert {**notice, "blob": None} == {"type": "message", "from": "bob", "text": "hello", "blob": None}
+        async with page(ann.serve_page) as socket:
+            await socket.read()
+            assert socket.welcome["history"] == [{"type": "message", "from": "bob", "text": "hello"}]
+            assert socket.form
+
+
+async def test_what_is_too_large_to_be_shown_is_told_by_its_size(autojump_clock: MockClock) -> None:
+    async with server_of(Counting(5), config=PlayConfig(max_blob_bytes=10)) as (_, server):
+        [seat] = await seats_of(server, game("ann"))
+        view = View(parts=[], blobs=[("image/png", bytes(11)), ("image/png", bytes(10))])
+        seat._without_large(view)
+        assert view.blobs == [("text/plain", b"11 bytes, too large to be shown"), ("image/png", bytes(10))]
 
 
 async def test_a_reload_in_the_middle_keeps_the_seat(autojump_clock: MockClock) -> None:
