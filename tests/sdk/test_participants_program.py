@@ -150,7 +150,7 @@ async def test_a_signal_stops_it_in_order(monkeypatch: pytest.MonkeyPatch) -> No
     async with directory() as (server, endpoint):
         with trio.fail_after(60):
             async with trio.open_nursery() as nursery:
-                options = {"port": 0, "address": "127.0.0.1", "directory": endpoint, "variables": {}}
+                options: dict[str, Any] = {"port": 0, "address": "127.0.0.1", "directory": endpoint, "variables": {}}
                 program = partial(run_participants, participants(), signals=[signal.SIGUSR1], **options)
                 serving = await nursery.start(program)
                 await registered(server)

@@ -175,3 +175,34 @@ async def test_rewards_that_nobody_is_sent_are_stored_as_those_that_are(monkeypa
         found = await rewards_of(told)
         assert found == await rewards_of(sent)
         assert any(received for *_, received in found)
+
+
+@pytest.mark.parametrize("kind", ["one", "many", "agents"])
+async def test_a_model_goes_into_the_registry_of_the_view(tmp_path: Path, kind: str) -> None:
+    def store() -> list[int]:
+        options: dict[str, Any] = {"store": f"sqlite:{tmp_path / 'trials.db'}", "model_registry": tmp_path / "models"}
+        env: Any
+        if kind == "many":
+            env = tc.make_vec(Counter, 2, **options)
+        else:
+            env = tc.make_parallel(Rps, **options) if kind == "agents" else tc.make(Counter, **options)
+        try:
+            return [env.store_model("walker", content) for content in (b"first", b"second")]
+        finally:
+            env.close()
+
+    assert await trio.to_thread.run_sync(store) == [1, 2]
+    async with open_platform(RL_SPEC, model_registry=tmp_path / "models") as platform:
+        _, data = await platform.model_registry_client().retrieve("walker", 2)
+        assert data == b"second"
+
+
+def test_a_view_without_a_registry_stores_no_model() -> None:
+    env = tc.make(Counter)
+    try:
+        with pytest.raises(
+            FailedPreconditionError, match="store_model: expected a model registry, and the view has none"
+        ):
+            env.store_model("walker", b"")
+    finally:
+        env.close()
