@@ -9,6 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 from google.protobuf import struct_pb2
+from google.protobuf.descriptor import FieldDescriptor
+from google.protobuf.descriptor_pb2 import FileDescriptorProto
+from google.protobuf.descriptor_pool import DescriptorPool
+from google.protobuf.message_factory import GetMessageClass
 from google.protobuf.wrappers_pb2 import Int64Value, UInt32Value, UInt64Value
 from hypothesis import given
 from hypothesis import strategies as st
@@ -375,3 +379,31 @@ def test_an_allowance_fills_with_time() -> None:
     assert [allowance.take(10) for _ in range(4)] == [True, True, True, False]
     assert [allowance.take(10.5) for _ in range(2)] == [True, False]
     assert [allowance.take(100) for _ in range(4)] == [True, True, True, False]
+
+
+def test_parts_of_lists_and_maps_are_as_readable_as_single_ones() -> None:
+    """Bytes are base64, enumerations have names, numbers of 32 bits are as short as they were."""
+    described = FileDescriptorProto(name="lists.proto", package="lists", syntax="proto3")
+    of = described.message_type.add(name="Many")
+    color = described.enum_type.add(name="Color")
+    for number, name in enumerate(("RED", "BLUE")):
+        color.value.add(name=name, number=number)
+    kinds: list[tuple[str, Any, str]] = [
+        ("data", FieldDescriptor.TYPE_BYTES, ""),
+        ("small", FieldDescriptor.TYPE_FLOAT, ""),
+        ("colors", FieldDescriptor.TYPE_ENUM, ".lists.Color"),
+        ("inner", FieldDescriptor.TYPE_MESSAGE, ".lists.Many"),
+    ]
+    for number, (name, kind, type_name) in enumerate(kinds, 1):
+        of.field.add(name=name, number=number, type=kind, type_name=type_name, label=FieldDescriptor.LABEL_REPEATED)
+    of.field.add(name="one", number=9, type=FieldDescriptor.TYPE_ENUM, type_name=".lists.Color")
+    pool = DescriptorPool()
+    pool.Add(described)
+    kind = GetMessageClass(pool.FindMessageTypeByName("lists.Many"))
+    view = message_view(kind(data=[b"\xff\x00"], small=[0.1], colors=[1, 7], inner=[kind(one=1)], one=7))
+    shown = {each["name"]: each for each in view.parts}
+    assert shown["data"]["value"] == ["/wA="]
+    assert shown["small"]["values"] == [0.1]
+    assert shown["colors"]["value"] == ["BLUE", "7"]
+    assert shown["one"]["text"] == "7"
+    assert "BLUE" in json.dumps(shown["inner"])

@@ -44,7 +44,8 @@ def test_seeds_that_are_none(seeds: Any, expected: str) -> None:
 
 
 def test_numbers() -> None:
-    _require_numbers(Integral, 1, n=1, parallel=np.int64(3))
+    number: Any = np.int64(3)
+    _require_numbers(Integral, 1, n=1, parallel=number)
     _require_numbers(Real, 0, timeout_seconds=0, unreachable_seconds=math.inf)
     for number in (0, -1, 1.5, "1", None):
         with pytest.raises(InvalidArgumentError, match=f"^n: expected an integer, 1 or more, got {number!r}$"):
