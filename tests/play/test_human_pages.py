@@ -77,6 +77,8 @@ async def test_a_person_who_goes_is_replaced_by_the_default(autojump_clock: Mock
                 link = (await socket.read_until(lambda message: message.get("link")))["link"]
                 async with page(server.seat(*link.split("/")).serve_page) as seat:
                     await seat.read_until(lambda message: message.get("asked") is not None)
+                    assert seat.welcome["receivers"] == ["player_0", "env"]
+                    assert seat.welcome["again"]
                 assert not (await platform.controller.wait_trial(trial_id)).failed
     assert game.taken[0]["player_1"] == [1] * 5
 

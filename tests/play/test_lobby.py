@@ -222,3 +222,9 @@ async def test_a_page_that_goes_is_away_and_a_newer_one_keeps_its_place(autojump
                 await wait_all_tasks_blocked()
                 assert opened.state_of(ticket) is MemberState.READY
         await watching.read_until(lambda told: told.get("away") == 1)
+
+
+def test_where_somebody_is_in_the_words_of_pages() -> None:
+    assert [each.value for each in MemberState] == [
+        *("reading", "ready", "reading, away", "away", "seated", "played", "timed out", "left", "failed"),
+    ]

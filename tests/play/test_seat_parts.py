@@ -46,3 +46,9 @@ def test_what_acts_for_somebody_has_to_be_there(outcome: Outcome, given: str, mi
         SeatSettings(rules=rules, **{missing: object()})  # type: ignore[arg-type]  # it is only there
     assert SeatSettings(rules=rules, **{given: object()}).rules is rules  # type: ignore[arg-type]  # likewise
     assert SeatSettings(rules=SeatRules(outcome=Outcome.LOSS)).bot is None
+
+
+def test_what_a_seat_has_unless_it_is_said() -> None:
+    found = SeatSettings(rules=SeatRules(outcome=Outcome.LOSS))
+    assert (found.default, found.bot, found.title, found.labels, found.receivers) == (None, None, "", (), ())
+    assert (found.again, found.renderer) == (False, False)

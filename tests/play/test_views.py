@@ -395,7 +395,9 @@ def test_parts_of_lists_and_maps_are_as_readable_as_single_ones() -> None:
         ("inner", FieldDescriptor.TYPE_MESSAGE, ".lists.Many"),
     ]
     for number, (name, kind, type_name) in enumerate(kinds, 1):
-        of.field.add(name=name, number=number, type=kind, type_name=type_name, label=FieldDescriptor.LABEL_REPEATED)
+        field = of.field.add(name=name, number=number, type=kind, label=FieldDescriptor.LABEL_REPEATED)
+        if type_name:
+            field.type_name = type_name
     of.field.add(name="one", number=9, type=FieldDescriptor.TYPE_ENUM, type_name=".lists.Color")
     pool = DescriptorPool()
     pool.Add(described)
