@@ -18,7 +18,7 @@ from pathlib import Path
 import nox
 from nox.command import CommandFailed
 
-nox.options.sessions = ["static", "tests", "sim", "interop", "browser", "shells", "stores"]
+nox.options.sessions = ["static", "tests", "sim", "interop", "browser", "shells", "stores", "ray"]
 nox.options.default_venv_backend = "none"
 
 PROJECT = nox.project.load_toml("pyproject.toml")
@@ -53,23 +53,19 @@ PUBLISHED_LEGACY_SDK_NEEDS = [
 S3_SERVER = ["moto[server]==5.2.5"]
 
 #: Libraries of reinforcement learning that have to work with views of trials. RLlib pins an older Gymnasium than the
-#: others have, so it is alone.
-RL_PEERS = {
-    "rl-peers": [
-        "torch==2.13.0",
-        "stable-baselines3==2.9.2",
-        "sb3-contrib==2.9.2",
-        "supersuit==3.11.0",
-        "torchrl==0.14.1",
-        "openenv==0.10.0",
-        "tensorboard",
-        "datasets==5.2.0",
-    ],
-    "rl-peers-ray": ["ray[rllib]==2.60.0", "torch==2.13.0"],
-}
+#: others have, so it is alone, and its tests share the cluster of `nox -s ray`.
+RL_PEERS = [
+    *("torch==2.13.0", "stable-baselines3==2.9.2", "sb3-contrib==2.9.2", "supersuit==3.11.0", "torchrl==0.14.1"),
+    *("openenv==0.10.0", "tensorboard", "datasets==5.2.0"),
+]
 RL_PEERS_TEST = [
     *("pytest>=9.0", "pytest-trio>=0.8.0", "pytest-timeout>=2.3", "hypothesis>=6.100", "pygame>=2.5"),
     *("hypercorn[trio]>=0.17.3,<0.18", "starlette>=1,<2", "trio-websocket>=0.12"),  # peers of OpenEnv in small
+]
+
+RAY = [
+    *("ray[rllib,data,tune]==2.60.0", "torch==2.13.0"),
+    *("pytest>=9.0", "pytest-trio>=0.8.0", "pytest-timeout>=2.3", "hypothesis>=6.100", "pygame>=2.5"),
 ]
 
 EXTRAS_PYTHONS = ["3.11", "3.12", "3.13"]
@@ -330,12 +326,13 @@ def static(session: nox.Session) -> None:
 
 @nox.session
 def peers(session: nox.Session) -> None:
-    """Install what the sessions interop, browser, shells and stores need beside the project."""
+    """Install what the sessions interop, browser, shells, stores and ray need beside the project."""
     published_sdk(session)
     published_legacy_sdk(session)
     published_dm_env_rpc(session)
     shells_missing(session)
     s3_server(session)
+    cluster(session)
     postgresql_missing(session)
     if shutil.which("npm") is not None:
         published_javascript(session)
@@ -560,13 +557,24 @@ def interpreter(session: nox.Session, version: str) -> str:
 
 @nox.session(name="rl-peers")
 def rl_peers(session: nox.Session) -> None:
-    """Stable-Baselines3, TorchRL, RLlib, OpenEnv, Hugging Face and a PPO in one file, on trials; no GPU is needed."""
-    alone = "tests/rl_peers/test_rllib.py"
-    selections = {"rl-peers": ["tests/rl_peers", f"--ignore={alone}"], "rl-peers-ray": [alone]}
-    for name, selection in selections.items():
-        installed = ["-e", ".[gym,pettingzoo,openenv,export,minari]", *RL_PEERS_TEST, *RL_PEERS[name]]
-        env = {**environment(session, name, installed), "TRIO_COGMENT_RL_PEERS": "1", "HF_HUB_OFFLINE": "1"}
-        run(session, env, "pytest", "-m", "rl_peers", *selection, *session.posargs)
+    """Stable-Baselines3, TorchRL, OpenEnv, Hugging Face and a PPO in one file, on trials; no GPU is needed."""
+    installed = ["-e", ".[gym,pettingzoo,openenv,export,minari]", *RL_PEERS_TEST, *RL_PEERS]
+    env = {**environment(session, "rl-peers", installed), "TRIO_COGMENT_RL_PEERS": "1", "HF_HUB_OFFLINE": "1"}
+    run(session, env, "pytest", "-m", "rl_peers", "tests/rl_peers", *session.posargs)
+
+
+@nox.session
+def ray(session: nox.Session) -> None:
+    """Runs over a cluster of Ray on this machine that loses workers and nodes; RLlib, Tune and Data on trials."""
+    # A test that waits for processes of a cluster is no hang yet, where others use the machine, too.
+    patient = ["--timeout=300", "-o", "faulthandler_timeout=330"]
+    run(session, cluster(session), "pytest", "-m", "rl_peers and not soak", *patient, "tests/ray", *session.posargs)
+
+
+def cluster(session: nox.Session) -> dict[str, str]:
+    """Make the environment with Ray; its processes stay on loopback."""
+    env = environment(session, "ray", ["-e", ".[ray,gym,pettingzoo,export]", *RAY])
+    return {**env, "TRIO_COGMENT_RAY": "1", "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0", "RAY_AUTH_MODE": "disabled"}
 
 
 @nox.session

@@ -96,18 +96,20 @@ def dm_env() -> None:
     assert observation.terminated
 
 
+async def one_step(session: Any) -> None:
+    from trio_cogment.spaces import Discrete, Observation, encode_observation
+
+    space = Discrete(2)
+    first = Observation(0, observation_space=space, action_space=space)
+    await session.start([("*", encode_observation(first, space))])
+    async for event in session.all_events():
+        if event.actions is not None:
+            await session.end([("*", encode_observation(Observation(1, 0.1, terminated=True), space))])
+
+
 def stored(folder: str) -> str:
     """Store a trial of one step; return the storage's address."""
     from trio_cogment.rl import policy, run_trials
-    from trio_cogment.spaces import Discrete, Observation, encode_observation
-
-    async def one_step(session: Any) -> None:
-        space = Discrete(2)
-        first = Observation(0, observation_space=space, action_space=space)
-        await session.start([("*", encode_observation(first, space))])
-        async for event in session.all_events():
-            if event.actions is not None:
-                await session.end([("*", encode_observation(Observation(1, 0.1, terminated=True), space))])
 
     address = f"sqlite:{folder}/trials.db"
     results = run_trials(1, environment=one_step, seats={"player_0": policy(lambda _value: 1)}, store=address)
@@ -164,6 +166,19 @@ def s3() -> None:
     assert store.get("key").data == b"data"
 
 
+def ray() -> None:
+    import os
+
+    # Its processes stay on loopback.
+    os.environ.update(RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER="0", RAY_AUTH_MODE="disabled")
+    from trio_cogment.ray import workers
+    from trio_cogment.rl import policy, run_trials
+
+    seats = {"player_0": policy(lambda _value: 1)}
+    results = run_trials(2, on=workers(1), environment=one_step, seats=seats)
+    assert results.returns_of("player_0").tolist() == [0.1, 0.1], results.failures
+
+
 def postgresql() -> None:
     from trio_cogment.base.postgresql import check_address
 
@@ -182,6 +197,7 @@ SMOKE: dict[str, Callable[[], None]] = {
     "openenv": openenv,
     "openspiel": openspiel,
     "s3": s3,
+    "ray": ray,
     "postgresql": postgresql,
 }
 #: A package that an extra brings: others may bring it, too.
@@ -196,6 +212,7 @@ BROUGHT = {
     "openenv": "numpy",
     "openspiel": "pyspiel",
     "s3": "obstore",
+    "ray": "ray",
     "postgresql": "psycopg",
 }
 
@@ -215,6 +232,13 @@ def exported(**target: str) -> None:
         export(stored(folder) if is_there("numpy") else "memory:", **target)
 
 
+def without_ray() -> None:
+    from trio_cogment.ray import workers
+    from trio_cogment.rl import random, run_trials
+
+    run_trials(1, on=workers(1), environment=one_step, seats={"player_0": random()})
+
+
 def missing(extra: str, installed: list[str]) -> None:
     """Check that what needs an extra says how to install it."""
     needs: dict[str, Callable[[], object]] = {
@@ -224,6 +248,7 @@ def missing(extra: str, installed: list[str]) -> None:
         "export": lambda: exported(parquet="data"),
         "minari": lambda: exported(minari="a/b-v0"),
         "s3": lambda: importlib.import_module("trio_cogment.base.object_store").ObjectStore("s3://bucket"),
+        "ray": without_ray,
         "postgresql": postgresql,
     }
     if extra not in needs:

@@ -1,4 +1,4 @@
-"""The examples that need nothing else run as their READMEs say; the others are in `interop` and in `rl_peers`."""
+"""The examples that need nothing else run as their READMEs say; the others are in `interop`, `rl_peers` and `ray`."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_every_folder_is_in_the_list_and_in_a_test() -> None:
     here = Path(__file__).parent
     tests = "".join(
         path.read_text(encoding="utf-8")
-        for path in (Path(__file__), here / "interop" / "test_example.py", here / "rl_peers" / "test_example.py")
+        for path in (Path(__file__), *(here / folder / "test_example.py" for folder in ("interop", "rl_peers", "ray")))
     )
     assert [name for name in folders if f'"{name}"' not in tests] == []
 

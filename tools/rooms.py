@@ -97,6 +97,7 @@ TABLE: dict[str, set[str]] = {
         *("environments", "seats", "play", "gateways.openenv", "platform", "sync", "sdk", "spaces", "rpc", "access"),
         *("servers.discovery", "servers.datastore"),
     },
+    "ray": {"rl", "seats", "sdk", "rpc"},
     "dashboard": {"web", "platform", "servers.orchestrator", "servers.discovery", "sdk", "rpc", "access"},
     "trainer": {"platform", "rl", "seats", "rpc", "servers.discovery", "sdk", "access", "budget"},
     "testing": {

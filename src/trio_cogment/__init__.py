@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from trio_cogment import gateways as gateways
     from trio_cogment import platform as platform
     from trio_cogment import play as play
+    from trio_cogment import ray as ray
     from trio_cogment import rl as rl
     from trio_cogment import rpc as rpc
     from trio_cogment import sdk as sdk
@@ -129,6 +130,7 @@ _SUBPACKAGES = frozenset(
             "gateways",
             "platform",
             "play",
+            "ray",
             "rl",
             "rpc",
             "sdk",

@@ -42,6 +42,15 @@ def test_the_error_names_the_extra(code: str, extra: str) -> None:
     assert said(code).endswith(f"MissingExtraError: {MissingExtraError.of('numpy', extra)}")
 
 
+def test_workers_without_ray(monkeypatch: pytest.MonkeyPatch) -> None:
+    from trio_cogment.ray import workers
+    from trio_cogment.rl import random, run_trials
+
+    monkeypatch.setitem(sys.modules, "ray", None)
+    with pytest.raises(MissingExtraError, match="extra 'ray' brings it"):
+        run_trials(1, on=workers(1), environment="CartPole-v1", seats={"player_0": random()})
+
+
 @pytest.mark.parametrize(
     ("command", "who", "extra"),
     [

@@ -12,14 +12,19 @@ from pathlib import Path
 
 import pytest
 import trio
+from pyarrow.dataset import dataset
+from pyarrow.fs import S3FileSystem
 
 from tests.ports import free_port
+from tests.rl.datasets.recorded import Duel, play, recording
 from tests.stores import s3
 from trio_cogment.api.model_registry_pb2 import ModelInfo, ModelVersionInfo
 from trio_cogment.base import object_store
 from trio_cogment.base.errors import FailedPreconditionError, UnavailableError
 from trio_cogment.base.object_store import PART_BYTES, ObjectStore
 from trio_cogment.budget.transfer_slots import Transfer
+from trio_cogment.rl import export_async, replay_environment
+from trio_cogment.servers.directory import DirectoryServer, Service
 from trio_cogment.servers.model_registry import BlobStore, ModelRegistry, ObjectBlobs
 from trio_cogment.testing.conformance.blobs import CASES
 
@@ -135,6 +140,41 @@ async def test_a_server_that_stays_away_ends_an_upload_and_its_number(
         for number in given:
             assert await whole(registry, number)
         assert await stored(registry, 1) > max(given)
+
+
+async def test_a_directory_goes_on_on_another_machine() -> None:
+    """With ETags that are hashes of the content."""
+    place = f"{next(_prefixes)}/directory.json"
+
+    async def register(directory: DirectoryServer, host: str) -> None:
+        service = Service(kind=1, protocol=2, host=host, port=9000, properties={"at": host})
+        await directory.register(service, permanent=True)
+
+    async with DirectoryServer(path=place) as first:
+        await register(first, "10.0.0.1")
+        async with DirectoryServer(path=place) as second:
+            with pytest.raises(UnavailableError):
+                await register(first, "10.0.0.2")
+            await register(second, "10.0.0.3")
+            assert (first.count, second.count) == (1, 2)
+
+
+async def test_a_data_set_is_read_back_by_others_too() -> None:
+    place = f"{next(_prefixes)}/duel"
+    game = Duel()
+    async with recording(game) as platform:
+        await play(platform, game, "one")
+        done = await export_async(platform, parquet=place)
+    assert done.parquet == place
+    replay = replay_environment(place)
+    replay.reset(None, None)
+    for tick in range(6):
+        replay.step(game.actions[0][tick])
+    assert replay.over
+    endpoint = os.environ["AWS_ENDPOINT_URL"].removeprefix("http://")
+    remote = S3FileSystem(endpoint_override=endpoint, scheme="http", region="us-east-1")
+    table = dataset(f"{place.removeprefix('s3://')}/data", filesystem=remote).to_table()
+    assert table.num_rows > 6
 
 
 async def test_what_is_wrong_is_said_at_the_start(monkeypatch: pytest.MonkeyPatch) -> None:

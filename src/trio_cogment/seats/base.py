@@ -39,12 +39,14 @@ class SeatContext:
         agent: whose seat it is.
         model_registry: of the platform, if it has one.
         policy: what `Seat.choose` returned for the trial; empty where it was not asked.
+        seed: of the trial's environment, where `LocalSeat.begin` is told; None if there is none, or nobody here knows.
     """
 
     environment: str
     agent: str
     model_registry: ModelRegistryClient | None = None
     policy: str = ""
+    seed: int | None = None
 
 
 class Seat(ABC):

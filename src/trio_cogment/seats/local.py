@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
+import zlib
 from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import replace
@@ -129,7 +130,9 @@ class LocalSeat(Seat):
             if asked is not None:
                 if answer is None:
                     # Not before: a trial may be started while the last one of the same seat still runs.
-                    answer = await self._of_trial(session.trial_id).begin(replace(context, agent=session.name))
+                    seed = seed_of(session.trial_id)
+                    seat = self if seed is None else self.seeded(seed)
+                    answer = await seat.begin(replace(context, agent=session.name, seed=seed))
                 action = answer(asked)
                 if not inspect.isawaitable(action):
                     await session.do_action(player.act(action))
@@ -138,10 +141,6 @@ class LocalSeat(Seat):
             elif event.observation is not None:
                 await session.do_action(NO_ACTION)
         return None
-
-    def _of_trial(self, trial_id: str) -> LocalSeat:
-        seed = seed_of(trial_id)
-        return self if seed is None else self.seeded(seed)
 
 
 def _answer_now(
@@ -172,7 +171,8 @@ class Function:
 
     It gets the observation's value, and if it takes two arguments the whole `Observation`, too. A class is called
     without arguments for each trial, and the object that it makes is the function of that trial. An object with a
-    method `reset` has it called at the beginning of each trial.
+    method `reset` has it called at the beginning of each trial; if that has a parameter `seed`, it gets a number that
+    depends on the trial's seed and on the agent, or None in a trial without a seed.
     """
 
     def __init__(self, given: Any, field: str) -> None:
@@ -189,17 +189,28 @@ class Function:
             raise InvalidArgumentError(f"{field}: expected a function of the observation, got {given!r}")
         self._given = given
 
-    def begin(self) -> Answer:
+    def begin(self, context: SeatContext) -> Answer:
         """Return what answers in a new trial."""
         function = self._given
         if isinstance(function, type):
             function = function()
         reset = getattr(function, "reset", None)
         if callable(reset):
-            reset()
+            if _takes_seed(reset):
+                # Not the bare seed: the environment draws with that, and so does whoever else sits there.
+                reset(seed=None if context.seed is None else zlib.crc32(f"{context.seed} {context.agent}".encode()))
+            else:
+                reset()
         if required_arguments(function) >= 2:
             return lambda observation: function(observation.value, observation)
         return lambda observation: function(observation.value)
+
+
+def _takes_seed(function: Callable[..., Any]) -> bool:
+    try:
+        return "seed" in inspect.signature(function).parameters
+    except (TypeError, ValueError):  # some functions in C have no signature
+        return False
 
 
 def required_arguments(function: Callable[..., Any]) -> int:

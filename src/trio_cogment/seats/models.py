@@ -96,7 +96,7 @@ class ModelSeat(LocalSeat):
                 self._loaded = key, self._function(policy, context)
             self.version = info.version_number
             function = self._loaded[1]
-        return function.begin()
+        return function.begin(context)
 
     def _registry_of(self, context: SeatContext) -> ModelRegistryClient:
         registry = self._registry or context.model_registry

@@ -98,7 +98,7 @@ class PolicySeat(LocalSeat):
 
     async def begin(self, context: SeatContext) -> Answer:
         """Return the function for a new trial; see `LocalSeat.begin`."""
-        return self._function.begin()
+        return self._function.begin(context)
 
 
 def policy(
@@ -112,8 +112,9 @@ def policy(
         function: called with the observation's value: `policy(lambda board: board.argmax())`. If it takes two arguments
             (without defaults), the second is the whole `trio_cogment.spaces.Observation`, with the action mask and, at
             every step, with the spaces. It may have the state of an episode: if it has a method `reset`, that is called
-            when a trial begins. If it is a class, each trial has an object of its own, made without arguments: several
-            trials at once need that.
+            when a trial begins. `reset(seed)` gets a seed to draw by, which depends on that of the trial (None: it has
+            none), so that equal seeds give equal trials wherever they run. If it is a class, each trial has an object
+            of its own, made without arguments: several trials at once need that.
         optional: the trial goes on without it, when it has failed.
         default: the action that is taken then.
         response_timeout_seconds: how long an async function may take before it counts as failed; 0: no limit.

@@ -112,6 +112,32 @@ async def test_the_result_of_a_seed_depends_on_that_only() -> None:
     assert await returns(1, [111], 1) == {111: together[111]}
 
 
+class Explorer:
+    """Draws by the seed that it gets for its trial."""
+
+    def reset(self, seed: int | None = None) -> None:
+        self.seed = seed
+        self._rng = np.random.default_rng(seed)
+
+    def __call__(self, _observation: Any) -> int:
+        return int(self._rng.integers(3))
+
+
+async def test_a_policy_that_draws_by_the_seed_of_its_trial() -> None:
+    """At one site or two, alone or beside others, in whatever order."""
+    seats = {"player_0": tc.policy(Explorer), "player_1": tc.policy(Explorer)}
+    every: dict[str, Any] = {"environment": Rps, "seats": seats}
+    expected = await tc.run_trials_async(12, **every, seeds=range(12), parallel=1)
+    async with open_platform(tc.RL_SPEC) as one, open_platform(tc.RL_SPEC) as two:
+        for seeds in (range(12), range(11, -1, -1)):
+            results = await tc.run_trials_async(12, on=[one, two], **every, seeds=seeds, parallel=5)
+            assert not results.failures
+            assert (results.returns[np.argsort(results.seeds)] == expected.returns).all()
+    assert (expected.returns != 0).any(), "the two of them draw otherwise"
+    again = await tc.run_trials_async(12, **every)
+    assert not again.failures, "without seeds they draw as they like"
+
+
 async def test_everybody_needs_a_seat() -> None:
     with pytest.raises(InvalidArgumentError, match="seats: expected one for each actor, none for 'player_0'"):
         await tc.run_trials_async(1, environment="CartPole-v1")

@@ -14,6 +14,7 @@ from typing import Any
 import click
 
 from trio_cogment.base.endpoints import GrpcEndpoint
+from trio_cogment.base.object_store import is_object_url
 from trio_cogment.cli.client.common import ClientSettings, run_client
 from trio_cogment.cli.configuration import configuration_of
 from trio_cogment.cli.doctor import data, machine
@@ -78,11 +79,11 @@ def doctor(
     hosts = given_hosts(ctx)
     storage, archive = storage_settings(ctx), archive_folder(ctx)
     tls = tls_files(ctx, server=True)
-    registrations = None
+    registrations: Path | str | None = None
     if directory_endpoint is None and persistence_file not in ("", NO_DIRECTORY):
-        registrations = Path(persistence_file)
-    on_disk = None if isinstance(archive, str) else archive
-    places = [place for place in (storage.file if storage else None, on_disk, registrations) if place is not None]
+        registrations = persistence_file if is_object_url(persistence_file) else Path(persistence_file)
+    stored = storage.file if storage else None, archive, registrations
+    places = [place for place in stored if isinstance(place, Path)]
     findings = [machine.python(), *machine.versions()]
     settings = ClientSettings(tls=None if tls is None or _of_tls(tls) else tls, token=_token(ctx))
     findings += run_client(_of_network, hosts, port, directory_endpoint, settings)
@@ -134,7 +135,7 @@ async def _of_network(
 def _of_files(
     storage: StorageSettings | None,
     archive: Path | str | None,
-    registrations: Path | None,
+    registrations: Path | str | None,
     secret: Path | None,
     tls: TlsFiles | None,
 ) -> Iterator[Finding]:
@@ -144,7 +145,9 @@ def _of_files(
         yield from data.bucket("models", archive)
     elif archive is not None:
         yield from data.folder("models", archive)
-    if registrations is not None:
+    if isinstance(registrations, str):
+        yield from data.bucket("registrations", registrations.rpartition("/")[0])
+    elif registrations is not None:
         yield from data.file("registrations", registrations)
     if secret is not None:
         yield data.secret("token keys", secret)

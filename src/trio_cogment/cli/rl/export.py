@@ -12,11 +12,12 @@ import click
 
 from trio_cogment.base.endpoints import GrpcEndpoint, parse_server_endpoint
 from trio_cogment.base.errors import CogmentError, install_command
+from trio_cogment.base.object_store import is_object_url
 from trio_cogment.base.services import ServiceKind
 from trio_cogment.cli.client.common import ClientSettings, client_options, client_settings, run_client
 from trio_cogment.cli.client.reaching import reached
 from trio_cogment.cli.errors import Failure
-from trio_cogment.cli.options import FilePath, properties_option
+from trio_cogment.cli.options import FolderOrBucket, properties_option
 from trio_cogment.cli.services.types_option import EXPECTED, load_types, needs_compiler
 from trio_cogment.cli.text import print_json
 from trio_cogment.cli.tls import load_tls
@@ -31,12 +32,18 @@ _PACKAGES = {
     "export": ("pyarrow", "numpy"),
     "minari": ("minari", "h5py", "PIL", "gymnasium", "numpy"),
     "generate": ("grpc_tools",),
+    "s3": ("obstore",),
 }
 
 
 @click.command()
 @click.argument("source", metavar="SOURCE")
-@click.option("--parquet", type=FilePath(path_type=Path), metavar="FOLDER", help="Write Parquet files to this folder.")
+@click.option(
+    "--parquet",
+    type=FolderOrBucket(path_type=Path),
+    metavar="FOLDER",
+    help="Write Parquet files to this folder, or bucket (s3://BUCKET/PREFIX).",
+)
 @click.option("--minari", metavar="ID", help="Write a data set of Minari with this id, such as rps/duel-v0.")
 @click.option("--trial", "trials", multiple=True, metavar="TRIAL_ID", help="Only this trial; repeatable.")
 @properties_option("Only trials")
@@ -54,7 +61,7 @@ def export(
     ctx: click.Context,
     /,
     source: str,
-    parquet: Path | None,
+    parquet: Path | str | None,
     minari: str | None,
     trials: tuple[str, ...],
     properties: dict[str, str],
@@ -71,7 +78,8 @@ def export(
     settings = client_settings(ctx)
     if parquet is None and minari is None:
         raise click.UsageError("expected --parquet FOLDER, or --minari ID")
-    _check_extras({"export": parquet, "minari": minari, "generate": needs_compiler(spec) or None})
+    bucket = parquet if is_object_url(parquet) else None
+    _check_extras({"export": parquet, "s3": bucket, "minari": minari, "generate": needs_compiler(spec) or None})
 
     from trio_cogment.rl import export_async
 

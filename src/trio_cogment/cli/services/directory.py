@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from functools import partial
-from pathlib import Path
 from typing import Any, TypeVar
 
 import click
@@ -15,6 +14,7 @@ from trio_cogment.base.services import SERVICES, ServiceKind
 from trio_cogment.cli.configuration import setting_options
 from trio_cogment.cli.options import applied
 from trio_cogment.cli.services.directory_flags import persistence_option
+from trio_cogment.cli.services.kept import shown_file
 from trio_cogment.cli.services.run import run_server
 from trio_cogment.cli.services.settings import ServerSettings, common_settings, service_options
 from trio_cogment.cli.services.start import Application, Resources, Running
@@ -43,7 +43,7 @@ def directory_server_options(command: _Decorated) -> _Decorated:
         setting_options(
             "directory_server.load_balancing", "directory_server.check_on_inquire", "directory_server.force_permanent"
         ),
-        persistence_option("File in which registrations are kept; empty: in memory."),
+        persistence_option("File, or s3://BUCKET/KEY, in which registrations are kept; empty: in memory."),
         setting_options("directory_server.registration_lag_seconds"),
     )
     return applied(options, command)
@@ -103,4 +103,4 @@ async def _opened(settings: DirectoryServerSettings, resources: Resources) -> As
 
 
 def _kept(settings: DirectoryServerSettings) -> dict[str, str]:
-    return {"directory": str(Path(settings.file).absolute()) if settings.file else "in memory"}
+    return {"directory": shown_file(settings.file)}

@@ -13,6 +13,7 @@ from purerpc import Service
 
 from trio_cogment.access import AccessControl, Role, TokenSource
 from trio_cogment.base.errors import CogmentError
+from trio_cogment.base.object_store import is_object_url
 from trio_cogment.base.records import record
 from trio_cogment.base.services import (
     PROTOCOL,
@@ -114,11 +115,13 @@ async def opened_directory_server(
     """Run a directory, whose health checks have tokens if there is what makes them.
 
     Raises:
-        Failure: there is no folder for its file.
+        Failure: there is no folder for its file, or the address of its bucket is wrong.
         CogmentError: another directory has the file, or there is one and it cannot be read.
     """
     path = ""
-    if file:
+    if is_object_url(file):
+        path = file
+    elif file:
         # The file itself is locked and replaced, whichever link names it.
         path = await trio.to_thread.run_sync(os.path.realpath, file)
         if not await trio.Path(path).parent.is_dir():

@@ -138,7 +138,7 @@ def persistence_option(text: str) -> Callable[[_Decorated], _Decorated]:
 def own_directory_option(command: _Decorated) -> _Decorated:
     """Add where `serve` keeps the registrations of its directory."""
     text = (
-        "File in which the directory of this server keeps its registrations; empty: in memory; "
+        "File, or s3://BUCKET/KEY, in which the directory of this server keeps its registrations; empty: in memory; "
         f"{NO_DIRECTORY}: no directory. With --directory_endpoint there is none either."
     )
     return persistence_option(text)(command)

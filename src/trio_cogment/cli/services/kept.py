@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from trio_cogment.base.endpoints import DISCOVER
+from trio_cogment.base.object_store import is_object_url
 from trio_cogment.base.postgresql import shown
 from trio_cogment.cli.services.directory_flags import DirectorySettings
 from trio_cogment.cli.services.trial_datastore import StorageSettings
@@ -28,7 +29,7 @@ def what_is_kept(
     if archive is not None:
         kept["models"] = shown_place(archive)
     if directory is not None and directory.endpoint is None:
-        kept["directory"] = str(Path(directory.file).absolute()) if directory.file else "in memory"
+        kept["directory"] = shown_file(directory.file)
     if trainer is not None:
         kept["runs"] = str(trainer.absolute())
     return kept
@@ -37,6 +38,11 @@ def what_is_kept(
 def shown_place(place: Path | str) -> str:
     """Return a place in full: of a path, from the root on; an address as it is."""
     return place if isinstance(place, str) else str(place.absolute())
+
+
+def shown_file(file: str) -> str:
+    """Return where a directory keeps its registrations, in full."""
+    return shown_place(file if is_object_url(file) else Path(file)) if file else "in memory"
 
 
 def trials_elsewhere(orchestrator: str) -> dict[str, str]:

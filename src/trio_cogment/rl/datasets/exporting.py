@@ -17,6 +17,7 @@ import trio
 
 from trio_cogment.base.errors import InvalidArgumentError, LocalProtocolError, NotFoundError, TrialIncompleteError
 from trio_cogment.base.host import Host
+from trio_cogment.base.object_store import is_object_url
 from trio_cogment.rl.datasets.payloads import Payloads, payloads_of
 from trio_cogment.rl.datasets.placing import put_in_place
 from trio_cogment.rl.datasets.sources import Source, open_source
@@ -59,7 +60,7 @@ class Exported:
         trials: how many trials.
         samples: how many samples (ticks).
         steps: how many steps of actors: rows with a reward.
-        parquet: the folder; None if none was asked for.
+        parquet: the folder, or the address in a bucket; None if none was asked for.
         minari: the ids of the data sets; the first one of an environment is of its only actor, or of all together.
         skipped: the ids of the trials that still run, or have no samples.
     """
@@ -67,7 +68,7 @@ class Exported:
     trials: int = 0
     samples: int = 0
     steps: int = 0
-    parquet: Path | None = None
+    parquet: Path | str | None = None
     minari: list[str] = field(default_factory=list)
     skipped: list[str] = field(default_factory=list)
 
@@ -93,7 +94,8 @@ async def export_async(
 
     Args:
         source: where the trials are; see `sources.open_source`.
-        parquet: the folder of a data set of Parquet files; needs the extra `export`.
+        parquet: the folder of a data set of Parquet files, or a prefix of a bucket, `s3://bucket/prefix`; needs the
+            extra `export`, and `s3` for a bucket.
         minari: the id of a data set of Minari, such as `rps/duel-v0`; needs the extra `minari`. If the trials are of
             several environments, each has data sets of its own, such as `rps/CartPole-v1/duel-v0`.
         trials: the ids of the trials; None: all.
@@ -125,7 +127,12 @@ async def export_async(
             async with open_source(source, spec=spec) as client:
                 plan = await _plan(client, trials, properties, partial)
                 result.skipped = plan.skipped
-                if parquet is not None:
+                if is_object_url(parquet):
+                    from trio_cogment.rl.datasets.bucket import BucketWriter
+
+                    result.parquet = parquet
+                    writers.append(await run(bound(BucketWriter, parquet, overwrite=overwrite)))
+                elif parquet is not None:
                     from trio_cogment.rl.datasets.parquet import ParquetWriter
 
                     result.parquet = Path(parquet)

@@ -6,13 +6,16 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
 from trio_cogment.base.errors import InvalidArgumentError, NotFoundError
 from trio_cogment.rl.datasets.plain import restored
 from trio_cogment.spaces import Observation, Space, from_jsonable
+
+if TYPE_CHECKING:
+    from trio_cogment.rl.datasets.bucket import BucketFolder
 
 
 @dataclass(slots=True)
@@ -56,18 +59,41 @@ class Recordings(Protocol):
         """Read an episode. Blocks."""
 
 
+class _Folder:
+    """The folder of a data set; `BucketFolder` is the same in a bucket."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self.name = path.name
+
+    def __str__(self) -> str:
+        return str(self._path)
+
+    def info(self) -> dict[str, Any] | None:
+        from trio_cogment.rl.datasets.parquet import is_dataset
+
+        if not is_dataset(self._path):
+            return None
+        found: dict[str, Any] = json.loads((self._path / "meta" / "info.json").read_text(encoding="utf-8"))
+        return found
+
+    def open(self, name: str) -> Any:
+        return self._path / name
+
+
 class ParquetRecordings:
     """The episodes of Parquet files; see `Recordings`. The row groups that an episode is in are read."""
 
-    def __init__(self, folder: Path, trials: Sequence[str] | None = None) -> None:
+    def __init__(self, place: Path | str, trials: Sequence[str] | None = None) -> None:
         from trio_cogment.rl.datasets.arrow import pq
-        from trio_cogment.rl.datasets.parquet import is_dataset
+        from trio_cogment.rl.datasets.bucket import BucketFolder
 
-        if not is_dataset(folder):
+        folder = BucketFolder(place) if isinstance(place, str) else _Folder(place)
+        info = folder.info()
+        if info is None:
             raise NotFoundError(f"{folder}: expected a data set that export has written, with meta/info.json")
-        info = json.loads((folder / "meta" / "info.json").read_text(encoding="utf-8"))
         columns = ["trial_id", "episode_index", "environment", "actors"]
-        rows = pq.read_table(folder / "meta" / "trials.parquet", columns=columns).to_pylist()
+        rows = pq.read_table(folder.open("meta/trials.parquet"), columns=columns).to_pylist()
         self._folder = folder
         self._groups = info["groups"]
         self._trials = _chosen(rows, trials, folder)
@@ -77,7 +103,7 @@ class ParquetRecordings:
         self.action_spaces: Mapping[str, Space]
         self.observation_spaces = {name: self._space(name, "observation_space") for name in self._group_of}
         self.action_spaces = {name: self._space(name, "action_space") for name in self._group_of}
-        self._files = [[_File(folder / path) for path in group["files"]] for group in self._groups]
+        self._files = [[_File(folder, path) for path in group["files"]] for group in self._groups]
 
     def __len__(self) -> int:
         return len(self._trials)
@@ -197,7 +223,7 @@ def _info(text: str | None, types: str | None) -> dict[str, Any]:
     return found
 
 
-def _chosen(rows: list[dict[str, Any]], trials: Sequence[str] | None, folder: Path) -> list[dict[str, Any]]:
+def _chosen(rows: list[dict[str, Any]], trials: Sequence[str] | None, folder: object) -> list[dict[str, Any]]:
     # Of trials without steps there is nothing to replay.
     rows = [row for row in rows if any(actor["group"] is not None for actor in row["actors"])]
     if trials is not None:
@@ -214,8 +240,9 @@ def _chosen(rows: list[dict[str, Any]], trials: Sequence[str] | None, folder: Pa
 class _File:
     """A Parquet file; the row group that was read last is kept, because the next episode is likely to be in it."""
 
-    def __init__(self, path: Path) -> None:
-        self._path = path
+    def __init__(self, folder: _Folder | BucketFolder, name: str) -> None:
+        self._folder = folder
+        self._name = name
         self._ranges: list[tuple[int, int]] | None = None
         self._file: Any = None
         self._kept: tuple[int, Any] = (-1, None)
@@ -237,7 +264,7 @@ class _File:
         if self._ranges is None:
             from trio_cogment.rl.datasets.arrow import pq
 
-            self._file = pq.ParquetFile(self._path)
+            self._file = pq.ParquetFile(self._folder.open(self._name))
             metadata = self._file.metadata
             column = self._file.schema_arrow.get_field_index("episode_index")
             groups = [metadata.row_group(number).column(column).statistics for number in range(metadata.num_row_groups)]

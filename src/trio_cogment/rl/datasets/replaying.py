@@ -10,6 +10,7 @@ from typing import Any, TypeAlias
 from trio_cogment.api import spaces_pb2
 from trio_cogment.base.errors import FailedPreconditionError, InvalidArgumentError, NotFoundError
 from trio_cogment.base.host import Host
+from trio_cogment.base.object_store import is_object_url
 from trio_cogment.environments.errors import InvalidActionError
 from trio_cogment.rl.datasets.placing import put_right
 from trio_cogment.rl.datasets.recordings import ParquetRecordings, Recording, Recordings
@@ -17,7 +18,7 @@ from trio_cogment.sdk import ActorImplementation, ActorSession, EventType
 from trio_cogment.sdk.spec import decode
 from trio_cogment.spaces import Frame, Observation, Space, encode_action
 
-#: The folder of a data set of Parquet files, or the id of one of Minari.
+#: The folder of a data set of Parquet files, its address in a bucket, or the id of one of Minari.
 Dataset: TypeAlias = str | os.PathLike[str]
 
 
@@ -27,7 +28,8 @@ def open_recordings(dataset: Dataset, *, trials: Sequence[str] | None = None) ->
     What a killed export has left there is put right before.
 
     Args:
-        dataset: the folder of a data set of Parquet files, or else the id of one of Minari.
+        dataset: the folder of a data set of Parquet files, or its address in a bucket (`s3://bucket/prefix`), or else
+            the id of one of Minari.
         trials: the ids of the trials to take; None: all. For Parquet only.
 
     Raises:
@@ -35,6 +37,8 @@ def open_recordings(dataset: Dataset, *, trials: Sequence[str] | None = None) ->
         NotFoundError: there is no such data set, it is empty, or a trial is not in it.
         InvalidArgumentError: it has no spaces, or the trials do not have the same agents and spaces.
     """
+    if is_object_url(dataset):
+        return ParquetRecordings(dataset, trials)
     put_right(Path(dataset))
     if isinstance(dataset, os.PathLike) or Path(dataset).is_dir():
         return ParquetRecordings(Path(dataset), trials)

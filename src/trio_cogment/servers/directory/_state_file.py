@@ -1,11 +1,9 @@
-"""The file of registrations: its format, and its place on a disk."""
+"""The file of registrations: its format, and when it is read and written; `_documents` says where it is."""
 
 from __future__ import annotations
 
-import errno
 import json
 import logging
-import os
 import sys
 from collections.abc import Callable, Iterable
 from dataclasses import field
@@ -15,8 +13,9 @@ from typing import Any
 from trio_cogment.access import Sources, sources_of
 from trio_cogment.base.errors import FailedPreconditionError, InvalidArgumentError
 from trio_cogment.base.host.blocking import Runner
-from trio_cogment.base.host.files import LOCK, FileLock, Files, LockedError, replace_durably
+from trio_cogment.base.host.files import Files, LockedError
 from trio_cogment.base.records import record
+from trio_cogment.servers.directory._documents import document_of
 from trio_cogment.servers.directory._entries import SALT_BYTES, Entries, Entry, Hasher
 from trio_cogment.servers.directory._requests import Service, checked_service
 
@@ -25,8 +24,9 @@ from trio_cogment.servers.directory._requests import Service, checked_service
 # The file is one JSON object:
 #
 # - `trio-cogment-directory`: the version of the format, 1; - `salt`: the salt of the digests, in hexadecimal; -
-# `services`: a list, the oldest registration first. `token` and `secret` are digests, `owner` is an account, `reach` is
-# where its host may lead (null: anywhere), `sources` are the ids of the access tokens with which it ends; the other
+# `writer`: who has written it, at random, where nothing is locked (see `_documents`); - `services`: a list, the oldest
+# registration first. `token` and `secret` are digests, `owner` is an account, `reach` is where its host may lead (null:
+# anywhere), `sources` are the ids of the access tokens with which it ends; the other
 # members are those of the API's messages, with enums as numbers.
 #
 # The reference's file is a JSON object too, with the ids as names. It has tokens and secrets in plain text.
@@ -34,6 +34,7 @@ from trio_cogment.servers.directory._requests import Service, checked_service
 VERSION = 1
 _VERSION_KEY = "trio-cogment-directory"
 _DIGEST_BYTES = 32
+_WRITER_BYTES = 16
 _MAX_ID = 2**64 - 1
 #: The size limit applies to new registrations; those in the file are kept.
 _ANY_SIZE = sys.maxsize
@@ -60,9 +61,16 @@ class Content:
     dropped: list[str] = field(default_factory=list)
 
 
-def encode(entries: Entries, hasher: Hasher) -> bytes:
-    """Return the content of a file."""
-    head = json.dumps({_VERSION_KEY: VERSION, "salt": hasher.salt.hex()})
+def encode(entries: Entries, hasher: Hasher, writer: str = "") -> bytes:
+    """Return the content of a file.
+
+    Args:
+        entries: the registrations.
+        hasher: has the salt.
+        writer: makes the content unlike what any other directory writes; empty: it need not be.
+    """
+    said = {"writer": writer} if writer else {}
+    head = json.dumps({_VERSION_KEY: VERSION, "salt": hasher.salt.hex(), **said})
     # One line for each registration: readable, and ten times as fast to write as with an indent.
     lines = ",\n".join(json.dumps(_members(entry), ensure_ascii=False) for entry in entries)
     return f'{head[:-1]}, "services": [\n{lines}\n]}}\n'.encode()
@@ -220,66 +228,61 @@ def _bytes(fields: dict[str, Any], name: str, length: int) -> bytes:
     return value
 
 
-#: The suffix that a file gets which cannot be parsed; a number follows if that name is taken.
-ASIDE = ".unreadable"
-
 _log = logging.getLogger(__name__)
 
 
 class StateFile:
-    """Reads the registrations once, and writes them whenever they have changed, under an exclusive lock.
-
-    There are two locks, as a file can be removed: one on a separate file beside the file of registrations, and one on
-    that file itself, which each new file gets when it has been written.
+    """Reads the registrations once, and writes them whenever they have changed.
 
     Args:
-        path: the file; empty: nothing is stored.
+        path: the file; or `s3://bucket/key`, `postgresql://host/database`; empty: nothing is stored.
         files: the file system.
         run: runs blocking functions.
         random_bytes: the source of the salt.
 
     Attributes:
         hasher: makes digests with the file's salt; valid after `load`.
+
+    Raises:
+        InvalidArgumentError, MissingExtraError: the address is wrong, or an extra is missing.
     """
 
     def __init__(self, path: str, files: Files, run: Runner, random_bytes: Callable[[int], bytes]) -> None:
         self.hasher = Hasher(random_bytes(SALT_BYTES))
-        self._path = path
-        self._files = files
+        self._writer = random_bytes(_WRITER_BYTES).hex()
+        self._document = document_of(path, files) if path else None
         self._run = run
-        self._lock: FileLock | None = None
-        self._claim: FileLock | None = None
 
     async def load(self) -> tuple[Entries, bool]:
-        """Return the registrations, and whether the file should be written at once.
+        """Return the registrations, and whether they should be written at once.
 
-        A file that cannot be parsed is renamed, and there are no registrations. The file stays locked until `close`,
-        which the caller must call.
+        What cannot be parsed is put aside, and there are no registrations. A file stays locked until `close`, which the
+        caller must call.
 
         Raises:
-            FailedPreconditionError: another directory uses the file, or it cannot be read or renamed.
+            FailedPreconditionError: another directory uses the file, or it cannot be read or put aside.
         """
-        if not self._path:
+        document = self._document
+        if document is None:
             return Entries(), False
         try:
-            entries, current = await self._run(self._open)
+            entries, current = await self._run(self._load)
         except LockedError as error:
             raise FailedPreconditionError(
-                f"persistence file {self._path}: it is in use by another directory{error.who}. "
+                f"persistence file {document.name}: it is in use by another directory{error.who}. "
                 "Stop that one, or name another file"
             ) from error
         except OSError as error:
             raise FailedPreconditionError(
-                f"persistence file {self._path}: {error}. Correct that, move the file away, or name another one"
+                f"persistence file {document.name}: {error}. Correct that, move the file away, or name another one"
             ) from error
-        return entries, not current
+        # What nothing locks is written, so that a directory that was forgotten elsewhere learns that it is not the one.
+        return entries, not current or not document.locked
 
     def close(self) -> None:
         """Release the locks. May be called again."""
-        for lock in (self._lock, self._claim):
-            if lock is not None:
-                lock.release()
-        self._lock = self._claim = None
+        if self._document is not None:
+            self._document.close()
 
     async def save(self, entries: Entries) -> None:
         """Write the registrations; when this returns, they are durable.
@@ -288,80 +291,32 @@ class StateFile:
             OSError: the write failed; either the old or the new registrations are in the file. Or somebody else has
                 put another file there, which was not touched. A file that is gone is written again.
         """
-        if self._path:
+        if self._document is not None:
             # Nothing else touches the copy until this returns, so the thread may read it.
-            await self._run(self._replace, entries)
+            await self._run(self._save, entries)
 
-    def _replace(self, entries: Entries) -> None:
-        if self._claim is not None:
-            self._check_ours(self._claim)
-        replace_durably(self._files, self._path, encode(entries, self.hasher))
-        claim = self._files.claim(self._path)
-        if self._claim is not None:
-            self._claim.release()
-        self._claim = claim
-
-    def _check_ours(self, claim: FileLock) -> None:
-        """Raise OSError if another file has taken the place of the one that was read or written last."""
-        try:
-            ours = self._files.identity(self._path) == claim.identity
-        except FileNotFoundError:
-            _log.warning("persistence file %s: it was removed; it is written again", self._path)
-            return
-        if not ours:
-            raise FileExistsError(
-                errno.EEXIST, "another file was put in its place; remove that, or start the directory again", self._path
-            )
-
-    def _open(self) -> tuple[Entries, bool]:
-        try:
-            self._lock = self._files.lock(self._path + LOCK)
-            self._claim = self._claimed()
-        except LockedError:
-            raise
-        except OSError as error:
-            # The file may be read-only on purpose, with registrations that are meant to stay as they are.
-            _log.warning("persistence file %s: not locked, another directory may use it too: %s", self._path, error)
-        return self._load()
-
-    def _claimed(self) -> FileLock | None:
-        try:
-            return self._files.claim(self._path)
-        except FileNotFoundError:
-            return None
+    def _save(self, entries: Entries) -> None:
+        assert self._document is not None
+        self._document.replace(encode(entries, self.hasher, "" if self._document.locked else self._writer))
 
     def _load(self) -> tuple[Entries, bool]:
-        try:
-            data = self._files.read(self._path)
-        except FileNotFoundError:
+        document = self._document
+        assert document is not None
+        data = document.open()
+        if data is None:
             return Entries(), False
         try:
             content = decode(data, lambda: self.hasher.salt)
         except FormatError as error:
-            aside = self._put_aside()
+            aside = document.put_aside()
             _log.warning(
                 "persistence file %s: %s; it was renamed to %s, and there are no registrations",
-                self._path,
+                document.name,
                 error,
                 aside,
             )
             return Entries(), False
         for problem in content.dropped:
-            _log.warning("persistence file %s: left out a registration: %s", self._path, problem)
+            _log.warning("persistence file %s: left out a registration: %s", document.name, problem)
         self.hasher = content.hasher
         return content.entries, not content.foreign
-
-    def _put_aside(self) -> str:
-        folder, name = os.path.split(self._path)
-        taken = set(self._files.names(folder or "."))
-        number, aside = 1, name + ASIDE
-        while aside in taken:
-            number += 1
-            aside = f"{name}{ASIDE}.{number}"
-        path = os.path.join(folder, aside)
-        self._files.replace(self._path, path)
-        if self._claim is not None:
-            self._claim.release()
-            self._claim = None
-        self._files.sync_folder(folder or ".")
-        return path

@@ -1,0 +1,233 @@
+"""Trials over Ray beside trials in one process, and a bare episode in a Ray task; RLlib's PPO on a recorded view.
+
+`python benchmarks/over_ray.py` (with the extras `ray` and `gym`; for `--ppo` also `ray[rllib]` and PyTorch) starts a
+cluster on this machine, on loopback, whose workers have the priority of this process, and plays CartPole with random
+actions. By turns, round after round:
+
+* `one_process`: `run_trials` in this process;
+* `one_worker`, `two_workers`: the same on workers of the cluster;
+* `task`: an episode of Gymnasium alone for each task of Ray.
+
+Only the middle of each run is measured, when everything has started and nothing has ended: the processor time of this
+process (`driver`) and of all workers, and the wall time, for each trial. A ratio is the median of the rounds' own.
+
+`--ppo` lets PPO of RLlib sample with no env runner, from a view that records all steps in a file, beside the bare
+environment, and then learn on the view until it holds the pole for 150 steps.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import statistics
+import sys
+import tempfile
+import threading
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from _report import number, print_json, print_table
+
+os.environ.update(RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER="0", RAY_worker_niceness="0", RAY_AUTH_MODE="disabled")
+
+KINDS = ("one_process", "one_worker", "two_workers", "task")
+PARALLEL = 16
+BARS = {"cpu": "<= 1.25", "driver": "<= 1.5", "scaling": ">= 1.7", "sampling": "<= 1.5", "return": ">= 150"}
+_TICKS = os.sysconf("SC_CLK_TCK")
+
+
+@dataclass
+class Spent:
+    """What was spent until now, in seconds."""
+
+    driver: float
+    workers: float
+    wall: float
+
+    @classmethod
+    def now(cls) -> Spent:
+        return cls(time.process_time(), sum(map(_spent_by, _workers())), time.perf_counter())
+
+    def since(self, before: Spent, trials: int) -> Spent:
+        """Return what a trial has cost, in milliseconds."""
+        return Spent(
+            *(1e3 * (getattr(self, name) - getattr(before, name)) / trials for name in ("driver", "workers", "wall"))
+        )
+
+    @property
+    def cpu(self) -> float:
+        return self.driver + self.workers
+
+
+def _workers() -> list[int]:
+    """Return the ids of the processes that work for Ray: they call themselves by what they do."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*"):
+        try:
+            name = (path / "cmdline").read_bytes()
+        except OSError:
+            continue
+        if name.startswith(b"ray::") and not name.startswith(b"ray::IDLE_"):
+            found.append(int(path.name))
+    return found
+
+
+def _spent_by(pid: int) -> float:
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return 0.0
+    return (int(fields[11]) + int(fields[12])) / _TICKS
+
+
+def trials(kind: str, count: int) -> Spent:
+    """Run trials, and return what one costs in the middle of the run."""
+    import trio
+
+    import trio_cogment.rl as tc
+    from trio_cogment.ray import workers
+
+    on = {"one_process": None, "one_worker": workers(1), "two_workers": workers(2)}[kind]
+    parallel = {"one_process": PARALLEL // 2, "one_worker": PARALLEL // 2, "two_workers": PARALLEL}[kind]
+
+    async def run() -> Spent:
+        seats = {"player_0": tc.random(seed=1)}
+        async with tc.open_run(
+            count, on=on, environment="CartPole-v1", seats=seats, seeds=0, parallel=parallel
+        ) as running:
+            await running.result(count // 5)
+            before = Spent.now()
+            await running.result(count - count // 5)
+            spent = Spent.now().since(before, count - 2 * (count // 5))
+            results = await running.wait()
+        if results.failures:
+            raise SystemExit(f"{kind}: {results.failures[0].error}")
+        return spent
+
+    return trio.run(run)
+
+
+def tasks(count: int) -> Spent:
+    """Run bare episodes as tasks of Ray, as many at a time as trials."""
+    import ray
+
+    made: dict[str, Any] = {}
+
+    @ray.remote
+    def episode(seed: int) -> float:
+        import gymnasium
+
+        # Each process that Ray has for tasks makes one, as a worker does.
+        env = made.get("env") or made.setdefault("env", gymnasium.make("CartPole-v1"))
+        env.reset(seed=seed)
+        env.action_space.seed(seed)
+        total, ended = 0.0, False
+        while not ended:
+            _, reward, terminated, truncated, _ = env.step(env.action_space.sample())
+            total, ended = total + float(reward), terminated or truncated
+        return total
+
+    room, done, left = threading.Semaphore(PARALLEL), threading.Event(), [count]
+
+    def over(_future: Any) -> None:
+        room.release()
+        left[0] -= 1
+        if not left[0]:
+            done.set()
+
+    before = after = Spent.now()
+    for seed in range(count):
+        room.acquire()
+        if seed == count // 5:
+            before = Spent.now()
+        if seed == count - count // 5:
+            after = Spent.now()
+        episode.remote(seed).future().add_done_callback(over)
+    done.wait()
+    return after.since(before, count - 2 * (count // 5))
+
+
+def sampled(folder: str, recorded: bool, steps: int) -> float:
+    """Return the wall time that PPO takes to sample so many steps with no env runner, in seconds."""
+    algorithm = _ppo(f"sqlite:{folder}/sampled.db" if recorded else None, steps)
+    try:
+        algorithm.train()
+        return float(algorithm.train()["timers"]["env_runner_sampling_timer"])
+    finally:
+        algorithm.stop()
+
+
+def learnt(folder: str, seconds: float) -> float:
+    """Return the mean return that PPO reaches on a recorded view."""
+    algorithm = _ppo(f"sqlite:{folder}/learnt.db", 4000)
+    best, end = 0.0, time.monotonic() + seconds
+    try:
+        while best < 150 and time.monotonic() < end:
+            best = max(best, float(algorithm.train()["env_runners"]["episode_return_mean"]))
+    finally:
+        algorithm.stop()
+    return best
+
+
+def _ppo(store: str | None, steps: int) -> Any:
+    from ray.rllib.algorithms.ppo import PPOConfig
+    from ray.tune.registry import register_env
+
+    import trio_cogment.rl as tc
+
+    register_env("trials", lambda _context: tc.make("CartPole-v1", store=store))
+    config = (
+        PPOConfig()
+        .environment("CartPole-v1" if store is None else "trials")
+        .env_runners(num_env_runners=0)
+        .training(train_batch_size=steps, minibatch_size=256, num_epochs=10, lr=3e-4)
+        .debugging(seed=1)
+    )
+    return config.build_algo()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--trials", type=int, default=1000, help="of each run")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--ppo", action="store_true", help="RLlib's PPO, too")
+    parser.add_argument("--ppo-seconds", type=float, default=300, help="how long it may learn")
+    arguments = parser.parse_args()
+    import ray
+
+    ray.init(address="local", num_cpus=2, include_dashboard=False, log_to_driver=False, logging_level="ERROR")
+    rows: dict[str, list[Spent]] = {kind: [] for kind in KINDS}
+    for round_ in range(arguments.rounds):
+        for kind in KINDS if round_ % 2 == 0 else reversed(KINDS):
+            rows[kind].append(tasks(arguments.trials) if kind == "task" else trials(kind, arguments.trials))
+    print_table(
+        ["ms a trial", "driver CPU", "workers' CPU", "wall"],
+        [
+            [kind, *(number(statistics.median(getattr(spent, name) for spent in rows[kind])) for name in names)]
+            for names in [("driver", "workers", "wall")]
+            for kind in KINDS
+        ],
+    )
+
+    def ratio(of: Any) -> float:
+        return statistics.median(of(*(rows[kind][round_] for kind in KINDS)) for round_ in range(arguments.rounds))
+
+    found = {
+        "cpu": ratio(lambda process, one, _two, _task: one.cpu / process.cpu),
+        "driver": ratio(lambda _process, one, _two, task: one.driver / task.driver),
+        "scaling": ratio(lambda _process, one, two, _task: one.wall / two.wall),
+    }
+    if arguments.ppo:
+        with tempfile.TemporaryDirectory() as folder:
+            pairs = [(sampled(folder, True, 4000), sampled(folder, False, 4000)) for _ in range(3)]
+            found["sampling"] = statistics.median(view / bare for view, bare in pairs)
+            found["return"] = learnt(folder, arguments.ppo_seconds)
+    ray.shutdown()
+    print_table(["figure", "found", "bar"], [[name, number(value), BARS[name]] for name, value in found.items()])
+    print_json(dict(found))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,1 @@
+"""Runs over a Ray cluster, and Ray's libraries on trials; see `conftest`."""

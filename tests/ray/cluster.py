@@ -1,0 +1,120 @@
+"""A cluster of Ray on this machine, on loopback only: nodes that come and go, and processes that are ended by id."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+#: With this Ray keeps what Linux sends between its processes on loopback.
+LOOPBACK = {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0"}
+#: Ray's own times, in which a host that hangs is noticed after more than a minute.
+PATIENT = "TRIO_COGMENT_RAY_PATIENT"
+#: Times with which it takes seconds.
+_IMPATIENT = {
+    "health_check_initial_delay_ms": 1000,
+    "health_check_period_ms": 1000,
+    "health_check_timeout_ms": 4000,
+    "health_check_failure_threshold": 3,
+}
+
+
+@dataclass
+class Grid:
+    """A head without room for workers, and nodes that each have room for two.
+
+    Attributes:
+        cluster: of Ray's own test tools.
+        nodes: those beside the head.
+    """
+
+    cluster: Any
+    nodes: list[Any]
+
+    @classmethod
+    @contextmanager
+    def started(cls) -> Iterator[Grid]:
+        """Start a head, and connect to it; end every process that was started."""
+        os.environ.update(LOOPBACK, RAY_worker_niceness="0", RAY_AUTH_MODE="disabled")
+        from ray.cluster_utils import Cluster
+
+        import ray
+
+        head: dict[str, Any] = {"num_cpus": 0, "include_dashboard": False}
+        if PATIENT not in os.environ:
+            head["_system_config"] = _IMPATIENT
+        cluster = Cluster(initialize_head=True, head_node_args=head)
+        grid = cls(cluster, [])
+        try:
+            ray.init(address=cluster.address, log_to_driver=False, logging_level="ERROR")
+            yield grid
+        finally:
+            started = descendants(os.getpid())
+            ray.shutdown()
+            cluster.shutdown()
+            for pid in started:
+                end(pid)
+
+    def have(self, count: int) -> list[Any]:
+        """Return this many nodes that live, after starting those that are missing."""
+        while len(self.nodes) < count:
+            self.nodes.append(self.cluster.add_node(num_cpus=2, resources={"room": 2}))
+        self.cluster.wait_for_nodes()
+        return self.nodes[:count]
+
+    def remove(self, node: Any) -> None:
+        """Remove a node in good order."""
+        self.nodes.remove(node)
+        self.cluster.remove_node(node)
+
+    def forget(self, node: Any) -> None:
+        """Forget a node that was killed, and end what is left of it."""
+        pids = [each.process.pid for processes in node.all_processes.values() for each in processes]
+        self.nodes.remove(node)
+        with suppress(Exception):
+            self.cluster.remove_node(node, allow_graceful=False)
+        for pid in pids:
+            end(pid)
+
+
+def raylet_of(node: Any) -> int:
+    """Return the id of a node's raylet."""
+    pid: int = node.all_processes["raylet"][0].process.pid
+    return pid
+
+
+def parent_of(pid: int) -> int:
+    """Return the id of a process's parent; 0 if it is gone."""
+    with suppress(OSError):
+        state, parent = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[:2]
+        return 0 if state == "Z" else int(parent)
+    return 0
+
+
+def lives(pid: int) -> bool:
+    """Whether a process runs, or is stopped."""
+    return parent_of(pid) != 0
+
+
+def descendants(pid: int) -> list[int]:
+    """Return the ids of the processes that a process, or one of these, has started."""
+    parents = {int(path.name): parent_of(int(path.name)) for path in Path("/proc").glob("[0-9]*")}
+    found, new = [], [pid]
+    while new:
+        new = [child for child, parent in parents.items() if parent in new]
+        found += new
+    return found
+
+
+def end(pid: int) -> None:
+    """End a process at once; nothing if it is gone."""
+    with suppress(ProcessLookupError):
+        os.kill(pid, signal.SIGKILL)
+    deadline = time.monotonic() + 10
+    while lives(pid) and time.monotonic() < deadline:
+        time.sleep(0.05)

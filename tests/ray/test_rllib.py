@@ -1,0 +1,148 @@
+"""RLlib on trials: its env runners step views, each with a store of its own, and its wrapper of PettingZoo."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio
+
+import trio_cogment.rl as tc
+from tests.ray.cluster import Grid
+from trio_cogment.rl.datasets.sources import open_source
+from trio_cogment.sdk import StoredTrial
+
+#: With which a view is made in each process that steps trials.
+Maker = Callable[[Any], Any]
+
+
+def stored(folder: Path) -> list[list[StoredTrial]]:
+    """Return the trials of each store in a folder."""
+
+    async def read(path: Path) -> list[StoredTrial]:
+        async with open_source(f"sqlite:{path}") as datastore:
+            return await datastore.trials()
+
+    return [trio.run(read, path) for path in sorted(folder.glob("*.db"))]
+
+
+def trained(make: Maker, *, runners: int, environments: int = 1, mode: str = "sync") -> dict[str, Any]:
+    """Train PPO for one iteration on a view, and return what RLlib says of its env runners."""
+    from ray.rllib.algorithms.ppo import PPOConfig
+    from ray.tune.registry import register_env
+
+    register_env("trials", make)
+    config = (
+        PPOConfig()
+        .environment("trials")
+        .env_runners(
+            num_env_runners=runners,
+            num_envs_per_env_runner=environments,
+            gym_env_vectorize_mode=mode,
+            rollout_fragment_length="auto",
+        )
+        .training(train_batch_size=400, minibatch_size=200, num_epochs=1)
+    )
+    algorithm = config.build_algo()
+    try:
+        found: dict[str, Any] = algorithm.train()["env_runners"]
+    finally:
+        algorithm.stop()
+    return found
+
+
+@pytest.mark.parametrize("runners", [0, 1, 2])
+def test_env_runners_step_trials(grid: Grid, tmp_path: Path, runners: int) -> None:
+    grid.have(2)
+    folder = str(tmp_path)
+    said = trained(lambda _context: tc.make("CartPole-v1", store=f"sqlite:{folder}/{os.getpid()}.db"), runners=runners)
+    assert said["num_env_steps_sampled"] >= 400
+    assert said["episode_return_mean"] > 8
+    stores = [trials for trials in stored(tmp_path) if trials]
+    assert len(stores) == max(runners, 1)
+    # One trial of each runner was going on when it was stopped.
+    complete = sum(trial.is_complete for trials in stores for trial in trials)
+    assert complete >= said["num_episodes"] - len(stores)
+    assert sum(trial.samples_count for trials in stores for trial in trials) >= 400
+
+
+def test_a_vector_of_trials_in_an_env_runner(grid: Grid, tmp_path: Path) -> None:
+    grid.have(2)
+    folder = str(tmp_path)
+
+    def make(context: Any) -> Any:
+        return tc.make_vec("CartPole-v1", context["num_envs"], store=f"sqlite:{folder}/{os.getpid()}.db")
+
+    said = trained(make, runners=1, environments=4, mode="vector_entry_point")
+    assert said["episode_return_mean"] > 8
+    (trials,) = (trials for trials in stored(tmp_path) if trials)
+    assert len(trials) >= 4
+
+
+@pytest.mark.parametrize("runners", [0, 1])
+def test_players_of_a_game(grid: Grid, tmp_path: Path, runners: int) -> None:
+    from ray.rllib.algorithms.ppo import PPOConfig
+    from ray.rllib.connectors.env_to_module import FlattenObservations
+    from ray.rllib.env.wrappers.pettingzoo_env import ParallelPettingZooEnv
+    from ray.tune.registry import register_env
+
+    grid.have(2)
+    folder = str(tmp_path)
+
+    def make(_context: Any) -> Any:
+        return ParallelPettingZooEnv(tc.make_parallel("rps_v2", store=f"sqlite:{folder}/{os.getpid()}.db"))
+
+    register_env("game", make)
+    config = (
+        PPOConfig()
+        .environment("game")
+        # Discrete observations have no encoder of their own in RLlib.
+        .env_runners(
+            num_env_runners=runners,
+            env_to_module_connector=lambda *_args, **_options: FlattenObservations(multi_agent=True),
+        )
+        .multi_agent(policies={"both"}, policy_mapping_fn=lambda *_args, **_options: "both")
+        .training(train_batch_size=200, minibatch_size=100, num_epochs=1)
+    )
+    algorithm = config.build_algo()
+    try:
+        said = algorithm.train()["env_runners"]
+    finally:
+        algorithm.stop()
+    assert said["num_episodes"] > 0
+    (trials,) = (trials for trials in stored(tmp_path) if trials)
+    assert trials[0].actor_names == ["player_0", "player_1"]
+
+
+def played(env: Any, rounds: int) -> list[Any]:
+    """Play rounds of rock, paper, scissors in RLlib's interface; return all that it said."""
+    observations, infos = env.reset(seed=5)
+    said: list[Any] = [observations, infos]
+    for number in range(rounds):
+        said.append(env.step({"player_0": number % 3, "player_1": (number // 3) % 3}))
+        if said[-1][2]["__all__"] or said[-1][3]["__all__"]:
+            break
+    env.close()
+    return [plain(part) for part in said]
+
+
+def plain(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: plain(part) for key, part in value.items()}
+    if isinstance(value, tuple):
+        return tuple(plain(part) for part in value)
+    return value.tolist() if hasattr(value, "tolist") else value
+
+
+def test_parallel_pettingzoo_env() -> None:
+    from pettingzoo.classic import rps_v2
+    from ray.rllib.env.wrappers.pettingzoo_env import ParallelPettingZooEnv
+
+    ours = ParallelPettingZooEnv(tc.make_parallel("rps_v2", max_cycles=9))
+    assert set(ours.possible_agents) == {"player_0", "player_1"}
+    bare = played(ParallelPettingZooEnv(rps_v2.parallel_env(max_cycles=9)), 30)
+    assert len(bare) == 11
+    assert played(ours, 30) == bare

@@ -1,0 +1,45 @@
+"""Ray Tune over runs of trials, and Ray Data over what was exported of them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import trio_cogment.rl as tc
+from tests.ray.cluster import Grid
+
+
+def test_tune_over_runs(grid: Grid, tmp_path: Path) -> None:
+    from ray import tune
+
+    grid.have(2)
+
+    def played(config: dict[str, Any]) -> dict[str, float]:
+        threshold = config["threshold"]
+        seat = tc.policy(lambda state: int(state[2] + threshold * state[3] > 0))
+        results = tc.run_trials(5, environment="CartPole-v1", seats={"player_0": seat}, seeds=0, check=True)
+        return {"mean": float(results.returns.mean())}
+
+    tuner = tune.Tuner(
+        tune.with_resources(played, {"cpu": 1}),
+        param_space={"threshold": tune.grid_search([0.0, 0.5])},
+        run_config=tune.RunConfig(storage_path=str(tmp_path), verbose=0),
+    )
+    best = tuner.fit().get_best_result("mean", "max")
+    assert best.config["threshold"] == 0.5
+    assert best.metrics["mean"] > 100
+
+
+def test_data_over_an_export(grid: Grid, tmp_path: Path) -> None:
+    import ray.data
+
+    grid.have(2)
+    store = f"sqlite:{tmp_path}/trials.db"
+    results = tc.run_trials(4, environment="CartPole-v1", seats={"player_0": tc.random(seed=1)}, seeds=0, store=store)
+    tc.export(store, parquet=str(tmp_path / "data"))
+    found = ray.data.read_parquet(str(tmp_path / "data" / "data"))
+    assert found.count() == results.ticks.sum()
+    rewards = sum(row["reward"] or 0.0 for row in found.iter_rows())
+    assert rewards == results.returns.sum()
+    (batch, *_) = found.iter_torch_batches(batch_size=16)
+    assert tuple(batch["observation"].shape) == (16, 4)

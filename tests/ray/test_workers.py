@@ -1,0 +1,372 @@
+"""Workers as sites of a run: equal results everywhere, faults, and what is refused."""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections import Counter
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio
+
+import trio_cogment.ray
+import trio_cogment.rl as tc
+from tests.ray.cluster import PATIENT, Grid, end, lives, parent_of, raylet_of
+from tests.ray.worlds import Paced, Still, played
+from trio_cogment.base.errors import FailedPreconditionError, InvalidArgumentError
+from trio_cogment.platform import open_platform
+from trio_cogment.ray._worker import _set_up_logs
+from trio_cogment.rl.runner import Progress, Results, open_run, run_trials_async
+from trio_cogment.rpc import open_listeners, serve
+
+N = 200
+STEP_SECONDS = 0.003
+SEATS: dict[str, Any] = {"player_0": tc.random(seed=1)}
+
+
+def on_nodes(count: int = 2) -> trio_cogment.ray.Workers:
+    return trio_cogment.ray.workers(count, resources={"room": 1})
+
+
+def checked(results: Results) -> Results:
+    """Check that each trial has one result, and none has failed."""
+    assert results.index.tolist() == list(range(len(results)))
+    assert results.failures == ()
+    assert not {trial.trial_id for trial in results.lost} & set(results.trial_ids)
+    return results
+
+
+async def in_process(n: int = N) -> Results:
+    return checked(await run_trials_async(n, environment=Paced, seats=SEATS, seeds=0, parallel=4))
+
+
+def same(one: Results, other: Results) -> bool:
+    return all((getattr(one, name) == getattr(other, name)).all() for name in ("returns", "ticks", "seeds", "causes"))
+
+
+async def with_fault(folder: Path, fault: Callable[[int], None], *, after: int = 30) -> Results:
+    """Run trials on two workers; when some have ended, something happens to the process that has played most."""
+    arguments = {"folder": str(folder), "seconds": STEP_SECONDS}
+    async with open_run(
+        N, on=on_nodes(), environment=Paced, arguments=arguments, seats=SEATS, seeds=0, parallel=8, retries=2
+    ) as run:
+        count = 0
+        async for _ in run:
+            count += 1
+            if count == after:
+                ((pid, _),) = played(folder).most_common(1)
+                await trio.to_thread.run_sync(fault, pid)
+        return checked(await run.wait())
+
+
+async def test_equal_results_everywhere(grid: Grid, tmp_path: Path) -> None:
+    grid.have(2)
+    expected = await in_process()
+    async with open_platform(tc.RL_SPEC) as one, open_platform(tc.RL_SPEC) as two:
+        every: dict[str, Any] = {"environment": Paced, "seats": SEATS, "seeds": 0, "parallel": 8}
+        assert same(await run_trials_async(N, on=[one, two], **every), expected)
+    arguments = {"folder": str(tmp_path)}
+    results = await run_trials_async(N, on=on_nodes(), arguments=arguments, **every)
+    assert same(checked(results), expected)
+    assert set(results.orchestrators.tolist()) == {"worker 0", "worker 1"}
+    assert len(played(tmp_path)) == 2
+
+
+async def test_a_worker_that_is_killed(grid: Grid, tmp_path: Path) -> None:
+    grid.have(2)
+    killed = []
+
+    def kill(pid: int) -> None:
+        killed.append(pid)
+        os.kill(pid, signal.SIGKILL)
+
+    results = await with_fault(tmp_path, kill)
+    assert same(results, await in_process()), "as if nothing had been"
+    assert killed[0] not in [pid for pid in played(tmp_path) if lives(pid)]
+    # Four at a time ran there, and no more than these were lost.
+    assert 0 < len(results.lost) <= 4
+    assert len(played(tmp_path)) == 3, "another process has taken its place"
+
+
+async def test_a_raylet_that_is_killed(grid: Grid, tmp_path: Path) -> None:
+    nodes = grid.have(2)
+    gone: list[int] = []
+
+    def kill(pid: int) -> None:
+        raylet = parent_of(pid)
+        (node,) = (node for node in nodes if raylet_of(node) == raylet)
+        os.kill(raylet, signal.SIGKILL)
+        gone.append(pid)
+        with_deadline(lambda: not lives(pid), 10)
+        grid.forget(node)
+
+    results = await with_fault(tmp_path, kill)
+    assert not lives(gone[0]), "nobody plays on where the run does not look any more"
+    assert len(results.lost) <= 4
+    assert same(results, await in_process())
+
+
+async def test_a_node_that_is_removed(grid: Grid, tmp_path: Path) -> None:
+    nodes = grid.have(2)
+
+    def remove(pid: int) -> None:
+        (node,) = (node for node in nodes if raylet_of(node) == parent_of(pid))
+        grid.remove(node)
+
+    results = await with_fault(tmp_path, remove)
+    assert len(results.lost) <= 4
+    assert same(results, await in_process())
+
+
+async def test_a_host_that_stands_still_and_is_woken(grid: Grid, tmp_path: Path) -> None:
+    """Its trials are repeated; what it does when it wakes up counts for nothing, and it ends."""
+    nodes = grid.have(2)
+    stopped: list[int] = []
+
+    def stop(pid: int) -> None:
+        raylet = parent_of(pid)
+        stopped.extend((pid, raylet))
+        for each in stopped:
+            os.kill(each, signal.SIGSTOP)
+
+    results = await with_fault(tmp_path, stop)
+    assert same(results, await in_process())
+    before = played(tmp_path)
+    pid, raylet = stopped
+    assert results.lost
+    assert len(results.lost) <= 4
+    try:
+        for each in stopped:
+            os.kill(each, signal.SIGCONT)
+        with_deadline(lambda: not lives(pid), 30)
+    finally:
+        end(pid)
+        grid.forget(next(node for node in nodes if raylet_of(node) == raylet))
+    assert played(tmp_path)[pid] <= before[pid] + 4, "it has not got any more trials"
+
+
+@pytest.mark.soak
+def test_a_host_that_stands_still_with_the_times_of_ray() -> None:
+    """The same with the times of a cluster that nobody has tuned: Ray tells after more than a minute."""
+    test = "tests/ray/test_workers.py::test_a_host_that_stands_still_and_is_woken"
+    command = [sys.executable, "-m", "pytest", "-q", "-o", "faulthandler_timeout=0", "-m", "rl_peers", test]
+    subprocess.run(command, check=True, env={**os.environ, PATIENT: "1"}, timeout=600)
+
+
+def with_deadline(is_so: Callable[[], bool], seconds: float) -> None:
+    """Wait until something is so."""
+    pause = threading.Event()
+    for _ in range(int(seconds / 0.05)):
+        if is_so():
+            return
+        pause.wait(0.05)
+    raise AssertionError(f"expected it within {seconds} s")
+
+
+async def test_callbacks_progress_and_a_stop(grid: Grid, tmp_path: Path) -> None:
+    grid.have(2)
+    starts: list[int] = []
+    ends: list[int] = []
+    states: list[Progress] = []
+
+    class Told(tc.TrialCallback):
+        def on_trial_start(self, index: int, seed: int | None, trial_id: str) -> None:
+            starts.append(index)
+
+        def on_trial_end(self, result: tc.TrialResult) -> None:
+            assert result.index in starts
+            ends.append(result.index)
+
+    arguments = {"seconds": STEP_SECONDS, "folder": str(tmp_path)}
+    async with open_run(
+        N,
+        on={"ray": on_nodes()},
+        environment=Paced,
+        arguments=arguments,
+        seats=SEATS,
+        parallel=4,
+        callbacks=[Told()],
+        progress=states.append,
+    ) as run:
+        async for _ in run:
+            if len(ends) == 10:
+                break
+        results = await run.stop()
+    assert set(results.orchestrators.tolist()) == {"worker 0", "worker 1"}
+    assert 10 <= len(results) < N
+    assert sorted(starts) == sorted(ends) == results.index.tolist()
+    assert results.causes.tolist().count("soft_termination") <= 4
+    assert max(state.running for state in states) == 4
+    await trio.to_thread.run_sync(with_deadline, lambda: not any(map(lives, played(tmp_path))), 20)
+
+
+async def test_trials_have_time_to_end_when_the_run_is_broken_off(grid: Grid, tmp_path: Path) -> None:
+    grid.have(2)
+    folder = str(tmp_path)
+
+    async def waiting(session: Any) -> None:
+        note(folder, f"begun-{session.trial_id}")
+        try:
+            await trio.sleep_forever()
+        finally:
+            with trio.CancelScope(shield=True):
+                await trio.lowlevel.checkpoint()
+                note(folder, f"ended-{session.trial_id}")
+
+    async with trio.open_nursery() as nursery:
+        seats: dict[str, Any] = {"player_0": SEATS["player_0"]}
+        arguments: dict[str, Any] = {"on": on_nodes(), "environment": waiting, "seats": seats, "name": "run"}
+        nursery.start_soon(partial(run_trials_async, 2, **arguments))
+        await trio.to_thread.run_sync(with_deadline, lambda: len(noted(tmp_path, "begun")) == 2, 120)
+        nursery.cancel_scope.cancel()
+    assert noted(tmp_path, "ended") == ["ended-run-0", "ended-run-1"]
+
+
+def note(folder: str, name: str) -> None:
+    Path(folder, name).touch()
+
+
+def noted(folder: Path, kind: str) -> list[str]:
+    return sorted(path.name for path in folder.glob(f"{kind}-*"))
+
+
+async def test_a_run_on_workers_that_is_broken_off_goes_on(grid: Grid, tmp_path: Path) -> None:
+    """Its trials are recorded in a datastore of this process, and go on in it; the first part was played by workers."""
+    grid.have(2)
+    async with open_platform(tc.RL_SPEC, store="memory:") as platform, trio.open_nursery() as nursery:
+        listeners = await open_listeners("127.0.0.1")
+        running = await nursery.start(serve, platform.services, listeners)
+        every: dict[str, Any] = {"store": f"grpc://127.0.0.1:{running.port}", "name": "broken", "seats": SEATS}
+        every |= {"seeds": 0, "environment": Paced, "parallel": 4}
+        async with open_run(N, on=on_nodes(), **every, arguments={"seconds": STEP_SECONDS}) as run:
+            for position in range(20):
+                await run.result(position)
+            await run.stop(grace_seconds=0)
+        there = {trial.trial_id for trial in await platform.datastore_client().trials()}
+        results = checked(await run_trials_async(40, on=on_nodes(), resume=True, **every))
+        assert {f"broken-{index}" for index in range(10)} <= there
+        assert results.orchestrators.tolist().count("") >= 20
+        assert same(results, await in_process(40))
+        nursery.cancel_scope.cancel()
+
+
+async def test_models_are_loaded_once_by_each_worker(grid: Grid, tmp_path: Path) -> None:
+    grid.have(2)
+    folder = str(tmp_path)
+
+    def load(data: bytes) -> Any:
+        with Path(folder, f"loaded-{os.getpid()}").open("a") as file:
+            file.write(".")
+        return lambda _observation: int(data)
+
+    async with (
+        open_platform(tc.RL_SPEC, model_registry=str(tmp_path / "models")) as platform,
+        trio.open_nursery() as nursery,
+    ):
+        await platform.model_registry_client().store("left", b"0")
+        listeners = await open_listeners("127.0.0.1")
+        running = await nursery.start(serve, platform.services, listeners)
+        results = await run_trials_async(
+            20,
+            on=on_nodes(),
+            environment=Paced,
+            seats={"player_0": tc.model("left@-1", load)},
+            model_registry=f"grpc://127.0.0.1:{running.port}",
+        )
+        nursery.cancel_scope.cancel()
+    checked(results)
+    assert [Path(folder, name).read_text() for name in noted(tmp_path, "loaded")] == [".", "."]  # noqa: ASYNC240  small
+    assert set(results.orchestrators.tolist()) == {"worker 0", "worker 1"}
+
+
+async def test_equal_seats_of_several_workers_do_not_draw_the_same(grid: Grid) -> None:
+    """Without seeds of the trials a seat with a seed goes on drawing, and each worker has a copy of it."""
+    grid.have(2)
+    still = partial(run_trials_async, environment=Still, seats=SEATS, parallel=2)
+    results = checked(await still(12, on=on_nodes()))
+    by_worker: dict[str, list[float]] = {}
+    for trial in results.trials:
+        by_worker.setdefault(trial.orchestrator, []).append(trial.returns["player_0"])
+    one, two = by_worker.values()
+    assert one[:3] != two[:3]
+    # With seeds each trial draws for itself, on whatever worker.
+    seeded = checked(await still(12, on=on_nodes(), seeds=0))
+    assert (seeded.returns == (await still(12, seeds=0)).returns).all()
+
+
+@pytest.mark.parametrize(
+    ("workers", "said"),
+    [
+        ({"count": 5}, r"expected room for 5 of 1 CPU, 1 room each in the Ray cluster, and there is room for 4"),
+        ({"count": 1, "num_cpus": 3}, r"there is room for 0: ask for fewer workers, or smaller ones"),
+        ({"count": 1, "num_gpus": 1}, r"1 GPU, .*there is room for 0"),
+    ],
+)
+async def test_workers_that_do_not_fit(grid: Grid, workers: dict[str, Any], said: str) -> None:
+    grid.have(2)
+    on = trio_cogment.ray.workers(**workers, resources={"room": 1})
+    with pytest.raises(FailedPreconditionError, match=said):
+        await run_trials_async(1, on=on, environment=Paced, seats=SEATS)
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"arguments": {"lock": threading.Lock()}}, "arguments: 'lock': expected what can be pickled for the workers"),
+        (
+            {"store": "sqlite:trials.db"},
+            r"store: expected one that many processes can write to, .*got 'sqlite:trials.db'",
+        ),
+        ({"environment": "Nope-v1"}, "Nope"),
+        ({"seats": {}}, "seats: expected one for each actor, none for 'player_0'"),
+        ({"seeds": [1 << 70]}, "seeds: 1180591620717411303424: cannot be set"),
+    ],
+)
+async def test_what_makes_no_sense_is_said_at_once(grid: Grid, given: dict[str, Any], said: str) -> None:
+    grid.have(2)
+    arguments: dict[str, Any] = {"environment": Paced, "seats": SEATS, **given}
+    with pytest.raises((InvalidArgumentError, FailedPreconditionError), match=said):
+        await run_trials_async(1, on=on_nodes(1), **arguments)
+
+
+def test_arguments_of_workers() -> None:
+    with pytest.raises(InvalidArgumentError, match="count: expected an integer, 1 or more, got 0"):
+        trio_cogment.ray.workers(0)
+    with pytest.raises(InvalidArgumentError, match="resources: GPU: expected a number, 0 or more, got -1"):
+        trio_cogment.ray.workers(1, num_gpus=-1)
+
+
+def test_logs_of_workers_carry_trial_ids(capsys: pytest.CaptureFixture[str]) -> None:
+    root = logging.getLogger()
+    before, root.handlers[:] = list(root.handlers), []
+    try:
+        _set_up_logs()
+        logging.getLogger("trio_cogment.x").warning("trial %s: it is late", "run-7")
+        from trio_cogment.base.log_context import trial_bound
+
+        with trial_bound("run-8"):
+            logging.getLogger("mine").warning("tired")
+    finally:
+        root.handlers[:] = before
+    said = capsys.readouterr().err.splitlines()
+    assert said == ["[WARNING] [trio_cogment.x] trial run-7: it is late", "trial run-8: [WARNING] [mine] tired"]
+
+
+def test_ray_is_not_imported_before_it_is_used() -> None:
+    for module in ("trio_cogment.ray", "trio_cogment.rl.runner", "trio_cogment.cli"):
+        code = f"import sys, {module}; sys.exit('ray' in sys.modules)"
+        subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_an_ordinary_function(grid: Grid) -> None:
+    grid.have(2)
+    results = tc.run_trials(10, on=on_nodes(), environment=Paced, seats=SEATS, seeds=0, check=True)
+    assert Counter(results.orchestrators.tolist()).keys() == {"worker 0", "worker 1"}
