@@ -58,6 +58,12 @@ RL_PEERS = [
     *("torch==2.13.0", "stable-baselines3==2.9.2", "sb3-contrib==2.9.2", "supersuit==3.11.0", "torchrl==0.14.1"),
     *("openenv==0.10.0", "tensorboard", "datasets==5.2.0"),
 ]
+#: Environments of the field's packages. dm_control of today asks MuJoCo 4 for what it has no more.
+WORLDS = [
+    *("textarena==0.7.4", "envpool==1.2.5", "dm-control==1.0.49", "mujoco<4", "minigrid==3.2.0"),
+    *("mo-gymnasium==1.3.2", "highway-env==1.12.1", "popgym==1.0.7", "flappy-bird-gymnasium==0.4.0"),
+    *("ale-py==0.12.1", "mpe2==1.1.1", "lbforaging==2.0.0", "rware==2.0.0"),
+]
 RL_PEERS_TEST = [
     *("pytest>=9.0", "pytest-trio>=0.8.0", "pytest-timeout>=2.3", "hypothesis>=6.100", "pygame>=2.5"),
     *("hypercorn[trio]>=0.17.3,<0.18", "starlette>=1,<2", "trio-websocket>=0.12"),  # peers of OpenEnv in small
@@ -557,10 +563,22 @@ def interpreter(session: nox.Session, version: str) -> str:
 
 @nox.session(name="rl-peers")
 def rl_peers(session: nox.Session) -> None:
-    """Stable-Baselines3, TorchRL, OpenEnv, Hugging Face and a PPO in one file, on trials; no GPU is needed."""
-    installed = ["-e", ".[gym,pettingzoo,openenv,export,minari]", *RL_PEERS_TEST, *RL_PEERS]
-    env = {**environment(session, "rl-peers", installed), "TRIO_COGMENT_RL_PEERS": "1", "HF_HUB_OFFLINE": "1"}
-    run(session, env, "pytest", "-m", "rl_peers", "tests/rl_peers", *session.posargs)
+    """Stable-Baselines3, TorchRL, OpenEnv, Hugging Face, a PPO in one file and worlds of others, on trials."""
+    worlds = "tests/rl_peers/test_worlds.py"
+    selections = {
+        "rl-peers": (RL_PEERS, ["tests/rl_peers", f"--ignore={worlds}"]),
+        "rl-peers-worlds": (WORLDS, [worlds]),
+    }
+    for name, (packages, selection) in selections.items():
+        extras = ".[gym,pettingzoo,openenv,openspiel,export,minari,dm-env]"
+        env = {
+            **environment(session, name, ["-e", extras, *RL_PEERS_TEST, *packages]),
+            "TRIO_COGMENT_RL_PEERS": "1",
+            "HF_HUB_OFFLINE": "1",
+            "SDL_VIDEODRIVER": "dummy",
+            "MUJOCO_GL": "disabled",  # without a display: nothing is drawn
+        }
+        run(session, env, "pytest", "-m", "rl_peers", *selection, *session.posargs)
 
 
 @nox.session

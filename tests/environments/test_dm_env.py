@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from collections import namedtuple
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import dm_env
@@ -11,10 +13,10 @@ import pytest
 from dm_env import specs
 
 from tests.environments._games import Catch
-from trio_cogment.base.errors import InvalidArgumentError
+from trio_cogment.base.errors import InvalidArgumentError, MissingExtraError, NotFoundError
 from trio_cogment.environments.dm_env import DmEnvironment, mapped
 from trio_cogment.environments.errors import InvalidEnvironmentError
-from trio_cogment.environments.making import make_environment
+from trio_cogment.environments.making import make_environment, wrap
 from trio_cogment.spaces import Box, Dict, Discrete, SpaceError, Text, Tuple, decode_value, encode_value
 
 ACTION = (np.int32(2), np.array([0, 1], np.float32), ("go",))
@@ -143,3 +145,123 @@ def test_containers_come_back_as_they_were() -> None:
     assert found.take(back) == value
     text = mapped(specs.Array((), np.dtype("U3")))
     assert text.take(np.array("abc")) == "abc"
+
+
+class Harvest(dm_env.Environment):  # type: ignore[misc]  # dm_env has no types
+    """Two players at once, with sequences of specs, as Melting Pot's substrates have; cut off after three steps."""
+
+    def __init__(self, roles: Any = ("one", "two"), discount: float = 1.0) -> None:
+        self.count = 0
+        self.discount = discount
+        self.roles = roles
+        self.given: list[Any] = []
+
+    def observation_spec(self) -> Any:
+        return tuple({"seen": specs.Array((2,), np.float64), "ready": specs.Array((), np.float64)} for _ in self.roles)
+
+    def action_spec(self) -> Any:
+        return tuple(specs.DiscreteArray(3) for _ in self.roles)
+
+    def reward_spec(self) -> Any:
+        return tuple(specs.Array((), np.float64) for _ in self.roles)
+
+    def _seen(self) -> Any:
+        return [{"seen": np.array([number, self.count], float), "ready": np.float64(1)} for number in (0, 1)]
+
+    def reset(self) -> Any:
+        self.count = 0
+        return dm_env.restart(self._seen())._replace(reward=[0.0, 0.0])
+
+    def step(self, actions: Any) -> Any:
+        self.given.append(actions)
+        self.count += 1
+        kind = dm_env.StepType.LAST if self.count == 3 else dm_env.StepType.MID
+        discount = self.discount if self.count == 3 else 1.0
+        return dm_env.TimeStep(kind, [1.0 * self.count, -1.0], discount, self._seen())
+
+
+@pytest.mark.parametrize("discount", [0.0, 1.0])
+def test_several_players(discount: float) -> None:
+    env = wrap(Harvest(discount=discount))
+    assert env.agents == ("player_0", "player_1")
+    told = env.reset(None, None)
+    assert (told["player_1"].value["seen"].tolist(), told["player_1"].reward) == ([1.0, 0.0], None)
+    for _ in range(3):
+        told = env.step({"player_0": 2, "player_1": 1})
+    assert env.over
+    assert (told["player_0"].reward, told["player_1"].reward) == (3.0, -1.0)
+    assert {(one.terminated, one.truncated) for one in told.values()} == {(discount == 0, discount == 1)}
+    with pytest.raises(InvalidArgumentError, match="seed: expected none"):
+        env.reset(1, None)
+    with pytest.raises(InvalidArgumentError, match="options: expected none"):
+        env.reset(None, {"map": 2})
+
+
+@pytest.mark.parametrize(
+    ("change", "text"),
+    [
+        ({"reward": [1.0]}, "reward: expected 2 parts"),
+        ({"observation": []}, "observation: expected 2 parts"),
+        ({"step_type": dm_env.StepType.FIRST}, "step_type: expected MID or LAST"),
+        ({"reward": [1.0, float("nan")]}, "actor 'player_1': reward: expected a number, got NaN"),
+    ],
+)
+def test_what_makes_no_sense_of_several(change: dict[str, Any], text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    game = Harvest()
+    env = wrap(game)
+    env.reset(None, None)
+    step = game.step
+    monkeypatch.setattr(game, "step", lambda actions: step(actions)._replace(**change))
+    with pytest.raises(InvalidEnvironmentError, match=text):
+        env.step({"player_0": 0, "player_1": 0})
+
+
+def test_names_of_dm_control_and_melting_pot(monkeypatch: pytest.MonkeyPatch) -> None:
+    substrate = ModuleType("meltingpot.substrate")
+    config = SimpleNamespace(default_player_roles=("default",) * 2)
+    vars(substrate).update(
+        SUBSTRATES={"clean_up"}, get_config=lambda _: config, build=lambda _, roles, **others: Harvest(roles, **others)
+    )
+    meltingpot = ModuleType("meltingpot")
+    vars(meltingpot)["substrate"] = substrate
+    monkeypatch.setitem(sys.modules, "meltingpot", meltingpot)
+    assert make_environment("meltingpot/clean_up").agents == ("player_0", "player_1")
+    with pytest.raises(NotFoundError, match="did you mean 'clean_up'"):
+        make_environment("meltingpot/clean_op")
+
+    generator = np.random.RandomState(0)
+    suite = ModuleType("dm_control.suite")
+
+    class Drawing(Harvest):
+        """One player, who sees what its task draws."""
+
+        task = SimpleNamespace(random=generator)
+
+        def observation_spec(self) -> Any:
+            return specs.Array((), np.int64)
+
+        def action_spec(self) -> Any:
+            return specs.DiscreteArray(3)
+
+        def reward_spec(self) -> Any:
+            return specs.Array((), np.float64)
+
+        def reset(self) -> Any:
+            return dm_env.restart(np.int64(generator.randint(1_000_000)))
+
+    vars(suite).update(ALL_TASKS=[("cart", "up")], load=lambda domain, task, **_: Drawing())
+    control = ModuleType("dm_control")
+    vars(control)["suite"] = suite
+    monkeypatch.setitem(sys.modules, "dm_control", control)
+    env = make_environment("dm_control/cart-up")
+    first, again, other = (int(env.reset(seed, None)["player_0"].value) for seed in (2**40, 2**40, 3))
+    assert first == again != other
+    with pytest.raises(NotFoundError, match="did you mean 'dm_control/cart-up'"):
+        make_environment("dm_control/cart-upp")
+    for module, name, command in (
+        ("dm_control", "dm_control/cart-up", "pip install dm-control"),
+        ("meltingpot", "meltingpot/clean_up", "pip install dm-meltingpot"),
+    ):
+        monkeypatch.setitem(sys.modules, module, None)
+        with pytest.raises(MissingExtraError, match=command):
+            make_environment(name)

@@ -107,7 +107,11 @@ def test_text_frames_and_none() -> None:
         (([0.0, 0.0], 0.0, False, False, {}), "observation: expected an array of float32, got list"),
         ((GOOD, float("nan"), False, False, {}), "reward: expected a number, got NaN"),
         ((GOOD, "1", False, False, {}), "reward: expected a number, got str '1'"),
-        ((GOOD, np.zeros(2), False, False, {}), "reward: expected a number, got an array of float64 (2,)"),
+        (
+            (GOOD, np.zeros(2), False, False, {}),
+            "reward: expected a number, got an array of float64 (2,): of several objectives, mo_gymnasium.wrappers.Lin",
+        ),
+        ((GOOD, [0.0, 1.0], False, False, {}), "reward: expected a number, got list: an environment of several agents"),
         ((GOOD, 0.0, 1, False, {}), "terminated: expected a bool, got int"),
         ((GOOD, 0.0, False, None, {}), "truncated: expected a bool, got NoneType"),
         ((GOOD, 0.0, False, False, [1]), "info: expected a dict, got list"),

@@ -28,6 +28,7 @@ from trio_cogment.spaces import (
     from_gymnasium,
     to_gymnasium,
 )
+from trio_cogment.spaces.elementary import any_text
 from trio_cogment.spaces.errors import MAX_DEPTH
 
 #: Untyped, because it need not be installed where types are checked.
@@ -134,6 +135,19 @@ def test_subclasses_count_as_what_they_are() -> None:
         pass
 
     assert from_gymnasium(Grid(0, 1, (2,))) == Box(0, 1, (2,))
+
+
+def test_a_space_of_strings_of_somebodys_own_is_text() -> None:
+    """As MiniGrid's missions: it is none of Gymnasium's texts, and has no bounds."""
+
+    class Mission(gym.Space[str]):  # type: ignore[misc]  # untyped, see above
+        def __init__(self) -> None:
+            super().__init__(dtype=str)
+
+    found = from_gymnasium(gym.Dict(mission=Mission(), direction=gym.Discrete(4)))
+    assert found == Dict({"direction": Discrete(4), "mission": any_text()})
+    assert isinstance(found, Dict)
+    assert found.spaces["mission"].check("get the green key") == "get the green key"
 
 
 def test_what_is_no_space_of_gymnasium() -> None:

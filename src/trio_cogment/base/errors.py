@@ -101,6 +101,13 @@ class MissingExtraError(FailedPreconditionError, ImportError):
         error.name = package
         return error
 
+    @classmethod
+    def plain(cls, package: str) -> MissingExtraError:
+        """Return the error about a package that is not installed, and that no extra brings."""
+        error = cls(f"{package} is not installed: pip install {package}")
+        error.name = package
+        return error
+
 
 @contextmanager
 def needing(extra: str) -> Iterator[None]:

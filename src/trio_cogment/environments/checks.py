@@ -65,7 +65,7 @@ def reward_of(reward: Any) -> float:
         SpaceError: it is not a number, or NaN.
     """
     if not isinstance(reward, int | float | np.generic | np.ndarray) or np.ndim(reward):
-        raise SpaceError(f"expected a number, got {described(reward)}", root="reward")
+        raise SpaceError(f"expected a number, got {described(reward)}{_advice(reward)}", root="reward")
     try:
         number = float(reward)
     except (TypeError, ValueError):
@@ -73,6 +73,19 @@ def reward_of(reward: Any) -> float:
     if number != number:
         raise SpaceError("expected a number, got NaN", root="reward")
     return number
+
+
+def _advice(reward: Any) -> str:
+    """Return what to do about several rewards in place of one."""
+    if isinstance(reward, np.ndarray) and reward.ndim == 1:
+        # Weights are the user's: a sum without them would mean nothing.
+        return (
+            ": of several objectives, mo_gymnasium.wrappers.LinearReward(env, weight=...) gives one number, and tells "
+            "the others in the information"
+        )
+    if isinstance(reward, list | tuple):
+        return ": an environment of several agents needs PettingZoo's interface, in which each has its own reward"
+    return ""
 
 
 def flag_of(flag: Any, name: str) -> bool:

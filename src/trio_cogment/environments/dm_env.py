@@ -2,25 +2,23 @@
 
 from __future__ import annotations
 
-import string
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from trio_cogment.base.errors import InvalidArgumentError
+from trio_cogment.base.errors import InvalidArgumentError, MissingExtraError, NotFoundError
+from trio_cogment.base.suggestions import suggestion
 from trio_cogment.environments.base import SINGLE_AGENT
 from trio_cogment.environments.checks import check_of, mask_finder, reward_of
 from trio_cogment.environments.errors import InvalidEnvironmentError
-from trio_cogment.spaces import Box, Dict, Discrete, Frame, Observation, Space, SpaceError, Text, Tuple
+from trio_cogment.spaces import Box, Dict, Discrete, Frame, Observation, Space, SpaceError, Tuple
 from trio_cogment.spaces.base import described
 from trio_cogment.spaces.composite import part
+from trio_cogment.spaces.elementary import any_text
 
 # Specs of dm_env as spaces, and their values both ways.
-
-#: dm_env's strings have no bounds, and spaces of strings do.
-_LONGEST_TEXT = 65536
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +107,7 @@ def _of_items(specs: Any) -> Mapped:
 
 def _of_strings(shape: tuple[int, ...], kind: type) -> Mapped:
     """Map an array of strings to tuples of strings within tuples."""
-    space: Space = Text(_LONGEST_TEXT, 0, string.printable)
+    space: Space = any_text()  # dm_env's strings have no bounds, and spaces of strings do
     for length in reversed(shape):
         space = Tuple([space] * length)
 
@@ -150,6 +148,11 @@ def _same(value: Any) -> Any:
     return value
 
 
+#: What names of dm_control's tasks and of Melting Pot's substrates begin with.
+CONTROL_PREFIX = "dm_control/"
+MELTING_POT_PREFIX = "meltingpot/"
+#: Seeds of NumPy's older generators are of 32 bits.
+_SEEDS = 2**32
 _STEP = "TimeStep(step_type, reward, discount, observation)"
 _FIRST, _MID, _LAST = 0, 1, 2
 
@@ -159,7 +162,7 @@ class DmEnvironment:
 
     An episode that ends with a discount of 0 is terminated, one that ends with another is truncated. A discount other
     than what that says (1 before the end) is in the information, as `discount`. dm_env has no seeds: an environment
-    that has a method `seed` is seeded by it.
+    that has a method `seed` is seeded by it, and a task of dm_control by the generator that it has.
 
     Attributes:
         env: the environment itself.
@@ -171,7 +174,8 @@ class DmEnvironment:
         Args:
             env: the environment, which is closed with this object.
             name: by default the name of its class.
-            seed: seeds the environment's generator before a reset; by default its method `seed`, if it has one.
+            seed: seeds the environment's generator before a reset; by default its method `seed`, or that of the
+                generator of its task, if it has one.
 
         Raises:
             InvalidEnvironmentError: one of its specs has no counterpart.
@@ -186,7 +190,7 @@ class DmEnvironment:
         self.action_spaces: Mapping[str, Space] = {SINGLE_AGENT: self._action.space}
         self._check = check_of(self._observation.space)
         self._mask_of = mask_finder(self._action.space)
-        self._seed = seed or getattr(env, "seed", None)
+        self._seed = seed or _seed_of(env)
         self.over = True
 
     def _mapped(self, spec: Any, field: str) -> Mapped:
@@ -273,3 +277,164 @@ class DmEnvironment:
             return self._check(self._observation.take(value))
         except SpaceError as error:
             raise InvalidEnvironmentError(self.name, SINGLE_AGENT, error.of("observation")) from None
+
+
+def _seed_of(env: Any) -> Callable[[int], object] | None:
+    """Return what seeds an environment; None if nothing is known."""
+    own = getattr(env, "seed", None)
+    if callable(own):
+        return own  # type: ignore[no-any-return]  # what is callable takes a seed, by its name
+    generator = getattr(getattr(env, "task", None), "random", None)
+    if isinstance(generator, np.random.RandomState):
+        return lambda seed: generator.seed(seed % _SEEDS)  # dm_control's tasks draw from it
+    return None
+
+
+class SeveralDmEnvironment:
+    """A `dm_env.Environment` of several players, as Melting Pot's are; see `base.Environment`.
+
+    Its specs, observations, actions and rewards are sequences with a part for each player: `player_0`, `player_1`, ...
+    All act at once, and an episode ends for all: with a discount of 0 it is terminated, with another truncated.
+
+    Attributes:
+        env: the environment itself.
+    """
+
+    def __init__(self, env: Any, *, name: str = "", seed: Callable[[int], object] | None = None) -> None:
+        """Use an environment of dm_env; see `DmEnvironment`."""
+        self.env = env
+        self.name = name or type(env).__name__
+        seen, done = env.observation_spec(), env.action_spec()
+        if len(seen) != len(done):
+            text = f"observation_spec: expected {len(done)} parts, as action_spec has; got {len(seen)}"
+            raise InvalidEnvironmentError(self.name, "", text)
+        self.agents: Sequence[str] = tuple(f"player_{player}" for player in range(len(done)))
+        self.metadata: Mapping[str, Any] = {"render_modes": [], "render_mode": None, "is_parallelizable": True}
+        self._observations = [self._mapped(spec, "observation_spec", player) for player, spec in enumerate(seen)]
+        self._actions = [self._mapped(spec, "action_spec", player) for player, spec in enumerate(done)]
+        self.observation_spaces: Mapping[str, Space] = self._spaces(self._observations)
+        self.action_spaces: Mapping[str, Space] = self._spaces(self._actions)
+        self._checks = [check_of(one.space) for one in self._observations]
+        self._masks = [mask_finder(one.space) for one in self._actions]
+        self._seed = seed or _seed_of(env)
+        self.over = True
+
+    def _mapped(self, spec: Any, field: str, player: int) -> Mapped:
+        try:
+            return mapped(spec)
+        except SpaceError as error:
+            raise InvalidEnvironmentError(self.name, self.agents[player], error.of(field)) from None
+
+    def _spaces(self, parts: Sequence[Mapped]) -> dict[str, Space]:
+        return {agent: part.space for agent, part in zip(self.agents, parts, strict=True)}
+
+    def reset(self, seed: int | None, options: dict[str, Any] | None) -> dict[str, Observation]:
+        """Begin an episode; see `DmEnvironment.reset`."""
+        if options:
+            text = f"options: expected none, because dm_env has none; got {', '.join(map(repr, options))}"
+            raise InvalidArgumentError(f"environment {self.name!r}: {text}")
+        if seed is not None:
+            if self._seed is None:
+                text = "seed: expected none, because the environment has no method seed"
+                raise InvalidArgumentError(f"environment {self.name!r}: {text}")
+            self._seed(seed)
+        return self._told("reset", self.env.reset(), first=True)
+
+    def step(self, actions: Mapping[str, Any]) -> dict[str, Observation]:
+        """Make a step of all players.
+
+        Raises:
+            InvalidEnvironmentError: what the environment returned makes no sense.
+        """
+        given = [part.give(actions[agent]) for agent, part in zip(self.agents, self._actions, strict=True)]
+        return self._told("step", self.env.step(given))
+
+    def _told(self, method: str, result: Any, *, first: bool = False) -> dict[str, Observation]:
+        if not isinstance(result, tuple) or len(result) != 4:
+            raise InvalidEnvironmentError(self.name, "", f"{method}: expected {_STEP}, got {described(result)}")
+        kind, rewards, discount, values = result
+        if kind not in ((_FIRST,) if first else (_MID, _LAST)):
+            expected = "FIRST" if first else "MID or LAST"
+            text = f"{method}: step_type: expected {expected}, got {kind!r}"
+            raise InvalidEnvironmentError(self.name, "", text)
+        self.over = over = kind == _LAST
+        for field, parts in (("observation", values), ("reward", () if first else rewards)):
+            if not (first and field == "reward") and len(parts) != len(self.agents):
+                text = f"{field}: expected {len(self.agents)} parts, one for each player; got {len(parts)}"
+                raise InvalidEnvironmentError(self.name, "", text)
+        found = {}
+        for player, agent in enumerate(self.agents):
+            try:
+                value = self._checks[player](self._observations[player].take(values[player]))
+                reward = None if first else reward_of(rewards[player])
+                rate = 1.0 if first else reward_of(discount)
+            except SpaceError as error:
+                raise InvalidEnvironmentError(self.name, agent, error) from None
+            terminated, truncated = over and rate == 0, over and rate != 0
+            info: dict[str, Any] = {} if rate == 1 or terminated else {"discount": rate}
+            mask = self._masks[player](value, info)
+            found[agent] = Observation(value, reward, terminated, truncated, mask, info, None, not over, not over)
+        return found
+
+    def frame(self) -> Frame | None:
+        """Return None: dm_env draws nothing."""
+        return None
+
+    def close(self) -> None:
+        """Close the environment."""
+        self.over = True
+        self.env.close()
+
+
+def wrapped(env: Any, name: str = "") -> DmEnvironment | SeveralDmEnvironment:
+    """Return an environment of dm_env as one for trials: of several players, if its rewards are of several."""
+    many = isinstance(env.reward_spec(), list | tuple) and isinstance(env.action_spec(), list | tuple)
+    return SeveralDmEnvironment(env, name=name) if many else DmEnvironment(env, name=name)
+
+
+# By name
+
+
+def of_control_suite(target: str, arguments: Mapping[str, Any]) -> DmEnvironment:
+    """Return a task of dm_control by its name, such as `dm_control/cartpole-swingup`.
+
+    Raises:
+        MissingExtraError: dm_control is not installed.
+        NotFoundError: there is no such task.
+    """
+    try:
+        from dm_control import suite
+    except ModuleNotFoundError as error:
+        if error.name != "dm_control":
+            raise
+        raise MissingExtraError.plain("dm-control") from error
+    domain, _, task = target.removeprefix(CONTROL_PREFIX).partition("-")
+    known = [f"{CONTROL_PREFIX}{domain}-{task}" for domain, task in suite.ALL_TASKS]
+    if target not in known:
+        meant = suggestion(target, known, "dm_control.suite.ALL_TASKS has those that there are")
+        raise NotFoundError(f"environment {target!r}: there is no task of that name; {meant}")
+    return DmEnvironment(suite.load(domain, task, **arguments), name=target)
+
+
+def of_melting_pot(target: str, arguments: Mapping[str, Any]) -> SeveralDmEnvironment:
+    """Return a substrate of Melting Pot by its name, such as `meltingpot/commons_harvest__open`.
+
+    Its roles are the default ones, unless there is an argument `roles`.
+
+    Raises:
+        MissingExtraError: Melting Pot is not installed.
+        NotFoundError: there is no such substrate.
+    """
+    try:
+        from meltingpot import substrate
+    except ModuleNotFoundError as error:
+        if error.name != "meltingpot":
+            raise
+        raise MissingExtraError.plain("dm-meltingpot") from error
+    name = target.removeprefix(MELTING_POT_PREFIX)
+    if name not in substrate.SUBSTRATES:
+        meant = suggestion(name, substrate.SUBSTRATES, "meltingpot.substrate.SUBSTRATES are those that there are")
+        raise NotFoundError(f"environment {target!r}: there is no substrate of that name; {meant}")
+    roles = arguments.get("roles") or substrate.get_config(name).default_player_roles
+    others = {key: value for key, value in arguments.items() if key != "roles"}
+    return SeveralDmEnvironment(substrate.build(name, roles=roles, **others), name=target)

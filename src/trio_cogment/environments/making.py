@@ -14,7 +14,7 @@ from trio_cogment.base.errors import CogmentError, InvalidArgumentError, Missing
 from trio_cogment.environments.base import Environment, EnvironmentMaker
 from trio_cogment.environments.errors import EnvironmentFailedError
 from trio_cogment.environments.known_wrappers import note_known_wrappers
-from trio_cogment.environments.names import FAMILIES, MODULE, has_moved, modules_of, suggestion_for
+from trio_cogment.environments.names import FAMILIES, MODULE, MODULE_VERSION, has_moved, modules_of, suggestion_for
 from trio_cogment.spaces.base import described
 
 #: An id, a name, an environment, or a function that makes one.
@@ -35,8 +35,10 @@ def make_environment(target: Target, **arguments: Any) -> Environment:
 
     Args:
         target: an id of Gymnasium (`CartPole-v1`, `module:Name-v0`), an id or a name of PettingZoo (`classic/rps-v2`,
-            `rps_v2`, a module with `parallel_env` or `env`), a game of OpenSpiel (`openspiel/kuhn_poker`), an
-            environment of Gymnasium, PettingZoo or dm_env, or a function that returns one of these.
+            `rps_v2`, a module with `parallel_env` or `env`), a name of a package with an adapter of
+            its own (`openspiel/kuhn_poker`, `textarena/Nim-v0`, `envpool/Pong-v5`, `dm_control/cartpole-swingup`,
+            `meltingpot/clean_up`), an environment of Gymnasium, PettingZoo or dm_env, or a function that returns one of
+            these.
         arguments: with which it is made.
 
     Raises:
@@ -192,9 +194,9 @@ def wrap_if_known(environment: Any, name: str = "") -> Environment | None:
 
         return AECEnvironment(environment, name=name)
     if _is_instance(environment, "dm_env", "Environment"):
-        from trio_cogment.environments.dm_env import DmEnvironment
+        from trio_cogment.environments.dm_env import wrapped
 
-        return DmEnvironment(environment, name=name)
+        return wrapped(environment, name)
     return environment if _is_ours(environment) else None
 
 
@@ -227,10 +229,9 @@ def _unknown(value: Any) -> InvalidArgumentError:
 
 
 def _by_name(target: str, arguments: dict[str, Any]) -> Any:
-    if target.startswith("openspiel/"):
-        from trio_cogment.environments.openspiel import OpenSpielEnvironment
-
-        return OpenSpielEnvironment(target, **arguments)
+    of_family = _of_family(target, arguments)
+    if of_family is not None:
+        return of_family
     if MODULE.fullmatch(target):
         return _of_pettingzoo(target, arguments)
     gymnasium = _package("gymnasium", "gym")
@@ -259,6 +260,32 @@ def _by_name(target: str, arguments: dict[str, Any]) -> Any:
         if isinstance(cause, ModuleNotFoundError) and cause.name is not None and f"{module}.".startswith(cause.name):
             raise NotFoundError(f"environment {target!r}: there is no module {cause.name!r}") from None
         raise
+
+
+def _of_family(target: str, arguments: dict[str, Any]) -> Environment | None:
+    """Return an environment of a package that has an adapter of its own; None for others."""
+    family = target.partition("/")[0] if "/" in target else ""
+    if family == "openspiel":
+        from trio_cogment.environments.openspiel import OpenSpielEnvironment
+
+        return OpenSpielEnvironment(target, **arguments)
+    if family == "textarena":
+        from trio_cogment.environments.textarena import TextArenaEnvironment
+
+        return TextArenaEnvironment(target, **arguments)
+    if family == "envpool":
+        from trio_cogment.environments.envpool import EnvPoolEnvironment
+
+        return EnvPoolEnvironment(target, **arguments)
+    if family == "dm_control" and not MODULE_VERSION.search(target):  # with a version it is Shimmy's, of Gymnasium
+        from trio_cogment.environments.dm_env import of_control_suite
+
+        return of_control_suite(target, arguments)
+    if family == "meltingpot":
+        from trio_cogment.environments.dm_env import of_melting_pot
+
+        return of_melting_pot(target, arguments)
+    return None
 
 
 def _package(name: str, extra: str) -> Any:

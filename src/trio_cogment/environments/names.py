@@ -14,6 +14,8 @@ from trio_cogment.base.suggestions import similar
 FAMILIES = ("classic", "butterfly", "atari", "mpe", "sisl", "magent")
 #: What environments are called there: `rps_v2`, `pettingzoo.classic.rps_v2`.
 MODULE = re.compile(r"(?:\w+\.)*\w+_v\d+")
+#: What the ids of Gymnasium end with.
+MODULE_VERSION = re.compile(r"-v\d+$")
 #: Families that have become packages of their own, with the place of their modules there.
 _MOVED = {"mpe": ("mpe2", "mpe2"), "magent": ("magent2", "magent2.environments")}
 _NAME = re.compile(r"(?:(?P<place>.+)[/.])?(?P<base>[^/.]+?)(?:[-_]v\d+)?")

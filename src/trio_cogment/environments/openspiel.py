@@ -7,7 +7,6 @@ is, as in PettingZoo, and an episode is a game from its beginning to its end.
 
 from __future__ import annotations
 
-import string
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, get_args
 
@@ -17,7 +16,8 @@ from numpy.typing import NDArray
 from trio_cogment.base.errors import InvalidArgumentError, MissingExtraError, NotFoundError
 from trio_cogment.base.suggestions import suggestion
 from trio_cogment.environments.errors import InvalidActionError
-from trio_cogment.spaces import Box, Discrete, Frame, Observation, Space, Text
+from trio_cogment.spaces import Box, Discrete, Frame, Observation, Space
+from trio_cogment.spaces.elementary import any_text
 from trio_cogment.spaces.pictures import frame_of
 
 #: What the names of these games begin with: `openspiel/kuhn_poker`.
@@ -27,10 +27,10 @@ PREFIX = "openspiel/"
 #: or what they see as text.
 Seen = Literal["observation", "information_state", "text"]
 
-#: The longest text that an agent is shown; OpenSpiel's have no bounds.
-_LONGEST_TEXT = 65536
 #: Seeds of OpenSpiel's own generators are of 31 bits.
 _SEEDS = 2**31
+#: So many legal actions an error names at most.
+_NAMED = 20
 #: The parameter by which games that draw within themselves take their seed.
 _SEED_PARAMETER = "rng_seed"
 
@@ -85,7 +85,7 @@ class OpenSpielEnvironment:
         self._renders = render_mode == "ansi"
         self.agents: Sequence[str] = tuple(f"player_{player}" for player in range(self.game.num_players()))
         self._shape = self._shape_of()
-        space: Space = Text(_LONGEST_TEXT, 0, string.printable) if self._shape is None else _unbounded(self._shape)
+        space: Space = any_text() if self._shape is None else _unbounded(self._shape)
         self.observation_spaces: Mapping[str, Space] = dict.fromkeys(self.agents, space)
         actions = Discrete(self.game.num_distinct_actions())
         self.action_spaces: Mapping[str, Space] = dict.fromkeys(self.agents, actions)
@@ -172,9 +172,10 @@ class OpenSpielEnvironment:
                 moves.append(self._pyspiel.INVALID_ACTION)  # of who has no move among those who move at once
                 continue
             move = int(actions[agent])
-            if move not in state.legal_actions(player):
-                legal = ", ".join(map(str, state.legal_actions(player)))
-                text = f"action: expected a legal one, of {legal}, as the action mask says; got {move}"
+            legal = state.legal_actions(player)
+            if move not in legal:
+                some = ", ".join(map(str, legal[:_NAMED])) + (", ..." if len(legal) > _NAMED else "")
+                text = f"action: expected a legal one, of {some}, as the action mask says; got {move}"
                 raise InvalidActionError(self.name, agent, text)
             moves.append(move)
         if state.is_simultaneous_node():

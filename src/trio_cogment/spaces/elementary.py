@@ -281,3 +281,15 @@ class Text(Space):
 
     def __repr__(self) -> str:
         return f"Text({self.max_length}, min_length={self.min_length}, charset={self.charset!r})"
+
+
+#: The longest text of `any_text`, in characters.
+LONGEST_TEXT = 65536
+
+
+def any_text() -> Text:
+    """Return the space of texts whose own space has no bounds: printable characters of ASCII, tabs and newlines.
+
+    Texts that are seen are not held to these bounds, those that are said are.
+    """
+    return Text(LONGEST_TEXT, 0, string.printable)

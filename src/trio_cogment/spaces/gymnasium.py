@@ -10,7 +10,7 @@ from trio_cogment.base.errors import MissingExtraError
 from trio_cogment.spaces.base import Space, described
 from trio_cogment.spaces.box import Box
 from trio_cogment.spaces.composite import Dict, Graph, OneOf, Sequence, Tuple
-from trio_cogment.spaces.elementary import Discrete, MultiBinary, MultiDiscrete, Text
+from trio_cogment.spaces.elementary import Discrete, MultiBinary, MultiDiscrete, Text, any_text
 from trio_cogment.spaces.errors import SpaceError
 from trio_cogment.spaces.messages import check_depth, inside
 
@@ -18,7 +18,8 @@ from trio_cogment.spaces.messages import check_depth, inside
 def from_gymnasium(space: Any) -> Space:
     """Return a space of Gymnasium as one of ours.
 
-    Subclasses of Gymnasium's spaces count as what they are derived from.
+    Subclasses of Gymnasium's spaces count as what they are derived from. Any other space whose values are strings (its
+    `dtype` is `str`) becomes `Text`.
 
     Raises:
         SpaceError: it is none of Gymnasium's spaces, or has a type of elements that messages do not have.
@@ -56,6 +57,8 @@ def _from(space: Any, module: Any, depth: int) -> Space:
         kind = getattr(module, name, None)  # `OneOf` came with Gymnasium 1.0
         if kind is not None and isinstance(space, kind):
             return reader(space, module, depth + 1)
+    if module is not None and isinstance(space, module.Space) and getattr(space.dtype, "kind", "") == "U":
+        return any_text()  # a space of strings of somebody's own, as MiniGrid's missions are
     raise SpaceError(f"expected one of gymnasium.spaces.{', '.join(_READERS)}; got {described(space)}")
 
 
