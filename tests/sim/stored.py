@@ -24,12 +24,17 @@ from trio_cogment.testing.conformance.trial_store import late, new_trial, sample
 BATCHES = 25
 SCRIPTS, STEPS = 3, 12
 _COUNTED_WRONGLY = f"""
-SELECT trial_id, samples_count, counted, bytes, size FROM (
-    SELECT *, (SELECT count(*) FROM samples WHERE trial = number) AS counted,
+SELECT trial_id, samples_count, counted, bytes, size, raw_bytes, raw FROM (
+    SELECT *, (SELECT count(*) FROM samples WHERE trial = number)
+            + (SELECT coalesce(sum(samples_count), 0) FROM chunks WHERE trial = number) AS counted,
+        (SELECT coalesce(sum(length(data)), 0) FROM samples WHERE trial = number)
+            + (SELECT coalesce(sum(raw_bytes), 0) FROM chunks WHERE trial = number) AS raw,
         {ROW_BYTES} + length(CAST(trial_id AS BLOB)) + length(CAST(user_id AS BLOB)) + length(params) + length(outcome)
-        + (SELECT coalesce(sum(length(data) + {ROW_BYTES}), 0) FROM samples WHERE trial = number) AS size
+        + (SELECT coalesce(sum(length(data) + {ROW_BYTES}), 0) FROM samples WHERE trial = number)
+        + (SELECT coalesce(sum(min(length(data) + {ROW_BYTES}, raw_bytes + {ROW_BYTES} * samples_count)), 0)
+            FROM chunks WHERE trial = number) AS size
     FROM trials
-) WHERE samples_count != counted OR bytes != size
+) WHERE samples_count != counted OR bytes != size OR raw_bytes != raw
 """
 _STATES = (TrialState.RUNNING, TrialState.RUNNING, TrialState.TERMINATING, TrialState.ENDED)
 
@@ -133,6 +138,22 @@ def check_file(folder: Path) -> None:
                 "SELECT trial FROM samples WHERE trial NOT IN (SELECT number FROM trials UNION SELECT number FROM "
                 "deleted)",
                 "samples of no trial",
+            ),
+            (
+                "SELECT trial FROM chunks WHERE trial NOT IN (SELECT number FROM trials UNION SELECT number FROM "
+                "deleted)",
+                "chunks of no trial",
+            ),
+            (
+                "SELECT one.position FROM chunks AS one JOIN chunks AS other ON one.trial = other.trial "
+                "AND one.position < other.position WHERE one.last_tick >= other.first_tick "
+                "OR one.position >= other.first_position",
+                "chunks that are not in the order of their ticks and positions",
+            ),
+            (
+                "SELECT samples.position FROM samples JOIN chunks ON samples.trial = chunks.trial "
+                "AND samples.position BETWEEN chunks.first_position AND chunks.position",
+                "a row within a chunk",
             ),
         ):
             rows = connection.execute(wrong).fetchall()

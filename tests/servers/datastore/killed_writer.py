@@ -12,6 +12,7 @@ from functools import partial
 import trio
 
 from trio_cogment.base.errors import CogmentError
+from trio_cogment.servers.datastore import _sqlite
 from trio_cogment.servers.datastore.opening import open_store
 from trio_cogment.servers.datastore.storage import TrialStore, Write
 from trio_cogment.testing.conformance.trial_store import late, new_trial, sample
@@ -51,6 +52,8 @@ async def persist(store: TrialStore, writes: list[Write], *, once: bool = False)
 
 
 async def main(path: str, name: str, batches: str, once: str = "") -> None:
+    # Chunks are merged every now and then.
+    _sqlite.MERGE_PAUSE_SECONDS, _sqlite.MERGED_WHEN_IDLE, _sqlite.MERGED_WHEN_BUSY = 0.02, 4, 4
     async with open_store(f"sqlite:{path}") as store:
         async with trio.open_nursery() as nursery:
             for number in range(TRIALS):

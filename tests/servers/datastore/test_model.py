@@ -27,7 +27,7 @@ from trio_cogment.servers.datastore.storage import (
     Write,
     WriteKind,
 )
-from trio_cogment.testing.conformance.trial_store import ALL, MUCH, late, new_trial, owned_bytes, sample
+from trio_cogment.testing.conformance.trial_store import ALL, MUCH, check_stored_bytes, late, new_trial, sample
 
 TRIALS = ("a", "b")
 #: Values of a property of trials; empty: it has none.
@@ -168,7 +168,7 @@ async def check(store: TrialStore, model: dict[str, Model], numbers: dict[str, i
     watched = {key for key, one in model.items() if one.write.logged and one.end == TrialEnd.OPEN}
     assert set(await store.open_logged()) == watched
     for owner in ("x", "y"):
-        assert await store.stored_bytes(owner) == await owned_bytes(store, owner)
+        await check_stored_bytes(store, owner)
 
 
 def play(model: dict[str, Model], writes: list[Write]) -> list[int]:

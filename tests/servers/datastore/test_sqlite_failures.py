@@ -173,7 +173,7 @@ async def quiet_store(folder: Path) -> AsyncIterator[TrialStore]:
 
 
 @pytest.mark.parametrize(
-    "statement", ["BEGIN", "PRAGMA data_version", "INSERT INTO samples", "UPDATE trials", "COMMIT"]
+    "statement", ["BEGIN", "PRAGMA data_version", "\nINSERT INTO chunks", "UPDATE trials", "COMMIT"]
 )
 async def test_a_failing_disk(statement: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing of the batch is there, the connection is given up, and the next write goes well."""
@@ -197,7 +197,7 @@ async def test_a_failing_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     with failing_connections(monkeypatch, []):
         async with quiet_store(tmp_path) as store:
             await store.apply([new_trial("a"), sample("a", 0)])
-            FailingConnection.fail_at = "SELECT position"
+            FailingConnection.fail_at = "SELECT 1 FROM samples"
             with pytest.raises(UnavailableError, match="cannot read"):
                 await ticks(store, "a")
             assert await ticks(store, "a") == [0]
@@ -208,20 +208,20 @@ async def test_a_failing_sweep_is_tried_again(
 ) -> None:
     def left() -> int:
         with closing(sqlite3.connect(tmp_path / "a.db")) as connection:
-            (count,) = connection.execute("SELECT count(*) FROM samples").fetchone()
+            (count,) = connection.execute("SELECT count(*) FROM chunks").fetchone()
             return int(count)
 
     with failing_connections(monkeypatch, []):
         async with quiet_store(tmp_path) as store:
             await store.apply([new_trial("a"), sample("a", 0)])
-            FailingConnection.fail_at = "DELETE FROM samples"
+            FailingConnection.fail_at = "DELETE FROM chunks"
             await store.delete(["a"])
             await trio.sleep(9)
             assert left() == 1
             await trio.sleep(2)
             assert left() == 0
     with closing(sqlite3.connect(tmp_path / "a.db")) as connection:
-        assert connection.execute("SELECT count(*) FROM samples").fetchone() == (0,)
+        assert connection.execute("SELECT count(*) FROM chunks").fetchone() == (0,)
 
 
 async def test_a_sweep_that_fails_unexpectedly_is_tried_again(
@@ -242,7 +242,7 @@ async def test_a_sweep_that_fails_unexpectedly_is_tried_again(
             await trio.sleep(9)
         await trio.sleep(2)
     with closing(sqlite3.connect(tmp_path / "a.db")) as connection:
-        assert connection.execute("SELECT count(*) FROM samples").fetchone() == (0,)
+        assert connection.execute("SELECT count(*) FROM chunks").fetchone() == (0,)
     assert "RuntimeError: planted" in caplog.text
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
@@ -13,6 +14,7 @@ from typing import Any
 import pytest
 import trio
 
+from tests.servers.datastore.older_files import make_older
 from trio_cogment.api.common_pb2 import TrialState
 from trio_cogment.api.trial_datastore_pb2 import StoredTrialSample
 from trio_cogment.base import sqlite_file
@@ -93,12 +95,7 @@ async def test_a_database_of_the_first_version_is_taken_over(tmp_path: Path) -> 
     path = tmp_path / "a.db"
     async with open_store(f"sqlite:{path}") as store:
         await store.apply([new_trial("a"), sample("a", 0)])
-    with closing(sqlite3.connect(path)) as connection:
-        connection.execute("DROP INDEX trials_owner")
-        for column in ("outcome", "owner", "bytes", "endpoint"):
-            connection.execute(f"ALTER TABLE trials DROP COLUMN {column}")
-        connection.execute("PRAGMA user_version = 1")
-        connection.commit()
+    make_older(path, 1)
     for _ in range(2):
         async with open_store(f"sqlite:{path}") as store:
             trial = await store.trial("a")
@@ -199,11 +196,10 @@ async def test_what_a_stranger_changes_is_read_again_by_those_who_follow(tmp_pat
             first, *_ = await read(store, "a")
             number = (await get(store, "a")).number
             with closing(sqlite3.connect(path, isolation_level=None)) as stranger:
-                stranger.execute("UPDATE samples SET data = x'00' WHERE tick = 1")
+                stranger.execute("DELETE FROM chunks WHERE last_tick = 2")
             await store.apply([sample("a", 3)])
             found = await store.samples(number, after=first.position, limit=ALL, max_bytes=MUCH)
-            assert [one.tick_id for one in found] == [1, 2, 3]
-            assert found[0].data == b"\0"
+            assert [one.tick_id for one in found] == [3]
 
 
 @pytest.mark.parametrize("durability", ["full", "batch"])
@@ -255,13 +251,12 @@ def test_no_more_samples_are_fetched_than_there_is_room_for() -> None:
         def execute(self, statement: str, parameters: Any = (), /) -> sqlite3.Cursor:
             return self.cursor(Noting).execute(statement, parameters)
 
-    with closing(sqlite3.connect(":memory:", factory=Connection)) as connection:
-        connection.execute("CREATE TABLE trials (number INTEGER)")
-        connection.execute("INSERT INTO trials VALUES (1)")
-        connection.execute("CREATE TABLE samples (position INTEGER, trial INTEGER, tick INTEGER, data BLOB)")
+    with closing(sqlite3.connect(":memory:", factory=Connection, isolation_level=None)) as connection:
+        connection.executescript(_sqlite._SCHEMA)
+        connection.execute("INSERT INTO trials (number, trial_id, user_id, params, logged) VALUES (1, 'a', '', x'', 0)")
         for tick in range(100):
             size = 10 if tick < 50 else 20
-            connection.execute("INSERT INTO samples VALUES (?, 1, ?, ?)", (tick + 1, tick, bytes(size)))
+            connection.execute("INSERT INTO samples VALUES (?, 1, ?, 0, 0, ?)", (tick + 1, tick, bytes(size)))
         found = _sqlite_reader.samples(connection, 1, 0, 100, 105)
         assert [one.tick_id for one in found] == list(range(11))
         assert asked == [1, 9, 1]
@@ -306,26 +301,37 @@ async def test_of_so_many_trials_the_state_is_kept_in_mind(tmp_path: Path, monke
 
 
 async def test_deleted_trials_go_by_so_many_rows_and_bytes(tmp_path: Path) -> None:
-    """500 rows, or 4 MiB: writes wait no longer for that."""
+    """500 rows or 50 chunks, or 4 MiB: writes wait no longer for that."""
     path = f"{tmp_path}/a.db"
+    large = random.Random(1).randbytes(2 << 20)
     left: list[int] = []
 
     async def run_and_count(function: Any, *args: Any) -> Any:
         result = await run_inline(function, *args)
         if function.__name__ == "sweep":
             with closing(sqlite3.connect(path)) as connection:
-                left.extend(connection.execute("SELECT count(*) FROM samples").fetchone())
+                for table in ("samples", "chunks"):
+                    left.extend(connection.execute(f"SELECT count(*) FROM {table}").fetchone())
         return result
 
     async with open_sqlite(path, full=False, host=Host(runner=lambda threads: run_and_count)) as store:
-        await store.apply([new_trial("a"), *(sample("a", tick) for tick in range(1001))])
-        await store.apply([new_trial("b"), *(sample("b", tick, payload=bytes(2 << 20)) for tick in range(5))])
+        await store.apply([new_trial("a"), *(sample("a", tick) for tick in reversed(range(1002)))])
+        await store.apply([new_trial("b"), *(sample("b", 4 - tick, payload=large) for tick in range(5))])
+        await store.apply([new_trial("c"), *(sample("c", tick, payload=large) for tick in range(5))])
+        await store.apply([new_trial("d")])
+        for tick in range(51):
+            await store.apply([sample("d", tick)])
         await trio.testing.wait_all_tasks_blocked()
-        for name, expected in (("a", [506, 6, 5, 5, 5]), ("b", [3, 1, 0, 0, 0])):
+        for name, expected in (
+            ("a", [(505, 58), (5, 58), (4, 58), (4, 57), (4, 57), (4, 57)]),
+            ("b", [(2, 57), (0, 57), (0, 56), (0, 56), (0, 56)]),
+            ("c", [(0, 54), (0, 52), (0, 51), (0, 51), (0, 51)]),
+            ("d", [(0, 1), (0, 0), (0, 0), (0, 0)]),
+        ):
             left.clear()
             await store.delete([name])
             await trio.testing.wait_all_tasks_blocked()
-            assert left == expected, name
+            assert list(zip(left[::2], left[1::2], strict=True)) == expected, name
 
 
 async def test_many_are_asked_for_by_500(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -415,7 +421,7 @@ async def test_a_new_run_is_as_fast_as_the_first(tmp_path: Path, monkeypatch: py
         for run in range(3):
             statements.clear()
             await store.apply([sample("a", tick, run=run) for tick in range(100)])
-            assert sum(statement.startswith("SELECT") for statement in statements) <= 4
+            assert sum(statement.startswith("SELECT") for statement in statements) <= 6
     assert sum(statement.startswith("INSERT") for statement in statements) <= 4
 
 

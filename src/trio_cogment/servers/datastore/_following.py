@@ -14,7 +14,13 @@ from trio_cogment.base.config import DatastoreConfig
 from trio_cogment.base.errors import DataLossError, NotFoundError
 from trio_cogment.rpc import OwnNursery
 from trio_cogment.servers.datastore._selection import Selection
-from trio_cogment.servers.datastore.storage import StoredSample, StoredTrial, TrialEnd, TrialStore
+from trio_cogment.servers.datastore.storage import (
+    DamagedSamplesError,
+    StoredSample,
+    StoredTrial,
+    TrialEnd,
+    TrialStore,
+)
 
 
 class Cursor:
@@ -84,6 +90,7 @@ class Follower:
         self._config = config
         self._cursors = [Cursor(trial, selection) for trial in trials]
         self._left = len(self._cursors)
+        self._damage: DamagedSamplesError | None = None
         self._ready: deque[Cursor] = deque()
         self._changed = trio.lowlevel.ParkingLot()
         self._tasks = OwnNursery()
@@ -110,7 +117,7 @@ class Follower:
 
         Raises:
             NotFoundError: a trial was deleted meanwhile.
-            DataLossError: its samples were evicted.
+            DataLossError: its samples were evicted, or, after all that can be read, some of them are damaged.
         """
         while self._left:
             while not self._ready:
@@ -122,6 +129,8 @@ class Follower:
                 cursor.scope.cancel()
             elif page := await self._advance(cursor):
                 return cursor, page
+        if self._damage is not None:
+            raise DataLossError(str(self._damage)) from self._damage
         return None
 
     async def _advance(self, cursor: Cursor) -> Sequence[StoredSample]:
@@ -164,6 +173,13 @@ class Follower:
             page = await self._store.samples(cursor.number, after=cursor.position, limit=limit, max_bytes=max_bytes)
         except NotFoundError as error:
             raise NotFoundError(f"trial {cursor.trial_id!r} was deleted") from error
+        except DamagedSamplesError as error:
+            # What is behind them can be read; the end tells that they are missing.
+            self._damage = self._damage or error
+            cursor.at_end, cursor.position = False, error.last_position
+            if not error.before:
+                await self._turn.end()
+            return error.before
         except DataLossError as error:
             raise DataLossError(f"trial {cursor.trial_id!r}: its samples were evicted, to make room") from error
         cursor.at_end = len(page) < limit and sum(len(stored.data) for stored in page) < max_bytes

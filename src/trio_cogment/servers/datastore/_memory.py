@@ -127,6 +127,8 @@ class MemoryTrial:
             outcome=self.outcome,
             owner=self.owner,
             endpoint=self.endpoint,
+            stored_bytes=self.counted_bytes,
+            raw_bytes=self.sample_bytes - SAMPLE_BYTES * len(self._rows),
         )
 
     @property

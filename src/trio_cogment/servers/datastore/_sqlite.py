@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import os
 import time
 from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
@@ -21,13 +22,39 @@ from trio_cogment.servers.datastore._recurring_failure import RecurringFailure
 from trio_cogment.servers.datastore._sqlite_reader import Readers
 from trio_cogment.servers.datastore._sqlite_writer import SqliteWriter
 from trio_cogment.servers.datastore._watching import StoreWatch, Watches
+from trio_cogment.servers.datastore.chunks import DEFAULT_LEVEL
 from trio_cogment.servers.datastore.storage import ROW_BYTES, StoredSample, StoredTrial, Write
 
 # The database file of a datastore: its tables, and their versions.
 
-#: Rowids go up in the order of arrival, so that new samples are appended, whatever their trial; they are the positions.
-#: `samples_trial` ends with the rowid (every index does), so it pages a trial by position.
-_SCHEMA = """
+_CHUNKS = """
+CREATE TABLE chunks (
+    position INTEGER PRIMARY KEY,
+    trial INTEGER NOT NULL,
+    first_position INTEGER NOT NULL,
+    first_tick INTEGER NOT NULL,
+    last_tick INTEGER NOT NULL,
+    samples_count INTEGER NOT NULL,
+    encoding INTEGER NOT NULL,
+    size INTEGER NOT NULL,
+    raw_bytes INTEGER NOT NULL,
+    checksum INTEGER NOT NULL,
+    generation INTEGER,
+    data BLOB NOT NULL
+);
+CREATE INDEX chunks_trial ON chunks (trial);
+CREATE INDEX chunks_tick ON chunks (trial, last_tick);
+CREATE INDEX chunks_merged ON chunks (trial, generation) WHERE generation IS NOT NULL
+"""
+
+#: Samples that come in the order of their ticks are in `chunks`; those of a trial follow each other by position and by
+#: tick. What is written out of order, or over another sample, is a row of `samples`, where it can be changed. A
+#: position is in one of the two only, and no row has one within a chunk.
+#:
+#: Rowids go up in the order of arrival, so that new samples are appended, whatever their trial; they are the positions,
+#: of a chunk the last one. `samples_trial` and `chunks_trial` end with the rowid (every index does), so they page a
+#: trial by position. `generation` tells how often a chunk was merged; NULL: it is not merged any more.
+_SCHEMA = f"""
 CREATE TABLE trials (
     number INTEGER PRIMARY KEY AUTOINCREMENT,
     trial_id TEXT NOT NULL UNIQUE,
@@ -41,6 +68,7 @@ CREATE TABLE trials (
     outcome BLOB NOT NULL DEFAULT x'',
     owner TEXT NOT NULL DEFAULT '',
     bytes INTEGER NOT NULL DEFAULT 0,
+    raw_bytes INTEGER NOT NULL DEFAULT 0,
     endpoint TEXT NOT NULL DEFAULT ''
 );
 CREATE INDEX trials_owner ON trials (owner, bytes) WHERE owner != '';
@@ -62,6 +90,7 @@ CREATE TABLE samples (
 );
 CREATE UNIQUE INDEX samples_tick ON samples (trial, tick);
 CREATE INDEX samples_trial ON samples (trial);
+{_CHUNKS};
 CREATE TABLE deleted (number INTEGER PRIMARY KEY);
 CREATE TABLE recoveries (count INTEGER NOT NULL);
 INSERT INTO recoveries VALUES (0);
@@ -79,13 +108,20 @@ UPDATE trials SET bytes = {ROW_BYTES} + length(CAST(trial_id AS BLOB)) + length(
 CREATE INDEX trials_owner ON trials (owner, bytes) WHERE owner != ''
 """,
     4: "ALTER TABLE trials ADD COLUMN endpoint TEXT NOT NULL DEFAULT ''",
+    # The samples stay rows until they are compacted: reading them all would take a large file minutes.
+    5: f"""
+{_CHUNKS};
+ALTER TABLE trials ADD COLUMN raw_bytes INTEGER NOT NULL DEFAULT 0;
+UPDATE trials SET raw_bytes = max(0, bytes - {ROW_BYTES} * (samples_count + 1) - length(CAST(trial_id AS BLOB))
+    - length(CAST(user_id AS BLOB)) - length(params) - length(outcome))
+""",
 }
 
 #: A later version adds its step to `_MIGRATIONS`.
 FORMAT = SqliteFormat(
     user="datastore",
     application_id=0x5443676D,  # "TCgm"
-    version=5,
+    version=6,
     schema=_SCHEMA,
     migrations=_MIGRATIONS,
 )
@@ -97,6 +133,11 @@ _logger = logging.getLogger(__name__)
 READERS = 4
 #: How long to wait after a failure before the samples of deleted trials are swept again.
 SWEEP_PAUSE_SECONDS = 10.0
+#: How long after a write small chunks are merged, and how many of them a trial that goes on must have for that, while
+#: nothing else is written, and while something is.
+MERGE_PAUSE_SECONDS = 0.25
+MERGED_WHEN_IDLE = 8
+MERGED_WHEN_BUSY = 128
 _CLOSE_SECONDS = 30.0
 
 
@@ -116,15 +157,21 @@ class SqliteStore:
         self._recent = RecentSamples()
         #: Held while the writer's thread works: it does one thing at a time.
         self._turn = trio.Lock()
+        self._opened = _sqlite_reader.OpenChunks()
         self._to_sweep = trio.Event()
         self._to_sweep.set()
+        self._to_merge = trio.Event()
+        self._to_merge.set()
+        self._written_at = -math.inf
 
     async def apply(self, writes: Sequence[Write]) -> Mapping[int, str]:
         """See `TrialStore.apply`."""
         async with self._turn:
             refused, changes = await self._run_writer(self._writer.write, writes, self._watches.trial_ids())
+            self._written_at = trio.current_time()
             self._recent.note(changes)
             self._watches.notify(changes.trial_ids, trials=changes.trials)
+        self._to_merge.set()
         return refused
 
     async def trial(self, trial_id: str) -> StoredTrial | None:
@@ -172,7 +219,8 @@ class SqliteStore:
         if recent is not None:
             await trio.lowlevel.checkpoint()
             return recent
-        return await self._run_reader(self._readers.read, _sqlite_reader.samples, number, after, limit, max_bytes)
+        page = number, after, limit, max_bytes, self._opened
+        return await self._run_reader(self._readers.read, _sqlite_reader.samples, *page)
 
     async def delete(
         self, trial_ids: Collection[str], *, numbers: Collection[int] | None = None, ended: bool = False
@@ -203,26 +251,48 @@ class SqliteStore:
         while True:
             await failure.idle(self._to_sweep.wait)
             self._to_sweep = trio.Event()
-            try:
-                while True:
-                    async with self._turn:
-                        more = await self._run_writer(self._writer.sweep)
-                    failure.worked()
-                    if not more:
-                        break
-            except CogmentError as error:
-                failure.failed(error)
-            except Exception:  # a bug here must not end the service of all trials
-                _logger.exception(what)
-            else:
-                continue
-            self._to_sweep.set()
-            await trio.sleep(SWEEP_PAUSE_SECONDS)
+            if not await self._in_steps(failure, what, self._writer.sweep):
+                self._to_sweep.set()
+                await trio.sleep(SWEEP_PAUSE_SECONDS)
+
+    async def merge_for_ever(self) -> None:
+        """Merge small chunks: when nothing was written for a moment, when a trial has ended, or when there are many."""
+        what = "samples could not be put together, trying again later"
+        failure = RecurringFailure(_logger, what, "samples can be put together again")
+        while True:
+            await failure.idle(self._to_merge.wait)
+            self._to_merge = trio.Event()
+            await trio.sleep(MERGE_PAUSE_SECONDS)
+            idle = trio.current_time() - self._written_at >= MERGE_PAUSE_SECONDS
+            least = MERGED_WHEN_IDLE if idle else MERGED_WHEN_BUSY
+            if not await self._in_steps(failure, what, self._writer.merge, least):
+                self._to_merge.set()
+                await trio.sleep(SWEEP_PAUSE_SECONDS)
+
+    async def _in_steps(self, failure: RecurringFailure, what: str, step: Callable[..., bool], *args: object) -> bool:
+        """Do steps in the writer's thread, between writes, until there is nothing more to do; False: one has failed."""
+        try:
+            while True:
+                async with self._turn:
+                    more = await self._run_writer(step, *args)
+                failure.worked()
+                if not more:
+                    return True
+        except CogmentError as error:
+            failure.failed(error)
+        except Exception:  # a bug here must not end the service of all trials
+            _logger.exception(what)
+        return False
 
 
 @asynccontextmanager
 async def open_sqlite(
-    path: str, *, full: bool = True, max_bytes: int = 0, host: Host | None = None
+    path: str,
+    *,
+    full: bool = True,
+    max_bytes: int = 0,
+    level: int = DEFAULT_LEVEL,
+    host: Host | None = None,
 ) -> AsyncIterator[SqliteStore]:
     """Open a database for the time of an `async with` block; if the file does not exist it is created.
 
@@ -230,6 +300,7 @@ async def open_sqlite(
         path: of the file; links are followed.
         full: a commit waits until it would survive a loss of power; else until it survives the end of the process.
         max_bytes: how large the file may become; 0: no limit.
+        level: see `ChunkCodec`.
         host: runs what blocks.
 
     Raises:
@@ -239,12 +310,13 @@ async def open_sqlite(
     """
     host = host or Host()
     run_writer, run_reader = host.runner(1), host.runner(READERS)
-    parts = _Parts(path, full, max_bytes, time.monotonic)
+    parts = _Parts(path, full, max_bytes, time.monotonic, level)
     try:
         await run_writer(parts.open)
         store = SqliteStore(parts.writer, parts.readers, run_writer, run_reader)
         async with OwnNursery() as nursery:
             nursery.start_soon(store.sweep_for_ever)
+            nursery.start_soon(store.merge_for_ever)
             try:
                 yield store
             finally:
@@ -257,10 +329,12 @@ async def open_sqlite(
 class _Parts:
     """The parts of an open database; they are closed in the reverse order."""
 
-    def __init__(self, path: str, full: bool, max_bytes: int, clock: Callable[[], float]) -> None:
+    def __init__(self, path: str, full: bool, max_bytes: int, clock: Callable[[], float], level: int) -> None:
         path = os.path.realpath(path)
         self._hold = DatabaseHold(FORMAT, path)
-        self.writer = SqliteWriter(path, full=full, max_bytes=max_bytes, clock=clock, missing=self._hold.missing)
+        self.writer = SqliteWriter(
+            path, full=full, max_bytes=max_bytes, clock=clock, missing=self._hold.missing, level=level
+        )
         self.readers = Readers(path)
 
     def open(self) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+import threading
 from bisect import bisect_left
 from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import closing
@@ -12,10 +13,12 @@ from operator import itemgetter
 from typing import TypeVar
 
 from trio_cogment.api.common_pb2 import TrialParams
-from trio_cogment.base.errors import NotFoundError
+from trio_cogment.base.errors import DataLossError, NotFoundError
 from trio_cogment.base.sqlite_file import connect, file_errors
+from trio_cogment.servers.datastore._sqlite_chunks import CHUNKS
 from trio_cogment.servers.datastore._write_rules import Head
-from trio_cogment.servers.datastore.storage import StoredSample, StoredTrial, TrialEnd
+from trio_cogment.servers.datastore.chunks import Chunk, OpenChunk
+from trio_cogment.servers.datastore.storage import DamagedSamplesError, StoredSample, StoredTrial, TrialEnd
 
 T = TypeVar("T")
 
@@ -28,11 +31,22 @@ _MAX_FETCHED = 1000
 _make_sample = partial(tuple.__new__, StoredSample)
 _data_of = itemgetter(2)
 
-_Row = tuple[int, str, str, bytes, int, int, int, int, bytes, str, str]
+_Row = tuple[int, str, str, bytes, int, int, int, int, bytes, str, str, int, int]
 _TRIALS = """
-SELECT number, trial_id, user_id, params, samples_count, state, ending, logged, outcome, owner, endpoint FROM trials
+SELECT number, trial_id, user_id, params, samples_count, state, ending, logged, outcome, owner, endpoint, bytes,
+    raw_bytes FROM trials
 """
-_SAMPLES = "SELECT position, tick, data FROM samples WHERE trial = ? AND position > ? ORDER BY position LIMIT ?"
+_SAMPLES = """
+SELECT position, tick, data FROM samples WHERE trial = ? AND position > ? AND position < ? ORDER BY position LIMIT ?
+"""
+_HAS_ROWS = "SELECT 1 FROM samples WHERE trial = ? AND position > ? LIMIT 1"
+_CHUNKS = f"{CHUNKS} WHERE trial = ? AND position > ? ORDER BY position"
+#: No position is as high.
+_NO_END = 1 << 62
+#: Decoded chunks that are kept, and how large one may be for that.
+_MAX_OPEN = 8
+_MAX_OPEN_BYTES = 2 * 1024 * 1024
+_KEY_BYTES = 16
 
 
 class Readers:
@@ -63,7 +77,7 @@ class Readers:
             except sqlite3.Error:
                 connection.close()
                 raise
-            except NotFoundError:
+            except (NotFoundError, DataLossError):
                 self._put_back(connection)
                 raise
         self._put_back(connection)
@@ -121,27 +135,137 @@ def stored_bytes(connection: sqlite3.Connection, owner: str) -> int:
     return int(found)
 
 
-def samples(connection: sqlite3.Connection, number: int, after: int, limit: int, max_bytes: int) -> list[StoredSample]:
-    """See `TrialStore.samples`."""
-    rows: list[tuple[int, int, bytes]] = []
-    size = largest = 0
-    with closing(connection.execute(_SAMPLES, (number, after, limit))) as cursor:
-        # As many at a time as there is room for if they are like those before; that is twice as fast as one by one.
-        while size < max_bytes and (more := cursor.fetchmany(_room_for(max_bytes - size, largest))):
-            lengths = list(map(len, map(_data_of, more)))
-            sizes = list(accumulate(lengths, initial=size))
-            del more[bisect_left(sizes, max_bytes) :]
-            rows += more
-            size = sizes[-1]
-            largest = max(largest, *lengths)
-    # Asked afterwards: if the trial is there now it was there before, so nothing was swept from under the query.
-    if connection.execute("SELECT 1 FROM trials WHERE number = ?", (number,)).fetchone() is None:
+class OpenChunks:
+    """The chunks that were read last, decoded: a page seldom ends where a chunk does. Threads may share it."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._chunks: dict[tuple[int, Chunk], OpenChunk] = {}
+
+    def open(self, connection: sqlite3.Connection, number: int, chunk: Chunk) -> OpenChunk:
+        """Return a chunk, decoded.
+
+        Raises:
+            DataLossError: it is damaged.
+        """
+        # What is said of it and the end of its bytes, which has a checksum of zstd's own.
+        key = number, chunk._replace(data=chunk.data[-_KEY_BYTES:])
+        with self._lock:
+            found = self._chunks.pop(key, None)
+            if found is not None:
+                self._chunks[key] = found
+                return found
+        row = connection.execute("SELECT trial_id FROM trials WHERE number = ?", (number,)).fetchone()
+        opened = OpenChunk(chunk, row[0] if row else "")
+        if chunk.size <= _MAX_OPEN_BYTES:
+            with self._lock:
+                self._chunks[key] = opened
+                if len(self._chunks) > _MAX_OPEN:
+                    del self._chunks[next(iter(self._chunks))]
+        return opened
+
+
+def samples(
+    connection: sqlite3.Connection,
+    number: int,
+    after: int,
+    limit: int,
+    max_bytes: int,
+    opened: OpenChunks | None = None,
+) -> list[StoredSample]:
+    """See `TrialStore.samples`.
+
+    Args:
+        connection: not in a transaction.
+        number: see `TrialStore.samples`, as the others.
+        after: see above.
+        limit: see above.
+        max_bytes: see above.
+        opened: has chunks that were read before.
+    """
+    page = _Page(limit, max_bytes)
+    # As of one moment: chunks may be merged meanwhile.
+    connection.execute("BEGIN")
+    try:
+        _read(connection, number, after, page, opened or OpenChunks())
+        found = connection.execute("SELECT 1 FROM trials WHERE number = ?", (number,)).fetchone()
+    finally:
+        connection.execute("ROLLBACK")
+    if found is None:
         raise NotFoundError(f"the trial with number {number} is not stored any more")
-    return list(map(_make_sample, rows))
+    return page.samples
 
 
-def _room_for(room: int, largest: int) -> int:
-    return min(max(1, room // largest), _MAX_FETCHED) if largest else 1
+def _read(connection: sqlite3.Connection, number: int, after: int, page: _Page, opened: OpenChunks) -> None:
+    has_rows = connection.execute(_HAS_ROWS, (number, after)).fetchone() is not None
+    with closing(connection.execute(_CHUNKS, (number, after))) as cursor:
+        for row in cursor:
+            chunk = Chunk._make(row)
+            if has_rows:
+                _read_rows(connection, number, after, chunk.first_position, page)
+            if page.full:
+                return
+            try:
+                _read_chunk(opened.open(connection, number, chunk), chunk, after, page)
+            except DataLossError as error:
+                raise DamagedSamplesError(str(error), page.samples, chunk.last_position) from error
+            after = chunk.last_position
+    if has_rows:
+        _read_rows(connection, number, after, _NO_END, page)
+
+
+def _read_chunk(opened: OpenChunk, chunk: Chunk, after: int, page: _Page) -> None:
+    while not page.full and after < chunk.last_position:
+        more = opened.samples(after=after, limit=page.room(chunk.raw_bytes / chunk.samples_count))
+        after = more[-1].position
+        page.add([(position, tick_id, data) for position, tick_id, _, data, _ in more])
+
+
+def _read_rows(connection: sqlite3.Connection, number: int, after: int, end: int, page: _Page) -> None:
+    if page.full:
+        return
+    with closing(connection.execute(_SAMPLES, (number, after, end, page.left))) as cursor:
+        # As many at a time as there is room for if they are like those before; that is twice as fast as one by one.
+        largest = 0
+        while not page.full and (more := cursor.fetchmany(page.room(largest) if largest else 1)):
+            largest = max(largest, *map(len, map(_data_of, more)))
+            page.add(more)
+
+
+class _Page:
+    """The samples of a page, up to a number of them and of bytes: the one that passes this is the last.
+
+    Attributes:
+        samples: those that are there.
+    """
+
+    def __init__(self, limit: int, max_bytes: int) -> None:
+        self.samples: list[StoredSample] = []
+        self._limit = limit
+        self._bytes = max_bytes
+
+    @property
+    def full(self) -> bool:
+        """Whether there can be no more."""
+        return self._bytes <= 0 or self.left <= 0
+
+    @property
+    def left(self) -> int:
+        """How many more samples there may be."""
+        return self._limit - len(self.samples)
+
+    def room(self, size: float) -> int:
+        """Return how many more samples of this size there is room for; one at least."""
+        most = min(self.left, _MAX_FETCHED)
+        return max(1, min(most, int(self._bytes / size))) if size else most
+
+    def add(self, rows: list[tuple[int, int, bytes]]) -> None:
+        """Add samples, as far as there is room."""
+        sizes = list(accumulate(map(len, map(_data_of, rows)), initial=0))
+        # Those before which there is room.
+        fit = bisect_left(sizes, self._bytes)
+        self.samples += map(_make_sample, rows[:fit])
+        self._bytes -= sizes[min(fit, len(rows))]
 
 
 def _in_pieces(ids: Collection[str] | None) -> Iterable[tuple[list[str], list[str]]]:
@@ -156,7 +280,7 @@ def _in_pieces(ids: Collection[str] | None) -> Iterable[tuple[list[str], list[st
 
 
 def _stored(row: _Row) -> StoredTrial:
-    number, trial_id, user_id, params, count, state, ending, logged, outcome, owner, endpoint = row
+    number, trial_id, user_id, params, count, state, ending, logged, outcome, owner, endpoint, size, raw_bytes = row
     head = Head(number, TrialEnd(ending), count, state=state)
     return StoredTrial(
         number=number,
@@ -170,4 +294,6 @@ def _stored(row: _Row) -> StoredTrial:
         outcome=outcome,
         owner=owner,
         endpoint=endpoint,
+        stored_bytes=size,
+        raw_bytes=raw_bytes,
     )

@@ -6,13 +6,26 @@ import sqlite3
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from operator import itemgetter
 from typing import Any
 
-from trio_cogment.base.errors import InvalidArgumentError
+from trio_cogment.base.errors import DataLossError, InvalidArgumentError
 from trio_cogment.base.sqlite_file import WritingConnection
 from trio_cogment.servers.datastore._merging import begin_waiting, merge_late
 from trio_cogment.servers.datastore._recent_samples import ChangeSet, TrialChanges
+from trio_cogment.servers.datastore._sqlite_chunks import (
+    CHUNKS,
+    Merge,
+    counted_chunk,
+    find_merge,
+    find_rows,
+    in_chunks,
+    insert_chunks,
+    merge_next,
+    size_of_next,
+    sweep_chunks,
+)
 from trio_cogment.servers.datastore._sqlite_disk_reserve import DiskReserve, only_ends
 from trio_cogment.servers.datastore._sqlite_size_limit import SizeLimit
 from trio_cogment.servers.datastore._write_rules import (
@@ -27,6 +40,7 @@ from trio_cogment.servers.datastore._write_rules import (
     refusal,
     taken,
 )
+from trio_cogment.servers.datastore.chunks import DEFAULT_LEVEL, Chunk, ChunkCodec, ChunkSample, decode
 from trio_cogment.servers.datastore.storage import (
     ROW_BYTES,
     OutcomeWrite,
@@ -53,7 +67,7 @@ _INSERTS = [(_INSERT + ", (?, ?, ?, ?, ?, ?)" * (rows - 1), rows * _COLUMNS) for
 
 #: The heads of this many trials are changed by one statement.
 _TRIALS_AT_ONCE = (8, 4, 2, 1)
-_HEAD_COLUMNS = ("number", "ending", "samples_count", "high_tick", "state", "bytes")
+_HEAD_COLUMNS = ("number", "ending", "samples_count", "high_tick", "state", "bytes", "raw_bytes")
 
 
 def _follow(trials: int) -> tuple[str, list[int]]:
@@ -98,7 +112,7 @@ def change_heads(connection: sqlite3.Connection, heads: Iterable[Head]) -> None:
     """
     values: list[int | bytes] = []
     for head in heads:
-        values += head.number, head.end, head.count, head.high_tick, head.state, head.bytes
+        values += head.number, head.end, head.count, head.high_tick, head.state, head.bytes, head.raw_bytes
     done = 0
     for statement, size, parameters in _FOLLOWS:
         while len(values) - done >= size:
@@ -106,27 +120,38 @@ def change_heads(connection: sqlite3.Connection, heads: Iterable[Head]) -> None:
             done += size
 
 
+_make_chunk_sample = partial(tuple.__new__, ChunkSample)
+
 #: Trials whose state is cached between batches; that of others is read again.
 _MAX_KNOWN = 4096
 #: A batch from this size on leaves nothing in the database's cache, which is for what is written to again.
 _LARGE_BYTES = 1024 * 1024
 #: What one step of cleaning up after deleted trials removes at most.
 _SWEEP_ROWS = 500
+_SWEEP_CHUNKS = 50
 _SWEEP_BYTES = 4 * 1024 * 1024
 
 _KNOW = """
-SELECT number, ending, samples_count, high_tick, state, bytes,
-    (SELECT max(tick) FROM samples WHERE samples.trial = trials.number)
+SELECT number, ending, samples_count, high_tick, state, bytes, raw_bytes,
+    (SELECT max(tick) FROM samples WHERE samples.trial = trials.number),
+    (SELECT max(last_tick) FROM chunks WHERE chunks.trial = trials.number)
 FROM trials WHERE trial_id = ?
 """
 
 
 @dataclass(slots=True)
 class _Known:
-    """The cached state of a trial: its head, and the highest tick with any sample."""
+    """The cached state of a trial.
+
+    Attributes:
+        head: of the trial.
+        top_tick: the highest tick with any sample.
+        chunk_tick: no chunk has a higher tick.
+    """
 
     head: Head
     top_tick: int
+    chunk_tick: int
 
 
 class SqliteWriter:
@@ -138,6 +163,7 @@ class SqliteWriter:
         max_bytes: see `SizeLimit`.
         clock: see `DiskReserve`.
         missing: see `WritingConnection`.
+        level: see `ChunkCodec`.
     """
 
     def __init__(
@@ -148,7 +174,9 @@ class SqliteWriter:
         max_bytes: int,
         clock: Callable[[], float],
         missing: Callable[[], str] = lambda: "",
+        level: int = DEFAULT_LEVEL,
     ) -> None:
+        self._codec = ChunkCodec(level)
         self._writing = WritingConnection(path, full=full, missing=missing)
         self._reserve = DiskReserve(path, clock)
         self._limit = SizeLimit(path, max_bytes)
@@ -156,6 +184,9 @@ class SqliteWriter:
         self._data_version = -1
         self._next_position = 1
         self._others_wrote = True
+        #: What is being merged, step by step, and the last trial whose rows were looked at; None: there are no more.
+        self._merging: Merge | None = None
+        self._rows_after: int | None = 0
 
     def close(self) -> None:
         """Close the connection; the next call opens another."""
@@ -165,6 +196,7 @@ class SqliteWriter:
     def _forget(self) -> None:
         self._known.clear()
         self._data_version = -1
+        self._merging = None
 
     def write(self, writes: Sequence[Write], watched: Collection[str] = ()) -> tuple[dict[int, str], ChangeSet]:
         """Write a batch in one transaction; return which writes were refused and why, and what has changed.
@@ -179,7 +211,7 @@ class SqliteWriter:
         changes = ChangeSet()
         with self._transaction(_size(writes), writes) as connection:
             changes.base, changes.others_wrote = self._next_position - 1, self._others_wrote
-            step = _Transaction(connection, self._known, self._next_position, changes, watched)
+            step = _Transaction(connection, self._codec, self._known, self._next_position, changes, watched)
             refused = step.apply(writes)
             step.finish()
         self._next_position = step.next_position
@@ -222,11 +254,42 @@ class SqliteWriter:
                 size += length
                 if size >= _SWEEP_BYTES:
                     break
-            if last is None:
-                connection.execute("DELETE FROM deleted WHERE number = ?", row)
-            else:
+            if last is not None:
                 connection.execute("DELETE FROM samples WHERE trial = ? AND position <= ?", (*row, last))
+            elif not sweep_chunks(connection, row[0], self._limit.swept(_SWEEP_CHUNKS), _SWEEP_BYTES):
+                connection.execute("DELETE FROM deleted WHERE number = ?", row)
         return True
+
+    def merge(self, least: int) -> bool:
+        """Make one chunk of some small ones, or of rows; return whether there may be more to do.
+
+        Args:
+            least: how many small chunks a trial that goes on must have.
+
+        Raises:
+            ResourceExhaustedError: there is no room for the new chunk beside the old ones.
+            CogmentError: see `file_errors`; nothing was changed.
+        """
+        with self._transaction() as connection:
+            merge = self._merging or self._find_merge(connection, least)
+            size = 0 if merge is None else size_of_next(connection, merge)
+        if merge is None:
+            return False
+        with self._transaction(size) as connection:
+            following = merge_next(connection, self._codec, merge)
+            for trial_id, known in self._known.items():
+                if known.head.number == merge.trial:
+                    del self._known[trial_id]
+                    break
+        self._merging = following
+        return True
+
+    def _find_merge(self, connection: sqlite3.Connection, least: int) -> Merge | None:
+        merge = find_merge(connection, least)
+        if merge is None and self._rows_after is not None:
+            self._rows_after = find_rows(connection, self._rows_after)
+            merge = None if self._rows_after is None else Merge(self._rows_after, None)
+        return merge
 
     @contextmanager
     def _transaction(self, size: int | None = None, writes: Sequence[Write] = ()) -> Iterator[sqlite3.Connection]:
@@ -262,9 +325,12 @@ class SqliteWriter:
         if version != self._data_version:
             self._data_version = version
             self._known.clear()
-            (last,) = connection.execute("SELECT max(position) FROM samples").fetchone()
+            last = max(
+                connection.execute(f"SELECT coalesce(max(position), 0) FROM {table}").fetchone()[0]
+                for table in ("samples", "chunks")
+            )
             # Never lower than before, because readers have read up to there.
-            self._next_position = max(self._next_position, (last or 0) + 1)
+            self._next_position = max(self._next_position, last + 1)
             self._others_wrote = True
         while len(self._known) > _MAX_KNOWN:
             del self._known[next(iter(self._known))]
@@ -288,58 +354,67 @@ class _Transaction:
     def __init__(
         self,
         connection: sqlite3.Connection,
+        codec: ChunkCodec,
         known: dict[str, _Known],
         next_position: int,
         changes: ChangeSet,
         watched: Collection[str],
     ) -> None:
         self._connection = connection
+        self._codec = codec
         self._known = known
         self._changes = changes
         self._watched = watched
         #: The trials that were written to, and whether they had ended before.
         self._touched: dict[str, tuple[_Known, TrialEnd]] = {}
-        #: The column values of samples that are certainly new and not inserted yet, one sample after the other.
+        #: Samples that are not inserted yet: those that come into chunks, by trial, and the column values of the
+        #: others, one sample after the other. Of a trial, the others come first.
+        self._chunked: dict[int, tuple[_Known, list[ChunkSample]]] = {}
         self._values: list[Any] = []
+        #: Chunks that samples were looked for in, by their positions: their samples by tick.
+        self._opened: dict[int, dict[int, ChunkSample]] = {}
         self.next_position = next_position
 
     def apply(self, writes: Sequence[Write]) -> dict[int, str]:
         """Apply the writes of a batch; return which were refused and why."""
         refused: dict[int, str] = {}
         current, known = None, None
+        chunked: list[ChunkSample] = []
         for index, write in enumerate(writes):
             if isinstance(write, SampleWrite):
                 # The usual case, a tick above all others, is inline: it decides how fast writing is.
-                trial_id, tick_id, timestamp, state, data, kind, _ = write
+                trial_id, tick_id, timestamp, state, data, kind, cut = write
                 if trial_id != current:
                     current, known = trial_id, self._look_up_trial(trial_id)
+                    if known is not None:
+                        chunked = self._chunked_of(known)
                 if (
                     known is not None
                     and known.top_tick < tick_id <= MAX_NUMBER
                     and 0 <= timestamp <= MAX_NUMBER
                     and kind is not WriteKind.LATE
                 ):
-                    self._values += self.next_position, known.head.number, tick_id, timestamp, 0, data
+                    chunked.append(_make_chunk_sample((self.next_position, tick_id, timestamp, data, cut)))
                     self.next_position += 1
-                    known.top_tick = tick_id
+                    known.top_tick = known.chunk_tick = tick_id
                     known.head.grow(tick_id, state)
-                    known.head.bytes += ROW_BYTES + len(data)
                 elif (reason := self._sample(write, known)) is not None:
                     refused[index] = reason
-            elif isinstance(write, TrialWrite):
-                if (reason := self._create(write)) is not None:
-                    refused[index] = reason
-                current = None
-            elif (known := self._look_up_trial(write.trial_id)) is None:
-                refused[index] = NO_SUCH_TRIAL.format(write.trial_id)
-                current = None
-            elif isinstance(write, OutcomeWrite):
-                self._say_outcome(write, known)
-                self._changes.trials = True
-                current = write.trial_id
             else:
-                known.head.finish(write)
-                current = write.trial_id
+                current = None
+                if isinstance(write, TrialWrite):
+                    reason = self._create(write)
+                elif (known := self._look_up_trial(write.trial_id)) is None:
+                    reason = NO_SUCH_TRIAL.format(write.trial_id)
+                elif isinstance(write, OutcomeWrite):
+                    reason = None
+                    self._say_outcome(write, known)
+                    self._changes.trials = True
+                else:
+                    reason = None
+                    known.head.finish(write)
+                if reason is not None:
+                    refused[index] = reason
         return refused
 
     def finish(self) -> None:
@@ -356,9 +431,11 @@ class _Transaction:
             row = self._connection.execute(_KNOW, (trial_id,)).fetchone()
             if row is None:
                 return None
-            number, end, count, high_tick, state, size, top_tick = row
-            head = Head(number, TrialEnd(end), count, high_tick, state, size)
-            known = self._known[trial_id] = _Known(head, NO_TICK if top_tick is None else top_tick)
+            number, end, count, high_tick, state, size, raw, row_tick, chunk_tick = row
+            head = Head(number, TrialEnd(end), count, high_tick, state, size, raw)
+            chunk_tick = NO_TICK if chunk_tick is None else chunk_tick
+            top_tick = chunk_tick if row_tick is None else max(row_tick, chunk_tick)
+            known = self._known[trial_id] = _Known(head, top_tick, chunk_tick)
         if trial_id not in self._touched:
             self._touch(trial_id, known)
         return known
@@ -386,7 +463,7 @@ class _Transaction:
             )
             assert added.lastrowid is not None
             size = trial_bytes(write.trial_id, write.user_id, len(params), 0)
-            known = self._known[write.trial_id] = _Known(Head(added.lastrowid, bytes=size), NO_TICK)
+            known = self._known[write.trial_id] = _Known(Head(added.lastrowid, bytes=size), NO_TICK, NO_TICK)
             self._touch(write.trial_id, known)
         else:
             found = "SELECT length(CAST(user_id AS BLOB)) + length(params), endpoint FROM trials WHERE number = ?"
@@ -414,7 +491,7 @@ class _Transaction:
         if reason is None:
             try:
                 self._write_by_rules(write, known)
-            except InvalidArgumentError as error:
+            except (InvalidArgumentError, DataLossError) as error:
                 return str(error)
         return reason
 
@@ -424,13 +501,19 @@ class _Transaction:
             "SELECT position, timestamp, waiting, data FROM samples WHERE trial = ? AND tick = ?",
             (known.head.number, write.tick_id),
         ).fetchone()
+        place, held = (0, None) if row is not None else self._find_in_chunks(known, write.tick_id)
+        if held is not None:
+            row = (held.position, held.timestamp, False, held.data)
         position, timestamp, waiting, data = row or (0, 0, False, b"")
         found = Found.NOTHING if row is None else Found.of(waiting, timestamp == write.timestamp)
         action = RULES[write.kind, found]
+        if held is not None and action in (Action.MERGE, Action.REPLACE):
+            self._take_apart(place, known)
         if action is Action.MERGE:
             merged = merge_late(data, write.data)
             self._connection.execute("UPDATE samples SET data = ? WHERE position = ?", (merged, position))
             known.head.bytes += len(merged) - len(data)
+            known.head.raw_bytes += len(merged) - len(data)
         elif action is Action.WAIT:
             self._add(write, known, begin_waiting(write.data), waiting=True)
         elif action is Action.COMPLETE:
@@ -441,6 +524,7 @@ class _Transaction:
             if action is Action.REPLACE:
                 self._remove("position = ?", position, known)
             elif action is Action.RERUN:
+                self._shorten_chunks(write.tick_id, known)
                 self._remove(f"trial = {known.head.number} AND tick >= ?", write.tick_id, known)
                 known.top_tick = write.tick_id
             self._add(write, known, write.data, waiting=False)
@@ -449,16 +533,94 @@ class _Transaction:
             self._changes.watched_trials[known.head.number].only_added = False
 
     def _remove(self, condition: str, value: int, known: _Known) -> None:
-        found = f"SELECT coalesce(sum(length(data) + {ROW_BYTES}), 0) FROM samples WHERE {condition}"
-        (size,) = self._connection.execute(found, (value,)).fetchone()
-        known.head.bytes -= size
-        known.head.count -= self._connection.execute(f"DELETE FROM samples WHERE {condition}", (value,)).rowcount
+        found = f"SELECT count(*), coalesce(sum(length(data)), 0) FROM samples WHERE {condition}"
+        count, size = self._connection.execute(found, (value,)).fetchone()
+        self._connection.execute(f"DELETE FROM samples WHERE {condition}", (value,))
+        _lose(known.head, count, ROW_BYTES * count + size, size)
 
     def _add(self, write: SampleWrite, known: _Known, data: bytes, *, waiting: bool) -> None:
-        self._values += self.next_position, known.head.number, write.tick_id, write.timestamp, waiting, data
+        if not waiting and write.tick_id > known.chunk_tick:
+            sample = ChunkSample(self.next_position, write.tick_id, write.timestamp, data)
+            self._chunked_of(known).append(sample)
+            known.chunk_tick = write.tick_id
+        else:
+            self._values += self.next_position, known.head.number, write.tick_id, write.timestamp, waiting, data
+            known.head.bytes += ROW_BYTES + len(data)
+            known.head.raw_bytes += len(data)
         self.next_position += 1
-        known.head.bytes += ROW_BYTES + len(data)
         known.top_tick = max(known.top_tick, write.tick_id)
+
+    def _chunked_of(self, known: _Known) -> list[ChunkSample]:
+        return self._chunked.setdefault(known.head.number, (known, []))[1]
+
+    # What is written into a chunk takes it apart; it is made again when chunks are merged.
+
+    def _find_in_chunks(self, known: _Known, tick_id: int) -> tuple[int, ChunkSample | None]:
+        """Return the sample of a tick if it is in a chunk, and that one's position.
+
+        Raises:
+            DataLossError: the chunk that would have it is damaged.
+        """
+        if tick_id > known.chunk_tick:
+            return 0, None
+        found = "SELECT position, first_tick FROM chunks WHERE trial = ? AND last_tick >= ? ORDER BY last_tick LIMIT 1"
+        row = self._connection.execute(found, (known.head.number, tick_id)).fetchone()
+        if row is None or row[1] > tick_id:
+            return 0, None
+        return row[0], self._open(row[0], known).get(tick_id)
+
+    def _open(self, position: int, known: _Known) -> dict[int, ChunkSample]:
+        opened = self._opened.get(position)
+        if opened is None:
+            self._opened.clear()  # a batch seldom needs another one
+            chunk = Chunk._make(self._connection.execute(f"{CHUNKS} WHERE position = ?", (position,)).fetchone())
+            samples = decode(chunk, self._touched_id(known))
+            opened = self._opened[position] = {sample.tick_id: sample for sample in samples}
+        return opened
+
+    def _touched_id(self, known: _Known) -> str:
+        return next(trial_id for trial_id, (touched, _) in self._touched.items() if touched is known)
+
+    def _take_apart(self, position: int, known: _Known) -> None:
+        """Make rows of the samples of a chunk."""
+        samples = self._open(position, known).values()
+        self._remove_chunks("position = ?", position, known)
+        for sample in samples:
+            self._values += sample.position, known.head.number, sample.tick_id, sample.timestamp, 0, sample.data
+        insert_samples(self._connection, self._values)
+        self._values = []
+        raw = sum(len(sample.data) for sample in samples)
+        _lose(known.head, -len(samples), -ROW_BYTES * len(samples) - raw, -raw)
+
+    def _shorten_chunks(self, tick_id: int, known: _Known) -> None:
+        """Remove the samples of this and all later ticks from the chunks of a trial.
+
+        Raises:
+            DataLossError: a chunk that has some of them is damaged; nothing was removed.
+        """
+        number = known.head.number
+        found = "SELECT position FROM chunks WHERE trial = ? AND first_tick < ? AND last_tick >= ?"
+        row = self._connection.execute(found, (number, tick_id, tick_id)).fetchone()
+        left = [] if row is None else [one for one in self._open(row[0], known).values() if one.tick_id < tick_id]
+        self._remove_chunks(f"trial = {number} AND last_tick >= ?", tick_id, known)
+        known.chunk_tick = min(known.chunk_tick, tick_id - 1)
+        if left:
+            self._insert_chunks(left, known)
+            known.head.count += len(left)
+
+    def _remove_chunks(self, condition: str, value: int, known: _Known) -> None:
+        found = f"SELECT samples_count, raw_bytes, length(data) FROM chunks WHERE {condition}"
+        for count, raw, size in self._connection.execute(found, (value,)).fetchall():
+            _lose(known.head, count, counted_chunk(count, raw, size), raw)
+        self._connection.execute(f"DELETE FROM chunks WHERE {condition}", (value,))
+        self._opened.clear()
+
+    def _insert_chunks(self, samples: Sequence[ChunkSample], known: _Known) -> None:
+        chunks = [self._codec.encode(some) for some in in_chunks(samples)]
+        insert_chunks(self._connection, known.head.number, chunks)
+        for chunk in chunks:
+            known.head.bytes += counted_chunk(chunk.samples_count, chunk.raw_bytes, len(chunk.data))
+            known.head.raw_bytes += chunk.raw_bytes
 
     def _flush(self) -> None:
         values, watched_trials = self._values, self._changes.watched_trials
@@ -468,5 +630,20 @@ class _Transaction:
             ):
                 if number in watched_trials:
                     watched_trials[number].samples.append(StoredSample(position, tick_id, data))
-        insert_samples(self._connection, values)
-        self._values = []
+        if values:
+            insert_samples(self._connection, values)
+            self._values = []
+        for number, (known, samples) in self._chunked.items():
+            if samples:
+                self._insert_chunks(samples, known)
+                if number in watched_trials:
+                    watched_trials[number].samples += [StoredSample(one[0], one[1], one[3]) for one in samples]
+                # The list is in use by who adds to it.
+                samples.clear()
+
+
+def _lose(head: Head, count: int, size: int, raw_bytes: int) -> None:
+    """Take note that samples of a trial are gone."""
+    head.count -= count
+    head.bytes -= size
+    head.raw_bytes -= raw_bytes

@@ -116,6 +116,7 @@ class Head:
         high_tick: the highest tick with a sample that is not waiting; `NO_TICK` without one.
         state: the state in that sample.
         bytes: what the trial counts against its owner's quota; for storages that keep it here.
+        raw_bytes: what its samples had as serialized messages; likewise.
     """
 
     number: int
@@ -124,6 +125,7 @@ class Head:
     high_tick: int = NO_TICK
     state: int = TrialState.UNKNOWN
     bytes: int = 0
+    raw_bytes: int = 0
 
     @property
     def last_state(self) -> int:

@@ -39,9 +39,7 @@ from itertools import accumulate, chain, compress, groupby, islice, repeat
 from operator import attrgetter, sub
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from trio_cogment.api.trial_datastore_pb2 import (
-    StoredTrialSample,
-)
+from trio_cogment.api.trial_datastore_pb2 import StoredTrialSample
 from trio_cogment.base.errors import DataLossError
 from trio_cogment.base.shared_message import varint
 from trio_cogment.servers.datastore._chunk_layouts import PAYLOAD_TAG, Cut, Layout, Layouts, tick_field
@@ -452,31 +450,60 @@ class ChunkCodec:
         return chunk._replace(checksum=_checksum(chunk))
 
 
-def decode(chunk: Chunk, trial_id: str, *, after: int = 0, limit: int | None = None) -> list[ChunkSample]:
-    """Return samples of a chunk, each bit for bit as it was encoded.
+class OpenChunk:
+    """A chunk whose bytes are decoded, so that samples can be taken from it several times.
 
     Args:
-        chunk: of which.
+        chunk: which.
         trial_id: its trial, for the text of an error.
-        after: only those with a higher position.
-        limit: how many at most; None: all.
 
     Raises:
         DataLossError: it is damaged.
     """
-    body = _body(chunk, trial_id)
-    start = 0
-    if after >= chunk.first_position:
-        start = sum(len(run) if run.stop <= after + 1 else max(0, after + 1 - run.start) for run in body.positions)
-    stop = chunk.samples_count if limit is None else min(start + limit, chunk.samples_count)
-    positions = list(islice(chain.from_iterable(body.positions), start, stop))
-    ticks = list(islice(chain.from_iterable(body.ticks), start, stop))
-    timestamps = body.timestamps[start:stop]
-    try:
-        data = _samples_of(body, start, stop, ticks, timestamps)
-    except (ValueError, IndexError, struct.error) as error:
-        raise _damaged(chunk, trial_id, str(error)) from error
-    return list(map(_make_sample, zip(positions, ticks, timestamps, data, repeat(None))))
+
+    __slots__ = ("_body", "_chunk", "_trial_id")
+
+    def __init__(self, chunk: Chunk, trial_id: str) -> None:
+        self._body = _body(chunk, trial_id)
+        self._chunk = chunk._replace(data=b"")
+        self._trial_id = trial_id
+
+    def samples(self, *, after: int = 0, limit: int | None = None) -> list[ChunkSample]:
+        """Return samples, each bit for bit as it was encoded.
+
+        Args:
+            after: only those with a higher position.
+            limit: how many at most; None: all.
+
+        Raises:
+            DataLossError: the chunk is damaged.
+        """
+        chunk, body = self._chunk, self._body
+        start = 0
+        if after >= chunk.first_position:
+            start = sum(len(run) if run.stop <= after + 1 else max(0, after + 1 - run.start) for run in body.positions)
+        stop = chunk.samples_count if limit is None else min(start + limit, chunk.samples_count)
+        positions = _part(body.positions, start, stop)
+        ticks = _part(body.ticks, start, stop)
+        timestamps = body.timestamps[start:stop]
+        try:
+            data = _samples_of(body, start, stop, ticks, timestamps)
+        except (ValueError, LookupError, struct.error) as error:
+            raise _damaged(chunk, self._trial_id, str(error)) from error
+        return list(map(_make_sample, zip(positions, ticks, timestamps, data, repeat(None))))
+
+
+def decode(chunk: Chunk, trial_id: str, *, after: int = 0, limit: int | None = None) -> list[ChunkSample]:
+    """Return samples of a chunk: see `OpenChunk.samples`.
+
+    Raises:
+        DataLossError: it is damaged.
+    """
+    return OpenChunk(chunk, trial_id).samples(after=after, limit=limit)
+
+
+def _part(runs: Sequence[range], start: int, stop: int) -> Sequence[int]:
+    return runs[0][start:stop] if len(runs) == 1 else list(islice(chain.from_iterable(runs), start, stop))
 
 
 def _samples_of(body: _Body, start: int, stop: int, ticks: Sequence[int], timestamps: Sequence[int]) -> Iterable[bytes]:

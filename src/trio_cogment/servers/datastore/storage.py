@@ -20,9 +20,11 @@ from __future__ import annotations
 import enum
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
+from dataclasses import field
 from typing import NamedTuple, Protocol
 
 from trio_cogment.api.common_pb2 import TrialParams
+from trio_cogment.base.errors import DataLossError
 from trio_cogment.base.records import record
 from trio_cogment.servers.datastore._chunk_layouts import Cut
 
@@ -144,6 +146,8 @@ class StoredTrial:
         outcome: see `OutcomeWrite`; empty if nothing was said.
         owner: the account that it belongs to; empty: nobody's.
         endpoint: of the orchestrator that runs it, or ran it last; empty: that is not known.
+        stored_bytes: what it takes in the storage, as `TrialStore.stored_bytes` counts it; not compared.
+        raw_bytes: what its samples had as serialized messages; not compared.
     """
 
     number: int
@@ -158,6 +162,8 @@ class StoredTrial:
     outcome: bytes = b""
     owner: str = ""
     endpoint: str = ""
+    stored_bytes: int = field(default=0, compare=False)
+    raw_bytes: int = field(default=0, compare=False)
 
 
 class StoredSample(NamedTuple):
@@ -167,6 +173,25 @@ class StoredSample(NamedTuple):
     tick_id: int
     #: A serialized `StoredTrialSample`.
     data: bytes
+
+
+class DamagedSamplesError(DataLossError):
+    """Samples are damaged; those before and behind them can be read.
+
+    Args:
+        message: which trial and ticks, and what is wrong.
+        before: what was asked for up to there.
+        last_position: of the damaged ones; reading goes on behind it.
+
+    Attributes:
+        before: see above.
+        last_position: see above.
+    """
+
+    def __init__(self, message: str, before: Sequence[StoredSample], last_position: int) -> None:
+        super().__init__(message)
+        self.before = before
+        self.last_position = last_position
 
 
 class Watch(Protocol):
@@ -215,7 +240,8 @@ class TrialStore(Protocol):
     async def stored_bytes(self, owner: str) -> int:
         """Return what counts against the quota of an account: its trials and all that is stored of them, at present.
 
-        It is the sum of `trial_bytes` of these trials, and of the data of their samples with `ROW_BYTES` for each.
+        It is the sum of `trial_bytes` of these trials, and of the data of their samples with `ROW_BYTES` for each; a
+        storage that needs fewer bytes for samples counts what it needs.
         """
 
     async def samples(self, number: int, *, after: int, limit: int, max_bytes: int) -> list[StoredSample]:
@@ -229,6 +255,7 @@ class TrialStore(Protocol):
 
         Raises:
             NotFoundError: there is no such trial (any more).
+            DamagedSamplesError: some of these are damaged.
             DataLossError: some of these were evicted. A reader that had read all of those gets what came since.
         """
 

@@ -121,14 +121,17 @@ async def ticks(store: TrialStore, trial_id: str) -> list[int]:
     return [one.tick_id for one in await read(store, trial_id)]
 
 
-async def owned_bytes(store: TrialStore, owner: str) -> int:
-    """Return what an account has stored, by what can be read."""
-    size = 0
+async def check_stored_bytes(store: TrialStore, owner: str) -> None:
+    """Check what an account has stored by what can be read: a storage may need less for samples, and never more."""
+    least = most = 0
     for trial in await store.trials(after=0, limit=ALL):
+        samples = await read(store, trial.trial_id)
+        assert trial.raw_bytes == sum(len(one.data) for one in samples)
         if trial.owner == owner:
-            size += trial_bytes(trial.trial_id, trial.user_id, trial.params.ByteSize(), len(trial.outcome))
-            size += sum(ROW_BYTES + len(one.data) for one in await read(store, trial.trial_id))
-    return size
+            own = trial_bytes(trial.trial_id, trial.user_id, trial.params.ByteSize(), len(trial.outcome))
+            least += own + (ROW_BYTES if samples else 0)
+            most += own + trial.raw_bytes + ROW_BYTES * len(samples)
+    assert least <= await store.stored_bytes(owner) <= most
 
 
 async def ids(store: TrialStore) -> list[str]:
@@ -438,13 +441,13 @@ async def what_owners_have(store: TrialStore) -> None:
     for step in steps:
         await store.apply(step)
         for owner in ("x", "y", "nobody"):
-            assert await store.stored_bytes(owner) == await owned_bytes(store, owner), step
-    assert await store.stored_bytes("x") > 1000
+            await check_stored_bytes(store, owner)
     assert await store.stored_bytes("") == 0
     assert await store.stored_bytes("nobody") == 0
     await store.delete(["ä"])
     assert await store.stored_bytes("x") == 0
-    assert await store.stored_bytes("y") == await owned_bytes(store, "y") > 0
+    await check_stored_bytes(store, "y")
+    assert await store.stored_bytes("y") > 0
 
 
 # --- pages ---
@@ -703,7 +706,7 @@ async def opened_again(open_store: OpenStore) -> None:
     async with open_store() as store:
         assert await store.trials(after=0, limit=ALL) == trials
         assert await read(store, "a") == samples
-        assert await store.stored_bytes("ann") == size
+        assert 0 < await store.stored_bytes("ann") <= size  # samples may have been put together meanwhile
         assert await store.open_logged() == ["a"]
         assert await store.trials(after=0, limit=ALL, properties={"x": "1"}) == trials[:1]
         await store.apply([new_trial("d"), sample("a", 5), late("a", 3, 0.5), sample("a", 20), sample("a", 21)])
