@@ -179,6 +179,7 @@ OUTSIDE_ALLOWED = {
     ("trio_cogment.servers.datastore._sqlite", "time.monotonic"): "the real disk, looked at from worker threads",
     ("trio_cogment.base.object_store", "secrets.token_hex"): "names in a bucket, which nobody else may guess or repeat",
     ("trio_cogment.base.object_store", "time.monotonic"): "the grace of a thread that waits for a real server",
+    ("trio_cogment.base.postgresql", "time.time"): "of the doctor, which compares real clocks",
     ("trio_cogment.servers.model_registry._object_blobs", "time.time"): "the age of an upload to a real server",
     ("trio_cogment.servers.model_registry._object_blobs", "socket.gethostname"): "is told to people who look for it",
     ("trio_cogment.base.about", "time.monotonic"): "measures the load of the real machine",

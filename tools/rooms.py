@@ -44,7 +44,7 @@ NARROWED = {
     "base.sqlite_file": {"base.records", "base.errors", "base.host"},
     "base.group_commit": {"base.errors"},
     "base.object_store": {"base.errors", "base.records"},
-    "base.postgresql": {"base.errors"},
+    "base.postgresql": {"base.errors", "base.records"},
     "base.sqlite_hold": {"base.errors", "base.host", "base.sqlite_file"},
     "base.shared_message": {"api", "base.compiling"},
     "trial": {

@@ -12,6 +12,7 @@ probes find that out. One that has a transaction open and does nothing is cut of
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
@@ -25,6 +26,7 @@ from trio_cogment.base.errors import (
     ResourceExhaustedError,
     UnavailableError,
 )
+from trio_cogment.base.records import record
 
 if TYPE_CHECKING:
     from psycopg import Connection, Error
@@ -234,8 +236,69 @@ def check_server(connection: Connection[Any], address: str, again: Connection[An
             )
 
 
-def _row(connection: Connection[Any], query: Any) -> tuple[Any, ...]:
-    row = connection.execute(query).fetchone()
+@record(kw_only=True)
+class ServerFacts:
+    """What a server is like, for whom it should serve.
+
+    Attributes:
+        version: of PostgreSQL, as it says it.
+        clock_seconds: how far its clock is ahead of this machine's.
+        may_create: the user may make the tables, or they are there.
+        fsync: what is committed is on the disk.
+        notices_clients: it notices while it runs a query that its client is gone.
+        connections: there are, and there may be.
+    """
+
+    version: str
+    clock_seconds: float
+    may_create: bool
+    fsync: bool
+    notices_clients: bool
+    connections: tuple[int, int]
+
+
+_FACTS = b"""
+SELECT current_setting('server_version'), extract(epoch FROM clock_timestamp())::float8,
+    coalesce(has_schema_privilege(to_regnamespace(%s), 'CREATE, USAGE'),
+        has_database_privilege(current_database(), 'CREATE')),
+    current_setting('fsync') = 'on', current_setting('client_connection_check_interval') <> '0',
+    (SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'client backend')::integer,
+    current_setting('max_connections')::integer
+"""
+
+
+def facts_of(address: str) -> ServerFacts:
+    """Return what a server is like; nothing is changed.
+
+    Raises:
+        InvalidArgumentError: it is no address.
+        MissingExtraError: psycopg is not installed.
+        FailedPreconditionError: it cannot be used; the text says why.
+        UnavailableError: it cannot be reached.
+    """
+    check_address(address)
+    with (
+        connect(address, purpose="doctor") as connection,
+        connect(address, purpose="doctor") as again,
+        database_errors(f"cannot ask {shown(address)}"),
+    ):
+        check_server(connection, address, again)
+        before = time.time()
+        version, clock, may_create, fsync, notices, *connections = _row(connection, _FACTS, SCHEMA)
+        # What passed on the way is not the clock's fault.
+        ahead = min((clock - before, clock - time.time()), key=abs)
+    return ServerFacts(
+        version=version,
+        clock_seconds=ahead,
+        may_create=may_create,
+        fsync=fsync,
+        notices_clients=notices,
+        connections=(connections[0], connections[1]),
+    )
+
+
+def _row(connection: Connection[Any], query: Any, *values: object) -> tuple[Any, ...]:
+    row = connection.execute(query, values or None).fetchone()
     assert row is not None
     return tuple(row)
 

@@ -26,6 +26,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "client": ("trio_cogment.cli.client", "Call running services."),
     "completion": ("trio_cogment.cli.completion", "Print what lets a shell complete commands and flags."),
     "copy": ("trio_cogment.cli.copy", "Copy files into folders."),
+    "datastore": ("trio_cogment.cli.datastore", "Look after storages of trials."),
     "demo": ("trio_cogment.cli.demo", "Run a small trial: two actors invent a code for colours."),
     "dm_env_rpc": ("trio_cogment.cli.dm_env_rpc", "Look at servers of dm_env_rpc."),
     "doctor": ("trio_cogment.cli.doctor", "Check what a server needs, and say what to do."),

@@ -362,7 +362,9 @@ async def _opened(
 
     try:
         async with (
-            nullcontext() if settings.storage is None else opened_storage(settings.storage) as store,
+            nullcontext()
+            if settings.storage is None
+            else opened_storage(settings.storage, resources.registry) as store,
             open_platform(prepared().participants, config=config, store=store) as platform,
             open_play(platform, [game], config=configuration.play) as server,
             opened_pages(settings, resources, platform, prepared().types) as dashboard,

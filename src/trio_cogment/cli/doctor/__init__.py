@@ -15,6 +15,8 @@ import click
 
 from trio_cogment.base.endpoints import GrpcEndpoint
 from trio_cogment.base.object_store import is_object_url
+from trio_cogment.base.plugins import scheme_of
+from trio_cogment.base.postgresql import SCHEMES
 from trio_cogment.cli.client.common import ClientSettings, run_client
 from trio_cogment.cli.configuration import configuration_of
 from trio_cogment.cli.doctor import data, machine
@@ -141,6 +143,8 @@ def _of_files(
 ) -> Iterator[Finding]:
     if storage is not None and storage.file is not None:
         yield from data.file("trials", storage.file, database=True)
+    elif storage is not None and scheme_of(storage.address) in SCHEMES:
+        yield from data.database("trials", storage.address)
     if isinstance(archive, str):
         yield from data.bucket("models", archive)
     elif archive is not None:

@@ -12,6 +12,7 @@ from pathlib import Path
 from trio_cogment.base.errors import CogmentError, MissingExtraError
 from trio_cogment.base.host.files import LOCK
 from trio_cogment.base.object_store import ObjectStore
+from trio_cogment.base.postgresql import CHECK_INTERVAL, facts_of, shown
 from trio_cogment.cli.doctor.findings import Finding, fail, ok, warn
 
 _OTHERS = 0o077
@@ -19,6 +20,9 @@ _OTHERS = 0o077
 _OPENED = ".opened"
 _SQLITE = b"SQLite format 3\0"
 _MEBIBYTE = 2**20
+#: Of a datastore in PostgreSQL.
+_CONNECTIONS = 7
+_CLOCK_SECONDS = 5.0
 #: Below these, in MiB, a disk is said to be nearly full, or full.
 _LITTLE, _TOO_LITTLE = 1024, 64
 #: A bucket that is away is waited for that long.
@@ -88,6 +92,31 @@ def bucket(what: str, url: str) -> Iterator[Finding]:
         if abs(ahead) > _MOST_SECONDS:
             text = f"this machine's is {abs(ahead):.0f} s {'ahead of' if ahead > 0 else 'behind'} that of {url}"
             yield warn("clock", text, "set it by NTP: with 15 minutes every request is refused")
+
+
+def database(what: str, address: str) -> Iterator[Finding]:
+    """Check a database of PostgreSQL: whether it can be reached, and is what a datastore needs."""
+    place = shown(address)
+    try:
+        facts = facts_of(address)
+    except CogmentError as error:
+        yield fail(what, str(error), "see docs/datastore.md, In PostgreSQL")
+        return
+    yield ok(what, f"{place}: PostgreSQL {facts.version}")
+    if not facts.may_create:
+        yield fail(what, f"{place}: the user may not make tables", "GRANT CREATE ON DATABASE ... TO the user")
+    if not facts.fsync:
+        yield warn(what, f"{place}: fsync is off, so a crash loses what was acknowledged", "set fsync = on")
+    if not facts.notices_clients:
+        text = f"{place}: {CHECK_INTERVAL} cannot be set, so who was killed may hold up others while it waits"
+        yield warn(what, text, "run the server on Linux, macOS or a BSD")
+    if abs(facts.clock_seconds) > _CLOCK_SECONDS:
+        text = f"{place}: its clock is {facts.clock_seconds:+.0f} s beside this machine's"
+        yield warn(what, text, "synchronize both clocks")
+    there, most = facts.connections
+    if most - there < _CONNECTIONS:
+        text = f"{place}: {there} of {most} connections are in use, and a datastore has up to {_CONNECTIONS}"
+        yield warn(what, text, "raise max_connections")
 
 
 def secret(what: str, path: Path) -> Finding:

@@ -251,7 +251,7 @@ async def _opened(
 
     configuration = settings.configuration
     async with (
-        _storage(settings) as store,
+        _storage(settings, resources) as store,
         _registry(settings) as registry,
         open_platform(
             config=PlatformConfig(
@@ -309,11 +309,11 @@ def _kept(settings: OrchestratorSettings) -> dict[str, str]:
 
 
 @asynccontextmanager
-async def _storage(settings: OrchestratorSettings) -> AsyncIterator[TrialStore | None]:
+async def _storage(settings: OrchestratorSettings, resources: Resources) -> AsyncIterator[TrialStore | None]:
     if settings.storage is None:
         yield None
         return
-    async with opened_storage(settings.storage) as store:
+    async with opened_storage(settings.storage, resources.registry) as store:
         yield store
 
 

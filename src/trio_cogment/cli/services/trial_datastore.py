@@ -25,6 +25,8 @@ from trio_cogment.cli.services.settings import ServerSettings, common_settings, 
 from trio_cogment.cli.services.start import Application, Resources, Running
 
 if TYPE_CHECKING:
+    from prometheus_client import CollectorRegistry
+
     from trio_cogment.servers.datastore import TrialStore
 
 _Decorated = TypeVar("_Decorated", bound=Callable[..., Any])
@@ -241,25 +243,31 @@ def run_datastore(settings: DatastoreSettings) -> None:
 
 
 @asynccontextmanager
-async def _opened(settings: DatastoreSettings, _resources: Resources) -> AsyncIterator[Running]:
+async def _opened(settings: DatastoreSettings, resources: Resources) -> AsyncIterator[Running]:
     from trio_cogment.servers.datastore import Datastore, datastore_services
 
     async with (
-        opened_storage(settings.storage) as store,
+        opened_storage(settings.storage, resources.registry) as store,
         Datastore(store, config=settings.configuration.datastore) as datastore,
     ):
         yield Running(services=[datastore_services(datastore)], kept={"trials": settings.storage.place})
 
 
 @asynccontextmanager
-async def opened_storage(settings: StorageSettings) -> AsyncIterator[TrialStore]:
+async def opened_storage(
+    settings: StorageSettings, registry: CollectorRegistry | None = None
+) -> AsyncIterator[TrialStore]:
     """Open the storage that the flags name.
+
+    Args:
+        settings: the flags.
+        registry: where its metrics go, if it has any; None: there are none.
 
     Raises:
         Failure: the folder of the default file cannot be made.
         CogmentError: the storage cannot be opened.
     """
-    from trio_cogment.servers.datastore import open_store
+    from trio_cogment.servers.datastore.opening import figures_of, open_store
 
     address = settings.address
     if settings.file is not None:
@@ -277,4 +285,9 @@ async def opened_storage(settings: StorageSettings) -> AsyncIterator[TrialStore]
         file_bytes=settings.file_bytes,
     )
     async with opened as store:
+        figures = figures_of(store)
+        if registry is not None and figures is not None:
+            from trio_cogment.base.metrics.stores import StoreMetrics
+
+            StoreMetrics(registry, figures)
         yield store

@@ -79,6 +79,15 @@ class PostgresqlStore:
         self.batches = 0
         self.retries = 0
 
+    def figures(self) -> Mapping[str, int]:
+        """Return what this has counted, for metrics: batches, retries, reconnections, and connections there are."""
+        return {
+            "batches": self.batches,
+            "retries": self.retries,
+            "reconnections": self.presence.reconnections,
+            "connections": self._parts.connections,
+        }
+
     async def apply(self, writes: Sequence[Write]) -> Mapping[int, str]:
         """See `TrialStore.apply`."""
         if not writes:
@@ -226,8 +235,13 @@ class _Parts:
 
     def __init__(self, address: str, full: bool) -> None:
         self.session = PresenceSession(address)
-        self.writer = PostgresqlWriter(WritingSession(address, durable=full))
+        self.writing = WritingSession(address, durable=full)
+        self.writer = PostgresqlWriter(self.writing)
         self.readers = Readers(address)
+
+    @property
+    def connections(self) -> int:
+        return self.session.is_open + self.writing.is_open + self.readers.connections
 
     def close(self) -> None:
         self.readers.close()

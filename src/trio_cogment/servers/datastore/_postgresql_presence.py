@@ -132,6 +132,11 @@ class PresenceSession:
             connection.execute(f"LISTEN {CHANNEL}".encode())
             connection.execute(_CLEAN_UP, (LOCK_WRITER,))
 
+    @property
+    def is_open(self) -> bool:
+        """Whether there is a connection."""
+        return self._connection is not None
+
     def close(self) -> None:
         """End the session."""
         connection, self._connection = self._connection, None

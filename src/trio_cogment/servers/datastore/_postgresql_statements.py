@@ -342,6 +342,11 @@ class WritingSession:
         self._connection: Connection[Any] | None = None
         self._what = f"cannot write to {shown(address)}"
 
+    @property
+    def is_open(self) -> bool:
+        """Whether there is a connection."""
+        return self._connection is not None
+
     def close(self) -> None:
         """Close the connection; the next call makes another one. What was begun and not committed is undone."""
         connection, self._connection = self._connection, None

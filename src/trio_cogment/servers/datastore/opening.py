@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 
 from trio_cogment.base.errors import InvalidArgumentError
@@ -82,6 +82,11 @@ async def open_store(
             )
         async with opener(address, durability=durability, host=host) as store:
             yield store
+
+
+def figures_of(store: TrialStore) -> Callable[[], Mapping[str, int]] | None:
+    """Return what gives the figures that a storage counts of itself, for metrics; None: it counts none."""
+    return getattr(store, "figures", None)
 
 
 def _known() -> str:
