@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from typing import TYPE_CHECKING, Protocol
 
@@ -91,6 +91,7 @@ class Platform:
         services: Sequence[Service],
         datastore: Datastore | None = None,
         model_registry: ModelRegistry | None = None,
+        reached_at: Callable[[str], None] | None = None,
     ) -> None:
         self.participants = participants
         self.orchestrator = orchestrator
@@ -100,6 +101,7 @@ class Platform:
         self.services = services
         self.controller = Controller(channel, spec=participants.spec)
         self._extensions: Sequence[OpenedExtension] = ()
+        self._say_reached_at = reached_at
 
     async def stop(self) -> None:
         """Stop the extensions, the last one first, and end the trials, with END and details to everybody.
@@ -147,6 +149,12 @@ class Platform:
         from trio_cogment.sdk import ModelRegistryClient
 
         return ModelRegistryClient(self.channel)
+
+    def reached_at(self, endpoint: str) -> None:
+        """Say where others reach this platform, `grpc://host:port`: so they find its trials (`Client.find_trial`)."""
+        self.orchestrator.reached_at(endpoint)
+        if self._say_reached_at is not None:
+            self._say_reached_at(endpoint)
 
     async def join_trial(
         self, trial_id: str, implementation: ActorImplementation, *, actor_name: str = "", actor_class: str = ""
@@ -227,8 +235,10 @@ async def open_platform(
         _directory(directory, config, host, inside) as directory_client,
         open_in_process(host, participants.services(), config=inside) as participants_channel,
     ):
+        reached_at: Callable[[str], None] | None = None
         if datastore is not None:
-            sample_sink = datastore.sink(max_unconfirmed=config.orchestrator.max_queued_samples)
+            sample_sink = intake = datastore.sink(max_unconfirmed=config.orchestrator.max_queued_samples)
+            reached_at = intake.reached_at
         orchestrator = Orchestrator(
             config=config.orchestrator,
             rpc_config=config.rpc,
@@ -251,7 +261,7 @@ async def open_platform(
         if isinstance(directory, DirectoryServer):
             services += directory_services(directory)
         async with orchestrator, open_in_process(host, services, config=inside) as channel:
-            platform = Platform(participants, orchestrator, channel, services, datastore, registry)
+            platform = Platform(participants, orchestrator, channel, services, datastore, registry, reached_at)
             async with platform._extended(extensions, host, inside):
                 yield platform
                 await platform.stop()

@@ -36,6 +36,7 @@ class Controller(View[sdk.Controller, _Guest]):
     wait_trial_state = awaited(sdk.Controller.wait_trial_state)
     trial_infos = awaited(sdk.Controller.trial_infos)
     actors = awaited(sdk.Controller.actors)
+    find_trial = awaited(sdk.Controller.find_trial)
     versions = awaited(sdk.Controller.versions)
     #: `async with controller.watch_trials() as entries: async for entry in entries: ...`
     watch_trials = watched(sdk.Controller.watch_trials)

@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from trio_cogment.sdk._export_import import Transferred as Transferred
     from trio_cogment.sdk._export_import import export_trials as export_trials
     from trio_cogment.sdk._export_import import import_samples as import_samples
+    from trio_cogment.sdk._finding import FoundTrial as FoundTrial
     from trio_cogment.sdk._hook import PreTrialHook as PreTrialHook
     from trio_cogment.sdk._hook import PreTrialSession as PreTrialSession
     from trio_cogment.sdk._log_level import apply_log_level as apply_log_level
@@ -103,6 +104,7 @@ _HOMES = {
     "StoredMessage": "_stored",
     "StoredReward": "_stored",
     "StoredSample": "_stored",
+    "FoundTrial": "_finding",
     "StoredTrial": "_stored",
     "Transferred": "_export_import",
     "actor_config": "_params",

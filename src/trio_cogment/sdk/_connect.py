@@ -30,6 +30,7 @@ from trio_cogment.rpc import (
 from trio_cogment.sdk._actor import ActorImplementation
 from trio_cogment.sdk._controller import Controller, join_trial
 from trio_cogment.sdk._datastore import DatastoreClient
+from trio_cogment.sdk._finding import FoundTrial, find_trial
 from trio_cogment.sdk._log_level import apply_log_level
 from trio_cogment.sdk._model_registry import ModelRegistryClient
 from trio_cogment.sdk.access_token import access_token_of
@@ -93,7 +94,38 @@ class Client:
             UnavailableError: the directory cannot be reached.
         """
         opener = await self._find(ServiceKind.LIFECYCLE, endpoint, "controller")
-        return Controller(opener, spec=self.spec, user_id=self._user_id)
+        return Controller(opener, spec=self.spec, user_id=self._user_id, find=self.find_trial)
+
+    async def find_trial(self, trial_id: str) -> FoundTrial:
+        """Return where a trial is, whichever orchestrator of the platform runs it.
+
+        The datastore is asked, which keeps the endpoint of a trial's orchestrator if that has said it
+        (`Platform.reached_at`; servers of the command line with a directory do). If it does not know, all orchestrators
+        of the directory are asked at once; without a directory, the one at the endpoint of `connect`.
+
+        `await client.controller(found.endpoint)` is a client of the orchestrator, then.
+
+        Raises:
+            NotFoundError: nobody knows such a trial; orchestrators forget trials some time after their end.
+            UnavailableError: nobody who has answered knows it, and somebody has not answered.
+            RpcError: somebody refuses to say.
+        """
+        try:
+            datastore = await self.datastore()
+        except FailedPreconditionError:
+            datastore = None  # the directory knows none
+        return await find_trial(trial_id, datastore, self._orchestrators)
+
+    async def _orchestrators(self) -> dict[str, CallOpener]:
+        """Return what calls each orchestrator of the directory, or else the only one, by endpoint."""
+        if self.directory is None:
+            return {self._endpoint: await self._find(ServiceKind.LIFECYCLE, "", "find_trial")}
+        found = await self.directory.find_all(ServiceKind.LIFECYCLE)
+        openers = {}
+        for service in found:
+            assert isinstance(service.endpoint, GrpcEndpoint)
+            openers[str(service.endpoint)] = await self._opener(service.endpoint, secure=service.ssl)
+        return openers
 
     async def orchestrator(self, endpoint: str = "") -> CallOpener:
         """Return what calls an orchestrator: the control of trials, and its service for client actors.
@@ -162,6 +194,9 @@ class Client:
                     f"{doing}: endpoint {text!r}: the service found is a client, not a server"
                 )
             address, secure = found.endpoint, found.ssl
+        return await self._opener(address, secure=secure)
+
+    async def _opener(self, address: GrpcEndpoint, *, secure: bool) -> CallOpener:
         async with self._opening:
             opener = self._openers.get((address, secure))
             if opener is None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 
 from trio_cogment.api.common_pb2 import (
@@ -29,8 +29,10 @@ from trio_cogment.base.outcome import EndCause, TrialOutcome
 from trio_cogment.base.services import SERVICES, TRIAL_ID, ServiceKind
 from trio_cogment.rpc import CallOpener, ClientCall, RpcError, methods_of
 from trio_cogment.sdk._actor import ActorImplementation, run_actor
+from trio_cogment.sdk._datastore import DatastoreClient
 from trio_cogment.sdk._environment import ActorInfo
 from trio_cogment.sdk._failures import say_goodbye, words_for
+from trio_cogment.sdk._finding import FoundTrial, find_trial
 from trio_cogment.sdk._stream import NORMAL, receive_init
 from trio_cogment.sdk.spec import Payload, Spec, encode
 
@@ -45,11 +47,20 @@ class Controller:
         opener: a channel to the orchestrator.
         spec: declares the type of the trial config.
         user_id: the user id of the trials that are started.
+        find: finds trials of other orchestrators, for `find_trial`; None: nothing does.
 
     Every method raises `RpcError` when the orchestrator refuses or cannot be reached.
     """
 
-    def __init__(self, opener: CallOpener, *, spec: Spec | None = None, user_id: str = "trio-cogment") -> None:
+    def __init__(
+        self,
+        opener: CallOpener,
+        *,
+        spec: Spec | None = None,
+        user_id: str = "trio-cogment",
+        find: Callable[[str], Awaitable[FoundTrial]] | None = None,
+    ) -> None:
+        self._find = find
         self._opener = opener
         self._spec = spec or Spec()
         self._user_id = user_id
@@ -112,6 +123,24 @@ class Controller:
         reply = await self._opener.unary(_LIFECYCLE["GetTrialInfo"], request, metadata=metadata)
         infos: Sequence[TrialInfo] = reply.trial
         return infos
+
+    async def find_trial(self, trial_id: str) -> FoundTrial:
+        """Return where a trial is, whichever orchestrator runs it; see `Client.find_trial`.
+
+        A controller that was not made by a `Client` asks its own server only: the datastore there, if there is one, and
+        the orchestrator, whose endpoint is then empty.
+
+        Raises:
+            NotFoundError: nobody knows such a trial.
+            UnavailableError: nobody who has answered knows it, and somebody has not answered.
+        """
+        if self._find is not None:
+            return await self._find(trial_id)
+
+        async def own() -> dict[str, CallOpener]:
+            return {"": self._opener}
+
+        return await find_trial(trial_id, DatastoreClient(self._opener), own)
 
     async def actors(self, trial_id: str) -> list[ActorInfo]:
         """Return the actors of a trial, in the order of its parameters.

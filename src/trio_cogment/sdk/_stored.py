@@ -88,6 +88,7 @@ class StoredTrial:
         outcome: how it ended; None if it has not, or its last sample does not say.
         storage_trouble: why its last samples could not be stored; they wait at its orchestrator, where it may have
             ended. Empty: none of them is known to wait.
+        orchestrator: where its orchestrator is reached, `grpc://host:port`; empty: it has not said so.
     """
 
     trial_id: str
@@ -98,6 +99,7 @@ class StoredTrial:
     ended_abnormally: bool = False
     outcome: TrialOutcome | None = None
     storage_trouble: str = ""
+    orchestrator: str = ""
 
     @classmethod
     def of(cls, info: StoredTrialInfo) -> StoredTrial:
@@ -112,6 +114,7 @@ class StoredTrial:
             info.ended_abnormally,
             outcome,
             info.storage_trouble,
+            info.orchestrator,
         )
 
     @property

@@ -28,6 +28,7 @@ class Controller(View[sdk.Controller, _Thread]):
     wait_trial_state = blocking(sdk.Controller.wait_trial_state)
     trial_infos = blocking(sdk.Controller.trial_infos)
     actors = blocking(sdk.Controller.actors)
+    find_trial = blocking(sdk.Controller.find_trial)
     versions = blocking(sdk.Controller.versions)
     #: `with controller.watch_trials() as entries: for entry in entries: ...`
     watch_trials = watching(sdk.Controller.watch_trials)

@@ -19,11 +19,15 @@ from tests.cli.process import PATIENCE_SECONDS, Endless, Output, environment_var
 from tests.servers.datastore.harness import GateStore
 from trio_cogment.api.common_pb2 import TrialState
 from trio_cogment.api.orchestrator_pb2 import TrialInfo
+from trio_cogment.base.endpoints import parse_server_endpoint
 from trio_cogment.base.errors import ResourceExhaustedError
+from trio_cogment.base.services import ServiceKind
 from trio_cogment.cli.client.trial import _described
 from trio_cogment.platform import Platform, open_platform
 from trio_cogment.sdk import ActorSession, EnvironmentSession, actor_params, trial_params
 from trio_cogment.servers.datastore.storage import SampleWrite, Write
+from trio_cogment.servers.directory import DirectoryServer
+from trio_cogment.servers.discovery import DirectoryClient
 
 PARAMS = """
 trial_params:
@@ -175,6 +179,22 @@ def test_a_trial_that_waits_for_its_data_log_waits_for_nobody_else() -> None:
     assert "waiting for  ann" in _described(info).splitlines()
     info = TrialInfo(trial_id="one", state=TrialState.RUNNING, waits_for_datalog=True, datalog_trouble="no room left")
     assert {"waiting for  the data log", "data log     no room left"} <= set(_described(info).splitlines())
+
+
+async def test_the_orchestrator_of_a_trial_is_found(tmp_path: Path) -> None:
+    async with DirectoryServer() as directory, scene(tmp_path, directory=directory) as found:
+        found.platform.reached_at(found.endpoint)
+        client = DirectoryClient(found.platform.channel)
+        await client.register(ServiceKind.LIFECYCLE, parse_server_endpoint(found.endpoint))
+        async with endless(found, "one"):
+            assert await found.said("find", "one") == "one  -  RUNNING\n"
+            place = f"--directory_endpoint={found.endpoint}"
+            assert await found.said("find", "one", place) == f"one  {found.endpoint}  RUNNING\n"
+            data = json.loads(await found.said("find", "one", place, "--json"))
+            assert data == {"trialId": "one", "endpoint": found.endpoint, "state": "RUNNING", "stored": False}
+            unknown = await found.ask("find", "two", place)
+            assert (unknown.code, unknown.out) == (1, "")
+            assert "'two': no datastore and no orchestrator knows it" in unknown.err
 
 
 @pytest.mark.parametrize("hard", [True, False])

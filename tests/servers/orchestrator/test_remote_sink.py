@@ -11,7 +11,7 @@ import trio.testing
 
 from trio_cogment.api.datalog_pb2 import DatalogSample, RunTrialDatalogInput
 from trio_cogment.base.errors import RpcError, StatusCode, StorageFailedError
-from trio_cogment.base.services import TRIAL_ID, TRIAL_OWNER, USER_ID
+from trio_cogment.base.services import TRIAL_ID, TRIAL_ORCHESTRATOR, TRIAL_OWNER, USER_ID
 from trio_cogment.rpc import ClientCall, Metadata
 from trio_cogment.servers.orchestrator._remote_sink import RemoteSink, _RemoteStream
 
@@ -126,8 +126,13 @@ async def test_an_end_that_was_asked_for_says_whether_everything_is_safe(error: 
     ("account", "owner"), [("token:ann b/c", "token%3Aann%20b/c"), ("192.0.2.7", None), ("", None)]
 )
 def test_a_data_log_is_told_whose_a_trial_is_unless_it_is_nobodys(account: str, owner: str | None) -> None:
-    connections = SimpleNamespace(authorization=lambda trial_id, _: (("authorization", f"for {trial_id}"),))
+    connections = SimpleNamespace(
+        own_endpoint="", authorization=lambda trial_id, _: (("authorization", f"for {trial_id}"),)
+    )
     sink = RemoteSink(cast(Any, connections), cast(Any, None), cast(Any, SimpleNamespace(account=account)))
     metadata = dict(Metadata(sink._metadata("t", "me")))
     assert metadata.get(TRIAL_OWNER) == owner
     assert (metadata[TRIAL_ID], metadata[USER_ID], metadata["authorization"]) == ("t", "me", "for t")
+    assert TRIAL_ORCHESTRATOR not in metadata
+    connections.own_endpoint = "grpc://10.0.0.1:9000"
+    assert dict(Metadata(sink._metadata("t", "me")))[TRIAL_ORCHESTRATOR] == "grpc%3A//10.0.0.1%3A9000"

@@ -1,11 +1,11 @@
-"""`trio-cogment client trial`: starts, lists, watches, describes and terminates trials."""
+"""`trio-cogment client trial`: starts, lists, finds, watches, describes and terminates trials."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import click
 
@@ -14,17 +14,19 @@ from trio_cogment.base.services import ServiceKind
 from trio_cogment.cli.client.common import ClientSettings, client_options, client_settings, run_client, show
 from trio_cogment.cli.client.reaching import places_option, reached
 from trio_cogment.cli.errors import Failure
-from trio_cogment.cli.options import FilePath, Group, nearest, properties_option
+from trio_cogment.cli.options import FilePath, Group, as_endpoint, nearest, properties_option
 from trio_cogment.cli.terminal import can_draw
 from trio_cogment.cli.text import fields_of, printable
+from trio_cogment.cli.tls import load_tls
 from trio_cogment.cli.trials_view import end_text, line_of, row_of, table
 
 if TYPE_CHECKING:
     from trio_cogment.api.common_pb2 import TrialParams
     from trio_cogment.api.orchestrator_pb2 import TrialInfo, TrialListEntry
+    from trio_cogment.base.endpoints import GrpcEndpoint
     from trio_cogment.base.outcome import TrialOutcome
     from trio_cogment.rpc import Channel
-    from trio_cogment.sdk import Controller
+    from trio_cogment.sdk import Controller, FoundTrial
 
 _Decorated = TypeVar("_Decorated", bound=Callable[..., Any])
 
@@ -219,6 +221,49 @@ def info(ctx: click.Context, /, trial_ids: tuple[str, ...], **_options: Any) -> 
     if infos or settings.output == "json":
         show(settings, "\n\n".join(map(_described, infos)), {"trials": list(map(fields_of, infos))})
     _refuse_unknown(trial_ids, infos)
+
+
+@trial.command()
+@click.argument("trial_id", metavar="TRIAL_ID")
+@click.option(
+    "--directory_endpoint",
+    callback=as_endpoint,
+    default=None,
+    metavar="ENDPOINT",
+    envvar="COGMENT_DIRECTORY_ENDPOINT",
+    show_envvar=True,
+    help="Directory whose orchestrators are asked. By default only the server at --endpoint is.",
+)
+@_trial_options
+@click.pass_context
+def find(ctx: click.Context, /, trial_id: str, directory_endpoint: GrpcEndpoint | None, **_options: Any) -> None:
+    """Find the orchestrator that runs a trial.
+
+    Asks the datastore, or else all orchestrators of the directory at once. Exit code 1 if nobody knows the trial.
+    """
+    settings = client_settings(ctx)
+
+    async def search() -> FoundTrial:
+        from trio_cogment.sdk import Controller, connect
+
+        if directory_endpoint is None:
+            async with _channel(ctx, settings) as channel:
+                return await Controller(channel).find_trial(trial_id)
+        tls = None if settings.tls is None else load_tls(settings.tls).client
+        place = str(directory_endpoint)
+        async with connect(directory=place, tls=tls, access_token=settings.token) as client:
+            return await client.find_trial(trial_id)
+
+    found = run_client(search)
+    data = {"trialId": trial_id, "endpoint": found.endpoint, "state": _name_of(found.state), "stored": found.is_stored}
+    parts = (trial_id, found.endpoint or "-", _name_of(found.state))
+    show(settings, printable("  ".join(parts)), data)
+
+
+def _name_of(state: int) -> str:
+    from trio_cogment.api.common_pb2 import TrialState
+
+    return TrialState.Name(cast("TrialState", state))
 
 
 @trial.command()

@@ -12,6 +12,7 @@ import trio
 from purerpc import Service
 
 from trio_cogment.access import AccessControl, Role, TokenSource
+from trio_cogment.base.endpoints import GrpcEndpoint
 from trio_cogment.base.errors import CogmentError
 from trio_cogment.base.object_store import is_object_url
 from trio_cogment.base.records import record
@@ -144,6 +145,7 @@ async def stay_registered(
     *,
     tls: bool = False,
     own_offers: Callable[[int], Sequence[Offer]] | None = None,
+    reached_at: Callable[[str], None] | None = None,
 ) -> None:
     """Keep the services registered until `until` is cancelled, unless the settings forbid it.
 
@@ -157,6 +159,7 @@ async def stay_registered(
         tls: the services expect it.
         own_offers: gives what is registered, for the first port; None: the services of the platform's own kinds, and
             those of `PROTOCOLS`.
+        reached_at: is told the endpoint of the first server.
     """
     if directory.client is None or settings is None:
         return
@@ -178,6 +181,8 @@ async def stay_registered(
         if directory.server is not None:
             used = frozenset((*ports.values(), *(offer.port for offer in foreign)))
             await _forget_earlier(directory.server, settings, find_host, used)
+        if reached_at is not None and settings.auto_register:
+            reached_at(str(GrpcEndpoint(settings.host or await find_host(), first_port)))
         own = [Offer(kind=kind, port=ports[kind]) for kind in REGISTERED_BY_SERVERS if kind in ports]
         offers: Sequence[Offer] = [*own, *foreign]
         if own_offers is not None:

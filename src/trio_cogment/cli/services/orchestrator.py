@@ -298,6 +298,7 @@ async def _opened(
             routes=routes,
             kept=_kept(settings),
             controller=platform.controller,
+            reached_at=platform.reached_at,
             goodbye=goodbye,
         )
 

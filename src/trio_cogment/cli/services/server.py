@@ -181,6 +181,7 @@ async def _serve_application(start: Start, status: StatusFile, stop: Stop) -> No
                     until=registered,
                     tls=start.serves_tls,
                     own_offers=running.offers,
+                    reached_at=running.reached_at,
                 )
             finally:
                 unregistered.set()

@@ -70,6 +70,7 @@ class Running:
             serves.
         notes: what is shown beside the application's welcome, and never logged: a label, and a text.
         controller: of the trials that a screen shows.
+        reached_at: is told the endpoint that is registered with a directory; None: nobody wants to know.
         goodbye: gives the line that is printed when everything has been closed; empty: none.
     """
 
@@ -82,6 +83,7 @@ class Running:
     kept: Mapping[str, str] = field(default_factory=dict)
     notes: Mapping[str, str] = field(default_factory=dict)
     controller: Controller | None = None
+    reached_at: Callable[[str], None] | None = None
     goodbye: Callable[[], str] = str
 
 

@@ -222,6 +222,10 @@ class Intake:
         self._most_actors = most_actors
         self._max_unconfirmed = max_unconfirmed
 
+    def reached_at(self, endpoint: str) -> None:
+        """Say where the orchestrator is reached whose trials begin from now on: that is known only when it serves."""
+        self._endpoint = endpoint
+
     def owned_by(self, owner: str, quotas: Quotas, endpoint: str = "") -> Intake:
         """Return the intake of the trials of an account, with its quotas, that are run at an endpoint."""
         limits = self._most_actors, self._max_unconfirmed

@@ -380,6 +380,7 @@ def _info(trial: StoredTrial) -> StoredTrialInfo:
         samples_count=min(trial.samples_count, _MAX_UINT32),
         params=trial.params,
         ended_abnormally=trial.end == TrialEnd.ABNORMAL,
+        orchestrator=trial.endpoint,
     )
     # Of a trial that is run again, it is what was said of the run before.
     if trial.outcome and trial.end == TrialEnd.ENDED:

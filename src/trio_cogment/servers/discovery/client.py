@@ -156,6 +156,18 @@ class DirectoryClient:
         found = await self.inquire(wanted.kind, properties, token=wanted.token)
         return next((data for data in found if ACTOR_CLASS not in data.details.properties), None)
 
+    async def find_all(self, kind: ServiceKind) -> list[Found]:
+        """Return all services of a kind that are servers, in the directory's order, without those that are invalid."""
+        found = []
+        for data in await self.inquire(kind):
+            try:
+                service = checked(data, kind)
+            except ReplyError:
+                continue
+            if isinstance(service.endpoint, GrpcEndpoint):
+                found.append(service)
+        return found
+
     async def look_up(self, service_id: int) -> FullServiceData | None:
         """Return one registration without validating it; None if the directory does not show it."""
         request = InquireRequest(service_id=service_id)

@@ -87,6 +87,9 @@ class Connections:
         access: signs what says to others that this orchestrator runs a trial; None: nothing does.
         outgoing: where to, when a peer has named it.
         turns: bounds how many streams are opened at a time; by default nothing does. See `turn`.
+
+    Attributes:
+        own_endpoint: where others reach this orchestrator; empty: nobody knows. Data logs are told.
     """
 
     def __init__(
@@ -102,6 +105,7 @@ class Connections:
         outgoing: OutgoingConfig | None = None,
         turns: FairTurns | None = None,
     ) -> None:
+        self.own_endpoint = ""
         self._turns = turns or FairTurns(_UNLIMITED, _UNLIMITED)
         self._local = local
         self._config = config

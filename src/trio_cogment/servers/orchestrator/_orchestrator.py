@@ -164,6 +164,13 @@ class Orchestrator:
         """
         self._connections.find_legacy = find
 
+    def reached_at(self, endpoint: str) -> None:
+        """Tell the data logs of trials that begin from now on where others reach this orchestrator, `grpc://host:port`.
+
+        A datastore keeps it with the trial: so others find the trial, and nobody begins another one with its id.
+        """
+        self._connections.own_endpoint = endpoint
+
     @property
     def runs(self) -> list[TrialRun]:
         """The runs of the trials that still have tasks, farewells included, in the order of their starts."""

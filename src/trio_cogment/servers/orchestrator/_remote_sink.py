@@ -13,7 +13,7 @@ from trio_cogment.access import lasting
 from trio_cogment.api.common_pb2 import TrialParams
 from trio_cogment.api.datalog_pb2 import DatalogSample, RunTrialDatalogInput
 from trio_cogment.base.errors import RpcError, StatusCode, is_storage_failure
-from trio_cogment.base.services import SERVICES, TRIAL_ID, TRIAL_OWNER, USER_ID, ServiceKind
+from trio_cogment.base.services import SERVICES, TRIAL_ID, TRIAL_ORCHESTRATOR, TRIAL_OWNER, USER_ID, ServiceKind
 from trio_cogment.rpc import ClientCall, MetadataLike, methods_of
 from trio_cogment.servers.orchestrator._connections import Connections, Target
 from trio_cogment.servers.orchestrator._room import Holding
@@ -63,8 +63,10 @@ class RemoteSink:
     def _metadata(self, trial_id: str, user_id: str) -> MetadataLike:
         owner = lasting(self._holding.account)
         whose = ((TRIAL_OWNER, quote(owner)),) if owner else ()
+        endpoint = self._connections.own_endpoint
+        where = ((TRIAL_ORCHESTRATOR, quote(endpoint)),) if endpoint else ()
         who = self._connections.authorization(trial_id, self._holding)
-        return ((TRIAL_ID, trial_id), (USER_ID, user_id), *whose, *who)
+        return ((TRIAL_ID, trial_id), (USER_ID, user_id), *whose, *where, *who)
 
     @asynccontextmanager
     async def open(self, trial_id: str, user_id: str, params: TrialParams) -> AsyncIterator[SampleStream]:
