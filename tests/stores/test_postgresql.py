@@ -11,18 +11,19 @@ import trio
 from tests.stores.postgresql_server import PostgresqlServer, pgbouncer
 from trio_cogment.base.errors import (
     CogmentError,
-    DataLossError,
     FailedPreconditionError,
     InvalidArgumentError,
     UnavailableError,
 )
 from trio_cogment.servers.datastore import TrialStore, open_store
+from trio_cogment.servers.datastore.storage import DamagedSamplesError
 from trio_cogment.testing.conformance.trial_store import (
     CASES,
     KEEPING_CASES,
     SHARED_CASES,
     OpenStore,
     check_case,
+    get,
     new_trial,
     read,
     sample,
@@ -119,8 +120,13 @@ async def test_a_damaged_chunk_is_said_to_be(postgresql: PostgresqlServer, datab
     async with open_store(database) as store:
         await store.apply([new_trial("a"), *(sample("a", tick) for tick in range(5))])
         postgresql.query(database.rpartition("/")[2], "UPDATE trio_cogment.chunks SET checksum = checksum + 1")
-        with pytest.raises(DataLossError, match="ticks 0 to 4 are damaged"):
+        await store.apply([*(sample("a", tick) for tick in range(5, 8))])
+        with pytest.raises(DamagedSamplesError, match="ticks 0 to 4 are damaged") as damaged:
             await read(store, "a")
+        assert (damaged.value.before, damaged.value.last_position) == ([], 5)
+        number = (await get(store, "a")).number
+        found = await store.samples(number, after=5, limit=10, max_bytes=1 << 20)
+        assert [one.tick_id for one in found] == [5, 6, 7]
 
 
 async def test_behind_pgbouncer(postgresql: PostgresqlServer, database: str) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from trio_cogment.api.common_pb2 import TrialParams
-from trio_cogment.base.errors import CogmentError, NotFoundError
+from trio_cogment.base.errors import CogmentError, DataLossError, NotFoundError
 from trio_cogment.base.postgresql import TransientError, connect, database_errors, shown
 from trio_cogment.servers.datastore._postgresql_statements import (
     LOCK_WRITER,
@@ -17,7 +17,7 @@ from trio_cogment.servers.datastore._postgresql_statements import (
 )
 from trio_cogment.servers.datastore._write_rules import Head
 from trio_cogment.servers.datastore.chunks import Chunk, decode
-from trio_cogment.servers.datastore.storage import StoredSample, StoredTrial, TrialEnd
+from trio_cogment.servers.datastore.storage import DamagedSamplesError, StoredSample, StoredTrial, TrialEnd
 
 if TYPE_CHECKING:
     from psycopg import Connection
@@ -29,7 +29,7 @@ _CHUNKS_AT_ONCE = 200
 
 _TRIALS = """
 SELECT number, coalesce(long_id, trial_id), user_id, params, samples_count, state, ending, logged, outcome, owner,
-    endpoint
+    endpoint, bytes, raw_bytes
 FROM trials WHERE
 """
 #: A chunk begins where the reader is, or has that position in its middle. One row without a chunk: there is none.
@@ -178,7 +178,11 @@ def samples(connection: Connection[Any], number: int, after: int, limit: int, ma
             # By their average, as many as there is room for; a few more at a time where that is too few.
             while after < chunk.last_position:
                 some = limit - len(found), (max_bytes - size) * chunk.samples_count // max(1, chunk.raw_bytes) + 1
-                for sample in decode(chunk, from_text(rows[0][0]), after=after, limit=min(some)):
+                try:
+                    more = decode(chunk, from_text(rows[0][0]), after=after, limit=min(some))
+                except DataLossError as error:
+                    raise DamagedSamplesError(str(error), found, chunk.last_position) from error
+                for sample in more:
                     found.append(StoredSample(sample.position, sample.tick_id, sample.data))
                     size += len(sample.data)
                     after = sample.position
@@ -197,7 +201,7 @@ def notify(connection: Connection[Any], channel: str, payloads: Sequence[str]) -
 
 
 def _stored(row: tuple[Any, ...]) -> StoredTrial:
-    number, trial_id, user_id, params, count, state, ending, logged, outcome, owner, endpoint = row
+    number, trial_id, user_id, params, count, state, ending, logged, outcome, owner, endpoint, size, raw_bytes = row
     head = Head(number, TrialEnd(ending), count, state=state)
     return StoredTrial(
         number=number,
@@ -211,4 +215,6 @@ def _stored(row: tuple[Any, ...]) -> StoredTrial:
         outcome=outcome,
         owner=from_text(owner),
         endpoint=endpoint,
+        stored_bytes=size,
+        raw_bytes=raw_bytes,
     )

@@ -21,11 +21,11 @@ from trio_cogment.servers.datastore._postgresql_statements import (
     key_of,
     properties_text,
 )
+from trio_cogment.servers.datastore._sqlite_chunks import counted_chunk
 from trio_cogment.servers.datastore._trial_edit import Row, TrialEdit, in_chunks
 from trio_cogment.servers.datastore._write_rules import NO_SUCH_TRIAL, NO_TICK, Head, is_deleted, taken
 from trio_cogment.servers.datastore.chunks import DEFAULT_LEVEL, Chunk, ChunkCodec, ChunkSample, decode
 from trio_cogment.servers.datastore.storage import (
-    ROW_BYTES,
     EndWrite,
     OutcomeWrite,
     SampleWrite,
@@ -160,7 +160,7 @@ class _Trial:
         head = self.edit.head
         return TrialRow(
             self.key, head.number, head.end, head.count, head.high_tick, self.edit.top_tick, head.state,
-            self.edit.next_position, head.bytes, self.info_bytes, self.edit.raw_bytes, self.writer, self.endpoint,
+            self.edit.next_position, head.bytes, self.info_bytes, head.raw_bytes, self.writer, self.endpoint,
             self.outcome_bytes,
         )  # fmt: skip
 
@@ -351,15 +351,17 @@ class _Transaction:
         return [trial for trial in self._trials.values() if trial.is_touched]
 
     def _known(self, trial_id: str, row: TrialRow) -> _Trial:
-        head = Head(row.number, TrialEnd(row.ending), row.samples_count, row.high_tick, row.state, row.bytes)
+        head = Head(
+            row.number, TrialEnd(row.ending), row.samples_count, row.high_tick, row.state, row.bytes, row.raw_bytes
+        )
         load = partial(self._load, row.number, trial_id)
-        edit = TrialEdit(head, row.top_tick, row.next_position, row.raw_bytes, load)
+        edit = TrialEdit(head, row.top_tick, row.next_position, load)
         writer = self._writer if row.writer in self._former else row.writer
         return _Trial(row.key, trial_id, edit, row.info_bytes, row.outcome_bytes, writer, row.endpoint, head.end)
 
     def _load(self, number: int, trial_id: str, first_tick: int, last_tick: int) -> Iterable[tuple[int, Sequence[Row]]]:
         for _, waiting, chunk in self._session.chunks(number, first_tick, last_tick):
-            self._counted[number, chunk.first_position] = counted_chunk(chunk)
+            self._counted[number, chunk.first_position] = _counted(chunk)
             yield (
                 chunk.first_position,
                 [
@@ -370,14 +372,14 @@ class _Transaction:
 
     def _chunk(self, head: Head, rows: Sequence[Row]) -> ChunkRow:
         chunk = self._codec.encode([ChunkSample(row[0], row[1], row[2], row[4], row[5]) for row in rows])
-        head.bytes += counted_chunk(chunk)
+        head.bytes += _counted(chunk)
         return ChunkRow(head.number, [row.tick_id for row in rows if row.waiting], chunk)
 
     def _describe(self, write: TrialWrite, trial: _Trial | None) -> str | None:
         if trial is None:
             assert self._last_number is not None
             self._last_number += 1
-            edit = TrialEdit(Head(self._last_number), NO_TICK, 1, 0, lambda _first, _last: ())
+            edit = TrialEdit(Head(self._last_number), NO_TICK, 1, lambda _first, _last: ())
             trial = _Trial(
                 self._keys[write.trial_id], write.trial_id, edit, 0, 0, self._writer, "", TrialEnd.OPEN, is_new=True
             )
@@ -399,9 +401,9 @@ class _Transaction:
         trial.edit.head.finish(write)
 
 
-def counted_chunk(chunk: Chunk) -> int:
+def _counted(chunk: Chunk) -> int:
     """Return what a chunk counts against its owner's quota."""
-    return ROW_BYTES * chunk.samples_count + chunk.raw_bytes
+    return counted_chunk(chunk.samples_count, chunk.raw_bytes, len(chunk.data))
 
 
 def _new(trial: _Trial) -> NewTrial:

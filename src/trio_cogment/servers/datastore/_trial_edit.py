@@ -40,24 +40,21 @@ class TrialEdit:
         head: of the trial; it follows what is written.
         top_tick: the highest tick of all samples; `NO_TICK` without one.
         next_position: of the next sample.
-        raw_bytes: of the data of all samples.
         load: reads chunks.
 
     Attributes:
         head: see above.
         top_tick: see above.
         next_position: see above.
-        raw_bytes: see above.
         changed: the positions of the chunks that were read and are not any more what they were.
     """
 
-    __slots__ = ("_added", "_load", "_loaded", "_where", "changed", "head", "next_position", "raw_bytes", "top_tick")
+    __slots__ = ("_added", "_load", "_loaded", "_where", "changed", "head", "next_position", "top_tick")
 
-    def __init__(self, head: Head, top_tick: int, next_position: int, raw_bytes: int, load: Load) -> None:
+    def __init__(self, head: Head, top_tick: int, next_position: int, load: Load) -> None:
         self.head = head
         self.top_tick = top_tick
         self.next_position = next_position
-        self.raw_bytes = raw_bytes
         self.changed: set[int] = set()
         self._load = load
         #: New samples by their ticks, in the order of their positions, as in each chunk.
@@ -135,7 +132,7 @@ class TrialEdit:
     def _add(self, row: Row) -> None:
         self._added[row.tick_id] = row
         self.next_position = row.position + 1
-        self.raw_bytes += len(row.data)
+        self.head.raw_bytes += len(row.data)
         self.top_tick = max(self.top_tick, row.tick_id)
 
     def _replace(self, row: Row) -> None:
@@ -144,7 +141,7 @@ class TrialEdit:
             position = self._where[row.tick_id]
             chunk = self._loaded[position]
             self.changed.add(position)
-        self.raw_bytes += len(row.data) - len(chunk[row.tick_id].data)
+        self.head.raw_bytes += len(row.data) - len(chunk[row.tick_id].data)
         chunk[row.tick_id] = row
 
     def _remove(self, tick_id: int) -> None:
@@ -153,7 +150,7 @@ class TrialEdit:
             position = self._where.pop(tick_id)
             gone = self._loaded[position].pop(tick_id)
             self.changed.add(position)
-        self.raw_bytes -= len(gone.data)
+        self.head.raw_bytes -= len(gone.data)
         self.head.count -= 1
 
     def _remove_from(self, tick_id: int) -> None:
