@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import traceback
 from collections.abc import Awaitable, Callable
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -25,11 +26,13 @@ from trio_cogment import (
     open_platform,
     trial_params,
 )
+from trio_cogment.access import EVERYTHING, Grant, Identity, Role
 from trio_cogment.api import common_pb2
 from trio_cogment.api.common_pb2 import (
     ActorInitialInput,
     ActorParams,
     ActorRunTrialInput,
+    ActorRunTrialOutput,
     CommunicationState,
     Observation,
     SerializedMessage,
@@ -39,13 +42,23 @@ from trio_cogment.api.common_pb2 import (
 from trio_cogment.api.datalog_pb2 import DatalogSample, RunTrialDatalogInput, RunTrialDatalogOutput
 from trio_cogment.api.environment_pb2 import ActionSet, EnvInitialInput, EnvRunTrialInput
 from trio_cogment.base.config import PlatformConfig
-from trio_cogment.base.errors import CogmentError, FailedPreconditionError, InvalidArgumentError, LocalProtocolError
+from trio_cogment.base.errors import (
+    CogmentError,
+    FailedPreconditionError,
+    InvalidArgumentError,
+    LocalProtocolError,
+    PermissionDeniedError,
+    RemoteProtocolError,
+)
 from trio_cogment.base.host import Host
 from trio_cogment.base.services import SERVICES, ServiceKind
 from trio_cogment.rpc import RpcError, StatusCode, methods_of, open_in_process
+from trio_cogment.rpc.metadata import Metadata
 from trio_cogment.sdk import Reward
 from trio_cogment.sdk._failures import failure_of
+from trio_cogment.sdk._participants import trial_of
 from trio_cogment.sdk._spec_checks import given_config
+from trio_cogment.sdk._stream import receive_init
 
 NORMAL, LAST, END = CommunicationState.NORMAL, CommunicationState.LAST, CommunicationState.END
 SPEC = Spec.of(
@@ -590,3 +603,80 @@ async def test_sending_done_too_early_or_not_asked_for() -> None:
         "trial 't', actor 'nora': sending_done: the session does it by itself; start it with auto_done_sending=False",
         "trial 't', actor 'nora': sending_done: expected it after the final observation; the trial goes on",
     ]
+
+
+# The first message of a stream
+
+
+class _Stream:
+    """A call that says what it was given, and keeps what it is told."""
+
+    def __init__(self, *messages: ActorRunTrialInput) -> None:
+        self._messages = list(messages)
+        self.told: list[Any] = []
+
+    def __aiter__(self) -> _Stream:
+        return self
+
+    async def __anext__(self) -> ActorRunTrialInput:
+        if not self._messages:
+            raise StopAsyncIteration
+        return self._messages.pop(0)
+
+    async def send(self, message: Any) -> None:
+        self.told.append(message)
+
+
+_ALIVE = ActorRunTrialInput(state=CommunicationState.HEARTBEAT)
+_FIRST = ActorRunTrialInput(state=CommunicationState.NORMAL, init_input=ActorInitialInput(actor_name="ann"))
+_OVER = ActorRunTrialInput(state=CommunicationState.END)
+
+
+@pytest.mark.parametrize(
+    ("messages", "beats", "expected"),
+    [
+        ((_FIRST, _ALIVE), 0, "ann"),
+        ((_ALIVE, _ALIVE, _FIRST), 2, "ann"),
+        ((_ALIVE, _OVER, _FIRST), 1, None),
+        ((), 0, None),
+    ],
+)
+async def test_a_participant_is_told_its_part_first(
+    messages: tuple[ActorRunTrialInput, ...], beats: int, expected: str | None
+) -> None:
+    stream: Any = _Stream(*messages)
+    found = await receive_init(stream, ActorRunTrialOutput)
+    assert (None if found is None else found.actor_name) == expected
+    assert stream.told == [ActorRunTrialOutput(state=CommunicationState.HEARTBEAT)] * beats
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        ActorRunTrialInput(state=CommunicationState.NORMAL, observation=Observation()),
+        ActorRunTrialInput(state=CommunicationState.LAST, init_input=ActorInitialInput()),
+    ],
+)
+async def test_anything_else_first_breaks_the_protocol(message: ActorRunTrialInput) -> None:
+    stream: Any = _Stream(message)
+    with pytest.raises(RemoteProtocolError, match=r"^expected NORMAL with init_input first$"):
+        await receive_init(stream, ActorRunTrialOutput)
+
+
+@pytest.mark.parametrize(
+    ("grant", "trial_id", "allowed"),
+    [
+        (EVERYTHING, "t", True),
+        (Grant(name="o", roles=frozenset([Role.ORCHESTRATOR]), trials=("t",)), "t", True),
+        (Grant(name="o", roles=frozenset([Role.ORCHESTRATOR]), trials=("t",)), "u", False),
+        (Grant(name="a", roles=frozenset([Role.ADMIN]), trials=("t",)), "u", True),
+    ],
+)
+def test_a_call_is_for_the_trials_of_its_token(grant: Grant, trial_id: str, allowed: bool) -> None:
+    identity = Identity(account="token:o", local=False, grant=grant)
+    call: Any = SimpleNamespace(identity=identity, metadata=Metadata([("trial-id", trial_id)]))
+    if allowed:
+        assert trial_of(call) == trial_id
+    else:
+        with pytest.raises(PermissionDeniedError, match=f"^trial {trial_id!r}: not for this caller$"):
+            trial_of(call)

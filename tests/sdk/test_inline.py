@@ -14,7 +14,7 @@ import trio
 from google.protobuf.wrappers_pb2 import DoubleValue, StringValue, UInt32Value
 from outcome import Outcome
 
-from tests.cli.process import listening
+from tests.cli.process import listening, served
 from tests.sdk.test_sessions import (
     PLAYERS,
     SPEC,
@@ -622,3 +622,50 @@ async def test_payloads_as_bytes_and_no_rewards() -> None:
         await platform.controller.wait_trial(trial_id)
     assert seen["environment"] == [UInt32Value(value=9).SerializeToString()]
     assert seen["actor"] == [UInt32Value(value=value).SerializeToString() for value in (7, 8)] + [None]
+
+
+@pytest.mark.parametrize("sockets", [False, True])
+async def test_contents_are_all_that_a_tick_brings(sockets: bool) -> None:
+    """The same as bytes over a socket, and what was sent within the process; the last one is told by `is_ending`."""
+    participants, seen = Participants(SPEC), dict[str, list[Any]](env=[], ann=[])
+
+    async def environment(session: EnvironmentSession) -> None:
+        def on_actions(actions: list[Any]) -> None:
+            seen["env"].append(([bytes(action) for action in actions], session.tick_id, session.is_ending))
+            tick = len(seen["env"])
+            session.add_reward_nowait(1.0, 1.0, "*")
+            observations = [("*", UInt32Value(value=tick))]
+            if tick == 3:
+                session.end_nowait(observations)
+            else:
+                session.produce_observations_nowait(observations)
+
+        await session.start([("*", UInt32Value(value=0))])
+        await session.handle_contents(on_actions)
+
+    async def actor(session: ActorSession) -> None:
+        def on_observation(content: Any) -> None:
+            seen["ann"].append((UInt32Value.FromString(bytes(content)).value, session.tick_id, session.is_ending))
+            if not session.is_ending:
+                session.do_action_nowait(UInt32Value(value=7))
+
+        await session.start()
+        await session.handle_contents(on_observation)
+
+    participants.register_environment(environment)
+    participants.register_actor(actor, "player")
+    async with open_platform(participants) as platform:
+        params = make_params([actor_params("ann", "number", spec=SPEC)], spec=SPEC)
+        if sockets:
+            async with served(participants) as address:
+                params.environment.endpoint = address
+                params.actors[0].endpoint = address
+                await platform.controller.start_trial(params, trial_id="t")
+                outcome = await platform.controller.wait_trial("t")
+        else:
+            await platform.controller.start_trial(params, trial_id="t")
+            outcome = await platform.controller.wait_trial("t")
+    assert outcome.cause is EndCause.ENVIRONMENT
+    content = UInt32Value(value=7).SerializeToString()
+    assert seen["env"] == [([content], tick, False) for tick in range(3)]
+    assert seen["ann"] == [(0, 0, False), (1, 1, False), (2, 2, False), (3, 3, True)]
