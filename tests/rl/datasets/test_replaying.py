@@ -39,6 +39,7 @@ from trio_cogment.rl import (
     replay_environment,
     run_trials,
 )
+from trio_cogment.rl.datasets.replaying import _at
 from trio_cogment.spaces import Box, Dict, Discrete, Observation
 from trio_cogment.spaces.masks import mask_in
 
@@ -494,3 +495,12 @@ def test_behind_a_view(folder: Path) -> None:
     view.close()
     done = export(f"sqlite:{folder / 'again.db'}", parquet=folder / "again")
     assert (done.trials, done.steps, done.skipped) == (2, 10, [])
+
+
+def test_who_is_out_or_has_not_come_is_seen_as_at_the_nearest_tick() -> None:
+    told = {3: Observation(30), 5: Observation(50)}
+    for tick in told:
+        assert _at(told, tick) is told[tick]
+    for tick, value in ((0, 30), (2, 30), (4, 30), (6, 50), (9, 50)):
+        found = _at(told, tick)
+        assert (found.value, found.active, found.alive) == (value, False, False)
