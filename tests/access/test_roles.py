@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from trio_cogment.access import Grant, Role
+from trio_cogment.access import Grant, Quotas, Role
 from trio_cogment.access.roles import MAX_ACCOUNT_CHARACTERS, MAX_NAME_CHARACTERS, MAX_NAMES, MAX_PATTERN_CHARACTERS
 from trio_cogment.base.errors import InvalidArgumentError
 
@@ -77,3 +77,15 @@ def test_patterns() -> None:
     ]:
         assert not grant.names_actor(trial_id, actor_class, name)
     assert held().names_actor("any", "of", "them")
+
+
+@pytest.mark.parametrize("field", ["trials", "stored_bytes", "models"])
+def test_quotas_are_whole_numbers_from_0_on(field: str) -> None:
+    for number in (0, 1, 2**63 - 1, None):
+        assert getattr(Quotas(**{field: number}), field) == number
+    for wrong in (-1, 2**63, 1.0, "1", True):
+        given: Any = {field: wrong}
+        with pytest.raises(
+            InvalidArgumentError, match=f"^quota {field}: expected a whole number from 0 on, got {wrong!r}$"
+        ):
+            Quotas(**given)
