@@ -73,6 +73,11 @@ class TransientError(UnavailableError):
     """
 
 
+def is_database_url(address: str) -> bool:
+    """Whether an address is one of a database: `postgresql://...`."""
+    return address.partition("://")[0].lower() in SCHEMES and "://" in address
+
+
 def shown(address: str) -> str:
     """Return an address as it may be shown to anybody: without its password."""
     for pattern in _PASSWORDS:

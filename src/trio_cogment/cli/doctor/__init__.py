@@ -16,7 +16,7 @@ import click
 from trio_cogment.base.endpoints import GrpcEndpoint
 from trio_cogment.base.object_store import is_object_url
 from trio_cogment.base.plugins import scheme_of
-from trio_cogment.base.postgresql import SCHEMES
+from trio_cogment.base.postgresql import SCHEMES, is_database_url
 from trio_cogment.cli.client.common import ClientSettings, run_client
 from trio_cogment.cli.configuration import configuration_of
 from trio_cogment.cli.doctor import data, machine
@@ -83,7 +83,8 @@ def doctor(
     tls = tls_files(ctx, server=True)
     registrations: Path | str | None = None
     if directory_endpoint is None and persistence_file not in ("", NO_DIRECTORY):
-        registrations = persistence_file if is_object_url(persistence_file) else Path(persistence_file)
+        elsewhere = is_object_url(persistence_file) or is_database_url(persistence_file)
+        registrations = persistence_file if elsewhere else Path(persistence_file)
     stored = storage.file if storage else None, archive, registrations
     places = [place for place in stored if isinstance(place, Path)]
     findings = [machine.python(), *machine.versions()]
@@ -149,7 +150,9 @@ def _of_files(
         yield from data.bucket("models", archive)
     elif archive is not None:
         yield from data.folder("models", archive)
-    if isinstance(registrations, str):
+    if isinstance(registrations, str) and is_database_url(registrations):
+        yield from data.database("registrations", registrations.partition("#")[0])
+    elif isinstance(registrations, str):
         yield from data.bucket("registrations", registrations.rpartition("/")[0])
     elif registrations is not None:
         yield from data.file("registrations", registrations)

@@ -15,6 +15,7 @@ from trio_cogment.access import AccessControl, Role, TokenSource
 from trio_cogment.base.endpoints import GrpcEndpoint
 from trio_cogment.base.errors import CogmentError
 from trio_cogment.base.object_store import is_object_url
+from trio_cogment.base.postgresql import is_database_url
 from trio_cogment.base.records import record
 from trio_cogment.base.services import (
     PROTOCOL,
@@ -120,7 +121,7 @@ async def opened_directory_server(
         CogmentError: another directory has the file, or there is one and it cannot be read.
     """
     path = ""
-    if is_object_url(file):
+    if is_object_url(file) or is_database_url(file):
         path = file
     elif file:
         # The file itself is locked and replaced, whichever link names it.

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from trio_cogment.base.endpoints import DISCOVER
 from trio_cogment.base.object_store import is_object_url
-from trio_cogment.base.postgresql import shown
+from trio_cogment.base.postgresql import is_database_url, shown
 from trio_cogment.cli.services.directory_flags import DirectorySettings
 from trio_cogment.cli.services.trial_datastore import StorageSettings
 
@@ -42,6 +42,8 @@ def shown_place(place: Path | str) -> str:
 
 def shown_file(file: str) -> str:
     """Return where a directory keeps its registrations, in full."""
+    if is_database_url(file):
+        return shown(file)
     return shown_place(file if is_object_url(file) else Path(file)) if file else "in memory"
 
 

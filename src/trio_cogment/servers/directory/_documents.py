@@ -16,14 +16,29 @@ import errno
 import logging
 import os
 from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, Protocol
 
-from trio_cogment.base.errors import InvalidArgumentError
+from trio_cogment.base.errors import CogmentError, InvalidArgumentError
 from trio_cogment.base.host.files import LOCK, FileLock, Files, LockedError, replace_durably
 from trio_cogment.base.object_store import ChangedError, ObjectStore, is_object_url
+from trio_cogment.base.postgresql import SCHEMA, check_address, connect, database_errors, is_database_url, shown
 
 #: The suffix of what cannot be parsed and was put aside; a number follows if that name is taken.
 ASIDE = ".unreadable"
+
+#: The row of a directory, where the address has no fragment.
+_ROW = "directory"
+_TABLE = f"""
+CREATE TABLE IF NOT EXISTS {SCHEMA}.documents (
+    name text PRIMARY KEY,
+    version bigint NOT NULL,
+    content bytea NOT NULL
+)
+"""
+_INSERT = "INSERT INTO documents VALUES (%s, 1, %s) ON CONFLICT (name) DO NOTHING RETURNING version"
+_UPDATE = "UPDATE documents SET content = %s, version = version + 1 WHERE name = %s AND version = %s RETURNING version"
 
 _log = logging.getLogger(__name__)
 
@@ -68,6 +83,8 @@ def document_of(place: str, files: Files) -> Document:
     """
     if is_object_url(place):
         return _Object(place)
+    if is_database_url(place):
+        return _Row(place)
     return _File(place, files)
 
 
@@ -246,6 +263,57 @@ class _Object(_Versioned):
     def _keep(self, suffix: str, data: bytes) -> str:
         self._objects.create(self._key + suffix, data)
         return self.name + suffix
+
+
+class _Row(_Versioned):
+    """A row of PostgreSQL, with a number as version; each operation has a connection of its own, as they are rare."""
+
+    def __init__(self, address: str) -> None:
+        super().__init__()
+        self._address, _, fragment = address.partition("#")
+        check_address(self._address)
+        self._key = fragment or _ROW
+        self.name = shown(address)
+
+    @contextmanager
+    def _connected(self) -> Iterator[Any]:
+        """Have a connection for the time of the block.
+
+        Raises:
+            OSError: it cannot be made, or is lost; a write may have had its effect.
+        """
+        try:
+            with connect(self._address, purpose="directory") as connection, database_errors(f"{self.name}"):
+                yield connection
+        except CogmentError as error:
+            raise OSError(errno.EIO, str(error), self.name) from error
+
+    def _prepare(self) -> None:
+        with self._connected() as connection:
+            if connection.execute("SELECT to_regclass('documents')").fetchone() == (None,):
+                connection.execute(f"CREATE SCHEMA IF NOT EXISTS {SCHEMA}")
+                connection.execute(_TABLE)
+
+    def _read(self) -> tuple[bytes, Any] | None:
+        with self._connected() as connection:
+            row = connection.execute("SELECT content, version FROM documents WHERE name = %s", (self._key,)).fetchone()
+        return None if row is None else (bytes(row[0]), row[1])
+
+    def _write(self, data: bytes, version: Any) -> Any:
+        with self._connected() as connection:
+            if version is None:
+                row = connection.execute(_INSERT, (self._key, data)).fetchone()
+            else:
+                row = connection.execute(_UPDATE, (data, self._key, version)).fetchone()
+        if row is None:
+            raise ChangedError(errno.ESTALE, "it was changed", self.name)
+        return row[0]
+
+    def _keep(self, suffix: str, data: bytes) -> str:
+        with self._connected() as connection:
+            if connection.execute(_INSERT, (self._key + suffix, data)).fetchone() is None:
+                raise FileExistsError(errno.EEXIST, "there is one already", self.name)
+        return f"the row {self._key + suffix!r} of {self.name}"
 
 
 def _unused(name: str, taken: set[str]) -> str:

@@ -65,8 +65,9 @@ class DirectoryServer:
     every registration that was confirmed, and all further requests fail with UNAVAILABLE.
 
     Args:
-        path: the file of registrations, or an object in a bucket (`s3://bucket/key`, needs the extra `s3`), with which
-            the directory can be started again on any machine; empty: they are kept in memory only.
+        path: the file of registrations; or an object in a bucket (`s3://bucket/key`, needs the extra `s3`) or a row of
+            PostgreSQL (`postgresql://host/database`, the extra `postgresql`), with which the directory can be started
+            again on any machine; empty: they are kept in memory only.
         config: limits and intervals.
         rpc_config: the settings of the channels that health checks use.
         host: gives ids and secrets, the file (which only its owner can read), and the connections to services; by
