@@ -1,4 +1,4 @@
-"""What a page says: every kind of message with the limits of its fields, and how much may be said."""
+"""Messages of a page: every kind with the limits of its fields, and how much may be said."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What Minari can store: which spaces, and which keys."""
+"""Spaces and keys that Minari can store."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a run of trials is given: seeds, numbers, names of trials."""
+"""Arguments of a run of trials: seeds, numbers, names of trials."""
 
 from __future__ import annotations
 

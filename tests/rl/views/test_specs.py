@@ -1,4 +1,4 @@
-"""How Gymnasium makes a view again: what its specification says."""
+"""Specifications of views: Gymnasium makes a view again by what they say."""
 
 from __future__ import annotations
 
