@@ -70,8 +70,8 @@ class ModelRegistry:
         host: gives the time of the day, the files of a folder, and the threads for what blocks.
 
     Entering raises FailedPreconditionError where another process uses the storage, or where it is a bucket whose server
-    overwrites what is only to be created; InvalidArgumentError and MissingExtraError for the address of a bucket that is
-    wrong, or an extra that is missing; ResourceExhaustedError and UnavailableError where it failed.
+    overwrites what is only to be created; InvalidArgumentError and MissingExtraError where the address of a bucket is
+    wrong, or an extra is missing; ResourceExhaustedError and UnavailableError where it failed.
 
     Every method that takes an id raises InvalidArgumentError for an empty one, and NotFoundError where there is no such
     model; and every one, ResourceExhaustedError when the storage has no room and UnavailableError when it fails. Then
