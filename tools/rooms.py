@@ -98,6 +98,7 @@ TABLE: dict[str, set[str]] = {
         *("servers.discovery", "servers.datastore"),
     },
     "ray": {"rl", "seats", "sdk", "rpc"},
+    "experiment": {"play", "seats", "environments", "platform", "sdk", "spaces", "rpc", "access", "web"},
     "dashboard": {"web", "platform", "servers.orchestrator", "servers.discovery", "sdk", "rpc", "access"},
     "trainer": {"platform", "rl", "seats", "rpc", "servers.discovery", "sdk", "access", "budget"},
     "testing": {
@@ -107,7 +108,7 @@ TABLE: dict[str, set[str]] = {
     "cli": {
         *("platform", "servers.datastore", "servers.model_registry", "servers.directory", "servers.discovery"),
         *("sdk", "rl", "environments", "seats", "trainer", "trial", "rpc", "access", "budget", "web", "play"),
-        *("gateways.dm_env_rpc", "gateways.legacy", "gateways.rest", "gateways.openenv", "dashboard"),
+        *("gateways.dm_env_rpc", "gateways.legacy", "gateways.rest", "gateways.openenv", "dashboard", "experiment"),
     },
 }
 

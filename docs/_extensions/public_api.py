@@ -50,6 +50,7 @@ PACKAGES = (
     "web",
     "access",
     "play",
+    "experiment",
     "dashboard",
     "servers.orchestrator",
     "servers.datastore",

@@ -7,7 +7,8 @@ What most programs need is in this module. The rest is in its subpackages, which
 - `platform`: all services of the platform in a program of one's own; `servers`: each of them; `trainer`: training runs.
 - `rl`, `spaces`, `environments`, `seats` and `gateways`: reinforcement learning, its values, its environments, who acts
   in them, and its other protocols.
-- `play`, `dashboard` and `web`: people in trials, the operators' pages, and a port's browser side.
+- `play`, `experiment`, `dashboard` and `web`: people in trials and in experiments, the operators' pages, and a port's
+  browser side.
 - `rpc`: gRPC on Trio; `api`: its messages; `access`: rights; `base`: errors, settings, and what comes from outside.
 - `trial`: a trial as a state machine, and its replay.
 - `testing`: simulated runs, fakes, checkers.
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from trio_cogment import base as base
     from trio_cogment import dashboard as dashboard
     from trio_cogment import environments as environments
+    from trio_cogment import experiment as experiment
     from trio_cogment import gateways as gateways
     from trio_cogment import platform as platform
     from trio_cogment import play as play
@@ -127,6 +129,7 @@ _SUBPACKAGES = frozenset(
             "base",
             "dashboard",
             "environments",
+            "experiment",
             "gateways",
             "platform",
             "play",

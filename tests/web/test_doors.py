@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 import re
+import tempfile
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import partial
@@ -18,6 +19,7 @@ import trio.testing
 
 from tests.access.keys import FOREIGN, KEYS, NOW, Clock, grant, token_text
 from tests.dashboard.shown import platform_with_pages
+from tests.experiment.test_server import running
 from tests.gateways.openenv.games import Walk, game_of
 from tests.gateways.rest.playing import opened_proxy
 from tests.play.pages import Counting, params, platform_of
@@ -28,6 +30,7 @@ from trio_cogment.base.config import OpenEnvConfig, WebProxyConfig
 from trio_cogment.dashboard import open_dashboard
 from trio_cogment.environments.serving import environment
 from trio_cogment.environments.spec import RL_SPEC
+from trio_cogment.experiment.routes import experiment_routes
 from trio_cogment.gateways.openenv.server import opened_application
 from trio_cogment.gateways.rest import rest_routes
 from trio_cogment.platform import open_platform
@@ -51,7 +54,9 @@ REFUSED = [
 #: What is open to anybody: it shows nothing of anybody's, or is where a token is given.
 OPEN = {
     *("/", "/enter", "/enter/{code}", "/leave", "/health", "/openapi.json", "/openapi.json/"),
-    *("/assets/{name*}", "/play/assets/{name*}", "/dashboard/assets/{name*}"),
+    *("/assets/{name*}", "/play/assets/{name*}", "/dashboard/assets/{name*}", "/experiment/assets/{name*}"),
+    # The key is what lets somebody in, as a token does; see `test_the_key_of_an_experiment`.
+    *("/experiment/{key}/", "/experiment/{key}/socket"),
 }
 #: Where the handler judges callers itself; see `rest_routes`.
 JUDGED = {path + end for path in ("/controller/trials", "/actor/{actor_name}/{trial_id}") for end in ("", "/")} | {
@@ -81,6 +86,13 @@ async def play(access: AccessControl) -> AsyncIterator[list[AnyRoute]]:
 
 
 @asynccontextmanager
+async def experiment(_access: AccessControl) -> AsyncIterator[list[AnyRoute]]:
+    with tempfile.TemporaryDirectory() as folder:
+        async with running(Path(folder)) as server:
+            yield experiment_routes(server)
+
+
+@asynccontextmanager
 async def openenv(_access: AccessControl) -> AsyncIterator[list[AnyRoute]]:
     participants = Participants(RL_SPEC)
     participants.register_environment(environment(Walk))
@@ -107,6 +119,7 @@ Door = Callable[[AccessControl], AbstractAsyncContextManager[list[AnyRoute]]]
 DOORS: dict[Door, set[str]] = {
     dashboard: {f"dashboard/{name}.py" for name in ("_dashboard", "_server_pages", "_stored")},
     play: {"play/routes.py"},
+    experiment: {"experiment/routes.py"},
     openenv: {"gateways/openenv/app.py"},
     rest: {"gateways/rest/routes.py"},
     common: {"web/common_pages.py", "web/sign_in.py", "web/assets.py"},
@@ -279,3 +292,34 @@ async def test_other_methods_are_no_way_around(door: Door, autojump_clock: objec
                     continue
                 other = Asking(ask._side, Route(method, ask.path, ask.route.handler, right=None), ask._access)
                 assert (await other(token=token_text(grant(Role.ADMIN)))).status in (404, 405, 415), (method, ask.path)
+
+
+@pytest.mark.parametrize("path", ["/experiment/{key}/", "/experiment/{key}/socket"])
+async def test_the_key_of_an_experiment(
+    path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, autojump_clock: object
+) -> None:
+    access, let_in = access_control(), 0
+    async with running(tmp_path) as server:
+
+        async def serve_page(_socket: object) -> None:
+            nonlocal let_in
+            let_in += 1
+
+        monkeypatch.setattr(server, "serve_page", serve_page)
+        routes = experiment_routes(server)
+        side = WebSide(OriginPolicy([], [FRIEND]), routes=lambda: routes, access=PageAccess(access))
+        [route] = [each for each in routes if each.pattern == path]
+        is_page = isinstance(route, Route)
+        ask = Asking(side, route, access)
+        for key in ("1", server.key[:-1], server.key + "x", server.key.swapcase(), "%C3%A9", "assets", "%00"):
+            ask.path = path.replace("{key}", key)
+            for token in ("", token_text(grant(Role.ADMIN))):
+                answer = await ask(token=token)
+                assert answer.status == 404 if is_page else not let_in, key
+        ask.path = path.replace("{key}", server.key)
+        for fields in REFUSED:
+            assert (await ask(**fields)).status == 403, fields
+        assert not let_in
+        assert (await ask()).status == (200 if is_page else 101)
+        await trio.testing.wait_all_tasks_blocked()
+        assert let_in == (0 if is_page else 1)

@@ -30,6 +30,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "demo": ("trio_cogment.cli.demo", "Run a small trial: two actors invent a code for colours."),
     "dm_env_rpc": ("trio_cogment.cli.dm_env_rpc", "Look at servers of dm_env_rpc."),
     "doctor": ("trio_cogment.cli.doctor", "Check what a server needs, and say what to do."),
+    "experiment": ("trio_cogment.cli.experiment", "Work with experiments with people and their data."),
     "generate": ("trio_cogment.cli.generate", "Write a project's modules for the SDKs."),
     "health": ("trio_cogment.cli.health", "Ask whether a server serves."),
     "init": ("trio_cogment.cli.init", "Write a small project that runs and has a test."),

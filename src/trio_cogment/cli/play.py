@@ -19,6 +19,7 @@ from trio_cogment.base.errors import CogmentError, needing
 from trio_cogment.base.records import record
 from trio_cogment.base.services import ACTOR_CLASS, IMPLEMENTATION, ServiceKind
 from trio_cogment.cli.errors import Failure
+from trio_cogment.cli.experiment.files import data_option, is_experiment
 from trio_cogment.cli.options import FilePath
 from trio_cogment.cli.rl.targets import environment_options, failures, target_of
 from trio_cogment.cli.services.kept import where_trials_are
@@ -94,7 +95,7 @@ def _seconds(_ctx: click.Context, param: click.Parameter, value: float) -> float
 
 
 @click.command("play")
-@click.argument("target", metavar="ENVIRONMENT|MODULE")
+@click.argument("target", metavar="ENVIRONMENT|MODULE|EXPERIMENT")
 @environment_options
 @click.option("--person", "people", multiple=True, metavar="AGENT", help="An agent that a person plays; repeatable.")
 @click.option(
@@ -163,6 +164,8 @@ def _seconds(_ctx: click.Context, param: click.Parameter, value: float) -> float
 @click.option("--text", default="", help="What people should know before they begin.")
 @click.option("--labels", default="", metavar="NAMES", help="Names of the actions, separated by commas.")
 @click.option("--renderer", type=FilePath(path_type=Path), help="HTML file of your own that shows the observations.")
+@click.option("--demo", is_flag=True, help="Try an experiment: programs take part in it, and no server is started.")
+@data_option
 @storage_options(PLAY_FILE)
 @web_options
 @service_options("PLAY", port=_DEFAULT_PORT, host=THIS_MACHINE)
@@ -171,8 +174,12 @@ def play(ctx: click.Context, /, **options: Any) -> None:
     """Let people take part in trials, in a browser. Starts what is needed, and prints a link for them.
 
     ENVIRONMENT is an id of Gymnasium (CartPole-v1), an id or name of PettingZoo (classic/rps-v2), or MODULE:FUNCTION, a
-    function that makes one. With --params, MODULE has participants, as for `trio-cogment participants`.
+    function that makes one. With --params, MODULE has participants, as for `trio-cogment participants`. EXPERIMENT is
+    an experiment file (YAML): pages, a waiting room, trials.
     """
+    if is_experiment(options["target"]):
+        _play_experiment(ctx, options)
+        return
     _refuse_without_effect(ctx)
     common = common_settings(ctx)
     settings = PlaySettings(**common, web=web_settings(ctx), storage=storage_settings(ctx))
@@ -190,6 +197,20 @@ def play(ctx: click.Context, /, **options: Any) -> None:
     run_server(settings, application)
 
 
+def _play_experiment(ctx: click.Context, options: dict[str, Any]) -> None:
+    from trio_cogment.cli.experiment.serving import application_of, refuse_what_the_file_says, run_demo
+
+    refuse_what_the_file_says(ctx)
+    storage = storage_settings(ctx)
+    settings = PlaySettings(**common_settings(ctx), web=web_settings(ctx), storage=storage)
+    if options["demo"]:
+        run_demo(options, storage, settings.configuration)
+        return
+    if settings.web is None or not settings.web.enabled:
+        raise Failure("play: --web=false: expected a page to take part on")
+    run_server(settings, application_of(options, settings, storage))
+
+
 def _refuse_without_effect(ctx: click.Context) -> None:
     """Refuse flags that say something about an environment where there is a module of participants, or the reverse.
 
@@ -197,6 +218,8 @@ def _refuse_without_effect(ctx: click.Context) -> None:
         Failure: naming the flag.
     """
     has_params = ctx.params["params"] is not None
+    if ctx.params["demo"] or ctx.params["data"]:
+        raise Failure(f"play: {'--demo' if ctx.params['demo'] else '--data'}: it is for experiment files (YAML)")
     for param in ctx.command.params:
         given = ctx.get_parameter_source(param.name or "") not in (ParameterSource.DEFAULT, ParameterSource.ENVIRONMENT)
         if given and has_params and param.name in _OF_ENVIRONMENTS:

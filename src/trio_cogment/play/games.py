@@ -33,6 +33,7 @@ class Game:
         labels: what the actions are called, if there are a few to choose from.
         again: who has played waits for the next trial at once.
         renderer: a page (HTML) of the project that shows observations, in a frame of its own; empty: there is none.
+        feedback: people may send rewards and messages to the other participants.
 
     Raises:
         InvalidArgumentError: one of them is not as it has to be.
@@ -48,6 +49,7 @@ class Game:
     labels: Sequence[str] = ()
     again: bool = False
     renderer: bytes = b""
+    feedback: bool = True
 
     def __post_init__(self) -> None:
         if not self.name or len(self.name) > 64 or self.name.strip(_NAME_CHARACTERS):

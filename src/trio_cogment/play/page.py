@@ -16,7 +16,7 @@ import trio
 
 from trio_cogment.base.config import PlayConfig
 from trio_cogment.base.errors import CogmentError, InvalidArgumentError
-from trio_cogment.play.page_messages import Allowance, PageMessage, Ping, parse
+from trio_cogment.play.page_messages import Allowance, Ping, parse
 from trio_cogment.play.views import page_message
 
 _log = logging.getLogger(__name__)
@@ -101,7 +101,12 @@ class Page:
 
     # --- its connection ---
 
-    async def serve(self, socket: PageSocket, on_message: Callable[[PageMessage], None]) -> None:
+    async def serve(
+        self,
+        socket: PageSocket,
+        on_message: Callable[[Any], None],
+        parse: Callable[[bytes], Any] = parse,
+    ) -> None:
         """Send and receive until the page is closed, by either end, or has not been heard of for too long.
 
         What it says that makes no sense is answered with why; too much of that, or too much at all, ends it.
@@ -109,9 +114,10 @@ class Page:
         Args:
             socket: to the page.
             on_message: takes what it says. A `CogmentError` that it raises is told to the page.
+            parse: makes messages of what it says; raises InvalidArgumentError.
         """
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(self._receive, socket, on_message, nursery.cancel_scope)
+            nursery.start_soon(self._receive, socket, on_message, parse, nursery.cancel_scope)
             await self._send(socket)
             nursery.cancel_scope.cancel()
 
@@ -127,7 +133,11 @@ class Page:
                 await self._more.wait()
 
     async def _receive(
-        self, socket: PageSocket, on_message: Callable[[PageMessage], None], scope: trio.CancelScope
+        self,
+        socket: PageSocket,
+        on_message: Callable[[Any], None],
+        parse: Callable[[bytes], Any],
+        scope: trio.CancelScope,
     ) -> None:
         config, refused = self._config, 0
         allowance = Allowance(config.page_messages_per_second, config.page_burst, trio.current_time())
@@ -157,7 +167,7 @@ class Page:
     def _refuse(self, error: CogmentError) -> None:
         self.notify({"type": "refused", "reason": str(error)[:_MAX_REASON_CHARACTERS]})
 
-    def _take(self, message: PageMessage, on_message: Callable[[PageMessage], None]) -> None:
+    def _take(self, message: Any, on_message: Callable[[Any], None]) -> None:
         if isinstance(message, Ping):
             self.latency_seconds = None if message.took is None else message.took / 1000
             self.notify({"type": "pong", "sent": message.sent})

@@ -18,10 +18,11 @@ _MAX_DEPTH = 40
 
 @dataclass(frozen=True, slots=True)
 class Act:
-    """The person's action for a tick."""
+    """The person's action for a tick, and the time of the page's clock: milliseconds since the epoch, if it says so."""
 
     tick_id: int
     answer: Any
+    at_ms: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +94,7 @@ def _act(said: dict[str, Any]) -> Act:
         raise InvalidArgumentError("tick: expected a number from 0 on")
     answer = said.get("action")
     _check_depth(answer)
-    return Act(tick_id, answer)
+    return Act(tick_id, answer, None if said.get("at") is None else _number(said, "at"))
 
 
 def _check_depth(value: Any) -> None:

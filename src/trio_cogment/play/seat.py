@@ -78,6 +78,7 @@ class PageSeat:
         kept_bytes: how much of it is kept for those who look again, once its part is over.
         on_change: called when the state is another one.
         on_taken: called when the first page comes.
+        on_event: called with what people and pages do, as an experiment stores it: the kind of event, and its details.
         failure: why the seat could not be taken, or was lost; empty if it was not.
     """
 
@@ -98,6 +99,7 @@ class PageSeat:
         self.kept_bytes = 0
         self.on_change: Callable[[], None] = lambda: None
         self.on_taken: Callable[[], None] = lambda: None
+        self.on_event: Callable[[str, dict[str, Any]], None] = lambda what, detail: None
         self.seat: Seat | None = Seat(
             actor, self._on_news, on_begun=self._on_begun, on_over=self._on_seat_over, aside=self._on_aside
         )
@@ -149,6 +151,11 @@ class PageSeat:
     def give_up(self) -> None:
         """Have nobody come, if nobody has: the trial waits no more."""
         self._do(self._presence.nobody_comes)
+
+    def resign(self) -> None:
+        """Have the person give up the seat, whether or not a page has it."""
+        page = self._page
+        self._guarded(self._presence.grace_over if page is None else partial(self._presence.resign, page))
 
     def close(self) -> None:
         """Leave the trial, if it is not over: the server ends."""
@@ -257,10 +264,14 @@ class PageSeat:
         if isinstance(message, Act):
             if page is not self._page:
                 return  # it has been told
+            detail = {"tick": message.tick_id, "action": message.answer, "page_ms": message.at_ms}
+            detail["latency_ms"] = None if page.latency_seconds is None else 1000 * page.latency_seconds
             if message.tick_id != self._asked:
                 page.notify({"type": "late", "tick": message.tick_id})
+                self.on_event("late", detail)
             else:
                 self._send(self._codec.action(message.answer))
+                self.on_event("action", detail)
         elif isinstance(message, Rate | Say):
             self._pass_on(page, message)
         elif isinstance(message, Resign):
@@ -327,6 +338,7 @@ class PageSeat:
             said = _SAID.get(self.state)
             if said:
                 _log.info("trial %r, actor %r: %s", self.trial_id, self.actor, said)
+            self.on_event("presence", {"state": self.state.value})
             self.on_change()
         if then is Then.NOTHING:
             return
@@ -461,6 +473,7 @@ class PageSeat:
         if settings.rules.outcome is not Outcome.BOT:
             assert settings.default is not None
             self._send(settings.default, tick_id, (stand_in_note(StandIn.DEFAULT), self.actor))
+            self.on_event("stand-in", {"tick": tick_id, "by": StandIn.DEFAULT.value})
             return
         if self._bot is None and settings.bot is not None:
             self._bot = settings.bot(self.trial_id, part_of(seat.session), self._on_bot)
@@ -474,6 +487,7 @@ class PageSeat:
 
     def _on_bot(self, tick_id: int, content: bytes) -> None:
         self._send(content, tick_id, (stand_in_note(StandIn.BOT), self.actor))
+        self.on_event("stand-in", {"tick": tick_id, "by": StandIn.BOT.value})
 
     async def _run_bot(self, bot: Bot, scope: trio.CancelScope) -> None:
         with scope:

@@ -7,6 +7,7 @@ import logging
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from functools import partial
 from urllib.parse import quote
 
@@ -32,6 +33,24 @@ from trio_cogment.seats.presence import PresenceState
 from trio_cogment.seats.round import Round
 
 _log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class WatchedTrial:
+    """A trial with people that ends when none of them is there any more.
+
+    Attributes:
+        trial_id: of the trial.
+        seats: of the people, in the order of the trial's actors.
+        over: waits until it is over.
+        end: ends it at once.
+    """
+
+    trial_id: str
+    seats: Sequence[PageSeat]
+    over: Callable[[], Awaitable[None]]
+    end: Callable[[], None]
+
 
 #: Begins the account of a lobby, under which its trials count.
 _LOBBY = "lobby"
@@ -141,7 +160,17 @@ class PlayServer:
     async def _start_of_lobby(
         self, game: Game, people: int, bots: bool
     ) -> tuple[list[Place], Callable[[], Awaitable[None]]]:
-        """Start a trial that is a lobby's: it counts for that, and ends when none of its people is there any more."""
+        trial = await self.start_watched(game, people, bots)
+        return [Place(self._link(seat), seat) for seat in trial.seats], trial.over
+
+    async def start_watched(self, game: Game, people: int, bots: bool) -> WatchedTrial:
+        """Start a trial that counts for the game's lobby, and ends when none of its people is there any more.
+
+        The arguments are those of `start`.
+
+        Raises:
+            CogmentError: it could not be started.
+        """
         metadata = (
             (TRIAL_OWNER, quote(f"{_LOBBY}:{game.name}")),
             (TRIAL_QUOTAS, Quotas(trials=game.lobby.most_trials).text()),
@@ -159,7 +188,11 @@ class PlayServer:
             await attendance.wait_nobody(self.config.empty_seconds)
             round_.end(hard=True)
 
-        return [Place(self._link(seat), seat) for seat in seats], over
+        return WatchedTrial(round_.trial_id, seats, over, partial(round_.end, hard=True))
+
+    def link(self, seat: PageSeat, sources: Sources = ()) -> str:
+        """Return the link of a seat: a path."""
+        return self._link(seat)(sources)
 
     async def _start(self, opener: CallOpener, game: Game, people: int, bots: bool) -> tuple[Round, Sequence[PageSeat]]:
         params, actors = (with_bots if bots else with_fewer)(game, people)
@@ -189,7 +222,7 @@ class PlayServer:
             bot=None if opener is None else partial(bot_of, opener, game.bot),
             title=game.title or game.name,
             labels=game.labels,
-            receivers=[*others, params.environment.name or "env"],
+            receivers=[*others, params.environment.name or "env"] if game.feedback else [],
             renderer=bool(game.renderer),
             again=game.again,
         )

@@ -52,3 +52,13 @@ class PlayConfig(Settings):
         "have left, or have never come",
     )
     link_seconds: float = setting(7 * 86400.0, "how long the link of a seat counts")
+    max_participants: int = setting(
+        10_000,
+        "how many participants an experiment has, all that ever came; further ones are told that it is full",
+        shared=Shared(
+            "participants of an experiment",
+            "who comes takes the place of who has gone without doing a page; connections have shares",
+            "the page",
+            "who has done no page: the next ones. The others are data: `trio-cogment experiment forget` deletes one",
+        ),
+    )

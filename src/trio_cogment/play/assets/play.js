@@ -6,58 +6,14 @@ import { Countdown } from "./countdown.js";
 import { html } from "./html.js";
 import { Lobby } from "./lobby.js";
 import { Seat } from "./seat.js";
+import { NOTHING, reduce } from "./seen.js";
 import { Wire } from "./wire.js";
 
-const MOST_NOTICES = 100;
 /** What a proxy has before the paths of the server. */
 const BEFORE = location.pathname.replace(/(\/~[^/]*)?\/play\/$/, "");
 const TICKET = `trio-cogment ticket ${location.pathname}`;
 
-/**
- * @typedef {{
- *   connection: "opening" | "open" | "lost" | "refused", reason: string, place: "" | "lobby" | "seat",
- *   welcome: any, state: any, form: any, notices: any[], dismissed: any, count: number,
- * }} Seen
- */
-
-/** @type {Seen} */
-const NOTHING = {
-  connection: "opening",
-  reason: "",
-  place: "",
-  welcome: null,
-  state: null,
-  form: null,
-  notices: [],
-  dismissed: null,
-  count: 0,
-};
-
-/** @param {Seen} seen @param {any} message @returns {Seen} */
-function reduce(seen, message) {
-  switch (message.type) {
-    case "connection":
-      return { ...seen, connection: message.state, reason: message.reason };
-    case "seat":
-    case "lobby": {
-      const state = { ...message, since: performance.now() };
-      const welcome = message.welcome ?? seen.welcome;
-      const form = message.form ?? seen.form;
-      // What a page that was loaded again has missed comes with the welcome.
-      const history = message.welcome?.history;
-      const notices = history ? history.map((/** @type {any} */ each, /** @type {number} */ k) => ({ ...each, key: -1 - k })) : seen.notices;
-      return { ...seen, place: message.type, state, welcome, form, notices };
-    }
-    case "dismissed":
-      return { ...seen, dismissed: message };
-    case "pong":
-      return seen;
-    default: {
-      const notices = [...seen.notices, { ...message, key: seen.count }].slice(-MOST_NOTICES);
-      return { ...seen, notices, count: seen.count + 1 };
-    }
-  }
-}
+/** @typedef {import("./seen.js").Seen} Seen */
 
 /** @param {Seen["state"]} state */
 function follow(state) {

@@ -193,17 +193,22 @@ function Leave({ say }) {
     </dialog>`;
 }
 
+const EVERYTHING = ["actions", "messages", "feedback", "leave"];
+
 /**
- * @param {{welcome: any, state: any, form: any, notices: any[], dismissed: any, say: (message: object) => void}} props
+ * @param {{
+ *   welcome: any, state: any, form: any, notices: any[], dismissed: any, say: (message: object) => void,
+ *   show?: string[], base?: string,
+ * }} props  `show`: the parts that are there; `base`: the address of the seat, if the page has another one
  */
-export function Seat({ welcome, state, form, notices, dismissed, say }) {
+export function Seat({ welcome, state, form, notices, dismissed, say, show = EVERYTHING, base = "" }) {
   // One action for a tick: the server would call a second one late.
   const acted = useRef(-1);
   const act = useCallback(
     (/** @type {any} */ action) => {
       if (state.asked === null || acted.current === state.asked) return;
       acted.current = state.asked;
-      say({ type: "act", tick: state.asked, action });
+      say({ type: "act", tick: state.asked, action, at: Date.now() });
     },
     [state, say],
   );
@@ -218,14 +223,15 @@ export function Seat({ welcome, state, form, notices, dismissed, say }) {
         <h2 id="view" class="hidden-text">What you see</h2>
         ${state.tick === null && html`<p role="status">The game has not begun. Please wait.</p>`}
         ${welcome.renderer
-          ? html`<${Renderer} state=${{ ...state, form }} act=${act} />`
+          ? html`<${Renderer} state=${{ ...state, form }} act=${act} base=${base} />`
           : html`<${Parts} parts=${state.parts} blobs=${state.blobList} />`}
       </section>
       <div>
-        ${form && !dismissed && html`<${Actions} form=${form} state=${state} act=${act} />`}
-        <${Log} notices=${notices} />
-        ${!dismissed && welcome.receivers.length > 0 && html`<${Feedback} receivers=${welcome.receivers} say=${say} />`}
-        ${!dismissed && html`<${Leave} say=${say} />`}
+        ${form && !dismissed && show.includes("actions") && html`<${Actions} form=${form} state=${state} act=${act} />`}
+        ${show.includes("messages") && html`<${Log} notices=${notices} />`}
+        ${!dismissed && show.includes("feedback") && welcome.receivers.length > 0 &&
+        html`<${Feedback} receivers=${welcome.receivers} say=${say} />`}
+        ${!dismissed && show.includes("leave") && html`<${Leave} say=${say} />`}
       </div>
     </div>
   </main>`;

@@ -115,9 +115,9 @@ export function Parts({ parts, blobs }) {
 
 /**
  * The project's own page that shows observations, in a frame that can reach nothing.
- * @param {{state: any, act: (action: any) => void}} props
+ * @param {{state: any, act: (action: any) => void, base: string}} props
  */
-export function Renderer({ state, act }) {
+export function Renderer({ state, act, base }) {
   const frame = useRef(/** @type {HTMLIFrameElement | null} */ (null));
   const [ready, setReady] = useState(false);
   useEffect(() => {
@@ -135,5 +135,5 @@ export function Renderer({ state, act }) {
     // Its origin is none, so it cannot be named; what is sent is what the person sees anyway.
     if (ready) frame.current?.contentWindow?.postMessage({ type: "observation", tick, asked, parts, form, blobs }, "*");
   }, [ready, state]);
-  return html`<iframe ref=${frame} class="renderer" src="renderer" sandbox="allow-scripts" title="The game"></iframe>`;
+  return html`<iframe ref=${frame} class="renderer" src=${`${base}renderer`} sandbox="allow-scripts" title="The game"></iframe>`;
 }

@@ -55,8 +55,10 @@ export class Wire {
    * @param {(message: Message) => void} onMessage
    * @param {(state: "open" | "lost" | "refused", reason: string) => void} onState
    * @param {() => object} greeting  what is said first on each connection
+   * @param {string} base  the address of the page whose socket it is
    */
-  constructor(onMessage, onState, greeting) {
+  constructor(onMessage, onState, greeting, base = location.href) {
+    this.base = base;
     this.onMessage = onMessage;
     this.onState = onState;
     this.greeting = greeting;
@@ -67,12 +69,13 @@ export class Wire {
     /** @type {WebSocket | null} */
     this.socket = null;
     this.encoder = new TextEncoder();
-    setInterval(() => this.ping(), PING_MS);
+    this.pings = setInterval(() => this.ping(), PING_MS);
     this.open();
   }
 
   open() {
-    const address = new URL("socket", location.href);
+    if (this.ended) return;
+    const address = new URL("socket", this.base);
     address.protocol = address.protocol === "https:" ? "wss:" : "ws:";
     const socket = new WebSocket(address);
     socket.binaryType = "arraybuffer";
@@ -124,6 +127,7 @@ export class Wire {
 
   end() {
     this.ended = true;
+    clearInterval(this.pings);
     this.socket?.close();
   }
 }

@@ -1,0 +1,76 @@
+"""`trio-cogment experiment export`: writes the data of an experiment as tables."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+import trio
+
+from trio_cogment.base.errors import CogmentError, NotFoundError
+from trio_cogment.cli.errors import Failure
+from trio_cogment.cli.experiment.files import data_option, existing_data, read_experiment
+from trio_cogment.cli.options import FilePath
+from trio_cogment.cli.services.trial_datastore import PLAY_FILE
+
+_COMMAND = "experiment export"
+_TRIALS = "trials"
+
+
+@click.command()
+@click.argument("file", metavar="EXPERIMENT", type=FilePath(path_type=Path))
+@click.option(
+    "--output",
+    type=FilePath(path_type=Path),
+    required=True,
+    metavar="FOLDER",
+    help="Where the tables are written. Tables of before are replaced.",
+)
+@click.option(
+    "--storage",
+    default=f"sqlite:{PLAY_FILE}",
+    show_default=True,
+    metavar="ADDRESS",
+    help="Where the trials are stored; none: without them.",
+)
+@data_option
+def export(file: Path, output: Path, storage: str, data: Path | None) -> None:
+    """Write the data of an experiment: participants, answers, events and actions as CSV, a codebook, trials as Parquet.
+
+    EXPERIMENT is the experiment file. The server must not run meanwhile; the researchers' page exports while it does.
+    """
+    from trio_cogment.experiment.store import opened_store
+    from trio_cogment.experiment.tables import played_trials, tables_of
+
+    experiment = read_experiment(file, _COMMAND)
+    path = existing_data(data, experiment.name, _COMMAND)
+    try:
+        with opened_store(path, experiment.name) as store:
+            written, trials = tables_of(experiment, store), played_trials(store)
+        output.mkdir(parents=True, exist_ok=True)
+        for name, content in written.items():
+            (output / name).write_bytes(content)
+            click.echo(output / name)
+        if storage != "none" and trials:
+            trio.run(_export_trials, storage, output / _TRIALS, trials)
+    except CogmentError as error:
+        raise Failure(f"{_COMMAND}: {error}") from error
+    except OSError as error:
+        raise Failure(f"{_COMMAND}: {error.filename or output}: {error.strerror or error}") from error
+
+
+async def _export_trials(storage: str, folder: Path, trials: list[str]) -> None:
+    from trio_cogment.rl.datasets.exporting import export_async
+    from trio_cogment.rl.datasets.sources import open_source
+
+    async with open_source(storage) as client:
+        # A trial that was lost with its server may have no samples, and one of somebody who is forgotten is not there.
+        there = [
+            each.trial_id async for each in client.all_trials() if each.trial_id in set(trials) and each.samples_count
+        ]
+        try:
+            done = await export_async(client, parquet=folder, trials=there, partial=True, overwrite=True)
+        except NotFoundError:
+            click.echo("no trial has samples")
+            return
+    click.echo(f"{folder}: {done.trials} trials, {done.steps} steps")

@@ -1,0 +1,69 @@
+"""Experiment files and the files of their data, as commands find them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from trio_cogment.base.errors import CogmentError
+from trio_cogment.cli.errors import Failure
+from trio_cogment.cli.options import FilePath, applied
+from trio_cogment.cli.services.trial_datastore import DEFAULT_FILE
+
+if TYPE_CHECKING:
+    from trio_cogment.experiment.definition import Experiment
+
+_Decorated = TypeVar("_Decorated", bound=Callable[..., Any])
+
+_SUFFIXES = (".yaml", ".yml")
+
+
+def data_option(command: _Decorated) -> _Decorated:
+    """Add `--data`: the file with the data of an experiment."""
+    option = click.option(
+        "--data",
+        type=FilePath(path_type=Path),
+        metavar="PATH",
+        help="File with the data of an experiment: participants, answers, events. Default: "
+        f"{DEFAULT_FILE.parent}/NAME.experiment.db, with the name in the experiment file.",
+    )
+    return applied((option,), command)
+
+
+def is_experiment(target: str) -> bool:
+    """Tell whether what is to be played is an experiment file."""
+    return target.endswith(_SUFFIXES)
+
+
+def read_experiment(path: str | Path, command: str) -> Experiment:
+    """Return an experiment.
+
+    Raises:
+        Failure: something is wrong with the file.
+    """
+    from trio_cogment.experiment.experiment_file import load_experiment
+
+    try:
+        return load_experiment(path)
+    except CogmentError as error:
+        raise Failure(f"{command}: {error}") from error
+
+
+def data_file(given: Path | None, name: str) -> Path:
+    """Return the file with the data of an experiment."""
+    return given or DEFAULT_FILE.parent / f"{name}.experiment.db"
+
+
+def existing_data(given: Path | None, name: str, command: str) -> Path:
+    """Return the file with the data of an experiment that is there.
+
+    Raises:
+        Failure: there is none.
+    """
+    path = data_file(given, name)
+    if not path.is_file():
+        raise Failure(f"{command}: {path}: there is no such file, so nobody has taken part; --data names another one")
+    return path

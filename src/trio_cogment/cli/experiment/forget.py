@@ -1,0 +1,76 @@
+"""`trio-cogment experiment forget`: deletes everything that is kept of a participant."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+import trio
+
+from trio_cogment.base.errors import CogmentError, NotFoundError
+from trio_cogment.cli.errors import Failure
+from trio_cogment.cli.experiment.files import data_option, existing_data, read_experiment
+from trio_cogment.cli.options import FilePath
+from trio_cogment.cli.services.trial_datastore import PLAY_FILE
+
+_COMMAND = "experiment forget"
+
+
+@click.command()
+@click.argument("file", metavar="EXPERIMENT", type=FilePath(path_type=Path))
+@click.argument("participant", metavar="ID")
+@click.option(
+    "--storage",
+    default=f"sqlite:{PLAY_FILE}",
+    show_default=True,
+    metavar="ADDRESS",
+    help="Where the trials are stored; none: they were not.",
+)
+@click.option(
+    "--keep_trials",
+    is_flag=True,
+    help="Keep the trials, which others have taken part in. Nothing says any more who played in them.",
+)
+@data_option
+def forget(file: Path, participant: str, storage: str, keep_trials: bool, data: Path | None) -> None:
+    """Delete everything that is kept of a participant: answers, events, actions, and the trials with their samples.
+
+    EXPERIMENT is the experiment file. The server must not run meanwhile.
+    """
+    from trio_cogment.experiment.store import Batch, opened_store, trials_of
+
+    experiment = read_experiment(file, _COMMAND)
+    path = existing_data(data, experiment.name, _COMMAND)
+    try:
+        with opened_store(path, experiment.name) as store:
+            played = trials_of(store, participant)
+            # The trials first: who is interrupted here can do it again.
+            deleted = 0 if keep_trials or storage == "none" else trio.run(_delete, storage, played)
+            groups = {
+                int(group["number"]): {
+                    **group,
+                    "members": [None if member == participant else member for member in group["members"]],
+                }
+                for group in store.groups()
+                if participant in group["members"]
+            }
+            store.write(Batch(forgotten=[participant], groups=groups))
+    except CogmentError as error:
+        raise Failure(f"{_COMMAND}: {error}") from error
+    click.echo(f"forgotten: {participant}; trials deleted: {deleted} of {len(played)}")
+
+
+async def _delete(storage: str, trials: list[str]) -> int:
+    """Delete trials; return how many were there."""
+    from trio_cogment.rl.datasets.sources import open_source
+
+    if not trials:
+        return 0
+    try:
+        async with open_source(storage) as client:
+            there = [each.trial_id async for each in client.all_trials() if each.trial_id in set(trials)]
+            if there:
+                await client.delete_trials(there)
+            return len(there)
+    except NotFoundError as error:
+        raise NotFoundError(f"{error}; --storage says where the trials are, none that there are none") from None

@@ -1,0 +1,216 @@
+"""Experiments as `trio-cogment play` runs them: for people, or with programs in their places."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, nullcontext
+from pathlib import Path
+from random import Random
+from typing import TYPE_CHECKING, Any
+
+import click
+import trio
+from click.core import ParameterSource
+
+from trio_cogment.base.errors import needing
+from trio_cogment.cli.errors import Failure
+from trio_cogment.cli.experiment.files import data_file, read_experiment
+from trio_cogment.cli.rl.targets import failures, target_of
+from trio_cogment.cli.services.kept import where_trials_are
+from trio_cogment.cli.services.pages import opened_pages
+from trio_cogment.cli.services.start import Application, Resources, Running
+from trio_cogment.cli.services.trial_datastore import StorageSettings, opened_storage
+
+if TYPE_CHECKING:
+    from trio_cogment.base.config import Configuration
+    from trio_cogment.cli.services.settings import ServerSettings
+    from trio_cogment.experiment.definition import Experiment
+    from trio_cogment.experiment.server import ExperimentServer
+    from trio_cogment.experiment.trials import ExperimentTrials
+    from trio_cogment.platform import Platform
+    from trio_cogment.play.server import PlayServer
+    from trio_cogment.web import PageAccess
+    from trio_cogment.web.routing import AnyRoute
+
+_COMMAND = "play"
+_GIVE_UP_SECONDS = 5.0
+#: Each condition gets so many groups of programs.
+_DEMO_GROUPS = 2
+#: What the experiment file says instead.
+_IN_THE_FILE = {
+    "argument": "trials: arguments",
+    "people": "trials: people",
+    "bot": "trials: bots, and dropout: bot",
+    "params": "trials",
+    "spec": "trials",
+    "absent": "dropout: then",
+    "default_action": "dropout: default",
+    "grace": "dropout: grace_seconds",
+    "action_seconds": "trials: action_seconds",
+    "wait": "waiting: seconds",
+    "shortage": "waiting: shortage",
+    "seed": "seed",
+    "title": "title",
+    "text": "trials: text",
+    "labels": "trials: labels",
+    "renderer": "trials: page",
+}
+
+
+def refuse_what_the_file_says(ctx: click.Context) -> None:
+    """Refuse flags that say something that is in an experiment file.
+
+    Raises:
+        Failure: naming the flag and the key.
+    """
+    for param in ctx.command.params:
+        given = ctx.get_parameter_source(param.name or "") not in (ParameterSource.DEFAULT, ParameterSource.ENVIRONMENT)
+        if given and param.name in _IN_THE_FILE:
+            raise Failure(f"play: {param.opts[0]}: with an experiment it is in the file ({_IN_THE_FILE[param.name]})")
+
+
+def application_of(options: dict[str, Any], settings: ServerSettings, storage: StorageSettings | None) -> Application:
+    """Return the server of an experiment.
+
+    Args:
+        options: the flags of `play`.
+        settings: of the server.
+        storage: of the trials; None: they are not stored.
+    """
+    prepared = functools.cache(functools.partial(_prepared, options))
+    stored = "" if storage is None else ", trial_datastore"
+    return Application(
+        name=f"{_COMMAND}, orchestrator{stored}",
+        ports=[options["port"]],
+        check=prepared,
+        open=functools.partial(_opened, prepared, options["data"], settings, storage),
+        give_up_seconds=_GIVE_UP_SECONDS,
+    )
+
+
+def _prepared(options: dict[str, Any]) -> tuple[Experiment, ExperimentTrials]:
+    """Read the file, and make its environments once; it blocks.
+
+    Raises:
+        Failure: something is not as it has to be.
+    """
+    experiment = read_experiment(options["target"], _COMMAND)
+    with failures(_COMMAND), needing("gym"):
+        from trio_cogment.experiment.trials import ExperimentTrials
+
+        resolve = functools.partial(target_of, command=_COMMAND)
+        return experiment, ExperimentTrials(experiment, resolve, hosting=options["hosting"])
+
+
+@asynccontextmanager
+async def _running(
+    experiment: Experiment,
+    trials: ExperimentTrials,
+    data: Path,
+    storage: StorageSettings | None,
+    configuration: Configuration,
+    client_tls: Any = None,
+) -> AsyncIterator[tuple[Platform, PlayServer, ExperimentServer]]:
+    from trio_cogment.base.config import PlatformConfig
+    from trio_cogment.experiment.server import open_experiment
+    from trio_cogment.platform import open_platform
+    from trio_cogment.play.server import open_play
+
+    config = PlatformConfig(
+        orchestrator=configuration.orchestrator,
+        rpc=configuration.rpc,
+        datastore=configuration.datastore,
+        client_tls=client_tls,
+    )
+    try:
+        with _store(data, experiment) as store:
+            async with (
+                nullcontext() if storage is None else opened_storage(storage) as kept,
+                open_platform(trials.participants, config=config, store=kept) as platform,
+                open_play(platform, config=configuration.play) as play,
+                open_experiment(experiment, trials, play, platform, store, config=configuration.play) as server,
+            ):
+                yield platform, play, server
+    finally:
+        with trio.CancelScope(shield=True, deadline=trio.current_time() + _GIVE_UP_SECONDS):
+            await trials.aclose()
+
+
+def _store(data: Path, experiment: Experiment) -> Any:
+    from trio_cogment.experiment.store import opened_store
+
+    return opened_store(data, experiment.name)
+
+
+@asynccontextmanager
+async def _opened(
+    prepared: Any, data: Path | None, settings: ServerSettings, storage: StorageSettings | None, resources: Resources
+) -> AsyncIterator[Running]:
+    from trio_cogment.experiment.routes import experiment_routes
+    from trio_cogment.play.routes import play_routes
+
+    experiment, trials = prepared()
+    path = data_file(data, experiment.name)
+    async with (
+        _running(experiment, trials, path, storage, settings.configuration, resources.client_tls) as (
+            platform,
+            play,
+            server,
+        ),
+        opened_pages(settings, resources, platform, trials.participants.spec) as dashboard,
+    ):
+
+        def routes(access: PageAccess) -> list[AnyRoute]:
+            assert dashboard is not None, "the start has been refused without pages"
+            return [*play_routes(play, access), *experiment_routes(server), *dashboard(access)]
+
+        def links(_access: PageAccess, address: str) -> dict[str, str]:
+            found = server.links()
+            if list(found) == [""]:
+                return {"play": f"{address}{found['']}"}
+            return {f"play {who}": f"{address}{link}" for who, link in found.items()}
+
+        params = platform.orchestrator.datalog_of(trials.params)
+        yield Running(
+            services=[platform.services],
+            stop=platform.stop,
+            routes=routes,
+            links=links,
+            kept={**where_trials_are(storage, params), "experiment": str(path.absolute())},
+        )
+
+
+def run_demo(options: dict[str, Any], storage: StorageSettings | None, configuration: Configuration) -> None:
+    """Have programs take part in an experiment until all are at an end, and say which.
+
+    Raises:
+        Failure: the file is wrong, or the experiment could not go on.
+    """
+    experiment, trials = _prepared(options)
+    groups = experiment.waiting.groups or _DEMO_GROUPS * len(experiment.conditions)
+    people = groups * experiment.waiting.size
+    # Not the file of the people: programs are in no group of theirs.
+    path = options["data"] or data_file(None, experiment.name).with_name(f"{experiment.name}.demo.db")
+    with failures(_COMMAND):
+        ends = trio.run(_demo, experiment, trials, path, storage, configuration, people)
+    for end, count in sorted(ends.items()):
+        click.echo(f"{end}: {count}")
+    click.echo(
+        f"data: {path}\ntables: trio-cogment experiment export {options['target']} --data {path} --output tables"
+    )
+
+
+async def _demo(
+    experiment: Experiment,
+    trials: ExperimentTrials,
+    path: Path,
+    storage: StorageSettings | None,
+    configuration: Configuration,
+    people: int,
+) -> dict[str, int]:
+    from trio_cogment.experiment.demo import play_demo
+
+    async with _running(experiment, trials, path, storage, configuration) as (_, play, server):
+        play.link_of = lambda trial_id, actor, _sources: f"{trial_id} {actor}"
+        return await play_demo(server, people, Random(experiment.seed))

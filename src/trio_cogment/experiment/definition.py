@@ -1,0 +1,477 @@
+"""The experiment file: pages, the waiting room, conditions, trials and ends, as records; pure.
+
+`experiment_file` reads it from YAML. What is here is checked when it is made, so the machine and the server may rely on
+it. Questions know how an answer is checked: the page in the browser helps people, and the server decides.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from trio_cogment.base.errors import InvalidArgumentError
+from trio_cogment.base.suggestions import suggestion
+
+#: Part of links, of the ids of trials and of file names.
+NAME_CHARACTERS = frozenset("abcdefghijklmnopqrstuvwxyz0123456789-_")
+#: Longer answers to `long` questions are refused.
+MAX_ANSWER_CHARACTERS = 10_000
+#: What kinds of questions there are.
+QUESTION_KINDS = ("text", "long", "number", "scale", "choice", "choices", "yes_no")
+PAGE_KINDS = ("text", "consent", "questions")
+#: Each way out of an experiment, with the sentence that people see if the file has no text for it.
+ENDS: Mapping[str, str] = {
+    "complete": "Thank you for taking part.",
+    "partial": "The game ended early because somebody has left. Thank you for taking part: this counts in full.",
+    "declined": "You have not agreed, so you do not take part. Nothing more is recorded.",
+    "screened": "Thank you. Your answers do not fit what this study needs, so it ends here for you.",
+    "idle": "You did not go on for too long, so the study has ended for you.",
+    "unmatched": "Not enough people came in time. Thank you for waiting.",
+    "full": "All places of this study are taken. Thank you for your interest.",
+    "gone": "You were away for too long, so the study went on without you.",
+    "left": "You have left the study.",
+    "removed": "Those who run this study have ended it for you.",
+    "refused": "This study is not open to you, or you have taken part before.",
+}
+
+
+def check_name(value: str, what: str) -> None:
+    """Refuse what cannot be a name.
+
+    Raises:
+        InvalidArgumentError: it is empty, longer than 64 characters, or has other characters.
+    """
+    if not value or len(value) > 64 or not NAME_CHARACTERS.issuperset(value):
+        raise InvalidArgumentError(f"{what}: expected letters a to z, digits, - and _; got {value!r}")
+
+
+def _check_seconds(value: float, what: str) -> None:
+    if not value > 0:
+        raise InvalidArgumentError(f"{what}: expected seconds, more than 0; got {value:g}")
+
+
+def _check_one_of(value: str, known: Sequence[str], what: str) -> None:
+    if value not in known:
+        raise InvalidArgumentError(f"{what}: unknown {value!r}; {suggestion(value, known)}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Question:
+    """One question of a page.
+
+    Attributes:
+        name: of the column in the data.
+        ask: what people read.
+        kind: one of `QUESTION_KINDS`.
+        options: of `choice` and `choices`.
+        low, high: of `number` (None: no limit) and `scale`.
+        labels: of the two ends of a `scale`.
+        integer: a `number` is a whole one.
+        required: it has to be answered.
+        correct: the right answer of an attention or comprehension check; None: any answer will do.
+    """
+
+    name: str
+    ask: str
+    kind: str = "text"
+    options: Sequence[str] = ()
+    low: float | None = None
+    high: float | None = None
+    labels: Sequence[str] = ()
+    integer: bool = False
+    required: bool = True
+    correct: Any = None
+
+    def __post_init__(self) -> None:
+        check_name(self.name, "name")
+        where = f"question {self.name!r}"
+        if not self.ask:
+            raise InvalidArgumentError(f"{where}: ask: expected a text")
+        _check_one_of(self.kind, QUESTION_KINDS, f"{where}: kind")
+        choosing = self.kind in ("choice", "choices")
+        if choosing and (len(self.options) < 2 or len(set(self.options)) < len(self.options)):
+            raise InvalidArgumentError(f"{where}: options: expected two or more different ones")
+        if not choosing and self.options:
+            raise InvalidArgumentError(f"{where}: options: expected none for the kind {self.kind!r}")
+        if self.kind == "scale":
+            if self.low is None or self.high is None or not 1 <= self.high - self.low <= 20:
+                raise InvalidArgumentError(f"{where}: low, high: expected whole numbers, with 20 steps or fewer")
+            if not (float(self.low).is_integer() and float(self.high).is_integer()):
+                raise InvalidArgumentError(f"{where}: low, high: expected whole numbers")
+        elif self.low is not None and self.high is not None and self.low > self.high:
+            raise InvalidArgumentError(f"{where}: low, high: expected them in this order")
+        if len(self.labels) not in (0, 2):
+            raise InvalidArgumentError(f"{where}: labels: expected two, for the ends of the scale")
+        if self.correct is not None:
+            try:
+                self.checked(self.correct)
+            except InvalidArgumentError as error:
+                raise InvalidArgumentError(f"{where}: correct: {error}") from None
+
+    def checked(self, answer: Any) -> Any:
+        """Return an answer as it is stored; None: not answered.
+
+        Raises:
+            InvalidArgumentError: it is not an answer to this question; the text says what was expected.
+        """
+        if answer is None or answer == "" or answer == []:
+            if self.required:
+                raise InvalidArgumentError("expected an answer")
+            return None
+        if self.kind in ("text", "long"):
+            most = 500 if self.kind == "text" else MAX_ANSWER_CHARACTERS
+            if not isinstance(answer, str) or len(answer) > most:
+                raise InvalidArgumentError(f"expected a text of {most} characters at most")
+            if "\0" in answer or not _is_text(answer):
+                raise InvalidArgumentError("expected a text")
+            return answer
+        if self.kind in ("number", "scale"):
+            return self._number(answer)
+        if self.kind == "yes_no":
+            if not isinstance(answer, bool):
+                raise InvalidArgumentError("expected yes or no")
+            return answer
+        if self.kind == "choice":
+            if answer not in self.options:
+                raise InvalidArgumentError("expected one of the options")
+            return answer
+        if not isinstance(answer, list) or any(each not in self.options for each in answer):
+            raise InvalidArgumentError("expected some of the options")
+        return [option for option in self.options if option in answer]
+
+    def _number(self, answer: Any) -> float | int:
+        if isinstance(answer, bool) or not isinstance(answer, int | float) or not abs(answer) <= 1e15:
+            raise InvalidArgumentError("expected a number")
+        whole = self.integer or self.kind == "scale"
+        if whole and not float(answer).is_integer():
+            raise InvalidArgumentError("expected a whole number")
+        if (self.low is not None and answer < self.low) or (self.high is not None and answer > self.high):
+            low, high = (("-" if limit is None else f"{limit:g}") for limit in (self.low, self.high))
+            raise InvalidArgumentError(f"expected a number from {low} to {high}")
+        return int(answer) if whole else answer
+
+    def is_right(self, answer: Any) -> bool:
+        """Return whether a checked answer is the right one."""
+        return self.correct is None or bool(answer == self.checked(self.correct))
+
+
+def _is_text(value: str) -> bool:
+    try:
+        value.encode()
+    except UnicodeEncodeError:  # half of a character
+        return False
+    return True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PagePlan:
+    """One page to read, to agree to or to fill in.
+
+    Attributes:
+        name: in the data; unique in the experiment.
+        kind: one of `PAGE_KINDS`.
+        title: of the page.
+        text: Markdown.
+        questions: of a page of kind `questions`.
+        seconds: how long somebody may stay on it; None: the experiment's `page_seconds`.
+        attempts: how often the checks may be answered wrongly before `failed` counts.
+        failed: `out` (the study ends with `screened`), or `on` (it is noted, and the study goes on).
+        conditions: only people in one of these see it; empty: all.
+    """
+
+    name: str
+    kind: str = "text"
+    title: str = ""
+    text: str = ""
+    questions: Sequence[Question] = ()
+    seconds: float | None = None
+    attempts: int = 1
+    failed: str = "out"
+    conditions: Sequence[str] = ()
+
+    def __post_init__(self) -> None:
+        check_name(self.name, "name")
+        where = f"page {self.name!r}"
+        _check_one_of(self.kind, PAGE_KINDS, f"{where}: kind")
+        if (self.kind == "questions") != bool(self.questions):
+            raise InvalidArgumentError(f"{where}: expected questions on pages of the kind 'questions', and on no other")
+        if self.kind != "questions" and not self.text:
+            raise InvalidArgumentError(f"{where}: expected a text")
+        if self.seconds is not None:
+            _check_seconds(self.seconds, f"{where}: seconds")
+        if self.attempts < 1:
+            raise InvalidArgumentError(f"{where}: attempts: expected 1 or more; got {self.attempts}")
+        _check_one_of(self.failed, ("out", "on"), f"{where}: failed")
+        _check_unique([each.name for each in self.questions], f"{where}: questions")
+
+    def checked(self, answers: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the answers of a page as they are stored.
+
+        Raises:
+            InvalidArgumentError: one is missing, wrong in kind, or of no question; the text names the question.
+        """
+        known = {each.name: each for each in self.questions}
+        for name in answers:
+            if name not in known:
+                raise InvalidArgumentError(f"answers: there is no question {name[:64]!r} on this page")
+        found = {}
+        for name, question in known.items():
+            try:
+                found[name] = question.checked(answers.get(name))
+            except InvalidArgumentError as error:
+                raise InvalidArgumentError(f"{question.ask}: {error}") from None
+        return found
+
+    def wrong(self, answers: Mapping[str, Any]) -> list[str]:
+        """Return the names of the checks that checked answers fail."""
+        return [each.name for each in self.questions if not each.is_right(answers[each.name])]
+
+
+def _check_unique(names: Sequence[str], what: str) -> None:
+    for name in names:
+        if names.count(name) > 1:
+            raise InvalidArgumentError(f"{what}: {name!r} is there twice")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Waiting:
+    """The waiting room.
+
+    Attributes:
+        size: how many people a group has.
+        seconds: how long anybody waits at most.
+        way_out_seconds: after which the page offers a way out, with the code of `unmatched`.
+        shortage: when somebody's time is over: `bots` take the places that are left, or people are `let_go`.
+        groups: how many there may be; then the study is full. None: no limit.
+    """
+
+    size: int = 1
+    seconds: float = 300.0
+    way_out_seconds: float = 60.0
+    shortage: str = "let_go"
+    groups: int | None = None
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.size <= 100:
+            raise InvalidArgumentError(f"waiting: size: expected a number from 1 to 100; got {self.size}")
+        _check_seconds(self.seconds, "waiting: seconds")
+        if not self.way_out_seconds >= 0:
+            raise InvalidArgumentError("waiting: way_out_seconds: expected seconds, 0 or more")
+        _check_one_of(self.shortage, ("bots", "let_go"), "waiting: shortage")
+        if self.groups is not None and self.groups < 1:
+            raise InvalidArgumentError(f"waiting: groups: expected 1 or more; got {self.groups}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Dropout:
+    """When somebody of a group goes.
+
+    Attributes:
+        then: a `bot` takes the place, the `default` action is taken, or the group has an `end`, which is `partial` for
+            the others.
+        grace_seconds: how long the trial waits for somebody whose page has gone; the others see it run down.
+        tell: the others are told that a bot, or the default action, acts.
+        default: the action of `default`, as JSON has it.
+        bot: who acts for people who have gone, and has places that are left: `random`, or MODULE:NAME.
+    """
+
+    then: str = "end"
+    grace_seconds: float = 30.0
+    tell: bool = True
+    default: Any = None
+    bot: str = "random"
+
+    def __post_init__(self) -> None:
+        _check_one_of(self.then, ("bot", "default", "end"), "dropout: then")
+        _check_seconds(self.grace_seconds, "dropout: grace_seconds")
+        if (self.then == "default") != (self.default is not None):
+            raise InvalidArgumentError("dropout: default: expected an action if, and only if, then is 'default'")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrialPlan:
+    """One of the trials that a group plays in a row.
+
+    Attributes:
+        name: in the data; unique in the experiment.
+        environment: what `trio-cogment play` takes: an id, or MODULE:FUNCTION.
+        arguments: of the function that makes it.
+        people: the agents that people play, one for each place of a group; empty: the first ones.
+        bots: who plays the others: `random`, or MODULE:FUNCTION.
+        roles: `keep`: each person has the same place as in the file; `swap`: places move on by one with each trial.
+        pages: that each member sees before it; the group waits for all.
+        title, text, labels: as of `trio-cogment play`.
+        action_seconds: how long a person has for an action; infinite: no limit.
+        renderer: an HTML page of one's own that shows observations; empty: there is none.
+        show: which parts of the generated page are there: `actions`, `messages`, `feedback`.
+    """
+
+    name: str
+    environment: str
+    arguments: Mapping[str, Any] = field(default_factory=dict)
+    people: Sequence[str] = ()
+    bots: Mapping[str, str] = field(default_factory=dict)
+    roles: str = "keep"
+    pages: Sequence[PagePlan] = ()
+    title: str = ""
+    text: str = ""
+    labels: Sequence[str] = ()
+    action_seconds: float = math.inf
+    renderer: bytes = b""
+    show: Sequence[str] = ("actions", "messages")
+
+    def __post_init__(self) -> None:
+        check_name(self.name, "name")
+        where = f"trial {self.name!r}"
+        for part in self.show:
+            _check_one_of(part, ("actions", "messages", "feedback"), f"{where}: show")
+        if not self.environment:
+            raise InvalidArgumentError(f"{where}: environment: expected an id, or MODULE:FUNCTION")
+        _check_one_of(self.roles, ("keep", "swap"), f"{where}: roles")
+        _check_seconds(self.action_seconds, f"{where}: action_seconds")
+        _check_unique(list(self.people), f"{where}: people")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Condition:
+    """What is different for some of the groups.
+
+    Attributes:
+        name: in the data.
+        arguments: of environments, over those of each trial.
+        bots: of agents, over those of each trial.
+    """
+
+    name: str
+    arguments: Mapping[str, Any] = field(default_factory=dict)
+    bots: Mapping[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        check_name(self.name, "condition")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class End:
+    """What people see who are at an end.
+
+    Attributes:
+        text: Markdown; empty: the sentence of `ENDS`.
+        code: to be copied, for a platform that recruits people.
+        redirect: an address that a button leads to; `{PROLIFIC_PID}` stands for that parameter of the person's link.
+    """
+
+    text: str = ""
+    code: str = ""
+    redirect: str = ""
+
+    def __post_init__(self) -> None:
+        if self.redirect and not self.redirect.startswith(("https://", "http://")):
+            raise InvalidArgumentError(f"redirect: expected an address (https://...); got {self.redirect!r}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class People:
+    """Who takes part, and by which id.
+
+    Attributes:
+        id: `drawn` (by the server), `query:NAME` (the link's parameter), `code` (typed by the person) or `link` (each
+            has a link of their own; see `allow`).
+        allow: the ids of those who may come; empty: all. `code` and `link` need it.
+        keep_out: the ids of those who may not, because they have taken part before.
+        parameters: which parameters of the link are kept with the person; None: all.
+    """
+
+    id: str = "drawn"
+    allow: frozenset[str] = frozenset()
+    keep_out: frozenset[str] = frozenset()
+    parameters: frozenset[str] | None = None
+
+    def __post_init__(self) -> None:
+        kind, _, name = self.id.partition(":")
+        if kind not in ("drawn", "query", "code", "link") or bool(name) != (kind == "query"):
+            raise InvalidArgumentError(
+                f"participants: id: expected drawn, code, link or query:NAME (a parameter of links); got {self.id!r}"
+            )
+        if kind in ("code", "link") and not self.allow:
+            raise InvalidArgumentError(f"participants: allow: expected the ids of those who may come, with id: {kind}")
+        if kind == "drawn" and (self.allow or self.keep_out):
+            raise InvalidArgumentError("participants: allow, keep_out: with id: drawn nobody has an id before")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Experiment:
+    """An experiment file.
+
+    Attributes:
+        name: of the experiment, in links and file names.
+        title: for people.
+        participants: who takes part.
+        before: pages before the waiting room.
+        waiting: the waiting room.
+        conditions: between groups; there is at least one.
+        assignment: `balanced`: in the order of the file; `seeded`: in an order that the seed draws. In both, the
+            numbers of groups in two conditions never differ by more than one.
+        seed: of what is drawn.
+        dropout: when somebody of a group goes.
+        trials: that each group plays, one after the other.
+        after: pages after the trials.
+        ends: by the names of `ENDS`.
+        page_seconds: how long somebody may stay on a page.
+    """
+
+    name: str
+    title: str
+    participants: People = field(default_factory=People)
+    before: Sequence[PagePlan] = ()
+    waiting: Waiting = field(default_factory=Waiting)
+    conditions: Sequence[Condition] = (Condition(name="all"),)
+    assignment: str = "balanced"
+    seed: int = 0
+    dropout: Dropout = field(default_factory=Dropout)
+    trials: Sequence[TrialPlan] = ()
+    after: Sequence[PagePlan] = ()
+    ends: Mapping[str, End] = field(default_factory=dict)
+    page_seconds: float = 600.0
+
+    def __post_init__(self) -> None:
+        check_name(self.name, "name")
+        if not self.trials:
+            raise InvalidArgumentError("trials: expected one or more")
+        if not self.conditions:
+            raise InvalidArgumentError("conditions: expected one or more")
+        _check_one_of(self.assignment, ("balanced", "seeded"), "assignment")
+        _check_seconds(self.page_seconds, "page_seconds")
+        pages = [*self.before, *(page for trial in self.trials for page in trial.pages), *self.after]
+        _check_unique([each.name for each in pages], "pages")
+        _check_unique([question.name for page in pages for question in page.questions], "questions")
+        _check_unique([each.name for each in self.trials], "trials")
+        names = [each.name for each in self.conditions]
+        _check_unique(names, "conditions")
+        for page in self.before:
+            if page.conditions:
+                raise InvalidArgumentError(
+                    f"page {page.name!r}: conditions: groups have none before the waiting room; expected none here"
+                )
+        for page in pages:
+            for name in page.conditions:
+                _check_one_of(name, names, f"page {page.name!r}: conditions")
+        for name in self.ends:
+            _check_one_of(name, tuple(ENDS), "ends")
+        for trial in self.trials:
+            if trial.people and len(trial.people) != self.waiting.size:
+                raise InvalidArgumentError(
+                    f"trial {trial.name!r}: people: expected {self.waiting.size}, as many as a group has "
+                    f"(waiting: size); got {len(trial.people)}"
+                )
+
+    def end(self, name: str) -> End:
+        """Return what people see at an end; without a text in the file, the sentence of `ENDS`."""
+        found = self.ends.get(name, End())
+        return found if found.text else End(text=ENDS[name], code=found.code, redirect=found.redirect)
+
+    def pages_of(self, trial: int, condition: str) -> list[PagePlan]:
+        """Return the pages that somebody in a condition sees before a trial; behind the last one: after them."""
+        pages = self.trials[trial].pages if trial < len(self.trials) else self.after
+        return [page for page in pages if not page.conditions or condition in page.conditions]

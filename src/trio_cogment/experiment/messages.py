@@ -1,0 +1,159 @@
+"""Messages of a participant's page: JSON objects, each with a `type`; nothing else is let in."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from trio_cogment.base.errors import InvalidArgumentError
+from trio_cogment.experiment.definition import MAX_ANSWER_CHARACTERS
+from trio_cogment.play.page_messages import Ping
+from trio_cogment.play.page_messages import parse as parse_of_play
+
+_MAX_PARAMETERS = 32
+_MAX_NAME = 64
+_MAX_VALUE = 512
+_MAX_ANSWERS = 200
+_MAX_PIXELS = 100_000
+
+
+@dataclass(frozen=True, slots=True)
+class Enter:
+    """A page begins.
+
+    Attributes:
+        ticket: by which the server knows the browser again; empty: it has none.
+        parameters: of the link.
+        code: that the person has typed.
+        width, height: of the page, in CSS pixels.
+    """
+
+    ticket: str
+    parameters: Mapping[str, str]
+    code: str
+    width: int
+    height: int
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """The person is done with a page.
+
+    Attributes:
+        page: its name.
+        answers: to its questions.
+        agrees: to a page of consent.
+        at_ms: the time of the page's clock, in milliseconds since the epoch.
+    """
+
+    page: str
+    answers: Mapping[str, Any]
+    agrees: bool
+    at_ms: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class WayOut:
+    """The person is tired of waiting."""
+
+
+@dataclass(frozen=True, slots=True)
+class Leave:
+    """The person leaves for good."""
+
+
+Message: TypeAlias = Enter | Turn | WayOut | Leave | Ping
+
+
+def parse(data: bytes) -> Message:
+    """Return what a page says.
+
+    Raises:
+        InvalidArgumentError: it is nothing of that.
+    """
+    try:
+        said = json.loads(data)
+    except (ValueError, RecursionError):
+        raise InvalidArgumentError("expected JSON") from None
+    if not isinstance(said, dict):
+        raise InvalidArgumentError("expected a JSON object")
+    if said.get("type") == "ping":
+        ping = parse_of_play(data)
+        assert isinstance(ping, Ping)
+        return ping
+    reader = _READERS.get(str(said.get("type")))
+    if reader is None:
+        raise InvalidArgumentError(f"type: expected one of ping, {', '.join(_READERS)}")
+    return reader(said)
+
+
+def text_of(value: Any, name: str, most: int) -> str:
+    """Return a text of a message.
+
+    Raises:
+        InvalidArgumentError: it is none, is too long, or has what no text has.
+    """
+    if not isinstance(value, str) or len(value) > most or "\0" in value:
+        raise InvalidArgumentError(f"{name}: expected a text of {most} characters at most")
+    try:
+        value.encode()
+    except UnicodeEncodeError:  # half of a character
+        raise InvalidArgumentError(f"{name}: expected a text") from None
+    return value
+
+
+def _object(said: dict[str, Any], name: str, most: int) -> dict[str, Any]:
+    value = said.get(name, {})
+    if not isinstance(value, dict) or len(value) > most:
+        raise InvalidArgumentError(f"{name}: expected an object with {most} names at most")
+    return value
+
+
+def _pixels(said: dict[str, Any], name: str) -> int:
+    value = said.get(name, 0)
+    if type(value) is not int or not 0 <= value <= _MAX_PIXELS:
+        raise InvalidArgumentError(f"{name}: expected a number of pixels")
+    return value
+
+
+def _enter(said: dict[str, Any]) -> Enter:
+    parameters = {
+        text_of(name, "parameters", _MAX_NAME): text_of(value, f"parameters: {name[:_MAX_NAME]}", _MAX_VALUE)
+        for name, value in _object(said, "parameters", _MAX_PARAMETERS).items()
+    }
+    ticket, code = text_of(said.get("ticket", ""), "ticket", 128), text_of(said.get("code", ""), "code", 128)
+    return Enter(ticket, parameters, code.strip(), _pixels(said, "width"), _pixels(said, "height"))
+
+
+def _turn(said: dict[str, Any]) -> Turn:
+    answers = _object(said, "answers", _MAX_ANSWERS)
+    for name, value in answers.items():
+        _check_answer(name, value)
+    at_ms = said.get("at")
+    if at_ms is not None and (isinstance(at_ms, bool) or not isinstance(at_ms, int | float) or not abs(at_ms) < 1e15):
+        raise InvalidArgumentError("at: expected milliseconds")
+    return Turn(text_of(said.get("page"), "page", _MAX_NAME), answers, said.get("agrees") is True, at_ms)
+
+
+def _check_answer(name: str, value: Any) -> None:
+    """Refuse what is no answer to any question; whether it is one to this question comes later."""
+    several = value if isinstance(value, list) else [value]
+    if len(several) > _MAX_ANSWERS:
+        raise InvalidArgumentError(f"answers: {name[:_MAX_NAME]}: expected {_MAX_ANSWERS} values at most")
+    for each in several:
+        if isinstance(each, str):
+            text_of(each, f"answers: {name[:_MAX_NAME]}", MAX_ANSWER_CHARACTERS)
+        elif each is not None and not isinstance(each, bool | int | float):
+            raise InvalidArgumentError(
+                f"answers: {name[:_MAX_NAME]}: expected a text, a number, a truth value or a list"
+            )
+
+
+_READERS: dict[str, Callable[[dict[str, Any]], Message]] = {
+    "enter": _enter,
+    "turn": _turn,
+    "way out": lambda said: WayOut(),
+    "leave": lambda said: Leave(),
+}

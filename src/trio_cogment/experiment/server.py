@@ -1,0 +1,744 @@
+"""An experiment that is going on: the Trio shell around `machine`, with the pages of its participants.
+
+Whoever brings an input (a page, a trial, the time, a researcher) has it handled in its own task, and nothing of that
+waits, so nothing needs a lock. What has changed is written to the file behind that, in the same order; a participant's
+page may be ahead of the file by as long as a commit takes.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+import logging
+import re
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from contextlib import asynccontextmanager
+from functools import cache, partial
+from typing import Any
+from urllib.parse import quote, urlencode
+
+import trio
+
+from trio_cogment.base.config import PlayConfig
+from trio_cogment.base.errors import (
+    CogmentError,
+    FailedPreconditionError,
+    InvalidArgumentError,
+    NotFoundError,
+    ResourceExhaustedError,
+)
+from trio_cogment.base.host import Host
+from trio_cogment.experiment import machine as machines
+from trio_cogment.experiment.definition import Experiment, PagePlan, Question
+from trio_cogment.experiment.machine import Effect, ExperimentMachine, Group, Participant
+from trio_cogment.experiment.messages import Enter, Leave, Message, Turn, WayOut, parse
+from trio_cogment.experiment.participant_table import Step
+from trio_cogment.experiment.store import Batch, Event, ExperimentStore, StoredParticipant
+from trio_cogment.experiment.trials import ExperimentTrials
+from trio_cogment.platform import Platform
+from trio_cogment.play.effects import EffectQueue
+from trio_cogment.play.page import Page, PageSocket
+from trio_cogment.play.seat import PageSeat
+from trio_cogment.play.server import PlayServer, WatchedTrial
+from trio_cogment.play.views import page_message
+from trio_cogment.seats.presence import PresenceState
+
+_log = logging.getLogger(__name__)
+
+_TICKET_BYTES = 24
+_KEY_BYTES = 18
+_ID_BYTES = 7
+_MAX_WRONG_CODES = 5
+#: Notes of researchers that a page which is loaded again shows.
+_MAX_NOTES = 20
+_MAX_NOTE_CHARACTERS = 2000
+#: So many events may wait for the disk; then nothing more is taken.
+_MAX_WAITING_EVENTS = 50_000
+_RETRY_SECONDS = 1.0
+_LAST_WRITE_SECONDS = 5.0
+_ABSENT = frozenset([PresenceState.ABSENT, PresenceState.LEFT])
+_PARAMETER = re.compile(r"\{([^{}]{1,64})\}")
+
+
+class _RunningTrial:
+    """A trial of a group.
+
+    Attributes:
+        trial: which one, from 0.
+        watched: None while it is being started.
+        seats: of the people, by the participant's id.
+        agents: the same, the agents that they play.
+        links: to the seats, as the pages have got them.
+        absent: the ids of those who were not there when they were last heard of.
+        resigned: the ids of those who have left.
+        states: where each is, and since when.
+        ended: the machine has ended it.
+    """
+
+    def __init__(self, trial: int) -> None:
+        self.trial = trial
+        self.watched: WatchedTrial | None = None
+        self.seats: dict[str, PageSeat] = {}
+        self.agents: dict[str, str] = {}
+        self.links: dict[str, str] = {}
+        self.absent: set[str] = set()
+        self.resigned: set[str] = set()
+        self.states: dict[str, tuple[PresenceState, float]] = {}
+        self.ended = False
+
+
+class _Visitor:
+    """Who sits at a page: nobody, until the server knows it."""
+
+    def __init__(self) -> None:
+        self.id = ""
+        self.wrong_codes = 0
+
+
+class ExperimentServer:
+    """One experiment; made by `open_experiment`.
+
+    Args:
+        experiment: the file.
+        trials: its environments and agents.
+        play: has the seats of people.
+        platform: has the trials.
+        store: is open.
+        host: clock and secrets.
+        config: limits of pages.
+
+    Attributes:
+        experiment: see above.
+        machine: where everybody is; for reading.
+        key: of the participants' link: who has it can take part.
+    """
+
+    def __init__(
+        self,
+        experiment: Experiment,
+        trials: ExperimentTrials,
+        play: PlayServer,
+        platform: Platform,
+        store: ExperimentStore,
+        host: Host,
+        config: PlayConfig,
+    ) -> None:
+        self.experiment = experiment
+        self.machine = ExperimentMachine(experiment, max_participants=config.max_participants)
+        self.key = ""
+        self._trials = trials
+        self._play = play
+        self._platform = platform
+        self._store = store
+        self._host = host
+        self._config = config
+        self._perform = EffectQueue(self._perform_one)
+        self._pages: dict[str, Page] = {}
+        self._tickets: dict[str, str] = {}  # hash -> id
+        self._stored: dict[str, StoredParticipant] = {}
+        self._notes: dict[str, deque[str]] = {}
+        self._running: dict[int, _RunningTrial] = {}
+        self._batch = Batch()
+        self._written: list[trio.Event] = []
+        self._to_write = trio.Event()
+        self._time_changed = trio.Event()
+        self._run_in_thread = host.runner(1)
+        self._clock_offset = 0.0
+        self._nursery: trio.Nursery | None = None
+        #: Called when anything is other than before: pages of researchers look again.
+        self.on_change: Callable[[], None] = lambda: None
+
+    # --- the run ---
+
+    def now(self) -> float:
+        """Return the time of the machine: seconds since the epoch, which do not jump while the server runs."""
+        return trio.current_time() + self._clock_offset
+
+    async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Go on where the file says, until cancelled.
+
+        Raises:
+            CogmentError: the file cannot be read.
+        """
+        self._clock_offset = self._host.wall_clock() / 1e9 - trio.current_time()
+        seen_at = await self._run_in_thread(self._load)
+        stopped_at = self.now() if seen_at is None else seen_at
+        try:
+            async with trio.open_nursery() as self._nursery:
+                self._do(self.machine.resume(self.now(), stopped_at=stopped_at))
+                self._nursery.start_soon(self._keep_time)
+                self._nursery.start_soon(self._write_all)
+                task_status.started()
+        finally:
+            # Behind the nursery: what its writer had in hand when it was cancelled is in the batch again.
+            self._nursery = None
+            self._happened("", "server stopped", None, {})
+            with trio.CancelScope(shield=True, deadline=trio.current_time() + _LAST_WRITE_SECONDS):
+                await self._write()
+
+    def _load(self) -> float | None:
+        """Read the file; return when a server was heard of last, None: never. It runs in a thread."""
+        meta = self._store.meta()
+        self.key = meta.get("key") or base64.urlsafe_b64encode(self._host.secret_bytes(_KEY_BYTES)).decode()
+        self.machine.closed = meta.get("closed") == "true"
+        for each in self._store.participants():
+            person = Participant.from_data(each.data)
+            self.machine.people[person.id] = person
+            self._stored[person.id] = each
+            self._tickets[each.ticket] = person.id
+        for data in self._store.groups():
+            group = Group.from_data(data)
+            self.machine.groups[group.number] = group
+        return float(meta["seen_at"]) if "seen_at" in meta else None
+
+    async def _keep_time(self) -> None:
+        while True:
+            self._time_changed = trio.Event()
+            with trio.move_on_at(self.machine.next_deadline() - self._clock_offset):
+                await self._time_changed.wait()
+            # What has changed may have changed many times: those who asked go first.
+            await trio.lowlevel.checkpoint()
+            self._do(self.machine.pass_time(self.now()))
+
+    # --- storing ---
+
+    def _happened(self, who: str, what: str, group: int | None, detail: Mapping[str, Any]) -> None:
+        self._batch.events.append(Event(self._host.wall_clock(), who, what, group, dict(detail)))
+        self._to_write.set()
+
+    def _keep(self) -> None:
+        """Have what has changed be written."""
+        people, groups = self.machine.take_changes()
+        for person in people:
+            before = self._stored.get(person.id)
+            assert before is not None
+            kept = StoredParticipant(person.id, before.ticket, before.parameters, person.to_data())
+            self._stored[person.id] = self._batch.participants[person.id] = kept
+        for group in groups:
+            self._batch.groups[group.number] = group.to_data()
+        self._to_write.set()
+
+    async def _write_all(self) -> None:
+        while True:
+            await self._to_write.wait()
+            self._to_write = trio.Event()
+            if not await self._write():
+                await trio.sleep(_RETRY_SECONDS)
+                self._to_write.set()
+
+    async def _write(self) -> bool:
+        """Write what there is; return whether that could be done."""
+        batch, self._batch = self._batch, Batch()
+        waiters, self._written = self._written, []
+        batch.meta = {
+            "name": self.experiment.name,
+            "key": self.key,
+            "closed": str(self.machine.closed).lower(),
+            "seen_at": repr(self.now()),
+        }
+        done = False
+        try:
+            await self._run_in_thread(self._store.write, batch)
+            done = True
+        except CogmentError as error:
+            _log.error("experiment %r: nothing can be stored, trying again: %s", self.experiment.name, error)
+        finally:
+            if not done:
+                later, self._batch = self._batch, batch
+                batch.participants |= later.participants
+                batch.groups |= later.groups
+                batch.events += later.events
+                batch.forgotten += later.forgotten
+                batch.dropped += later.dropped
+                self._written = waiters + self._written
+        for waiter in waiters if done else ():
+            waiter.set()
+        return done
+
+    def _check_disk(self) -> None:
+        if len(self._batch.events) > _MAX_WAITING_EVENTS:
+            raise ResourceExhaustedError("the server cannot store what you do; please tell those who run the study")
+
+    # --- pages ---
+
+    async def serve_page(self, socket: PageSocket) -> None:
+        """Have the page of a participant until it is gone."""
+        page, visitor = Page(self._config), _Visitor()
+        try:
+            await page.serve(socket, partial(self._on_page, page, visitor), parse)
+        finally:
+            # A page that was opened later has taken its place.
+            if visitor.id and self._pages.get(visitor.id) is page:
+                del self._pages[visitor.id]
+                self._happened(visitor.id, "page closed", None, {})
+                if visitor.id in self.machine.people:
+                    self._do(self.machine.detach(visitor.id, self.now()))
+
+    def _on_page(self, page: Page, visitor: _Visitor, message: Message) -> None:
+        self._check_disk()
+        if isinstance(message, Enter):
+            if visitor.id:
+                raise InvalidArgumentError("enter: expected it once")
+            self._enter(page, visitor, message)
+            return
+        if not visitor.id:
+            raise FailedPreconditionError("expected enter first")
+        if self._pages.get(visitor.id) is not page:
+            return  # it has been told
+        if isinstance(message, Turn):
+            latency = None if page.latency_seconds is None else 1000 * page.latency_seconds
+            detail = {"page": message.page, "page_ms": message.at_ms, "latency_ms": latency}
+            effects = self.machine.answer(visitor.id, message.page, message.answers, message.agrees, self.now())
+            if effects:
+                self._happened(visitor.id, "sent", None, detail)
+            self._do(effects)
+        elif isinstance(message, WayOut):
+            self._do(self.machine.way_out(visitor.id, self.now()))
+        elif isinstance(message, Leave):
+            self._do(self.machine.leave(visitor.id, self.now()))
+        else:
+            raise InvalidArgumentError("expected what a page of an experiment says")
+
+    def _enter(self, page: Page, visitor: _Visitor, message: Enter) -> None:
+        known = self._tickets.get(_hashed(message.ticket)) if message.ticket else None
+        who = self._id_of(message, known)
+        if who is None:
+            visitor.wrong_codes += bool(message.code)
+            if visitor.wrong_codes >= _MAX_WRONG_CODES:
+                page.notify({"type": "dismissed", "reason": "wrong codes"})
+                page.close()
+                return
+            page.refresh(partial(self._render_question_of_code, bool(message.code)))
+            return
+        people = self.experiment.participants
+        if (people.allow and who not in people.allow) or who in people.keep_out:
+            page.refresh(partial(self._render_refused, message.parameters))
+            return
+        self._let_in(page, visitor, who, message, ticket=message.ticket if known == who else "")
+
+    def _id_of(self, message: Enter, known: str | None) -> str | None:
+        """Return the id of somebody who comes; None: the person has to type a code, another one if there was one.
+
+        Raises:
+            InvalidArgumentError: the link lacks what says who comes.
+        """
+        kind, _, name = self.experiment.participants.id.partition(":")
+        if kind == "query":
+            who = message.parameters.get(name, "").strip()
+            if not who or len(who) > 128 or not who.isprintable():
+                raise InvalidArgumentError(f"this link is not complete: expected {name}=... in it")
+            return who
+        if kind == "link":
+            who, signature = message.parameters.get("participant", ""), message.parameters.get("signature", "")
+            if not hmac.compare_digest(self._signature(who).encode(), signature.encode()):
+                raise InvalidArgumentError("this link is not complete, or not one of this study")
+            return who
+        if known is not None:
+            return known
+        if kind == "code":
+            return message.code if message.code in self.experiment.participants.allow else None
+        return base64.b32encode(self._host.secret_bytes(_ID_BYTES)).decode().rstrip("=").lower()
+
+    def _signature(self, who: str) -> str:
+        return hmac.new(self.key.encode(), b"participant " + who.encode(), "sha256").hexdigest()[:32]
+
+    def links(self) -> dict[str, str]:
+        """Return what is to be given to people: a path for all of them (by the empty name), or one for each id."""
+        path = f"/experiment/{self.key}/"
+        people = self.experiment.participants
+        if people.id != "link":
+            return {"": path}
+        return {who: f"{path}?{urlencode(self.link_parameters(who))}" for who in sorted(people.allow - people.keep_out)}
+
+    def link_parameters(self, who: str) -> dict[str, str]:
+        """Return the parameters of the link that is somebody's own."""
+        return {"participant": who, "signature": self._signature(who)}
+
+    def _let_in(self, page: Page, visitor: _Visitor, who: str, message: Enter, ticket: str) -> None:
+        """Have a page be somebody's: the newest one is, and the one before it is told."""
+        ticket = ticket or self._host.secret_bytes(_TICKET_BYTES).hex()
+        new = who not in self.machine.people
+        kept = self.experiment.participants.parameters
+        parameters = {
+            name: value
+            for name, value in message.parameters.items()
+            if (kept is None or name in kept) and name != "signature"
+        }
+        before = self._stored.get(who)
+        if before is not None:
+            self._tickets.pop(before.ticket, None)
+            parameters = before.parameters
+        self._tickets[_hashed(ticket)] = who
+        self._stored[who] = StoredParticipant(who, _hashed(ticket), parameters, {} if before is None else before.data)
+        visitor.id = who
+        open_before = self._pages.get(who)
+        self._pages[who] = page
+        if open_before is not None:
+            open_before.notify({"type": "dismissed", "reason": "taken over"})
+            open_before.close()
+        page.greeting = {"title": self.experiment.title, "ticket": ticket, "notes": list(self._notes.get(who, ()))}
+        if new:
+            self._do(self.machine.come(who, self.now()))
+        self._happened(
+            who,
+            "tab changed" if open_before is not None else "page opened",
+            None,
+            {"width": message.width, "height": message.height},
+        )
+        self._do(self.machine.attach(who, self.now()))
+
+    # --- what pages are shown ---
+
+    def _render_question_of_code(self, wrong: bool, page: Page) -> bytes:
+        return page_message({"type": "experiment", "step": "code", "title": self.experiment.title, "wrong": wrong})
+
+    def _render_refused(self, parameters: Mapping[str, str], page: Page) -> bytes:
+        end = self._end("refused", parameters)
+        return page_message({"type": "experiment", "step": "out", "title": self.experiment.title, "end": end})
+
+    def _render(self, who: str, page: Page) -> bytes:
+        person, now = self.machine.people.get(who), self.now()
+        if person is None:  # it was forgotten
+            return page_message({"type": "experiment", "step": "out", "end": self._end("removed", {})})
+        header: dict[str, Any] = {"type": "experiment", "id": who, "step": person.step.value}
+        header["title"] = self.experiment.title
+        if page.greeting is not None:
+            header["welcome"], page.greeting = page.greeting, None
+        header["seconds"] = None if person.deadline == float("inf") else max(person.deadline - now, 0.0)
+        plan = self.machine.page_of(person)
+        if plan is not None:
+            header["page"] = {
+                **page_data(plan),
+                "failed": person.failed,
+                "number": person.page + 1,
+                "of": len(self.machine.pages_of(person)),
+            }
+        elif person.step is Step.WAITING:
+            waiting = self.experiment.waiting
+            header["waiting"] = {
+                "here": len(self.machine.waiting()),
+                "size": waiting.size,
+                "shortage": waiting.shortage,
+                "way_out_in": max(person.since + waiting.way_out_seconds - now, 0.0),
+            }
+        elif person.step is Step.OUT:
+            header["end"] = self._end(person.end, self._stored[who].parameters)
+        if person.group is not None and person.step is not Step.OUT:
+            group = self.machine.groups[person.group]
+            header["group"] = self._group_view(group, person)
+            running = self._running.get(group.number)
+            if person.step is Step.PLAYING and running is not None and who in running.links:
+                seat = running.seats[who]
+                plan_of_trial = self.experiment.trials[running.trial]
+                header["seat"] = {
+                    "link": running.links[who],
+                    "trial": seat.trial_id,
+                    "actor": seat.actor,
+                    "show": list(plan_of_trial.show),
+                    "html": markdown(plan_of_trial.text),
+                    "number": running.trial + 1,
+                    "of": len(self.experiment.trials),
+                }
+        return page_message(header)
+
+    def _group_view(self, group: Group, me: Participant) -> list[dict[str, Any]]:
+        """Return what a member may know of the group: who is there, by place."""
+        running = self._running.get(group.number)
+        return [
+            {"place": place + 1, "you": who == me.id, **self._member_view(group, running, who)}
+            for place, who in enumerate(group.members)
+        ]
+
+    def _member_view(self, group: Group, running: _RunningTrial | None, who: str | None) -> dict[str, Any]:
+        dropout = self.experiment.dropout
+        person = None if who is None else self.machine.people.get(who)
+        if who is None or person is None or person.step is Step.OUT:
+            return {"state": "bot" if dropout.tell else "here"}
+        state, since = (None, 0.0) if running is None else running.states.get(who, (None, 0.0))
+        if person.step is Step.PLAYING and state in _ABSENT:
+            return {"state": "bot" if dropout.tell else "here"}
+        if not person.here or state is PresenceState.AWAY:
+            left = dropout.grace_seconds - (self.now() - since) if state is PresenceState.AWAY else None
+            return {"state": "away", "seconds": None if left is None else max(left, 0.0)}
+        return {"state": "reading" if person.step is Step.PREPARING else "here"}
+
+    def _end(self, name: str, parameters: Mapping[str, str]) -> dict[str, Any]:
+        end = self.experiment.end(name)
+        address = _PARAMETER.sub(lambda match: quote(parameters.get(match[1], ""), safe=""), end.redirect)
+        return {"name": name, "html": markdown(end.text), "code": end.code, "redirect": address}
+
+    # --- what the machine wants ---
+
+    def _do(self, effects: Iterable[Effect]) -> None:
+        self._perform(effects)
+        self._keep()
+        self._time_changed.set()
+        self.on_change()
+
+    def _perform_one(self, effect: Effect) -> None:
+        if isinstance(effect, machines.Show):
+            self._show(effect.id)
+        elif isinstance(effect, machines.Happened):
+            self._happened(effect.id, effect.what, effect.group, effect.detail)
+            if effect.id:
+                self._show_others(effect.id)
+        elif isinstance(effect, machines.StartTrial):
+            running = self._running[effect.group] = _RunningTrial(effect.trial)
+            if self._nursery is not None:
+                self._nursery.start_soon(self._run_trial, effect, running)
+        elif isinstance(effect, machines.EndTrial):
+            self._end_trial(self._running.pop(effect.group, None))
+        elif isinstance(effect, machines.Forget):
+            self._drop(effect.id)
+            self._batch.dropped.append(effect.id)
+        else:
+            self._give_up(effect)
+
+    def _show(self, who: str) -> None:
+        page = self._pages.get(who)
+        if page is not None:
+            page.refresh(partial(self._render, who))
+
+    def _show_others(self, who: str) -> None:
+        """Show those who are with somebody what has become of that one."""
+        person = self.machine.people.get(who)
+        if person is not None and person.group is not None:
+            for member in self.machine.groups[person.group].members:
+                if member is not None:
+                    self._show(member)
+        for other in self.machine.waiting():
+            self._show(other.id)
+
+    def _end_trial(self, running: _RunningTrial | None) -> None:
+        if running is not None:
+            running.ended = True
+            if running.watched is not None:
+                running.watched.end()
+
+    def _give_up(self, effect: machines.GiveUpSeat) -> None:
+        running = self._running.get(effect.group)
+        if running is not None:
+            running.resigned.add(effect.id)
+            seat = running.seats.get(effect.id)
+            if seat is not None:
+                seat.resign()
+
+    async def _run_trial(self, effect: machines.StartTrial, running: _RunningTrial) -> None:
+        """Start a trial and wait for its end. What fails here harms nobody but its group."""
+        failed = True
+        try:
+            failed = await self._played(effect, running)
+        except CogmentError as error:
+            _log.warning("experiment %r: a trial was lost: %s", self.experiment.name, error)
+        except Exception:  # noqa: BLE001  the boundary of a trial
+            _log.exception("experiment %r: a trial was lost", self.experiment.name)
+        if self._running.get(effect.group) is running:
+            del self._running[effect.group]
+        lost = [] if failed and not running.absent else sorted(running.absent)
+        self._do(self.machine.trial_over(effect.group, effect.trial, lost, self.now(), failed=failed))
+
+    async def _played(self, effect: machines.StartTrial, running: _RunningTrial) -> bool:
+        """Play a trial; return whether it has failed for another reason than that somebody has gone."""
+        group = self.machine.groups[effect.group]
+        places: list[str | None] = [None] * len(effect.places)
+        for place, who in enumerate(effect.places):
+            places[self.machine.place_in_trial(group, place)] = who
+        game, people = self._trials.game(effect.trial, group.condition, group.number, places)
+        watched = await self._play.start_watched(game, len(people), False)
+        self._happened("", "trial started", group.number, {"trial": effect.trial, "trial_id": watched.trial_id})
+        for seat in watched.seats:
+            who = people[seat.actor]
+            running.seats[who], running.agents[who] = seat, seat.actor
+            seat.on_event = partial(self._on_seat, running, group.number, who)
+            detail = {"trial": effect.trial, "trial_id": watched.trial_id, "actor": seat.actor}
+            self._happened(who, "seat", group.number, {**detail, "condition": group.condition})
+        running.watched = watched
+        if running.ended:
+            watched.end()
+        for who in running.resigned & running.seats.keys():
+            running.seats[who].resign()
+        for who, seat in running.seats.items():
+            running.links[who] = self._play.link(seat)
+            self._show(who)
+        await watched.over()
+        outcome = await self._platform.controller.wait_trial(watched.trial_id, check=False)
+        return outcome.failed and outcome.participant not in people
+
+    def _on_seat(self, running: _RunningTrial, group: int, who: str, what: str, detail: Mapping[str, Any]) -> None:
+        """Take what happens at somebody's seat."""
+        seat = running.seats[who]
+        self._happened(who, what, group, {"trial": running.trial, "trial_id": seat.trial_id, **detail})
+        if what == "presence":
+            state = PresenceState(detail["state"])
+            if state is not PresenceState.OVER:
+                running.states[who] = state, self.now()
+                (running.absent.add if state in _ABSENT else running.absent.discard)(who)
+                self._show_others(who)
+            self.on_change()
+
+    # --- what a researcher does ---
+
+    def take_out(self, who: str) -> None:
+        """Take somebody out: the page shows it at once.
+
+        Raises:
+            NotFoundError: there is nobody of this id.
+        """
+        self._do(self.machine.take_out(who, self.now()))
+
+    def take_group_out(self, number: int) -> None:
+        """End a group early.
+
+        Raises:
+            NotFoundError: there is no such group.
+        """
+        self._do(self.machine.take_group_out(number, self.now()))
+
+    def close_waiting_room(self, closed: bool) -> None:
+        """Close the waiting room, or open it again."""
+        self._do(self.machine.close(self.now()) if closed else self.machine.reopen())
+
+    def tell(self, text: str, who: str = "") -> None:
+        """Show a message to somebody; without an id, to everybody who is not out.
+
+        Raises:
+            NotFoundError: there is nobody of this id.
+            InvalidArgumentError: there is no text, or it is too long.
+        """
+        if not text.strip() or len(text) > _MAX_NOTE_CHARACTERS:
+            raise InvalidArgumentError(f"text: expected 1 to {_MAX_NOTE_CHARACTERS} characters")
+        if who:
+            people = [self.machine.participant(who)]
+        else:
+            people = [each for each in self.machine.people.values() if each.step is not Step.OUT]
+        for person in people:
+            self._notes.setdefault(person.id, deque(maxlen=_MAX_NOTES)).append(text)
+            self._happened(person.id, "told", person.group, {"text": text})
+            page = self._pages.get(person.id)
+            if page is not None:
+                page.notify({"type": "note", "text": text})
+
+    async def forget(self, who: str) -> list[str]:
+        """Delete everything that is known of somebody who is out; return the ids of the trials they have played in.
+
+        Raises:
+            NotFoundError: there is nobody of this id.
+            FailedPreconditionError: they take part.
+        """
+        self.machine.participant(who)
+        await self.flush()
+        events = await self._run_in_thread(lambda: list(self._store.events("seat")))
+        played = [each.detail["trial_id"] for each in events if each.participant == who]
+        self.machine.forget(who)
+        self._drop(who)
+        page = self._pages.pop(who, None)
+        if page is not None:
+            page.close()
+        self._batch.forgotten.append(who)
+        self._keep()
+        await self.flush()
+        self.on_change()
+        return list(dict.fromkeys(played))
+
+    def _drop(self, who: str) -> None:
+        """Have nothing of somebody in memory."""
+        self._tickets.pop(self._stored.pop(who).ticket, None)
+        self._notes.pop(who, None)
+        self._batch.participants.pop(who, None)
+        self._batch.events = [each for each in self._batch.events if each.participant != who]
+
+    async def flush(self) -> None:
+        """Wait until everything that has happened is in the file."""
+        written = trio.Event()
+        self._written.append(written)
+        self._to_write.set()
+        await written.wait()
+
+    def parameters_of(self, who: str) -> Mapping[str, str]:
+        """Return the parameters of somebody's link.
+
+        Raises:
+            NotFoundError: there is nobody of this id.
+        """
+        found = self._stored.get(who)
+        if found is None:
+            raise NotFoundError(f"there is no participant {who!r}")
+        return found.parameters
+
+    def seat_of(self, who: str) -> PageSeat | None:
+        """Return the seat that somebody has in a trial; None: there is none."""
+        person = self.machine.people.get(who)
+        running = None if person is None or person.group is None else self._running.get(person.group)
+        return None if running is None else running.seats.get(who)
+
+
+def page_data(plan: PagePlan) -> dict[str, Any]:
+    """Return a page as a browser has it; the right answers of checks are not in it."""
+    return {
+        "name": plan.name,
+        "kind": plan.kind,
+        "title": plan.title,
+        "html": markdown(plan.text),
+        "questions": [_question_data(each) for each in plan.questions],
+    }
+
+
+def _question_data(question: Question) -> dict[str, Any]:
+    return {
+        "name": question.name,
+        "ask": question.ask,
+        "kind": question.kind,
+        "options": list(question.options),
+        "low": question.low,
+        "high": question.high,
+        "labels": list(question.labels),
+        "integer": question.integer,
+        "required": question.required,
+    }
+
+
+@cache
+def markdown(text: str) -> str:
+    """Return Markdown of the file as HTML: CommonMark and tables. HTML in it is text."""
+    from markdown_it import MarkdownIt
+
+    return str(MarkdownIt("commonmark", {"html": False}).enable("table").render(text))
+
+
+def _hashed(ticket: str) -> str:
+    return hashlib.sha256(ticket.encode()).hexdigest()
+
+
+@asynccontextmanager
+async def open_experiment(
+    experiment: Experiment,
+    trials: ExperimentTrials,
+    play: PlayServer,
+    platform: Platform,
+    store: ExperimentStore,
+    *,
+    host: Host | None = None,
+    config: PlayConfig | None = None,
+) -> AsyncIterator[ExperimentServer]:
+    """Have an experiment go on for the time of an `async with` block.
+
+    Args:
+        experiment: the file.
+        trials: its environments and agents; the platform has their `participants`.
+        play: has the seats of people.
+        platform: has the trials.
+        store: the file in which everything is kept; see `opened_store`.
+        host: clock and secrets; by default that of the platform's participants.
+        config: limits.
+
+    Raises:
+        CogmentError: the file cannot be read.
+    """
+    host = host or platform.participants.host
+    server = ExperimentServer(experiment, trials, play, platform, store, host, config or PlayConfig())
+    async with trio.open_nursery() as nursery:
+        await nursery.start(server.run)
+        yield server
+        nursery.cancel_scope.cancel()

@@ -1,0 +1,281 @@
+"""The data of an experiment as tables: participants, answers, events and actions as CSV, and a codebook.
+
+Each row of `answers` is one answer, and each of `actions` one action, so both can be filtered and pivoted as one likes.
+`participants` has a column for each question and each parameter of the links as well. Files are UTF-8 with a header,
+as RFC 4180 has them; what is not there is an empty cell, truth values are `true` and `false`, times are nanoseconds
+since the epoch.
+
+A text that a person has typed may begin with `=`, which spreadsheets take for a formula. It is data here, and written
+as it is: open these files with pandas or R, or import them into a spreadsheet as text.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from trio_cogment.experiment.definition import ENDS, Experiment, PagePlan, Question
+from trio_cogment.experiment.store import Event, ExperimentStore
+
+_PARTICIPANTS = {
+    "participant": "id of the participant",
+    "number": "the first who came is 1",
+    "step": "where the participant was last: reading, waiting, preparing, ready, playing, finishing, out",
+    "end": f"how it ended: {', '.join(ENDS)}",
+    "condition": "of the participant's group",
+    "group": "number of the group",
+    "place": "in the group, from 1",
+    "trials_played": "number of trials that have ended for the participant",
+    "came_ns": "when the participant came; nanoseconds since the epoch",
+    "out_ns": "when it ended for the participant",
+    "pages_opened": "number of times that a page was opened, or loaded again",
+    "tab_changes": "number of times that another tab or window took over",
+    "actions": "number of actions",
+}
+_ANSWERS = {
+    "participant": "id of the participant",
+    "time_ns": "when the server got it; nanoseconds since the epoch, as in samples of trials",
+    "page": "name of the page",
+    "question": "name of the question",
+    "answer": "a text, a number, true or false; several choices as JSON",
+    "right": "for checks: whether it is the right answer",
+    "attempt": "for pages with checks: 1 for the first attempt that went through",
+}
+_EVENTS = {
+    "time_ns": "when the server saw it; nanoseconds since the epoch, as in samples of trials",
+    "participant": "id of the participant; empty: it is about a group or the server",
+    "group": "number of the group",
+    "event": "kind of the event",
+    "page": "name of the page, for events about one",
+    "trial": "number of the trial in the file, from 1",
+    "trial_id": "id of the trial, as in the trials' tables",
+    "detail": "everything that is known of it, as JSON",
+}
+_ACTIONS = {
+    "participant": "id of the participant",
+    "group": "number of the group",
+    "condition": "of the group",
+    "trial": "number of the trial in the file, from 1",
+    "trial_id": "id of the trial, as in the trials' tables",
+    "actor": "the agent whom the participant plays",
+    "tick": "of the observation that was answered",
+    "action": "as JSON",
+    "time_ns": "when the server got it; nanoseconds since the epoch, as in samples of trials",
+    "page_ms": "the same by the clock of the page; milliseconds since the epoch",
+    "latency_ms": "how long an answer of the server took, as the page has measured it last",
+    "late": "true: it came too late, and did not count",
+}
+#: What each kind of event says.
+EVENT_KINDS = {
+    "came": "somebody has come for the first time",
+    "page opened": "a page was opened, or loaded again; width and height are those of the page in CSS pixels",
+    "tab changed": "another tab or window of the same person has taken over",
+    "page closed": "the page is gone: closed, or its connection was lost",
+    "page": "a page of the file is shown",
+    "sent": "the person is done with a page; page_ms is the time by the page's clock",
+    "answered": "the answers of a page were taken",
+    "check failed": "checks of a page were answered wrongly",
+    "waiting": "the participant waits for a group",
+    "grouped": "the participant is in a group now",
+    "preparing": "the participant is before a trial",
+    "ready": "the participant is ready for the trial",
+    "playing": "the trial has begun for the participant",
+    "finishing": "the trials are over for the participant",
+    "out": "the participant has come to an end",
+    "seat": "the participant plays this actor in this trial",
+    "presence": "where the person is in a trial: held (here), away, absent, left, over",
+    "action": "an action in a trial",
+    "late": "an action that came too late",
+    "stand-in": "a bot, or the default action, has acted for the person",
+    "told": "a researcher's message was shown",
+    "group": "a group was made",
+    "group ended early": "somebody has left, a trial could not go on, or a researcher has ended it",
+    "trial": "all members are ready, and the trial is started",
+    "trial started": "the trial has this id",
+    "trial over": "the trial has ended",
+    "trial lost": "the server was stopped during the trial, which is played again",
+    "waiting room closed": "by a researcher",
+    "waiting room opened": "by a researcher",
+    "server started": "stopped_seconds: for how long it was not there; nobody's time has run meanwhile",
+    "server stopped": "in order",
+}
+
+
+def tables_of(experiment: Experiment, store: ExperimentStore) -> dict[str, bytes]:
+    """Return the files of an export by their names: CSV, and `codebook.md`. It blocks.
+
+    Args:
+        experiment: the file: what was asked.
+        store: what has happened; it is open.
+
+    Raises:
+        CogmentError: the file cannot be read.
+    """
+    return {
+        "participants.csv": _csv(_participants(experiment, store)),
+        "answers.csv": _csv(_answers(experiment, store)),
+        "events.csv": _csv(_events(store)),
+        "actions.csv": _csv(_actions(store)),
+        "codebook.md": codebook(experiment, store).encode(),
+    }
+
+
+def played_trials(store: ExperimentStore) -> list[str]:
+    """Return the ids of all trials that have been started."""
+    return list(dict.fromkeys(each.detail["trial_id"] for each in store.events("trial started")))
+
+
+def _pages(experiment: Experiment) -> list[PagePlan]:
+    return [*experiment.before, *(page for trial in experiment.trials for page in trial.pages), *experiment.after]
+
+
+def _questions(experiment: Experiment) -> dict[str, Question]:
+    return {question.name: question for page in _pages(experiment) for question in page.questions}
+
+
+def _parameters(store: ExperimentStore) -> list[str]:
+    return list(dict.fromkeys(name for each in store.participants() for name in each.parameters))
+
+
+def _participants(experiment: Experiment, store: ExperimentStore) -> Iterator[Sequence[Any]]:
+    questions, parameters = list(_questions(experiment)), _parameters(store)
+    yield [*_PARTICIPANTS, *questions, *(f"link_{name}" for name in parameters)]
+    conditions = {int(each["number"]): each["condition"] for each in store.groups()}
+    seen: dict[str, dict[str, Any]] = {}
+    for event in store.events():
+        if event.participant:
+            _count(seen.setdefault(event.participant, {}), event)
+    for each in store.participants():
+        data, found = each.data, seen.get(each.id, {})
+        group = data["group"]
+        yield [
+            *(each.id, data["number"], data["step"], data["end"], conditions.get(group, ""), group),
+            *(None if data["place"] is None else data["place"] + 1, data["trial"]),
+            *(found.get("came"), found.get("out"), found.get("page opened", 0) + found.get("tab changed", 0)),
+            *(found.get("tab changed", 0), found.get("action", 0)),
+            *(_plain(found.get("answers", {}).get(name)) for name in questions),
+            *(each.parameters.get(name) for name in parameters),
+        ]
+
+
+def _count(found: dict[str, Any], event: Event) -> None:
+    if event.what in ("came", "out"):
+        found[event.what] = event.time_ns
+    elif event.what in ("page opened", "tab changed", "action"):
+        found[event.what] = found.get(event.what, 0) + 1
+    elif event.what == "answered":
+        found.setdefault("answers", {}).update(event.detail["answers"])
+
+
+def _answers(experiment: Experiment, store: ExperimentStore) -> Iterator[Sequence[Any]]:
+    questions = _questions(experiment)
+    yield [*_ANSWERS]
+    for event in store.events("answered"):
+        checks = any(name in questions and questions[name].correct is not None for name in event.detail["answers"])
+        for name, answer in event.detail["answers"].items():
+            question = questions.get(name)
+            is_check = question is not None and question.correct is not None
+            right = question.is_right(answer) if question is not None and is_check else None
+            attempt = event.detail["attempts"] if checks else None
+            yield [
+                *(event.participant, event.time_ns, event.detail["page"], name, _plain(answer)),
+                *(_plain(right), attempt),
+            ]
+
+
+def _events(store: ExperimentStore) -> Iterator[Sequence[Any]]:
+    yield [*_EVENTS]
+    for event in store.events():
+        detail = event.detail
+        trial = detail.get("trial")
+        yield [
+            *(event.time_ns, event.participant, event.group, event.what, detail.get("page")),
+            *(None if trial is None else trial + 1, detail.get("trial_id"), _json(detail)),
+        ]
+
+
+def _actions(store: ExperimentStore) -> Iterator[Sequence[Any]]:
+    yield [*_ACTIONS]
+    seats: dict[tuple[str, str], Mapping[str, Any]] = {}
+    for event in store.events("seat", "action", "late"):
+        detail = event.detail
+        key = event.participant, detail["trial_id"]
+        if event.what == "seat":
+            seats[key] = detail
+            continue
+        seat = seats.get(key, {})
+        yield [
+            *(event.participant, event.group, seat.get("condition"), detail["trial"] + 1, detail["trial_id"]),
+            *(seat.get("actor"), detail["tick"], _json(detail["action"]), event.time_ns, detail["page_ms"]),
+            *(detail["latency_ms"], _plain(event.what == "late")),
+        ]
+
+
+def _plain(value: Any) -> Any:
+    """Return a value as a cell has it."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return _json(value) if isinstance(value, list | dict) else value
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False)
+
+
+def _csv(rows: Iterable[Sequence[Any]]) -> bytes:
+    text = io.StringIO(newline="")
+    csv.writer(text).writerows(rows)
+    return text.getvalue().encode()
+
+
+def codebook(experiment: Experiment, store: ExperimentStore) -> str:
+    """Return what each column is, as Markdown."""
+    lines = [f"# {experiment.title}: codebook", ""]
+    lines += [
+        f"Experiment `{experiment.name}`. CSV files are UTF-8, with commas; an empty cell is what is not there.",
+        "",
+    ]
+    for name, columns in (
+        ("participants", _PARTICIPANTS),
+        ("answers", _ANSWERS),
+        ("events", _EVENTS),
+        ("actions", _ACTIONS),
+    ):
+        lines += [f"## {name}.csv", "", "| column | meaning |", "|---|---|"]
+        lines += [f"| `{column}` | {meaning} |" for column, meaning in columns.items()]
+        if name == "participants":
+            lines += [
+                f"| `{each.name}` | {_cell(each.ask)} ({_values(each)}) |" for each in _questions(experiment).values()
+            ]
+            lines += [f"| `link_{each}` | the parameter `{each}` of the link |" for each in _parameters(store)]
+        if name == "events":
+            lines += ["", "| event | meaning |", "|---|---|"]
+            lines += [f"| {kind} | {meaning} |" for kind, meaning in EVENT_KINDS.items()]
+        lines.append("")
+    lines += [
+        "## trials",
+        "",
+        "The trials' tables, if they were exported: see the README in their folder. `trial_id` is",
+    ]
+    lines += ["the id of the trial there, and `actor` the name of the actor.", ""]
+    lines += ["## Conditions", "", "| condition | arguments | bots |", "|---|---|---|"]
+    for condition in experiment.conditions:
+        lines.append(f"| {condition.name} | `{_json(dict(condition.arguments))}` | `{_json(dict(condition.bots))}` |")
+    return "\n".join([*lines, ""])
+
+
+def _cell(text: str) -> str:
+    return " ".join(text.split()).replace("|", "\\|")
+
+
+def _values(question: Question) -> str:
+    if question.options:
+        several = "JSON list of " if question.kind == "choices" else ""
+        return f"{several}{', '.join(map(_cell, question.options))}"
+    if question.kind == "scale":
+        ends = f": {' to '.join(map(_cell, question.labels))}" if question.labels else ""
+        return f"{question.low:g} to {question.high:g}{ends}"
+    return {"yes_no": "true, false", "number": "a number"}.get(question.kind, "text")

@@ -1,0 +1,115 @@
+"""`trio-cogment play experiment.yaml --demo`, and `trio-cogment experiment`."""
+
+from __future__ import annotations
+
+import csv
+import shutil
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from trio_cogment.cli.root import cli
+
+EXAMPLE = Path(__file__).parents[2] / "examples" / "experiment"
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    shutil.copytree(EXAMPLE, tmp_path, dirs_exist_ok=True)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def run(*arguments: str) -> Result:
+    return CliRunner().invoke(cli, arguments)
+
+
+def rows(path: Path) -> list[dict[str, str]]:
+    with path.open(newline="", encoding="utf-8") as file:
+        return list(csv.DictReader(file))
+
+
+def test_a_demonstration_its_tables_and_what_is_forgotten(folder: Path) -> None:
+    done = run("play", "experiment.yaml", "--demo")
+    assert done.exit_code == 0, done.output
+    assert done.output.splitlines()[:2] == ["complete: 8", "data: .cogment/meeting.demo.db"]
+    data = "--data=.cogment/meeting.demo.db"
+    done = run("experiment", "export", "experiment.yaml", data, "--output=tables")
+    assert done.exit_code == 0, done.output
+    assert "tables/trials: 8 trials, 120 steps" in done.output
+    people = rows(folder / "tables" / "participants.csv")
+    assert {row["end"] for row in people} == {"complete"}
+    assert sorted({(row["group"], row["condition"]) for row in people}) == [
+        *[("1", "follows"), ("2", "stubborn"), ("3", "follows"), ("4", "stubborn")]
+    ]
+    actions = rows(folder / "tables" / "actions.csv")
+    assert len(actions) == 8 * 10
+    # The same ticks are in the trials' own tables.
+    from trio_cogment.rl import replay_environment
+
+    assert sorted(replay_environment(folder / "tables" / "trials").agents) == ["ann", "bob", "robot"]
+    first = people[0]["participant"]
+    done = run("experiment", "forget", "experiment.yaml", first, data)
+    assert done.output == f"forgotten: {first}; trials deleted: 2 of 2\n"
+    assert run("experiment", "forget", "experiment.yaml", first, data).exit_code == 1
+    done = run("experiment", "export", "experiment.yaml", data, "--output=tables")
+    assert "tables/trials: 6 trials, 90 steps" in done.output
+    for path in (folder / "tables").glob("*.csv"):
+        assert first not in path.read_text()
+    for path in (folder / ".cogment").iterdir():
+        assert first.encode() not in path.read_bytes()
+    other = rows(folder / "tables" / "participants.csv")[0]["participant"]
+    done = run("experiment", "forget", "experiment.yaml", other, data, "--keep_trials")
+    assert "trials deleted: 0 of 2" in done.output
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error"),
+    [
+        (
+            ["play", "experiment.yaml", "--grace=5"],
+            "--grace: with an experiment it is in the file (dropout: grace_seconds)",
+        ),
+        (["play", "experiment.yaml", "--title=x"], "--title: with an experiment it is in the file (title)"),
+        (["play", "CartPole-v1", "--demo"], "--demo: it is for experiment files (YAML)"),
+        (["play", "CartPole-v1", "--data=x.db"], "--data: it is for experiment files (YAML)"),
+        (["play", "nothing.yaml", "--demo"], "nothing.yaml: No such file"),
+        (["play", "experiment.yaml", "--web=false"], "--web=false: expected a page to take part on"),
+        (["experiment", "export", "experiment.yaml", "--output=x"], "nobody has taken part; --data names another one"),
+        (["experiment", "forget", "experiment.yaml", "ann"], "nobody has taken part; --data names another one"),
+    ],
+)
+def test_what_is_refused(arguments: list[str], error: str, folder: Path) -> None:
+    done = run(*arguments)
+    assert done.exit_code != 0
+    assert error in f"{done.output} {done.exception!r} {getattr(done.exception, 'message', '')}"
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "error"),
+    [
+        ("coordination:Meeting", "coordination:Meting", "Meting"),
+        (
+            "people: [ann, bob]",
+            "people: [ann, bobby]",
+            "trial 'first': people: there is no agent 'bobby'; did you mean 'bob'?",
+        ),
+        ("{robot: coordination:follower}", "{ann: coordination:follower}", "'ann' is a person's"),
+        (
+            "{robot: coordination:follower}",
+            "{robot: coordination:PLACES}",
+            "expected random, or MODULE:NAME of a function",
+        ),
+        ("{rounds: 5}", "{round: 5}", "round"),
+        ("size: 2", "size: 4", "as many as a group has"),
+        ("then: end", "then: default\n  default: 7", "default"),
+    ],
+)
+def test_what_a_file_gets_wrong_is_said_before_anybody_comes(before: str, after: str, error: str, folder: Path) -> None:
+    text = (folder / "experiment.yaml").read_text()
+    assert before in text
+    (folder / "experiment.yaml").write_text(text.replace(before, after))
+    done = run("play", "experiment.yaml", "--demo")
+    assert done.exit_code != 0
+    assert error in f"{done.output} {getattr(done.exception, 'message', '')}"

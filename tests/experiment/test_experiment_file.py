@@ -1,0 +1,185 @@
+"""Experiment files: what they may say, and what is said about what they may not."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from trio_cogment.base.errors import InvalidArgumentError
+from trio_cogment.experiment.definition import ENDS, Experiment, People, Question
+from trio_cogment.experiment.experiment_file import load_experiment
+
+EXAMPLE = Path(__file__).parents[2] / "examples" / "experiment" / "experiment.yaml"
+TRIALS = "trials:\n  - environment: CartPole-v1\n"
+
+
+def read(tmp_path: Path, text: str) -> Experiment:
+    path = tmp_path / "My study.yaml"
+    path.write_text(text)
+    return load_experiment(path)
+
+
+def test_the_example() -> None:
+    found = load_experiment(EXAMPLE)
+    assert found.name == "meeting"
+    assert [page.kind for page in found.before] == ["consent", "text", "questions"]
+    assert found.before[2].attempts == 2
+    assert found.before[2].questions[0].correct == "If all three choose the same place"
+    assert [condition.bots for condition in found.conditions] == [
+        {"robot": "coordination:follower"},
+        {"robot": "coordination:stubborn"},
+    ]
+    assert found.trials[1].roles == "swap"
+    assert found.trials[0].arguments == {"rounds": 5}
+    assert [page.name for page in found.pages_of(1, "follows")] == ["again"]
+    assert [page.name for page in found.pages_of(2, "follows")] == ["questionnaire"]
+    assert found.end("complete").code == "MEET-OK"
+    assert found.end("left").text == ENDS["left"]
+
+
+def test_what_a_short_file_means(tmp_path: Path) -> None:
+    found = read(tmp_path, TRIALS)
+    assert (found.name, found.title) == ("my-study", "my-study")
+    assert [condition.name for condition in found.conditions] == ["all"]
+    assert found.trials[0].name == "trial-1"
+    assert found.trials[0].action_seconds == math.inf
+    assert found.participants == People()
+
+
+def test_all_that_a_file_may_say(tmp_path: Path) -> None:
+    (tmp_path / "hello.md").write_text("# Hello")
+    (tmp_path / "view.html").write_text("<canvas></canvas>")
+    (tmp_path / "ids.txt").write_text("ann\n\nbob\n")
+    found = read(
+        tmp_path,
+        """
+name: all-of-it
+participants: {id: "query:PROLIFIC_PID", allow: ids.txt, keep_out: [mallory], parameters: [PROLIFIC_PID]}
+before:
+  - file: hello.md
+  - title: About you
+    seconds: 20
+    failed: on
+    questions:
+      - {name: age, ask: "Age?", kind: number, low: 18, integer: yes}
+      - {name: tired, ask: "Tired?", kind: yes_no, correct: no}
+      - {name: two, ask: "Which?", kind: choices, options: ["1", "2"], correct: ["2"], required: false}
+waiting: {size: 1, seconds: 10, way_out_seconds: 0, shortage: bots, groups: 4}
+conditions: {a: {arguments: {goal: 1.5, text: "7", none: , list: [1, x], on: true}}, b: {}}
+assignment: seeded
+seed: 7
+page_seconds: 90
+dropout: {then: default, default: 1, grace_seconds: 5, tell: false, bot: "m:f"}
+trials:
+  - {environment: "m:f", page: view.html, show: [], action_seconds: 2, labels: [l, r]}
+after:
+  - {text: Only for a., conditions: [a]}
+ends: {complete: {redirect: "https://example.com/?pid={PROLIFIC_PID}"}}
+""",
+    )
+    assert found.participants.allow == {"ann", "bob"}
+    assert found.participants.keep_out == {"mallory"}
+    assert found.before[0].text == "# Hello"
+    assert [each.correct for each in found.before[1].questions] == [None, False, ["2"]]
+    assert found.conditions[0].arguments == {"goal": 1.5, "text": "7", "none": None, "list": [1, "x"], "on": True}
+    assert found.trials[0].renderer == b"<canvas></canvas>"
+    assert found.dropout.default == 1
+    assert [len(found.pages_of(1, name)) for name in ("a", "b")] == [1, 0]
+
+
+@pytest.mark.parametrize(
+    ("text", "error"),
+    [
+        ("", "trials: expected one or more"),
+        ("trails: []", "line 1: the file: unknown key 'trails'; did you mean 'trials'?"),
+        (TRIALS + "waiting: {sise: 2}", "line 3: waiting: unknown key 'sise'; did you mean 'size'?"),
+        (TRIALS + "waiting: {size: two}", "line 3: waiting.size: expected a whole number; got 'two'"),
+        (TRIALS + "waiting: {seconds: -1}", "line 3: waiting: seconds: expected seconds, more than 0; got -1"),
+        (TRIALS + "waiting: {shortage: bot}", "waiting: shortage: unknown 'bot'; did you mean 'bots'?"),
+        (TRIALS + "before: [{texts: x}]", "before[0]: unknown key 'texts'; did you mean 'text'?"),
+        (TRIALS + "before: [{title: x}]", "before[0]: page 'before-1': expected a text"),
+        (TRIALS + "before: [{consent: a, text: b}]", "before[0]: expected one of text, consent and questions"),
+        (TRIALS + "before: [{file: nothing.md}]", "before[0].file: "),
+        (TRIALS + "before: [{text: a, conditions: [b]}]", "groups have none before the waiting room"),
+        (TRIALS + "after: [{text: a, conditions: [b]}]", "conditions: unknown 'b'; expected one of all"),
+        (TRIALS + "after: [{questions: [{name: a}]}]", "after[0].questions[0].ask: expected a text"),
+        (TRIALS + "after: [{questions: [{name: a, ask: b, kind: chioce}]}]", "did you mean 'choice'?"),
+        (TRIALS + "after: [{questions: [{name: a, ask: b, kind: choice}]}]", "options: expected two or more"),
+        (TRIALS + "after: [{questions: [{name: a, ask: b, kind: scale}]}]", "low, high: expected whole numbers"),
+        (
+            TRIALS + "after: [{questions: [{name: a, ask: b, kind: choice, options: [x, y], correct: z}]}]",
+            "question 'a': correct: expected one of the options",
+        ),
+        (TRIALS + "after: [{text: a, name: x}, {text: b, name: x}]", "pages: 'x' is there twice"),
+        (TRIALS + "dropout: {then: default}", "dropout: default: expected an action if, and only if"),
+        (TRIALS + "ends: {completed: {}}", "ends: unknown 'completed'; did you mean 'complete'?"),
+        (TRIALS + "ends: {complete: {redirect: 'javascript:x'}}", "redirect: expected an address"),
+        (TRIALS + "participants: {id: name}", "participants: id: expected drawn, code, link or query:NAME"),
+        (TRIALS + "participants: {id: code}", "participants: allow: expected the ids"),
+        (TRIALS + "participants: {allow: [a]}", "with id: drawn nobody has an id before"),
+        (TRIALS + "    roles: swop", "roles: unknown 'swop'; did you mean 'swap'?"),
+        (TRIALS + "    people: [a, b]", "trials[0].people: expected 1, as many as a group has"),
+        (TRIALS + "    arguments: [a]", "trials[0].arguments: expected a mapping, got a list"),
+        ("trials: [{name: x}]", "trials[0].environment: expected an id, or MODULE:FUNCTION"),
+        (TRIALS + "name: My Study", "name: expected letters a to z, digits, - and _; got 'My Study'"),
+        (TRIALS + "conditions: {}", "conditions: expected one or more"),
+    ],
+)
+def test_what_is_wrong_with_a_file(text: str, error: str, tmp_path: Path) -> None:
+    with pytest.raises(InvalidArgumentError) as caught:
+        read(tmp_path, text)
+    assert str(caught.value).startswith(str(tmp_path))
+    assert error in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("question", "answer", "kept"),
+    [
+        ({"kind": "text"}, "x", "x"),
+        ({"kind": "text", "required": False}, "", None),
+        ({"kind": "number", "low": 0, "high": 9}, 2.5, 2.5),
+        ({"kind": "number", "integer": True}, 3.0, 3),
+        ({"kind": "scale", "low": 1, "high": 7}, 7, 7),
+        ({"kind": "yes_no"}, False, False),
+        ({"kind": "choice", "options": ["a", "b"]}, "b", "b"),
+        ({"kind": "choices", "options": ["a", "b"]}, ["b", "a"], ["a", "b"]),
+    ],
+)
+def test_answers_as_they_are_kept(question: dict[str, Any], answer: object, kept: object) -> None:
+    found = Question(name="q", ask="?", **question).checked(answer)
+    assert found == kept
+    assert type(found) is type(kept)
+
+
+@pytest.mark.parametrize(
+    ("question", "answer"),
+    [
+        ({"kind": "text"}, ""),
+        ({"kind": "text"}, None),
+        ({"kind": "text"}, "x" * 501),
+        ({"kind": "long"}, "x" * 10_001),
+        ({"kind": "text"}, "\0"),
+        ({"kind": "text"}, "\ud800"),
+        ({"kind": "text"}, 7),
+        ({"kind": "number"}, "7"),
+        ({"kind": "number"}, True),
+        ({"kind": "number"}, float("nan")),
+        ({"kind": "number"}, float("inf")),
+        ({"kind": "number", "low": 3}, 2),
+        ({"kind": "number", "integer": True}, 2.5),
+        ({"kind": "scale", "low": 1, "high": 7}, 8),
+        ({"kind": "scale", "low": 1, "high": 7}, 1.5),
+        ({"kind": "yes_no"}, 1),
+        ({"kind": "choice", "options": ["a", "b"]}, "c"),
+        ({"kind": "choice", "options": ["a", "b"]}, ["a"]),
+        ({"kind": "choices", "options": ["a", "b"]}, "a"),
+        ({"kind": "choices", "options": ["a", "b"]}, ["c"]),
+        ({"kind": "choices", "options": ["a", "b"]}, []),
+    ],
+)
+def test_what_is_no_answer(question: dict[str, Any], answer: object) -> None:
+    with pytest.raises(InvalidArgumentError, match="expected"):
+        Question(name="q", ask="?", **question).checked(answer)

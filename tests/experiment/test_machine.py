@@ -1,0 +1,529 @@
+"""The machine of an experiment: the cases of people who come, go, return and dawdle; and many of them at random."""
+
+from __future__ import annotations
+
+import json
+import math
+import random
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.experiment.plans import plan
+from trio_cogment.base.errors import FailedPreconditionError, InvalidArgumentError, NotFoundError
+from trio_cogment.experiment.definition import Experiment
+from trio_cogment.experiment.machine import (
+    Effect,
+    EndTrial,
+    ExperimentMachine,
+    Forget,
+    GiveUpSeat,
+    Group,
+    Happened,
+    Participant,
+    Show,
+    StartTrial,
+)
+from trio_cogment.experiment.participant_table import Step
+
+ANSWERS: dict[str, dict[str, Any]] = {"check": {"rule": "a"}, "end": {"age": 30}}
+
+
+def turn(machine: ExperimentMachine, who: str, now: float, **answers: Any) -> list[Effect]:
+    """Have somebody be done with the page that is shown."""
+    page = machine.page_of(machine.people[who])
+    assert page is not None
+    return machine.answer(who, page.name, answers or ANSWERS.get(page.name, {}), True, now)
+
+
+def waiting(machine: ExperimentMachine, *ids: str, now: float = 0.0) -> list[Effect]:
+    """Have people come, and read the pages before the waiting room."""
+    effects = []
+    for who in ids:
+        effects += machine.come(who, now)
+        while machine.people[who].step is Step.READING:
+            effects += turn(machine, who, now)
+    return effects
+
+
+def of(effects: list[Effect], kind: type[Any]) -> list[Any]:
+    return [each for each in effects if isinstance(each, kind)]
+
+
+def steps(machine: ExperimentMachine) -> dict[str, str]:
+    return {who: each.end or each.step.value for who, each in machine.people.items()}
+
+
+def test_two_people_go_all_the_way() -> None:
+    machine = ExperimentMachine(plan(trials=2))
+    effects = waiting(machine, "ann", "bob")
+    assert of(effects, StartTrial) == [StartTrial(1, 0, ("ann", "bob"))]
+    effects = machine.trial_over(1, 0, [], 10)
+    assert steps(machine) == {"ann": "preparing", "bob": "preparing"}  # the second trial has a page before it
+    turn(machine, "ann", 11)
+    assert steps(machine)["ann"] == "ready"
+    effects = turn(machine, "bob", 12)
+    assert of(effects, StartTrial) == [StartTrial(1, 1, ("ann", "bob"))]
+    assert [machine.place_in_trial(machine.groups[1], place) for place in (0, 1)] == [1, 0]  # roles are swapped
+    machine.trial_over(1, 1, [], 20)
+    assert machine.groups[1].over
+    for who in ("ann", "bob"):
+        turn(machine, who, 21)
+    assert steps(machine) == {"ann": "complete", "bob": "complete"}
+
+
+def test_a_no_to_the_consent_ends_it() -> None:
+    machine = ExperimentMachine(plan())
+    machine.come("ann", 0)
+    effects = machine.answer("ann", "consent", {}, False, 1)
+    assert steps(machine) == {"ann": "declined"}
+    assert Show("ann") in effects
+
+
+def test_a_comprehension_check_may_be_failed_once_and_not_twice() -> None:
+    machine = ExperimentMachine(plan())
+    machine.come("ann", 0)
+    turn(machine, "ann", 0)
+    effects = turn(machine, "ann", 1, rule="b")
+    assert steps(machine) == {"ann": "reading"}
+    assert [each.detail["wrong"] for each in of(effects, Happened)] == [["rule"]]
+    with pytest.raises(InvalidArgumentError, match=r"Which one\?: expected one of the options"):
+        turn(machine, "ann", 2, rule="c")
+    turn(machine, "ann", 2, rule="b")
+    assert steps(machine) == {"ann": "screened"}
+
+
+def test_a_check_that_is_only_noted_lets_go_on() -> None:
+    experiment = plan()
+    page = replace(experiment.before[1], failed="on", attempts=1)
+    machine = ExperimentMachine(replace(experiment, before=[page]))
+    machine.come("ann", 0)
+    effects = turn(machine, "ann", 1, rule="b")
+    assert [each.what for each in of(effects, Happened)][:2] == ["check failed", "answered"]
+    assert steps(machine) == {"ann": "waiting"}
+
+
+def test_who_tires_of_waiting_gets_a_way_out() -> None:
+    machine = ExperimentMachine(plan())
+    waiting(machine, "ann")
+    with pytest.raises(FailedPreconditionError, match="wait a little longer"):
+        machine.way_out("ann", 19)
+    machine.way_out("ann", 20)
+    assert steps(machine) == {"ann": "unmatched"}
+
+
+def test_whose_page_is_closed_counts_no_more_at_once() -> None:
+    machine = ExperimentMachine(plan())
+    waiting(machine, "ann")
+    machine.detach("ann", 1)
+    assert machine.waiting() == []
+    effects = waiting(machine, "bob", now=2)
+    assert not of(effects, StartTrial)
+    effects = machine.attach("ann", 3)
+    assert of(effects, StartTrial) == [StartTrial(1, 0, ("ann", "bob"))]  # and in the order in which they came
+
+
+def test_who_is_idle_in_the_instructions_is_let_go_and_holds_up_nobody() -> None:
+    machine = ExperimentMachine(plan())
+    machine.come("slow", 0)
+    turn(machine, "slow", 0)
+    effects = waiting(machine, "ann", "bob", now=30)
+    assert of(effects, StartTrial)
+    assert machine.next_deadline() == 60
+    machine.pass_time(60)
+    assert steps(machine)["slow"] == "idle"
+
+
+def test_nobody_waits_beyond_the_limit() -> None:
+    machine = ExperimentMachine(plan())
+    waiting(machine, "ann")
+    waiting(machine, "away", now=1)
+    assert machine.groups  # the two of them
+    waiting(machine, "bob", now=2)
+    machine.detach("bob", 3)
+    waiting(machine, "cem", now=4)
+    assert machine.next_deadline() == 102
+    machine.pass_time(102)
+    machine.pass_time(104)
+    assert steps(machine)["bob"] == "gone"
+    assert steps(machine)["cem"] == "unmatched"
+
+
+def test_bots_take_the_places_that_are_left() -> None:
+    machine = ExperimentMachine(plan(size=3, waiting={"shortage": "bots"}))
+    waiting(machine, "ann", "bob")
+    effects = machine.pass_time(100)
+    assert of(effects, StartTrial) == [StartTrial(1, 0, ("ann", "bob", None))]
+
+
+def test_more_people_than_places_see_what_happened() -> None:
+    machine = ExperimentMachine(plan(waiting={"groups": 1}))
+    machine.come("reading", 0)
+    effects = waiting(machine, "ann", "bob")
+    assert steps(machine)["reading"] == "full"
+    assert Show("reading") in effects
+    machine.come("late", 5)
+    assert steps(machine)["late"] == "full"
+
+
+def test_who_is_over_the_places_of_a_group_is_in_the_next_one() -> None:
+    machine = ExperimentMachine(plan(conditions=2, waiting={"groups": 2}))
+    waiting(machine, "ann", "bob", "cem", "dan")
+    assert machine.counts() == {"condition-0": 1, "condition-1": 1}
+    assert [group.members for group in machine.groups.values()] == [["ann", "bob"], ["cem", "dan"]]
+
+
+def test_a_limit_of_people() -> None:
+    machine = ExperimentMachine(plan(), max_participants=1)
+    machine.come("ann", 0)
+    machine.come("bob", 0)
+    assert steps(machine) == {"ann": "reading", "bob": "full"}
+    machine.detach("bob", 1)
+
+
+def test_who_comes_takes_the_room_of_who_has_only_passed_by() -> None:
+    machine = ExperimentMachine(plan(), max_participants=2)
+    machine.come("ann", 0)
+    turn(machine, "ann", 0)
+    machine.detach("ann", 1)
+    machine.come("passer-by", 2)
+    machine.detach("passer-by", 3)
+    assert Forget("passer-by") in machine.come("bob", 4)
+    assert steps(machine) == {"ann": "reading", "bob": "reading"}
+    machine.come("cem", 5)
+    assert steps(machine)["cem"] == "full"  # both of the others have done something, or are here
+
+
+def test_taking_somebody_out_is_shown_at_once_also_in_a_check() -> None:
+    machine = ExperimentMachine(plan())
+    machine.come("ann", 0)
+    turn(machine, "ann", 0)
+    assert Show("ann") in machine.take_out("ann", 1)
+    assert steps(machine) == {"ann": "removed"}
+    assert machine.answer("ann", "check", {"rule": "a"}, True, 2) == []  # what was on its way changes nothing
+
+
+def test_a_page_that_is_loaded_again_is_the_same_person() -> None:
+    machine = ExperimentMachine(plan())
+    machine.come("ann", 0)
+    machine.detach("ann", 1)
+    machine.attach("ann", 2)
+    assert list(machine.people) == ["ann"]
+    with pytest.raises(InvalidArgumentError, match="already"):
+        machine.come("ann", 3)
+
+
+def test_who_has_been_out_sees_the_end_again() -> None:
+    machine = ExperimentMachine(plan())
+    machine.come("ann", 0)
+    machine.leave("ann", 1)
+    assert machine.attach("ann", 500) == [Show("ann")]
+    assert steps(machine) == {"ann": "left"}
+
+
+@pytest.mark.parametrize("then", ["bot", "default"])
+def test_when_one_leaves_the_group_goes_on(then: str) -> None:
+    machine = ExperimentMachine(plan(trials=2, then=then))
+    waiting(machine, "ann", "bob")
+    effects = machine.leave("ann", 5)
+    assert GiveUpSeat(1, "ann") in effects
+    assert not of(effects, EndTrial)
+    machine.trial_over(1, 0, [], 10)
+    effects = turn(machine, "bob", 11)  # nobody waits for who has gone
+    assert of(effects, StartTrial) == [StartTrial(1, 1, (None, "bob"))]
+
+
+def test_when_one_leaves_the_group_ends_and_the_others_are_paid() -> None:
+    machine = ExperimentMachine(plan(trials=2))
+    waiting(machine, "ann", "bob")
+    effects = machine.leave("ann", 5)
+    assert EndTrial(1) in effects
+    assert machine.people["bob"].step is Step.FINISHING
+    turn(machine, "bob", 6)
+    assert steps(machine) == {"ann": "left", "bob": "partial"}
+
+
+def test_a_seat_that_was_lost_ends_the_group_too() -> None:
+    machine = ExperimentMachine(plan())
+    waiting(machine, "ann", "bob")
+    machine.trial_over(1, 0, ["ann"], 50)
+    assert machine.people["ann"].end == "gone"
+    assert machine.people["bob"].end == "partial"
+    assert machine.people["bob"].step is Step.FINISHING
+
+
+def test_who_stays_away_from_the_last_trial_may_come_to_the_pages_after_it() -> None:
+    machine = ExperimentMachine(plan(trials=1, then="bot"))
+    waiting(machine, "ann", "bob")
+    machine.detach("ann", 1)
+    machine.trial_over(1, 0, ["ann"], 50)
+    assert machine.people["ann"].step is Step.FINISHING
+    machine.pass_time(math.nextafter(650, 0))
+    machine.attach("ann", 649)
+    turn(machine, "ann", 649.5)
+    assert machine.people["ann"].end == "complete"
+
+
+def test_who_dropped_out_is_not_waited_for_in_the_next_trial() -> None:
+    machine = ExperimentMachine(plan(trials=2, then="bot"))
+    waiting(machine, "ann", "bob")
+    machine.detach("ann", 1)
+    machine.trial_over(1, 0, ["ann"], 50)
+    assert machine.people["ann"].end == "gone"
+    assert of(turn(machine, "bob", 51), StartTrial) == [StartTrial(1, 1, (None, "bob"))]
+
+
+def test_a_member_who_is_slow_between_trials_holds_up_the_others_for_the_pages_time() -> None:
+    machine = ExperimentMachine(plan(trials=2, then="bot"))
+    waiting(machine, "ann", "bob")
+    machine.trial_over(1, 0, [], 50)
+    turn(machine, "bob", 51)
+    effects = machine.pass_time(80)
+    assert machine.people["ann"].end == "idle"
+    assert of(effects, StartTrial) == [StartTrial(1, 1, (None, "bob"))]
+
+
+def test_a_trial_begins_only_with_people_who_are_here() -> None:
+    machine = ExperimentMachine(plan(trials=2, then="bot"))
+    waiting(machine, "ann", "bob")
+    machine.trial_over(1, 0, [], 50)
+    turn(machine, "ann", 51)
+    machine.detach("ann", 52)
+    assert not of(turn(machine, "bob", 53), StartTrial)
+    assert machine.next_deadline() == 82  # the grace
+    assert of(machine.attach("ann", 60), StartTrial) == [StartTrial(1, 1, ("ann", "bob"))]
+
+
+def test_a_researcher_ends_a_group_and_closes_the_waiting_room() -> None:
+    machine = ExperimentMachine(plan())
+    waiting(machine, "ann", "bob", "cem")
+    effects = machine.take_group_out(1, 5)
+    assert EndTrial(1) in effects
+    assert {machine.people[who].step for who in ("ann", "bob")} == {Step.FINISHING}
+    machine.close(6)
+    assert steps(machine)["cem"] == "unmatched"
+    machine.come("dan", 7)
+    assert steps(machine)["dan"] == "full"
+    machine.reopen()
+    machine.come("eve", 8)
+    assert steps(machine)["eve"] == "reading"
+    with pytest.raises(NotFoundError):
+        machine.take_group_out(7, 9)
+
+
+def test_a_trial_that_cannot_start_ends_the_group() -> None:
+    machine = ExperimentMachine(plan())
+    waiting(machine, "ann", "bob")
+    machine.trial_over(1, 0, [], 1, failed=True)
+    assert {each.end for each in machine.people.values()} == {"partial"}
+    assert machine.trial_over(1, 0, [], 2) == []  # it is told once
+
+
+def test_seeded_conditions_are_balanced_and_drawn() -> None:
+    drawn = set()
+    for seed in range(20):
+        machine = ExperimentMachine(plan(size=1, conditions=3, assignment="seeded", seed=seed))
+        order = []
+        for number in range(9):
+            waiting(machine, f"p{number}")
+            order.append(machine.groups[number + 1].condition)
+            counts = machine.counts().values()
+            assert max(counts) - min(counts) <= 1
+        drawn.add(tuple(order))
+        again = ExperimentMachine(plan(size=1, conditions=3, assignment="seeded", seed=seed))
+        waiting(again, *(f"p{number}" for number in range(9)))
+        assert [group.condition for group in again.groups.values()] == order
+    assert len(drawn) > 10
+
+
+def copy(machine: ExperimentMachine) -> ExperimentMachine:
+    """Return what a server that was stopped reads of its file."""
+    again = ExperimentMachine(machine.experiment)
+    for person in machine.people.values():
+        again.people[person.id] = Participant.from_data(json.loads(json.dumps(person.to_data())))
+    for group in machine.groups.values():
+        again.groups[group.number] = Group.from_data(json.loads(json.dumps(group.to_data())))
+    again.closed = machine.closed
+    return again
+
+
+def test_a_server_that_starts_again_goes_on_where_it_was() -> None:
+    machine = ExperimentMachine(plan(trials=2))
+    machine.come("reading", 0)
+    waiting(machine, "ann", "bob", "cem")
+    again = copy(machine)
+    effects = again.resume(1000, stopped_at=10)
+    assert not of(effects, StartTrial)
+    assert [each.what for each in of(effects, Happened)][:2] == ["server started", "trial lost"]
+    assert again.people["reading"].deadline == 600 + 990  # nobody's time has run
+    assert of(again.attach("ann", 1001), StartTrial) == []
+    assert of(again.attach("bob", 1002), StartTrial) == [StartTrial(1, 0, ("ann", "bob"))]
+    again.pass_time(1000 + 90)
+    assert again.people["cem"].end == "gone"
+
+
+def test_forgetting_somebody_who_is_out() -> None:
+    machine = ExperimentMachine(plan())
+    waiting(machine, "ann", "bob")
+    with pytest.raises(FailedPreconditionError, match="take them out first"):
+        machine.forget("ann")
+    machine.leave("ann", 1)
+    machine.take_changes()
+    machine.forget("ann")
+    assert machine.groups[1].members == [None, "bob"]
+    assert [group.number for group in machine.take_changes()[1]] == [1]
+    machine.pass_time(1000)
+
+
+class Simulation:
+    """People who come, go, return and dawdle, at random; checks what must hold after each step."""
+
+    def __init__(self, experiment: Experiment, seed: int) -> None:
+        self.random = random.Random(seed)
+        self.machine = ExperimentMachine(experiment)
+        self.now = 0.0
+        self.playing: dict[int, tuple[int, tuple[str | None, ...]]] = {}
+        self.events: list[Happened] = []
+        self.came = 0
+
+    def take(self, effects: list[Effect]) -> None:
+        for effect in effects:
+            if isinstance(effect, Happened):
+                self.events.append(effect)
+            elif isinstance(effect, StartTrial):
+                assert effect.group not in self.playing
+                group = self.machine.groups[effect.group]
+                assert all(
+                    self.machine.people[who].here and self.machine.people[who].step is Step.PLAYING
+                    for who in effect.places
+                    if who is not None
+                )
+                assert any(effect.places)
+                if effect.trial == 0 and self.machine.experiment.waiting.shortage == "let_go":
+                    assert None not in group.members
+                self.playing[effect.group] = (effect.trial, effect.places)
+            elif isinstance(effect, EndTrial):
+                del self.playing[effect.group]
+        self.check()
+
+    def check(self) -> None:
+        machine, limit = self.machine, self.machine.experiment.waiting.seconds
+        counts = machine.counts().values()
+        assert max(counts) - min(counts) <= 1
+        for person in machine.people.values():
+            if person.step is Step.WAITING:
+                assert self.now <= person.since + limit + 1e-6
+            assert person.end if person.step is Step.OUT else person.end in ("", "partial")
+            if person.step in (Step.PREPARING, Step.READY, Step.PLAYING):
+                assert person.group is not None
+                assert not machine.groups[person.group].over
+        places = [who for group in machine.groups.values() for who in group.members if who is not None]
+        assert len(places) == len(set(places))  # nobody is in two places
+        for number, group in machine.groups.items():
+            assert group.playing == (number in self.playing)
+        # Who waits and is here is never as many as a group.
+        if not machine.is_full and not machine.closed:
+            assert len(machine.waiting()) < machine.experiment.waiting.size
+
+    def one(self) -> None:
+        machine, draw = self.machine, self.random
+        live = [each for each in machine.people.values() if each.step is not Step.OUT]
+        pick = draw.choice(live) if live else None
+        what = draw.random()
+        if pick is None or what < 0.15:
+            self.came += 1
+            self.take(machine.come(f"p{self.came}", self.now))
+        elif what < 0.55:
+            page = machine.page_of(pick)
+            if page is not None and pick.here:
+                answers = ANSWERS.get(page.name, {})
+                if page.name == "check" and draw.random() < 0.2:
+                    answers = {"rule": "b"}
+                self.take(machine.answer(pick.id, page.name, answers, draw.random() > 0.05, self.now))
+        elif what < 0.65:
+            self.take(machine.detach(pick.id, self.now) if pick.here else machine.attach(pick.id, self.now))
+        elif what < 0.67:
+            self.take(machine.leave(pick.id, self.now))
+        elif what < 0.68:
+            self.take(machine.take_out(pick.id, self.now))
+        elif what < 0.70:
+            try:
+                self.take(machine.way_out(pick.id, self.now))
+            except FailedPreconditionError:
+                pass
+        elif what < 0.80 and self.playing:
+            number = draw.choice(list(self.playing))
+            trial, places = self.playing.pop(number)
+            away = [who for who in places if who is not None and not machine.people[who].here]
+            self.take(machine.trial_over(number, trial, away, self.now, failed=draw.random() < 0.03))
+        elif what < 0.805:
+            self.restart()
+        else:
+            self.wait(draw.expovariate(1 / 8))
+
+    def wait(self, seconds: float) -> None:
+        until = self.now + seconds
+        while self.machine.next_deadline() <= until:
+            self.now = max(self.now, self.machine.next_deadline())
+            self.take(self.machine.pass_time(self.now))
+        self.now = until
+
+    def restart(self) -> None:
+        stopped, self.now = self.now, self.now + self.random.uniform(0, 300)
+        self.machine = copy(self.machine)
+        self.playing.clear()
+        self.take(self.machine.resume(self.now, stopped_at=stopped))
+        for person in list(self.machine.people.values()):
+            if self.random.random() < 0.9:
+                self.take(self.machine.attach(person.id, self.now))
+
+    def finish(self) -> None:
+        """Have everybody do nothing any more: all come to an end by time alone."""
+        for _ in range(1000):
+            if self.machine.next_deadline() == math.inf and not self.playing:
+                break
+            if self.playing:
+                number, (trial, places) = next(iter(self.playing.items()))
+                del self.playing[number]
+                self.take(self.machine.trial_over(number, trial, [who for who in places if who], self.now))
+            if self.machine.next_deadline() < math.inf:
+                self.wait(self.machine.next_deadline() - self.now)
+        assert {each.step for each in self.machine.people.values()} <= {Step.OUT}
+        assert all(group.over for group in self.machine.groups.values())
+        ends = [each.id for each in self.events if each.what == "out"]
+        assert sorted(ends) == sorted(self.machine.people)  # each is told once
+
+
+def simulated(seed: int) -> Simulation:
+    draw = random.Random(seed)
+    experiment = plan(
+        size=draw.randint(1, 4),
+        trials=draw.randint(1, 3),
+        conditions=draw.randint(1, 3),
+        then=draw.choice(["end", "bot", "default"]),
+        assignment=draw.choice(["balanced", "seeded"]),
+        seed=seed,
+        waiting={"shortage": draw.choice(["bots", "let_go"]), "groups": draw.choice([None, 3])},
+    )
+    return Simulation(experiment, seed)
+
+
+@pytest.mark.parametrize("seeds", range(30))
+def test_simulated_experiments(seeds: int) -> None:
+    for seed in range(10 * seeds, 10 * seeds + 10):
+        simulation = simulated(seed)
+        for _ in range(250):
+            simulation.one()
+        simulation.finish()
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.integers(min_value=1000), st.integers(0, 400))
+def test_simulated_experiments_of_any_length(seed: int, length: int) -> None:
+    simulation = simulated(seed)
+    for _ in range(length):
+        simulation.one()
+    simulation.finish()

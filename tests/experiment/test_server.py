@@ -1,0 +1,373 @@
+"""An experiment that is going on: pages without a browser, real trials, a file, on a clock of the tests."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import sys
+from collections import Counter
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+import trio
+from trio.testing import MockClock
+
+from trio_cogment import open_platform
+from trio_cogment.base.config import PlayConfig
+from trio_cogment.base.errors import FailedPreconditionError, NotFoundError
+from trio_cogment.base.host import Host, inline_runner
+from trio_cogment.experiment.definition import Dropout, Experiment, People, Waiting
+from trio_cogment.experiment.demo import AutomaticParticipant, MemorySocket, play_demo
+from trio_cogment.experiment.experiment_file import load_experiment
+from trio_cogment.experiment.participant_table import Step
+from trio_cogment.experiment.server import ExperimentServer, open_experiment
+from trio_cogment.experiment.store import opened_store
+from trio_cogment.experiment.tables import EVENT_KINDS
+from trio_cogment.experiment.trials import ExperimentTrials
+from trio_cogment.play.server import open_play
+
+EXAMPLE = Path(__file__).parents[2] / "examples" / "experiment"
+
+
+def resolve(name: str) -> Any:
+    """Return what a name of the example stands for."""
+    module, _, attribute = name.partition(":")
+    sys.path.insert(0, str(EXAMPLE))
+    try:
+        return getattr(importlib.import_module(module), attribute)
+    finally:
+        sys.path.remove(str(EXAMPLE))
+
+
+def example(**changes: Any) -> Experiment:
+    return replace(load_experiment(EXAMPLE / "experiment.yaml"), **changes)
+
+
+@asynccontextmanager
+async def running(
+    path: Path, experiment: Experiment | None = None, *, config: PlayConfig | None = None
+) -> AsyncIterator[ExperimentServer]:
+    """Have the example go on, with its file."""
+    experiment = experiment or example()
+    trials = ExperimentTrials(experiment, resolve)
+    begun = 1_700_000_000
+    host = Host(runner=inline_runner, wall_clock=lambda: round((begun + trio.current_time()) * 1e9))
+    with trio.fail_after(100_000), opened_store(path / "test.db", experiment.name) as store:  # of virtual time
+        async with (
+            open_platform(trials.participants, host=host) as platform,
+            open_play(platform, host=host) as play,
+            open_experiment(experiment, trials, play, platform, store, host=host, config=config) as server,
+        ):
+            play.link_of = lambda trial_id, actor, _sources: f"/{trial_id}/{actor}"
+            yield server
+        await trials.aclose()
+
+
+def events_of(path: Path) -> list[tuple[str, str, dict[str, Any]]]:
+    with opened_store(path / "test.db", "meeting") as store:
+        found = [(each.participant, each.what, each.detail) for each in store.events()]
+    assert {what for _, what, _ in found} <= set(EVENT_KINDS)  # the codebook knows each
+    return found
+
+
+@asynccontextmanager
+async def page(server: ExperimentServer, **enter: Any) -> AsyncIterator[MemorySocket]:
+    """Have a page open for the time of the block."""
+    socket = MemorySocket()
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(server.serve_page, socket)
+        await socket.say(type="enter", **enter)
+        yield socket
+        nursery.cancel_scope.cancel()
+
+
+async def state(socket: MemorySocket, wanted: Callable[[dict[str, Any]], Any] = lambda message: True) -> dict[str, Any]:
+    """Return the next state of a page of which this is true."""
+    while True:
+        message = await socket.read()
+        if message["type"] == "experiment" and wanted(message):
+            return message
+
+
+async def until(server: ExperimentServer, wanted: Callable[[], Any]) -> None:
+    """Wait until something is so in the server."""
+    while not wanted():
+        changed = trio.Event()
+        server.on_change = changed.set
+        await changed.wait()
+
+
+async def test_two_programs_go_from_consent_to_the_code(tmp_path: Path, autojump_clock: MockClock) -> None:
+    async with running(tmp_path) as server:
+        assert await play_demo(server, 2, Random(1)) == {"complete": 2}
+        ids = list(server.machine.people)
+        assert server.machine.groups[1].condition == "follows"
+    events = events_of(tmp_path)
+    for who in ids:
+        what = Counter(kind for each, kind, _ in events if each == who)
+        assert what["page"] == what["answered"] == 5
+        assert what["action"] == 10  # of two trials
+        assert what["seat"] == 2
+        assert what["out"] == what["page opened"] == what["page closed"] == 1
+    actors = {who: [detail["actor"] for each, kind, detail in events if kind == "seat" and each == who] for who in ids}
+    assert sorted(actors.values()) == [["ann", "bob"], ["bob", "ann"]]  # they have changed places
+    actions = [detail for _, kind, detail in events if kind == "action"]
+    assert {detail["tick"] for detail in actions} == set(range(5))
+    assert all(detail["action"] in (0, 1, 2) and detail["page_ms"] > 0 for detail in actions)
+    [answers] = [
+        detail["answers"]
+        for who, kind, detail in events
+        if (who, kind) == (ids[0], "answered") and detail["page"] == "check"
+    ]
+    assert answers == {"rule": "If all three choose the same place"}
+
+
+async def test_many_programs_are_in_balanced_groups(tmp_path: Path, autojump_clock: MockClock) -> None:
+    async with running(tmp_path) as server:
+        assert await play_demo(server, 12, Random(2)) == {"complete": 12}
+        assert server.machine.counts() == {"follows": 3, "stubborn": 3}
+
+
+async def test_a_page_that_is_loaded_again_is_where_it_was(tmp_path: Path, autojump_clock: MockClock) -> None:
+    async with running(tmp_path) as server:
+        async with page(server) as socket:
+            first = await state(socket)
+            assert first["page"]["name"] == "consent"
+            assert "<strong>another person</strong>" in first["page"]["html"]
+            await socket.say(type="turn", page="consent", agrees=True)
+            await state(socket, lambda message: message.get("page", {}).get("name") == "instructions")
+        async with page(server, ticket=first["welcome"]["ticket"]) as socket:
+            again = await state(socket)
+            assert (again["id"], again["page"]["name"]) == (first["id"], "instructions")
+        assert list(server.machine.people) == [first["id"]]
+
+
+async def test_a_second_tab_takes_the_place_over(tmp_path: Path, autojump_clock: MockClock) -> None:
+    async with running(tmp_path) as server:
+        async with page(server) as first:
+            ticket = (await state(first))["welcome"]["ticket"]
+            async with page(server, ticket=ticket) as second:
+                await state(second)
+                told = await first.read()
+                assert told == {"type": "dismissed", "reason": "taken over"}
+                await second.say(type="turn", page="consent", agrees=True)
+                await state(second, lambda message: message["page"]["name"] == "instructions")
+        assert len(server.machine.people) == 1
+    assert [kind for _, kind, _ in events_of(tmp_path)].count("tab changed") == 1
+
+
+async def test_answers_that_make_no_sense_are_refused_and_nothing_is_lost(
+    tmp_path: Path, autojump_clock: MockClock
+) -> None:
+    async with running(tmp_path) as server, page(server) as socket:
+        await state(socket)
+        for said in (
+            {"type": "turn", "page": "consent", "answers": {"x": 1}, "agrees": True},
+            {"type": "turn", "page": "consent", "answers": [], "agrees": True},
+            {"type": "turn", "page": 3},
+            {"type": "way"},
+            {"type": "enter"},
+            {"type": "turn", "page": "consent", "answers": {"x": {"y": 1}}},
+        ):
+            await socket.say(**said)
+            assert (await socket.read())["type"] == "refused"
+        await socket.say(type="turn", page="consent", agrees=True)
+        await state(socket, lambda message: message["page"]["name"] == "instructions")
+        await socket.say(type="turn", page="instructions")
+        check = await state(socket, lambda message: message["page"]["name"] == "check")
+        assert "correct" not in json.dumps(check)
+        await socket.say(type="turn", page="check", answers={"rule": "Always"})
+        assert (await state(socket))["page"]["failed"] == 1
+        await socket.say(type="turn", page="check", answers={"rule": "Always"})
+        assert (await state(socket))["end"]["name"] == "screened"
+
+
+async def test_taking_somebody_out_is_at_their_screen_at_once(tmp_path: Path, autojump_clock: MockClock) -> None:
+    async with running(tmp_path) as server, page(server) as socket:
+        who = (await state(socket))["id"]
+        server.tell("Please go on.", who)
+        assert await socket.read() == {"type": "note", "text": "Please go on."}
+        began = trio.current_time()
+        server.take_out(who)
+        assert (await state(socket))["end"]["name"] == "removed"
+        assert trio.current_time() == began
+        with pytest.raises(NotFoundError):
+            server.take_out("nobody")
+
+
+async def test_who_closes_the_page_for_good_ends_the_group_and_the_other_is_paid(
+    tmp_path: Path, autojump_clock: MockClock
+) -> None:
+    async with running(tmp_path) as server:
+        stays, goes = (AutomaticParticipant(server, Random(k)) for k in (1, 2))
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(stays.run)
+            with trio.CancelScope() as scope:
+
+                async def watch() -> None:
+                    await until(server, lambda: goes.id and server.machine.people[goes.id].step is Step.PLAYING)
+                    await trio.sleep(0.15)
+                    scope.cancel()
+
+                nursery.start_soon(watch)
+                await goes.run()
+        assert stays.end == "partial"
+        assert server.machine.people[goes.id].end == "gone"
+        assert server.experiment.end("partial").code == "MEET-PART"
+
+
+async def test_a_bot_takes_the_place_of_who_has_gone(tmp_path: Path, autojump_clock: MockClock) -> None:
+    experiment = example(dropout=Dropout(then="bot", grace_seconds=5))
+    async with running(tmp_path, experiment) as server:
+        stays = AutomaticParticipant(server, Random(1))
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(stays.run)
+            async with page(server) as socket:
+                who = (await state(socket))["id"]
+                for name in ("consent", "instructions"):
+                    await socket.say(type="turn", page=name, agrees=True)
+                await socket.say(
+                    type="turn", page="check", answers={"rule": "If all three choose the same place"}, agrees=True
+                )
+                await state(socket, lambda message: message["step"] == "playing")
+                await socket.say(type="leave")
+                assert (await state(socket, lambda message: message["step"] == "out"))["end"]["name"] == "left"
+        assert stays.end == "complete"
+        assert server.machine.people[who].end == "left"
+
+
+async def test_a_server_that_is_stopped_between_trials_goes_on(tmp_path: Path, autojump_clock: MockClock) -> None:
+    """The file has everything: who is where, what was answered, and the link that people have."""
+    people: list[AutomaticParticipant] = []
+    async with running(tmp_path) as server:
+        key = server.key
+        people = [AutomaticParticipant(server, Random(k)) for k in (1, 2)]
+        with trio.CancelScope() as scope:
+            async with trio.open_nursery() as nursery:
+                for each in people:
+                    nursery.start_soon(each.run)
+                await until(server, lambda: server.machine.groups and server.machine.groups[1].trial == 1)
+                scope.cancel()
+        steps = {each.step for each in server.machine.people.values()}
+        assert steps <= {Step.PREPARING, Step.READY}
+    await trio.sleep(3600)
+    async with running(tmp_path) as server:
+        assert server.key == key
+        async with trio.open_nursery() as nursery:
+            for old in people:
+                again = AutomaticParticipant(server, Random(old.id))
+                again.ticket = old.ticket
+                nursery.start_soon(again.run)
+        assert {each.end for each in server.machine.people.values()} == {"complete"}
+        assert sorted(server.machine.people) == sorted(each.id for each in people)
+    events = events_of(tmp_path)
+    kinds = Counter(kind for _, kind, _ in events)
+    assert (kinds["server started"], kinds["server stopped"], kinds["trial started"]) == (2, 2, 2)
+    assert kinds["action"] == 20
+    pages = Counter((who, detail["page"]) for who, kind, detail in events if kind == "answered")
+    assert set(pages.values()) == {1}  # each answer is stored once
+
+
+async def test_a_server_that_is_stopped_in_a_trial_plays_it_again(tmp_path: Path, autojump_clock: MockClock) -> None:
+    async with running(tmp_path) as server:
+        people = [AutomaticParticipant(server, Random(k)) for k in (1, 2)]
+        with trio.CancelScope() as scope:
+            async with trio.open_nursery() as nursery:
+                for each in people:
+                    nursery.start_soon(each.run)
+                await until(server, lambda: server.machine.groups and server.machine.groups[1].playing)
+                await trio.sleep(0.25)
+                scope.cancel()
+    async with running(tmp_path) as server:
+        async with trio.open_nursery() as nursery:
+            for old in people:
+                again = AutomaticParticipant(server, Random(old.id))
+                again.ticket = old.ticket
+                nursery.start_soon(again.run)
+        assert {each.end for each in server.machine.people.values()} == {"complete"}
+    kinds = Counter(kind for _, kind, _ in events_of(tmp_path))
+    assert (kinds["trial lost"], kinds["trial started"]) == (1, 3)
+
+
+async def test_the_file_of_another_experiment_is_refused(tmp_path: Path, autojump_clock: MockClock) -> None:
+    async with running(tmp_path):
+        pass
+    with pytest.raises(FailedPreconditionError, match="is of the experiment 'meeting', and the file's name is 'other'"):
+        async with running(tmp_path, example(name="other")):
+            pass
+
+
+async def test_people_with_ids_of_a_platform(tmp_path: Path, autojump_clock: MockClock) -> None:
+    people = People(id="query:PID", keep_out=frozenset(["before"]), parameters=frozenset(["PID"]))
+    ends = {"unmatched": replace(example().end("unmatched"), redirect="https://example.com/?pid={PID}&x={other}")}
+    experiment = example(participants=people, ends=ends, before=[], waiting=Waiting(size=2, way_out_seconds=0))
+    async with running(tmp_path, experiment) as server:
+        async with page(server) as socket:
+            assert "expected PID=... in it" in (await socket.read())["reason"]
+        async with page(server, parameters={"PID": "before"}) as socket:
+            assert (await state(socket))["end"]["name"] == "refused"
+        async with page(server, parameters={"PID": "a b", "other": "secret"}) as socket:
+            assert (await state(socket))["waiting"] == {"here": 1, "size": 2, "shortage": "let_go", "way_out_in": 0.0}
+            await socket.say(type="way out")
+            end = (await state(socket, lambda message: message["step"] == "out"))["end"]
+            assert end["redirect"] == "https://example.com/?pid=a%20b&x="
+        assert list(server.machine.people) == ["a b"]
+        assert server.parameters_of("a b") == {"PID": "a b"}  # what the file does not name is not kept
+
+
+async def test_people_with_codes_and_with_links(tmp_path: Path, autojump_clock: MockClock) -> None:
+    allowed = frozenset(["ann-7", "bob-9"])
+    async with running(tmp_path, example(participants=People(id="code", allow=allowed))) as server:
+        async with page(server) as socket:
+            assert (await state(socket))["step"] == "code"
+            await socket.say(type="enter", code="ann-8")
+            assert (await state(socket))["wrong"]
+            await socket.say(type="enter", code=" ann-7 ")
+            assert (await state(socket))["id"] == "ann-7"
+        async with page(server) as socket:
+            await state(socket)
+            for _ in range(4):
+                await socket.say(type="enter", code="x")
+                await state(socket)
+            await socket.say(type="enter", code="x")
+            assert (await socket.read())["reason"] == "wrong codes"
+    (tmp_path / "links").mkdir()
+    async with running(tmp_path / "links", example(participants=People(id="link", allow=allowed))) as server:
+        assert list(server.links()) == ["ann-7", "bob-9"]
+        async with page(server, parameters={"participant": "ann-7", "signature": "x"}) as socket:
+            assert "not one of this study" in (await socket.read())["reason"]
+        async with page(server, parameters=server.link_parameters("ann-7")) as socket:
+            assert (await state(socket))["id"] == "ann-7"
+            assert server.parameters_of("ann-7") == {"participant": "ann-7"}
+
+
+async def test_forgetting_somebody(tmp_path: Path, autojump_clock: MockClock) -> None:
+    async with running(tmp_path) as server:
+        await play_demo(server, 2, Random(3))
+        first, second = server.machine.people
+        trials = await server.forget(first)
+        assert len(trials) == 2
+        assert list(server.machine.people) == [second]
+        with pytest.raises(NotFoundError):
+            await server.forget(first)
+        assert first.encode() not in (tmp_path / "test.db").read_bytes()
+    assert first.encode() not in (tmp_path / "test.db").read_bytes()
+    assert {who for who, _, _ in events_of(tmp_path)} == {"", second}
+
+
+async def test_people_that_come_and_go_keep_nobody_out(tmp_path: Path, autojump_clock: MockClock) -> None:
+    async with running(tmp_path, config=PlayConfig(max_participants=10)) as server:
+        for _ in range(50):
+            async with page(server) as socket:
+                await state(socket)
+        assert len(server.machine.people) <= 10
+        assert await play_demo(server, 4, Random(1)) == {"complete": 4}
+        ids = set(server.machine.people)
+    with opened_store(tmp_path / "test.db", "meeting") as store:
+        assert {each.id for each in store.participants()} == ids
+        assert {each.participant for each in store.events()} - {""} == ids

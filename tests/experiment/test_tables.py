@@ -1,0 +1,102 @@
+"""The tables of an experiment, read back as pandas and R read them."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.experiment.test_experiment_file import EXAMPLE
+from trio_cogment.base.errors import NotFoundError
+from trio_cogment.experiment.experiment_file import load_experiment
+from trio_cogment.experiment.store import Batch, Event, ExperimentStore, StoredParticipant, opened_store, trials_of
+from trio_cogment.experiment.tables import played_trials, tables_of
+
+PERSON = {"number": 1, "step": "out", "end": "complete", "group": 1, "place": 0, "trial": 2, "page": 0}
+NASTY = 'a "quoted" text,\nwith lines, é and =SUM(A1)'
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> ExperimentStore:
+    with opened_store(tmp_path / "x.db", "meeting") as opened:
+        seat = {"trial": 0, "trial_id": "t1", "actor": "ann", "condition": "follows"}
+        action = {"trial": 0, "trial_id": "t1", "tick": 3, "action": {"a": 1}, "page_ms": 5.5, "latency_ms": None}
+        opened.write(
+            Batch(
+                meta={"name": "meeting"},
+                participants={"ann": StoredParticipant("ann", "ticket", {"PID": "7"}, PERSON)},
+                groups={1: {"number": 1, "condition": "follows", "members": ["ann", None]}},
+                events=[
+                    Event(1, "ann", "came"),
+                    Event(2, "ann", "page opened", None, {"width": 390}),
+                    Event(3, "ann", "answered", None, {"page": "check", "answers": {"rule": "Always"}, "attempts": 2}),
+                    Event(4, "ann", "tab changed"),
+                    Event(5, "", "trial started", 1, {"trial": 0, "trial_id": "t1"}),
+                    Event(6, "ann", "seat", 1, seat),
+                    Event(7, "ann", "action", 1, action),
+                    Event(8, "ann", "late", 1, action),
+                    Event(
+                        9,
+                        "ann",
+                        "answered",
+                        1,
+                        {"page": "questionnaire", "answers": {"human": 5, "remarks": NASTY}, "attempts": 1},
+                    ),
+                    Event(10, "ann", "out", 1, {"end": "complete"}),
+                ],
+            )
+        )
+    return ExperimentStore(tmp_path / "x.db")
+
+
+def read(store: ExperimentStore) -> tuple[dict[str, list[dict[str, str]]], str]:
+    with opened_store(store.path, "meeting") as opened:
+        files = tables_of(load_experiment(EXAMPLE), opened)
+    found = {
+        name.removesuffix(".csv"): list(csv.DictReader(io.StringIO(content.decode(), newline="")))
+        for name, content in files.items()
+        if name.endswith(".csv")
+    }
+    return found, files["codebook.md"].decode()
+
+
+def test_each_table(store: ExperimentStore) -> None:
+    found, codebook = read(store)
+    [person] = found["participants"]
+    assert (person["participant"], person["condition"], person["place"], person["link_PID"]) == (
+        "ann",
+        "follows",
+        "1",
+        "7",
+    )
+    assert (person["came_ns"], person["out_ns"], person["pages_opened"], person["tab_changes"]) == ("1", "10", "2", "1")
+    assert (person["rule"], person["human"], person["remarks"], person["actions"]) == ("Always", "5", NASTY, "1")
+    assert [(row["question"], row["right"], row["attempt"]) for row in found["answers"]] == [
+        ("rule", "false", "2"),
+        ("human", "", ""),
+        ("remarks", "", ""),
+    ]
+    first, late = found["actions"]
+    assert (first["actor"], first["tick"], json.loads(first["action"]), first["late"]) == (
+        "ann",
+        "3",
+        {"a": 1},
+        "false",
+    )
+    assert (late["late"], late["latency_ms"], late["trial"]) == ("true", "", "1")
+    assert len(found["events"]) == 10
+    assert json.loads(found["events"][1]["detail"]) == {"width": 390}
+    for name, rows in found.items():
+        section = codebook.partition(f"## {name}.csv")[2].partition("\n## ")[0]
+        for column in rows[0]:
+            assert f"| `{column}` |" in section
+
+
+def test_trials(store: ExperimentStore) -> None:
+    with opened_store(store.path, "meeting") as opened:
+        assert played_trials(opened) == trials_of(opened, "ann") == ["t1"]
+        with pytest.raises(NotFoundError, match="no participant 'bob'"):
+            trials_of(opened, "bob")

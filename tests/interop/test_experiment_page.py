@@ -1,0 +1,234 @@
+"""An experiment in Chromium: people from consent to the code, who reload, open second tabs, and close them for good."""
+
+from __future__ import annotations
+
+import csv
+import re
+import shutil
+import signal
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.interop.browser.programs import ROOT
+from tests.interop.test_play_page import PHONE, Person, people, serious
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, Page
+
+pytestmark = pytest.mark.browser
+
+EXAMPLE = ROOT / "examples" / "experiment"
+RULE = "If all three choose the same place"
+PLACES = ("park", "museum", "station")
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    from playwright.sync_api import sync_playwright
+
+    from tests.interop.browser.chromium import launched
+
+    with sync_playwright() as playwright:
+        opened = launched(playwright)
+        yield opened
+        opened.close()
+
+
+class Study:
+    """The example in a folder of its own, served by the command; it can be stopped and started again."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        shutil.copytree(EXAMPLE, folder, dirs_exist_ok=True)
+        text = (folder / "experiment.yaml").read_text()
+        (folder / "experiment.yaml").write_text(text.replace("grace_seconds: 30", "grace_seconds: 4"))
+        self.link = ""
+        self._port = 0
+        self._process: subprocess.Popen[str] | None = None
+
+    def start(self) -> None:
+        command = [sys.executable, "-m", "trio_cogment", "play", "experiment.yaml", f"--port={self._port}"]
+        self._process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=self.folder)
+        assert self._process.stdout is not None
+        link = next(line.split()[1] for line in self._process.stdout if line.startswith("play  "))
+        assert self.link in ("", link)  # it counts after a restart
+        self.link = link
+        self._port = int(re.findall(r":(\d+)/", link)[0])
+
+    def stop(self) -> None:
+        assert self._process is not None
+        self._process.send_signal(signal.SIGTERM)
+        try:
+            assert self._process.wait(15) == 0
+        finally:
+            self.kill()
+
+    def kill(self) -> None:
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+            assert self._process.stdout is not None
+            self._process.stdout.close()
+            self._process = None
+
+    def tables(self) -> dict[str, list[dict[str, str]]]:
+        """Return the exported tables by their names."""
+        command = [sys.executable, "-m", "trio_cogment", "experiment", "export", "experiment.yaml", "--output=data"]
+        subprocess.run(command, cwd=self.folder, check=True, capture_output=True, timeout=60)
+        found = {}
+        for path in (self.folder / "data").glob("*.csv"):
+            with path.open(newline="", encoding="utf-8") as file:
+                found[path.stem] = list(csv.DictReader(file))
+        return found
+
+
+@contextmanager
+def study(folder: Path) -> Iterator[Study]:
+    made = Study(folder)
+    made.start()
+    try:
+        yield made
+    finally:
+        made.kill()
+
+
+def heading(page: Page, name: str) -> Any:
+    return page.get_by_role("heading", name=name)
+
+
+def read(page: Page, link: str) -> None:
+    """Go from the consent to the waiting room."""
+    page.goto(link)
+    page.get_by_role("button", name="I agree").click()
+    page.get_by_text("In each round").wait_for()
+    page.get_by_role("button", name="Continue").click()
+    page.get_by_label(RULE).check()
+    page.get_by_role("button", name="Continue").click()
+
+
+def choose(page: Page, place: str) -> None:
+    """Choose a place when it is the person's turn."""
+    page.get_by_text("It is your turn.").wait_for()
+    page.get_by_role("button", name=place).click()
+
+
+def play(persons: list[Person], record: list[str], rounds: range) -> None:
+    """Have everybody choose in each of these rounds, and write down what they did."""
+    for number in rounds:
+        for person in persons:
+            person.page.get_by_text(re.compile(rf"Round {number + 1} of 5\.")).wait_for()
+            choose(person.page, PLACES[number % 3])
+            record.append(str(number % 3))
+
+
+def questionnaire(page: Page) -> None:
+    heading(page, "Two questions").wait_for()
+    page.get_by_label("5", exact=True).check()
+    page.get_by_label("Is there anything else").fill("no <b>thanks</b>")
+    page.get_by_role("button", name="Continue").click()
+
+
+def test_six_people_go_all_the_way_on_a_way_with_stones(browser: Browser, tmp_path: Path) -> None:
+    """Three groups; two reload, one opens a second tab, one closes it for good, and the server is started again."""
+    with study(tmp_path) as served, people(browser, 6) as everybody:
+        records: list[list[str]] = [[], [], []]
+        groups = [everybody[:2], everybody[2:4], everybody[4:]]
+        for group, record in zip(groups, records, strict=True):
+            for person in group:
+                read(person.page, served.link)
+            for person in group:
+                person.page.get_by_text("Your action").wait_for()
+            play(group, record, range(2))
+        (ann, bob), (cem, dan), (eve, fay) = groups
+        # Two reload in the middle of a trial, and one goes on in a second tab.
+        for person in (ann, dan):
+            person.page.reload()
+        second = cem.new_page()
+        second.goto(served.link)
+        cem.page.get_by_text("You go on in another window").wait_for()
+        first, cem.page = cem.page, second
+        # One closes the tab for good: the other one is told, and is paid.
+        eve.page.close()
+        fay.page.get_by_text("away, back within").wait_for()
+        questionnaire(fay.page)
+        fay.page.get_by_text("MEET-PART").wait_for()
+        for group, record in zip(groups[:2], records, strict=False):
+            play(group, record, range(2, 5))
+        first.close()
+        # Between the trials the server is stopped and started.
+        for person in (ann, bob, cem, dan):
+            heading(person.page, "Once more").wait_for()
+        served.stop()
+        served.start()
+        for group, record in zip(groups[:2], records, strict=False):
+            for person in group:
+                person.page.get_by_text("connection lost").wait_for(state="detached")
+                person.page.get_by_role("button", name="Continue").click()
+            play(group, record, range(5))
+            for person in group:
+                questionnaire(person.page)
+                person.page.get_by_text("MEET-OK").wait_for()
+        ann.page.reload()
+        ann.page.get_by_text("MEET-OK").wait_for()  # who comes again sees it again
+        served.stop()
+        # The exported tables say what the browsers did.
+        tables = served.tables()
+    participants = {row["number"]: row for row in tables["participants"]}
+    assert [participants[str(k)]["end"] for k in range(1, 7)] == [*["complete"] * 4, "gone", "partial"]
+    assert [participants[str(k)]["condition"] for k in range(1, 7)] == [
+        *["follows"] * 2,
+        *["stubborn"] * 2,
+        *["follows"] * 2,
+    ]
+    assert [participants[str(k)]["tab_changes"] for k in range(1, 7)] == ["0", "0", "1", "0", "0", "0"]
+    assert {row["human"] for row in tables["participants"] if row["end"] != "gone"} == {"5"}
+    assert {row["remarks"] for row in tables["participants"] if row["end"] != "gone"} == {"no <b>thanks</b>"}
+    for number, record in enumerate(records, 1):
+        assert [row["action"] for row in tables["actions"] if row["group"] == str(number)] == record
+    answered = Counter((row["participant"], row["question"]) for row in tables["answers"])
+    assert set(answered.values()) == {1}
+    seats = Counter((row["participant"], row["trial_id"]) for row in tables["events"] if row["event"] == "seat")
+    assert set(seats.values()) == {1}
+    assert sorted(path.name for path in (tmp_path / "data" / "trials").iterdir()) == ["README.md", "data", "meta"]
+
+
+@pytest.mark.parametrize("size", [None, PHONE], ids=["desk", "phone"])
+def test_anybody_can_take_part(browser: Browser, size: Any, tmp_path: Path) -> None:
+    """Each kind of page: nothing for axe to complain of, and as wide as the screen."""
+    options = {} if size is None else {"viewport": size, "has_touch": True, "color_scheme": "dark"}
+
+    def check(page: Page) -> None:
+        assert serious(page) == []
+        assert not page.evaluate("document.documentElement.scrollWidth > document.documentElement.clientWidth")
+
+    with study(tmp_path) as served, people(browser, **options) as [ann, bob]:
+        ann.page.goto(served.link)
+        ann.page.get_by_role("button", name="I agree").wait_for()
+        assert ann.page.locator(".text strong").first.inner_text() == "another person"
+        check(ann.page)
+        ann.page.get_by_role("button", name="I agree").click()
+        ann.page.get_by_role("button", name="Continue").click()
+        ann.page.get_by_label("Always").check()
+        ann.page.get_by_role("button", name="Continue").click()
+        ann.page.get_by_text("That is not right.").wait_for()
+        check(ann.page)
+        ann.page.get_by_label(RULE).check()
+        ann.page.get_by_role("button", name="Continue").click()
+        ann.page.get_by_text("1 more person is needed.").wait_for()
+        check(ann.page)
+        read(bob.page, served.link)
+        ann.page.get_by_text("Your action").wait_for()
+        check(ann.page)
+        bob.page.get_by_role("button", name="Leave the study").click()
+        bob.page.get_by_role("button", name="Leave", exact=True).click()
+        bob.page.get_by_text("You have left the study.").wait_for()
+        check(bob.page)
+        heading(ann.page, "Two questions").wait_for()
+        check(ann.page)
