@@ -36,6 +36,7 @@ class PostgresqlServer:
 
     Args:
         folder: of its files.
+        fsync: what is committed survives a loss of power; tests need not wait for that.
 
     Attributes:
         port: where it listens, on 127.0.0.1.
@@ -43,8 +44,9 @@ class PostgresqlServer:
         user: arguments of `subprocess`, with which programs run as the server does.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *, fsync: bool = False) -> None:
         self.folder = folder
+        self._fsync = "on" if fsync else "off"
         self.port = free_port()
         self._numbers = itertools.count()
         self.user: dict[str, Any] = {}
@@ -59,7 +61,8 @@ class PostgresqlServer:
 
     def start(self) -> None:
         """Start it, and wait until it answers."""
-        options = f"-p {self.port} -k {self.folder} -c listen_addresses=127.0.0.1 -c max_connections=60 -c fsync=off"
+        settings = f"-c listen_addresses=127.0.0.1 -c max_connections=60 -c fsync={self._fsync}"
+        options = f"-p {self.port} -k {self.folder} {settings}"
         self._run(
             "pg_ctl", "-D", str(self.folder / "data"), "-l", str(self.folder / "log"), "-w", "-o", options, "start"
         )
@@ -93,12 +96,12 @@ class PostgresqlServer:
 
 
 @contextmanager
-def postgresql_server() -> Iterator[PostgresqlServer]:
+def postgresql_server(*, fsync: bool = False) -> Iterator[PostgresqlServer]:
     """Run a server for the time of the block."""
     # pytest's own folders are closed to other users.
     folder = Path(tempfile.mkdtemp(prefix="trio-cogment-postgresql-"))
     try:
-        server = PostgresqlServer(folder)
+        server = PostgresqlServer(folder, fsync=fsync)
         server.start()
         try:
             yield server

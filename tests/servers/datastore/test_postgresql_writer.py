@@ -108,9 +108,9 @@ class FakeSession:
         assert self._open is not None
         self._open.trials = {key: row for key, row in self._open.trials.items() if row.number not in numbers}
         self._open.chunks = {at: row for at, row in self._open.chunks.items() if at[0] not in numbers}
-        self.commit()
+        self._commit()
 
-    def write(self, changes: Changes) -> None:
+    def commit(self, changes: Changes) -> None:
         self._call()
         tables = self._open
         assert tables is not None
@@ -125,8 +125,9 @@ class FakeSession:
             tables.chunks[at] = chunk
         if changes.last_number is not None:
             tables.last_number = changes.last_number
+        self._commit()
 
-    def commit(self) -> None:
+    def _commit(self) -> None:
         self._call(after=True)
         assert self._open is not None
         self.tables, self._open = self._open, None

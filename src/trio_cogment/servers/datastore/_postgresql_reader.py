@@ -40,7 +40,7 @@ FROM trials LEFT JOIN LATERAL (
     SELECT * FROM (
         SELECT *, sum(samples_count) OVER pages - samples_count AS samples_before,
             sum(raw_bytes) OVER pages - raw_bytes AS bytes_before
-        FROM chunks WHERE trial = trials.number AND first_position > %s AND first_position >= coalesce(
+        FROM chunks WHERE trial = trials.number AND last_position > %s AND first_position >= coalesce(
             (SELECT max(first_position) FROM chunks WHERE trial = trials.number AND first_position <= %s), 0)
         WINDOW pages AS (ORDER BY first_position) ORDER BY first_position LIMIT %s
     ) AS near WHERE samples_before < %s AND bytes_before < %s
@@ -164,10 +164,10 @@ def stored_bytes(connection: Connection[Any], owner: str) -> int:
 def samples(connection: Connection[Any], number: int, after: int, limit: int, max_bytes: int) -> list[StoredSample]:
     """See `TrialStore.samples`."""
     found: list[StoredSample] = []
-    size = last_chunk = 0
+    size = 0
     while True:
         room = limit - len(found), max_bytes - size
-        query = _SAMPLES, (last_chunk, after + 1, _CHUNKS_AT_ONCE, *room, number)
+        query = _SAMPLES, (after, after + 1, _CHUNKS_AT_ONCE, *room, number)
         rows = connection.execute(*query, binary=True).fetchall()
         if not rows:
             raise NotFoundError(f"the trial with number {number} is not stored any more")
@@ -192,7 +192,6 @@ def samples(connection: Connection[Any], number: int, after: int, limit: int, ma
         total = sum(chunk.samples_count for chunk in chunks), sum(chunk.raw_bytes for chunk in chunks)
         if len(chunks) < _CHUNKS_AT_ONCE and total[0] < room[0] and total[1] < room[1]:
             return found
-        last_chunk = chunks[-1].first_position
 
 
 def notify(connection: Connection[Any], channel: str, payloads: Sequence[str]) -> None:

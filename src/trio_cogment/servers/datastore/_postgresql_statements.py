@@ -307,6 +307,12 @@ WHERE trials.number = v.number
 _TELL_TRIAL = b"""
 UPDATE trials SET user_id = %s, params = %b, properties = %s::jsonb, logged = %s WHERE number = %s
 """
+#: More chunks than this are copied, which takes three answers more, and less for each chunk.
+_MOST_INSERTED = 32
+_INSERT_CHUNK = b"""
+INSERT INTO chunks (trial, waiting, first_position, last_position, first_tick, last_tick, samples_count, encoding, size,
+    raw_bytes, checksum, data) VALUES (%s, %s::bigint[], %s, %s, %s, %s, %s, %s, %s, %s, %s, %b)
+"""
 _COPY_CHUNKS = (
     b"COPY chunks (trial, waiting, first_position, last_position, first_tick, last_tick, samples_count, encoding, "
     b"size, raw_bytes, checksum, data) FROM STDIN (FORMAT BINARY)"
@@ -410,17 +416,24 @@ class WritingSession:
                 connection.execute(b"DELETE FROM trials WHERE number = ANY(%s::bigint[])", (list(numbers),))
             connection.execute(b"COMMIT")
 
-    def write(self, changes: Changes) -> None:
-        """Write everything; `commit` makes it so."""
+    def commit(self, changes: Changes) -> None:
+        """Write everything, and commit. After `TransientError` it may have been done: the next batch's number tells.
+
+        What is sent is sent together: each answer that is waited for takes as long as the work.
+        """
         with database_errors(self._what):
             connection = self._open()
-            if changes.added:
+            copies = len(changes.added) > _MOST_INSERTED
+            if copies:
                 with connection.cursor() as cursor, cursor.copy(_COPY_CHUNKS) as copy:
                     copy.set_types(_CHUNK_TYPES)
                     for chunk in changes.added:
                         copy.write_row((chunk.trial, chunk.waiting, *chunk.chunk))
             with connection.pipeline():
+                for chunk in () if copies else changes.added:
+                    connection.execute(_INSERT_CHUNK, (chunk.trial, list(chunk.waiting), *chunk.chunk))
                 self._write_rows(connection, changes)
+                connection.execute(b"COMMIT")
 
     def _write_rows(self, connection: Connection[Any], changes: Changes) -> None:
         if changes.last_number is not None:
@@ -439,11 +452,6 @@ class WritingSession:
             connection.execute(_CHANGE_CHUNK, (list(changed.waiting), *changed.chunk, changed.trial, first_position))
         for key in changes.removed:
             connection.execute(b"DELETE FROM chunks WHERE trial = %s AND first_position = %s", key)
-
-    def commit(self) -> None:
-        """Commit. After `TransientError` it may have been done: the number of the next batch tells."""
-        with database_errors(self._what):
-            self._open().execute(b"COMMIT")
 
     def roll_back(self) -> None:
         """End the transaction without effect. Never raises."""
