@@ -83,7 +83,8 @@ def test_what_an_actor_saw_and_did() -> None:
     nothing = stored(StoredTrialActorSample(actor=0)).actors["ann"]
     assert (nothing.observation, nothing.action, nothing.reward) == (None, None, None)
     assert (nothing.observation_bytes, nothing.action_bytes, nothing.stand_in) == (None, None, None)
-    assert nothing.received_rewards == nothing.sent_rewards == nothing.received_messages == nothing.sent_messages == []
+    assert (nothing.received_rewards, nothing.sent_rewards) == ([], [])
+    assert (nothing.received_messages, nothing.sent_messages) == ([], [])
 
 
 def test_rewards_and_messages_name_both_sides() -> None:
