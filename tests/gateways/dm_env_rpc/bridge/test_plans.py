@@ -149,12 +149,12 @@ def test_worlds_stand_for_each_other_if_no_more_than_the_sequence_differs() -> N
     def key(actors: tuple[str, ...] = ACTORS, **fields: Any) -> Any:
         return defaults(actor_join_settings={}).plan(config(**fields), actors).key
 
-    same = [
+    same: list[dict[str, Any]] = [
         *({"seed": 5}, {"reset_settings": {"level": 5}}, {"end_when": BridgeConfig.ANY}),
         *({"on_error": BridgeConfig.REPEAT}, {"single_use": True}),
     ]
     assert all(key(**fields) == key() for fields in same)
-    others = [
+    others: list[dict[str, Any]] = [
         *({"world_name": "w"}, {"create_settings": {"size": 4}}, {"join_settings": {"team": 4}}),
         *({"observations": ["a"]}, {"instance": "i"}, {"actor_join_settings": {"ann": {"x": 1}}}),
     ]
