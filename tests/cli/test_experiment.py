@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import csv
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -113,3 +115,17 @@ def test_what_a_file_gets_wrong_is_said_before_anybody_comes(before: str, after:
     done = run("play", "experiment.yaml", "--demo")
     assert done.exit_code != 0
     assert error in f"{done.output} {getattr(done.exception, 'message', '')}"
+
+
+def test_a_new_experiment_runs_and_has_a_test(tmp_path: Path) -> None:
+    study = tmp_path / "study"
+    done = run("init", "--experiment", str(study))
+    assert done.exit_code == 0, done.output
+    for name in ("experiment.yaml", "coordination.py"):
+        assert (study / name).read_text() == (EXAMPLE / name).read_text()
+    assert "trio-cogment play experiment.yaml --demo" in done.output
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-c", "/dev/null", "test_experiment.py"]
+    tested = subprocess.run(command, cwd=study, capture_output=True, text=True, timeout=120, check=False)
+    assert tested.returncode == 0, tested.stdout + tested.stderr
+    done = run("init", "--experiment", "--actors=2", str(tmp_path / "other"))
+    assert "--actors: it is for a project" in done.output

@@ -1,4 +1,4 @@
-"""`trio-cogment init`: writes a small project that runs and has a test."""
+"""`trio-cogment init`: writes a small project, or an experiment with people, that runs and has a test."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import string
 import sys
 import sysconfig
 import tempfile
+from collections.abc import Iterator
 from importlib import resources
 from pathlib import Path
 
@@ -31,15 +32,25 @@ _MOST_ACTORS = 100
     type=click.IntRange(1, _MOST_ACTORS),
     help=f"How many actors take part in a trial. Default: {_DEFAULT_ACTORS}.",
 )
+@click.option("--experiment", is_flag=True, help="Write an experiment with people: a file, a game, two agents.")
 @click.option("-y", "--yes", is_flag=True, help="Ask nothing, and take the defaults.")
 @json_option("Print the paths as JSON.")
-def init(destination: Path, actor_class: str | None, actors: int | None, yes: bool, as_json: bool) -> None:
+def init(
+    destination: Path, actor_class: str | None, actors: int | None, experiment: bool, yes: bool, as_json: bool
+) -> None:
     """Write a small project into the folder DEST, which must be empty or not exist.
 
     On a terminal it asks for what no flag says.
     """
     if destination.exists() and not (destination.is_dir() and not any(destination.iterdir())):
         raise Failure(f"init: {destination}: expected a folder that is empty or does not exist")
+    if experiment:
+        for flag, value in (("--actor-class", actor_class), ("--actors", actors)):
+            if value is not None:
+                raise Failure(f"init: {flag}: it is for a project; with --experiment the game says who takes part")
+        command = "trio-cogment play experiment.yaml --demo, or trio-cogment play experiment.yaml"
+        _write(destination, dict(_templates("new_experiment")), command, as_json)
+        return
     asks = not yes and sys.stdin.isatty()
     if actor_class is None:
         actor_class = click.prompt("Name of the actor class", default=_DEFAULT_CLASS) if asks else _DEFAULT_CLASS
@@ -52,8 +63,16 @@ def init(destination: Path, actor_class: str | None, actors: int | None, yes: bo
         actors = click.prompt("Actors in a trial", default=_DEFAULT_ACTORS, type=kind) if asks else _DEFAULT_ACTORS
     try:
         files = _project_files(actor_class, actors)
-        from trio_cogment.sdk.spec.generation import write_files
+    except CogmentError as error:
+        raise Failure(f"init: {error}") from error
+    _write(destination, files, "python main.py, or trio-cogment launch", as_json)
 
+
+def _write(destination: Path, files: dict[str, str], command: str, as_json: bool) -> None:
+    """Write files by their paths, and say which, and what to do now."""
+    from trio_cogment.sdk.spec.generation import write_files
+
+    try:
         written = write_files(destination, files)
     except CogmentError as error:
         raise Failure(f"init: {error}") from error
@@ -64,7 +83,7 @@ def init(destination: Path, actor_class: str | None, actors: int | None, yes: bo
         return
     for path in written:
         click.echo(destination / path)
-    click.echo(f"\nNow: {_activation()}cd {destination} && python main.py, or trio-cogment launch")
+    click.echo(f"\nNow: {_activation()}cd {destination} && {command}")
 
 
 def _activation() -> str:
@@ -76,17 +95,20 @@ def _activation() -> str:
     return ""
 
 
+def _templates(folder: str) -> Iterator[tuple[str, str]]:
+    """Yield the names and the texts of the templates in a folder."""
+    for template in resources.files("trio_cogment.cli").joinpath(folder).iterdir():
+        if template.name.endswith(".template"):
+            yield template.name.removesuffix(".template"), template.read_text(encoding="utf-8")
+
+
 def _project_files(actor_class: str, actors: int) -> dict[str, str]:
     """Return the texts of the project by path, its generated modules among them."""
     from trio_cogment.sdk.spec.generation import pascal_case, python_modules
     from trio_cogment.sdk.spec.project import Project
 
     values = {"actor_class": actor_class, "session": f"{pascal_case(actor_class)}Session", "actors": str(actors)}
-    files = {}
-    for template in resources.files("trio_cogment.cli").joinpath("new_project").iterdir():
-        if template.name.endswith(".template"):
-            text = string.Template(template.read_text(encoding="utf-8")).substitute(values)
-            files[template.name.removesuffix(".template")] = text
+    files = {path: string.Template(text).substitute(values) for path, text in _templates("new_project")}
     with tempfile.TemporaryDirectory(prefix="trio-cogment-") as folder:
         for path, text in files.items():
             Path(folder, path).write_text(text, encoding="utf-8")
