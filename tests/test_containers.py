@@ -22,6 +22,8 @@ from trio_cogment.cli.root import cli
 ROOT = Path(__file__).resolve().parent.parent
 SCHEMA = json.loads((Path(__file__).parent / "compose_spec.json").read_text())
 COMPOSE: dict[str, Any] = yaml.safe_load((ROOT / "compose.yaml").read_text())
+#: Several servers, over engines of others.
+SCALE: dict[str, Any] = yaml.safe_load((ROOT / "compose.scale.yaml").read_text())
 INSTRUCTIONS = {
     *("ADD", "ARG", "CMD", "COPY", "ENTRYPOINT", "ENV", "EXPOSE", "FROM", "HEALTHCHECK", "LABEL", "RUN", "SHELL"),
     *("STOPSIGNAL", "USER", "VOLUME", "WORKDIR"),
@@ -126,6 +128,7 @@ def test_the_compose_file_follows_the_schema() -> None:
     validator = jsonschema.Draft201909Validator(SCHEMA)
     validator.check_schema({**SCHEMA, "$schema": jsonschema.Draft201909Validator.META_SCHEMA["$schema"]})
     validator.validate(COMPOSE)
+    validator.validate(SCALE)
     with pytest.raises(jsonschema.ValidationError):
         validator.validate({**COMPOSE, "servces": {}})
 
@@ -140,3 +143,18 @@ def test_what_the_compose_file_names_is_there() -> None:
     [published] = platform["ports"]
     host, _, port = published.rpartition(":")
     assert (host, port) == ("127.0.0.1:9000", given("EXPOSE")[0])
+
+
+def test_the_servers_of_many_machines_are_ours_and_known_by_their_names() -> None:
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    ours = {name: service for name, service in SCALE["services"].items() if "build" in service}
+    assert len(ours) == 6
+    for name, service in ours.items():
+        check_command(service["command"])
+        assert set(service["build"]["args"]["EXTRAS"].split(",")) <= set(extras)
+        registered = [flag for flag in service["command"] if flag.startswith("--directory_registration_host=")]
+        assert registered == ([] if name == "directory" else [f"--directory_registration_host={name}"])
+        assert set(service["depends_on"]) <= set(SCALE["services"])
+    published = [port for service in SCALE["services"].values() for port in service.get("ports", ())]
+    assert published == ["127.0.0.1:9000:9000"]
+    assert 'ARG EXTRAS=""' in (ROOT / "Containerfile").read_text()
