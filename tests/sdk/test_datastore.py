@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 import trio
 from google.protobuf.wrappers_pb2 import StringValue, UInt32Value
+from trio.testing import MockClock
 
 from trio_cogment import (
     ActorClass,
@@ -27,7 +28,13 @@ from trio_cogment import (
     trial_params,
 )
 from trio_cogment.api.common_pb2 import TrialParams, TrialState
-from trio_cogment.api.trial_datastore_pb2 import StoredTrialSample, StoredTrialSampleField
+from trio_cogment.api.trial_datastore_pb2 import (
+    RetrieveTrialsReply,
+    RetrieveTrialsRequest,
+    StoredTrialInfo,
+    StoredTrialSample,
+    StoredTrialSampleField,
+)
 from trio_cogment.base.config import DatastoreConfig, PlatformConfig
 from trio_cogment.base.errors import (
     AlreadyExistsError,
@@ -516,3 +523,51 @@ async def test_exports_that_have_nothing_to_say() -> None:
         await store.add_trial("empty", params())
         with pytest.raises(NotFoundError, match="none of the trials has samples"):
             await export_trials(store, ["empty"], version="1", timestamp=5)
+
+
+class _Pages(DatastoreClient):
+    """Has this many trials, and notes what it was asked."""
+
+    def __init__(self, count: int) -> None:
+        opener: Any = None
+        super().__init__(opener)
+        self._count = count
+        self.asked: list[tuple[int, int, str]] = []
+
+    async def page_of_trials(self, request: RetrieveTrialsRequest) -> RetrieveTrialsReply:
+        await trio.lowlevel.checkpoint()
+        self.asked.append((request.trials_count, request.timeout, request.trial_handle))
+        first = int(request.trial_handle or 0)
+        last = min(first + request.trials_count, self._count)
+        infos = [StoredTrialInfo(trial_id=f"t{number}") for number in range(first, last)]
+        return RetrieveTrialsReply(trial_infos=infos, next_trial_handle=str(last))
+
+
+@pytest.mark.parametrize(
+    ("count", "wanted", "pages"),
+    [
+        (5, None, [(2, ""), (2, "2"), (2, "4")]),
+        (4, None, [(2, ""), (2, "2"), (2, "4")]),
+        (9, ["t0", "t1"], [(2, "")]),
+        (9, ["t0", "t1", "t2", "t3"], [(2, ""), (2, "2")]),
+        (9, ["t0", "t0", "t1"], [(2, "")]),
+        (1, ["t0", "t1", "t2"], [(2, "")]),
+        (9, [], []),
+    ],
+)
+async def test_no_more_pages_are_asked_for_than_there_may_be(
+    count: int, wanted: list[str] | None, pages: list[tuple[int, str]]
+) -> None:
+    store = _Pages(count)
+    found = [trial.trial_id async for trial in store.all_trials(wanted, page=2)]
+    assert store.asked == [(number, 0, handle) for number, handle in pages]
+    assert found == [f"t{number}" for number in range(min(count, 2 * len(pages)))]
+
+
+async def test_waiting_is_for_all_that_are_named_or_for_any(autojump_clock: MockClock) -> None:
+    store = _Pages(3)
+    assert len(await store.trials(["t0", "t1", "t2"], wait_seconds=5)) == 3
+    assert store.asked == [(3, 5000, "")]
+    store = _Pages(3)
+    assert len([trial async for trial in store.all_trials(wait_seconds=5, page=2)]) == 3
+    assert store.asked == [(1, 5000, ""), (2, 0, "1"), (2, 0, "3")]

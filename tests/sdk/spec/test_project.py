@@ -428,3 +428,27 @@ async def test_trial_with_types_in_memory(spec: Spec) -> None:
         trial = await platform.controller.start_trial(trial_params([actor_params("ann", "player")]))
         await platform.controller.wait_trial(trial)
     assert seen == [2.0, True]
+
+
+def test_what_older_projects_say_of_deltas(tmp_path: Path) -> None:
+    text = """\
+actor_classes:
+  - name: player
+    action: {space: a.Action}
+    observation:
+      space: a.Seen
+      delta: a.Change
+      delta_apply_fn: {python: game.apply, javascript: x}
+  - name: judge
+    action: {space: a.Action}
+    observation: {space: a.Seen, delta_apply_fn: {python: }}
+"""
+    (tmp_path / "cogment.yaml").write_text(text)
+    player, judge = ProjectFile(tmp_path, legacy=True).actor_classes
+    assert player.delta is not None
+    assert player.delta.text == "a.Change"
+    assert player.delta_function is not None
+    assert player.delta_function.text == "game.apply"
+    assert (judge.delta, judge.delta_function) == (None, None)
+    with pytest.raises(InvalidArgumentError, match="is not supported since Cogment 2"):
+        _ = ProjectFile(tmp_path).actor_classes
