@@ -28,7 +28,7 @@ STORED_TRIAL_SAMPLE_FIELD_RECEIVED_MESSAGES: StoredTrialSampleField
 STORED_TRIAL_SAMPLE_FIELD_SENT_MESSAGES: StoredTrialSampleField
 
 class StoredTrialInfo(_message.Message):
-    __slots__ = ("trial_id", "last_state", "user_id", "samples_count", "params", "ended_abnormally", "end", "storage_trouble", "orchestrator")
+    __slots__ = ("trial_id", "last_state", "user_id", "samples_count", "params", "ended_abnormally", "end", "storage_trouble", "orchestrator", "stored_bytes", "raw_bytes")
     TRIAL_ID_FIELD_NUMBER: _ClassVar[int]
     LAST_STATE_FIELD_NUMBER: _ClassVar[int]
     USER_ID_FIELD_NUMBER: _ClassVar[int]
@@ -38,6 +38,8 @@ class StoredTrialInfo(_message.Message):
     END_FIELD_NUMBER: _ClassVar[int]
     STORAGE_TROUBLE_FIELD_NUMBER: _ClassVar[int]
     ORCHESTRATOR_FIELD_NUMBER: _ClassVar[int]
+    STORED_BYTES_FIELD_NUMBER: _ClassVar[int]
+    RAW_BYTES_FIELD_NUMBER: _ClassVar[int]
     trial_id: str
     last_state: _common_pb2.TrialState
     user_id: str
@@ -47,7 +49,9 @@ class StoredTrialInfo(_message.Message):
     end: _common_pb2.EndOfTrial
     storage_trouble: str
     orchestrator: str
-    def __init__(self, trial_id: _Optional[str] = ..., last_state: _Optional[_Union[_common_pb2.TrialState, str]] = ..., user_id: _Optional[str] = ..., samples_count: _Optional[int] = ..., params: _Optional[_Union[_common_pb2.TrialParams, _Mapping]] = ..., ended_abnormally: bool = ..., end: _Optional[_Union[_common_pb2.EndOfTrial, _Mapping]] = ..., storage_trouble: _Optional[str] = ..., orchestrator: _Optional[str] = ...) -> None: ...
+    stored_bytes: int
+    raw_bytes: int
+    def __init__(self, trial_id: _Optional[str] = ..., last_state: _Optional[_Union[_common_pb2.TrialState, str]] = ..., user_id: _Optional[str] = ..., samples_count: _Optional[int] = ..., params: _Optional[_Union[_common_pb2.TrialParams, _Mapping]] = ..., ended_abnormally: bool = ..., end: _Optional[_Union[_common_pb2.EndOfTrial, _Mapping]] = ..., storage_trouble: _Optional[str] = ..., orchestrator: _Optional[str] = ..., stored_bytes: _Optional[int] = ..., raw_bytes: _Optional[int] = ...) -> None: ...
 
 class StoredTrialActorSampleReward(_message.Message):
     __slots__ = ("sender", "receiver", "reward", "confidence", "user_data")

@@ -36,6 +36,16 @@ def shortened(text: str, characters: int) -> str:
     return text if len(text) <= characters else f"{text[:characters]}... ({len(text)} characters)"
 
 
+def size_text(size: int) -> str:
+    """Return a number of bytes for people, with a unit."""
+    amount, unit = float(size), "B"
+    for larger in ("KiB", "MiB", "GiB", "TiB"):
+        if amount < 1000:
+            break
+        amount, unit = amount / 1024, larger
+    return f"{size} B" if unit == "B" else f"{amount:.3g} {unit}"
+
+
 def columns(rows: Sequence[Sequence[str]]) -> str:
     """Return rows of cells as lines, each column as wide as its widest cell; each row is one line whatever it holds."""
     rows = [[printable(cell) for cell in row] for row in rows]

@@ -89,6 +89,8 @@ class StoredTrial:
         storage_trouble: why its last samples could not be stored; they wait at its orchestrator, where it may have
             ended. Empty: none of them is known to wait.
         orchestrator: where its orchestrator is reached, `grpc://host:port`; empty: it has not said so.
+        stored_bytes: what it takes in the datastore's storage; 0: that is not known.
+        raw_bytes: what its samples have as serialized messages; 0: that is not known.
     """
 
     trial_id: str
@@ -100,6 +102,8 @@ class StoredTrial:
     outcome: TrialOutcome | None = None
     storage_trouble: str = ""
     orchestrator: str = ""
+    stored_bytes: int = 0
+    raw_bytes: int = 0
 
     @classmethod
     def of(cls, info: StoredTrialInfo) -> StoredTrial:
@@ -115,6 +119,8 @@ class StoredTrial:
             outcome,
             info.storage_trouble,
             info.orchestrator,
+            info.stored_bytes,
+            info.raw_bytes,
         )
 
     @property

@@ -59,6 +59,7 @@ async def test_what_is_there_to_do_with_trials(tmp_path: Path) -> None:
         listed = json.loads(await asked("list", endpoint, "--count=1", "--console_output=json"))
         [one] = listed["trialInfos"]
         params = one.pop("params")
+        assert int(one.pop("storedBytes")) > int(one.pop("rawBytes")) > 0
         assert one == {
             "trialId": "x-one",
             "lastState": "ENDED",
@@ -70,6 +71,7 @@ async def test_what_is_there_to_do_with_trials(tmp_path: Path) -> None:
         assert (params["maxSteps"], params["maxInactivity"], params["actors"]) == (3, 0, [])
         more = await asked("list_trials", endpoint, f"--from={listed['nextTrialHandle']}")
         assert [line.split()[0] for line in more.splitlines()] == ["TRIAL", "x-two", "one", "two"]
+        assert more.split()[3:5] == ["STORED", "RAW"]
 
         again = tmp_path / "again"
         again.write_bytes(b"an older and longer file" * 1000)
@@ -149,7 +151,7 @@ async def test_more_trials_than_fit_into_a_reply() -> None:
         output = json.loads(await asked("list", endpoint, "--count=100", "--console_output=json"))
         assert [trial["trialId"] for trial in output["trialInfos"]] == [f"{number}" for number in range(9)]
         more = await asked("list", endpoint, "--count=100", f"--from={output['nextTrialHandle']}")
-        assert more == "TRIAL  STATE  SAMPLES  USER  END\n"
+        assert more == "TRIAL  STATE  SAMPLES  STORED  RAW  USER  END\n"
         assert "next: --from" in await asked("list", endpoint, "--count=8")
         assert "next: --from" not in await asked("list", endpoint, "--count=9")
 

@@ -25,7 +25,7 @@ from trio_cogment.cli.client.common import (
 from trio_cogment.cli.client.reaching import places_option, reached
 from trio_cogment.cli.errors import Failure
 from trio_cogment.cli.options import Group, nearest, properties_option
-from trio_cogment.cli.text import columns, fields_of
+from trio_cogment.cli.text import columns, fields_of, size_text
 from trio_cogment.cli.trials_view import end_text, state_text
 
 if TYPE_CHECKING:
@@ -112,7 +112,7 @@ def list_trials(ctx: click.Context, /, count: int, properties: dict[str, str], h
 
 
 def _table(reply: RetrieveTrialsReply, follows: bool) -> str:
-    rows = [("TRIAL", "STATE", "SAMPLES", "USER", "END")]
+    rows = [("TRIAL", "STATE", "SAMPLES", "STORED", "RAW", "USER", "END")]
     for info in reply.trial_infos:
         state = state_text(info.last_state) if info.last_state or info.samples_count else "-"
         if info.ended_abnormally:
@@ -120,7 +120,8 @@ def _table(reply: RetrieveTrialsReply, follows: bool) -> str:
         end = end_text(info.trial_id, info.end) if info.HasField("end") else ""
         if info.storage_trouble:
             end = f"samples wait to be stored: {info.storage_trouble}"
-        rows.append((info.trial_id, state, str(info.samples_count), info.user_id, end))
+        stored, raw = (size_text(size) if size else "-" for size in (info.stored_bytes, info.raw_bytes))
+        rows.append((info.trial_id, state, str(info.samples_count), stored, raw, info.user_id, end))
     table = columns(rows)
     return f"{table}\nnext: --from {reply.next_trial_handle}" if follows else table
 

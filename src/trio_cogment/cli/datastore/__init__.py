@@ -7,6 +7,7 @@ import click
 from trio_cogment.cli.options import Group
 
 _COMMANDS = {
+    "compact": ("trio_cogment.cli.datastore.compact", "Put stored samples together, and make FILE smaller."),
     "copy": ("trio_cogment.cli.datastore.copy", "Copy trials from one storage into another."),
 }
 

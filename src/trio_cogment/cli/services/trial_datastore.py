@@ -40,6 +40,8 @@ PLAY_FILE = DEFAULT_FILE.with_name("play.db")
 _DEFAULT_MEMORY_BYTES = 1073741824
 _MAX_MEMORY_BYTES = 2**32 - 1
 _MAX_FILE_BYTES = 2**62
+#: Levels of zstd, as `servers.datastore.chunks` has them, which takes time to import.
+DEFAULT_COMPRESSION, _MOST_COMPRESSION = 1, 22
 
 
 # Flags
@@ -55,6 +57,7 @@ class StorageSettings:
         file_bytes: how large it may become; 0: as large as there is room.
         memory_bytes: how much memory they may take there.
         durability: what a confirmed sample in a file survives, `full` or `batch`.
+        compression: of the samples in a file: a level of zstd; 0: none.
     """
 
     address: str = "memory:"
@@ -62,6 +65,7 @@ class StorageSettings:
     file_bytes: int = 0
     memory_bytes: int
     durability: str = "full"
+    compression: int = DEFAULT_COMPRESSION
 
     @property
     def place(self) -> str:
@@ -94,8 +98,24 @@ def _keeping_options(command: _Decorated) -> _Decorated:
             "large as there is room.",
         ),
         _durability_option,
+        compression_option,
     )
     return applied(options, command)
+
+
+def compression_option(command: _Decorated) -> _Decorated:
+    """Add how samples in a file are compressed."""
+    option = click.option(
+        "--file_storage_compression",
+        type=click.IntRange(0, _MOST_COMPRESSION),
+        default=DEFAULT_COMPRESSION,
+        metavar="LEVEL",
+        envvar=f"COGMENT_{_SERVICE}_FILE_STORAGE_COMPRESSION",
+        show_default=True,
+        show_envvar=True,
+        help="Compress samples in a file with zstd: 1 is fastest, 22 smallest, 0 is not at all.",
+    )
+    return option(command)
 
 
 def _durability_option(command: _Decorated) -> _Decorated:
@@ -169,6 +189,7 @@ def datastore_settings(ctx: click.Context) -> DatastoreSettings:
             file_bytes=ctx.params["file_storage_max_size"],
             memory_bytes=memory_bytes,
             durability=ctx.params["durability"],
+            compression=ctx.params["file_storage_compression"],
         )
     if storage is None:
         raise Failure("--storage: a trial datastore without a storage has nothing to do")
@@ -208,6 +229,7 @@ def _storage_at(ctx: click.Context, address: str, memory_bytes: int) -> StorageS
     if address == "none":
         return None
     common: dict[str, Any] = {"memory_bytes": memory_bytes, "durability": ctx.params["durability"]}
+    common["compression"] = ctx.params["file_storage_compression"]
     if colon and scheme == "memory" and not path:
         return StorageSettings(**common)
     if scheme == "sqlite" and path:
@@ -283,6 +305,7 @@ async def opened_storage(
         durability=settings.durability,
         memory_bytes=settings.memory_bytes,
         file_bytes=settings.file_bytes,
+        compression=settings.compression,
     )
     async with opened as store:
         figures = figures_of(store)

@@ -95,11 +95,13 @@ class Merge(NamedTuple):
         generation: chunks of this generation that follow each other; None: the trial has ended, so all of its chunks,
             and its rows.
         after: what comes behind this position: the rest is done.
+        samples: how many were written so far.
     """
 
     trial: int
     generation: int | None
     after: int = 0
+    samples: int = 0
 
 
 _ENDED = f"""
@@ -125,6 +127,15 @@ def find_merge(connection: sqlite3.Connection, least: int) -> Merge | None:
         return Merge(row[0], None)
     row = connection.execute(_MANY, (least,)).fetchone()
     return None if row is None else Merge(*row)
+
+
+def find_unmerged(connection: sqlite3.Connection) -> list[tuple[int, int]]:
+    """Return the trials that have ended and whose samples are not all merged: their numbers, and how many samples."""
+    query = f"""
+    SELECT number, samples_count FROM trials WHERE ending != {TrialEnd.OPEN:d}
+        AND (number IN (SELECT trial FROM samples) OR number IN (SELECT trial FROM chunks WHERE generation IS NOT NULL))
+    """
+    return connection.execute(query).fetchall()
 
 
 def find_rows(connection: sqlite3.Connection, after: int) -> int | None:
@@ -172,7 +183,7 @@ def merge_next(connection: sqlite3.Connection, codec: ChunkCodec, merge: Merge) 
         codec: encodes.
         merge: what is merged.
     """
-    trial, generation, _ = merge
+    trial, generation = merge[:2]
     run = _next_run(connection, merge)
     if not run:
         # Those that are alone among rows would be found again and again: they wait until the trial has ended.
@@ -207,7 +218,7 @@ def merge_next(connection: sqlite3.Connection, codec: ChunkCodec, merge: Merge) 
     )
     now = counted_chunk(merged.samples_count, merged.raw_bytes, len(merged.data))
     connection.execute("UPDATE trials SET bytes = bytes + ? WHERE number = ?", (now - before, trial))
-    return merge._replace(after=last)
+    return merge._replace(after=last, samples=merge.samples + merged.samples_count)
 
 
 def size_of_next(connection: sqlite3.Connection, merge: Merge) -> int:
@@ -217,7 +228,7 @@ def size_of_next(connection: sqlite3.Connection, merge: Merge) -> int:
 
 def _next_run(connection: sqlite3.Connection, merge: Merge) -> list[_Part]:
     """Return the next chunks and rows of which one chunk can be made; empty: there are none."""
-    trial, generation, after = merge
+    trial, generation, after, _ = merge
     run: list[_Part] = []
     raw = count = 0
     top = _tick(connection, "SELECT max(last_tick) FROM chunks WHERE trial = ? AND position <= ?", trial, after)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -11,7 +12,7 @@ from operator import itemgetter
 from typing import Any
 
 from trio_cogment.base.errors import DataLossError, InvalidArgumentError
-from trio_cogment.base.sqlite_file import WritingConnection
+from trio_cogment.base.sqlite_file import PAGE_BYTES, WritingConnection
 from trio_cogment.servers.datastore._merging import begin_waiting, merge_late
 from trio_cogment.servers.datastore._recent_samples import ChangeSet, TrialChanges
 from trio_cogment.servers.datastore._sqlite_chunks import (
@@ -20,6 +21,7 @@ from trio_cogment.servers.datastore._sqlite_chunks import (
     counted_chunk,
     find_merge,
     find_rows,
+    find_unmerged,
     in_chunks,
     insert_chunks,
     merge_next,
@@ -129,6 +131,8 @@ _LARGE_BYTES = 1024 * 1024
 #: What one step of cleaning up after deleted trials removes at most.
 _SWEEP_ROWS = 500
 _SWEEP_CHUNKS = 50
+#: A database with this part unused is made smaller when it is compacted.
+_VACUUM_PART = 10
 _SWEEP_BYTES = 4 * 1024 * 1024
 
 _KNOW = """
@@ -176,6 +180,7 @@ class SqliteWriter:
         missing: Callable[[], str] = lambda: "",
         level: int = DEFAULT_LEVEL,
     ) -> None:
+        self._path = path
         self._codec = ChunkCodec(level)
         self._writing = WritingConnection(path, full=full, missing=missing)
         self._reserve = DiskReserve(path, clock)
@@ -272,17 +277,62 @@ class SqliteWriter:
         """
         with self._transaction() as connection:
             merge = self._merging or self._find_merge(connection, least)
-            size = 0 if merge is None else size_of_next(connection, merge)
         if merge is None:
             return False
+        self._merging = self.merge_next(merge)
+        return True
+
+    def merge_next(self, merge: Merge) -> Merge | None:
+        """Do one step of merging a trial's chunks and rows; return what there is to do after that, None: nothing.
+
+        Raises:
+            CogmentError: see `merge`.
+        """
+        with self._transaction() as connection:
+            size = size_of_next(connection, merge)
         with self._transaction(size) as connection:
             following = merge_next(connection, self._codec, merge)
+            # What the trial counts has changed.
             for trial_id, known in self._known.items():
                 if known.head.number == merge.trial:
                     del self._known[trial_id]
                     break
-        self._merging = following
-        return True
+        return following
+
+    def unmerged(self) -> list[tuple[int, int]]:
+        """Return which trials have ended and are not merged: their numbers, and how many samples they have.
+
+        Raises:
+            CogmentError: see `file_errors`.
+        """
+        with self._transaction() as connection:
+            return find_unmerged(connection)
+
+    def give_back(self) -> bool:
+        """Give the system what the database does not use, if that is a tenth of it; False: there is no room for that.
+
+        Raises:
+            CogmentError: see `file_errors`; nothing was changed.
+        """
+        done = True
+
+        def before(connection: sqlite3.Connection) -> None:
+            nonlocal done
+            (pages,) = connection.execute("PRAGMA page_count").fetchone()
+            (unused,) = connection.execute("PRAGMA freelist_count").fetchone()
+            if unused * _VACUUM_PART < pages:
+                return
+            disk = os.statvfs(self._path)
+            # All that is left is written to the log first, and to a file of its own before.
+            done = disk.f_bavail * disk.f_frsize > 3 * (pages - unused) * PAGE_BYTES
+            if done:
+                # Whoever interrupts the program does not wait until it is over.
+                connection.set_progress_handler(lambda: 0, 100_000)
+                connection.execute("VACUUM")
+
+        with self._writing.transaction(before):
+            pass
+        return done
 
     def _find_merge(self, connection: sqlite3.Connection, least: int) -> Merge | None:
         merge = find_merge(connection, least)

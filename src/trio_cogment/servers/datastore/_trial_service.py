@@ -381,6 +381,8 @@ def _info(trial: StoredTrial) -> StoredTrialInfo:
         params=trial.params,
         ended_abnormally=trial.end == TrialEnd.ABNORMAL,
         orchestrator=trial.endpoint,
+        stored_bytes=trial.stored_bytes,
+        raw_bytes=trial.raw_bytes,
     )
     # Of a trial that is run again, it is what was said of the run before.
     if trial.outcome and trial.end == TrialEnd.ENDED:

@@ -50,6 +50,8 @@ if TYPE_CHECKING:
 
 #: zstd's fastest usual level: a microsecond a kilobyte.
 DEFAULT_LEVEL = 1
+#: The highest level; it takes a hundred times as long.
+MOST_LEVEL = 22
 #: `Chunk.encoding`: the bytes as they are, or as one frame of zstd.
 PLAIN, ZSTD = 0, 1
 

@@ -10,6 +10,7 @@ from trio_cogment.base.host import Host
 from trio_cogment.base.plugins import STORES, installed, scheme_of, store_opener
 from trio_cogment.base.postgresql import SCHEMES
 from trio_cogment.servers.datastore._memory import MemoryStore
+from trio_cogment.servers.datastore.chunks import DEFAULT_LEVEL, MOST_LEVEL
 from trio_cogment.servers.datastore.storage import TrialStore
 
 #: The default of the published datastore.
@@ -26,6 +27,7 @@ async def open_store(
     durability: str = "full",
     memory_bytes: int = DEFAULT_MEMORY_BYTES,
     file_bytes: int = 0,
+    compression: int = DEFAULT_LEVEL,
     host: Host | None = None,
 ) -> AsyncIterator[TrialStore]:
     """Open a storage of trials for the time of an `async with` block.
@@ -37,6 +39,7 @@ async def open_store(
         durability: what a write to a file waits for, one of `DURABILITIES`.
         memory_bytes: what trials in memory may take; see `MemoryStore`.
         file_bytes: how large the file and what SQLite puts beside it may become together; 0: as large as there is room.
+        compression: the level of zstd's compression in a file, 1 (fastest) to 22; 0: nothing is compressed.
         host: runs what blocks, in worker threads unless given. A file is on the system's disk in any case: SQLite
             opens it.
 
@@ -53,13 +56,16 @@ async def open_store(
         raise InvalidArgumentError(f"durability: expected one of {', '.join(DURABILITIES)}, got {durability!r}")
     if file_bytes < 0:
         raise InvalidArgumentError(f"file_bytes: expected 0 or more, got {file_bytes}")
+    if not 0 <= compression <= MOST_LEVEL:
+        raise InvalidArgumentError(f"compression: expected 0 to {MOST_LEVEL}, got {compression}")
     if scheme == "memory" and colon and not rest:
         yield MemoryStore(memory_bytes)
     elif scheme == "sqlite" and rest:
         # Needs what only POSIX systems have; a store in memory does not.
         from trio_cogment.servers.datastore._sqlite import open_sqlite
 
-        async with open_sqlite(rest, full=durability == "full", max_bytes=file_bytes, host=host) as store:
+        full = durability == "full"
+        async with open_sqlite(rest, full=full, max_bytes=file_bytes, level=compression, host=host) as store:
             yield store
     elif scheme_of(address) in SCHEMES:
         # Needs psycopg.
