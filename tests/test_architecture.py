@@ -177,6 +177,7 @@ OUTSIDE = {
 #: Where it is allowed nevertheless: module, name, reason.
 OUTSIDE_ALLOWED = {
     ("trio_cogment.servers.datastore._sqlite", "time.monotonic"): "the real disk, looked at from worker threads",
+    ("trio_cogment.servers.datastore.compacting", "time.monotonic"): "the real disk, looked at by a program alone",
     ("trio_cogment.base.object_store", "secrets.token_hex"): "names in a bucket, which nobody else may guess or repeat",
     ("trio_cogment.base.object_store", "time.monotonic"): "the grace of a thread that waits for a real server",
     ("trio_cogment.base.postgresql", "time.time"): "of the doctor, which compares real clocks",

@@ -67,6 +67,7 @@ async def test_what_is_there_to_do_with_trials(tmp_path: Path) -> None:
             "samplesCount": 2,
             "endedAbnormally": False,
             "storageTrouble": "",
+            "orchestrator": "",
         }
         assert (params["maxSteps"], params["maxInactivity"], params["actors"]) == (3, 0, [])
         more = await asked("list_trials", endpoint, f"--from={listed['nextTrialHandle']}")
