@@ -62,21 +62,26 @@ class Spent:
 
 
 def _workers() -> list[int]:
-    """Return the ids of the processes that work for Ray: they call themselves by what they do."""
-    found = []
+    """Return the ids of this cluster's processes that work: they call themselves by what they do."""
+    parents, working = dict[int, int](), []
     for path in Path("/proc").glob("[0-9]*"):
         try:
             name = (path / "cmdline").read_bytes()
+            parents[int(path.name)] = int(_fields(int(path.name))[1])
         except OSError:
             continue
         if name.startswith(b"ray::") and not name.startswith(b"ray::IDLE_"):
-            found.append(int(path.name))
-    return found
+            working.append(int(path.name))
+    return [pid for pid in working if parents.get(parents[pid]) == os.getpid()]
+
+
+def _fields(pid: int) -> list[str]:
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
 
 
 def _spent_by(pid: int) -> float:
     try:
-        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        fields = _fields(pid)
     except OSError:
         return 0.0
     return (int(fields[11]) + int(fields[12])) / _TICKS

@@ -1,6 +1,7 @@
 """Orchestrators as actors of Ray, each registered in a directory; trials run at all of them."""
 
 import os
+import threading
 
 import trio
 from trio_util import periodic
@@ -16,10 +17,10 @@ from trio_cogment.servers.discovery import Offer, keep_registered, open_director
 KINDS = (ServiceKind.LIFECYCLE, ServiceKind.CLIENT_ACTOR)
 
 
-@ray.remote(num_cpus=1, max_restarts=-1, max_task_retries=-1)
+@ray.remote(num_cpus=1, max_restarts=-1)
 class Orchestrator:
-    def serve(self, directory: str) -> None:
-        trio.run(self._serve, directory)
+    def __init__(self, directory: str) -> None:
+        threading.Thread(target=trio.run, args=(self._serve, directory), daemon=True).start()
 
     async def _serve(self, directory: str) -> None:
         async with (
@@ -38,8 +39,7 @@ async def main(count: int = 2) -> None:
     address = ray.util.get_node_ip_address()
     async with DirectoryServer() as server, open_platform(directory=server) as platform, trio.open_nursery() as nursery:
         running = await nursery.start(serve, platform.services, await open_listeners(address))
-        actors = [Orchestrator.remote() for _ in range(count)]
-        _serving = [actor.serve.remote(f"grpc://{address}:{running.port}") for actor in actors]
+        actors = [Orchestrator.remote(f"grpc://{address}:{running.port}") for _ in range(count)]
         async with open_directory(f"grpc://{address}:{running.port}") as at:
             async for _ in periodic(0.1):
                 if len(found := await at.inquire(KINDS[0])) == count:
@@ -55,5 +55,5 @@ async def main(count: int = 2) -> None:
 
 if __name__ == "__main__":
     if not ray.is_initialized():
-        ray.init(os.environ.get("RAY_ADDRESS", "local"))
+        ray.init(os.environ.get("RAY_ADDRESS") or "local")
     trio.run(main)

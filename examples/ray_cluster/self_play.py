@@ -92,5 +92,5 @@ if __name__ == "__main__":
     parser.add_argument("--trials", type=int, default=200)
     arguments = parser.parse_args()
     if not ray.is_initialized():
-        ray.init(os.environ.get("RAY_ADDRESS", "local"))
+        ray.init(os.environ.get("RAY_ADDRESS") or "local")
     trio.run(main, arguments.store, arguments.trials)

@@ -258,6 +258,49 @@ async def test_a_run_on_workers_that_is_broken_off_goes_on(grid: Grid, tmp_path:
         nursery.cancel_scope.cancel()
 
 
+#: A program whose run is on the cluster, and is recorded elsewhere.
+PROGRAM = """
+import sys
+import ray
+import trio_cogment.rl as tc
+from tests.ray.worlds import Paced
+from trio_cogment.ray import workers
+
+class Told(tc.TrialCallback):
+    def on_trial_end(self, result):
+        print("ended", result.index, flush=True)
+
+ray.init(address=sys.argv[1], log_to_driver=False)
+tc.run_trials(
+    1000, on=workers(2, resources={"room": 1}), environment=Paced, arguments={"folder": sys.argv[3], "seconds": 0.003},
+    seats={"player_0": tc.random(seed=1)}, seeds=0, store=sys.argv[2], name="killed", callbacks=[Told()], parallel=4,
+)
+"""
+
+
+async def test_the_program_of_a_run_is_killed(grid: Grid, tmp_path: Path) -> None:
+    """Nothing that was stored is lost, its workers end, and the next run does what is missing."""
+    grid.have(2)
+    async with open_platform(tc.RL_SPEC, store="memory:") as platform, trio.open_nursery() as nursery:
+        listeners = await open_listeners("127.0.0.1")
+        running = await nursery.start(serve, platform.services, listeners)
+        store = f"grpc://127.0.0.1:{running.port}"
+        command = [sys.executable, "-c", PROGRAM, grid.cluster.address, store, str(tmp_path)]
+        program = await trio.lowlevel.open_process(command, stdout=subprocess.PIPE)
+        assert program.stdout is not None
+        said = b""
+        while said.count(b"ended") < 10:
+            said += await program.stdout.receive_some()
+        program.kill()
+        await program.wait()
+        await trio.to_thread.run_sync(with_deadline, lambda: not any(map(lives, played(tmp_path))), 60)
+        every: dict[str, Any] = {"store": store, "name": "killed", "seats": SEATS, "seeds": 0, "environment": Paced}
+        results = checked(await run_trials_async(40, on=on_nodes(), resume=True, **every))
+        assert same(results, await in_process(40))
+        assert results.orchestrators.tolist().count("") >= 10
+        nursery.cancel_scope.cancel()
+
+
 async def test_models_are_loaded_once_by_each_worker(grid: Grid, tmp_path: Path) -> None:
     grid.have(2)
     folder = str(tmp_path)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 import ctypes
 import logging
 import os
+import pickle
 import sys
 import threading
 from collections.abc import AsyncIterator
@@ -14,13 +14,11 @@ from dataclasses import replace
 from functools import partial
 from signal import SIGKILL
 
-import trio
-
 from trio_cogment.base.errors import CogmentError, FailedPreconditionError, InvalidArgumentError
 from trio_cogment.base.host import Host
 from trio_cogment.base.log_context import TrialFilter
 from trio_cogment.rl.runner.orchestrators import open_sites
-from trio_cogment.rl.runner.sites import Attempt, Casting, OpenSites, Site, Task
+from trio_cogment.rl.runner.sites import Casting, OpenSites, Task
 from trio_cogment.sdk.bridges.thread import TrioThread
 from trio_cogment.seats.base import Seat
 
@@ -33,7 +31,7 @@ _log = logging.getLogger(__name__)
 
 
 class Worker:
-    """The class of the actors. Ray calls its methods in a loop of asyncio, many at a time.
+    """The class of the actors. Ray calls its methods in threads of a pool: that costs less than a loop of asyncio.
 
     Args:
         name: of the worker.
@@ -48,14 +46,14 @@ class Worker:
         self._number = number
         self._pickled = pickled
         self._thread: TrioThread[OpenSites] | None = None
-        self._opening = asyncio.Lock()
+        self._opening = threading.Lock()
         self._begun: list[str] = []
-        self._news = asyncio.Event()
+        self._news = threading.Event()
 
-    async def open(self) -> tuple[str, ...] | CogmentError:
+    def open(self) -> tuple[str, ...] | CogmentError:
         """Open the platform, unless it is open; return the names of the trials' actors, or why there are none."""
         try:
-            return (await self._opened()).value.actors
+            return self._opened().value.actors
         except InvalidArgumentError as error:
             return InvalidArgumentError(str(error))
         except CogmentError as error:
@@ -64,10 +62,10 @@ class Worker:
             _log.exception("%s cannot start", self._name)
             return FailedPreconditionError(f"{self._name} cannot start: {type(error).__name__}: {error}")
 
-    async def _opened(self) -> TrioThread[OpenSites]:
-        async with self._opening:
+    def _opened(self) -> TrioThread[OpenSites]:
+        with self._opening:
             if self._thread is None or self._thread.closed:
-                self._thread = await asyncio.to_thread(lambda: TrioThread(self._sites(), "trio-cogment worker"))
+                self._thread = TrioThread(self._sites(), "trio-cogment worker")
             return self._thread
 
     @asynccontextmanager
@@ -84,60 +82,33 @@ class Worker:
             opened.sites[0].name = self._name
             yield opened
 
-    async def play(self, task: Task) -> Attempt:
-        """Run a trial."""
-        thread = await self._opened()
-        loop = asyncio.get_running_loop()
-        done: asyncio.Future[Attempt] = loop.create_future()
-        site: Site = thread.value.sites[0]
+    def play(self, index: int, seed: int | None, trial_id: str, timeout_seconds: float) -> bytes:
+        """Run a trial, see `Task`; return the `Attempt`, pickled: Ray would take much longer for that."""
+        thread = self._opened()
 
         async def started() -> None:
-            await trio.lowlevel.checkpoint()
-            loop.call_soon_threadsafe(self._note, task.trial_id)
+            self._begun.append(trial_id)
+            self._news.set()
 
-        async def play() -> None:
-            found: Attempt | None = None
-            why: BaseException = FailedPreconditionError("the worker was stopped")
-            try:
-                found = await site.attempt(task, started)
-            except Exception as error:  # noqa: BLE001  the run's side tells
-                why = error
-            finally:
-                loop.call_soon_threadsafe(_settle, done, found, why)
+        task = Task(index, seed, trial_id, timeout_seconds)
+        return pickle.dumps(thread.call(thread.value.sites[0].attempt, task, started))
 
-        thread.start(play)
-        return await done
-
-    def _note(self, trial_id: str) -> None:
-        self._begun.append(trial_id)
-        self._news.set()
-
-    async def news(self) -> list[str]:
+    def news(self) -> list[str]:
         """Wait for trials to begin; return the ids of those that have begun since the last time."""
-        await self._news.wait()
+        self._news.wait()
         self._news.clear()
         begun, self._begun = self._begun, []
         return begun
 
-    async def end_trials(self, hard: bool) -> None:
+    def end_trials(self, hard: bool) -> None:
         """End the trials that run."""
         if self._thread is not None and not self._thread.closed:
-            site = self._thread.value.sites[0]
-            await asyncio.to_thread(self._thread.call, partial(site.end_trials, hard=hard))
+            self._thread.call(partial(self._thread.value.sites[0].end_trials, hard=hard))
 
-    async def stop(self) -> None:
+    def stop(self) -> None:
         """Close the platform: what still runs is cancelled, and has the time that it needs for that."""
         if self._thread is not None:
-            await asyncio.to_thread(self._thread.close)
-
-
-def _settle(done: asyncio.Future[Attempt], found: Attempt | None, why: BaseException) -> None:
-    if done.cancelled():
-        return
-    if found is None:
-        done.set_exception(why)
-    else:
-        done.set_result(found)
+            self._thread.close()
 
 
 def _end_with_parent() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import pickle
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, fields, replace
@@ -43,8 +44,10 @@ _NEWS_SECONDS = 0.2
 #: How often to look for room that others hold, or for a worker, and how often at most for room.
 _LOOK_SECONDS = 0.5
 _ROOM_LOOKS = 20
-#: Trials of a worker at the same time: the run's `parallel` is what counts.
-_MAX_CALLS = 10_000
+#: Trials of a worker at the same time, each with a thread that waits for it; more of them wait until one has ended.
+_MAX_TRIALS = 256
+#: Calls that are no trials have threads of their own, so that none of them waits for trials.
+_CONTROL = "control"
 
 _log = logging.getLogger(__name__)
 
@@ -122,7 +125,7 @@ class Workers(SiteGroup):
                 await in_thread(self._connect)
                 stack.push_async_callback(_disconnect, in_thread)
             await self._require_room(in_thread)
-            actors = await in_thread(self._start, names, pickled)
+            actors = await in_thread(self._start, names, pickled, casting.parallel or self.count)
             sites = [_WorkerSite(name, actor) for name, actor in zip(names, actors, strict=True)]
             async with OwnNursery() as nursery:
                 try:
@@ -176,7 +179,7 @@ class Workers(SiteGroup):
                 "for fewer workers, or smaller ones (num_cpus, num_gpus, resources), or add nodes"
             )
 
-    def _start(self, names: list[str], pickled: bytes) -> list[Any]:
+    def _start(self, names: list[str], pickled: bytes, parallel: int) -> list[Any]:
         needs = dict(self.needs)
         options = {
             "num_cpus": needs.pop("CPU", 0),
@@ -185,10 +188,11 @@ class Workers(SiteGroup):
             "scheduling_strategy": self.placement,
             "max_restarts": -1,
             "max_task_retries": 0,
-            "max_concurrency": _MAX_CALLS,
+            "max_concurrency": min(parallel, _MAX_TRIALS),
+            "concurrency_groups": {_CONTROL: 4},
         }
         try:
-            made = _ray().remote(Worker).options(**options)
+            made = _ray().remote(**options)(Worker)
             return [made.remote(name, number, pickled) for number, name in enumerate(names)]
         except (ValueError, TypeError) as error:
             raise InvalidArgumentError(f"placement: {error}") from error
@@ -335,7 +339,7 @@ class _WorkerSite:
 
     async def _opened(self) -> tuple[str, ...]:
         try:
-            found = await _Call(self.handle.open.remote()).result()
+            found = await _Call(self._control(self.handle.open)).result()
         except Exception as error:
             raise SiteDownError(f"{self.name}: {_words(error)}") from error
         if isinstance(found, CogmentError):
@@ -343,6 +347,9 @@ class _WorkerSite:
         self._up.set()
         actors: tuple[str, ...] = found
         return actors
+
+    def _control(self, method: Any, *arguments: Any) -> Any:
+        return method.options(concurrency_group=_CONTROL).remote(*arguments)
 
     async def probe(self) -> None:
         """See `Site.probe`."""
@@ -361,7 +368,9 @@ class _WorkerSite:
         result = TrialResult(task.index, task.trial_id, task.seed, self.name)
         if not self._up.is_set():
             return Attempt(replace(result, error=f"{self.name}: it is being started again"), Verdict.NOT_STARTED)
-        call = self._calls[task.trial_id] = _Call(self.handle.play.remote(task))
+        # Plain values: Ray does not pickle them.
+        played = self.handle.play.remote(task.index, task.seed, task.trial_id, task.timeout_seconds)
+        call = self._calls[task.trial_id] = _Call(played)
         limit = task.timeout_seconds + _HUNG_SECONDS
         told = False
         try:
@@ -371,7 +380,7 @@ class _WorkerSite:
                     told = True
                     await started()
                 try:
-                    attempt: Attempt = await call.result()
+                    attempt: Attempt = pickle.loads(await call.result())
                 except Exception as error:  # noqa: BLE001  whatever Ray raises, or the worker
                     return self._lost(result, _words(error), begun=call.begun)
                 if not told and attempt.verdict is not Verdict.NOT_STARTED:
@@ -397,7 +406,7 @@ class _WorkerSite:
         while True:
             await self._up.wait()
             try:
-                begun: list[str] = await _Call(self.handle.news.remote()).result()
+                begun: list[str] = await _Call(self._control(self.handle.news)).result()
             except Exception:  # noqa: BLE001  whatever Ray raises; the next attempt tells more
                 self._down()
                 continue
@@ -411,14 +420,14 @@ class _WorkerSite:
         if self._calls and self._up.is_set():
             with trio.move_on_after(_STOP_SECONDS):
                 try:
-                    await _Call(self.handle.end_trials.remote(hard)).result()
+                    await _Call(self._control(self.handle.end_trials, hard)).result()
                 except Exception as error:  # noqa: BLE001  whatever Ray raises
                     _log.warning("%s: its trials cannot be ended: %s", self.name, _words(error))
 
     async def stop(self) -> None:
         """Let the worker close its platform, with all that its participants have to do at the end."""
         with suppress(Exception):  # it is gone
-            await _Call(self.handle.stop.remote()).result()
+            await _Call(self._control(self.handle.stop)).result()
 
 
 def _words(error: BaseException) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +15,7 @@ from trio_cogment.api.common_pb2 import TrialState
 from trio_cogment.base.errors import FailedPreconditionError, InvalidArgumentError
 from trio_cogment.base.outcome import EndCause
 from trio_cogment.platform import open_platform
+from trio_cogment.rl import policy, run_trials
 from trio_cogment.rl.runner import TrialCallback, TrialResult, open_run, run_trials_async
 from trio_cogment.rl.runner.sites import RUN_PROPERTY
 from trio_cogment.rpc import open_listeners, serve
@@ -65,6 +68,41 @@ async def test_a_run_goes_on_with_what_is_missing(tmp_path: Path) -> None:
         8, environment=countdown(), seats=SEATS, seeds=0, store=store, name="mine", resume=True
     )
     assert again.trial_ids.tolist() == results.trial_ids.tolist(), "nothing is missing any more"
+
+
+#: A program that plays a run, slowly, and says so.
+PROGRAM = """
+import sys, time
+import trio_cogment.rl as tc
+
+class Told(tc.TrialCallback):
+    def on_trial_end(self, result):
+        print(result.index, flush=True)
+
+def slowly(_observation):
+    time.sleep(0.001)
+    return 1
+
+tc.run_trials(
+    1000, environment="CartPole-v1", seats={"player_0": tc.policy(slowly)}, seeds=0, store=sys.argv[1],
+    name="killed", callbacks=[Told()],
+)
+"""
+
+
+def test_the_program_of_a_run_is_killed(tmp_path: Path) -> None:
+    store = f"sqlite:{tmp_path}/trials.db"
+    with subprocess.Popen([sys.executable, "-c", PROGRAM, store], stdout=subprocess.PIPE, text=True) as program:
+        assert program.stdout is not None
+        told = [int(program.stdout.readline()) for _ in range(10)]
+        program.kill()
+    every: dict[str, Any] = {"environment": "CartPole-v1", "seats": {"player_0": policy(lambda _value: 1)}, "seeds": 0}
+    results = run_trials(20, store=store, name="killed", resume=True, **every)
+    expected = run_trials(20, **every)
+    assert results.index.tolist() == list(range(20))
+    assert not results.failures
+    assert (results.returns == expected.returns).all()
+    assert {trial.index for trial in results.trials if not trial.orchestrator} >= set(told)
 
 
 async def test_attempts_that_did_not_end_well_count_for_nothing_but_their_ids() -> None:

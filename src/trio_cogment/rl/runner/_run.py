@@ -60,6 +60,7 @@ class Run:
         self._trial_id = trial_id
         #: Those of an earlier run of the same name come first.
         self._results: list[TrialResult] = list(before)
+        self._failed = 0
         self._lost: list[TrialResult] = []
         #: How many ids each trial has had; none of them is used twice, because nobody knows what it was used for.
         self._tries: dict[int, int] = dict(tries or {})
@@ -76,8 +77,8 @@ class Run:
     @property
     def progress(self) -> Progress:
         """How far the run is."""
-        failed = sum(result.failed for result in self._results)
-        return Progress(len(self._results), self._requested, self._schedule.running, failed, self._schedule.paused)
+        running, paused = self._schedule.running, self._schedule.paused
+        return Progress(len(self._results), self._requested, running, self._failed, paused)
 
     @property
     def over(self) -> bool:
@@ -160,8 +161,7 @@ class Run:
             while not self._schedule.over:
                 now = trio.current_time()
                 while (chosen := self._schedule.next(now)) is not None:
-                    job, number = chosen
-                    nursery.start_soon(self._attempt, job, number, name=f"trial {job.index} of a run")
+                    nursery.start_soon(self._attempts, *chosen, name="trials of a run")
                 for number in self._schedule.to_probe(now):
                     nursery.start_soon(self._probe, number, name=f"probe of {self._sites[number].name}")
                 for job in self._schedule.given_up(now):
@@ -194,6 +194,13 @@ class Run:
         else:
             self._schedule.answered(number)
         self._notify()
+
+    async def _attempts(self, job: Job, number: int) -> None:
+        """Run a trial, and then others that may start: another task for each of them would take longer."""
+        chosen: tuple[Job, int] | None = (job, number)
+        while chosen is not None:
+            await self._attempt(*chosen)
+            chosen = self._schedule.next(trio.current_time())
 
     async def _attempt(self, job: Job, number: int) -> None:
         tries = self._tries[job.index] = self._tries.get(job.index, 0) + 1
@@ -233,10 +240,13 @@ class Run:
     async def _record(self, result: TrialResult) -> None:
         """Keep a result, and tell the callbacks."""
         self._results.append(result)
+        self._failed += result.failed
         await self._tell(lambda callback: callback.on_trial_end(result))
 
     async def _tell(self, what: Callable[[TrialCallback], Awaitable[None] | None]) -> None:
         """Tell the callbacks something, one thing after the other, until one of them raises."""
+        if not self._callbacks:
+            return  # what follows waits its turn at least
         async with self._telling:
             for callback in self._callbacks:
                 if self._broken:
