@@ -489,7 +489,7 @@ def shells_missing(session: nox.Session) -> list[str]:
 @nox.session
 def stores(session: nox.Session) -> None:
     """Stores on other machines, beside a real PostgreSQL (on PATH, or Debian's packages) and a real server of S3."""
-    env = {**checks(session), **s3_server(session)}
+    env = {**checks(session), **s3_server(session), **published_sdk(session)}
     marks = "stores and not soak"
     if missing := postgresql_missing(session):
         install_it = f"apt-get install {' '.join(DEBIAN_POSTGRESQL)}"

@@ -15,8 +15,8 @@ from trio_cogment.base.errors import (
     InvalidArgumentError,
     UnavailableError,
 )
-from trio_cogment.servers.datastore import TrialStore, open_store
-from trio_cogment.servers.datastore.storage import DamagedSamplesError
+from trio_cogment.servers.datastore import TrialStore, _postgresql, open_store
+from trio_cogment.servers.datastore.storage import DamagedSamplesError, EndWrite, TrialEnd
 from trio_cogment.testing.conformance.trial_store import (
     CASES,
     KEEPING_CASES,
@@ -24,6 +24,8 @@ from trio_cogment.testing.conformance.trial_store import (
     OpenStore,
     check_case,
     get,
+    late,
+    late_rewards,
     new_trial,
     read,
     sample,
@@ -138,3 +140,38 @@ async def test_behind_pgbouncer(postgresql: PostgresqlServer, database: str) -> 
                     await store.apply([new_trial("a"), sample("a", 0)])
             else:
                 await refused(behind, FailedPreconditionError, r"PgBouncer's pool_mode = transaction\)")
+
+
+async def test_small_chunks_are_merged_when_a_trial_has_ended(
+    postgresql: PostgresqlServer, database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_postgresql, "MERGE_SECONDS", 0.0)
+    name = database.rpartition("/")[2]
+
+    def counts() -> list[str]:
+        query = "SELECT samples_count FROM trio_cogment.chunks ORDER BY first_position"
+        return postgresql.query(name, query).split()
+
+    async with open_store(database) as store:
+        await store.apply([new_trial("a", owner="ann")])
+        for tick in range(120):
+            await store.apply([sample("a", tick)])
+        await store.apply([late("a", 500, 0.5), sample("a", 120), sample("a", 121)])
+        before, size = await read(store, "a"), await store.stored_bytes("ann")
+        assert len(counts()) == 122
+        number = (await get(store, "a")).number
+        await store.apply([EndWrite("a", TrialEnd.ENDED)])
+        found, after = [], 0
+        while len(counts()) > 3:  # a reader meanwhile
+            page = await store.samples(number, after=after, limit=5, max_bytes=1 << 20)
+            found += page
+            after = page[-1].position if page else after
+        while page := await store.samples(number, after=after, limit=5, max_bytes=1 << 20):
+            found += page
+            after = page[-1].position
+        assert found == before == await read(store, "a")
+        assert counts() == ["120", "1", "2"]
+        assert await store.stored_bytes("ann") < size
+        assert await store.apply([late("a", 3, 0.25), sample("a", 500), sample("a", 121)]) == {}
+        assert late_rewards((await read(store, "a"))[3]) == [0.25]
+        assert [one.tick_id for one in await read(store, "a")] == [*range(122), 500]

@@ -16,6 +16,7 @@ from trio_cogment.servers.datastore._postgresql_statements import (
     Begun,
     Changes,
     ChunkRow,
+    Part,
     TrialRow,
     as_text,
     from_text,
@@ -28,8 +29,9 @@ from trio_cogment.servers.datastore._postgresql_writer import (
     WriterGoneError,
     Written,
 )
+from trio_cogment.servers.datastore._sqlite_chunks import counted_chunk
 from trio_cogment.servers.datastore._trial_edit import Row, in_chunks
-from trio_cogment.servers.datastore.chunks import decode
+from trio_cogment.servers.datastore.chunks import Chunk, decode
 from trio_cogment.servers.datastore.storage import EndWrite, StoredSample, TrialEnd, Write, WriteKind
 from trio_cogment.testing.conformance.trial_store import late, late_rewards, new_trial, sample
 
@@ -132,6 +134,39 @@ class FakeSession:
         assert self._open is not None
         self.tables, self._open = self._open, None
 
+    def _trial(self, number: int) -> TrialRow:
+        assert self._open is not None
+        [row] = [row for row in self._open.trials.values() if row.number == number]
+        return row
+
+    def begin_merge(self, trial: int, after: int) -> tuple[str, list[Part]] | None:
+        self._call()
+        self._open = copy.deepcopy(self.tables)
+        if self._trial(trial).ending == TrialEnd.OPEN:
+            return None
+        parts = []
+        for (number, first), row in sorted(self._open.chunks.items()):
+            if number == trial and first > after:
+                chunk = row.chunk
+                sizes = chunk.samples_count, chunk.raw_bytes, len(chunk.data), bool(row.waiting)
+                parts.append(Part(first, chunk.last_position, chunk.first_tick, chunk.last_tick, *sizes))
+        return self._trial(trial).key, parts
+
+    def run(self, trial: int, first: int, last: int) -> list[Chunk]:
+        self._call()
+        assert self._open is not None
+        return [row.chunk for at, row in sorted(self._open.chunks.items()) if (trial, first) <= at <= (trial, last)]
+
+    def commit_merge(self, trial: int, merged: Chunk, last: int, growth: int) -> None:
+        tables = self._open
+        assert tables is not None
+        for at in [at for at in tables.chunks if (trial, merged.first_position) <= at <= (trial, last)]:
+            del tables.chunks[at]
+        tables.chunks[trial, merged.first_position] = ChunkRow(trial, [], merged)
+        row = self._trial(trial)
+        tables.trials[row.key] = row._replace(bytes=row.bytes + growth)
+        self._commit()
+
     def rows(self, trial_id: str) -> list[Any]:
         """Return the samples of a trial that are committed, and check what is said of them."""
         row = self.tables.trials[key_of(trial_id)]
@@ -206,6 +241,35 @@ def test_deleted_once_whatever_fails(faults: list[str]) -> None:
         break
     assert session.tables.trials.keys() == {"c"}
     assert not session.tables.chunks
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.lists(WRITES, min_size=1, max_size=12), FAULTS)
+def test_merged_once_whatever_fails(batches: list[list[Write]], faults: list[str]) -> None:
+    """Merges change no sample, and what the trial takes is what its chunks take."""
+    session = FakeSession()
+    writer = PostgresqlWriter(session)
+    everything: list[list[Write]] = [[new_trial("a"), new_trial("b")], *batches, [EndWrite("a", TrialEnd.ENDED)]]
+    for writes in everything:
+        patiently(session, Batch(writes), writer)
+    before, number = session.rows("a"), session.tables.trials["a"].number
+    session.faults = faults
+    after: int | None = 0
+    while after is not None:
+        try:
+            after = writer.merge(number, after)
+        except TransientError:
+            assert session.rows("a") == before
+    assert session.rows("a") == before
+    chunks = [row.chunk for (trial, _), row in session.tables.chunks.items() if trial == number]
+    row = session.tables.trials["a"]
+    assert row.bytes - row.info_bytes == sum(
+        counted_chunk(chunk.samples_count, chunk.raw_bytes, len(chunk.data)) for chunk in chunks
+    )
+    ticks = [one.tick_id for one in before]
+    waits = any(row.waiting for (trial, _), row in session.tables.chunks.items() if trial == number)
+    if ticks == sorted(ticks) and not waits:
+        assert len(chunks) <= 1
 
 
 def test_who_counts_as_gone_writes_nothing() -> None:

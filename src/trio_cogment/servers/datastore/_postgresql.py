@@ -49,6 +49,8 @@ RETRY_SECONDS = 5.0
 _PAUSES = 0.05, 1.0
 #: Changes of this time are told to others together: each notification has to wait for all others of the database.
 NOTIFY_SECONDS = 0.02
+#: How long after a trial has ended its chunks are merged: a late reward may still come.
+MERGE_SECONDS = 1.0
 _CLOSE_SECONDS = 30.0
 
 
@@ -76,6 +78,8 @@ class PostgresqlStore:
         self._news: dict[str, None] = {}
         self._news_of_trials = False
         self._has_news = trio.Event()
+        self._ended: dict[int, None] = {}
+        self._has_ended = trio.Event()
         self.batches = 0
         self.retries = 0
 
@@ -97,6 +101,9 @@ class PostgresqlStore:
         async with self._turn:
             written = await self._patiently(partial(self._write, batch))
         self.batches += 1
+        if written.ended:
+            self._ended.update(dict.fromkeys(written.ended))
+            self._has_ended.set()
         self._watches.notify(written.trial_ids, trials=written.trials)
         self._tell(written.trial_ids, trials=written.trials)
         return written.refused
@@ -194,6 +201,29 @@ class PostgresqlStore:
                 _logger.exception(what)
             await trio.sleep(NOTIFY_SECONDS)
 
+    async def merge_for_ever(self) -> None:
+        """Make larger chunks of the small ones of trials that have ended, a few at a time: writes do not wait long."""
+        what = "small chunks could not be merged"
+        while True:
+            await self._has_ended.wait()
+            self._has_ended = trio.Event()
+            await trio.sleep(MERGE_SECONDS)
+            ended, self._ended = self._ended, {}
+            for number in ended:
+                try:
+                    await self._merge(number)
+                except CogmentError as error:
+                    # They can be read as they are.
+                    _logger.info("%s: %s", what, error)
+                except Exception:  # a bug here must not end the service of all trials
+                    _logger.exception(what)
+
+    async def _merge(self, number: int) -> None:
+        after: int | None = 0
+        while after is not None:
+            async with self._turn:
+                after = await self._run_writer(self._parts.writer.merge, number, after)
+
 
 @asynccontextmanager
 async def open_postgresql(
@@ -221,6 +251,7 @@ async def open_postgresql(
         async with OwnNursery() as nursery:
             nursery.start_soon(store.presence.run)
             nursery.start_soon(store.tell_for_ever)
+            nursery.start_soon(store.merge_for_ever)
             try:
                 yield store
             finally:

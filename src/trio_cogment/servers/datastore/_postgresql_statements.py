@@ -238,6 +238,19 @@ class ChunkRow(NamedTuple):
     chunk: Chunk
 
 
+class Part(NamedTuple):
+    """A chunk without its data."""
+
+    first_position: int
+    last_position: int
+    first_tick: int
+    last_tick: int
+    samples_count: int
+    raw_bytes: int
+    stored_bytes: int
+    is_waiting: bool
+
+
 @record(kw_only=True)
 class NewTrial:
     """A trial as it is kept when it is created, beside its head."""
@@ -327,6 +340,18 @@ _READ_CHUNKS = b"""
 SELECT waiting, first_position, last_position, first_tick, last_tick, samples_count, encoding, size, raw_bytes,
     checksum, data
 FROM chunks WHERE trial = %s AND last_tick >= %s AND first_tick <= %s
+"""
+_ENDED_TRIAL = b"""
+SELECT coalesce(long_id, trial_id) FROM trials WHERE number = %s AND ending <> 0 FOR UPDATE
+"""
+_PARTS = b"""
+SELECT first_position, last_position, first_tick, last_tick, samples_count, raw_bytes, octet_length(data),
+    cardinality(waiting) > 0
+FROM chunks WHERE trial = %s AND first_position > %s ORDER BY first_position LIMIT 1000
+"""
+_RUN = b"""
+SELECT first_position, last_position, first_tick, last_tick, samples_count, encoding, size, raw_bytes, checksum, data
+FROM chunks WHERE trial = %s AND first_position BETWEEN %s AND %s ORDER BY first_position
 """
 _SESSIONS = b"""
 SELECT objid::bigint FROM pg_locks WHERE locktype = 'advisory' AND granted AND objsubid = 2 AND classid = %s
@@ -452,6 +477,46 @@ class WritingSession:
             connection.execute(_CHANGE_CHUNK, (list(changed.waiting), *changed.chunk, changed.trial, first_position))
         for key in changes.removed:
             connection.execute(b"DELETE FROM chunks WHERE trial = %s AND first_position = %s", key)
+
+    def begin_merge(self, trial: int, after: int) -> tuple[str, list[Part]] | None:
+        """Begin a transaction, and lock a trial that has ended; return its id and its next chunks. None: there is none.
+
+        Args:
+            trial: its number.
+            after: only chunks that begin behind this position.
+        """
+        with database_errors(self._what):
+            connection = self._open()
+            connection.execute(b"BEGIN")
+            row = connection.execute(_ENDED_TRIAL, (trial,)).fetchone()
+            if row is None:
+                return None
+            parts = connection.execute(_PARTS, (trial, after)).fetchall()
+        return from_text(row[0]), [Part._make(part) for part in parts]
+
+    def run(self, trial: int, first: int, last: int) -> list[Chunk]:
+        """Return the chunks that begin from the first to the last of these positions."""
+        with database_errors(self._what):
+            rows = self._open().execute(_RUN, (trial, first, last), binary=True).fetchall()
+        return [Chunk._make(row) for row in rows]
+
+    def commit_merge(self, trial: int, merged: Chunk, last: int, growth: int) -> None:
+        """Put one chunk in the place of those that begin from its first position to the last one, and commit.
+
+        Args:
+            trial: its number.
+            merged: the chunk.
+            last: the first position of the last chunk that it takes the place of.
+            growth: how much more the trial takes then.
+        """
+        with database_errors(self._what):
+            connection = self._open()
+            with connection.pipeline():
+                gone = b"DELETE FROM chunks WHERE trial = %s AND first_position BETWEEN %s AND %s"
+                connection.execute(gone, (trial, merged.first_position, last))
+                connection.execute(_INSERT_CHUNK, (trial, [], *merged))
+                connection.execute(b"UPDATE trials SET bytes = bytes + %s WHERE number = %s", (growth, trial))
+                connection.execute(b"COMMIT")
 
     def roll_back(self) -> None:
         """End the transaction without effect. Never raises."""

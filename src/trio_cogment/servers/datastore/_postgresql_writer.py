@@ -6,16 +6,19 @@ locks: the next transaction waits until it is certain what became of the one bef
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Protocol
 
+from trio_cogment.base.errors import DataLossError
 from trio_cogment.servers.datastore._postgresql_statements import (
     Begun,
     Changes,
     ChunkRow,
     NewTrial,
+    Part,
     TrialRow,
     as_text,
     key_of,
@@ -37,6 +40,10 @@ from trio_cogment.servers.datastore.storage import (
 
 #: A chunk has no more bytes of samples than this, unless it has one sample: a page of a reader has about as many.
 _CHUNK_BYTES = 256 * 1024
+_CHUNK_SAMPLES = 2000
+
+
+_log = logging.getLogger(__name__)
 
 
 class Session(Protocol):
@@ -50,6 +57,9 @@ class Session(Protocol):
     def lock_ended(self, keys: Collection[str]) -> list[tuple[int, str, int]]: ...
     def delete(self, numbers: Sequence[int]) -> None: ...
     def commit(self, changes: Changes) -> None: ...
+    def begin_merge(self, trial: int, after: int) -> tuple[str, list[Part]] | None: ...
+    def run(self, trial: int, first: int, last: int) -> list[Chunk]: ...
+    def commit_merge(self, trial: int, merged: Chunk, last: int, growth: int) -> None: ...
     def roll_back(self) -> None: ...
 
 
@@ -65,11 +75,13 @@ class Written:
         refused: which writes were refused, and why.
         trial_ids: the trials that were written to.
         trials: a trial was created, ended, opened again or deleted, or its parameters have changed.
+        ended: the numbers of trials that have ended with this.
     """
 
     refused: dict[int, str] = field(default_factory=dict)
     trial_ids: set[str] = field(default_factory=set)
     trials: bool = False
+    ended: set[int] = field(default_factory=set)
 
 
 @dataclass(slots=True)
@@ -229,6 +241,36 @@ class PostgresqlWriter:
             raise
         return [trial_id for key, trial_id in keys.items() if key in deletion.doomed]
 
+    def merge(self, trial: int, after: int) -> int | None:
+        """Make one chunk of the next small ones of a trial that has ended; return where to go on. None: all is done.
+
+        Args:
+            trial: its number.
+            after: only chunks that begin behind this position.
+
+        Raises:
+            CogmentError: see `database_errors`. What was there, or the chunk in its place, is there.
+        """
+        try:
+            begun = self._session.begin_merge(trial, after)
+            run, next_after = next_run([] if begun is None else begun[1])
+            if begun is None or len(run) < 2:
+                self._session.roll_back()
+                return next_after
+            first, last = run[0].first_position, run[-1].first_position
+            try:
+                merged = self._codec.merge(self._session.run(trial, first, last), begun[0])
+            except DataLossError as error:
+                _log.error("%s; they stay as they are", error)
+                self._session.roll_back()
+                return last
+            before = sum(counted_chunk(part.samples_count, part.raw_bytes, part.stored_bytes) for part in run)
+            self._session.commit_merge(trial, merged, last, _counted(merged) - before)
+        except BaseException:
+            self._session.close()
+            raise
+        return last
+
     def _attempt(self, writer: int, batch: Batch, creates: bool) -> Written | None:
         """Write a batch; None: it creates trials, which `creates` has to say."""
         keys = {write.trial_id: key_of(write.trial_id) for write in batch.writes}
@@ -305,6 +347,8 @@ class _Transaction:
         touched = self._touched()
         written.trial_ids.update(trial.trial_id for trial in touched)
         written.trials |= any(trial.edit.head.end != trial.end for trial in touched)
+        heads = (trial.edit.head for trial in touched if trial.edit.head.end != trial.end)
+        written.ended.update(head.number for head in heads if head.end != TrialEnd.OPEN)
         return written
 
     def changes(self) -> Changes:
@@ -398,6 +442,27 @@ class _Transaction:
             if trial.writer in self._sessions:
                 return
         trial.edit.head.finish(write)
+
+
+def next_run(parts: Sequence[Part]) -> tuple[list[Part], int | None]:
+    """Return the first chunks that can be one, and the position behind which to go on; none, and None: all is done."""
+    run: list[Part] = []
+    raw = count = 0
+    for part in parts:
+        fits = raw + part.raw_bytes <= _CHUNK_BYTES and count + part.samples_count <= _CHUNK_SAMPLES
+        follows = bool(run) and not part.is_waiting and run[-1].last_tick < part.first_tick
+        if follows and fits:
+            run.append(part)
+        elif len(run) > 1:
+            break
+        else:
+            run = [] if part.is_waiting else [part]
+            raw = count = 0
+        raw += part.raw_bytes
+        count += part.samples_count
+    if len(run) > 1:
+        return run, run[-1].first_position
+    return [], None
 
 
 def _counted(chunk: Chunk) -> int:
