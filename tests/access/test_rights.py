@@ -80,5 +80,7 @@ def test_rights_of_pages() -> None:
         "dashboard": (own, nothing, nothing, everything, nothing),
         "logs": (nothing, nothing, nothing, everything, nothing),
         "play": (own, own, own, nothing, nothing),
+        "experiment": (nothing, nothing, nothing, everything, nothing),
+        "experiment_control": (nothing, nothing, nothing, nothing, nothing),
         "openenv": (own, own, nothing, nothing, nothing),
     }

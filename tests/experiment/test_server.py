@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import importlib
+import io
 import json
 import sys
+import zipfile
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -19,11 +21,12 @@ from trio.testing import MockClock
 
 from trio_cogment import open_platform
 from trio_cogment.base.config import PlayConfig
-from trio_cogment.base.errors import FailedPreconditionError, NotFoundError
+from trio_cogment.base.errors import FailedPreconditionError, InvalidArgumentError, NotFoundError
 from trio_cogment.base.host import Host, inline_runner
 from trio_cogment.experiment.definition import Dropout, Experiment, People, Waiting
 from trio_cogment.experiment.demo import AutomaticParticipant, MemorySocket, play_demo
 from trio_cogment.experiment.experiment_file import load_experiment
+from trio_cogment.experiment.overview import overview, zipped
 from trio_cogment.experiment.participant_table import Step
 from trio_cogment.experiment.server import ExperimentServer, open_experiment
 from trio_cogment.experiment.store import opened_store
@@ -97,9 +100,7 @@ async def state(socket: MemorySocket, wanted: Callable[[dict[str, Any]], Any] = 
 async def until(server: ExperimentServer, wanted: Callable[[], Any]) -> None:
     """Wait until something is so in the server."""
     while not wanted():
-        changed = trio.Event()
-        server.on_change = changed.set
-        await changed.wait()
+        await server.change.wait()
 
 
 async def test_two_programs_go_from_consent_to_the_code(tmp_path: Path, autojump_clock: MockClock) -> None:
@@ -371,3 +372,30 @@ async def test_people_that_come_and_go_keep_nobody_out(tmp_path: Path, autojump_
     with opened_store(tmp_path / "test.db", "meeting") as store:
         assert {each.id for each in store.participants()} == ids
         assert {each.participant for each in store.events()} - {""} == ids
+
+
+async def test_what_researchers_see_and_do(tmp_path: Path, autojump_clock: MockClock) -> None:
+    async with running(tmp_path) as server, page(server) as socket:
+        who = (await state(socket))["id"]
+        seen = overview(server)
+        [row] = seen["people"]
+        assert (row["id"], row["step"], row["page"], row["here"]) == (who, "reading", "consent", True)
+        assert (seen["steps"], seen["conditions"]) == ({"reading": 1}, {"follows": 0, "stubborn": 0})
+        server.tell("Hello, all.")
+        assert (await socket.read())["text"] == "Hello, all."
+        change = server.change
+        server.close_waiting_room(True)
+        assert change.is_set()
+        assert (await state(socket))["end"]["name"] == "unmatched"
+        seen = overview(server)
+        assert (seen["closed"], seen["ends"], seen["steps"]) == (True, {"unmatched": 1}, {})
+        with zipfile.ZipFile(io.BytesIO(zipped(await server.tables()))) as archive:
+            assert sorted(archive.namelist()) == sorted(
+                [*(f"{name}.csv" for name in ("participants", "answers", "events", "actions")), "codebook.md"]
+            )
+            assert who in archive.read("participants.csv").decode()
+        for wrong in ("", " ", "x" * 2001):
+            with pytest.raises(InvalidArgumentError, match="text: expected 1 to 2000 characters"):
+                server.tell(wrong)
+        server.close_waiting_room(False)
+        assert not overview(server)["closed"]

@@ -49,7 +49,7 @@ class Study:
         shutil.copytree(EXAMPLE, folder, dirs_exist_ok=True)
         text = (folder / "experiment.yaml").read_text()
         (folder / "experiment.yaml").write_text(text.replace("grace_seconds: 30", "grace_seconds: 4"))
-        self.link = ""
+        self.link = self.entrance = ""
         self._port = 0
         self._process: subprocess.Popen[str] | None = None
 
@@ -60,6 +60,8 @@ class Study:
         link = next(line.split()[1] for line in self._process.stdout if line.startswith("play  "))
         assert self.link in ("", link)  # it counts after a restart
         self.link = link
+        # Behind it comes the address that counts once.
+        self.entrance = next(line.split()[1] for line in self._process.stdout if line.startswith("dashboard "))
         self._port = int(re.findall(r":(\d+)/", link)[0])
 
     def stop(self) -> None:
@@ -232,3 +234,33 @@ def test_anybody_can_take_part(browser: Browser, size: Any, tmp_path: Path) -> N
         check(bob.page)
         heading(ann.page, "Two questions").wait_for()
         check(ann.page)
+
+
+def test_researchers_see_everybody_and_act(browser: Browser, tmp_path: Path) -> None:
+    with study(tmp_path) as served, people(browser, 4) as [researcher, ann, bob, cem]:
+        page = researcher.page
+        page.goto(served.entrance)
+        page.wait_for_url("**/dashboard")
+        page.goto(served.link.partition("/experiment/")[0] + "/experiment/")
+        page.get_by_text("Nobody has come yet.").wait_for()
+        for person in (ann, bob):
+            read(person.page, served.link)
+        cem.page.goto(served.link)
+        cem.page.get_by_role("button", name="I agree").wait_for()
+        page.get_by_text("1 of 2, playing").wait_for()
+        page.get_by_text("reading: consent").wait_for()
+        assert serious(page) == []
+        page.get_by_label("Text").fill("Please <b>wait</b>.")
+        page.get_by_role("button", name="Send").click()
+        for person in (ann, bob, cem):
+            person.page.get_by_text("Please <b>wait</b>.").wait_for()
+        page.get_by_role("row", name=re.compile("reading: consent")).get_by_role("button").click()
+        cem.page.get_by_text("Those who run this study have ended it for you.").wait_for()
+        page.get_by_role("button", name="End group 1").click()
+        for person in (ann, bob):
+            heading(person.page, "Two questions").wait_for()
+        page.get_by_role("button", name="Close the waiting room").click()
+        page.get_by_text("the waiting room is closed").wait_for()
+        with page.expect_download() as download:
+            page.get_by_role("link", name="Export the tables").click()
+        assert download.value.suggested_filename == "meeting.zip"

@@ -150,6 +150,9 @@ PAGE_RIGHTS: Mapping[str, Row] = {
     "dashboard": _READ,
     "logs": _row(_OBSERVER),
     "play": _PLAY,
+    # Participants come by the key of the experiment; these are the researchers' pages.
+    "experiment": _row(_OBSERVER),
+    "experiment_control": _ADMIN,
     # A socket is a player, as in dm_env_rpc.
     "openenv": _PLAY_WORLDS,
 }

@@ -1,18 +1,33 @@
-"""The pages of an experiment: the participants', by a link with the experiment's key.
+"""The pages of an experiment: the participants', by a link with the experiment's key, and the researchers'.
 
 The key stands for a token: it is in the experiment's file, so the link that people have got counts after the server
 was started again. Whoever has the key can take part, and nothing else. The seats of trials have tokens of their own.
+The researchers' page is for observers; what changes something, and the data, is for administrators.
 """
 
 from __future__ import annotations
 
 import hmac
+from typing import Any
 
-from trio_cogment.base.errors import NotFoundError
+import trio
+
+from trio_cogment.access import PAGES
+from trio_cogment.base.errors import InvalidArgumentError, NotFoundError
+from trio_cogment.experiment.overview import overview, zipped
 from trio_cogment.experiment.server import ExperimentServer
 from trio_cogment.web.assets import Assets
-from trio_cogment.web.replies import Reply
+from trio_cogment.web.json_text import json_text
+from trio_cogment.web.replies import Reply, json_data
 from trio_cogment.web.routing import AnyRoute, Route, Socket, SocketRoute, Visit
+
+#: See the rows of these in the table of rights.
+_SEE, _CONTROL = f"{PAGES}experiment", f"{PAGES}experiment_control"
+#: A page of researchers is told of changes so often at most.
+_LOOK_SECONDS = 0.25
+#: What it shows has times in it, so it is sent now and then without a change.
+_PATIENCE_SECONDS = 5.0
+_MAX_ACT_BYTES = 16 * 1024
 
 
 def experiment_routes(server: ExperimentServer) -> list[AnyRoute]:
@@ -24,6 +39,10 @@ def experiment_routes(server: ExperimentServer) -> list[AnyRoute]:
     pages = _Pages(server)
     return [
         *Assets("trio_cogment.experiment").routes("/experiment/assets"),
+        Route("GET", "/experiment/", pages.researchers, right=_SEE),
+        SocketRoute("/experiment/live", pages.live, right=_SEE),
+        Route("POST", "/experiment/act", pages.act, right=_CONTROL, max_body_bytes=_MAX_ACT_BYTES),
+        Route("GET", "/experiment/export.zip", pages.export, right=_CONTROL),
         Route("GET", "/experiment/{key}/", pages.page, right=None),
         SocketRoute("/experiment/{key}/socket", pages.socket, right=None),
     ]
@@ -48,3 +67,56 @@ class _Pages:
         """Serve it."""
         self._check_key(visit)
         await self._server.serve_page(socket)
+
+    async def researchers(self, visit: Visit) -> Reply:
+        """Return the page of researchers."""
+        return self._assets.reply(visit.request, "researchers.html")
+
+    async def live(self, _visit: Visit, socket: Socket) -> None:
+        """Tell a page of researchers what there is, each time when it is other than before."""
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(_ignore, socket)
+            while True:
+                change = self._server.change
+                await socket.send(json_text(overview(self._server)).encode())
+                with trio.move_on_after(_PATIENCE_SECONDS):
+                    await change.wait()
+                await trio.sleep(_LOOK_SECONDS)
+
+    async def act(self, visit: Visit) -> Reply:
+        """Do what a researcher asks for."""
+        said = visit.json_object()
+        what, server = said.get("what"), self._server
+        if what == "take out":
+            server.take_out(_text(said, "id"))
+        elif what == "end group":
+            group = said.get("group")
+            if type(group) is not int:
+                raise InvalidArgumentError("group: expected its number")
+            server.take_group_out(group)
+        elif what in ("close", "open"):
+            server.close_waiting_room(what == "close")
+        elif what == "tell":
+            server.tell(_text(said, "text"), _text(said, "id") if "id" in said else "")
+        else:
+            raise InvalidArgumentError("what: expected one of take out, end group, close, open, tell")
+        return json_data({})
+
+    async def export(self, _visit: Visit) -> Reply:
+        """Return the tables as a ZIP file."""
+        name = f"{self._server.experiment.name}.zip".encode()
+        headers = ((b"content-disposition", b'attachment; filename="' + name + b'"'),)
+        return Reply(200, zipped(await self._server.tables()), b"application/zip", headers)
+
+
+async def _ignore(socket: Socket) -> None:
+    """Take what a page says that has nothing to say."""
+    while True:
+        await socket.receive()
+
+
+def _text(said: dict[str, Any], name: str) -> str:
+    value = said.get(name)
+    if not isinstance(value, str) or not value:
+        raise InvalidArgumentError(f"{name}: expected a text")
+    return value

@@ -13,7 +13,7 @@ import hmac
 import logging
 import re
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import asynccontextmanager
 from functools import cache, partial
 from typing import Any
@@ -36,6 +36,7 @@ from trio_cogment.experiment.machine import Effect, ExperimentMachine, Group, Pa
 from trio_cogment.experiment.messages import Enter, Leave, Message, Turn, WayOut, parse
 from trio_cogment.experiment.participant_table import Step
 from trio_cogment.experiment.store import Batch, Event, ExperimentStore, StoredParticipant
+from trio_cogment.experiment.tables import tables_of
 from trio_cogment.experiment.trials import ExperimentTrials
 from trio_cogment.platform import Platform
 from trio_cogment.play.effects import EffectQueue
@@ -113,6 +114,7 @@ class ExperimentServer:
         experiment: see above.
         machine: where everybody is; for reading.
         key: of the participants' link: who has it can take part.
+        change: an event that is set when anything is other than before, and another one then.
     """
 
     def __init__(
@@ -147,8 +149,8 @@ class ExperimentServer:
         self._run_in_thread = host.runner(1)
         self._clock_offset = 0.0
         self._nursery: trio.Nursery | None = None
-        #: Called when anything is other than before: pages of researchers look again.
-        self.on_change: Callable[[], None] = lambda: None
+        #: Set when anything is other than before; then there is another one.
+        self.change = trio.Event()
 
     # --- the run ---
 
@@ -475,7 +477,11 @@ class ExperimentServer:
         self._perform(effects)
         self._keep()
         self._time_changed.set()
-        self.on_change()
+        self._note_change()
+
+    def _note_change(self) -> None:
+        self.change.set()
+        self.change = trio.Event()
 
     def _perform_one(self, effect: Effect) -> None:
         if isinstance(effect, machines.Show):
@@ -576,7 +582,7 @@ class ExperimentServer:
                 running.states[who] = state, self.now()
                 (running.absent.add if state in _ABSENT else running.absent.discard)(who)
                 self._show_others(who)
-            self.on_change()
+            self._note_change()
 
     # --- what a researcher does ---
 
@@ -639,7 +645,7 @@ class ExperimentServer:
         self._batch.forgotten.append(who)
         self._keep()
         await self.flush()
-        self.on_change()
+        self._note_change()
         return list(dict.fromkeys(played))
 
     def _drop(self, who: str) -> None:
@@ -655,6 +661,11 @@ class ExperimentServer:
         self._written.append(written)
         self._to_write.set()
         await written.wait()
+
+    async def tables(self) -> dict[str, bytes]:
+        """Return the tables of all that has happened; see `tables_of`."""
+        await self.flush()
+        return await self._run_in_thread(tables_of, self.experiment, self._store)
 
     def parameters_of(self, who: str) -> Mapping[str, str]:
         """Return the parameters of somebody's link.

@@ -166,10 +166,8 @@ async def _opened(
             return [*play_routes(play, access), *experiment_routes(server), *dashboard(access)]
 
         def links(_access: PageAccess, address: str) -> dict[str, str]:
-            found = server.links()
-            if list(found) == [""]:
-                return {"play": f"{address}{found['']}"}
-            return {f"play {who}": f"{address}{link}" for who, link in found.items()}
+            found = {f"play {who}".strip(): f"{address}{link}" for who, link in server.links().items()}
+            return {**found, "researchers": f"{address}/experiment/"}
 
         params = platform.orchestrator.datalog_of(trials.params)
         yield Running(
