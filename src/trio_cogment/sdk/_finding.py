@@ -17,6 +17,8 @@ from trio_cogment.sdk._datastore import DatastoreClient
 _GET_TRIAL_INFO = methods_of(SERVICES[ServiceKind.LIFECYCLE].descriptor())["GetTrialInfo"]
 #: How long one orchestrator may take: others may have it.
 _PATIENCE_SECONDS = 5.0
+#: How long the answers of the others are waited for when one has it.
+_OTHERS_SECONDS = 0.05
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +86,7 @@ async def find_trial(
 async def _ask_all(
     trial_id: str, orchestrators: Mapping[str, CallOpener], silent: dict[str, str], *, is_stored: bool
 ) -> FoundTrial | None:
-    """Return what the first orchestrator says that knows a trial; the others are not waited for."""
+    """Return what the first orchestrator says that knows a trial; the others are hardly waited for."""
     found: list[FoundTrial] = []
     refusals: list[RpcError] = []
 
@@ -101,7 +103,8 @@ async def _ask_all(
             return
         if reply.trial:
             found.append(FoundTrial(trial_id, endpoint, reply.trial[0].state, is_stored))
-            nursery.cancel_scope.cancel()
+            # The others answer at about the same time; calls that are broken off again and again would be an attack.
+            nursery.cancel_scope.deadline = trio.current_time() + _OTHERS_SECONDS
 
     async with trio.open_nursery() as nursery:
         for endpoint, opener in orchestrators.items():
