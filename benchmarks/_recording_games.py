@@ -89,7 +89,7 @@ class Duel(pettingzoo.ParallelEnv[str, Any, Any]):
     """Two players at once, who see and do what has several parts."""
 
     metadata = {"name": "duel_v0"}  # noqa: RUF012  PettingZoo's own form
-    possible_agents = [*PLAYERS]  # noqa: RUF012
+    possible_agents = [*PLAYERS]  # noqa: RUF012  as PettingZoo has it
 
     def __init__(self) -> None:
         self.agents: list[str] = []

@@ -12,7 +12,7 @@ import json
 import os
 import shutil
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,7 @@ from trio_cogment.base.errors import AlreadyExistsError, FailedPreconditionError
 from trio_cogment.base.object_store import ObjectStore
 from trio_cogment.rl.datasets.parquet import FORMAT, ParquetWriter
 from trio_cogment.rl.datasets.placing import Placement
+from trio_cogment.rl.datasets.step_columns import StepColumns
 from trio_cogment.rl.datasets.steps import Step
 from trio_cogment.rl.datasets.trials import TrialRecord
 
@@ -67,6 +68,10 @@ class BucketWriter:
     def add(self, steps: list[Step]) -> None:
         """See `Writer.add`."""
         self._files.add(steps)
+
+    def add_columns(self, columns: Sequence[StepColumns]) -> None:
+        """See `Writer.add_columns`."""
+        self._files.add_columns(columns)
 
     def end(self) -> None:
         """See `Writer.end`."""

@@ -6,7 +6,7 @@ What is held in memory does not depend on how many samples there are; for Minari
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from functools import partial as bound
@@ -15,22 +15,29 @@ from typing import Any
 
 import trio
 
+from trio_cogment.api.trial_datastore_pb2 import StoredTrialSample
 from trio_cogment.base.errors import InvalidArgumentError, LocalProtocolError, NotFoundError, TrialIncompleteError
 from trio_cogment.base.host import Host
 from trio_cogment.base.object_store import is_object_url
 from trio_cogment.rl.datasets.payloads import Payloads, payloads_of
 from trio_cogment.rl.datasets.placing import put_in_place
-from trio_cogment.rl.datasets.sources import Source, open_source
+from trio_cogment.rl.datasets.sources import Source, open_storage
+from trio_cogment.rl.datasets.step_columns import ColumnBuilder
 from trio_cogment.rl.datasets.steps import StepBuilder
 from trio_cogment.rl.datasets.ticks import tick_of
 from trio_cogment.rl.datasets.trials import TrialRecord, Writer
 from trio_cogment.rl.progress import BarState, shown
 from trio_cogment.sdk import DatastoreClient, StoredSample, StoredTrial
 from trio_cogment.sdk.spec import Spec
+from trio_cogment.servers.datastore import storage
+from trio_cogment.servers.datastore.columns import runs
+from trio_cogment.servers.datastore.storage import TrialEnd, TrialStore
 
 #: Samples go to the worker thread together: this many, or about this many bytes.
 _CHUNK_SAMPLES = 256
 _CHUNK_BYTES = 4 * 1024 * 1024
+#: So many are read from a storage of this process at a time.
+_PAGE_SAMPLES = 4096
 #: How many trial ids an error text names at most.
 _NAMED = 10
 
@@ -90,10 +97,10 @@ async def export_async(
     """Write stored trials as a data set, in a program that runs Trio.
 
     A data set appears when it is whole. If this raises, or is cancelled, nothing is written, and a data set that was
-    to be replaced is still there. A cancellation waits until the samples in hand are written (at most 256).
+    to be replaced is still there. A cancellation waits until the samples in hand are written (at most 4096).
 
     Args:
-        source: where the trials are; see `sources.open_source`.
+        source: where the trials are; see `sources.open_storage`.
         parquet: the folder of a data set of Parquet files, or a prefix of a bucket, `s3://bucket/prefix`; needs the
             extra `export`, and `s3` for a bucket.
         minari: the id of a data set of Minari, such as `rps/duel-v0`; needs the extra `minari`. If the trials are of
@@ -124,7 +131,7 @@ async def export_async(
     result = Exported()
     with shown(progress, _bar_of) as show:
         try:
-            async with open_source(source, spec=spec) as client:
+            async with open_storage(source, spec=spec) as (client, store):
                 plan = await _plan(client, trials, properties, partial)
                 result.skipped = plan.skipped
                 if is_object_url(parquet):
@@ -144,7 +151,7 @@ async def export_async(
                     files = await run(bound(opened, overwrite=overwrite))
                     writers.append(files)
                     result.minari = files.ids
-                one = _Export(writers, spec, result, plan, show)
+                one = _Export(writers, spec, result, plan, show, store)
                 # Once more and page by page, not kept from the plan: a datastore that runs deletes trials meanwhile.
                 async with aclosing(client.all_trials(trials, properties=properties)) as stored:
                     async for trial in stored:
@@ -227,7 +234,9 @@ class _Export:
         result: Exported,
         plan: _Plan,
         show: Callable[[ExportProgress], None],
+        store: TrialStore | None,
     ) -> None:
+        self._store = store
         self._writers = writers
         self._spec = spec
         self._result = result
@@ -242,20 +251,85 @@ class _Export:
             return payloads_of(name, trial.actors[name].actor_class, first, self._spec)
 
         builder = StepBuilder(reader_of, stored.trial_id)
-        await run(self._begin, trial)
-        chunk: list[StoredSample] = []
-        size = 0
-        async with client.samples(stored, partial=True) as samples:
-            async for sample in samples:
-                chunk.append(sample)
-                size += sample.message.ByteSize()
-                if len(chunk) >= _CHUNK_SAMPLES or size >= _CHUNK_BYTES:
-                    await run(self._feed, builder, chunk)
-                    chunk, size = [], 0
-                    self._report()
-        await run(self._end, builder, chunk, trial)
+        number = await self._number_of(stored)
+        if number is not None:
+            await self._take_pages(builder, number, trial, run)
+        else:
+            await run(self._begin, trial)
+            chunk: list[StoredSample] = []
+            size = 0
+            async with client.samples(stored, partial=True) as samples:
+                async for sample in samples:
+                    chunk.append(sample)
+                    size += sample.message.ByteSize()
+                    if len(chunk) >= _CHUNK_SAMPLES or size >= _CHUNK_BYTES:
+                        await run(self._feed, builder, chunk)
+                        chunk, size = [], 0
+                        self._report()
+            await run(self._end, builder, chunk, trial)
         self._result.trials += 1
         self._report()
+
+    async def _take_pages(self, builder: StepBuilder, number: int, trial: TrialRecord, run: Any) -> None:
+        """Write a trial page by page; a short one in a single call, which costs as much as some hundred steps."""
+        columns = ColumnBuilder(builder, trial.stored)
+
+        def take(page: list[storage.StoredSample], first: bool, last: bool) -> None:
+            if first:
+                self._begin(trial)
+            self._feed_page(builder, columns, page, trial.stored)
+            if last:
+                self._end(builder, [], trial)
+
+        first = True
+        async with aclosing(self._pages(number)) as pages:
+            async for page, last in pages:
+                await run(take, page, first, last)
+                first = False
+                self._report()
+
+    async def _number_of(self, stored: StoredTrial) -> int | None:
+        """Return the number of a trial that can be read from its storage; None: it is asked for by calls."""
+        if self._store is None or not stored.ended:
+            return None
+        found = await self._store.trial(stored.trial_id)
+        # Of one whose samples were dropped, or that is gone, a call says so.
+        return None if found is None or found.evicted or found.end is TrialEnd.OPEN else found.number
+
+    async def _pages(self, number: int) -> AsyncGenerator[tuple[list[storage.StoredSample], bool], None]:
+        """Yield the pages of a trial, and whether each is the last; there is one at least."""
+        assert self._store is not None
+        after, more = 0, True
+        while more:
+            page = await self._store.samples(number, after=after, limit=_PAGE_SAMPLES, max_bytes=_CHUNK_BYTES)
+            more = len(page) == _PAGE_SAMPLES or sum(len(sample.data) for sample in page) >= _CHUNK_BYTES
+            after = page[-1].position if page else after
+            yield page, not more
+
+    def _feed_page(
+        self, builder: StepBuilder, columns: ColumnBuilder, page: list[storage.StoredSample], trial: StoredTrial
+    ) -> None:
+        """Take a page, of which what looks alike is taken as columns."""
+        spec = self._spec or Spec()
+
+        def feed(start: int, stop: int) -> None:
+            messages = [StoredTrialSample.FromString(sample.data) for sample in page[start:stop]]
+            self._feed(builder, [StoredSample(message, trial, spec) for message in messages])
+
+        for run in runs(page):
+            begun = min(run.start + 2, run.stop) if run.sample is not None else run.stop
+            feed(run.start, begun)
+            if run.sample is None:
+                continue
+            found = columns.take(run)
+            if found is None:
+                feed(begun, run.stop)
+                continue
+            for writer in self._writers:
+                writer.add_columns(found)
+            self._result.steps += sum(map(len, found))
+            self._result.samples += run.stop - 2 - begun
+            feed(run.stop - 2, run.stop)
 
     def _begin(self, trial: TrialRecord) -> None:
         for writer in self._writers:

@@ -8,7 +8,7 @@ Images are stored as they are. Minari's own default is JPEG, which changes them.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from trio_cogment.base.errors import AlreadyExistsError, InvalidArgumentError, MissingExtraError
@@ -19,6 +19,7 @@ from trio_cogment.rl.datasets.minari_files import DatasetFiles, path_of, put_rig
 from trio_cogment.rl.datasets.payloads import Form
 from trio_cogment.rl.datasets.placing import Placement
 from trio_cogment.rl.datasets.plain import as_json
+from trio_cogment.rl.datasets.step_columns import StepColumns
 from trio_cogment.rl.datasets.steps import Step
 from trio_cogment.rl.datasets.trials import TrialRecord
 from trio_cogment.spaces import Dict, Space, SpaceError, to_gymnasium, to_jsonable
@@ -117,6 +118,11 @@ class MinariWriter:
         """See `Writer.add`."""
         assert self._writer is not None
         self._writer.add(steps)
+
+    def add_columns(self, columns: Sequence[StepColumns]) -> None:
+        """See `Writer.add_columns`."""
+        for together in zip(*(one.steps() for one in columns), strict=True):
+            self.add(list(together))
 
     def end(self) -> None:
         """See `Writer.end`."""

@@ -10,6 +10,7 @@ import json
 import os
 import re
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from trio_cogment.base.outcome import counted
 from trio_cogment.rl.datasets.arrow import pa, parquet_file
 from trio_cogment.rl.datasets.payloads import Form
 from trio_cogment.rl.datasets.placing import Placement, is_empty, put_right
+from trio_cogment.rl.datasets.step_columns import StepColumns
 from trio_cogment.rl.datasets.steps import Step
 from trio_cogment.rl.datasets.tables import TRIALS, ActorSums, StepTable, trial_row
 from trio_cogment.rl.datasets.trials import ActorRecord, TrialRecord
@@ -138,6 +140,30 @@ class ParquetWriter:
         if steps:
             first, last = steps[0], steps[-1]
             self._times = (first.timestamp_ns if self._times is None else self._times[0], last.timestamp_ns)
+
+    def add_columns(self, columns: Sequence[StepColumns]) -> None:
+        """See `Writer.add_columns`."""
+        trial = self._trial
+        assert trial is not None
+        together: dict[_Files, list[tuple[StepColumns, ActorRecord]]] = {}
+        for one in columns:
+            files, sums, actor = self._ways[one.actor]
+            together.setdefault(files, []).append((one, actor))
+            sums.add_columns(one)
+        for files, parts in together.items():
+            rows = files.table.rows_of(trial, parts)
+            files.steps += rows.rows
+            begin = 0
+            while begin < rows.rows:
+                end = begin + files.table.room(ROW_GROUP_ROWS, ROW_GROUP_BYTES, rows.row_bytes)
+                files.table.extend(rows, begin, min(end, rows.rows))
+                begin = end
+                if files.table.rows >= ROW_GROUP_ROWS or files.table.size_bytes >= ROW_GROUP_BYTES:
+                    files.flush()
+        ticks, times = columns[0].ticks, columns[0].timestamps_ns
+        self._ticks += len(ticks)
+        self._last_tick = int(ticks[-1])
+        self._times = (int(times[0]) if self._times is None else self._times[0], int(times[-1]))
 
     def _begin_actor(self, step: Step, trial: TrialRecord) -> tuple[_Files, ActorSums, ActorRecord]:
         form = step.payloads.form

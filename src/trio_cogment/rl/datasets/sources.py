@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from trio_cogment.base.config import RpcConfig
 from trio_cogment.base.errors import InvalidArgumentError, NotFoundError
@@ -18,6 +18,7 @@ from trio_cogment.rpc.inprocess import UNLIMITED_BYTES
 from trio_cogment.sdk import DatastoreClient, connect
 from trio_cogment.sdk.spec import Spec
 from trio_cogment.servers.datastore import Datastore, datastore_services, open_store
+from trio_cogment.servers.datastore.storage import TrialStore
 
 #: What trials come from; see `open_source`.
 Source: TypeAlias = DatastoreClient | Platform | str
@@ -29,8 +30,27 @@ _FILE = "sqlite:"
 _SERVICES = ("grpc://", "cogment://")
 
 
+class Opened(NamedTuple):
+    """What trials are read from.
+
+    Attributes:
+        client: of the datastore.
+        store: its storage, if that is in this process.
+    """
+
+    client: DatastoreClient
+    store: TrialStore | None = None
+
+
 @asynccontextmanager
 async def open_source(source: Source, *, spec: Spec | None = None) -> AsyncIterator[DatastoreClient]:
+    """Open a datastore for the time of an `async with` block; see `open_storage`, which it is but for the storage."""
+    async with open_storage(source, spec=spec) as opened:
+        yield opened.client
+
+
+@asynccontextmanager
+async def open_storage(source: Source, *, spec: Spec | None = None) -> AsyncIterator[Opened]:
     """Open a datastore for the time of an `async with` block.
 
     Args:
@@ -45,14 +65,14 @@ async def open_source(source: Source, *, spec: Spec | None = None) -> AsyncItera
         CogmentError: the storage cannot be opened, or the platform has no store.
     """
     if isinstance(source, DatastoreClient):
-        yield source
+        yield Opened(source)
     elif isinstance(source, Platform):
-        yield source.datastore_client()
+        yield Opened(source.datastore_client(), None if source.datastore is None else source.datastore.store)
     elif not isinstance(source, str):
         raise InvalidArgumentError(f"source: expected a client, a platform or an address, got {type(source).__name__}")
     elif source.startswith(_SERVICES):
         async with connect(source, spec=spec, config=SOURCE_RPC) as client:
-            yield await client.datastore()
+            yield Opened(await client.datastore())
     else:
         _check_there(source)
         host = Host()
@@ -61,7 +81,7 @@ async def open_source(source: Source, *, spec: Spec | None = None) -> AsyncItera
             services = datastore_services(Datastore(store))
             inside = RpcConfig(max_receive_message_bytes=UNLIMITED_BYTES)
             async with open_in_process(host, services, config=inside) as channel:
-                yield DatastoreClient(channel, spec=spec)
+                yield Opened(DatastoreClient(channel, spec=spec), store)
 
 
 def _check_there(address: str) -> None:

@@ -136,6 +136,24 @@ class StepBuilder:
         self._held.clear()
         return steps
 
+    def payloads_of(self, actor: str) -> Payloads | None:
+        """Return what reads an actor's payloads; None if it has not come, or is out."""
+        track = self._tracks.get(actor)
+        return None if track is None or track.over or track.step is None else track.payloads
+
+    def under_way(self) -> set[str]:
+        """Return the names of the actors that have come, have taken two steps at least, and are not out."""
+        return {
+            name
+            for name, track in self._tracks.items()
+            if not track.over and track.before is not None and not track.before.is_first
+        }
+
+    def leap(self, tick_id: int) -> None:
+        """Forget the steps that are held: all up to a tick have been made elsewhere, and the actors go on."""
+        self._held.clear()
+        self._last_tick = tick_id
+
     def _cut_off(self) -> None:
         for track in self._tracks.values():
             _close(track, terminated=False)

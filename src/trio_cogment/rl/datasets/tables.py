@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -12,6 +12,7 @@ from trio_cogment.api.common_pb2 import TrialState
 from trio_cogment.rl.datasets.arrow import pa
 from trio_cogment.rl.datasets.payloads import Form
 from trio_cogment.rl.datasets.plain import array_in, as_json, stored_mask, types_of
+from trio_cogment.rl.datasets.step_columns import StepColumns
 from trio_cogment.rl.datasets.steps import Step
 from trio_cogment.rl.datasets.trials import ActorRecord, TrialRecord
 from trio_cogment.spaces import (
@@ -87,16 +88,35 @@ class PlainColumn:
         self.feature: dict[str, Any] = {"dtype": name, "shape": []}
         self._size = size
         self.values: list[Any] = []
+        #: Arrays that were added, and how many of `values` are before each of them.
+        self._arrays: list[tuple[int, Any]] = []
+
+    @property
+    def missing_bytes(self) -> int:
+        """About how many bytes a value takes that is not there."""
+        return self._size
 
     def append(self, value: Any) -> int:
         """See `Column.append`."""
         self.values.append(value)
         return self._size
 
+    def extend(self, array: Any) -> None:
+        """Add the values of an array of Arrow, of the column's type."""
+        self._arrays.append((len(self.values), array))
+
     def take(self) -> Any:
         """See `Column.take`."""
         found = pa.array(self.values, self.type)
         self.values.clear()
+        if self._arrays:
+            pieces: list[Any] = []
+            at = 0
+            for before, array in self._arrays:
+                pieces += found.slice(at, before - at), array
+                at = before
+            found = pa.concat_arrays([*pieces, found.slice(at)])
+            self._arrays.clear()
         return found
 
 
@@ -176,14 +196,29 @@ class ArrayColumn:
             kind = pa.list_(kind) if self._optional and not place else pa.list_(kind, self._shape[place])
         return kind
 
+    @property
+    def bytes(self) -> int:
+        """The size of a value."""
+        return self._bytes
+
+    def extend(self, array: NDArray[Any]) -> None:
+        """Add values, of the space's type and shape, none of which is missing."""
+        end = self._count + len(array)
+        if end > len(self._rows):
+            self._grow(max(end, 2 * self._count))
+        self._rows[self._count : end] = array
+        self._count = end
+
+    def _grow(self, more: int) -> None:
+        # Not `resize`, which would fill what is new.
+        larger: NDArray[Any] = np.empty((more, *self._shape), self._space.dtype)
+        larger[: self._count] = self._rows[: self._count]
+        self._rows = larger
+
     def append(self, value: Any) -> int:
         """See `Column.append`."""
         if self._count == len(self._rows):
-            more = max(_FIRST_ROWS, 2 * self._count) if self._bytes < 2**16 else self._count + 16
-            # Not `resize`, which would fill what is new.
-            larger: NDArray[Any] = np.empty((more, *self._shape), self._space.dtype)
-            larger[: self._count] = self._rows[: self._count]
-            self._rows = larger
+            self._grow(max(_FIRST_ROWS, 2 * self._count) if self._bytes < 2**16 else self._count + 16)
         if value is None:
             if not self._optional:
                 raise SpaceError("expected a value, got none")
@@ -315,6 +350,8 @@ def mask_leaves(space: Space, mask: Any) -> Iterator[Any]:
         yield mask
 
 
+#: So many values are kept as arrays because other rows may have them, too.
+_MAX_SAME = 64
 #: What is added to the size of a row for the columns that all tables have, in bytes.
 _ROW_BYTES = 200
 
@@ -355,6 +392,22 @@ def _plain(kinds: Mapping[str, str]) -> dict[str, PlainColumn]:
     return {name: PlainColumn(*_TYPES[kind]) for name, kind in kinds.items()}
 
 
+class StepRows(NamedTuple):
+    """Rows of steps, as columns.
+
+    Attributes:
+        rows: how many.
+        row_bytes: about how many bytes each takes.
+        leaves: the values of the columns that have arrays.
+        plain: the other columns, as arrays of Arrow.
+    """
+
+    rows: int
+    row_bytes: int
+    leaves: Mapping[str, Any]
+    plain: Mapping[str, Any]
+
+
 class StepTable:
     """Rows of steps whose observations and actions have one form.
 
@@ -382,6 +435,8 @@ class StepTable:
             kind = (pa.binary(), "bytes") if form.kind == "bytes" else (pa.string(), "str")
             self._observation, self._action, self._mask = PlainColumn(*kind), PlainColumn(*kind), None
             values = {"observation": self._observation, "action": self._action}
+        self._same: dict[tuple[Any, Any], Any] = {}
+        self._mask_columns = [column for column in mask.values() if isinstance(column, PlainColumn)]
         before, result, after = _plain(_BEFORE), _plain(_RESULT), _plain(_AFTER)
         self._rewards = PlainColumn(_REWARDS, "list<struct<sender, value, confidence>>")
         self.columns: dict[str, Column] = {
@@ -442,6 +497,80 @@ class StepTable:
         self.rows += 1
         self.size_bytes += size + _ROW_BYTES + len(info or "")
 
+    def rows_of(self, trial: TrialRecord, parts: Sequence[tuple[StepColumns, ActorRecord]]) -> StepRows:
+        """Return steps as rows: by tick, and then by actor."""
+        assert isinstance(self._observation, SpaceColumns)
+        assert isinstance(self._action, SpaceColumns)
+        count, actors = len(parts[0][0]), len(parts)
+
+        def woven(arrays: Sequence[Any]) -> Any:
+            return arrays[0] if actors == 1 else np.stack(arrays, axis=1).reshape(-1, *arrays[0].shape[1:])
+
+        def repeated(values: Sequence[Any], kind: Any) -> Any:
+            if all(value == values[0] for value in values):
+                return self._repeated(values[0], kind, count * actors)
+            return pa.array(values, kind).take(pa.array(np.tile(np.arange(actors), count)))
+
+        same: dict[str, Sequence[Any]] = {
+            "trial_id": [trial.stored.trial_id],
+            "episode_index": [trial.episode_index],
+            "actor": [actor.name for _, actor in parts],
+            "actor_class": [actor.actor_class for _, actor in parts],
+            "implementation": [actor.implementation for _, actor in parts],
+            "is_human": [actor.is_human for _, actor in parts],
+            "policy": [actor.policy for _, actor in parts],
+            **{name: [False] for name in ("terminated", "truncated", "is_first", "is_last", "is_terminal")},
+            **{name: [True] for name in ("active", "alive")},
+            "default_action": [False],
+            "discount": [1.0],
+        }
+        numbers = {
+            "tick": woven([one.ticks for one, _ in parts]),
+            "reward": woven([one.rewards for one, _ in parts]),
+            "timestamp_ns": woven([one.timestamps_ns for one, _ in parts]),
+        }
+        leaves = {}
+        for names, which in ((self._observation.columns, "observations"), (self._action.columns, "actions")):
+            for place, name in enumerate(names):
+                leaves[name] = woven([getattr(one, which)[place] for one, _ in parts])
+        plain: dict[str, Any] = {}
+        row_bytes = _ROW_BYTES
+        for name, column in self.columns.items():
+            if isinstance(column, ArrayColumn):
+                row_bytes += column.bytes
+            elif name in numbers:
+                plain[name] = pa.array(numbers[name], column.type)
+            else:
+                plain[name] = repeated(same.get(name, [None]), column.type)
+        row_bytes += sum(column.missing_bytes for column in self._mask_columns)
+        return StepRows(count * actors, row_bytes, leaves, plain)
+
+    def _repeated(self, value: Any, kind: Any, count: int) -> Any:
+        """Return an array of one value; most are of the trial before, too."""
+        known = self._same.pop((value, kind), None)
+        if known is None or len(known) < count:
+            known = pa.repeat(pa.scalar(value, kind), max(count, _FIRST_ROWS))
+        # Those that were used last are the last ones.
+        self._same[value, kind] = known
+        if len(self._same) > _MAX_SAME:
+            del self._same[next(iter(self._same))]
+        return known.slice(0, count)
+
+    def room(self, most_rows: int, most_bytes: int, row_bytes: int) -> int:
+        """Return how many rows of a size may be added until there are so many rows or bytes: one at least."""
+        return max(1, min(most_rows - self.rows, -(-(most_bytes - self.size_bytes) // row_bytes)))
+
+    def extend(self, rows: StepRows, begin: int, end: int) -> None:
+        """Add some of the rows that `rows_of` returned."""
+        for name, column in self.columns.items():
+            if isinstance(column, ArrayColumn):
+                column.extend(rows.leaves[name][begin:end])
+            else:
+                assert isinstance(column, PlainColumn)
+                column.extend(rows.plain[name][begin:end])
+        self.rows += end - begin
+        self.size_bytes += (end - begin) * rows.row_bytes
+
     def take(self) -> Any:
         """Return the rows as a table of Arrow, and forget them."""
         self.rows = self.size_bytes = 0
@@ -465,6 +594,12 @@ class ActorSums:
     total_reward: float = 0.0
     terminated: bool = False
     truncated: bool = False
+
+    def add_columns(self, columns: StepColumns) -> None:
+        """Count steps that are columns."""
+        self.steps += len(columns)
+        # One after the other, as `add` does: other sums are rounded otherwise.
+        self.total_reward = float(np.add.accumulate(np.concatenate([[self.total_reward], columns.rewards]))[-1])
 
     def add(self, step: Step) -> None:
         """Count a step."""

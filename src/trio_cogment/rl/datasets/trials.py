@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
@@ -14,6 +14,7 @@ from trio_cogment.base.outcome import EndCause
 from trio_cogment.environments.env_specs import id_in
 from trio_cogment.environments.spec import HUMAN, PLAYER, POLICY_PROPERTY
 from trio_cogment.rl.datasets.placing import Placement
+from trio_cogment.rl.datasets.step_columns import StepColumns
 from trio_cogment.rl.datasets.steps import Step
 from trio_cogment.sdk import StoredTrial
 from trio_cogment.spaces import SpaceError
@@ -125,6 +126,13 @@ class Writer(Protocol):
 
         Raises:
             SpaceError: one cannot be written; the text names the actor and the part.
+        """
+
+    def add_columns(self, columns: Sequence[StepColumns]) -> None:
+        """Add steps of the trial, of several ticks: those of each actor.
+
+        Raises:
+            SpaceError: as `add`.
         """
 
     def end(self) -> None:

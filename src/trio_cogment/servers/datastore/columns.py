@@ -1,0 +1,180 @@
+"""Columns of stored samples: runs of samples that look alike, as arrays, without an object for each of them.
+
+A run is made of serialized samples of equal length: put together, their bytes are a table with a row for each. Its
+first row tells the layout (`_chunk_layouts`), and so which columns of bytes are tick, timestamp, rewards and payloads;
+all others have to be the same in every row. Needs NumPy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from google.protobuf.message import DecodeError
+
+from trio_cogment.api.trial_datastore_pb2 import StoredTrialSample
+from trio_cogment.base.shared_message import varint
+from trio_cogment.servers.datastore._chunk_layouts import Layout, Layouts, tick_field
+from trio_cogment.servers.datastore.storage import StoredSample
+
+#: Fewer samples in a row are not worth it.
+LEAST_RUN = 16
+
+_CONTINUES = 0x80
+
+
+@dataclass(slots=True)
+class Run:
+    """Samples of a trial, one after the other, that look alike.
+
+    Attributes:
+        start: where the run begins among the given samples.
+        stop: where it ends.
+        sample: what all of them have; tick, timestamp and rewards are 0, payloads empty. None: these samples have too
+            little in common, and there are no arrays.
+        ticks: of each sample.
+        timestamps: of each sample, in nanoseconds since the epoch.
+        rewards: of each reward, see `chunks.GroupColumns`, the 32-bit floats.
+        payloads: of each payload of `sample`, an array of bytes of shape (samples, length).
+        layout: what `sample` is made of.
+    """
+
+    start: int
+    stop: int
+    sample: StoredTrialSample | None
+    ticks: Any
+    timestamps: Any
+    rewards: Mapping[tuple[int, str, int, str], Any]
+    payloads: Sequence[Any]
+    layout: Layout | None = None
+
+
+def runs(samples: Sequence[StoredSample]) -> Iterator[Run]:
+    """Yield the runs of samples of one trial, in order; together they are all of the samples."""
+    last: Run | None = None
+    for run in _runs(samples):
+        if last is not None and (joined := _joined(last, run)) is not None:
+            last = joined
+            continue
+        if last is not None:
+            yield last
+        last = run
+    if last is not None:
+        yield last
+
+
+def _joined(one: Run, other: Run) -> Run | None:
+    """Return two neighbouring runs as one; None: they differ in more than the length of their ticks."""
+    import numpy as np
+
+    if one.layout is None or other.layout is None or one.layout.key != other.layout.key:
+        return None
+    if any(a.shape[1] != b.shape[1] for a, b in zip(one.payloads, other.payloads, strict=True)):
+        return None
+    return Run(
+        one.start,
+        other.stop,
+        one.sample,
+        np.concatenate([one.ticks, other.ticks]),
+        np.concatenate([one.timestamps, other.timestamps]),
+        {name: np.concatenate([column, other.rewards[name]]) for name, column in one.rewards.items()},
+        [np.concatenate(pair) for pair in zip(one.payloads, other.payloads, strict=True)],
+        one.layout,
+    )
+
+
+def _runs(samples: Sequence[StoredSample]) -> Iterator[Run]:
+    layouts = Layouts()
+    begin = plain = 0
+    while begin < len(samples):
+        length, end = len(samples[begin].data), begin + 1
+        while end < len(samples) and len(samples[end].data) == length:
+            end += 1
+        while end - begin >= LEAST_RUN:
+            run = _run(layouts, samples, begin, end)
+            if run is None:
+                break
+            if plain < begin:
+                yield _without(plain, begin)
+            yield run
+            begin = plain = run.stop
+        # The first one looks like none behind it.
+        begin = end if end - begin < LEAST_RUN else begin + 1
+    if plain < len(samples):
+        yield _without(plain, len(samples))
+
+
+def _without(start: int, stop: int) -> Run:
+    return Run(start, stop, None, None, None, {}, ())
+
+
+def _run(layouts: Layouts, samples: Sequence[StoredSample], begin: int, end: int) -> Run | None:
+    """Return the run that begins with a sample, if it is long enough; those up to `end` are equally long."""
+    import numpy as np
+
+    first = samples[begin]
+    try:
+        timestamp = StoredTrialSample.FromString(first.data).timestamp
+    except DecodeError:
+        return None
+    split = layouts.split(first.tick_id, timestamp, first.data)
+    if split is None:
+        return None
+    layout = split.layout
+    table = np.frombuffer(b"".join([sample.data for sample in samples[begin:end]]), np.uint8)
+    table = table.reshape(end - begin, len(first.data))
+    places = _places(layout, first.tick_id, [len(payload) for payload in split.values[layout.floats :]])
+    same = np.ones(table.shape[1], bool)
+    for place in (*places.floats, *places.payloads, places.timestamp, places.tick):
+        same[place] = False
+    alike = (table[:, same] == table[0, same]).all(axis=1)
+    alike &= ((table[:, places.tick] & _CONTINUES) == (table[0, places.tick] & _CONTINUES)).all(axis=1)
+    count = len(table) if alike.all() else int(alike.argmin())
+    if count < LEAST_RUN:
+        return None
+    table = table[:count]
+
+    def numbers(place: slice, kind: str) -> Any:
+        return np.ascontiguousarray(table[:, place]).view(kind)[:, 0]
+
+    stamped = places.timestamp.stop > places.timestamp.start
+    return Run(
+        begin,
+        begin + count,
+        layout.sample(),
+        np.fromiter((sample.tick_id for sample in samples[begin : begin + count]), np.int64, count),
+        numbers(places.timestamp, "<i8") if stamped else np.zeros(count, np.int64),
+        {name: numbers(place, "<f4") for name, place in zip(layout.rewards(), places.floats, strict=True)},
+        [table[:, place] for place in places.payloads],
+        layout,
+    )
+
+
+@dataclass(slots=True)
+class _Places:
+    tick: slice
+    timestamp: slice
+    floats: list[slice]
+    payloads: list[slice]
+
+
+def _places(layout: Layout, tick_id: int, lengths: Sequence[int]) -> _Places:
+    """Return where in a sample of a layout that is which differs."""
+    at = len(layout.before)
+    end = at + len(tick_field(tick_id))
+    tick, at = slice(at, end), end
+    timestamp, floats, payloads = slice(0, 0), [], []
+    for name, piece in zip((*layout.names, ""), layout.same, strict=True):
+        at += len(piece)
+        if name == "timestamp":
+            timestamp = slice(at, at + 8)
+            at += 8
+        elif name:
+            floats.append(slice(at, at + 4))
+            at += 4
+    for length in lengths:
+        at += 1 + len(varint(length))
+        payloads.append(slice(at, at + length))
+        at += length
+    return _Places(tick, timestamp, floats, payloads)
