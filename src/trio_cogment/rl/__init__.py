@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from trio_cogment.gateways.openenv.server import serve_openenv as serve_openenv
     from trio_cogment.play.clients import join_trials as join_trials
     from trio_cogment.play.clients import serve_clients as serve_clients
+    from trio_cogment.rl.datasets.checking import DatasetFinding as DatasetFinding
+    from trio_cogment.rl.datasets.checking import check_dataset as check_dataset
     from trio_cogment.rl.datasets.exporting import Exported as Exported
     from trio_cogment.rl.datasets.exporting import ExportProgress as ExportProgress
     from trio_cogment.rl.datasets.exporting import export as export
@@ -72,6 +74,7 @@ if TYPE_CHECKING:
 
 #: The module of each public name, below `trio_cogment.rl`.
 _HOMES = {
+    "DatasetFinding": "datasets.checking",
     "EnvironmentFailedError": "trio_cogment.environments.errors",
     "EnvironmentLostError": "trio_cogment.environments.errors",
     "EpisodeFailedError": "views.rounds",
@@ -99,6 +102,7 @@ _HOMES = {
     "TrialResult": "runner",
     "TrialVectorEnv": "views.vector",
     "WeightsAndBiases": "runner",
+    "check_dataset": "datasets.checking",
     "endpoint": "trio_cogment.seats.remote",
     "environment": "trio_cogment.environments.serving",
     "export": "datasets.exporting",
@@ -129,6 +133,7 @@ _EXTRAS = {
     **dict.fromkeys(("make", "make_vec", "register", "TrialEnv", "TrialVectorEnv", "SB3VecEnv"), "gym"),
     **dict.fromkeys(("make_parallel", "make_aec", "TrialParallelEnv", "TrialAECEnv"), "pettingzoo"),
     **dict.fromkeys(("export", "export_async", "replay_actor", "replay_environment"), "export"),
+    **dict.fromkeys(("check_dataset", "DatasetFinding"), "minari"),
     **dict.fromkeys(("openenv_environment", "serve_openenv", "OpenEnvServer"), "openenv"),
 }
 

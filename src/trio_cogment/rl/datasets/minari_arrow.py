@@ -16,6 +16,13 @@ from trio_cogment.rl.datasets.episodes import Episode
 from trio_cogment.spaces import ArraySpace, Dict, Discrete, Space, Tuple
 
 
+def _files_of(storage: Any, index: int) -> Any:
+    import pyarrow.dataset as pads
+
+    folder = storage.data_path / str(index)
+    return pads.dataset(str(folder), format=storage.FORMAT, ignore_prefixes=["_", ".", "metadata.json"])
+
+
 def read_episode(storage: Any, index: int, observations: Space, actions: Space) -> Episode:
     """Return an episode of a data set.
 
@@ -25,11 +32,7 @@ def read_episode(storage: Any, index: int, observations: Space, actions: Space) 
         observations: the space of its observations.
         actions: the space of its actions.
     """
-    import pyarrow.dataset as pads
-
-    folder = storage.data_path / str(index)
-    parts = pads.dataset(str(folder), format=storage.FORMAT, ignore_prefixes=["_", ".", "metadata.json"])
-    table = parts.to_table()
+    table = _files_of(storage, index).to_table()
     columns = {name: whole_column(table, name) for name in table.column_names}
     # All have a row for the last observation; what came of an action is not in it.
     acted = len(table) - 1

@@ -20,6 +20,11 @@ class MinariRecordings:
     """The episodes of a data set of Minari; see `Recordings`.
 
     One of all actors together, which `export` has written, has these as agents; any other has one agent.
+
+    Attributes:
+        dataset: Minari's own object.
+        about: what `export` has written into the metadata; empty if somebody else has made it.
+        is_arrow: the files are of one of Arrow's formats.
     """
 
     def __init__(self, dataset_id: str) -> None:
@@ -29,7 +34,7 @@ class MinariRecordings:
         minari = minari_module()
         try:
             put_right_dataset(dataset_id)
-            self._dataset = minari.load_dataset(dataset_id)
+            self.dataset = minari.load_dataset(dataset_id)
         except (ValueError, FileNotFoundError, TypeError) as error:
             raise NotFoundError(
                 f"{dataset_id!r}: expected a folder of Parquet files, or the id of a data set of Minari that is "
@@ -42,12 +47,13 @@ class MinariRecordings:
                 raise
             raise MissingExtraError.of(package, "minari", needed_for=f"the data set {dataset_id!r}") from error
         self.name = dataset_id
-        about = self._dataset.storage.metadata.get(METADATA, {})
+        about: Mapping[str, Any] = self.dataset.storage.metadata.get(METADATA, {})
+        self.about = about
         observations, actions = (
-            from_jsonable(about[name]) if name in about else from_gymnasium(getattr(self._dataset, name))
+            from_jsonable(about[name]) if name in about else from_gymnasium(getattr(self.dataset, name))
             for name in ("observation_space", "action_space")
         )
-        self._is_arrow = self._dataset.storage.FORMAT in ("parquet", "arrow")
+        self.is_arrow = self.dataset.storage.FORMAT in ("parquet", "arrow")
         self._spaces = observations, actions
         self._is_ours = bool(about)
         self._joint = bool(about.get("joint"))
@@ -62,7 +68,7 @@ class MinariRecordings:
             raise NotFoundError(f"{dataset_id!r}: expected episodes, and there are none")
 
     def __len__(self) -> int:
-        return int(self._dataset.total_episodes)
+        return int(self.dataset.total_episodes)
 
     def find(self, name: str) -> int | None:
         """See `Recordings.find`; the names are the trials' ids, or numbers."""
@@ -70,7 +76,7 @@ class MinariRecordings:
 
     def episode(self, index: int) -> Recording:
         """See `Recordings.episode`."""
-        episode = self._read(index)
+        episode = self.read(index)
         length = len(episode.rewards) + 1
         found = Recording(self._names([index])[0], length=length)
         for agent in self.observation_spaces:
@@ -80,22 +86,22 @@ class MinariRecordings:
 
     def _names(self, indices: Sequence[int]) -> list[str]:
         """Return the ids of the trials of episodes, or the numbers of those that were not trials."""
-        metadata = self._dataset.storage.get_episode_metadata(indices)
+        metadata = self.dataset.storage.get_episode_metadata(indices)
         return [str(found.get("trial_id", index)) for index, found in zip(indices, metadata, strict=True)]
 
-    def _read(self, index: int) -> Any:
+    def read(self, index: int) -> Any:
         """Return an episode as Minari has it.
 
         Raises:
             DataLossError: it has not as many steps as its metadata say.
         """
-        storage = self._dataset.storage
-        if self._is_arrow:
+        storage = self.dataset.storage
+        if self.is_arrow:
             from trio_cogment.rl.datasets.minari_arrow import read_episode
 
             episode: Any = read_episode(storage, index, *self._spaces)
         else:
-            episode = self._dataset[index]
+            episode = self.dataset[index]
         expected = int(next(iter(storage.get_episode_metadata([index])))["total_steps"])
         if len(episode.rewards) != expected:
             raise DataLossError(
