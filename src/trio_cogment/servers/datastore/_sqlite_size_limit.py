@@ -20,7 +20,7 @@ _FRAME_BYTES = PAGE_BYTES + 24
 #: What a transaction changes beside its data: this many pages, for each trial that it writes to this many more, and a
 #: part of the data for pages that are not filled. The database grows by some of that.
 _CHANGED_PAGES = 6
-_TRIAL_PAGES = 3
+_TRIAL_PAGES = 5
 _UNFILLED_PART = 4
 _NEW_PAGES = 2
 #: The database leaves this part to the log: it does not become smaller when trials are deleted, and then others come.
