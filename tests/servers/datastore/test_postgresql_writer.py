@@ -310,6 +310,16 @@ def test_who_has_lost_a_data_log_does_not_end_a_trial_that_another_has() -> None
     assert session.tables.trials["a"].ending == TrialEnd.ABNORMAL
 
 
+def test_a_trial_that_another_process_has_created_meanwhile_stays_its_owners() -> None:
+    session = FakeSession()
+    writer = PostgresqlWriter(session)
+    writer.write(1, Batch([new_trial("a", owner="ann")]))
+    refused = writer.write(1, Batch([new_trial("a", user_id="eve", owner="eve"), new_trial("a", owner="ann")])).refused
+    assert refused == {0: "trial 'a': it belongs to somebody else"}
+    assert writer.write(1, Batch([new_trial("a")])).refused == {}
+    assert session.tables.trials["a"].owner == "ann"
+
+
 def test_samples_that_wait_keep_waiting() -> None:
     session = FakeSession()
     writer = PostgresqlWriter(session)

@@ -205,6 +205,7 @@ class TrialRow(NamedTuple):
     writer: int
     endpoint: str
     outcome_bytes: int
+    owner: str
 
 
 class Begun(NamedTuple):
@@ -292,7 +293,7 @@ class Changes:
 
 _ROW_COLUMNS = (
     "trial_id, number, ending, samples_count, high_tick, top_tick, state, next_position, bytes, info_bytes, "
-    "raw_bytes, writer, endpoint, octet_length(outcome)"
+    "raw_bytes, writer, endpoint, octet_length(outcome), owner"
 )
 _LOCK_TRIALS = (
     f"SELECT {_ROW_COLUMNS} FROM trials WHERE trial_id = ANY(%s::text[]) ORDER BY trial_id FOR UPDATE".encode()

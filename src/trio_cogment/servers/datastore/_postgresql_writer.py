@@ -132,6 +132,7 @@ class _Trial:
         outcome_bytes: what how it ended takes.
         writer: whose data log writes it.
         endpoint: of its orchestrator.
+        owner: its account, as it is kept.
         end: whether it had ended before.
         said: what the last write said of it, if one did.
         outcome: how it ended, if that was said.
@@ -146,6 +147,7 @@ class _Trial:
     outcome_bytes: int
     writer: int
     endpoint: str
+    owner: str
     end: TrialEnd
     said: TrialWrite | None = None
     params: bytes = b""
@@ -172,7 +174,7 @@ class _Trial:
         return TrialRow(
             self.key, head.number, head.end, head.count, head.high_tick, self.edit.top_tick, head.state,
             self.edit.next_position, head.bytes, self.info_bytes, head.raw_bytes, self.writer, self.endpoint,
-            self.outcome_bytes,
+            self.outcome_bytes, self.owner,
         )  # fmt: skip
 
 
@@ -400,7 +402,8 @@ class _Transaction:
         load = partial(self._load, row.number, trial_id)
         edit = TrialEdit(head, row.top_tick, row.next_position, load)
         writer = self._writer if row.writer in self._former else row.writer
-        return _Trial(row.key, trial_id, edit, row.info_bytes, row.outcome_bytes, writer, row.endpoint, head.end)
+        whose = writer, row.endpoint, row.owner
+        return _Trial(row.key, trial_id, edit, row.info_bytes, row.outcome_bytes, *whose, head.end)
 
     def _load(self, number: int, trial_id: str, first_tick: int, last_tick: int) -> Iterable[tuple[int, Sequence[Row]]]:
         for _, waiting, chunk in self._session.chunks(number, first_tick, last_tick):
@@ -423,12 +426,14 @@ class _Transaction:
             assert self._last_number is not None
             self._last_number += 1
             edit = TrialEdit(Head(self._last_number), NO_TICK, 1, lambda _first, _last: ())
-            trial = _Trial(
-                self._keys[write.trial_id], write.trial_id, edit, 0, 0, self._writer, "", TrialEnd.OPEN, is_new=True
-            )
+            whose = self._writer, "", as_text(write.owner)
+            trial = _Trial(self._keys[write.trial_id], write.trial_id, edit, 0, 0, *whose, TrialEnd.OPEN, is_new=True)
             self._trials[write.trial_id] = trial
         elif (reason := taken(write, trial.edit.head.end, trial.endpoint)) is not None:
             return reason
+        elif write.owner and as_text(write.owner) != trial.owner:
+            # Within a process `Owners` sees to it; another one may have created the trial meanwhile.
+            return f"trial {write.trial_id!r}: it belongs to somebody else"
         trial.describe(write)
         # Whose data log it is, sees to it that it ends.
         trial.writer = self._writer
@@ -481,6 +486,6 @@ def _new(trial: _Trial) -> NewTrial:
         params=trial.params,
         properties=properties_text(said.params.properties),
         logged=said.logged,
-        owner=as_text(said.owner),
+        owner=trial.owner,
         outcome=trial.outcome or b"",
     )
