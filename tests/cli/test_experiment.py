@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import json
 import shutil
 import subprocess
 import sys
@@ -64,6 +65,9 @@ def test_a_demonstration_its_tables_and_what_is_forgotten(folder: Path) -> None:
     other = rows(folder / "tables" / "participants.csv")[0]["participant"]
     done = run("experiment", "forget", "experiment.yaml", other, data, "--keep_trials")
     assert "trials deleted: 0 of 2" in done.output
+    done = run("experiment", "export", "experiment.yaml", data, "--output=tables", "--json")
+    written = json.loads(done.output)
+    assert (len(written["written"]), written["trials"], written["steps"]) == (5, 6, 90)
 
 
 @pytest.mark.parametrize(

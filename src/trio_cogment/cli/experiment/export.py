@@ -10,8 +10,9 @@ import trio
 from trio_cogment.base.errors import CogmentError, NotFoundError
 from trio_cogment.cli.errors import Failure
 from trio_cogment.cli.experiment.files import data_option, existing_data, read_experiment
-from trio_cogment.cli.options import FilePath
+from trio_cogment.cli.options import FilePath, json_option
 from trio_cogment.cli.services.trial_datastore import PLAY_FILE
+from trio_cogment.cli.text import print_json
 
 _COMMAND = "experiment export"
 _TRIALS = "trials"
@@ -34,7 +35,8 @@ _TRIALS = "trials"
     help="Where the trials are stored; none: without them.",
 )
 @data_option
-def export(file: Path, output: Path, storage: str, data: Path | None) -> None:
+@json_option("Print as JSON what was written.")
+def export(file: Path, output: Path, storage: str, data: Path | None, as_json: bool) -> None:
     """Write the data of an experiment: participants, answers, events and actions as CSV, a codebook, trials as Parquet.
 
     EXPERIMENT is the experiment file. The server must not run meanwhile; the researchers' page exports while it does.
@@ -50,16 +52,25 @@ def export(file: Path, output: Path, storage: str, data: Path | None) -> None:
         output.mkdir(parents=True, exist_ok=True)
         for name, content in written.items():
             (output / name).write_bytes(content)
-            click.echo(output / name)
+        counts = (0, 0)
         if storage != "none" and trials:
-            trio.run(_export_trials, storage, output / _TRIALS, trials)
+            counts = trio.run(_export_trials, storage, output / _TRIALS, trials)
     except CogmentError as error:
         raise Failure(f"{_COMMAND}: {error}") from error
     except OSError as error:
         raise Failure(f"{_COMMAND}: {error.filename or output}: {error.strerror or error}") from error
+    paths = [str(output / name) for name in written]
+    if as_json:
+        print_json({"written": paths, "trials": counts[0], "steps": counts[1]})
+        return
+    for path_of_table in paths:
+        click.echo(path_of_table)
+    if counts[0]:
+        click.echo(f"{output / _TRIALS}: {counts[0]} trials, {counts[1]} steps")
 
 
-async def _export_trials(storage: str, folder: Path, trials: list[str]) -> None:
+async def _export_trials(storage: str, folder: Path, trials: list[str]) -> tuple[int, int]:
+    """Write the trials that have samples; return how many there are, and how many steps."""
     from trio_cogment.rl.datasets.exporting import export_async
     from trio_cogment.rl.datasets.sources import open_source
 
@@ -71,6 +82,5 @@ async def _export_trials(storage: str, folder: Path, trials: list[str]) -> None:
         try:
             done = await export_async(client, parquet=folder, trials=there, partial=True, overwrite=True)
         except NotFoundError:
-            click.echo("no trial has samples")
-            return
-    click.echo(f"{folder}: {done.trials} trials, {done.steps} steps")
+            return 0, 0
+    return done.trials, done.steps

@@ -10,8 +10,9 @@ import trio
 from trio_cogment.base.errors import CogmentError, NotFoundError
 from trio_cogment.cli.errors import Failure
 from trio_cogment.cli.experiment.files import data_option, existing_data, read_experiment
-from trio_cogment.cli.options import FilePath
+from trio_cogment.cli.options import FilePath, json_option
 from trio_cogment.cli.services.trial_datastore import PLAY_FILE
+from trio_cogment.cli.text import print_json
 
 _COMMAND = "experiment forget"
 
@@ -32,7 +33,8 @@ _COMMAND = "experiment forget"
     help="Keep the trials, which others have taken part in. Nothing says any more who played in them.",
 )
 @data_option
-def forget(file: Path, participant: str, storage: str, keep_trials: bool, data: Path | None) -> None:
+@json_option("Print as JSON what was deleted.")
+def forget(file: Path, participant: str, storage: str, keep_trials: bool, data: Path | None, as_json: bool) -> None:
     """Delete everything that is kept of a participant: answers, events, actions, and the trials with their samples.
 
     EXPERIMENT is the experiment file. The server must not run meanwhile.
@@ -57,6 +59,9 @@ def forget(file: Path, participant: str, storage: str, keep_trials: bool, data: 
             store.write(Batch(forgotten=[participant], groups=groups))
     except CogmentError as error:
         raise Failure(f"{_COMMAND}: {error}") from error
+    if as_json:
+        print_json({"forgotten": participant, "trials_deleted": deleted, "trials": len(played)})
+        return
     click.echo(f"forgotten: {participant}; trials deleted: {deleted} of {len(played)}")
 
 
