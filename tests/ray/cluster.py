@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -48,9 +48,10 @@ class Grid:
         head: dict[str, Any] = {"num_cpus": 0, "include_dashboard": False}
         if PATIENT not in os.environ:
             head["_system_config"] = _IMPATIENT
-        cluster = Cluster(initialize_head=True, head_node_args=head)
+        cluster = Cluster()
         grid = cls(cluster, [])
         try:
+            started_again(lambda: cluster.add_node(**head))
             ray.init(address=cluster.address, log_to_driver=False, logging_level="ERROR")
             yield grid
         finally:
@@ -63,7 +64,7 @@ class Grid:
     def have(self, count: int) -> list[Any]:
         """Return this many nodes that live, after starting those that are missing."""
         while len(self.nodes) < count:
-            self.nodes.append(self.cluster.add_node(num_cpus=2, resources={"room": 2}))
+            self.nodes.append(started_again(lambda: self.cluster.add_node(num_cpus=2, resources={"room": 2})))
         self.cluster.wait_for_nodes()
         return self.nodes[:count]
 
@@ -80,6 +81,14 @@ class Grid:
             self.cluster.remove_node(node, allow_graceful=False)
         for pid in pids:
             end(pid)
+
+
+def started_again(start: Callable[[], Any]) -> Any:
+    """Start a node, a second time if need be: Ray gives one half a minute, which is not enough on a busy machine."""
+    try:
+        return start()
+    except Exception:  # noqa: BLE001  Ray raises nothing more exact
+        return start()
 
 
 def raylet_of(node: Any) -> int:
