@@ -1,4 +1,4 @@
-"""What a trial wants of a server: its configuration over what the environment was made with."""
+"""Plans of a trial: its configuration over what the environment was made with."""
 
 from __future__ import annotations
 
