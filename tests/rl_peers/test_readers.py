@@ -1,4 +1,4 @@
-"""How readers of Parquet see arrays of an export: the table of `docs/rl-datasets.md` is what they do."""
+"""Readers of Parquet, and how they see the arrays of an export: the table of `docs/rl-datasets.md` is what they do."""
 
 from __future__ import annotations
 
