@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # gymnax 1.0: the observation beside an end is the first of the next episode, and a step has six values.
 #
-# Versions:  gymnax==1.0.1
+# Versions:  gymnax==1.0.1 (with six==1.17.0, which it needs and does not bring)
 # Guessed:   env.step returns five values, (observation, state, reward, done, info), and the observation that comes with
 #            done is the last one of the episode.
 # Behaviour: there are six, as done has become terminated and truncated. With an end, observation and state are those of
@@ -12,7 +12,7 @@ set -euo pipefail
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 python3 -m venv "$folder/venv"
-"$folder/venv/bin/pip" --quiet install gymnax==1.0.1
+"$folder/venv/bin/pip" --quiet install gymnax==1.0.1 six==1.17.0
 "$folder/venv/bin/python" -W ignore - <<'PYTHON'
 import gymnax
 import jax
