@@ -38,6 +38,7 @@ PACKAGES = (
     "sync",
     "aio",
     "rl",
+    "ray",
     "spaces",
     "gateways.dm_env_rpc",
     "gateways.legacy",

@@ -6,7 +6,7 @@ What most programs need is in this module. The rest is in its subpackages, which
   `sdk.spec`: actor classes and payload types.
 - `platform`: all services of the platform in a program of one's own; `servers`: each of them; `trainer`: training runs.
 - `rl`, `spaces`, `environments`, `seats` and `gateways`: reinforcement learning, its values, its environments, who acts
-  in them, and its other protocols.
+  in them, and its other protocols; `ray`: runs over the machines of a cluster.
 - `play`, `experiment`, `dashboard` and `web`: people in trials and in experiments, the operators' pages, and a port's
   browser side.
 - `rpc`: gRPC on Trio; `api`: its messages; `access`: rights; `base`: errors, settings, and what comes from outside.

@@ -1,4 +1,6 @@
-"""An experiment as a machine: participants, groups and conditions; pure. `participant_table` has the way of each.
+"""An experiment as a machine: participants and their pages, groups and their conditions; pure.
+
+`participant_table` has the way of each participant.
 
 What happens goes in with its time, effects come out, and `server` performs them. The machine keeps no timers: each
 participant has the time at which the present step is over, `next_deadline` says which of them comes first, and

@@ -1,4 +1,7 @@
-"""Spaces of Gymnasium as ours, and back; the extra `gym` brings Gymnasium, which is imported when it is needed."""
+"""Spaces of Gymnasium as spaces of this package, and back; `messages` makes the wire format of these.
+
+The extra `gym` brings Gymnasium, which is imported when it is needed.
+"""
 
 from __future__ import annotations
 

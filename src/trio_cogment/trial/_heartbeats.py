@@ -1,4 +1,6 @@
-"""Heartbeats and inactivity: what the trial does about silence.
+"""Heartbeats and inactivity: a silent participant is sent a heartbeat; a trial without activity ends.
+
+An actor that does not act in time is `_ticks.act_absent`; one that does not join in time, a timer of `_machine`.
 
 A participant that has been silent for `heartbeat_seconds` is sent a HEARTBEAT, unless it is expected to write. The
 published SDK answers a heartbeat beside whatever else it writes. One that has computed for longer than a heartbeat's

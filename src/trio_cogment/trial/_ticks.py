@@ -1,4 +1,4 @@
-"""The actions of a running trial: observations out, actions in; late actions and missing ones.
+"""The actions of a running trial: observations out, actions in; late actions, and actors that do not act in time.
 
 This is the hot path. Every actor's every tick passes through `next_tick` and `take_action`, so they bind what they use
 to locals and set protobuf fields one by one; elsewhere in the package readability comes first.

@@ -27,7 +27,10 @@ class WebConfig(Settings):
     body_timeout_seconds: float = setting(60.0, "how long the body of a request may take that carries one message")
     page_timeout_seconds: float = setting(30.0, "how long a page, or what one asks for, may take to be made")
     max_page_message_bytes: int = setting(
-        256 * 1024, "of a message that a page sends by its WebSocket; a longer one ends that", of="message"
+        256 * 1024,
+        "of a message that a page sends by its WebSocket; a longer one ends that. Pages of people who play have a "
+        "smaller one of their own",
+        of="message",
     )
     page_session_seconds: float = setting(
         7 * 86400.0, "for how long a browser may stay that has entered by the address that the server prints"

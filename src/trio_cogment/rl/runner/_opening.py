@@ -1,4 +1,4 @@
-"""`open_run` and `run_trials_async`: what they are given becomes a schedule, sites, and a run."""
+"""The opening of a run (`open_run`, `run_trials_async`): its arguments become seeds, a schedule, sites, and a run."""
 
 from __future__ import annotations
 

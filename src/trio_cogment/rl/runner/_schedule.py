@@ -1,4 +1,4 @@
-"""Schedule of a run: the trial that starts next, and its site. Pure, without Trio, clock or I/O.
+"""Schedule of a run: the trial that starts next and its site; lost trials are repeated. Pure, without Trio or clock.
 
 Times come in as arguments, in seconds of any clock that only goes forward. A site that fails is left alone for a while
 that grows with each failure in a row. Then it is probed, while the trials go on elsewhere: none of them waits for a

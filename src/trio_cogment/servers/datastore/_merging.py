@@ -1,4 +1,4 @@
-"""Merging an out-of-sync sample into the sample of its tick: functions on serialized `StoredTrialSample` messages.
+"""Late samples: merging one into the stored sample of its tick, on serialized `StoredTrialSample` messages.
 
 Once a tick has been logged, rewards for it may still come; each comes as a sample of its own. It is merged into the
 tick's sample. A data log that was away may deliver such a sample again, and a reward must not count twice; so the

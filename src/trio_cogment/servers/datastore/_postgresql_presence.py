@@ -1,4 +1,4 @@
-"""The presence of a datastore process in PostgreSQL: its session, by which others see that it lives.
+"""The session of a datastore process in PostgreSQL: it hears of others' samples, and ends the trials of dead ones.
 
 The session holds a lock under the number of this writer, listens for what others have written, and looks for writers
 that have no session any more. Nobody has to renew anything: the database ends a session when its client is gone, and

@@ -1,4 +1,4 @@
-"""Chunks: samples of one trial that are stored as one row, in columns where they have one layout. Pure.
+"""Chunks: samples of one trial stored as one row, in columns where they have one layout; made, read, merged. Pure.
 
 Use from a store, in the order of the life of a chunk:
 
