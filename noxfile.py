@@ -71,9 +71,12 @@ RL_PEERS_TEST = [
 ]
 
 RAY = [
-    *("ray[rllib,data,tune]==2.60.0", "torch==2.13.0"),
+    "ray[data,tune]==2.60.0",
     *("pytest>=9.0", "pytest-trio>=0.8.0", "pytest-timeout>=2.3", "hypothesis>=6.100", "pygame>=2.5"),
 ]
+
+#: Beside that: with PyTorch it takes gigabytes, too much for the default run.
+RLLIB = ["ray[rllib]==2.60.0", "torch==2.13.0"]
 
 EXTRAS_PYTHONS = ["3.11", "3.12", "3.13"]
 
@@ -564,7 +567,7 @@ def interpreter(session: nox.Session, version: str) -> str:
 
 @nox.session(name="rl-peers")
 def rl_peers(session: nox.Session) -> None:
-    """Stable-Baselines3, TorchRL, OpenEnv, Hugging Face, a PPO in one file and worlds of others, on trials."""
+    """Stable-Baselines3, TorchRL, RLlib, OpenEnv, Hugging Face, a PPO in one file and worlds of others, on trials."""
     worlds = "tests/rl_peers/test_worlds.py"
     selections = {
         "rl-peers": (RL_PEERS, ["tests/rl_peers", f"--ignore={worlds}"]),
@@ -580,19 +583,23 @@ def rl_peers(session: nox.Session) -> None:
             "MUJOCO_GL": "disabled",  # without a display: nothing is drawn
         }
         run(session, env, "pytest", "-m", "rl_peers", *selection, *session.posargs)
+    run(session, cluster(session, "rl-peers-ray", *RLLIB), "pytest", *ON_RAY, ON_RLLIB, *session.posargs)
 
 
 @nox.session
 def ray(session: nox.Session) -> None:
-    """Runs over a cluster of Ray on this machine that loses workers and nodes; RLlib, Tune and Data on trials."""
-    # A test that waits for processes of a cluster is no hang yet, where others use the machine, too.
-    patient = ["--timeout=300", "-o", "faulthandler_timeout=330"]
-    run(session, cluster(session), "pytest", "-m", "rl_peers and not soak", *patient, "tests/ray", *session.posargs)
+    """Runs over a cluster of Ray on this machine that loses workers and nodes; Tune and Data on trials."""
+    run(session, cluster(session), "pytest", *ON_RAY, "tests/ray", f"--ignore={ON_RLLIB}", *session.posargs)
 
 
-def cluster(session: nox.Session) -> dict[str, str]:
+#: A test that waits for processes of a cluster is no hang yet, where others use the machine, too.
+ON_RAY = ["-m", "rl_peers and not soak", "--timeout=300", "-o", "faulthandler_timeout=330"]
+ON_RLLIB = "tests/ray/test_rllib.py"
+
+
+def cluster(session: nox.Session, name: str = "ray", *packages: str) -> dict[str, str]:
     """Make the environment with Ray; its processes stay on loopback."""
-    env = environment(session, "ray", ["-e", ".[ray,gym,pettingzoo,export]", *RAY])
+    env = environment(session, name, ["-e", ".[ray,gym,pettingzoo,export]", *RAY, *packages])
     return {**env, "TRIO_COGMENT_RAY": "1", "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0", "RAY_AUTH_MODE": "disabled"}
 
 

@@ -1,4 +1,4 @@
-"""RLlib on trials: its env runners step views, each with a store of its own, and its wrapper of PettingZoo."""
+"""RLlib and PyTorch on trials: env runners step views, each with a store of its own; PettingZoo's wrapper; batches."""
 
 from __future__ import annotations
 
@@ -146,3 +146,16 @@ def test_parallel_pettingzoo_env() -> None:
     bare = played(ParallelPettingZooEnv(rps_v2.parallel_env(max_cycles=9)), 30)
     assert len(bare) == 11
     assert played(ours, 30) == bare
+
+
+def test_an_export_in_batches_of_torch(grid: Grid, tmp_path: Path) -> None:
+    """By NumPy, Ray gives observations as objects: docs/peers.md."""
+    import ray.data
+
+    grid.have(2)
+    store = f"sqlite:{tmp_path}/trials.db"
+    tc.run_trials(4, environment="CartPole-v1", seats={"player_0": tc.random(seed=1)}, seeds=0, store=store)
+    tc.export(store, parquet=str(tmp_path / "data"))
+    found = ray.data.read_parquet(str(tmp_path / "data" / "data"))
+    (batch, *_) = found.iter_torch_batches(batch_size=16)
+    assert tuple(batch["observation"].shape) == (16, 4)

@@ -41,5 +41,3 @@ def test_data_over_an_export(grid: Grid, tmp_path: Path) -> None:
     assert found.count() == results.ticks.sum()
     rewards = sum(row["reward"] or 0.0 for row in found.iter_rows())
     assert rewards == results.returns.sum()
-    (batch, *_) = found.iter_torch_batches(batch_size=16)
-    assert tuple(batch["observation"].shape) == (16, 4)
