@@ -201,8 +201,9 @@ async def test_what_was_stored_before_there_were_owners_is_nobodys(tmp_path: Pat
         pass
     with sqlite3.connect(path) as connection:
         connection.execute("INSERT INTO trials (trial_id, user_id, params, logged) VALUES ('old', '', x'', 0)")
+        connection.execute("DROP TABLE chunks")
         connection.execute("DROP INDEX trials_owner")
-        for column in ("owner", "bytes", "endpoint"):
+        for column in ("owner", "bytes", "endpoint", "raw_bytes"):
             connection.execute(f"ALTER TABLE trials DROP COLUMN {column}")
         connection.execute("PRAGMA user_version = 2")
     connection.close()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,12 @@ from tests.access.test_stored_ownership import DATALOG, add_sample, add_trial, d
 from trio_cogment.access import Grant, Quotas, Role
 from trio_cogment.api.common_pb2 import TrialParams, TrialState
 from trio_cogment.api.datalog_pb2 import DatalogSample, RunTrialDatalogInput
-from trio_cogment.api.trial_datastore_pb2 import AddSampleRequest, RetrieveTrialsRequest, StoredTrialSample
+from trio_cogment.api.trial_datastore_pb2 import (
+    AddSampleRequest,
+    AddTrialRequest,
+    RetrieveTrialsRequest,
+    StoredTrialSample,
+)
 from trio_cogment.base.errors import RpcError, StatusCode
 from trio_cogment.base.services import SERVICES, TRIAL_ID, ServiceKind
 from trio_cogment.rpc import CallOpener, Channel, methods_of
@@ -22,6 +28,8 @@ from trio_cogment.sdk import Controller
 STORE = methods_of(SERVICES[ServiceKind.DATASTORE].descriptor())
 #: This many bytes a small trial with three samples fits in, and not much more.
 QUOTA = 1000
+#: What does not become smaller in the storage.
+NOISE = random.Random(1)
 EXHAUSTED = rf"the quota of {QUOTA} stored_bytes of this account is used up"
 
 
@@ -38,7 +46,7 @@ async def fill(channel: CallOpener, trial_id: str) -> int:
     """Add samples until one is refused; return how many were stored."""
     async with channel.call(STORE["AddSample"], metadata=((TRIAL_ID, trial_id),)) as call:
         for tick in range(1000):
-            sample = StoredTrialSample(tick_id=tick, state=TrialState.RUNNING, payloads=[bytes(50)])
+            sample = StoredTrialSample(tick_id=tick, state=TrialState.RUNNING, payloads=[NOISE.randbytes(50)])
             try:
                 await call.send(AddSampleRequest(trial_sample=sample))
             except RpcError:
@@ -47,6 +55,21 @@ async def fill(channel: CallOpener, trial_id: str) -> int:
             await call.receive()
     assert caught.value.code is StatusCode.RESOURCE_EXHAUSTED
     return await count(channel, trial_id)
+
+
+async def add_large_trial(channel: CallOpener, trial_id: str) -> None:
+    """Add one that has no room, however much smaller the storage has made what is there."""
+    request = AddTrialRequest(user_id="u" * QUOTA, trial_params=TrialParams())
+    await channel.unary(STORE["AddTrial"], request, metadata=((TRIAL_ID, trial_id),))
+
+
+async def add_large_sample(channel: CallOpener, trial_id: str) -> None:
+    """Add one that has no room, as `add_large_trial` does."""
+    async with channel.call(STORE["AddSample"], metadata=((TRIAL_ID, trial_id),)) as call:
+        sample = StoredTrialSample(tick_id=1000, state=TrialState.RUNNING, payloads=[NOISE.randbytes(QUOTA)])
+        await call.send(AddSampleRequest(trial_sample=sample))
+        await call.done_sending()
+        await call.receive()
 
 
 @pytest.mark.parametrize("kind", ["memory", "sqlite"])
@@ -66,11 +89,11 @@ async def test_an_account_stores_no_more_than_its_quota(kind: str, tmp_path: Pat
         assert datastore is not None
         assert await datastore.store.stored_bytes("token:alice") <= QUOTA
         # Those before the one that is refused are stored, and nothing but the quota refuses others.
-        assert await refused(add_trial(alice, "b")) is StatusCode.RESOURCE_EXHAUSTED
+        assert await refused(add_large_trial(alice, "b")) is StatusCode.RESOURCE_EXHAUSTED
         await add_trial(bob, "c")
         await add_sample(bob, "c")
         await add_trial(unlimited, "b")
-        assert await refused(add_sample(alice, "b")) is StatusCode.RESOURCE_EXHAUSTED
+        assert await refused(add_large_sample(alice, "b")) is StatusCode.RESOURCE_EXHAUSTED
         # What is deleted, by whomever, is free again.
         await delete(root, "a", "b")
         await add_trial(alice, "a")
@@ -86,7 +109,7 @@ async def test_a_quota_survives_a_restart(tmp_path: Path) -> None:
         await add_trial(alice, "a")
         await fill(alice, "a")
     async with world(store=store) as here, here.channel(limited("alice")) as alice:
-        assert await refused(add_sample(alice, "a")) is StatusCode.RESOURCE_EXHAUSTED
+        assert await refused(add_large_sample(alice, "a")) is StatusCode.RESOURCE_EXHAUSTED
         await delete(alice, "a")
         await add_trial(alice, "a")
 

@@ -6,6 +6,7 @@ import socket
 import ssl
 import struct
 import sys
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, cast
@@ -308,6 +309,9 @@ class _Interrupted:
     def send(self, data: bytes | memoryview) -> int:
         self._fail()
         return self._sock.send(data[:2])
+
+    def sendmsg(self, pieces: Sequence[bytes | memoryview]) -> int:
+        return self.send(pieces[0])
 
 
 async def test_a_socket_that_is_not_ready_after_all_is_tried_again() -> None:

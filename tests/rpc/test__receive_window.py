@@ -160,10 +160,23 @@ def test_a_window_that_was_used_up_and_taken_grows_up_to_half_of_the_connections
     for _ in range(200):
         receiver.push(1, stream.recv_window - 5)  # all that it may send
         receiver.take(1)
-        assert stream.low_window == stream.full_window >> 1
+        assert stream.low_window == stream.full_window - 500
     assert stream.full_window == stream.recv_window == widest
     other = receiver.open(3)
     assert other.full_window == other.recv_window == 1000
+
+
+def test_a_large_window_is_credited_in_small_steps() -> None:
+    """Or a slow reader would look to its peer as if it read nothing."""
+    receiver = Receiver()
+    receiver.open(1)
+    receiver.push(1, 10_000)
+    receiver.take(1)
+    receiver.updates.clear()
+    for _ in range(4):
+        receiver.push(1, 500)
+        receiver.take(1)
+        assert receiver.updates.pop() == (1, 505)
 
 
 def test_a_window_that_is_used_and_not_taken_stays_as_it_is() -> None:

@@ -160,7 +160,9 @@ class ReceiveWindow:
                 # the rest: two such messages, so that there is room for the next one before the update comes.
                 full = 2 * max(full, stream.granted + self.initial) + self.initial
                 stream.full_window = full = min(full, self._widest)
-                stream.low_window = max(full >> 1, self.stream_low)
+                # It is credited in steps as small as those of the first window: who sends must see that a slow reader
+                # goes on.
+                stream.low_window = max(full - (self.initial >> 1), self.stream_low)
             self.update_stream_window(stream)
         elif stream.granted and stream.held <= stream.full_window:
             self._release(stream)
@@ -220,7 +222,7 @@ class ReceiveWindow:
             self._release(stream)  # what was consumed meanwhile has made enough room without it
         grow = target - window
         # A small step is sent all the same when the rest of a message waits for it: nothing else would come.
-        if grow >= stream.full_window >> 1 or (grow > 0 and window < least <= target):
+        if grow >= self.initial >> 1 or (grow > 0 and window < least <= target):
             stream.recv_window += grow
             self._send_update(stream.id, grow)
 

@@ -372,6 +372,11 @@ async def test_what_the_datastore_cannot_store_is_dropped_and_told_of(
                 raise InvalidArgumentError("I do not like 7")
             return super().write_by_template(sample)
 
+        def write_shared(self, sample: Any) -> Any:
+            if sample.tick_id == 7:
+                raise InvalidArgumentError("I do not like 7")
+            return super().write_shared(sample)
+
     monkeypatch.setattr(_intake, "TrialConverter", Picky)
     async with stored("memory:", 20) as (platform, harness):
         await platform.controller.start_trial(params(), trial_id="t")
