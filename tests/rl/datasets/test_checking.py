@@ -1,4 +1,4 @@
-"""What is damaged in data sets of Minari, made by Minari itself or by `export`."""
+"""Damage in data sets of Minari, made by Minari itself or by `export`."""
 
 from __future__ import annotations
 
