@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from trio_cogment.base.errors import InvalidArgumentError
 from trio_cogment.experiment.definition import MAX_ANSWER_CHARACTERS
-from trio_cogment.play.page_messages import Ping
-from trio_cogment.play.page_messages import parse as parse_of_play
+from trio_cogment.play.page_messages import Ping, object_in, ping_of
 
 _MAX_PARAMETERS = 32
 _MAX_NAME = 64
@@ -73,19 +71,10 @@ def parse(data: bytes) -> Message:
     Raises:
         InvalidArgumentError: it is nothing of that.
     """
-    try:
-        said = json.loads(data)
-    except (ValueError, RecursionError):
-        raise InvalidArgumentError("expected JSON") from None
-    if not isinstance(said, dict):
-        raise InvalidArgumentError("expected a JSON object")
-    if said.get("type") == "ping":
-        ping = parse_of_play(data)
-        assert isinstance(ping, Ping)
-        return ping
+    said = object_in(data)
     reader = _READERS.get(str(said.get("type")))
     if reader is None:
-        raise InvalidArgumentError(f"type: expected one of ping, {', '.join(_READERS)}")
+        raise InvalidArgumentError(f"type: expected one of {', '.join(_READERS)}")
     return reader(said)
 
 
@@ -152,6 +141,7 @@ def _check_answer(name: str, value: Any) -> None:
 
 
 _READERS: dict[str, Callable[[dict[str, Any]], Message]] = {
+    "ping": ping_of,
     "enter": _enter,
     "turn": _turn,
     "way out": lambda said: WayOut(),

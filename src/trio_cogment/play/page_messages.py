@@ -76,16 +76,26 @@ def parse(data: bytes) -> PageMessage:
     Raises:
         InvalidArgumentError: it is nothing of that.
     """
+    said = object_in(data)
+    reader = _READERS.get(str(said.get("type")))
+    if reader is None:
+        raise InvalidArgumentError(f"type: expected one of {', '.join(_READERS)}")
+    return reader(said)
+
+
+def object_in(data: bytes) -> dict[str, Any]:
+    """Return the JSON object that a page sends.
+
+    Raises:
+        InvalidArgumentError: it is none.
+    """
     try:
         said = json.loads(data)
     except (ValueError, RecursionError):
         raise InvalidArgumentError("expected JSON") from None
     if not isinstance(said, dict):
         raise InvalidArgumentError("expected a JSON object")
-    reader = _READERS.get(str(said.get("type")))
-    if reader is None:
-        raise InvalidArgumentError(f"type: expected one of {', '.join(_READERS)}")
-    return reader(said)
+    return said
 
 
 def _act(said: dict[str, Any]) -> Act:
@@ -125,7 +135,12 @@ def _text(said: dict[str, Any], name: str, most: int) -> str:
     return value
 
 
-def _ping(said: dict[str, Any]) -> Ping:
+def ping_of(said: dict[str, Any]) -> Ping:
+    """Return the ping that a page sends.
+
+    Raises:
+        InvalidArgumentError: a time is no number.
+    """
     return Ping(_number(said, "sent"), None if said.get("took") is None else _number(said, "took"))
 
 
@@ -133,7 +148,7 @@ _READERS: dict[str, Callable[[dict[str, Any]], PageMessage]] = {
     "act": _act,
     "reward": lambda said: Rate(_text(said, "to", _MAX_NAME), _number(said, "value")),
     "message": lambda said: Say(_text(said, "to", _MAX_NAME), _text(said, "text", 4000)),
-    "ping": _ping,
+    "ping": ping_of,
     "resign": lambda said: Resign(),
     "hello": lambda said: Hello(_text(said, "ticket", 64), said.get("automated") is True),
     "ready": lambda said: Ready(),
