@@ -4,8 +4,9 @@
 
 * uploads 256 MiB in chunks of 256 KiB by turns: `upload`, a blob of the model registry's store with all its promises;
   `put`, `obstore.put` of the same chunks, which promises nothing of a name;
-* has three orchestrators on sockets of this process, with trials of the last one: `info`, `GetTrialInfo` at that one;
-  `stored`, `find_trial` where a datastore knows the trial; `asked`, where all three have to be asked.
+* has three orchestrators in processes of their own, and a trial at the last one: `info`, `GetTrialInfo` at that one;
+  `asked`, `find_trial`, for which all three have to be asked; and once more with `stored`, where a datastore knows the
+  trial, all of it in this process.
 
 Figures are medians of the rounds; a ratio is the median of the rounds' own.
 """
@@ -15,6 +16,7 @@ from __future__ import annotations
 import argparse
 import os
 import statistics
+import subprocess
 import sys
 import tempfile
 import time
@@ -26,10 +28,18 @@ import trio
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from tests.sdk.test_finding import begin, three
+from tests.cli.process import listening
+from tests.sdk.test_finding import begin, players, three
 from tests.stores import s3
 
-from trio_cogment import connect
+from trio_cogment import connect, open_platform
+from trio_cogment.base.config import DirectoryServerConfig
+from trio_cogment.base.endpoints import parse_server_endpoint
+from trio_cogment.base.services import ServiceKind
+from trio_cogment.rpc import InProcessChannel
+from trio_cogment.sdk import Client
+from trio_cogment.servers.directory import DirectoryServer, directory_services
+from trio_cogment.servers.discovery import DirectoryClient
 from trio_cogment.servers.model_registry import ObjectBlobs
 
 CHUNK = bytes(range(256)) * 1024
@@ -85,29 +95,63 @@ async def median_of(call: Callable[[], Awaitable[object]]) -> float:
     return statistics.median(times)
 
 
-async def searches(rounds: int) -> None:
-    for name, datastore in (("stored", True), ("asked", False)):
-        async with AsyncExitStack() as stack:
-            found = await stack.enter_async_context(three(datastore=datastore))
-            client = await stack.enter_async_context(connect(directory=found.directory, variables={}))
-            trial_id = await begin(found.platforms[2], stored=datastore)
-            owner = await client.controller(found.endpoints[2])
-            await client.find_trial(trial_id)
-            pairs = []
-            for _ in range(rounds):
-                info = await median_of(lambda: owner.trial_infos([trial_id]))  # noqa: B023  called at once
-                find = await median_of(lambda: client.find_trial(trial_id))  # noqa: B023  called at once
-                pairs.append((info, find))
-        info, find = (statistics.median(column) * 1e3 for column in zip(*pairs, strict=True))
-        ratio = statistics.median(after / before for before, after in pairs)
-        print(f"{name:7}  info {info:.2f} ms  find_trial {find:.2f} ms  ratio {ratio:.1f}")
+async def compared(name: str, client: Client, owner: str, trial_id: str, rounds: int) -> None:
+    controller = await client.controller(owner)
+    assert (await client.find_trial(trial_id)).endpoint == owner
+    pairs = []
+    for _ in range(rounds):
+        info = await median_of(lambda: controller.trial_infos([trial_id]))
+        find = await median_of(lambda: client.find_trial(trial_id))
+        pairs.append((info, find))
+    info, find = (statistics.median(column) * 1e3 for column in zip(*pairs, strict=True))
+    ratio = statistics.median(after / before for before, after in pairs)
+    print(f"{name:7}  info {info:.2f} ms  find_trial {find:.2f} ms  ratio {ratio:.1f}")
+
+
+async def stored(rounds: int) -> None:
+    async with three(datastore=True) as found, connect(directory=found.directory, variables={}) as client:
+        trial_id = await begin(found.platforms[2], stored=True)
+        await compared("stored", client, found.endpoints[2], trial_id, rounds)
+
+
+async def asked(rounds: int) -> None:
+    async with AsyncExitStack() as stack:
+        server = await stack.enter_async_context(DirectoryServer(config=DirectoryServerConfig(startup_lag_seconds=0)))
+        channel = await stack.enter_async_context(InProcessChannel(directory_services(server)))
+        directory = DirectoryClient(channel)
+        for number in range(3):
+            command = [sys.executable, __file__, "--orchestrate"]
+            process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)  # noqa: ASYNC220  nothing else runs yet
+            stack.callback(process.communicate)
+            assert process.stdout is not None
+            endpoint, trial_id = process.stdout.readline().split()
+            await directory.register(
+                ServiceKind.LIFECYCLE, parse_server_endpoint(endpoint), properties={"n": str(number)}
+            )
+        client = await stack.enter_async_context(connect(directory=directory, variables={}))
+        await compared("asked", client, endpoint, trial_id, rounds)
+
+
+async def orchestrate() -> None:
+    async with open_platform(players()) as platform, listening(*platform.services) as endpoint:
+        print(endpoint, await begin(platform, stored=False), flush=True)
+        await trio.to_thread.run_sync(sys.stdin.read)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=5)
-    rounds = parser.parse_args().rounds
-    trio.run(searches, rounds)
+    parser.add_argument("--no-upload", action="store_true", help="the search alone")
+    parser.add_argument("--orchestrate", action="store_true", help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    rounds = arguments.rounds
+    if arguments.orchestrate:
+        trio.run(orchestrate)
+        return
+    trio.run(asked, rounds)
+    trio.run(stored, rounds)
+    if arguments.no_upload:
+        return
     uploads(rounds)
 
 

@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
+from typing import Any
 
 import pytest
+import trio
+from trio.testing import MockClock, wait_all_tasks_blocked
 
 from tests.cli.process import listening
 from trio_cogment import (
@@ -20,11 +23,13 @@ from trio_cogment import (
     trial_params,
 )
 from trio_cogment.api.common_pb2 import TrialState
+from trio_cogment.api.orchestrator_pb2 import TrialInfoReply, TrialInfoRequest
 from trio_cogment.base.config import DirectoryServerConfig, RpcConfig
 from trio_cogment.base.endpoints import GrpcEndpoint, parse_server_endpoint
-from trio_cogment.base.errors import NotFoundError, UnavailableError
+from trio_cogment.base.errors import NotFoundError, RpcError, StatusCode, UnavailableError
 from trio_cogment.base.services import ServiceKind
-from trio_cogment.rpc import InProcessChannel
+from trio_cogment.rpc import CallOpener, InProcessChannel
+from trio_cogment.sdk._finding import FoundTrial, Informants, TrialFinder
 from trio_cogment.servers.directory import DirectoryServer, directory_services
 from trio_cogment.servers.discovery import DirectoryClient
 
@@ -134,3 +139,66 @@ async def test_a_stored_trial_of_an_orchestrator_that_is_gone() -> None:
         trial_id = await begin(platform, stored=True)
         found = await platform.controller.find_trial(trial_id)
         assert (found.endpoint, found.is_stored) == ("grpc://192.0.2.1:9000", True)
+
+
+async def test_whom_the_directory_names_is_remembered_until_nobody_knows_a_trial(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with three(datastore=False) as all_, connect(directory=all_.directory, variables={}) as client:
+        asked = []
+        inquire = DirectoryClient.inquire
+
+        async def counted(directory: DirectoryClient, *arguments: Any, **options: Any) -> Any:
+            asked.append(arguments)
+            return await inquire(directory, *arguments, **options)
+
+        monkeypatch.setattr(DirectoryClient, "inquire", counted)
+        for platform, endpoint in zip(all_.platforms, all_.endpoints, strict=True):
+            trial_id = await begin(platform, stored=False)
+            assert (await client.find_trial(trial_id)).endpoint == endpoint
+        assert len(asked) == 1
+        async with open_platform(players()) as newcomer, listening(*newcomer.services) as endpoint:
+            await all_.directory.register(
+                ServiceKind.LIFECYCLE, parse_server_endpoint(endpoint), properties={"n": "new"}
+            )
+            trial_id = await begin(newcomer, stored=False)
+            assert (await client.find_trial(trial_id)).endpoint == endpoint
+            assert len(asked) == 2
+            with pytest.raises(NotFoundError):
+                await client.find_trial("nobody")
+            assert len(asked) == 3
+
+
+async def test_who_is_slow_is_not_waited_for_when_another_knows(autojump_clock: MockClock) -> None:
+    """Whoever is connected answers by himself; the call at the slow one ends when that answers."""
+    answers: dict[str, Any] = {}
+
+    class Slow(CallOpener):
+        def __init__(self, name: str) -> None:
+            self.name = name
+
+        def call(self, *_arguments: Any, **_options: Any) -> Any:
+            raise AssertionError
+
+        def unary_nowait(self, method: Any, request: Any, on_reply: Any, **_options: Any) -> Any:
+            assert (method.path.rpartition("/")[2], request) == ("GetTrialInfo", TrialInfoRequest())
+            answers[self.name] = on_reply
+            return object()
+
+    async def look_up() -> Informants:
+        return Informants(None, {"slow": Slow("slow"), "owner": Slow("owner")})
+
+    found: list[FoundTrial] = []
+
+    async def find() -> None:
+        found.append(await TrialFinder(look_up).find("t"))
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(find)
+        await wait_all_tasks_blocked()
+        reply = TrialInfoReply()
+        reply.trial.add(trial_id="t", state=TrialState.RUNNING)
+        answers["owner"](reply, None)
+    assert [one.endpoint for one in found] == ["owner"]
+    assert trio.current_time() == 0
+    answers["slow"](None, RpcError(StatusCode.DEADLINE_EXCEEDED, "late"))

@@ -30,7 +30,7 @@ from trio_cogment.rpc import (
 from trio_cogment.sdk._actor import ActorImplementation
 from trio_cogment.sdk._controller import Controller, join_trial
 from trio_cogment.sdk._datastore import DatastoreClient
-from trio_cogment.sdk._finding import FoundTrial, find_trial
+from trio_cogment.sdk._finding import FoundTrial, Informants, TrialFinder
 from trio_cogment.sdk._log_level import apply_log_level
 from trio_cogment.sdk._model_registry import ModelRegistryClient
 from trio_cogment.sdk.access_token import access_token_of
@@ -81,6 +81,7 @@ class Client:
         self._host = host
         self._openers: dict[tuple[GrpcEndpoint, bool], CallOpener] = {}
         self._opening = trio.Lock()
+        self._finder = TrialFinder(self._informants)
 
     async def controller(self, endpoint: str = "") -> Controller:
         """Return a client of the orchestrator.
@@ -101,7 +102,8 @@ class Client:
 
         The datastore is asked, which keeps the endpoint of a trial's orchestrator if that has said it
         (`Platform.reached_at`; servers of the command line with a directory do). If it does not know, all orchestrators
-        of the directory are asked at once; without a directory, the one at the endpoint of `connect`.
+        of the directory are asked at once; without a directory, the one at the endpoint of `connect`. Who that is, is
+        remembered for some seconds, and asked of the directory again when none of them knows the trial.
 
         `await client.controller(found.endpoint)` is a client of the orchestrator, then.
 
@@ -110,11 +112,14 @@ class Client:
             UnavailableError: nobody who has answered knows it, and somebody has not answered.
             RpcError: somebody refuses to say.
         """
+        return await self._finder.find(trial_id)
+
+    async def _informants(self) -> Informants:
         try:
             datastore = await self.datastore()
         except FailedPreconditionError:
             datastore = None  # the directory knows none
-        return await find_trial(trial_id, datastore, self._orchestrators)
+        return Informants(datastore, await self._orchestrators())
 
     async def _orchestrators(self) -> dict[str, CallOpener]:
         """Return what calls each orchestrator of the directory, or else the only one, by endpoint."""

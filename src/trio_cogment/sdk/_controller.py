@@ -32,7 +32,7 @@ from trio_cogment.sdk._actor import ActorImplementation, run_actor
 from trio_cogment.sdk._datastore import DatastoreClient
 from trio_cogment.sdk._environment import ActorInfo
 from trio_cogment.sdk._failures import say_goodbye, words_for
-from trio_cogment.sdk._finding import FoundTrial, find_trial
+from trio_cogment.sdk._finding import FoundTrial, Informants, TrialFinder
 from trio_cogment.sdk._stream import NORMAL, receive_init
 from trio_cogment.sdk.spec import Payload, Spec, encode
 
@@ -137,10 +137,10 @@ class Controller:
         if self._find is not None:
             return await self._find(trial_id)
 
-        async def own() -> dict[str, CallOpener]:
-            return {"": self._opener}
+        async def own() -> Informants:
+            return Informants(DatastoreClient(self._opener), {"": self._opener})
 
-        return await find_trial(trial_id, DatastoreClient(self._opener), own)
+        return await TrialFinder(own).find(trial_id)
 
     async def actors(self, trial_id: str) -> list[ActorInfo]:
         """Return the actors of a trial, in the order of its parameters.

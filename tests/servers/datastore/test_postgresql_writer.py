@@ -29,9 +29,8 @@ from trio_cogment.servers.datastore._postgresql_writer import (
     WriterGoneError,
     Written,
 )
-from trio_cogment.servers.datastore._sqlite_chunks import counted_chunk
 from trio_cogment.servers.datastore._trial_edit import Row, in_chunks
-from trio_cogment.servers.datastore.chunks import Chunk, decode
+from trio_cogment.servers.datastore.chunks import Chunk, counted_chunk, decode
 from trio_cogment.servers.datastore.storage import EndWrite, StoredSample, TrialEnd, Write, WriteKind
 from trio_cogment.testing.conformance.trial_store import late, late_rewards, new_trial, sample
 

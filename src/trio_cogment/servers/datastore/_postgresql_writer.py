@@ -24,10 +24,9 @@ from trio_cogment.servers.datastore._postgresql_statements import (
     key_of,
     properties_text,
 )
-from trio_cogment.servers.datastore._sqlite_chunks import counted_chunk
 from trio_cogment.servers.datastore._trial_edit import Row, TrialEdit, in_chunks
 from trio_cogment.servers.datastore._write_rules import NO_SUCH_TRIAL, NO_TICK, Head, is_deleted, taken
-from trio_cogment.servers.datastore.chunks import DEFAULT_LEVEL, Chunk, ChunkCodec, ChunkSample, decode
+from trio_cogment.servers.datastore.chunks import DEFAULT_LEVEL, Chunk, ChunkCodec, ChunkSample, counted_chunk, decode
 from trio_cogment.servers.datastore.storage import (
     EndWrite,
     OutcomeWrite,

@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 from trio_cogment.base.errors import DataLossError
 from trio_cogment.servers.datastore._write_rules import NO_TICK
-from trio_cogment.servers.datastore.chunks import Chunk, ChunkCodec, ChunkSample, decode
+from trio_cogment.servers.datastore.chunks import Chunk, ChunkCodec, ChunkSample, counted_chunk, decode
 from trio_cogment.servers.datastore.storage import ROW_BYTES, TrialEnd
 
 _log = logging.getLogger(__name__)
@@ -39,11 +39,6 @@ _INSERT = """
 INSERT INTO chunks (first_position, position, first_tick, last_tick, samples_count, encoding, size, raw_bytes, checksum,
     data, trial, generation) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 """
-
-
-def counted_chunk(samples_count: int, raw_bytes: int, size: int) -> int:
-    """Return what a chunk counts against its owner's quota: what it takes, and never more than its samples alone."""
-    return min(ROW_BYTES + size, samples_count * ROW_BYTES + raw_bytes)
 
 
 def in_chunks(samples: Sequence[ChunkSample]) -> Iterator[Sequence[ChunkSample]]:

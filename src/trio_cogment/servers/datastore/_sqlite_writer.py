@@ -18,7 +18,6 @@ from trio_cogment.servers.datastore._recent_samples import ChangeSet, TrialChang
 from trio_cogment.servers.datastore._sqlite_chunks import (
     CHUNKS,
     Merge,
-    counted_chunk,
     find_merge,
     find_rows,
     find_unmerged,
@@ -42,7 +41,7 @@ from trio_cogment.servers.datastore._write_rules import (
     refusal,
     taken,
 )
-from trio_cogment.servers.datastore.chunks import DEFAULT_LEVEL, Chunk, ChunkCodec, ChunkSample, decode
+from trio_cogment.servers.datastore.chunks import DEFAULT_LEVEL, Chunk, ChunkCodec, ChunkSample, counted_chunk, decode
 from trio_cogment.servers.datastore.storage import (
     ROW_BYTES,
     OutcomeWrite,

@@ -43,6 +43,7 @@ from trio_cogment.api.trial_datastore_pb2 import StoredTrialSample
 from trio_cogment.base.errors import DataLossError
 from trio_cogment.base.shared_message import varint
 from trio_cogment.servers.datastore._chunk_layouts import PAYLOAD_TAG, Cut, Layout, Layouts, tick_field
+from trio_cogment.servers.datastore.storage import ROW_BYTES
 
 if TYPE_CHECKING:
     import numpy as np
@@ -120,6 +121,11 @@ class Chunk(NamedTuple):
     raw_bytes: int
     checksum: int
     data: bytes
+
+
+def counted_chunk(samples_count: int, raw_bytes: int, size: int) -> int:
+    """Return what a chunk counts against its owner's quota: what it takes, and never more than its samples alone."""
+    return min(ROW_BYTES + size, samples_count * ROW_BYTES + raw_bytes)
 
 
 # Columns, and what a chunk has decoded
