@@ -49,6 +49,9 @@ PUBLISHED_LEGACY_SDK_NEEDS = [
     "wheel",
 ]
 
+#: Peers of calls: a library of gRPC, and one of HTTP/2 alone. In Node.js there are two more, and nghttp is a program.
+GRPC_PEERS = ["grpcio==1.85.3", "h2==4.4.1"]
+
 #: A server of S3.
 S3_SERVER = ["moto[server]==5.2.5"]
 
@@ -340,6 +343,8 @@ def peers(session: nox.Session) -> None:
     published_sdk(session)
     published_legacy_sdk(session)
     published_dm_env_rpc(session)
+    grpc_peers(session)
+    nghttp_missing(session)
     shells_missing(session)
     s3_server(session)
     cluster(session)
@@ -378,10 +383,28 @@ def types(session: nox.Session) -> None:
 
 @nox.session
 def interop(session: nox.Session) -> None:
-    """The published SDKs and the library of dm_env_rpc, in environments of their own, against the project."""
+    """The published SDKs, dm_env_rpc's library and peers of gRPC, in environments of their own, with the project."""
     foreign = {**published_sdk(session), **published_legacy_sdk(session), **published_dm_env_rpc(session)}
     env = {**checks(session), **foreign}
-    run(session, env, "pytest", "-m", "interop and not soak", *parallel(2), *(session.posargs or [FOLDERS["interop"]]))
+    selection = session.posargs or [FOLDERS["interop"]]
+    if shutil.which("npm") is None or nghttp_missing(session):
+        untested(session, "npm or nghttp (apt-get install nghttp2-client) is missing", "with peers of gRPC")
+        selection = [*selection, "--ignore=tests/interop/test_grpc_peers.py"]
+    else:
+        env |= {**grpc_peers(session), **published_javascript(session)}
+    run(session, env, "pytest", "-m", "interop and not soak", *parallel(2), *selection)
+
+
+def grpc_peers(session: nox.Session) -> dict[str, str]:
+    """Make the environment of peers of calls, and tell the tests where it is."""
+    return {"TRIO_COGMENT_GRPC_PEERS_PYTHON": str(python_of(environment(session, "grpc-peers", GRPC_PEERS)))}
+
+
+def nghttp_missing(session: nox.Session) -> bool:
+    """Return whether there is no nghttp, after trying to install it."""
+    if shutil.which("nghttp") is None:
+        try_each(session, debian("nghttp2-client"))
+    return shutil.which("nghttp") is None
 
 
 def published_javascript(session: nox.Session) -> dict[str, str]:

@@ -317,6 +317,29 @@ async def test_client_keepalive_seconds_are_the_configurations(
         nursery.cancel_scope.cancel()
 
 
+@pytest.mark.parametrize("seconds", [0.5, 4.0])
+async def test_an_interval_shorter_than_the_time_for_an_answer_holds(seconds: float, autojump_clock: Clock) -> None:
+    """Of a client at a silent server, and of a server with a silent client; the next PING follows an answer."""
+    server = SilentServer()
+    config = RpcConfig(keepalive_seconds=seconds, client_keepalive_seconds=seconds, keepalive_timeout_seconds=10)
+    async with trio.open_nursery() as nursery:
+        async with Channel.over(server.connect, config=config) as channel, channel.call(ECHO):
+            nursery.start_soon(server.run)
+            await trio.sleep(100)
+            assert 90 / seconds / 2 <= len(server.times) <= 100 / seconds
+        served = Served(nursery, config)
+        await served.start()
+        peer = await served.peer()
+        with trio.move_on_after(100):
+            while True:
+                before = len(pings(peer))
+                await peer.pump()
+                for payload in pings(peer)[before:]:
+                    await peer.send(frame(PING, 1, 0, payload))
+        assert 90 / seconds / 2 <= len(pings(peer)) <= 100 / seconds
+        nursery.cancel_scope.cancel()
+
+
 @pytest.mark.parametrize("seconds", [60.0, 300.0])
 async def test_after_client_keepalive_seconds_a_dead_server_is_given_up(seconds: float, autojump_clock: Clock) -> None:
     server = SilentServer()

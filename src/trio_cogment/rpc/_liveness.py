@@ -82,6 +82,12 @@ class Liveness:
         self._last_ping = now
         self._data_mark = self._engine.data_mark()
         self._expected = math.inf  # when the last PING must be answered
+        # An answer does not wake this task either: with intervals that are shorter than the time for an answer, the
+        # next PING is due before that has passed.
+        intervals = [self._config.keepalive_seconds]
+        if connection.engine.client_side:
+            intervals.append(self._config.client_keepalive_seconds)
+        self._shortest = min((seconds for seconds in intervals if seconds), default=math.inf)
         self._queue = _Queue(connection)
         self._stalled_messages = StalledMessages(
             self._engine, self._config.message_stall_timeout_seconds, connection.wake
@@ -122,10 +128,10 @@ class Liveness:
         if self.heard == -math.inf:
             due = self._expected
             if now < due:
-                return due
+                return min(due, now + self._shortest)
             if self._queue.moves():
                 self._expected = now + self._config.keepalive_timeout_seconds
-                return self._expected
+                return min(self._expected, now + self._shortest)
             self._give_up("the peer does not answer")
             return math.inf
         due = self._next_ping(now)
@@ -141,7 +147,7 @@ class Liveness:
         self._engine.ping(_LIFE_PING)
         self._connection.wake()
         self._expected = now + self._config.keepalive_timeout_seconds
-        return self._expected
+        return min(self._expected, now + self._shortest)
 
     def _next_ping(self, now: float) -> float:
         config = self._config
