@@ -75,7 +75,7 @@ async def test_what_cannot_be_used(postgresql: PostgresqlServer, database: str) 
         pass
     name = database.rpartition("/")[2]
     postgresql.query(name, "UPDATE trio_cogment.datastore_format SET version = 77")
-    await refused(database, FailedPreconditionError, "another version .*version is 77, this one knows 1 to 1")
+    await refused(database, FailedPreconditionError, "another version .*version is 77, this one knows 1 to 2")
 
 
 async def test_several_start_at_once_in_an_empty_database(database: str) -> None:

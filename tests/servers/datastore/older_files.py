@@ -30,7 +30,7 @@ def make_older(path: Path, version: int) -> None:
         size = f"SELECT coalesce(sum(length(data) + {ROW_BYTES}), 0) FROM samples WHERE trial = number"
         own = "length(CAST(trial_id AS BLOB)) + length(CAST(user_id AS BLOB)) + length(params) + length(outcome)"
         connection.execute(f"UPDATE trials SET bytes = {ROW_BYTES} + {own} + ({size})")
-        columns = {1: "outcome", 2: "owner", 3: "bytes", 4: "endpoint", 5: "raw_bytes"}
+        columns = {1: "outcome", 2: "owner", 3: "bytes", 4: "endpoint", 5: "raw_bytes", 6: "attempt"}
         if version <= 3:
             connection.execute("DROP INDEX trials_owner")
         for before, column in columns.items():

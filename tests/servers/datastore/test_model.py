@@ -43,6 +43,7 @@ class Model:
     rows: list[tuple[int, int, bool, int, bytes]] = field(default_factory=list)
     end: TrialEnd = TrialEnd.OPEN
     outcome: bytes = b""
+    attempt: int = 0
 
     def add(self, write: SampleWrite) -> None:
         old = next((row for row in self.rows if row[0] == write.tick_id), None)
@@ -83,6 +84,7 @@ class Model:
 
 names = st.sampled_from(TRIALS)
 owners = st.sampled_from(["", "x", "y"])
+attempts = st.sampled_from([0, 0, 1, 1, 2, 3])
 few_ticks = st.integers(0, 6)
 states = st.sampled_from([TrialState.RUNNING, TrialState.RUNNING, TrialState.TERMINATING, TrialState.ENDED])
 kinds = st.sampled_from([WriteKind.LOGGED, WriteKind.LOGGED, WriteKind.STORED])
@@ -95,12 +97,15 @@ write_lists: st.SearchStrategy[list[Write]] = st.lists(
             logged=st.booleans(),
             owner=owners,
             properties=st.sampled_from([{"p": value} if value else {} for value in PROPERTIES]),
+            attempt=attempts,
+            takes_over=st.booleans(),
         ),
         st.builds(sample, names, few_ticks, run=st.integers(0, 1), state=states, kind=kinds),
         st.builds(sample, names, few_ticks, run=st.integers(0, 1), state=states, kind=kinds),
         st.builds(late, names, few_ticks, st.sampled_from([0.5, 1.0, 2.0])),
-        st.builds(EndWrite, names, st.sampled_from(TrialEnd)),
-        st.builds(OutcomeWrite, names, st.sampled_from([b"", b"one", b"two"])),
+        st.builds(sample, names, few_ticks, state=states, attempt=attempts),
+        st.builds(EndWrite, names, st.sampled_from(TrialEnd), attempts),
+        st.builds(OutcomeWrite, names, st.sampled_from([b"", b"one", b"two"]), attempts),
     ),
     max_size=12,
 )
@@ -145,7 +150,7 @@ async def check(store: TrialStore, model: dict[str, Model], numbers: dict[str, i
         assert (trial.user_id, trial.logged) == (expected.write.user_id, expected.write.logged)
         assert (trial.params, trial.owner) == (expected.write.params, expected.owner)
         assert (trial.samples_count, trial.end) == (len(expected.rows), expected.end)
-        assert trial.outcome == expected.outcome
+        assert (trial.outcome, trial.attempt) == (expected.outcome, expected.attempt)
         assert trial.last_state == expected.last_state()
         found = await store.samples(trial.number, after=0, limit=ALL, max_bytes=MUCH)
         assert [(one.tick_id, one.data) for one in found] == [(row[0], row[4]) for row in expected.rows]
@@ -171,16 +176,29 @@ async def check(store: TrialStore, model: dict[str, Model], numbers: dict[str, i
         await check_stored_bytes(store, owner)
 
 
+def may_write(write: TrialWrite, trial: Model | None) -> bool:
+    if trial is None:
+        return not write.takes_over
+    if write.takes_over:
+        return write.attempt == trial.attempt + 1 and trial.end != TrialEnd.ENDED
+    return write.attempt in (0, trial.attempt, trial.attempt + 1)
+
+
 def play(model: dict[str, Model], writes: list[Write]) -> list[int]:
     refused = []
     for index, write in enumerate(writes):
         trial = model.get(write.trial_id)
         if isinstance(write, TrialWrite):
-            if trial is None:
-                model[write.trial_id] = Model(write, owner=write.owner)
+            if not may_write(write, trial):
+                refused.append(index)
+            elif trial is None:
+                model[write.trial_id] = Model(write, owner=write.owner, attempt=write.attempt)
             else:
                 trial.write = write
-        elif trial is None:
+                trial.attempt = write.attempt or trial.attempt
+                if write.takes_over:
+                    trial.end = TrialEnd.OPEN
+        elif trial is None or write.attempt not in (0, trial.attempt):
             refused.append(index)
         elif isinstance(write, EndWrite):
             trial.finish(write.end)

@@ -55,6 +55,7 @@ class TrialConverter:
         trial_id: of the trial.
         params: of the trial; not changed, and not to be changed by others.
         next_tick: the tick of the first sample, if it has no `info`.
+        attempt: which run of the trial this is; 0: that does not count.
 
     Attributes:
         saw_end: a sample said that the trial has ended.
@@ -63,8 +64,9 @@ class TrialConverter:
         templates: the fast path, for most samples.
     """
 
-    def __init__(self, trial_id: str, params: TrialParams, *, next_tick: int = 0) -> None:
+    def __init__(self, trial_id: str, params: TrialParams, *, next_tick: int = 0, attempt: int = 0) -> None:
         self._trial_id = trial_id
+        self._attempt = attempt
         self.next_tick = next_tick
         self._count = len(params.actors)
         self._defaults = [actor.default_action.content for actor in params.actors]
@@ -134,7 +136,8 @@ class TrialConverter:
         assert converted is not None
         stored, kind = converted
         data = stored.SerializeToString()
-        write = SampleWrite(self._trial_id, stored.tick_id, stored.timestamp, stored.state, data, kind)
+        said = self._trial_id, stored.tick_id, stored.timestamp, stored.state, data, kind
+        write = SampleWrite(*said, attempt=self._attempt)
         if self.templates.wanted and kind is _LOGGED and len(data) <= _MAX_LEARNED_BYTES:
             self._learn(sample, write)
         yield write

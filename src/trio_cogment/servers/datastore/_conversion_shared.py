@@ -159,7 +159,7 @@ class _Template:
         if cut is None and len(self._cuts) < _MAX_CUTS:
             cut = self._cuts[lengths] = Cut(layout, lengths[0], lengths[1:])
         write = self._write
-        return _make_write((write[0], tick_id, timestamp, write[3], b"".join(joined), write[5], cut))
+        return _make_write((write[0], tick_id, timestamp, write[3], b"".join(joined), write[5], cut, write[7]))
 
 
 class SharedTemplates:

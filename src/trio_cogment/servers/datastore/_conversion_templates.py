@@ -303,8 +303,8 @@ class Template:
                     total += row[value] * weight
                     weights += weight
             row += (total / weights if weights > 0 else 0.0,)
-        trial_id, _, _, state, _, kind, cut = self._write
-        return _make_write((trial_id, tick_id, timestamp, state, self._pack(*self._pick(row)), kind, cut))
+        trial_id, _, _, state, _, kind, cut, attempt = self._write
+        return _make_write((trial_id, tick_id, timestamp, state, self._pack(*self._pick(row)), kind, cut, attempt))
 
     def _continuations(self, row: tuple[Any, ...]) -> bytes:
         return b"".join(self._pick_ticks(row)).translate(_CONTINUES)

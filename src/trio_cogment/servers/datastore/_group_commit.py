@@ -15,13 +15,20 @@ from dataclasses import dataclass, field
 import trio
 
 from trio_cogment.base.config import DatastoreConfig
-from trio_cogment.base.errors import AlreadyExistsError, CogmentError, NotFoundError, ResourceExhaustedError
+from trio_cogment.base.errors import (
+    AlreadyExistsError,
+    CogmentError,
+    FailedPreconditionError,
+    NotFoundError,
+    ResourceExhaustedError,
+)
 from trio_cogment.base.group_commit import CommitBatch, CommitQueue, storage_failure
 from trio_cogment.base.recount import Count
 from trio_cogment.servers.datastore._recurring_failure import RecurringFailure
 from trio_cogment.servers.datastore._stored_bytes import Account, Accounts, Purse
 from trio_cogment.servers.datastore.storage import (
     OutcomeWrite,
+    ReplacedAttempt,
     SampleWrite,
     TrialStore,
     TrialWrite,
@@ -331,9 +338,7 @@ def _settle(batch: _Batch, counts: Mapping[WriteStream, int], refused: Mapping[i
         done = Counter[WriteStream]()
         for index, stream in enumerate(batch.streams):
             if index in refused:
-                # Of a trial nothing is refused but an id that is taken.
-                is_trial = type(batch.writes[index]) is TrialWrite
-                failed.setdefault(stream, (AlreadyExistsError if is_trial else NotFoundError)(refused[index]))
+                failed.setdefault(stream, _refusal_of(batch.writes[index], refused[index]))
             if stream not in failed:
                 done[stream] += 1
         counts = done
@@ -341,3 +346,10 @@ def _settle(batch: _Batch, counts: Mapping[WriteStream, int], refused: Mapping[i
         stream.settle(count)
     for stream, error in failed.items():
         stream.fail(error)
+
+
+def _refusal_of(write: Write, reason: str) -> CogmentError:
+    if isinstance(reason, ReplacedAttempt):
+        return FailedPreconditionError(reason)
+    # Else nothing of a trial is refused but an id that is taken.
+    return (AlreadyExistsError if type(write) is TrialWrite else NotFoundError)(reason)

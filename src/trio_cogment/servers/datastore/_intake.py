@@ -47,11 +47,18 @@ class IntakeStream:
     """
 
     def __init__(
-        self, trial_id: str, params: TrialParams, next_tick: int, writer: GroupCommit, writes: WriteStream
+        self,
+        trial_id: str,
+        params: TrialParams,
+        next_tick: int,
+        writer: GroupCommit,
+        writes: WriteStream,
+        attempt: int = 0,
     ) -> None:
         self._trial_id = trial_id
         self._writer = writer
-        self._converter = TrialConverter(trial_id, params, next_tick=next_tick)
+        self._attempt = attempt
+        self._converter = TrialConverter(trial_id, params, next_tick=next_tick, attempt=attempt)
         self._turns = turns_of_run()
         self._units = 1 + len(params.actors) // _ACTORS_PER_UNIT
         self._never_says = any(name.strip().lower() == _INFO for name in params.datalog.exclude_fields)
@@ -136,7 +143,7 @@ class IntakeStream:
             return
         try:
             # Right behind its sample: the two are durable together.
-            await self._outcomes.put(OutcomeWrite(self._trial_id, outcome))
+            await self._outcomes.put(OutcomeWrite(self._trial_id, outcome, self._attempt))
         except QuotaError:
             await self.flush()
             raise
@@ -166,7 +173,7 @@ class IntakeStream:
         if not self.ended and (self._never_says or self._converter.info_missing):
             # Without `info` no sample says that the trial has ended: the end of the stream does.
             try:
-                await self._writer.write(EndWrite(self._trial_id, TrialEnd.ENDED))
+                await self._writer.write(EndWrite(self._trial_id, TrialEnd.ENDED, self._attempt))
             except CogmentError as error:
                 raise _for_data_log(error) from error
             self.ended = True
@@ -212,6 +219,8 @@ class Intake:
         quotas: Quotas | None = None,
         endpoint: str = "",
     ) -> None:
+        #: Which run of its one trial it writes; 0: the next one, which the first stream begins; None: nobody counts.
+        self._attempt: int | None = None
         self._store = store
         self._owners = owners
         self._owner = owner
@@ -232,6 +241,16 @@ class Intake:
         where = endpoint or self._endpoint
         return Intake(self._store, self._writer, self._leases, self._owners, *limits, owner, quotas, where)
 
+    def counted(self, attempt: int) -> Intake:
+        """Return the intake of one trial, for an attempt that the store has, or with 0 for the next one.
+
+        What is written by another attempt meanwhile is refused, and so is what this one writes once there is a later
+        one.
+        """
+        counted = self.owned_by(self._owner, self._quotas)
+        counted._attempt = attempt
+        return counted
+
     @asynccontextmanager
     async def _stream(self, trial_id: str, user_id: str, params: TrialParams) -> AsyncIterator[IntakeStream]:
         check_actors(params, self._most_actors)
@@ -246,17 +265,22 @@ class Intake:
                     counting = self._writer.accounts.writing(self._owner, self._quotas.stored_bytes)
                     purse = await held.enter_async_context(counting)
                     async with self._owners.writing(trial_id, self._owner) as known:
-                        said = TrialWrite(trial_id, user_id, copied, True, self._owner, self._endpoint)
+                        attempt = self._attempt or 0
+                        if self._attempt == 0:
+                            attempt = 1 + (0 if known is None else known.attempt)
+                        said = TrialWrite(trial_id, user_id, copied, True, self._owner, self._endpoint, attempt)
                         writes: list[Write] = [said]
                         if known is not None and known.end == TrialEnd.ABNORMAL:
-                            writes.append(EndWrite(trial_id, TrialEnd.OPEN))
+                            writes.append(EndWrite(trial_id, TrialEnd.OPEN, attempt))
                         await self._writer.write(*writes, purse=purse)
+                        if self._attempt is not None:
+                            self._attempt = attempt
                 except CogmentError as error:
                     raise _for_data_log(error) from error
                 next_tick = 0 if known is None else known.samples_count
                 taking = self._writer.stream(self._max_unconfirmed, purse)
                 self._leases.writing(trial_id, taking)
-                stream = IntakeStream(trial_id, copied, next_tick, self._writer, taking)
+                stream = IntakeStream(trial_id, copied, next_tick, self._writer, taking, attempt)
                 yield stream
         except StorageFailedError as error:
             trouble = str(error)

@@ -121,7 +121,7 @@ class Leases:
                 if trial is None or trial.end != TrialEnd.OPEN or trial_id in self._streams:
                     return
                 # A data log that comes back now finds it ended, and opens it again.
-                await self._writer.write(EndWrite(trial_id, TrialEnd.ABNORMAL))
+                await self._writer.write(EndWrite(trial_id, TrialEnd.ABNORMAL, trial.attempt))
         except NotFoundError:
             return
         except CogmentError as error:

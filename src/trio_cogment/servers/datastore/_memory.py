@@ -23,8 +23,10 @@ from trio_cogment.servers.datastore._write_rules import (
     Action,
     Found,
     Head,
+    absent,
     is_deleted,
     refusal,
+    replaced,
     taken,
 )
 from trio_cogment.servers.datastore.storage import (
@@ -101,6 +103,7 @@ class MemoryTrial:
     def describe(self, write: TrialWrite) -> None:
         """Take what a write says of the trial."""
         self.user_id, self.logged, self.endpoint = write.user_id, write.logged, write.endpoint
+        self.head.describe(write)
         self.params = TrialParams()
         self.params.CopyFrom(write.params)
         # Twice: a parsed message takes more than a serialized one.
@@ -127,6 +130,7 @@ class MemoryTrial:
             outcome=self.outcome,
             owner=self.owner,
             endpoint=self.endpoint,
+            attempt=self.head.attempt,
             stored_bytes=self.counted_bytes,
             raw_bytes=self.sample_bytes - SAMPLE_BYTES * len(self._rows),
         )
@@ -514,7 +518,11 @@ class _Batch:
         """Do one write; return why it was refused."""
         trial = self._by_id.get(write.trial_id)
         if isinstance(write, TrialWrite):
-            if trial is not None and (reason := taken(write, trial.head.end, trial.endpoint)) is not None:
+            if trial is None:
+                reason = absent(write)
+            else:
+                reason = taken(write, trial.head.end, trial.endpoint, trial.head.attempt)
+            if reason is not None:
                 return reason
             self.trials = True
             if trial is None:
@@ -530,6 +538,8 @@ class _Batch:
             return reason
         if trial is None:
             return NO_SUCH_TRIAL.format(write.trial_id)
+        if (reason := replaced(write, trial.head.attempt)) is not None:
+            return reason
         self._touch(trial)
         end = trial.head.end
         if isinstance(write, EndWrite):

@@ -29,7 +29,7 @@ _CHUNKS_AT_ONCE = 200
 
 _TRIALS = """
 SELECT number, coalesce(long_id, trial_id), user_id, params, samples_count, state, ending, logged, outcome, owner,
-    endpoint, bytes, raw_bytes
+    endpoint, bytes, raw_bytes, attempt
 FROM trials WHERE
 """
 #: A chunk begins where the reader is, or has that position in its middle. One row without a chunk: there is none.
@@ -200,7 +200,22 @@ def notify(connection: Connection[Any], channel: str, payloads: Sequence[str]) -
 
 
 def _stored(row: tuple[Any, ...]) -> StoredTrial:
-    number, trial_id, user_id, params, count, state, ending, logged, outcome, owner, endpoint, size, raw_bytes = row
+    (
+        number,
+        trial_id,
+        user_id,
+        params,
+        count,
+        state,
+        ending,
+        logged,
+        outcome,
+        owner,
+        endpoint,
+        size,
+        raw_bytes,
+        attempt,
+    ) = row
     head = Head(number, TrialEnd(ending), count, state=state)
     return StoredTrial(
         number=number,
@@ -216,4 +231,5 @@ def _stored(row: tuple[Any, ...]) -> StoredTrial:
         endpoint=endpoint,
         stored_bytes=size,
         raw_bytes=raw_bytes,
+        attempt=attempt,
     )

@@ -23,11 +23,11 @@ from trio_cogment.servers.datastore.chunks import Chunk
 if TYPE_CHECKING:
     from psycopg import Connection
 
-VERSION = 1
+VERSION = 2
 
 _SCHEMA = """
 CREATE TABLE datastore_format (version integer NOT NULL);
-INSERT INTO datastore_format VALUES (1);
+INSERT INTO datastore_format VALUES (2);
 CREATE TABLE trial_numbers (last bigint NOT NULL);
 INSERT INTO trial_numbers VALUES (0);
 CREATE TABLE writers (
@@ -46,6 +46,7 @@ CREATE TABLE trials (
     logged boolean NOT NULL,
     owner text NOT NULL,
     endpoint text NOT NULL,
+    attempt integer NOT NULL DEFAULT 0,
     writer integer NOT NULL,
     ending smallint NOT NULL,
     samples_count bigint NOT NULL,
@@ -83,7 +84,9 @@ CREATE INDEX chunks_tick ON chunks (trial, last_tick);
 """
 
 #: Version -> what leads from it to the next, within one transaction.
-MIGRATIONS: Mapping[int, str] = {}
+MIGRATIONS: Mapping[int, str] = {
+    1: "ALTER TABLE trials ADD COLUMN attempt integer NOT NULL DEFAULT 0",
+}
 
 # Advisory locks have two numbers: one for what it is, one for whose it is.
 
@@ -204,6 +207,7 @@ class TrialRow(NamedTuple):
     raw_bytes: int
     writer: int
     endpoint: str
+    attempt: int
     outcome_bytes: int
     owner: str
 
@@ -293,7 +297,7 @@ class Changes:
 
 _ROW_COLUMNS = (
     "trial_id, number, ending, samples_count, high_tick, top_tick, state, next_position, bytes, info_bytes, "
-    "raw_bytes, writer, endpoint, octet_length(outcome), owner"
+    "raw_bytes, writer, endpoint, attempt, octet_length(outcome), owner"
 )
 _LOCK_TRIALS = (
     f"SELECT {_ROW_COLUMNS} FROM trials WHERE trial_id = ANY(%s::text[]) ORDER BY trial_id FOR UPDATE".encode()
@@ -305,17 +309,17 @@ SELECT number, trial_id, ending FROM trials WHERE trial_id = ANY(%s::text[]) ORD
 """
 _INSERT_TRIAL = b"""
 INSERT INTO trials (trial_id, number, ending, samples_count, high_tick, top_tick, state, next_position, bytes,
-    info_bytes, raw_bytes, writer, endpoint, long_id, user_id, params, properties, logged, owner, outcome)
-VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %b, %s::jsonb, %s, %s, %b)
+    info_bytes, raw_bytes, writer, endpoint, attempt, long_id, user_id, params, properties, logged, owner, outcome)
+VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %b, %s::jsonb, %s, %s, %b)
 """
 _UPDATE_TRIALS = b"""
 UPDATE trials SET ending = v.ending, samples_count = v.samples_count, high_tick = v.high_tick, top_tick = v.top_tick,
     state = v.state, next_position = v.next_position, bytes = v.bytes, info_bytes = v.info_bytes,
-    raw_bytes = v.raw_bytes, writer = v.writer, endpoint = v.endpoint, changes = changes + 1
+    raw_bytes = v.raw_bytes, writer = v.writer, endpoint = v.endpoint, attempt = v.attempt, changes = changes + 1
 FROM unnest(%s::bigint[], %s::smallint[], %s::bigint[], %s::bigint[], %s::bigint[], %s::integer[], %s::bigint[],
-    %s::bigint[], %s::bigint[], %s::bigint[], %s::bigint[], %s::text[])
+    %s::bigint[], %s::bigint[], %s::bigint[], %s::bigint[], %s::text[], %s::integer[])
     AS v (number, ending, samples_count, high_tick, top_tick, state, next_position, bytes, info_bytes, raw_bytes,
-        writer, endpoint)
+        writer, endpoint, attempt)
 WHERE trials.number = v.number
 """
 _TELL_TRIAL = b"""
@@ -466,9 +470,9 @@ class WritingSession:
             connection.execute(b"UPDATE trial_numbers SET last = %s", (changes.last_number,))
         for new in changes.new:
             beside = new.long_id, new.user_id, new.params, new.properties, new.logged, new.owner, new.outcome
-            connection.execute(_INSERT_TRIAL, (*new.row[:13], *beside))
+            connection.execute(_INSERT_TRIAL, (*new.row[:14], *beside))
         if changes.rows:
-            columns = [list(column) for column in zip(*(row[1:13] for row in changes.rows), strict=True)]
+            columns = [list(column) for column in zip(*(row[1:14] for row in changes.rows), strict=True)]
             connection.execute(_UPDATE_TRIALS, columns)
         for number, *told in changes.told:
             connection.execute(_TELL_TRIAL, (*told, number))

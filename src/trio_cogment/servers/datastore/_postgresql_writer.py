@@ -25,7 +25,15 @@ from trio_cogment.servers.datastore._postgresql_statements import (
     properties_text,
 )
 from trio_cogment.servers.datastore._trial_edit import Row, TrialEdit, in_chunks
-from trio_cogment.servers.datastore._write_rules import NO_SUCH_TRIAL, NO_TICK, Head, is_deleted, taken
+from trio_cogment.servers.datastore._write_rules import (
+    NO_SUCH_TRIAL,
+    NO_TICK,
+    Head,
+    absent,
+    is_deleted,
+    replaced,
+    taken,
+)
 from trio_cogment.servers.datastore.chunks import DEFAULT_LEVEL, Chunk, ChunkCodec, ChunkSample, counted_chunk, decode
 from trio_cogment.servers.datastore.storage import (
     EndWrite,
@@ -158,6 +166,7 @@ class _Trial:
         self.said = write
         self.params = write.params.SerializeToString(deterministic=True)
         self.endpoint = write.endpoint
+        self.edit.head.describe(write)
         self._count(trial_bytes(write.trial_id, write.user_id, len(self.params), self.outcome_bytes))
 
     def end_with(self, write: OutcomeWrite) -> None:
@@ -173,7 +182,7 @@ class _Trial:
         return TrialRow(
             self.key, head.number, head.end, head.count, head.high_tick, self.edit.top_tick, head.state,
             self.edit.next_position, head.bytes, self.info_bytes, head.raw_bytes, self.writer, self.endpoint,
-            self.outcome_bytes, self.owner,
+            head.attempt, self.outcome_bytes, self.owner,
         )  # fmt: skip
 
 
@@ -333,14 +342,15 @@ class _Transaction:
                 written.trials |= reason is None
             elif trial is None:
                 reason = NO_SUCH_TRIAL.format(write.trial_id)
+            elif (reason := replaced(write, trial.edit.head.attempt)) is not None:
+                pass
             elif isinstance(write, SampleWrite):
                 reason = trial.edit.write(write)
             elif isinstance(write, OutcomeWrite):
                 trial.end_with(write)
-                written.trials, reason = True, None
+                written.trials = True
             else:
                 self._finish(write, trial)
-                reason = None
             if reason is not None:
                 refused[index] = reason
             else:
@@ -396,8 +406,9 @@ class _Transaction:
 
     def _known(self, trial_id: str, row: TrialRow) -> _Trial:
         head = Head(
-            row.number, TrialEnd(row.ending), row.samples_count, row.high_tick, row.state, row.bytes, row.raw_bytes
-        )
+            row.number, TrialEnd(row.ending), row.samples_count, row.high_tick, row.state, row.bytes, row.raw_bytes,
+            row.attempt,
+        )  # fmt: skip
         load = partial(self._load, row.number, trial_id)
         edit = TrialEdit(head, row.top_tick, row.next_position, load)
         writer = self._writer if row.writer in self._former else row.writer
@@ -422,13 +433,15 @@ class _Transaction:
 
     def _describe(self, write: TrialWrite, trial: _Trial | None) -> str | None:
         if trial is None:
+            if (reason := absent(write)) is not None:
+                return reason
             assert self._last_number is not None
             self._last_number += 1
             edit = TrialEdit(Head(self._last_number), NO_TICK, 1, lambda _first, _last: ())
             whose = self._writer, "", as_text(write.owner)
             trial = _Trial(self._keys[write.trial_id], write.trial_id, edit, 0, 0, *whose, TrialEnd.OPEN, is_new=True)
             self._trials[write.trial_id] = trial
-        elif (reason := taken(write, trial.edit.head.end, trial.endpoint)) is not None:
+        elif (reason := taken(write, trial.edit.head.end, trial.endpoint, trial.edit.head.attempt)) is not None:
             return reason
         elif write.owner and as_text(write.owner) != trial.owner:
             # Within a process `Owners` sees to it; another one may have created the trial meanwhile.

@@ -69,7 +69,8 @@ CREATE TABLE trials (
     owner TEXT NOT NULL DEFAULT '',
     bytes INTEGER NOT NULL DEFAULT 0,
     raw_bytes INTEGER NOT NULL DEFAULT 0,
-    endpoint TEXT NOT NULL DEFAULT ''
+    endpoint TEXT NOT NULL DEFAULT '',
+    attempt INTEGER NOT NULL DEFAULT 0
 );
 CREATE INDEX trials_owner ON trials (owner, bytes) WHERE owner != '';
 CREATE INDEX trials_open ON trials (number) WHERE ending = 0 AND logged = 1;
@@ -115,13 +116,14 @@ ALTER TABLE trials ADD COLUMN raw_bytes INTEGER NOT NULL DEFAULT 0;
 UPDATE trials SET raw_bytes = max(0, bytes - {ROW_BYTES} * (samples_count + 1) - length(CAST(trial_id AS BLOB))
     - length(CAST(user_id AS BLOB)) - length(params) - length(outcome))
 """,
+    6: "ALTER TABLE trials ADD COLUMN attempt INTEGER NOT NULL DEFAULT 0",
 }
 
 #: A later version adds its step to `_MIGRATIONS`.
 FORMAT = SqliteFormat(
     user="datastore",
     application_id=0x5443676D,  # "TCgm"
-    version=6,
+    version=7,
     schema=_SCHEMA,
     migrations=_MIGRATIONS,
 )

@@ -31,10 +31,10 @@ _MAX_FETCHED = 1000
 _make_sample = partial(tuple.__new__, StoredSample)
 _data_of = itemgetter(2)
 
-_Row = tuple[int, str, str, bytes, int, int, int, int, bytes, str, str, int, int]
+_Row = tuple[int, str, str, bytes, int, int, int, int, bytes, str, str, int, int, int]
 _TRIALS = """
 SELECT number, trial_id, user_id, params, samples_count, state, ending, logged, outcome, owner, endpoint, bytes,
-    raw_bytes FROM trials
+    raw_bytes, attempt FROM trials
 """
 _SAMPLES = """
 SELECT position, tick, data FROM samples WHERE trial = ? AND position > ? AND position < ? ORDER BY position LIMIT ?
@@ -280,7 +280,22 @@ def _in_pieces(ids: Collection[str] | None) -> Iterable[tuple[list[str], list[st
 
 
 def _stored(row: _Row) -> StoredTrial:
-    number, trial_id, user_id, params, count, state, ending, logged, outcome, owner, endpoint, size, raw_bytes = row
+    (
+        number,
+        trial_id,
+        user_id,
+        params,
+        count,
+        state,
+        ending,
+        logged,
+        outcome,
+        owner,
+        endpoint,
+        size,
+        raw_bytes,
+        attempt,
+    ) = row
     head = Head(number, TrialEnd(ending), count, state=state)
     return StoredTrial(
         number=number,
@@ -296,4 +311,5 @@ def _stored(row: _Row) -> StoredTrial:
         endpoint=endpoint,
         stored_bytes=size,
         raw_bytes=raw_bytes,
+        attempt=attempt,
     )

@@ -37,8 +37,10 @@ from trio_cogment.servers.datastore._write_rules import (
     Action,
     Found,
     Head,
+    absent,
     is_deleted,
     refusal,
+    replaced,
     taken,
 )
 from trio_cogment.servers.datastore.chunks import DEFAULT_LEVEL, Chunk, ChunkCodec, ChunkSample, counted_chunk, decode
@@ -135,7 +137,7 @@ _VACUUM_PART = 10
 _SWEEP_BYTES = 4 * 1024 * 1024
 
 _KNOW = """
-SELECT number, ending, samples_count, high_tick, state, bytes, raw_bytes,
+SELECT number, ending, samples_count, high_tick, state, bytes, raw_bytes, attempt,
     (SELECT max(tick) FROM samples WHERE samples.trial = trials.number),
     (SELECT max(last_tick) FROM chunks WHERE chunks.trial = trials.number)
 FROM trials WHERE trial_id = ?
@@ -432,7 +434,7 @@ class _Transaction:
         for index, write in enumerate(writes):
             if isinstance(write, SampleWrite):
                 # The usual case, a tick above all others, is inline: it decides how fast writing is.
-                trial_id, tick_id, timestamp, state, data, kind, cut = write
+                trial_id, tick_id, timestamp, state, data, kind, cut, attempt = write
                 if trial_id != current:
                     current, known = trial_id, self._look_up_trial(trial_id)
                     if known is not None:
@@ -442,6 +444,7 @@ class _Transaction:
                     and known.top_tick < tick_id <= MAX_NUMBER
                     and 0 <= timestamp <= MAX_NUMBER
                     and kind is not WriteKind.LATE
+                    and (not attempt or attempt == known.head.attempt)
                 ):
                     chunked.append(_make_chunk_sample((self.next_position, tick_id, timestamp, data, cut)))
                     self.next_position += 1
@@ -455,12 +458,12 @@ class _Transaction:
                     reason = self._create(write)
                 elif (known := self._look_up_trial(write.trial_id)) is None:
                     reason = NO_SUCH_TRIAL.format(write.trial_id)
+                elif (reason := replaced(write, known.head.attempt)) is not None:
+                    pass
                 elif isinstance(write, OutcomeWrite):
-                    reason = None
                     self._say_outcome(write, known)
                     self._changes.trials = True
                 else:
-                    reason = None
                     known.head.finish(write)
                 if reason is not None:
                     refused[index] = reason
@@ -480,8 +483,8 @@ class _Transaction:
             row = self._connection.execute(_KNOW, (trial_id,)).fetchone()
             if row is None:
                 return None
-            number, end, count, high_tick, state, size, raw, row_tick, chunk_tick = row
-            head = Head(number, TrialEnd(end), count, high_tick, state, size, raw)
+            number, end, count, high_tick, state, size, raw, attempt, row_tick, chunk_tick = row
+            head = Head(number, TrialEnd(end), count, high_tick, state, size, raw, attempt)
             chunk_tick = NO_TICK if chunk_tick is None else chunk_tick
             top_tick = chunk_tick if row_tick is None else max(row_tick, chunk_tick)
             known = self._known[trial_id] = _Known(head, top_tick, chunk_tick)
@@ -506,23 +509,28 @@ class _Transaction:
         known = self._look_up_trial(write.trial_id)
         params = write.params.SerializeToString(deterministic=True)
         if known is None:
+            if (reason := absent(write)) is not None:
+                return reason
             added = self._connection.execute(
-                "INSERT INTO trials (trial_id, user_id, params, logged, owner, endpoint) VALUES (?, ?, ?, ?, ?, ?)",
-                (write.trial_id, write.user_id, params, write.logged, write.owner, write.endpoint),
+                "INSERT INTO trials (trial_id, user_id, params, logged, owner, endpoint, attempt) "
+                "VALUES (?, ?, ?, ?, ?, ?, ?)",
+                (write.trial_id, write.user_id, params, write.logged, write.owner, write.endpoint, write.attempt),
             )
             assert added.lastrowid is not None
             size = trial_bytes(write.trial_id, write.user_id, len(params), 0)
-            known = self._known[write.trial_id] = _Known(Head(added.lastrowid, bytes=size), NO_TICK, NO_TICK)
+            head = Head(added.lastrowid, bytes=size, attempt=write.attempt)
+            known = self._known[write.trial_id] = _Known(head, NO_TICK, NO_TICK)
             self._touch(write.trial_id, known)
         else:
             found = "SELECT length(CAST(user_id AS BLOB)) + length(params), endpoint FROM trials WHERE number = ?"
             before, endpoint = self._connection.execute(found, (known.head.number,)).fetchone()
-            if (reason := taken(write, known.head.end, endpoint)) is not None:
+            if (reason := taken(write, known.head.end, endpoint, known.head.attempt)) is not None:
                 return reason
+            known.head.describe(write)
             known.head.bytes += len(write.user_id.encode()) + len(params) - before
             self._connection.execute(
-                "UPDATE trials SET user_id = ?, params = ?, logged = ?, endpoint = ? WHERE number = ?",
-                (write.user_id, params, write.logged, write.endpoint, known.head.number),
+                "UPDATE trials SET user_id = ?, params = ?, logged = ?, endpoint = ?, attempt = ? WHERE number = ?",
+                (write.user_id, params, write.logged, write.endpoint, known.head.attempt, known.head.number),
             )
             self._connection.execute("DELETE FROM properties WHERE number = ?", (known.head.number,))
         self._connection.executemany(
@@ -536,7 +544,7 @@ class _Transaction:
         """Write a sample of an unusual kind; return why it was refused."""
         if known is None:
             return NO_SUCH_TRIAL.format(write.trial_id)
-        reason = refusal(write)
+        reason = replaced(write, known.head.attempt) or refusal(write)
         if reason is None:
             try:
                 self._write_by_rules(write, known)

@@ -64,7 +64,7 @@ class TrialEdit:
 
     def write(self, write: SampleWrite) -> str | None:
         """Do what the rules say; return why a sample was refused."""
-        _, tick_id, timestamp, state, data, kind, cut = write
+        _, tick_id, timestamp, state, data, kind, cut, _ = write
         if self.top_tick < tick_id <= MAX_NUMBER and 0 <= timestamp <= MAX_NUMBER and kind is not WriteKind.LATE:
             self._add(Row(self.next_position, tick_id, timestamp, False, data, cut))
             self.head.grow(tick_id, state)

@@ -12,7 +12,15 @@ from collections.abc import Collection
 from dataclasses import dataclass
 
 from trio_cogment.api.common_pb2 import TrialState
-from trio_cogment.servers.datastore.storage import EndWrite, SampleWrite, TrialEnd, TrialWrite, WriteKind
+from trio_cogment.servers.datastore.storage import (
+    EndWrite,
+    ReplacedAttempt,
+    SampleWrite,
+    TrialEnd,
+    TrialWrite,
+    Write,
+    WriteKind,
+)
 
 #: What a signed 64-bit integer holds: ticks and timestamps are stored as such.
 MAX_NUMBER = (1 << 63) - 1
@@ -75,20 +83,89 @@ _OPEN, _ENDED, _ENDED_STATE = TrialEnd.OPEN, TrialEnd.ENDED, TrialState.ENDED
 NO_SUCH_TRIAL = "no such trial: {!r}"
 
 
-def taken(write: TrialWrite, end: TrialEnd, endpoint: str) -> str | None:
+class Standing(enum.Enum):
+    """The attempt that a write says, seen from the one that the trial has."""
+
+    #: It says none.
+    NONE = enum.auto()
+    BEFORE = enum.auto()
+    SAME = enum.auto()
+    NEXT = enum.auto()
+    #: Beyond the next one: somebody else has created the trial anew.
+    BEYOND = enum.auto()
+
+    @classmethod
+    def of(cls, said: int, has: int) -> Standing:
+        """Return how the attempt that is said stands to the one that there is."""
+        if not said:
+            return cls.NONE
+        if said <= has:
+            return cls.SAME if said == has else cls.BEFORE
+        return cls.NEXT if said == has + 1 else cls.BEYOND
+
+
+class Fate(enum.Enum):
+    """What becomes of a `TrialWrite`, by its attempt."""
+
+    #: It is done, unless the id is taken.
+    BEGIN = enum.auto()
+    #: It is done, whoever has the id.
+    TAKE_OVER = enum.auto()
+    #: Another attempt has the trial.
+    REPLACED = enum.auto()
+    #: It cannot be gone on with.
+    ENDED = enum.auto()
+
+
+_NOT_OVER = (TrialEnd.OPEN, TrialEnd.ABNORMAL)
+
+#: By standing, the end of the trial that is stored, and whether it is to be taken over. Whoever takes a trial over has
+#: read which attempt there was: of several who have, one says the next number first.
+ATTEMPTS: dict[tuple[Standing, TrialEnd, bool], Fate] = {
+    **{(standing, end, over): Fate.REPLACED for standing in Standing for end in TrialEnd for over in (False, True)},
+    **{(Standing.NONE, end, False): Fate.BEGIN for end in TrialEnd},
+    **{(Standing.SAME, end, False): Fate.BEGIN for end in TrialEnd},
+    **{(Standing.NEXT, end, False): Fate.BEGIN for end in TrialEnd},
+    **{(Standing.NEXT, end, True): Fate.TAKE_OVER for end in _NOT_OVER},
+    (Standing.NEXT, TrialEnd.ENDED, True): Fate.ENDED,
+}
+
+
+def absent(write: TrialWrite) -> str | None:
+    """Return why a trial cannot be created; None: it can. What is to be taken over has to be there."""
+    return ReplacedAttempt(NO_SUCH_TRIAL.format(write.trial_id)) if write.takes_over else None
+
+
+def taken(write: TrialWrite, end: TrialEnd, endpoint: str, attempt: int) -> str | None:
     """Return why a trial cannot be written under its id; None: it can.
 
     The first data log that writes a trial reserves its id for its orchestrator, until the trial has ended. So of two
-    orchestrators that begin a trial with the same id at once, only one does.
+    orchestrators that begin a trial with the same id at once, only one does. One that goes on with it takes it over.
 
     Args:
         write: the trial.
         end: of the one that is stored.
         endpoint: of its orchestrator.
+        attempt: that it has.
     """
-    if end is TrialEnd.OPEN and endpoint and write.endpoint and endpoint != write.endpoint:
+    fate = ATTEMPTS[Standing.of(write.attempt, attempt), end, write.takes_over]
+    if fate is Fate.REPLACED:
+        return _not_its_own(write, attempt)
+    if fate is Fate.ENDED:
+        return ReplacedAttempt(f"trial {write.trial_id!r}: it has ended, and cannot be gone on with")
+    if fate is Fate.BEGIN and end is TrialEnd.OPEN and endpoint and write.endpoint and endpoint != write.endpoint:
         return f"trial {write.trial_id!r}: its id is taken by a trial that the orchestrator at {endpoint} runs"
     return None
+
+
+def replaced(write: Write, attempt: int) -> ReplacedAttempt | None:
+    """Return why a write is refused that says another attempt than its trial has; None: it says that one, or none."""
+    return None if not write.attempt or write.attempt == attempt else _not_its_own(write, attempt)
+
+
+def _not_its_own(write: Write, attempt: int) -> ReplacedAttempt:
+    text = f"trial {write.trial_id!r}: attempt {write.attempt} may not write it, it is at attempt {attempt}"
+    return ReplacedAttempt(text)
 
 
 def is_deleted(number: int, end: TrialEnd, numbers: Collection[int] | None, *, ended: bool) -> bool:
@@ -117,6 +194,7 @@ class Head:
         state: the state in that sample.
         bytes: what the trial counts against its owner's quota; for storages that keep it here.
         raw_bytes: what its samples had as serialized messages; likewise.
+        attempt: which run of the trial writes it.
     """
 
     number: int
@@ -126,6 +204,13 @@ class Head:
     state: int = TrialState.UNKNOWN
     bytes: int = 0
     raw_bytes: int = 0
+    attempt: int = 0
+
+    def describe(self, write: TrialWrite) -> None:
+        """Take note of a `TrialWrite` that was not refused."""
+        self.attempt = write.attempt or self.attempt
+        if write.takes_over:
+            self.end = _OPEN
 
     @property
     def last_state(self) -> int:

@@ -11,6 +11,9 @@ any time.
   `WriteKind`.
 - **Positions** order the samples of a trial by their arrival: each new sample gets a higher one than all before it, and
   keeps it when another is merged into it. They may have gaps. A reader that pages by position therefore misses nothing.
+- **Attempts** number the runs of a trial, from 1: who goes on with a trial whose orchestrator is gone says the next
+  number, and from then on what says a lower one is refused, so that a trial never has two that write it. A write that
+  says 0 is of nobody who counts: by hand, or of a data log elsewhere.
 - **Numbers** order trials by their creation; they are never used again, so a page's handle stays valid whatever is
   deleted.
 """
@@ -56,7 +59,8 @@ class WriteKind(enum.IntEnum):
 class TrialWrite(NamedTuple):
     """Create a trial, or change its user and its parameters; its samples and its number stay.
 
-    It is refused while the id is taken: the trial is open, and another orchestrator's data log writes it.
+    It is refused while the id is taken: the trial is open, and another orchestrator's data log writes it. What its
+    attempt may be is in `_write_rules.ATTEMPTS`.
     """
 
     trial_id: str
@@ -68,6 +72,10 @@ class TrialWrite(NamedTuple):
     owner: str = ""
     #: Where the orchestrator is reached that runs it; empty: that is not known, and the id is nobody's.
     endpoint: str = ""
+    #: See the head of this module.
+    attempt: int = 0
+    #: It goes on with a trial that has not ended, of whichever orchestrator it is; the trial is open again.
+    takes_over: bool = False
 
 
 class SampleWrite(NamedTuple):
@@ -88,6 +96,8 @@ class SampleWrite(NamedTuple):
     kind: WriteKind
     #: Where the parts of `data` are, if the conversion knows that; a storage that keeps columns need not look for them.
     cut: Cut | None = None
+    #: See the head of this module.
+    attempt: int = 0
 
 
 class EndWrite(NamedTuple):
@@ -98,6 +108,8 @@ class EndWrite(NamedTuple):
 
     trial_id: str
     end: TrialEnd
+    #: See the head of this module.
+    attempt: int = 0
 
 
 class OutcomeWrite(NamedTuple):
@@ -106,9 +118,18 @@ class OutcomeWrite(NamedTuple):
     trial_id: str
     #: A serialized `EndOfTrial`.
     outcome: bytes
+    #: See the head of this module.
+    attempt: int = 0
 
 
 Write = TrialWrite | SampleWrite | EndWrite | OutcomeWrite
+
+
+class ReplacedAttempt(str):
+    """Why a write was refused: another attempt has taken the trial over, or nobody knows of this one."""
+
+    __slots__ = ()
+
 
 #: What a trial, and each of its samples, counts beside its bytes against the quota of its owner.
 ROW_BYTES = 128
@@ -146,6 +167,7 @@ class StoredTrial:
         outcome: see `OutcomeWrite`; empty if nothing was said.
         owner: the account that it belongs to; empty: nobody's.
         endpoint: of the orchestrator that runs it, or ran it last; empty: that is not known.
+        attempt: which run of the trial this is, from 1; 0: it is written by hand, or by a data log elsewhere.
         stored_bytes: what it takes in the storage, as `TrialStore.stored_bytes` counts it; not compared.
         raw_bytes: what its samples had as serialized messages; not compared.
     """
@@ -162,6 +184,7 @@ class StoredTrial:
     outcome: bytes = b""
     owner: str = ""
     endpoint: str = ""
+    attempt: int = 0
     stored_bytes: int = field(default=0, compare=False)
     raw_bytes: int = field(default=0, compare=False)
 
@@ -216,7 +239,7 @@ class TrialStore(Protocol):
         Returns:
             Which writes were refused, by their index, and why: what is for a trial that is not there, a tick
             or timestamp of 2**63 or more, something LATE that is not a serialized `StoredTrialSample`, a trial whose
-            id is taken. The others are done.
+            id is taken, what is of another attempt (a `ReplacedAttempt`). The others are done.
         """
 
     async def trial(self, trial_id: str) -> StoredTrial | None:

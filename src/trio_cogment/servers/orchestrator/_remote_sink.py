@@ -22,14 +22,24 @@ from trio_cogment.servers.orchestrator.sinks import LocalSink, SampleSink, Sampl
 RUN_TRIAL_DATALOG = methods_of(SERVICES[ServiceKind.DATALOG].descriptor())["RunTrialDatalog"]
 
 
-def sink_of(target: Target | None, connections: Connections, holding: Holding) -> SampleSink | None:
-    """Return the sink that a data log's endpoint leads to, for one trial."""
+def sink_of(target: Target | None, connections: Connections, holding: Holding, attempt: int = 0) -> SampleSink | None:
+    """Return the sink that a data log's endpoint leads to, for one trial.
+
+    Args:
+        target: where it leads to; None: there is no data log.
+        connections: lends a channel to one elsewhere.
+        holding: of the trial.
+        attempt: which run of the trial this is, for a datastore of this process; 0: the next one.
+    """
     if target is None:
         return None
     if not isinstance(target, LocalSink):
         return RemoteSink(connections, target, holding)
     owned_by = getattr(target.sink, "owned_by", None)
-    return target.sink if owned_by is None else owned_by(lasting(holding.account), holding.quotas)
+    sink = target.sink if owned_by is None else owned_by(lasting(holding.account), holding.quotas)
+    counted = getattr(sink, "counted", None)
+    found: SampleSink = sink if counted is None else counted(attempt)
+    return found
 
 
 #: How long a data log may take to answer the parameters; one that has not is of those that never answer.

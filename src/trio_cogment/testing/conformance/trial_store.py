@@ -25,6 +25,7 @@ from trio_cogment.servers.datastore.storage import (
     ROW_BYTES,
     EndWrite,
     OutcomeWrite,
+    ReplacedAttempt,
     SampleWrite,
     StoredSample,
     StoredTrial,
@@ -59,10 +60,12 @@ def new_trial(
     properties: Mapping[str, str] | None = None,
     owner: str = "",
     endpoint: str = "",
+    attempt: int = 0,
+    takes_over: bool = False,
 ) -> TrialWrite:
-    """Return what creates a trial."""
+    """Return what creates a trial, or takes it over."""
     params = TrialParams(properties=properties or {}, max_steps=7)
-    return TrialWrite(trial_id, user_id, params, logged, owner, endpoint)
+    return TrialWrite(trial_id, user_id, params, logged, owner, endpoint, attempt, takes_over)
 
 
 def sample(
@@ -73,11 +76,12 @@ def sample(
     state: int = TrialState.RUNNING,
     kind: WriteKind = WriteKind.LOGGED,
     payload: bytes = b"",
+    attempt: int = 0,
 ) -> SampleWrite:
     """Return what adds a sample; another `run` gives it another timestamp."""
     timestamp = 1_000_000 * run + tick_id
     message = StoredTrialSample(trial_id=trial_id, tick_id=tick_id, timestamp=timestamp, payloads=[payload])
-    return SampleWrite(trial_id, tick_id, timestamp, state, message.SerializeToString(), kind)
+    return SampleWrite(trial_id, tick_id, timestamp, state, message.SerializeToString(), kind, None, attempt)
 
 
 def late(trial_id: str, tick_id: int, reward: float) -> SampleWrite:
@@ -384,6 +388,50 @@ async def ids_that_are_taken(store: TrialStore) -> None:
     assert list(reasons) == [1]
 
 
+async def replaced_attempts(store: TrialStore) -> None:
+    """A trial is taken over once; what its attempts before write is refused, and changes and ends nothing."""
+    first = new_trial("a", endpoint="grpc://here:9000", attempt=1)
+    assert await store.apply([first, sample("a", 0, attempt=1), sample("a", 1, attempt=1)]) == {}
+    assert (await get(store, "a")).attempt == 1
+    over = new_trial("a", user_id="bob", endpoint="grpc://there:9000", attempt=2, takes_over=True)
+    await expect_replaced(store, over._replace(attempt=1), over._replace(attempt=3), over._replace(attempt=0))
+    assert await store.apply([EndWrite("a", TrialEnd.ABNORMAL, 1), over]) == {}
+    trial = await get(store, "a")
+    assert (trial.user_id, trial.endpoint, trial.attempt) == ("bob", "grpc://there:9000", 2)
+    assert (trial.end, trial.samples_count) == (TrialEnd.OPEN, 2)
+    await expect_replaced(
+        store,
+        over,
+        first,
+        sample("a", 2, attempt=1),
+        sample("a", 1, run=1, attempt=1),
+        late("a", 1, 0.5)._replace(attempt=1),
+        EndWrite("a", TrialEnd.ENDED, 1),
+        EndWrite("a", TrialEnd.ABNORMAL, 1),
+        OutcomeWrite("a", b"over", 1),
+        sample("a", 5, attempt=3),
+    )
+    assert await get(store, "a") == trial
+    assert await ticks(store, "a") == [0, 1]
+    assert await store.apply([sample("a", 1, run=1, attempt=2), sample("a", 2, state=_ENDED, attempt=2)]) == {}
+    assert await ticks(store, "a") == [0, 1, 2]
+    await expect_replaced(store, new_trial("a", attempt=3, takes_over=True), first)
+    assert await store.apply([new_trial("a", attempt=3), sample("a", 0, run=2, attempt=3)]) == {}
+    assert (await get(store, "a")).samples_count == 1
+    # Nobody takes over what is not there, also when it was deleted meanwhile.
+    await expect_replaced(store, new_trial("b", attempt=1, takes_over=True))
+    await store.delete(["a"])
+    await expect_replaced(store, new_trial("a", attempt=4, takes_over=True))
+    assert await ids(store) == []
+
+
+async def expect_replaced(store: TrialStore, *writes: Write) -> None:
+    """Check that each of these is refused because its attempt does not have the trial."""
+    reasons = await store.apply(writes)
+    assert list(reasons) == list(range(len(writes)))
+    assert all(isinstance(reason, ReplacedAttempt) for reason in reasons.values())
+
+
 async def deleted_unless_changed(store: TrialStore) -> None:
     """What was found of a trial may not hold any more when it is deleted: then it stays."""
     await store.apply([new_trial(name) for name in "abc"])
@@ -674,6 +722,7 @@ CASES: tuple[Callable[[TrialStore], Awaitable[None]], ...] = (
     deleted,
     deleted_unless_changed,
     ids_that_are_taken,
+    replaced_attempts,
     what_owners_have,
     pages_of_samples,
     pages_while_writing,
@@ -776,7 +825,31 @@ async def written_by_both(first: TrialStore, second: TrialStore) -> None:
         assert await ticks(first, f"{number}") == await ticks(second, f"{number}") == list(range(20))
 
 
-SHARED_CASES: tuple[Callable[[TrialStore, TrialStore], Awaitable[None]], ...] = (seen_by_the_other, written_by_both)
+async def taken_over_once(first: TrialStore, second: TrialStore) -> None:
+    """Of several who take a trial over at once one has it, and nobody else writes to it."""
+    won: list[tuple[int, TrialStore]] = []
+
+    async def take_over(store: TrialStore, attempt: int) -> None:
+        if not await store.apply([new_trial("a", attempt=attempt, takes_over=True)]):
+            won.append((attempt, store))
+
+    await first.apply([new_trial("a", attempt=1), sample("a", 0, attempt=1)])
+    for attempt in range(2, 8):
+        async with trio.open_nursery() as nursery:
+            for number in range(6):
+                nursery.start_soon(take_over, first if number % 2 else second, attempt)
+        assert [one for one, _ in won] == list(range(2, attempt + 1))
+        assert await won[-1][1].apply([sample("a", attempt, attempt=attempt)]) == {}
+        await expect_replaced(first, sample("a", attempt + 1, attempt=attempt - 1))
+        await expect_replaced(second, sample("a", attempt + 1, attempt=attempt - 1))
+    assert await ticks(first, "a") == [0, *range(2, 8)]
+
+
+SHARED_CASES: tuple[Callable[[TrialStore, TrialStore], Awaitable[None]], ...] = (
+    seen_by_the_other,
+    written_by_both,
+    taken_over_once,
+)
 
 
 # --- running the cases ---
