@@ -15,6 +15,7 @@ import trio
 from google.protobuf.wrappers_pb2 import StringValue, UInt32Value
 from trio.testing import MockClock
 
+from tests.servers.datastore.harness import open_harness, whole
 from trio_cogment import (
     ActorClass,
     ActorSession,
@@ -263,6 +264,31 @@ async def test_an_iteration_that_is_left_ends_its_call(how: str) -> None:
             await call.receive()
         assert caught.value.code is StatusCode.CANCELLED
         game.go.set()
+
+
+@pytest.mark.parametrize("most", [0, 1, 3, 256])
+async def test_samples_come_one_by_one_however_many_a_reply_has(most: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    # A datastore of somebody else puts one into each, as with 0.
+    monkeypatch.setattr("trio_cogment.sdk._datastore._REPLY_SAMPLES", most)
+    async with open_harness() as harness:
+        for name in ("one", "other"):
+            await harness.log(name, whole(10))
+        store = DatastoreClient(harness.channel)
+        for follow in (False, True):
+            ticks = [sample.tick_id async for sample in store.samples("one", follow=follow)]
+            assert ticks == list(range(10))
+        seen = [(sample.trial_id, sample.tick_id) async for sample in store.samples(["one", "other"])]
+        assert sorted(seen) == [(name, tick) for name in ("one", "other") for tick in range(10)]
+        async with store.samples("one", follow=True) as samples:
+            assert [(await anext(samples)).tick_id for _ in range(5)] == list(range(5))
+            with trio.CancelScope() as scope:
+                scope.cancel()
+                await anext(samples)
+            assert scope.cancelled_caught
+            assert (await anext(samples)).tick_id == 5
+            samples.close()
+            with pytest.raises(StopAsyncIteration):
+                await anext(samples)
 
 
 @WAYS

@@ -155,24 +155,28 @@ class RetrieveTrialsReply(_message.Message):
     def __init__(self, trial_infos: _Optional[_Iterable[_Union[StoredTrialInfo, _Mapping]]] = ..., next_trial_handle: _Optional[str] = ...) -> None: ...
 
 class RetrieveSamplesRequest(_message.Message):
-    __slots__ = ("trial_ids", "actor_names", "actor_classes", "actor_implementations", "selected_sample_fields")
+    __slots__ = ("trial_ids", "actor_names", "actor_classes", "actor_implementations", "selected_sample_fields", "max_reply_samples")
     TRIAL_IDS_FIELD_NUMBER: _ClassVar[int]
     ACTOR_NAMES_FIELD_NUMBER: _ClassVar[int]
     ACTOR_CLASSES_FIELD_NUMBER: _ClassVar[int]
     ACTOR_IMPLEMENTATIONS_FIELD_NUMBER: _ClassVar[int]
     SELECTED_SAMPLE_FIELDS_FIELD_NUMBER: _ClassVar[int]
+    MAX_REPLY_SAMPLES_FIELD_NUMBER: _ClassVar[int]
     trial_ids: _containers.RepeatedScalarFieldContainer[str]
     actor_names: _containers.RepeatedScalarFieldContainer[str]
     actor_classes: _containers.RepeatedScalarFieldContainer[str]
     actor_implementations: _containers.RepeatedScalarFieldContainer[str]
     selected_sample_fields: _containers.RepeatedScalarFieldContainer[StoredTrialSampleField]
-    def __init__(self, trial_ids: _Optional[_Iterable[str]] = ..., actor_names: _Optional[_Iterable[str]] = ..., actor_classes: _Optional[_Iterable[str]] = ..., actor_implementations: _Optional[_Iterable[str]] = ..., selected_sample_fields: _Optional[_Iterable[_Union[StoredTrialSampleField, str]]] = ...) -> None: ...
+    max_reply_samples: int
+    def __init__(self, trial_ids: _Optional[_Iterable[str]] = ..., actor_names: _Optional[_Iterable[str]] = ..., actor_classes: _Optional[_Iterable[str]] = ..., actor_implementations: _Optional[_Iterable[str]] = ..., selected_sample_fields: _Optional[_Iterable[_Union[StoredTrialSampleField, str]]] = ..., max_reply_samples: _Optional[int] = ...) -> None: ...
 
 class RetrieveSampleReply(_message.Message):
-    __slots__ = ("trial_sample",)
+    __slots__ = ("trial_sample", "further_samples")
     TRIAL_SAMPLE_FIELD_NUMBER: _ClassVar[int]
+    FURTHER_SAMPLES_FIELD_NUMBER: _ClassVar[int]
     trial_sample: StoredTrialSample
-    def __init__(self, trial_sample: _Optional[_Union[StoredTrialSample, _Mapping]] = ...) -> None: ...
+    further_samples: _containers.RepeatedCompositeFieldContainer[StoredTrialSample]
+    def __init__(self, trial_sample: _Optional[_Union[StoredTrialSample, _Mapping]] = ..., further_samples: _Optional[_Iterable[_Union[StoredTrialSample, _Mapping]]] = ...) -> None: ...
 
 class AddTrialRequest(_message.Message):
     __slots__ = ("user_id", "trial_params")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import AsyncGenerator, AsyncIterator, Collection, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from types import TracebackType
 from typing import TypeAlias
@@ -30,6 +30,8 @@ from trio_cogment.sdk.spec import Spec
 
 _DATASTORE = methods_of(SERVICES[ServiceKind.DATASTORE].descriptor())
 
+#: A datastore of this project may put so many samples into a reply, which saves half of their cost.
+_REPLY_SAMPLES = 256
 #: How many trials are requested at a time.
 _PAGE = 100
 
@@ -281,6 +283,8 @@ class SampleIterator:
         self._follow = follow
         self._partial = partial
         self._call: ClientCall | None = None
+        #: What the last reply has yet.
+        self._further: Iterator[StoredTrialSample] = iter(())
         self._over = not request.trial_ids
         self._trials: dict[str, StoredTrial] = {}
         #: Without `follow`: how many samples of each trial are still to come.
@@ -308,15 +312,19 @@ class SampleIterator:
             await self._begin()
             if self._call is None:
                 raise StopAsyncIteration
-        try:
-            reply = await self._call.receive()
-        except RpcError:
-            self.close()
-            raise
-        if reply is None:
-            self.close()
-            raise StopAsyncIteration
-        message: StoredTrialSample = reply.trial_sample
+        await trio.lowlevel.checkpoint_if_cancelled()
+        message = next(self._further, None)
+        if message is None:
+            try:
+                reply = await self._call.receive()
+            except RpcError:
+                self.close()
+                raise
+            if reply is None:
+                self.close()
+                raise StopAsyncIteration
+            message = reply.trial_sample
+            self._further = iter(reply.further_samples)
         if not self._follow:
             self._count(message.trial_id)
             if not self._left:
@@ -348,6 +356,7 @@ class SampleIterator:
             _check_complete(self._trials.values())
         request = RetrieveSamplesRequest()
         request.CopyFrom(self._request)
+        request.max_reply_samples = _REPLY_SAMPLES
         if not self._follow:
             self._left = {trial.trial_id: trial.samples_count for trial in self._trials.values() if trial.samples_count}
             if not self._left:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -13,7 +14,7 @@ from tests.servers.datastore.harness import GateStore, params_with
 from trio_cogment.base.config import DatastoreConfig
 from trio_cogment.base.errors import NotFoundError, ResourceExhaustedError, UnavailableError
 from trio_cogment.servers.datastore._group_commit import GroupCommit, WriteStream
-from trio_cogment.servers.datastore.storage import SampleWrite, TrialWrite, Write, WriteKind
+from trio_cogment.servers.datastore.storage import SampleWrite, TrialEnd, TrialWrite, Write, WriteKind
 
 Clock = trio.testing.MockClock
 settled = trio.testing.wait_all_tasks_blocked
@@ -89,6 +90,22 @@ async def test_where_commits_are_quick_nobody_waits_for_long(
         assert await stream.progress(1) == 4
         assert trio.current_time() - began == pytest.approx(delay + seconds)
         assert [len(batch) for batch in store.batches] == [1, 3]
+
+
+async def test_where_somebody_follows_writes_wait_half_as_long(autojump_clock: Clock) -> None:
+    async with running() as (writer, store):
+        store.seconds = 0.004
+        stream = writer.stream()
+        await fill(stream, 1)
+        await stream.flush()
+        known = await store.trial("t")
+        assert known is not None
+        for trials, delay in (([known], 0.004), ([replace(known, end=TrialEnd.ENDED)], 0.008), ([], 0.008)):
+            with writer.followed(trials):
+                began = trio.current_time()
+                await fill(stream, 1, first=stream.taken)
+                await stream.progress(stream.taken - 1)
+                assert trio.current_time() - began == pytest.approx(delay + store.seconds)
 
 
 async def test_a_flush_commits_at_once(autojump_clock: Clock) -> None:

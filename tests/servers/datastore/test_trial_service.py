@@ -27,6 +27,7 @@ from trio_cogment.api.datalog_pb2 import RunTrialDatalogInput
 from trio_cogment.api.trial_datastore_pb2 import (
     AddSampleRequest,
     AddTrialRequest,
+    RetrieveSampleReply,
     RetrieveSamplesRequest,
     StoredTrialActorSample,
     StoredTrialActorSampleMessage,
@@ -358,6 +359,45 @@ async def test_an_open_trial_does_not_hold_up_others(autojump_clock: Clock) -> N
                 seen.append((sample.trial_id, sample.tick_id))
         assert patience.cancelled_caught
         assert sorted(seen) == [("done", 0), ("done", 1), ("done", 2), ("open", 0)]
+
+
+@both
+@pytest.mark.parametrize("selected", [False, True])
+async def test_replies_have_several_samples_for_who_asks_for_that(
+    wire: bool, selected: bool, autojump_clock: Clock
+) -> None:
+    chosen = {"actor_names": ["ann"]} if selected else {}
+    async with open_harness(wire=wire, page_samples=10) as harness:
+        await harness.log("a", whole(25))
+        alone = await harness.samples("a", **chosen)
+        assert [sample.tick_id for sample in alone] == list(range(25))
+        for most, sizes in ((4, [4, 4, 2, 4, 4, 2, 4, 1]), (100, [10, 10, 5]), (1, [1] * 25)):
+            replies = await all_replies(harness, trial_ids=["a"], max_reply_samples=most, **chosen)
+            assert [1 + len(reply.further_samples) for reply in replies] == sizes
+            assert [sample for reply in replies for sample in samples_in(reply)] == alone
+
+
+async def test_replies_with_several_samples_are_no_larger_than_they_need_to_be(autojump_clock: Clock) -> None:
+    async with open_harness() as harness:
+        observations = [sample_of(tick).observations for tick in range(6)]
+        for tick, size in enumerate((40_000, 30_000, 10, 200_000, 10, 10)):
+            observations[tick].observations[0] = bytes(size)
+        given = [sample_of(tick, observations=one) for tick, one in enumerate(observations)]
+        await harness.log("a", [*given, sample_of(6, ENDED)])
+        replies = await all_replies(harness, trial_ids=["a"], max_reply_samples=100)
+        ticks = [[sample.tick_id for sample in samples_in(reply)] for reply in replies]
+        assert ticks == [[0, 1], [2, 3], [4, 5, 6]]
+
+
+async def all_replies(harness: Harness, **options: Any) -> list[RetrieveSampleReply]:
+    async with harness.channel.call(TRIALS["RetrieveSamples"]) as call:
+        await call.send(RetrieveSamplesRequest(**options))
+        await call.done_sending()
+        return [reply async for reply in call]
+
+
+def samples_in(reply: RetrieveSampleReply) -> list[StoredTrialSample]:
+    return [reply.trial_sample, *reply.further_samples]
 
 
 async def test_unknown_trials_are_refused_before_any_sample() -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 from itertools import chain
 from typing import NamedTuple
 
@@ -45,6 +46,7 @@ _TIMESTAMP = tag(StoredTrialSample, "timestamp")
 _STATE = tag(StoredTrialSample, "state")
 _ACTOR = tag(StoredTrialSample, "actor_samples")
 _PAYLOAD = tag(StoredTrialSample, "payloads")
+_CONTINUES = 0x80
 _TICK_TAG = bytes((_TICK,))
 PAYLOAD_TAG = bytes((_PAYLOAD,))
 
@@ -284,6 +286,34 @@ def _given(
             return None
         values = (*values[:at], *values[at + 1 :])
     return Split(layout, (*values, *payloads), tick_length)
+
+
+@lru_cache(4096)
+def payload_head(length: int) -> bytes:
+    """Return what comes before a payload of some length."""
+    return PAYLOAD_TAG + varint(length)
+
+
+#: The lowest seven bits of numbers as the first byte of a varint: of its only one, or of one with more.
+_ONLY, _FIRST = bytes(range(128)), bytes(range(128, 256))
+
+
+def tick_fields(ticks: Sequence[int]) -> bytes:
+    """Return the fields with some ticks, which are equally long: their first bytes, then the second ones, and so on."""
+    length = len(tick_field(ticks[0]))
+    if not length:
+        return b""
+    count = len(ticks)
+    planes = [_TICK_TAG * count]
+    for number in range(length - 1):
+        more = _CONTINUES if number < length - 2 else 0
+        if number == 0 and type(ticks) is range and ticks.step == 1:
+            first = ticks[0] & 127
+            planes.append(((_FIRST if more else _ONLY) * (count // 128 + 2))[first : first + count])
+        else:
+            shift = 7 * number
+            planes.append(bytes([tick >> shift & 127 | more for tick in ticks]))
+    return b"".join(planes)
 
 
 def tick_field(tick_id: int) -> bytes:

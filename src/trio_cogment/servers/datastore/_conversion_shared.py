@@ -12,12 +12,12 @@ from __future__ import annotations
 import math
 import struct
 from collections.abc import Hashable
-from functools import lru_cache, partial
+from functools import partial
 from operator import itemgetter
 from typing import Any, NamedTuple
 
-from trio_cogment.base.shared_message import SharedSample, varint
-from trio_cogment.servers.datastore._chunk_layouts import PAYLOAD_TAG, Cut, Layouts, tick_field
+from trio_cogment.base.shared_message import SharedSample
+from trio_cogment.servers.datastore._chunk_layouts import Cut, Layouts, payload_head, tick_field
 from trio_cogment.servers.datastore._conversion_templates import Deliveries
 from trio_cogment.servers.datastore._write_rules import MAX_NUMBER
 from trio_cogment.servers.datastore.storage import SampleWrite
@@ -77,12 +77,6 @@ def _parts_of(sample: SharedSample) -> _Parts:
         payloads.append(bytes(action.content))
     key = (sample.state, sample.timestamp > 0, count, *observations.actors_map, len(actions), *signature)
     return _Parts(key, numbers, payloads)
-
-
-@lru_cache
-def _head(length: int) -> bytes:
-    """Return what comes before a payload of some length."""
-    return PAYLOAD_TAG + varint(length)
 
 
 class _Template:
@@ -152,7 +146,7 @@ class _Template:
         tick = tick_field(tick_id)
         joined = [layout.before, tick, middle]
         for payload in parts.payloads:
-            joined += _head(len(payload)), payload
+            joined += payload_head(len(payload)), payload
         joined.append(layout.after)
         lengths = (len(tick), *map(len, parts.payloads))
         cut = self._cuts.get(lengths)

@@ -84,8 +84,9 @@ class Datastore:
         """
         selection = Selection(request)
         trials = await find_trials(self.store, request)
-        async with Follower(self.store, selection, self.config, trials) as follower:
-            yield SampleReader(follower, selection)
+        with self.writer.followed(trials):
+            async with Follower(self.store, selection, self.config, trials) as follower:
+                yield SampleReader(follower, selection)
 
     async def __aenter__(self) -> Datastore:
         """Start its tasks."""

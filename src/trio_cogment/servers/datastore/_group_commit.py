@@ -9,7 +9,8 @@ from __future__ import annotations
 import logging
 import math
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 import trio
@@ -30,6 +31,8 @@ from trio_cogment.servers.datastore.storage import (
     OutcomeWrite,
     ReplacedAttempt,
     SampleWrite,
+    StoredTrial,
+    TrialEnd,
     TrialStore,
     TrialWrite,
     Write,
@@ -39,8 +42,8 @@ from trio_cogment.servers.datastore.storage import (
 _log = logging.getLogger(__name__)
 
 #: The first write of a batch waits for this many times the duration of the last commit: the storage is idle for most of
-#: the time, as long as batches are not full.
-_WAIT_FACTOR = 2
+#: the time, as long as batches are not full. While somebody reads what comes, it is idle for half of the time.
+_WAIT_FACTOR, _FOLLOWED_FACTOR = 2, 1
 #: And at least so long: where commits take microseconds, one for each sample would cost more than the sample.
 _LEAST_WAIT_SECONDS = 0.002
 
@@ -197,6 +200,7 @@ class GroupCommit(CommitQueue[_Batch]):
         self._config = config
         #: The duration of the last commit.
         self._commit_seconds = math.inf
+        self._followers = 0
         self._failure = RecurringFailure(_log, "writes failed", "writes do not fail any more")
         self.stored_samples = 0
 
@@ -219,6 +223,16 @@ class GroupCommit(CommitQueue[_Batch]):
         for write in writes:
             await stream.put(write)
         await stream.flush()
+
+    @contextmanager
+    def followed(self, trials: Iterable[StoredTrial]) -> Iterator[None]:
+        """Let writes wait less for others, for the time of the block, if somebody reads what is to come of trials."""
+        following = any(trial.end == TrialEnd.OPEN for trial in trials)
+        self._followers += following
+        try:
+            yield
+        finally:
+            self._followers -= following
 
     # Called by streams
 
@@ -267,7 +281,8 @@ class GroupCommit(CommitQueue[_Batch]):
         return _Batch()
 
     def _delay_seconds(self) -> float:
-        delay = max(_LEAST_WAIT_SECONDS, _WAIT_FACTOR * self._commit_seconds)
+        factor = _FOLLOWED_FACTOR if self._followers else _WAIT_FACTOR
+        delay = max(_LEAST_WAIT_SECONDS, factor * self._commit_seconds)
         return min(delay, self._config.commit_delay_seconds)
 
     async def _idle(self) -> None:

@@ -216,9 +216,9 @@ def _read(connection: sqlite3.Connection, number: int, after: int, page: _Page, 
 
 def _read_chunk(opened: OpenChunk, chunk: Chunk, after: int, page: _Page) -> None:
     while not page.full and after < chunk.last_position:
-        more = opened.samples(after=after, limit=page.room(chunk.raw_bytes / chunk.samples_count))
-        after = more[-1].position
-        page.add([(position, tick_id, data) for position, tick_id, _, data, _ in more])
+        more = list(opened.stored(after=after, limit=page.room(chunk.raw_bytes / chunk.samples_count)))
+        after = more[-1][0]
+        page.add(more)
 
 
 def _read_rows(connection: sqlite3.Connection, number: int, after: int, end: int, page: _Page) -> None:
@@ -261,6 +261,11 @@ class _Page:
 
     def add(self, rows: list[tuple[int, int, bytes]]) -> None:
         """Add samples, as far as there is room."""
+        size = sum(map(len, map(_data_of, rows)))
+        if size <= self._bytes:
+            self.samples += map(_make_sample, rows)
+            self._bytes -= size
+            return
         sizes = list(accumulate(map(len, map(_data_of, rows)), initial=0))
         # Those before which there is room.
         fit = bisect_left(sizes, self._bytes)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AsyncExitStack
 from itertools import chain
+from operator import attrgetter
 from types import TracebackType
 from typing import cast
 
@@ -33,7 +34,7 @@ from trio_cogment.base.shared_message import varint
 from trio_cogment.budget.transfer_slots import Transfer, TransferSlots, transfer_of
 from trio_cogment.rpc import ServerCall, SharedMessage
 from trio_cogment.servers.datastore._conversion import ENVIRONMENT
-from trio_cogment.servers.datastore._following import Follower, find_trials
+from trio_cogment.servers.datastore._following import Follower, find_trials, replies
 from trio_cogment.servers.datastore._group_commit import GroupCommit, WriteStream
 from trio_cogment.servers.datastore._intake import check_actors
 from trio_cogment.servers.datastore._owners import Owners, check_reached
@@ -211,13 +212,15 @@ class TrialService(About):
         trials = await find_trials(self._store, request)
         check_reached(call, trials)
         await call.send_initial_metadata()
-        async with (
-            ReadingTurn(self._reading, call) as turn,
-            Follower(self._store, selection, self._config, trials, turn) as follower,
-        ):
-            # By itself, so that who waits for a turn holds nothing of the page before.
-            while await _send_page(follower, selection, turn):
-                pass
+        most = max(1, request.max_reply_samples)
+        with self._writer.followed(trials):
+            async with (
+                ReadingTurn(self._reading, call) as turn,
+                Follower(self._store, selection, self._config, trials, turn) as follower,
+            ):
+                # By itself, so that who waits for a turn holds nothing of the page before.
+                while await _send_page(follower, selection, turn, most):
+                    pass
 
     async def AddTrial(self, request: AddTrialRequest, call: ServerCall) -> AddTrialReply:
         """Store a trial, or give one other parameters and another owner."""
@@ -291,24 +294,28 @@ class TrialService(About):
             raise ResourceExhaustedError(f"trial_ids: {len(trial_ids)}; max_request_trials is {most}")
 
 
-async def _send_page(follower: Follower, selection: Selection, turn: ReadingTurn) -> bool:
+async def _send_page(follower: Follower, selection: Selection, turn: ReadingTurn, most: int) -> bool:
     found = await follower.page()
     if found is None:
         return False
     cursor, page = found
-    for stored in page:
-        await turn.send(_reply(stored.data, selection, cursor.actors), len(stored.data))
+    samples: Iterable[bytes] = map(attrgetter("data"), page)
+    if not selection.everything:
+        samples = (_selected(data, selection, cursor.actors) for data in samples)
+    if most > 1:
+        for payload, size in replies(samples, most):
+            await turn.send(SharedMessage(RetrieveSampleReply, b"", payload), size)
+    else:
+        for data in samples:  # their bytes as they are
+            await turn.send(SharedMessage(RetrieveSampleReply, _SAMPLE_TAG + varint(len(data)), data), len(data))
     await turn.end()
     return True
 
 
-def _reply(data: bytes, selection: Selection, actors: frozenset[int] | None) -> SharedMessage:
-    """Return the reply for a stored sample: where nothing is left out, its bytes as they are."""
-    if not selection.everything:
-        sample = StoredTrialSample.FromString(data)
-        selection.apply(sample, actors)
-        data = sample.SerializeToString()
-    return SharedMessage(RetrieveSampleReply, _SAMPLE_TAG + varint(len(data)), data)
+def _selected(data: bytes, selection: Selection, actors: frozenset[int] | None) -> bytes:
+    sample = StoredTrialSample.FromString(data)
+    selection.apply(sample, actors)
+    return sample.SerializeToString()
 
 
 def check_sample(sample: StoredTrialSample, actors: int) -> None:

@@ -32,7 +32,7 @@ import sys
 import threading
 import zlib
 from array import array
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import accumulate, chain, compress, groupby, islice, repeat
@@ -41,8 +41,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from trio_cogment.api.trial_datastore_pb2 import StoredTrialSample
 from trio_cogment.base.errors import DataLossError
-from trio_cogment.base.shared_message import varint
-from trio_cogment.servers.datastore._chunk_layouts import PAYLOAD_TAG, Cut, Layout, Layouts, tick_field
+from trio_cogment.servers.datastore._chunk_layouts import Cut, Layout, Layouts, payload_head, tick_field, tick_fields
 from trio_cogment.servers.datastore.storage import ROW_BYTES
 
 if TYPE_CHECKING:
@@ -137,51 +136,99 @@ class _Column:
     Attributes:
         width: of each; -1: they differ.
         lengths: of each, if they differ.
-        data: all of them.
+        data: has all of them; by planes if `planed`: the first bytes of all values, then the second ones.
+        begin: where they begin in `data`: what was read stays where it is.
+        size: how many bytes they are.
+        planed: see `data`.
     """
 
-    __slots__ = ("data", "lengths", "width")
+    __slots__ = ("begin", "data", "lengths", "planed", "size", "width")
 
-    def __init__(self, width: int, lengths: array[int], data: bytes) -> None:
-        self.width, self.lengths, self.data = width, lengths, data
+    def __init__(
+        self,
+        width: int,
+        lengths: array[int],
+        data: bytes,
+        *,
+        begin: int = 0,
+        size: int | None = None,
+        planed: bool = False,
+    ) -> None:
+        self.width, self.lengths, self.data, self.begin, self.planed = width, lengths, data, begin, planed
+        self.size = len(data) if size is None else size
 
     @classmethod
     def of(cls, values: Sequence[bytes]) -> _Column:
         lengths = set(map(len, values))
         if len(lengths) == 1:
-            return cls(lengths.pop(), array("I"), b"".join(values))
+            return cls(lengths.pop(), _NO_LENGTHS, b"".join(values))
         return cls(-1, array("I", map(len, values)), b"".join(values))
 
     @classmethod
     def joined(cls, columns: Sequence[_Column], counts: Sequence[int]) -> _Column:
-        data = b"".join(column.data for column in columns)
         widths = {column.width for column in columns}
         if len(widths) == 1 and -1 not in widths:
-            return cls(columns[0].width, array("I"), data)
+            width = columns[0].width
+            if any(column.planed for column in columns):
+                planes = [
+                    column.plane(number, 0, count, count)
+                    for number in range(width)
+                    for column, count in zip(columns, counts, strict=True)
+                ]
+                return cls(width, _NO_LENGTHS, b"".join(planes), planed=True)
+            return cls(width, _NO_LENGTHS, b"".join([column.all() for column in columns]))
         lengths = array("I")
         for column, count in zip(columns, counts, strict=True):
             lengths.extend(column.lengths if column.width < 0 else array("I", [column.width]) * count)
-        return cls(-1, lengths, data)
+        return cls(-1, lengths, b"".join([column.rows(count) for column, count in zip(columns, counts, strict=True)]))
+
+    def all(self) -> bytes:
+        """Return all values as they are in `data`."""
+        return self.data if self.size == len(self.data) else self.data[self.begin : self.begin + self.size]
+
+    def plane(self, number: int, start: int, stop: int, count: int) -> bytes:
+        """Return one byte of each of some values, which are equally long; `count` is that of all values."""
+        data, begin, width = self.data, self.begin, self.width
+        if self.planed:
+            return data[begin + number * count + start : begin + number * count + stop]
+        return data[begin + start * width + number : begin + stop * width : width]
+
+    def rows(self, count: int) -> bytes:
+        """Return all values, one after the other."""
+        if not self.planed:
+            return self.all()
+        whole = bytearray(self.size)
+        for number in range(self.width):
+            whole[number :: self.width] = self.plane(number, 0, count, count)
+        return bytes(whole)
 
     def values(self, start: int, stop: int) -> list[bytes]:
-        """Return some of the values."""
-        data, width = self.data, self.width
-        if width > 0:
-            return [data[at : at + width] for at in range(start * width, stop * width, width)]
-        if not width:
-            return [b""] * (stop - start)
-        ends = list(accumulate(islice(self.lengths, start, stop), initial=sum(islice(self.lengths, start))))
+        """Return some of the values, which are not kept by planes."""
+        data, begin, width = self.data, self.begin, self.width
+        if width >= 0:
+            return _cut_evenly(data, width, begin + start * width, stop - start)
+        begin += sum(islice(self.lengths, start))
+        ends = list(accumulate(islice(self.lengths, start, stop), initial=begin))
         return list(map(data.__getitem__, map(slice, ends, ends[1:])))
 
     def write(self, count: int, into: list[bytes]) -> None:
         width = self.width
         if width < 0:
-            into += _COLUMN.pack(_VARYING, 0, len(self.data)), _little(self.lengths).tobytes(), self.data
-        elif _LEAST_PLANES <= width <= _MOST_PLANES and count >= _LEAST_PLANED:
-            into.append(_COLUMN.pack(_PLANES, width, len(self.data)))
-            into += [self.data[plane::width] for plane in range(width)]
+            into += _COLUMN.pack(_VARYING, 0, self.size), _little(self.lengths).tobytes(), self.all()
+        elif self.planed or (_LEAST_PLANES <= width <= _MOST_PLANES and count >= _LEAST_PLANED):
+            into.append(_COLUMN.pack(_PLANES, width, self.size))
+            into += [self.plane(number, 0, count, count) for number in range(width)]
         else:
-            into += _COLUMN.pack(_FIXED, width, len(self.data)), self.data
+            into += _COLUMN.pack(_FIXED, width, self.size), self.all()
+
+
+_NO_LENGTHS = array("I")
+
+
+def _cut_evenly(data: bytes, width: int, begin: int, count: int) -> list[bytes]:
+    if not width:
+        return [b""] * count
+    return [data[at : at + width] for at in range(begin, begin + count * width, width)]
 
 
 def _little(numbers: array[int]) -> array[int]:
@@ -225,7 +272,7 @@ class _Body:
         stamps = self.timestamps
         deltas = map(sub, stamps, chain((0,), stamps))
         packed = struct.pack(f"<{count}Q", *(delta % _WORD for delta in deltas))
-        _Column(8, array("I"), packed).write(count, parts)
+        _Column(8, _NO_LENGTHS, packed).write(count, parts)
         if len(self.groups) > 1:
             parts.append(self.which)
         for group in self.groups:
@@ -243,11 +290,16 @@ class _Reader:
         self._data = data
         self._at = 0
 
-    def take(self, size: int) -> bytes:
+    def skip(self, size: int) -> int:
+        """Pass over some bytes; return where they begin."""
         if size > len(self._data) - self._at:
             raise ValueError("it ends too early")
         self._at += size
-        return self._data[self._at - size : self._at]
+        return self._at - size
+
+    def take(self, size: int) -> bytes:
+        begin = self.skip(size)
+        return self._data[begin : begin + size]
 
     def size(self) -> int:
         return int(_SIZE.unpack(self.take(_SIZE.size))[0])
@@ -265,16 +317,10 @@ class _Reader:
             lengths = _little(lengths)
             if sum(lengths) != size:
                 raise ValueError("values of another length")
-            return _Column(-1, lengths, self.take(size))
+            return _Column(-1, lengths, self._data, begin=self.skip(size), size=size)
         if kind not in (_FIXED, _PLANES) or width * count != size:
             raise ValueError("a column of another length")
-        data = self.take(size)
-        if kind == _PLANES:
-            whole = bytearray(size)
-            for plane in range(width):
-                whole[plane::width] = data[plane * count : (plane + 1) * count]
-            data = bytes(whole)
-        return _Column(width, array("I"), data)
+        return _Column(width, _NO_LENGTHS, self._data, begin=self.skip(size), size=size, planed=kind == _PLANES)
 
     def body(self) -> _Body:
         version, groups, count, positions, ticks = _HEAD.unpack(self.take(_HEAD.size))
@@ -284,8 +330,10 @@ class _Reader:
         stamps = self.column(count)
         if stamps.width != 8:
             raise ValueError("timestamps of another length")
-        deltas = struct.unpack(f"<{count}Q", stamps.data)
-        body.timestamps = [stamp % _WORD for stamp in accumulate(deltas)]
+        # Whether the differences have a sign or not is the same to the words that they add up to.
+        body.timestamps = list(accumulate(struct.unpack(f"<{count}q", stamps.rows(count))))
+        if count and (min(body.timestamps) < 0 or max(body.timestamps) >= _WORD):
+            body.timestamps = [stamp % _WORD for stamp in body.timestamps]
         if groups > 1:
             body.which = self.take(count)
         for number in range(groups):
@@ -486,19 +534,27 @@ class OpenChunk:
         Raises:
             DataLossError: the chunk is damaged.
         """
+        positions, ticks, timestamps, data = self._part(after, limit)
+        return list(map(_make_sample, zip(positions, ticks, timestamps, data, repeat(None))))
+
+    def stored(self, *, after: int = 0, limit: int | None = None) -> Iterator[tuple[int, int, bytes]]:
+        """Return the same as what a `StoredSample` is made of."""
+        positions, ticks, _, data = self._part(after, limit)
+        return zip(positions, ticks, data)  # noqa: B905  they are equally many, and this is the fastest way
+
+    def _part(self, after: int, limit: int | None) -> tuple[Sequence[int], Sequence[int], Sequence[int], list[bytes]]:
         chunk, body = self._chunk, self._body
         start = 0
         if after >= chunk.first_position:
             start = sum(len(run) if run.stop <= after + 1 else max(0, after + 1 - run.start) for run in body.positions)
         stop = chunk.samples_count if limit is None else min(start + limit, chunk.samples_count)
-        positions = _part(body.positions, start, stop)
         ticks = _part(body.ticks, start, stop)
         timestamps = body.timestamps[start:stop]
         try:
-            data = _samples_of(body, start, stop, ticks, timestamps)
+            data = list(_samples_of(body, start, stop, ticks, timestamps))
         except (ValueError, LookupError, struct.error) as error:
             raise _damaged(chunk, self._trial_id, str(error)) from error
-        return list(map(_make_sample, zip(positions, ticks, timestamps, data, repeat(None))))
+        return _part(body.positions, start, stop), ticks, timestamps, data
 
 
 def decode(chunk: Chunk, trial_id: str, *, after: int = 0, limit: int | None = None) -> list[ChunkSample]:
@@ -518,22 +574,19 @@ def _samples_of(body: _Body, start: int, stop: int, ticks: Sequence[int], timest
     if len(body.groups) == 1:
         return _samples_in(body.groups[0], start, stop, ticks, timestamps)
     which = body.which[start:stop]
-    streams = []
+    found: list[bytes] = []
+    streams: list[Iterator[bytes]] = []
     for number, group in enumerate(body.groups):
-        before = body.which.count(number, 0, start)
-        members = [found == number for found in which]
-        streams.append(
-            iter(
-                _samples_in(
-                    group,
-                    before,
-                    before + sum(members),
-                    list(compress(ticks, members)),
-                    list(compress(timestamps, members)),
-                )
-            )
-        )
-    return [next(streams[number]) for number in which]
+        before, count = body.which.count(number, 0, start), which.count(number)
+        # Those of a group are mostly together, and seldom in all parts of a chunk.
+        if count == len(which):
+            return _samples_in(group, before, before + count, ticks, timestamps)
+        members = which.translate(bytes(number == other for other in range(256)))
+        some = list(compress(ticks, members)), list(compress(timestamps, members))
+        streams.append(iter(_samples_in(group, before, before + count, *some) if count else ()))
+    for number, alike in groupby(which):
+        found += islice(streams[number], len(list(alike)))
+    return found
 
 
 def _samples_in(
@@ -543,24 +596,81 @@ def _samples_in(
     layout = group.layout
     if layout is None:
         return group.columns[0].values(start, stop)
+    if start == stop:
+        return []
+    if len(tick_field(min(ticks))) < len(tick_field(max(ticks))):
+        found: list[bytes] = []
+        begin = 0
+        for _, alike in groupby(map(len, map(tick_field, ticks))):
+            end = begin + len(list(alike))
+            some = slice(begin, end)
+            found += _samples_in(group, start + begin, start + end, ticks[some], timestamps[some])
+            begin = end
+        return found
+    count = stop - start
     columns = iter(group.columns)
-    parts: list[Iterable[bytes]] = [repeat(layout.before), map(tick_field, ticks)]
+    block = _Block(count)
+    block.same(layout.before)
+    fields = tick_fields(ticks)
+    block.column(_Column(len(fields) // count, _NO_LENGTHS, fields, planed=True), 0, count, count)
     for name, same in zip((*layout.names, ""), layout.same, strict=True):
-        parts.append(repeat(same))
+        block.same(same)
         if name == "timestamp":
-            packed = struct.pack(f"<{len(timestamps)}Q", *timestamps)
-            parts.append(_Column(8, array("I"), packed).values(0, len(timestamps)))
+            block.column(_Column(8, _NO_LENGTHS, struct.pack(f"<{count}Q", *timestamps)), 0, count, count)
         elif name:
-            parts.append(next(columns).values(start, stop))
+            block.column(next(columns), start, stop, group.count)
+    parts: list[Iterable[bytes]] = []
     for column in columns:
-        values = column.values(start, stop)
-        if column.width >= 0:
-            parts.append(repeat(PAYLOAD_TAG + varint(column.width)))
+        if column.width < 0:
+            parts += block.values(), map(payload_head, islice(column.lengths, start, stop)), column.values(start, stop)
+            block = _Block(count)
+            continue
+        block.same(payload_head(column.width))
+        if column.width <= _MOST_PLANES:
+            block.column(column, start, stop, group.count)
         else:
-            parts.append([PAYLOAD_TAG + varint(length) for length in map(len, values)])
-        parts.append(values)
-    parts.append(repeat(layout.after))
-    return map(b"".join, zip(*parts))  # noqa: B905  what is the same for all has no end
+            parts += block.values(), column.values(start, stop)
+            block = _Block(count)
+    block.same(layout.after)
+    parts.append(block.values())
+    return map(b"".join, zip(*parts, strict=True)) if len(parts) > 1 else parts[0]
+
+
+class _Block:
+    """Consecutive bytes of samples, as many in each sample: put together for all samples at once, byte by byte.
+
+    Args:
+        count: of the samples.
+    """
+
+    def __init__(self, count: int) -> None:
+        self._count = count
+        self._template = bytearray()
+        #: Where the bytes of a column begin, and these, from one sample to the next.
+        self._planes: list[tuple[int, bytes]] = []
+
+    def same(self, piece: bytes) -> None:
+        """Add what is the same in all samples."""
+        self._template += piece
+
+    def column(self, column: _Column, start: int, stop: int, count: int) -> None:
+        """Add some of the values of a column that has `count`; they are equally long."""
+        planes, template, some = self._planes, self._template, self._count
+        for number in range(column.width):
+            plane = column.plane(number, start, stop, count)
+            if plane.count(plane[:1]) < some:
+                planes.append((len(template), plane))
+            template += plane[:1]
+
+    def values(self) -> Iterable[bytes]:
+        """Return it for each sample."""
+        if not self._planes:
+            return repeat(bytes(self._template), self._count)
+        width = len(self._template)
+        whole = self._template * self._count
+        for at, plane in self._planes:
+            whole[at::width] = plane
+        return _cut_evenly(bytes(whole), width, 0, self._count)
 
 
 # Arrays
@@ -634,7 +744,7 @@ def columns(chunk: Chunk, trial_id: str) -> Columns:
         if layout is not None:
             payloads = group.columns[layout.floats :]
             rewards = {
-                name: np.frombuffer(column.data, "<f4")
+                name: np.frombuffer(column.rows(group.count), "<f4")
                 for name, column in zip(layout.rewards(), group.columns, strict=False)
             }
         groups.append(
@@ -663,7 +773,9 @@ def _numbers(runs: Sequence[range]) -> Any:
 def _payloads(column: _Column, count: int) -> Any:
     import numpy as np
 
-    data = np.frombuffer(column.data, np.uint8)
+    data = np.frombuffer(column.data, np.uint8, column.size, column.begin)
+    if column.planed:
+        return np.ascontiguousarray(data.reshape(column.width, count).T)
     if column.width >= 0:
         return data.reshape(count, column.width)
     offsets = np.zeros(count + 1, np.int64)
