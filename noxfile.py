@@ -35,6 +35,10 @@ PUBLISHED_SDK_NEEDS = [
     "click",
     "setuptools<81",
 ]
+#: cogment-lab, with what its client and its environments import: its own requirements are of 2023.
+COGMENT_LAB = ["cogment-lab==0.1.5"]
+COGMENT_LAB_NEEDS = ["gymnasium>=0.29,<1", "pettingzoo>=1.23.1,<1.24", "fastapi", "jinja2", "pillow", "tqdm", "uvicorn"]
+
 #: The published library of dm_env_rpc.
 PUBLISHED_DM_ENV_RPC = ["dm-env-rpc==1.1.7", "grpcio>=1.76,<2"]
 
@@ -255,6 +259,13 @@ def published_sdk(session: nox.Session) -> dict[str, str]:
     return {"TRIO_COGMENT_PUBLISHED_SDK_PYTHON": str(python_of(foreign))}
 
 
+def cogment_lab(session: nox.Session) -> dict[str, str]:
+    """Make the environment of cogment-lab, and tell the tests where it is."""
+    without_its_needs = ["--no-deps", "--ignore-requires-python", *PUBLISHED_SDK, *COGMENT_LAB]
+    foreign = environment(session, "cogment-lab", [*PUBLISHED_SDK_NEEDS, *COGMENT_LAB_NEEDS], without_its_needs)
+    return {"TRIO_COGMENT_LAB_PYTHON": str(python_of(foreign))}
+
+
 def published_dm_env_rpc(session: nox.Session) -> dict[str, str]:
     """Make the environment of the published library of dm_env_rpc, and tell the tests where it is."""
     foreign = environment(session, "dm-env-rpc", PUBLISHED_DM_ENV_RPC)
@@ -347,6 +358,7 @@ def peers(session: nox.Session) -> None:
     nghttp_missing(session)
     shells_missing(session)
     s3_server(session)
+    cogment_lab(session)
     cluster(session)
     postgresql_missing(session)
     if shutil.which("npm") is not None:
@@ -516,7 +528,7 @@ def shells_missing(session: nox.Session) -> list[str]:
 @nox.session
 def stores(session: nox.Session) -> None:
     """Stores on other machines, beside a real PostgreSQL (on PATH, or Debian's packages) and a real server of S3."""
-    env = {**checks(session), **s3_server(session), **published_sdk(session)}
+    env = {**checks(session), **s3_server(session), **published_sdk(session), **cogment_lab(session)}
     marks = "stores and not soak"
     if missing := postgresql_missing(session):
         install_it = f"apt-get install {' '.join(DEBIAN_POSTGRESQL)}"

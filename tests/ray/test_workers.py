@@ -29,6 +29,8 @@ from trio_cogment.rpc import open_listeners, serve
 
 N = 200
 STEP_SECONDS = 0.003
+#: How long a worker may live whose node is gone.
+ZOMBIE_SECONDS = 2.0
 SEATS: dict[str, Any] = {"player_0": tc.random(seed=1)}
 
 
@@ -105,7 +107,7 @@ async def test_a_raylet_that_is_killed(grid: Grid, tmp_path: Path) -> None:
         (node,) = (node for node in nodes if raylet_of(node) == raylet)
         os.kill(raylet, signal.SIGKILL)
         gone.append(pid)
-        with_deadline(lambda: not lives(pid), 10)
+        with_deadline(lambda: not lives(pid), ZOMBIE_SECONDS)
         grid.forget(node)
 
     results = await with_fault(tmp_path, kill)
@@ -146,7 +148,7 @@ async def test_a_host_that_stands_still_and_is_woken(grid: Grid, tmp_path: Path)
     try:
         for each in stopped:
             os.kill(each, signal.SIGCONT)
-        with_deadline(lambda: not lives(pid), 30)
+        with_deadline(lambda: not lives(pid), ZOMBIE_SECONDS)
     finally:
         end(pid)
         grid.forget(next(node for node in nodes if raylet_of(node) == raylet))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import socket
 import subprocess
 import threading
@@ -33,14 +34,22 @@ def environment(endpoint: str) -> dict[str, str]:
 @contextmanager
 def s3_server(folder: Path) -> Iterator[int]:
     """Run a server that has the bucket `BUCKET`; yield its port on this machine."""
+    with s3_process(folder) as (port, _):
+        yield port
+
+
+@contextmanager
+def s3_process(folder: Path) -> Iterator[tuple[int, subprocess.Popen[bytes]]]:
+    """Run a server that has the bucket `BUCKET`; yield its port on this machine, and its process."""
     assert PYTHON, "nox -s stores installs a server of S3, and says where it is"
     port = free_port()
     command = [PYTHON, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)]
     with (folder / "s3-server.log").open("wb") as log, subprocess.Popen(command, stdout=log, stderr=log) as process:
         try:
             make_bucket(port, process)
-            yield port
+            yield port, process
         finally:
+            process.send_signal(signal.SIGCONT)  # if a test has stopped it
             process.terminate()
 
 

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -102,21 +103,49 @@ async def whole(registry: ModelRegistry, number: int) -> bool:
     return read == sending.info.data_size
 
 
-async def test_a_server_that_is_away_for_a_while_only_delays_an_upload(gate: s3.Gate) -> None:
+#: How long a bucket is away: in the default run, and for the long proof.
+AWAY_SECONDS = [2, pytest.param(20, marks=[pytest.mark.soak, pytest.mark.timeout(240)])]
+
+
+@pytest.mark.parametrize("seconds", AWAY_SECONDS)
+@pytest.mark.parametrize("kind", ["refuses", "stands still"])
+async def test_a_bucket_that_is_away_in_the_middle_of_an_upload(tmp_path: Path, kind: str, seconds: int) -> None:
+    """It is only delayed: the version is whole when it is told, and no number is given twice."""
+    with s3.s3_process(tmp_path) as (port, process):
+        gate = s3.Gate(port)
+        gate.open()
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv("AWS_ENDPOINT_URL", gate.endpoint)
+            if kind == "refuses":
+                await upload_while_away(gate.close, gate.open, seconds)
+            else:  # all that was begun hangs, and goes on when it is woken
+                stop, wake = (partial(process.send_signal, one) for one in (signal.SIGSTOP, signal.SIGCONT))
+                await upload_while_away(stop, wake, seconds)
+        gate.close()
+
+
+async def upload_while_away(go: Callable[[], None], come: Callable[[], None], seconds: int) -> None:
     prefix = next(_prefixes)
     async with ModelRegistry(prefix) as registry, trio.open_nursery() as nursery:
         await registry.create_or_update(ModelInfo(model_id="walker"))
+        given = [await stored(registry, 1)]
 
         async def come_back() -> None:
-            await trio.sleep(1)
-            gate.open()
+            await trio.sleep(seconds)
+            come()
 
         def go_away() -> None:
-            gate.close()
+            go()
             nursery.start_soon(come_back)
 
-        assert await stored(registry, 40, go_away) == 1
-        assert await whole(registry, 1)
+        given.append(await stored(registry, 40, go_away))
+        given.append(await stored(registry, 1))
+    assert sorted(set(given)) == given
+    async with ModelRegistry(prefix) as registry:
+        assert registry.find("walker").numbers == given
+        for number in given:
+            assert await whole(registry, number)
+        assert await stored(registry, 1) > max(given)
 
 
 async def test_a_server_that_stays_away_ends_an_upload_and_its_number(

@@ -48,6 +48,13 @@ _RETRY_SECONDS = 60
 _PAUSE_SECONDS = (0.1, 2.0)
 _RETRIES = 1000  # the time is what counts
 
+#: The variables by which the library knows another server than the provider's.
+_ENDPOINTS = {
+    "s3": ("AWS_ENDPOINT_URL", "AWS_ENDPOINT"),
+    "gs": ("GOOGLE_BASE_URL",),
+    "az": ("AZURE_ENDPOINT", "AZURE_STORAGE_ENDPOINT"),
+}
+
 #: The length of what `new_token` returns.
 TOKEN_CHARACTERS = 32
 
@@ -131,7 +138,8 @@ class ObjectStore:
 
     Credentials and the address of the server are those of the environment, under the names that the programs of the
     providers have: `AWS_ACCESS_KEY_ID`, `AWS_SECRET_ACCESS_KEY`, `AWS_REGION`, `AWS_ENDPOINT_URL` (for another server
-    than Amazon's), `GOOGLE_SERVICE_ACCOUNT`, `AZURE_STORAGE_ACCOUNT_NAME` and `AZURE_STORAGE_ACCOUNT_KEY`.
+    than Amazon's), `GOOGLE_SERVICE_ACCOUNT` and `GOOGLE_BASE_URL`, `AZURE_STORAGE_ACCOUNT_NAME`,
+    `AZURE_STORAGE_ACCOUNT_KEY` and `AZURE_ENDPOINT`.
 
     Args:
         url: such as `s3://bucket/prefix`.
@@ -165,12 +173,12 @@ class ObjectStore:
             raise MissingExtraError.of("obstore", "s3", needed_for=url) from error
         self.url = url.rstrip("/")
         self._library: Any = obstore
-        endpoint = os.environ.get("AWS_ENDPOINT_URL") or os.environ.get("AWS_ENDPOINT") or ""
+        named = (os.environ.get(name, "") for name in _ENDPOINTS.get(url.partition("://")[0].lower(), ()))
         client: Any = {
             "timeout": timedelta(seconds=_REQUEST_SECONDS),
             "connect_timeout": timedelta(seconds=_CONNECT_SECONDS),
             # Whoever names a server without TLS means it.
-            "allow_http": endpoint.lower().startswith("http://"),
+            "allow_http": any(endpoint.lower().startswith("http://") for endpoint in named),
         }
         retry: Any = {
             "max_retries": _RETRIES,
