@@ -10,14 +10,18 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import gymnasium
 import numpy as np
+import pyarrow as pa
 import pyarrow.dataset as pads
 import pyarrow.parquet as pq
 import pytest
 import trio
 import trio.testing
 
+import trio_cogment.rl as tc
 from tests.rl.datasets.recorded import Duel, fill, params_of, play, recording
+from tests.spaces.strategies import same
 from trio_cogment import ActorSession, EnvironmentSession, Participants, actor_params, open_platform
 from trio_cogment.api.spaces_pb2 import Array, DType
 from trio_cogment.base.errors import (
@@ -29,8 +33,9 @@ from trio_cogment.base.errors import (
     TrialIncompleteError,
 )
 from trio_cogment.base.stand_ins import StandIn, stand_in_note
-from trio_cogment.rl import Exported, ExportProgress, export, export_async
+from trio_cogment.rl import Exported, ExportProgress, export, export_async, replay_environment
 from trio_cogment.rl.datasets import parquet as parquet_module
+from trio_cogment.rl.datasets import tables
 from trio_cogment.rl.datasets.minari import MinariWriter
 from trio_cogment.rl.datasets.placing import Placement
 from trio_cogment.sdk import EventType, trial_params
@@ -72,6 +77,71 @@ async def test_a_trial_as_parquet(tmp_path: Path) -> None:
             assert (row["reward"], row["terminated"]) == (after.reward, after.terminated)
             assert row["action"] == game.actions[row["episode_index"]][row["tick"]][row["actor"]]
     assert {row["policy"] for row in rows if row["trial_id"] == "one"} == {None, "rps@3"}
+
+
+class Boxed(gymnasium.Env[Any, Any]):
+    """Arrays both ways."""
+
+    observation_space = gymnasium.spaces.Dict(
+        {
+            "image": gymnasium.spaces.Box(0, 255, (2, 3, 3), np.uint8),
+            "position": gymnasium.spaces.Box(-1, 1, (2,), np.float64),
+        }
+    )
+    action_space = gymnasium.spaces.Box(-1, 1, (2, 3), np.float32)
+
+    def _observed(self) -> dict[str, Any]:
+        image = self.np_random.integers(0, 255, (2, 3, 3), dtype=np.uint8)
+        return {"image": image, "position": self.np_random.uniform(-1, 1, 2)}
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+        super().reset(seed=seed)
+        return self._observed(), {}
+
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        return self._observed(), float(action[0, 0]), False, False, {}
+
+
+@pytest.fixture
+def boxed(tmp_path: Path) -> str:
+    """A store with two trials of arrays."""
+    store = f"sqlite:{tmp_path / 'trials.db'}"
+    seats = {"player_0": tc.random(seed=1)}
+    assert not tc.run_trials(2, environment=Boxed, seats=seats, store=store, seeds=0, max_steps=5).failures
+    return store
+
+
+def test_arrays_as_arrows_tensors(boxed: str, tmp_path: Path) -> None:
+    """The same values, and the same replay; the last action of each actor is null."""
+    export(boxed, parquet=tmp_path / "lists")
+    export(boxed, parquet=tmp_path / "data", tensors="fixed_shape_tensor")
+    table = pads.dataset(tmp_path / "data" / "data").to_table()
+    assert table.schema.field("action").type == pa.fixed_shape_tensor(pa.float32(), (2, 3))
+    assert table.schema.field("observation.image").type == pa.fixed_shape_tensor(pa.uint8(), (2, 3, 3))
+    assert table.schema.field("observation.position").type == pa.fixed_shape_tensor(pa.float64(), (2,))
+    lists = pads.dataset(tmp_path / "lists" / "data").to_table()
+    for name in ("action", "observation.image", "observation.position"):
+        there = [None if row is None else np.ravel(row).tolist() for row in lists[name].to_pylist()]
+        assert [None if row is None else np.ravel(row).tolist() for row in table[name].to_pylist()] == there
+        assert (None in there) == (name == "action")
+    group = pq.ParquetFile(tmp_path / "data" / "data" / "file-00000.parquet").metadata.row_group(0)
+    columns = [group.column(place) for place in range(group.num_columns)]
+    assert not [column for column in columns if column.is_stats_set and column.physical_type in ("FLOAT", "DOUBLE")]
+    one, other = (replay_environment(tmp_path / folder, check_actions=False) for folder in ("lists", "data"))
+    told, again = one.reset(None, None), other.reset(None, None)
+    while not one.over:
+        assert same(told["player_0"].value, again["player_0"].value)
+        told, again = one.step({}), other.step({})
+    assert other.over
+
+
+def test_tensors_that_there_are_none_of(boxed: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(InvalidArgumentError, match="tensors: expected one of fixed_size_list, fixed_shape_tensor"):
+        export(boxed, parquet=tmp_path / "data", tensors="columns")
+    monkeypatch.setattr(tables, "keeps_missing_lists", lambda: False)
+    with pytest.raises(InvalidArgumentError, match="expected PyArrow 26 or newer, or tensors='fixed_size_list'"):
+        export(boxed, parquet=tmp_path / "data", tensors="fixed_shape_tensor")
+    assert not (tmp_path / "data").exists()
 
 
 async def test_files_have_no_bounds_by_which_a_reader_misses_nan(tmp_path: Path) -> None:

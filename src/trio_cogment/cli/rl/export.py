@@ -6,7 +6,7 @@ import importlib.util
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
@@ -55,6 +55,13 @@ _PACKAGES = {
 )
 @click.option("--partial", is_flag=True, help="Also trials that still run, with the samples that there are.")
 @click.option("--overwrite", is_flag=True, help="Replace a data set that is there.")
+@click.option(
+    "--tensors",
+    type=click.Choice(["fixed_size_list", "fixed_shape_tensor"]),
+    default="fixed_size_list",
+    show_default=True,
+    help="Arrow's type of arrays in Parquet files.",
+)
 @client_options
 @click.pass_context
 def export(
@@ -68,6 +75,7 @@ def export(
     spec: str,
     partial: bool,
     overwrite: bool,
+    tensors: Literal["fixed_size_list", "fixed_shape_tensor"],
     **_options: Any,
 ) -> None:
     """Write stored trials as a data set: Parquet files, a data set of Minari, or both.
@@ -96,6 +104,7 @@ def export(
                 spec=types,
                 partial=partial,
                 overwrite=overwrite,
+                tensors=tensors,
                 progress=True,
             )
 

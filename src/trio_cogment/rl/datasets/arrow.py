@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from trio_cogment.base.errors import MissingExtraError
@@ -18,7 +19,7 @@ else:
             raise
         raise MissingExtraError.of("pyarrow", "export") from error
 
-__all__ = ["pa", "parquet_file", "pq", "whole_column"]
+__all__ = ["is_tensor", "keeps_missing_lists", "pa", "parquet_file", "pq", "whole_column"]
 
 
 def whole_column(table: Any, name: str) -> Any:
@@ -28,12 +29,32 @@ def whole_column(table: Any, name: str) -> Any:
     return found if isinstance(found, pa.Array) else pa.concat_arrays(found.chunks or [pa.array([], found.type)])
 
 
+def is_tensor(kind: Any) -> bool:
+    """Return whether a type is that of Arrow's own tensors."""
+    return isinstance(kind, pa.FixedShapeTensorType)
+
+
+@cache
+def keeps_missing_lists() -> bool:
+    """Return whether this PyArrow writes and reads lists of a fixed size that are null.
+
+    24 and before do not write them, and 25 does not read what it has written.
+    """
+    rows = pa.FixedSizeListArray.from_arrays(pa.array([1, 2, 3, 4]), 2, mask=pa.array([False, True]))
+    file = pa.BufferOutputStream()
+    try:
+        pq.write_table(pa.table({"rows": rows}), file)
+        return bool(pq.read_table(pa.BufferReader(file.getvalue()))["rows"].to_pylist() == [[1, 2], None])
+    except pa.ArrowException:
+        return False
+
+
 def parquet_file(target: Any, schema: Any) -> Any:
     """Begin a Parquet file, without bounds of its columns of floats.
 
     Parquet's bounds leave NaN out, and readers skip row groups by them: in such files DuckDB 2.0 finds no row in which
     a reward is NaN. Columns of lists have no use for bounds.
     """
-    unbounded = (pa.types.is_nested, pa.types.is_floating)
+    unbounded = (pa.types.is_nested, pa.types.is_floating, is_tensor)
     bounded = [field.name for field in schema if not any(is_such(field.type) for is_such in unbounded)]
     return pq.ParquetWriter(target, schema, compression="zstd", write_statistics=bounded)

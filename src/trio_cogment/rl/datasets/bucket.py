@@ -45,6 +45,7 @@ class BucketWriter:
     Args:
         url: the prefix of the data set, `s3://bucket/prefix`.
         overwrite: a data set that is there is replaced, in the end; whatever else is there is left alone.
+        tensors: arrays are Arrow's own tensors; see `tables.ArrayColumn`.
 
     Raises:
         AlreadyExistsError: there is something, and `overwrite` is not set.
@@ -53,13 +54,13 @@ class BucketWriter:
         OSError: the bucket cannot be used.
     """
 
-    def __init__(self, url: str, *, overwrite: bool = False) -> None:
+    def __init__(self, url: str, *, overwrite: bool = False, tensors: bool = False) -> None:
         self._objects = ObjectStore(url)
         self._overwrite = overwrite
         self._objects.check()
         self._own_objects()
         self._folder = Path(tempfile.mkdtemp(prefix="trio-cogment-export-"))
-        self._files = ParquetWriter(self._folder / "data-set")
+        self._files = ParquetWriter(self._folder / "data-set", tensors=tensors)
 
     def begin(self, trial: TrialRecord) -> None:
         """See `Writer.begin`."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from trio_cogment.api.spaces_pb2 import Value
-from trio_cogment.rl.datasets.arrow import whole_column
+from trio_cogment.rl.datasets.arrow import is_tensor, whole_column
 from trio_cogment.spaces import (
     ArraySpace,
     Dict,
@@ -98,8 +98,11 @@ def _arrays(leaf: ArraySpace, column: Any) -> list[Any]:
     elif rows.size:
         # `flatten` leaves out what is null.
         values = column
-        for _ in leaf.shape:
-            values = values.flatten()
+        if is_tensor(column.type):
+            values = column.storage.flatten()
+        else:
+            for _ in leaf.shape:
+                values = values.flatten()
         rows[valid] = values.to_numpy(zero_copy_only=False).reshape(-1, *leaf.shape)
     if isinstance(leaf, Discrete):
         return [rows[row] if valid[row] else None for row in range(count)]

@@ -11,7 +11,7 @@ from contextlib import aclosing
 from dataclasses import dataclass, field
 from functools import partial as bound
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import trio
 
@@ -38,6 +38,8 @@ _CHUNK_SAMPLES = 256
 _CHUNK_BYTES = 4 * 1024 * 1024
 #: So many are read from a storage of this process at a time.
 _PAGE_SAMPLES = 4096
+#: How arrays of a data set of Parquet may be written.
+_TENSORS = ("fixed_size_list", "fixed_shape_tensor")
 #: How many trial ids an error text names at most.
 _NAMED = 10
 
@@ -90,6 +92,7 @@ async def export_async(
     spec: Spec | None = None,
     partial: bool = False,
     overwrite: bool = False,
+    tensors: Literal["fixed_size_list", "fixed_shape_tensor"] = "fixed_size_list",
     minari_metadata: Mapping[str, Any] | None = None,
     progress: bool | Callable[[ExportProgress], None] | None = False,
     host: Host | None = None,
@@ -110,6 +113,9 @@ async def export_async(
         spec: the types of the project, for trials whose observations are not `trio_cogment.spaces.Observation`.
         partial: also trials that still run, as if they had been cut off with their newest sample.
         overwrite: replace a data set that is there.
+        tensors: Arrow's type of arrays in Parquet: nested lists of a fixed size, which most readers give back with
+            their shape, or `fixed_shape_tensor`, as PyArrow and Ray Data read arrays without copying; see
+            docs/rl-datasets.md for what each reader makes of them. With the second, PyArrow 26 or newer.
         minari_metadata: what else to say of a data set of Minari: `author`, `author_email`, `algorithm_name`,
             `code_permalink`, `description`, `requirements`, as `minari.create_dataset_from_buffers` takes them.
         progress: True for a bar, if stderr is a terminal; or a function, which is called now and then.
@@ -126,6 +132,9 @@ async def export_async(
     """
     if parquet is None and minari is None:
         raise InvalidArgumentError("export: expected a folder for parquet, or an id for minari")
+    if tensors not in _TENSORS:
+        raise InvalidArgumentError(f"tensors: expected one of {', '.join(_TENSORS)}, got {tensors!r}")
+    as_tensors = tensors == "fixed_shape_tensor"
     run = (host or Host()).runner(1)
     writers: list[Writer] = []
     result = Exported()
@@ -138,12 +147,12 @@ async def export_async(
                     from trio_cogment.rl.datasets.bucket import BucketWriter
 
                     result.parquet = parquet
-                    writers.append(await run(bound(BucketWriter, parquet, overwrite=overwrite)))
+                    writers.append(await run(bound(BucketWriter, parquet, overwrite=overwrite, tensors=as_tensors)))
                 elif parquet is not None:
                     from trio_cogment.rl.datasets.parquet import ParquetWriter
 
                     result.parquet = Path(parquet)
-                    writers.append(await run(bound(ParquetWriter, parquet, overwrite=overwrite)))
+                    writers.append(await run(bound(ParquetWriter, parquet, overwrite=overwrite, tensors=as_tensors)))
                 if minari is not None:
                     from trio_cogment.rl.datasets.minari import MinariWriter
 

@@ -47,8 +47,8 @@ _NAMED = 5
 class _Files:
     """The files of one form of steps."""
 
-    def __init__(self, folder: Path, form: Form) -> None:
-        self.table = StepTable(form)
+    def __init__(self, folder: Path, form: Form, *, tensors: bool) -> None:
+        self.table = StepTable(form, tensors=tensors)
         self.folder = folder
         self.actors: dict[str, None] = {}
         self.actor_classes: dict[str, None] = {}
@@ -87,6 +87,7 @@ class ParquetWriter:
     Args:
         target: the folder of the data set.
         overwrite: a data set that is there is replaced, in the end; any other folder is left alone.
+        tensors: arrays are Arrow's own tensors; see `tables.ArrayColumn`.
 
     Raises:
         AlreadyExistsError: there is something, and `overwrite` is not set.
@@ -94,10 +95,11 @@ class ParquetWriter:
             folder cannot be made.
     """
 
-    def __init__(self, target: str | os.PathLike[str], *, overwrite: bool = False) -> None:
+    def __init__(self, target: str | os.PathLike[str], *, overwrite: bool = False, tensors: bool = False) -> None:
         # A link stays a link.
         self.path = Path(os.path.realpath(target) if os.path.islink(target) else target)
         self._overwrite = overwrite
+        self._tensors = tensors
         put_right(self.path)
         check_target(self.path, overwrite=overwrite)
         try:
@@ -169,7 +171,9 @@ class ParquetWriter:
         form = step.payloads.form
         files = self._files.get(form)
         if files is None:
-            files = self._files[form] = _Files(self._folder / "data" / str(len(self._files)), form)
+            files = self._files[form] = _Files(
+                self._folder / "data" / str(len(self._files)), form, tensors=self._tensors
+            )
         actor = trial.actors[step.actor]
         files.actors.setdefault(actor.name)
         files.actor_classes.setdefault(actor.actor_class)

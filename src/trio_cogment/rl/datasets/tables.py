@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 import numpy as np
 
 from trio_cogment.api.common_pb2 import TrialState
-from trio_cogment.rl.datasets.arrow import pa
+from trio_cogment.base.errors import InvalidArgumentError
+from trio_cogment.rl.datasets.arrow import keeps_missing_lists, pa
 from trio_cogment.rl.datasets.payloads import Form
 from trio_cogment.rl.datasets.plain import array_in, as_json, stored_mask, types_of
 from trio_cogment.rl.datasets.step_columns import StepColumns
@@ -174,10 +175,21 @@ class ArrayColumn:
         space: of the arrays.
         optional: some can be missing. Then the outermost lists are not of fixed size, because many versions of PyArrow
             can write no such lists that are null.
+        tensors: arrays are Arrow's own tensors, with their shape in the type, and no lists.
+
+    Raises:
+        InvalidArgumentError: tensors that can be missing, which this version of PyArrow does not keep.
     """
 
-    def __init__(self, space: ArraySpace, *, optional: bool) -> None:
+    def __init__(self, space: ArraySpace, *, optional: bool, tensors: bool = False) -> None:
         self._space = space
+        # Of no type without numbers there are tensors, and NumPy's bools are no numbers to Arrow.
+        self._tensor = tensors and bool(space.shape) and 0 not in space.shape and space.dtype.kind != "b"
+        if self._tensor and optional and not keeps_missing_lists():
+            raise InvalidArgumentError(
+                f"tensors: an action can be missing, and PyArrow {pa.__version__} cannot keep tensors that are; "
+                "expected PyArrow 26 or newer, or tensors='fixed_size_list'"
+            )
         self._optional = optional
         self._shape = space.shape
         self._bytes = space.dtype.itemsize * int(np.prod(space.shape, dtype=np.int64))
@@ -190,6 +202,8 @@ class ArrayColumn:
     def type(self) -> Any:
         """See `Column.type`."""
         kind = pa.from_numpy_dtype(self._space.dtype)
+        if self._tensor:
+            return pa.fixed_shape_tensor(kind, self._shape)
         if 0 in self._shape:
             return pa.list_(kind)  # Parquet has no lists of the fixed size 0
         for place in range(len(self._shape) - 1, -1, -1):
@@ -240,6 +254,11 @@ class ArrayColumn:
             return pa.array(rows[:count], mask=~there)
         if 0 in self._shape:
             return pa.array([[] if one else None for one in there], self.type)
+        if self._tensor:
+            size = int(np.prod(self._shape))
+            values = pa.array(rows[:count].reshape(-1))
+            stored = pa.FixedSizeListArray.from_arrays(values, size, mask=pa.array(~there) if missing else None)
+            return pa.ExtensionArray.from_storage(self.type, stored)
         if self._optional:
             rows = rows[:count][there]
         found = pa.array(rows[: len(rows) if self._optional else count].reshape(-1))
@@ -251,10 +270,10 @@ class ArrayColumn:
         return pa.ListArray.from_arrays(pa.array(ends), found, mask=pa.array(~there))
 
 
-def column_of(leaf: Space, *, optional: bool) -> Column:
+def column_of(leaf: Space, *, optional: bool, tensors: bool = False) -> Column:
     """Return the column for the values of a space that is neither `Dict` nor `Tuple`."""
     if isinstance(leaf, ArraySpace):
-        return ArrayColumn(leaf, optional=optional)
+        return ArrayColumn(leaf, optional=optional, tensors=tensors)
     return TextColumn() if isinstance(leaf, Text) else MessageColumn(leaf)
 
 
@@ -265,19 +284,22 @@ class SpaceColumns:
         space: whose values they are.
         prefix: what the columns' names begin with.
         optional: some values can be missing.
+        tensors: arrays are Arrow's own tensors; see `ArrayColumn`.
 
     Attributes:
         columns: by name, in order.
 
     Raises:
         SpaceError: two parts of the space would have one name.
+        InvalidArgumentError: see `ArrayColumn`.
     """
 
-    def __init__(self, space: Space, prefix: str, *, optional: bool) -> None:
+    def __init__(self, space: Space, prefix: str, *, optional: bool, tensors: bool = False) -> None:
         self._space = space
         self._prefix = prefix
         self._paths = [path for path, _ in space.leaves()]
-        self.columns = {name: column_of(leaf, optional=optional) for name, leaf in column_names(space, prefix).items()}
+        leaves = column_names(space, prefix)
+        self.columns = {name: column_of(leaf, optional=optional, tensors=tensors) for name, leaf in leaves.items()}
         self._columns = list(self.columns.values())
 
     def append(self, value: Any) -> int:
@@ -411,6 +433,10 @@ class StepRows(NamedTuple):
 class StepTable:
     """Rows of steps whose observations and actions have one form.
 
+    Args:
+        form: what observations and actions are.
+        tensors: arrays are Arrow's own tensors; see `ArrayColumn`.
+
     Attributes:
         form: what observations and actions are.
         columns: by name, in order.
@@ -418,16 +444,18 @@ class StepTable:
         size_bytes: about how many bytes they take.
     """
 
-    def __init__(self, form: Form) -> None:
+    def __init__(self, form: Form, *, tensors: bool = False) -> None:
         self.form = form
         self.rows = 0
         self.size_bytes = 0
         mask: dict[str, Column] = {}
         if form.observation_space is not None and form.action_space is not None:
             self._observation: SpaceColumns | PlainColumn = SpaceColumns(
-                form.observation_space, "observation", optional=False
+                form.observation_space, "observation", optional=False, tensors=tensors
             )
-            self._action: SpaceColumns | PlainColumn = SpaceColumns(form.action_space, "action", optional=True)
+            self._action: SpaceColumns | PlainColumn = SpaceColumns(
+                form.action_space, "action", optional=True, tensors=tensors
+            )
             self._mask: MaskColumns | None = MaskColumns(form.action_space, "action_mask")
             values = {**self._observation.columns, **self._action.columns}
             mask = self._mask.columns
