@@ -298,6 +298,13 @@ def sim(session: nox.Session) -> None:
 
 
 @nox.session
+def conformance(session: nox.Session) -> None:
+    """The conformance kit, with the servers of this project and with servers that have a bug planted."""
+    kit = ["tests/conformance", "tests/cli/test_conformance.py"]
+    run(session, checks(session), "pytest", *PARALLEL, *(session.posargs or kit))
+
+
+@nox.session
 def compiled(session: nox.Session) -> None:
     """The suite and 300 seeds on a wheel whose hot modules mypyc has compiled; `-- tests/trial` for some tests.
 

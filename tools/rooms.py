@@ -99,6 +99,7 @@ TABLE: dict[str, set[str]] = {
     },
     "ray": {"rl", "seats", "sdk", "rpc"},
     "experiment": {"play", "seats", "environments", "platform", "sdk", "spaces", "rpc", "access", "web"},
+    "conformance": {"sdk", "rpc"},
     "dashboard": {"web", "platform", "servers.orchestrator", "servers.discovery", "sdk", "rpc", "access"},
     "trainer": {"platform", "rl", "seats", "rpc", "servers.discovery", "sdk", "access", "budget"},
     "testing": {
@@ -109,6 +110,7 @@ TABLE: dict[str, set[str]] = {
         *("platform", "servers.datastore", "servers.model_registry", "servers.directory", "servers.discovery"),
         *("sdk", "rl", "environments", "seats", "trainer", "trial", "rpc", "access", "budget", "web", "play"),
         *("gateways.dm_env_rpc", "gateways.legacy", "gateways.rest", "gateways.openenv", "dashboard", "experiment"),
+        "conformance",
     },
 }
 

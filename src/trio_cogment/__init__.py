@@ -11,7 +11,7 @@ What most programs need is in this module. The rest is in its subpackages, which
   browser side.
 - `rpc`: gRPC on Trio; `api`: its messages; `access`: rights; `base`: errors, settings, and what comes from outside.
 - `trial`: a trial as a state machine, and its replay.
-- `testing`: simulated runs, fakes, checkers.
+- `testing`: simulated runs, fakes, checkers; `conformance`: cases for any server that speaks the API.
 
 Names and subpackages are imported when they are first used, so that importing a pure part (`trio_cogment.trial`)
 imports neither Trio nor anything that does I/O.
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from trio_cogment import aio as aio
     from trio_cogment import api as api
     from trio_cogment import base as base
+    from trio_cogment import conformance as conformance
     from trio_cogment import dashboard as dashboard
     from trio_cogment import environments as environments
     from trio_cogment import experiment as experiment
@@ -127,6 +128,7 @@ _SUBPACKAGES = frozenset(
             "aio",
             "api",
             "base",
+            "conformance",
             "dashboard",
             "environments",
             "experiment",

@@ -25,6 +25,7 @@ ABOUT = "The Cogment platform on Trio: humans, agents and an environment in tria
 COMMANDS: dict[str, tuple[str, str]] = {
     "client": ("trio_cogment.cli.client", "Call running services."),
     "completion": ("trio_cogment.cli.completion", "Print what lets a shell complete commands and flags."),
+    "conformance": ("trio_cogment.cli.conformance", "Test a server against the API and Cogment 2.22."),
     "copy": ("trio_cogment.cli.copy", "Copy files into folders."),
     "datastore": ("trio_cogment.cli.datastore", "Look after storages of trials."),
     "demo": ("trio_cogment.cli.demo", "Run a small trial: two actors invent a code for colours."),
