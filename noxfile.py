@@ -34,6 +34,8 @@ PUBLISHED_SDK_NEEDS = [
     "PyYAML",
     "click",
     "setuptools<81",
+    # With which the published SDK takes part in traces; the SDK knows nothing of it.
+    *("opentelemetry-sdk==1.45.2", "opentelemetry-exporter-otlp-proto-http==1.45.2"),
 ]
 #: cogment-lab, with what its client and its environments import: its own requirements are of 2023.
 COGMENT_LAB = ["cogment-lab==0.1.5"]

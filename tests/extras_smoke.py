@@ -185,6 +185,23 @@ def postgresql() -> None:
     check_address("postgresql://somebody@host:5432/database?sslmode=require")
 
 
+def traced() -> None:
+    """Open tracing for nobody."""
+    import trio
+
+    from trio_cogment.base.config import TracingConfig
+    from trio_cogment.base.tracing import open_tracing
+
+    async def main() -> None:
+        settings = TracingConfig(endpoint="http://127.0.0.1:9", flush_seconds=0.1)
+        async with open_tracing(settings) as tracing:
+            with tracing.span("smoke", {"extra": "otel"}):
+                pass
+            assert tracing.figures()["ended"] == 1
+
+    trio.run(main)
+
+
 #: What shows that an extra works, by its name.
 SMOKE: dict[str, Callable[[], None]] = {
     "arrays": arrays,
@@ -199,6 +216,7 @@ SMOKE: dict[str, Callable[[], None]] = {
     "s3": s3,
     "ray": ray,
     "postgresql": postgresql,
+    "otel": traced,
 }
 #: A package that an extra brings: others may bring it, too.
 BROUGHT = {
@@ -214,6 +232,7 @@ BROUGHT = {
     "s3": "obstore",
     "ray": "ray",
     "postgresql": "psycopg",
+    "otel": "opentelemetry.sdk",
 }
 
 
@@ -250,6 +269,7 @@ def missing(extra: str, installed: list[str]) -> None:
         "s3": lambda: importlib.import_module("trio_cogment.base.object_store").ObjectStore("s3://bucket"),
         "ray": without_ray,
         "postgresql": postgresql,
+        "otel": traced,
     }
     if extra not in needs:
         return

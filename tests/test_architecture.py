@@ -118,7 +118,7 @@ def test_the_pages_are_fresh() -> None:
 #: What only the extras of this package need.
 OF_EXTRAS = {
     *("numpy", "gymnasium", "pettingzoo", "dm_env", "pyarrow", "minari", "h5py", "PIL"),
-    *("grpc_tools", "pyspiel", "obstore", "psycopg"),
+    *("grpc_tools", "pyspiel", "obstore", "psycopg", "opentelemetry"),
 }
 
 
@@ -186,6 +186,7 @@ OUTSIDE_ALLOWED = {
     ("trio_cogment.base.about", "time.monotonic"): "measures the load of the real machine",
     ("trio_cogment.sdk._model_registry", "trio.to_thread.run_sync"): "writes a file that the user's program names",
     ("trio_cogment.sdk.access_token", "trio.to_thread.run_sync"): "reads a file that the user names",
+    ("trio_cogment.base.tracing", "trio.to_thread.run_sync"): "waits for what a real receiver takes",
     ("trio_cogment.web.side", "trio.to_thread.run_sync"): "imports modules, which no simulation has another way for",
 }
 

@@ -13,7 +13,7 @@ from tests.example_folders import EXAMPLES, example
 from tests.ports import free_port
 
 
-@pytest.mark.parametrize("name", ["text_actor", "dm_env_rpc_agent", "trainer_run", "experiment"])
+@pytest.mark.parametrize("name", ["text_actor", "dm_env_rpc_agent", "trainer_run", "experiment", "tracing"])
 def test_programs_that_print_what_their_readme_says(name: str, tmp_path: Path) -> None:
     found = example(name, tmp_path)
     assert found.run() == found.printed

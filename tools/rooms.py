@@ -27,7 +27,7 @@ LEAVES = (
     *("base.addressing", "base.rewards", "base.log_context", "base.metrics", "base.plugins", "api", "base.outcome"),
     *("base.recount", "base.suggestions", "base.compiling", "base.group_commit", "base.sqlite_file"),
     *("base.sqlite_hold", "base.stand_ins", "base.lazy_names", "base.records", "base.shared_message", "base"),
-    *("base.object_store", "base.postgresql"),
+    *("base.object_store", "base.postgresql", "base.tracing"),
 )
 #: What a room may import of the leaves, where that is not all of them. A leaf without a row imports no other.
 NARROWED = {
@@ -40,6 +40,7 @@ NARROWED = {
     "base.outcome": {"base.records", "api"},
     "base.errors": {"base.outcome"},
     "base.metrics": {"base.records", "base.config", "base.errors"},
+    "base.tracing": {"base.config", "base.errors", "base.log_context"},
     "base.plugins": {"base.errors", "base.host"},
     "base.sqlite_file": {"base.records", "base.errors", "base.host"},
     "base.group_commit": {"base.errors"},
@@ -56,7 +57,7 @@ NARROWED = {
     "budget": {"base.config", "base.errors", "base.host", "base.recount", "base.compiling"},
     "rpc": {
         *("base.errors", "base.config", "base.host", "base.backoff", "base.recount", "base.compiling"),
-        *("base.suggestions", "base.shared_message"),
+        *("base.suggestions", "base.shared_message", "base.services", "base.tracing"),
     },
 }
 #: What a room may import besides the leaves.

@@ -1,4 +1,4 @@
-"""The context of log records: the trial that each is about.
+"""The context of log records: the trial that each is about, and the trace that it belongs to.
 
 A message whose format begins with `trial %s: ` has the id as its first argument. Any other message is about the trial
 that the current task was bound to with `bind_trial`. The first form is for code that runs in the task that delivers
@@ -10,7 +10,7 @@ an input; the second is for tasks of a trial and handlers of its participants, i
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 
@@ -40,14 +40,29 @@ def bound_trial() -> str:
     return _current.get()
 
 
+#: Returns the ids of the trace and of the span that a record belongs to, given its trial; None: there are no traces.
+_spans: Callable[[str], tuple[str, str]] | None = None
+
+
+@contextmanager
+def see_spans(ids: Callable[[str], tuple[str, str]]) -> Iterator[None]:
+    """Have records of this process carry the ids of traces for a `with` block; see `trio_cogment.base.tracing`."""
+    global _spans  # noqa: PLW0603  filters are called in any thread, and have nothing else to ask
+    before, _spans = _spans, ids
+    try:
+        yield
+    finally:
+        _spans = before
+
+
 class TrialFilter(logging.Filter):
-    """Sets `trial_id` of every record; empty if the record is about no trial. No record is dropped."""
+    """Sets `trial_id`, `trace_id` and `span_id` of every record; empty: it belongs to none. No record is dropped."""
 
     def filter(self, record: logging.LogRecord) -> bool:
         """See `logging.Filter.filter`."""
         about = isinstance(record.msg, str) and record.msg.startswith(PREFIX)
-        if about and isinstance(record.args, tuple) and record.args:
-            record.trial_id = str(record.args[0])
-        else:
-            record.trial_id = bound_trial()
+        named = about and isinstance(record.args, tuple) and record.args
+        trial_id = str(named[0]) if named else bound_trial()
+        record.trial_id = trial_id
+        record.trace_id, record.span_id = ("", "") if _spans is None else _spans(trial_id)
         return True

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
         OutgoingConfig,
         PlayConfig,
         RpcConfig,
+        TracingConfig,
         TrainerConfig,
         WebConfig,
         WebProxyConfig,
@@ -51,6 +52,7 @@ class _Sections:
     orchestrator: OrchestratorConfig
     rpc: RpcConfig
     metrics: MetricsConfig
+    tracing: TracingConfig
     directory: DirectoryConfig
     datastore: DatastoreConfig
     model_registry: ModelRegistryConfig

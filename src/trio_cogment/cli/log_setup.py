@@ -60,6 +60,8 @@ class _Json(logging.Formatter):
         }
         if trial_id := getattr(record, "trial_id", ""):
             entry["trial_id"] = trial_id
+        if trace_id := getattr(record, "trace_id", ""):
+            entry["trace_id"], entry["span_id"] = trace_id, getattr(record, "span_id", "")
         if record.exc_info:
             entry["exception"] = shortened(self.formatException(record.exc_info), MAX_TRACEBACK_CHARACTERS)
         text = json.dumps(entry, ensure_ascii=False)

@@ -16,6 +16,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from functools import partial
 from types import TracebackType
+from typing import TYPE_CHECKING
 
 import trio
 from google.protobuf.message import Message
@@ -24,6 +25,7 @@ from trio_cogment.access import AUTHORIZATION, TokenSource, authorization
 from trio_cogment.base.config import RpcConfig
 from trio_cogment.base.errors import RpcError
 from trio_cogment.base.host import Host
+from trio_cogment.base.tracing import tracing_of_run
 from trio_cogment.rpc._compression import checked_encoding
 from trio_cogment.rpc._connection import Connection
 from trio_cogment.rpc._http2_client_call import Http2ClientCall
@@ -32,6 +34,9 @@ from trio_cogment.rpc._retry import Budget
 from trio_cogment.rpc.calls import CallOpener, ClientCall, MetadataLike, Method, OnReply, ReplyConsumer
 from trio_cogment.rpc.metadata import Metadata
 from trio_cogment.rpc.tls import FilePath, client_stream, shake_hands
+
+if TYPE_CHECKING:
+    from trio_cogment.base.tracing.spans import Tracing
 
 #: Makes a stream to the server; what it raises becomes UNAVAILABLE.
 Connect = Callable[[], Awaitable[trio.abc.Stream]]
@@ -160,6 +165,10 @@ class Channel(CallOpener, AbstractAsyncContextManager["Channel"]):
         config = config or RpcConfig()
 
         async def connect_securely() -> trio.abc.Stream:
+            if self._tracing is not None:
+                from trio_cogment.base.tracing.spans import leave_spans
+
+                leave_spans()  # the connection is for all calls, not for the one that needs it first
             stream = await connect()
 
             async def close() -> None:
@@ -181,6 +190,7 @@ class Channel(CallOpener, AbstractAsyncContextManager["Channel"]):
         self._pool = Pool(connect_securely, target, config, rng)
         self._manager: AbstractAsyncContextManager[trio.Nursery] | None = None
         self._nursery: trio.Nursery | None = None
+        self._tracing: Tracing | None = None
 
     def _describe_calls(self, compression: str | None, token: str | TokenSource) -> None:
         """Take what goes with every call, unless the call says otherwise."""
@@ -200,6 +210,7 @@ class Channel(CallOpener, AbstractAsyncContextManager["Channel"]):
     async def __aenter__(self) -> Channel:
         if self._manager is not None:
             raise RuntimeError("a channel can be entered once")
+        self._tracing = tracing_of_run()
         self._manager = trio.open_nursery()
         self._nursery = await self._manager.__aenter__()
         self._pool.start(self._nursery)
@@ -225,8 +236,22 @@ class Channel(CallOpener, AbstractAsyncContextManager["Channel"]):
         compression: str | None = None,
     ) -> ClientCall:
         """See `CallOpener.call`."""
-        metadata = self._authorized(metadata)
-        return Http2ClientCall(self, method, metadata, timeout, wait_for_ready, compression or self.compression)
+        return self._make_call(method, self._authorized(metadata), timeout, wait_for_ready, compression)
+
+    def _make_call(
+        self,
+        method: Method,
+        metadata: MetadataLike,
+        timeout: float | None,
+        wait_for_ready: bool = False,
+        compression: str | None = None,
+    ) -> Http2ClientCall:
+        compression = compression or self.compression
+        if self._tracing is None:
+            return Http2ClientCall(self, method, metadata, timeout, wait_for_ready, compression)
+        from trio_cogment.rpc._tracing import TracedClientCall
+
+        return TracedClientCall(self._tracing, self, method, metadata, timeout, wait_for_ready, compression)
 
     def _authorized(self, metadata: MetadataLike) -> MetadataLike:
         who = self._authorization()
@@ -249,7 +274,7 @@ class Channel(CallOpener, AbstractAsyncContextManager["Channel"]):
         connection = self._pool.acquire_nowait()
         if connection is None:
             return None
-        call = Http2ClientCall(self, method, self._authorized(metadata), timeout, compression=self.compression)
+        call = self._make_call(method, self._authorized(metadata), timeout)
         call.enter_nowait(connection)
         try:
             call.send_nowait(request)

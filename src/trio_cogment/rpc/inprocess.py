@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import trio
 from google.protobuf.message import Message
@@ -17,6 +17,7 @@ from purerpc import Service
 
 from trio_cogment.base.config import RpcConfig
 from trio_cogment.base.errors import RpcError, StatusCode
+from trio_cogment.base.tracing import tracing_of_run
 from trio_cogment.budget.waiting_bytes import WaitingBytes
 from trio_cogment.rpc._compression import checked_encoding
 from trio_cogment.rpc._in_process_call import UNLIMITED_BYTES as UNLIMITED_BYTES
@@ -39,6 +40,9 @@ from trio_cogment.rpc.calls import (
 )
 from trio_cogment.rpc.metadata import Metadata
 from trio_cogment.rpc.service import BoundService
+
+if TYPE_CHECKING:
+    from trio_cogment.base.tracing.spans import Tracing
 
 _STOPPING = "the server is stopping"
 
@@ -174,6 +178,7 @@ class InProcessChannel(CallOpener):
         self._taken: dict[CallServedAtOnce, None] = {}
         self._tasks = OwnNursery()
         self._nursery: trio.Nursery | None = None
+        self._tracing: Tracing | None = None
         self._room = trio.Semaphore(self.config.max_concurrent_streams * self.config.max_channel_connections)
         for service in services:
             self.add(service)
@@ -189,6 +194,7 @@ class InProcessChannel(CallOpener):
 
     async def __aenter__(self) -> InProcessChannel:
         """Open the tasks' nursery."""
+        self._tracing = tracing_of_run()
         self._nursery = await self._tasks.__aenter__()
         return self
 
@@ -291,6 +297,10 @@ class InProcessChannel(CallOpener):
         elif self._nursery is None:
             error = RpcError(StatusCode.UNAVAILABLE, f"{path}: the channel is closed")
         else:
+            if self._tracing is not None:
+                from trio_cogment.rpc._tracing import traced_handler
+
+                handler = traced_handler(self._tracing, handler)
             self._nursery.start_soon(_run_handler, handler, exchange, self._room, name=path)
             return
         self._room.release()

@@ -28,6 +28,7 @@ from trio_cogment.access import AccessControl, anonymous
 from trio_cogment.base.config import RpcConfig
 from trio_cogment.base.errors import RemoteProtocolError, ResourceExhaustedError
 from trio_cogment.base.host.binding import format_address
+from trio_cogment.base.tracing import tracing_of_run
 from trio_cogment.budget.memory import memory_of_run
 from trio_cogment.budget.refusals import refusals
 from trio_cogment.budget.turn_order import Lane
@@ -123,6 +124,7 @@ async def serve(
     half that time at most, reaches its caller first. A failing handler or connection harms no other.
     """
     config = config or RpcConfig()
+    services = _traced(services)
     group = ServerGroup(None if health is None else health.stop)
     try:
         routes = routes_of(services, observer)
@@ -157,11 +159,20 @@ async def serve_stream(
     task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
 ) -> None:
     """Serve one connection over a stream that is there already, until either end closes it."""
-    routes = routes_of(services)
+    routes = routes_of(_traced(services))
     config = config or RpcConfig()
     door = None if web is None else _Door(web, relay_routes(routes, None))
     server = _Server(routes, config, ServerGroup(), access, door, Admission(config))
     await _run_connection(stream, server, task_status)
+
+
+def _traced(services: Iterable[Service]) -> Iterable[Service]:
+    tracing = tracing_of_run()
+    if tracing is None:
+        return services
+    from trio_cogment.rpc._tracing import traced_services
+
+    return traced_services(services, tracing)
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,6 +26,7 @@ from trio_cogment.base.metrics import ParticipantMetrics
 from trio_cogment.base.plugins import ACTORS, ENVIRONMENTS
 from trio_cogment.base.plugins import implementation as plugin_implementation
 from trio_cogment.base.services import ACTOR_CLASS, IMPLEMENTATION, SERVICES, TRIAL_ID, USER_ID, ServiceKind
+from trio_cogment.base.tracing import annotate
 from trio_cogment.rpc import (
     IN_PROCESS,
     CallOpener,
@@ -378,6 +379,7 @@ class _ServiceActorService(About):
         if init is not None:
             who = f"trial {trial_id!r}, actor {init.actor_name!r}"
             found = participants.find(ServiceKind.ACTOR, call, who, init.impl_name, init.actor_class)
+            annotate(actor_name=init.actor_name, actor_class=init.actor_class, participant_implementation=found.name)
             metrics = participants.metrics
             try:
                 await run_actor(

@@ -12,10 +12,11 @@ from functools import partial
 
 import trio
 
-from trio_cogment.base.config import RpcConfig
+from trio_cogment.base.config import RpcConfig, TracingConfig
 from trio_cogment.base.endpoints import GrpcEndpoint
 from trio_cogment.base.errors import InvalidArgumentError
 from trio_cogment.base.services import SERVICES
+from trio_cogment.base.tracing import open_tracing, tracing_of_run
 from trio_cogment.rpc import OwnNursery, RunningServer
 from trio_cogment.sdk._participant_server import serve_participants
 from trio_cogment.sdk._participants import Participants
@@ -26,6 +27,7 @@ from trio_cogment.servers.discovery import SDK, host_finder, keep_registered, op
 PORT_VARIABLE = "COGMENT_PARTICIPANTS_PORT"
 DIRECTORY_VARIABLE = "COGMENT_DIRECTORY_ENDPOINT"
 TOKEN_VARIABLE = "COGMENT_DIRECTORY_AUTHENTICATION_TOKEN"
+TRACING_VARIABLE = "COGMENT_TRACING_ENDPOINT"
 DEFAULT_PORT = 9001
 
 #: How long trials may go on after the first signal.
@@ -61,7 +63,8 @@ async def run_participants(
     where. The first signal has the services deregistered, then closes the port, and lets trials go on for
     `STOP_SECONDS`; then it returns, and Control-C shows no traceback. A second signal ends the process at once, with
     128 and its number as exit code. So do `GIVE_UP_SECONDS`, with 1, if a participant that is an ordinary function
-    still computes then. After `Cancelled` all of that has been done without the wait for trials.
+    still computes then. After `Cancelled` all of that has been done without the wait for trials. With
+    `COGMENT_TRACING_ENDPOINT` the sessions are spans, sent there; see `trio_cogment.base.tracing`.
 
     Args:
         participants: the implementations.
@@ -91,7 +94,11 @@ async def run_participants(
     port = _port(variables.get(PORT_VARIABLE, "")) if port is None else port
     directory = directory or variables.get(DIRECTORY_VARIABLE, "").strip()
     token = variables.get(TOKEN_VARIABLE, "") if directory_token is None else directory_token
+    traces = variables.get(TRACING_VARIABLE, "").strip()
     async with AsyncExitStack() as opened:
+        if traces and tracing_of_run() is None:
+            config = TracingConfig(endpoint=traces)
+            await opened.enter_async_context(open_tracing(config, service="trio-cogment-participants"))
         received = opened.enter_context(_receiver(signals))
         ending = await opened.enter_async_context(OwnNursery())
         opened.callback(ending.cancel_scope.cancel)

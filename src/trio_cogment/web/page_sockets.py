@@ -9,6 +9,7 @@ import trio
 
 from trio_cogment.access import Identity
 from trio_cogment.base.errors import CogmentError, RpcError, StatusCode, status_of
+from trio_cogment.base.tracing import tracing_of_run
 from trio_cogment.web.hosting import Hosting, read_until_closed
 from trio_cogment.web.intake import BATCH_UNITS, MOST_AT_ONCE, in_batches, units_of
 from trio_cogment.web.page_access import PageAccess
@@ -28,6 +29,8 @@ _CODES = {
     StatusCode.INTERNAL: _FAILED,
 }
 _OTHER = 4000
+#: The status of HTTP with which a WebSocket begins.
+_SWITCHED = 101
 #: Messages of a page that wait for the handler; then no more is read.
 _MAX_UNREAD = 16
 
@@ -94,7 +97,7 @@ class PageSocket:
                 async with trio.open_nursery(strict_exception_groups=True) as nursery:
                     nursery.start_soon(self._read, left_over)
                     nursery.start_soon(self._keep_alive)
-                    await route.handler(visit, self)
+                    await self._handle_visit(route, visit)
                     nursery.cancel_scope.cancel()
             except* CogmentError as group:
                 failed = _told(_first(group))
@@ -104,6 +107,18 @@ class PageSocket:
         if self._error is not None:
             failed = _told(self._error)
         await self._close(*(failed or self._end))
+
+    async def _handle_visit(self, route: SocketRoute, visit: Visit) -> None:
+        tracing = tracing_of_run()
+        if tracing is None:
+            await route.handler(visit, self)
+            return
+        from trio_cogment.base.tracing.spans import request_span
+
+        request = visit.request
+        with request_span(tracing, "GET", route.pattern, request.headers, visit.peer) as answered_with:
+            answered_with(_SWITCHED)
+            await route.handler(visit, self)
 
     async def _read(self, data: bytes) -> None:
         connection = self._connection

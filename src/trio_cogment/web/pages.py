@@ -10,6 +10,7 @@ import trio
 
 from trio_cogment.access import Identity, anonymous
 from trio_cogment.base.errors import CogmentError, RpcError, StatusCode, UnauthenticatedError
+from trio_cogment.base.tracing import tracing_of_run
 from trio_cogment.web.hosting import Hosting, counted
 from trio_cogment.web.http1 import Sign
 from trio_cogment.web.intake import BATCH_UNITS, MOST_AT_ONCE, units_of
@@ -20,6 +21,9 @@ from trio_cogment.web.routing import Found, Route, Router, UnsupportedTypeError,
 from trio_cogment.web.sign_in import refused_page
 
 _log = logging.getLogger(__name__)
+
+#: The status of an answer that is sent in pieces.
+_STREAMED = 200
 
 
 class Site:
@@ -145,6 +149,19 @@ async def _watch_client(connection: Hosting) -> None:
 
 
 async def _answer(connection: Hosting, route: Route, visit: Visit, seconds: float) -> Answered:
+    tracing = tracing_of_run()
+    if tracing is None:
+        return await _answer_now(connection, route, visit, seconds)
+    from trio_cogment.base.tracing.spans import request_span
+
+    request = visit.request
+    with request_span(tracing, request.method, route.pattern, request.headers, visit.peer) as answered_with:
+        answered = await _answer_now(connection, route, visit, seconds)
+        answered_with(_STREAMED if answered.reply is None else answered.reply.status)
+        return answered
+
+
+async def _answer_now(connection: Hosting, route: Route, visit: Visit, seconds: float) -> Answered:
     with trio.move_on_after(seconds):
         try:
             reply = await route.handler(visit)

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from trio_cogment.base.config._rpc import RpcConfig as RpcConfig
     from trio_cogment.base.config._stores import DatastoreConfig as DatastoreConfig
     from trio_cogment.base.config._stores import ModelRegistryConfig as ModelRegistryConfig
+    from trio_cogment.base.config._tracing import TracingConfig as TracingConfig
     from trio_cogment.base.config._trainer import TrainerConfig as TrainerConfig
     from trio_cogment.base.config._trainer import WorkersConfig as WorkersConfig
     from trio_cogment.base.config._web import WebConfig as WebConfig
@@ -38,6 +39,7 @@ _HOMES = {
     "PlatformConfig": "_platform",
     "PlayConfig": "_play",
     "RpcConfig": "_rpc",
+    "TracingConfig": "_tracing",
     "TrainerConfig": "_trainer",
     "WebConfig": "_web",
     "WebProxyConfig": "_web_proxy",

@@ -11,7 +11,7 @@ import itertools
 import logging
 import socket
 from collections.abc import AsyncIterator, Iterable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -21,6 +21,7 @@ from purerpc import Service
 from trio_cogment.base.host.clock import PerformanceCounter
 from trio_cogment.base.services import SERVICES, ServiceKind
 from trio_cogment.budget.refusals import refusals
+from trio_cogment.cli.configuration import Configuration
 from trio_cogment.cli.errors import failure_of
 from trio_cogment.cli.services.directory_access import Directory, directory_token, opened_directory, stay_registered
 from trio_cogment.cli.services.early_signals import EarlySignals
@@ -101,6 +102,7 @@ async def _serve_application(start: Start, status: StatusFile, stop: Stop) -> No
     registry = _registry(settings)
     client_tls = None if tls is None else tls.client
     async with (
+        _tracing(configuration),
         opened_directory(
             settings.directory,
             client_tls=client_tls,
@@ -356,6 +358,14 @@ async def _start_for_pages(
     services = [service for service in itertools.chain(*servers) if _short(service) in _FOR_PAGES]
     side = open_side(start.settings.configuration.web)
     return await _start_servers(nursery, [(services, _listeners(start.ports.web))], start, observer, side)
+
+
+def _tracing(configuration: Configuration) -> AbstractAsyncContextManager[object]:
+    if not configuration.tracing.endpoint:
+        return nullcontext()
+    from trio_cogment.base.tracing import open_tracing
+
+    return open_tracing(configuration.tracing)
 
 
 def _registry(settings: ServerSettings) -> CollectorRegistry | None:

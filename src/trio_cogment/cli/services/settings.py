@@ -11,7 +11,7 @@ import click
 
 from trio_cogment.base.records import record
 from trio_cogment.cli.config_option import config_option
-from trio_cogment.cli.configuration import Configuration, configuration_of
+from trio_cogment.cli.configuration import Configuration, configuration_of, setting_options
 from trio_cogment.cli.errors import Failure
 from trio_cogment.cli.logs import LogSettings, log_options, log_settings
 from trio_cogment.cli.options import applied, as_list, boolean_option, port_option
@@ -74,6 +74,7 @@ def server_options(
             variables=[f"COGMENT_{service}_PROMETHEUS_PORT", *old_names],
             text="Port of http://.../metrics; 0: no metrics.",
         ),
+        setting_options("tracing.endpoint", "tracing.sample_ratio", "tracing.tick_ratio"),
         host_option(host),
         config_option,
     )

@@ -31,6 +31,7 @@ from trio_cogment.api.model_registry_pb2 import (
 from trio_cogment.base.about import About
 from trio_cogment.base.errors import InvalidArgumentError, NotFoundError, RpcError, StatusCode
 from trio_cogment.base.services import SERVICES, ServiceKind
+from trio_cogment.base.tracing import annotate
 from trio_cogment.budget.transfer_slots import Transfer, transfer_of
 from trio_cogment.rpc import ServerCall, bind
 from trio_cogment.servers.model_registry._holdings import Caller
@@ -188,7 +189,9 @@ class RegistryService(About):
                 if data:  # who sends chunks with nothing in them sends nothing
                     deadline = self._patience_ends()
                 del data
-            return CreateVersionReply(version_info=await self._registry.add(upload))
+            info = await self._registry.add(upload)
+            annotate(model_id=info.model_id, model_version=info.version_number)
+            return CreateVersionReply(version_info=info)
 
     def _patience_ends(self) -> float:
         return trio.current_time() + self._registry.config.transfer_stall_seconds
@@ -248,6 +251,7 @@ class RegistryService(About):
     async def RetrieveVersionData(self, request: RetrieveVersionDataRequest, call: ServerCall) -> None:
         """Send a version's bytes; one empty chunk when there are none."""
         given = 0
+        annotate(model_id=request.model_id, model_version=request.version_number)
         transfer = transfer_of(call, lambda: given)
         async with self._registry.sending(request.model_id, request.version_number, transfer) as version:
             if not version.info.data_size:

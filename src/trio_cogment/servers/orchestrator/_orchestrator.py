@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import ssl
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from functools import partial
 from types import TracebackType
+from typing import TYPE_CHECKING
 
 import trio
 from trio_util import AsyncValue
@@ -20,6 +21,7 @@ from trio_cogment.base.host import Host
 from trio_cogment.base.metrics import OrchestratorMetrics
 from trio_cogment.base.outcome import EndCause
 from trio_cogment.base.recount import Count
+from trio_cogment.base.tracing import tracing_of_run
 from trio_cogment.rpc import OwnNursery
 from trio_cogment.servers.discovery import DirectoryClient
 from trio_cogment.servers.orchestrator._alarms import Alarms
@@ -35,6 +37,9 @@ from trio_cogment.servers.orchestrator._trial_registry import TrialRegistry
 from trio_cogment.servers.orchestrator._trial_run import TrialRun
 from trio_cogment.servers.orchestrator._watch import STOPPING, Watchers
 from trio_cogment.trial import NOT_STARTED, Begin, validate_params, validate_trial_id, validate_user_id
+
+if TYPE_CHECKING:
+    from trio_cogment.base.tracing.spans import Tracing
 
 _ENDED = TrialState.ENDED  # looking it up takes longer than comparing
 #: A new id that is taken is drawn again, this many times.
@@ -122,6 +127,7 @@ class Orchestrator:
             self.trials.on_collected = metrics.collected
         self.watchers = Watchers(self.config)
         self._tasks = OwnNursery()
+        self._tracing: Tracing | None = None
         self._stopping = False
         self._open_calls = AsyncValue(0)
         self._runs: dict[TrialRun, None] = {}  # in the order of their starts
@@ -131,6 +137,7 @@ class Orchestrator:
 
     async def __aenter__(self) -> Orchestrator:
         """Open the nursery of the trials."""
+        self._tracing = tracing_of_run()
         self._nursery = await self._tasks.__aenter__()
         self._connections = Connections(
             self._nursery,
@@ -266,7 +273,8 @@ class Orchestrator:
         details = NOT_STARTED
         try:
             trial.feed(Begin())
-            await self._start(trial, Given(params, trial_config, reach))
+            with nullcontext() if trial.trace is None else trial.trace.current():
+                await self._start(trial, Given(params, trial_config, reach))
             # A caller that went away since will never know of this trial.
             await trio.lowlevel.checkpoint_if_cancelled()
             started = True
@@ -284,6 +292,11 @@ class Orchestrator:
 
     def _new_trial(self, user_id: str, holding: Holding, trial_id: str) -> Trial:
         machine = self.make_machine(trial_id, rules=self._rules)
+        trace = None
+        if (tracing := self._tracing) is not None:
+            from trio_cogment.servers.orchestrator._tracing import TrialTrace
+
+            trace = TrialTrace(tracing, machine, user_id, self._host.wall_clock)
         return Trial(
             user_id,
             machine,
@@ -292,6 +305,7 @@ class Orchestrator:
             wall_clock=self._host.wall_clock,
             on_state=self._on_state,
             on_settled=self._on_settled,
+            trace=trace,
         )
 
     def _why_not_started(self, trial: Trial) -> CogmentError:

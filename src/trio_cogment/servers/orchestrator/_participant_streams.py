@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 import trio
 
@@ -23,6 +25,9 @@ from trio_cogment.servers.orchestrator._participant_stream import (
 )
 from trio_cogment.servers.orchestrator._room import Holding
 from trio_cogment.trial import ENVIRONMENT
+
+if TYPE_CHECKING:
+    from trio_cogment.servers.orchestrator._tracing import TrialTrace
 
 RUN_ACTOR = methods_of(SERVICES[ServiceKind.ACTOR].descriptor())["RunTrial"]
 RUN_ENVIRONMENT = methods_of(SERVICES[ServiceKind.ENVIRONMENT].descriptor())["RunTrial"]
@@ -48,6 +53,7 @@ class ParticipantStreams(dict[int, ParticipantStream]):
         config: limits and timeouts.
         feed: takes the machine's inputs.
         spawn: starts a task of the trial.
+        trace: of the trial; None: it has none.
     """
 
     def __init__(
@@ -61,7 +67,9 @@ class ParticipantStreams(dict[int, ParticipantStream]):
         config: OrchestratorConfig,
         feed: Feed,
         spawn: Spawn,
+        trace: TrialTrace | None = None,
     ) -> None:
+        self._trace = trace
         self._metadata = Metadata(((TRIAL_ID, trial_id),))
         self._targets = targets
         self._connections = connections
@@ -106,7 +114,15 @@ class ParticipantStreams(dict[int, ParticipantStream]):
         stream, target = self[index], self._targets[index]
         metadata = self._metadata_for(target)
         arguments = self._connections, turn, target, _method_of(index), metadata, self._farewell_seconds
-        self._spawn(stream.hold, stream.name, *arguments)
+        hold: Callable[..., Awaitable[None]] = stream.hold
+        if self._trace is not None:
+            hold = partial(self._hold_in_span, self._trace, stream)
+        self._spawn(hold, stream.name, *arguments)
+
+    async def _hold_in_span(self, trace: TrialTrace, stream: ParticipantStream, *arguments: Any) -> None:
+        # The call is part of the participant's span, whoever has fed the trial that begins it.
+        with trace.within(stream.index):
+            await stream.hold(*arguments)
 
     async def _open_in_turn(self) -> None:
         with trio.CancelScope() as self._opening:

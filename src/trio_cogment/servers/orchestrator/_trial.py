@@ -9,9 +9,10 @@ tasks in the nursery of the trial's run, which is in `_trial_run`.
 from __future__ import annotations
 
 import logging
+import sys
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import trio
 
@@ -49,8 +50,13 @@ from trio_cogment.trial import (
     TrialMachine,
 )
 
+if TYPE_CHECKING:
+    from trio_cogment.servers.orchestrator._tracing import TrialTrace
+
 _log = logging.getLogger(__name__)
 
+#: The number of a tick that never comes.
+_NO_TICK: Final = sys.maxsize
 #: What an ended trial takes beside what is measured, and each of those who took part.
 _KEPT_BYTES: Final = 2048
 _KEPT_PARTICIPANT_BYTES: Final = 1024
@@ -91,6 +97,7 @@ class Trial:
         wall_clock: nanoseconds since the epoch.
         on_state: told about each change of state, after it happened.
         on_settled: told when its data log takes no more samples.
+        trace: has its spans; None: it has none.
 
     Attributes:
         starting: cancelled when the trial ends; whoever starts it works in this scope while it asks others.
@@ -98,6 +105,7 @@ class Trial:
         over: nothing more comes from the machine.
         ended_at: when it ended, on Trio's clock; 0 before.
         timers: the trial's time and its deadlines.
+        trace: see above.
     """
 
     #: Of the class while there are none: there are many trials.
@@ -113,6 +121,7 @@ class Trial:
         wall_clock: Callable[[], int],
         on_state: Callable[[Trial, int], None],
         on_settled: Callable[[Trial], None],
+        trace: TrialTrace | None = None,
     ) -> None:
         self.trial_id = machine.trial_id
         self.user_id = user_id
@@ -135,6 +144,10 @@ class Trial:
         self._observed_bytes = 0
         #: Of a trial whose ticks are large.
         self._tick_bytes: TickBytes | None = None
+        self.trace = trace
+        first = None if trace is None else trace.first_tick
+        #: The next tick that is a span.
+        self._traced_tick: int = _NO_TICK if first is None else first
 
     def equip(self, streams: ParticipantStreams, datalog: Datalog | None) -> None:
         """Set who takes part, and where samples go, before the machine gets the parameters they follow from."""
@@ -152,6 +165,7 @@ class Trial:
         """Forget everybody; the trial is over, and none of its tasks is left. The second time nothing happens."""
         self._streams = None
         self._datalog = None
+        self.trace = None
         self.holding.leave()
 
     # Inputs
@@ -185,7 +199,11 @@ class Trial:
         try:
             now = timers.clock() if timers.steady else timers.now()
             streams = self._streams
-            for effect in self.machine.handle(event, now, self._wall_clock()):
+            machine = self.machine
+            effects = machine.handle(event, now, self._wall_clock())
+            if machine.tick_id >= self._traced_tick and self.trace is not None:
+                self._traced_tick = self.trace.handled(event, self._traced_tick)
+            for effect in effects:
                 if type(effect) is SendShared and streams is not None:  # the usual ones, without a call
                     streams[effect.participant].post(effect.shared)
                 elif type(effect) is Send and streams is not None:
@@ -222,6 +240,8 @@ class Trial:
         self.timers.stop()
         if self._tick_bytes is not None:
             self._tick_bytes.close()
+        if self.trace is not None:
+            self.trace.end(self.machine.outcome)
         self.over = True
 
     def _count_tick(self) -> None:
@@ -279,6 +299,8 @@ class Trial:
             )
         assert self._streams is not None
         stream = self._streams[index]
+        if self.trace is not None:
+            self.trace.takes_part(index, joins=True)
         self.feed(Joined(index))
         stream.attach(call)
         return stream
@@ -295,11 +317,18 @@ class Trial:
 
     def _connect(self, effect: Connect) -> None:
         assert self._streams is not None
-        self._streams.connect(effect.participant)
+        if self.trace is None:
+            self._streams.connect(effect.participant)
+            return
+        self.trace.takes_part(effect.participant)
+        with self.trace.within(effect.participant):
+            self._streams.connect(effect.participant)
 
     def _close(self, effect: Close) -> None:
         assert self._streams is not None
         self._streams[effect.participant].close(effect.error)
+        if self.trace is not None:
+            self.trace.left(effect.participant, effect.error or "")
 
     def _arm(self, effect: ArmTimer) -> None:
         self.timers.arm(effect.timer, effect.deadline)

@@ -73,6 +73,7 @@ class TrialRun:
             config=config,
             feed=trial.feed,
             spawn=self.spawn,
+            trace=trial.trace,
         )
         self._datalog: Datalog | None = None
         if sink is not None:
@@ -142,8 +143,14 @@ class TrialRun:
         return await datalog.wait_opened(str(parse_endpoint(self._params.datalog.endpoint)))
 
     async def _run_datalog(self, datalog: Datalog) -> None:
+        trace = self.trial.trace
         try:
-            await datalog.run(self._params)
+            if trace is None:
+                await datalog.run(self._params)
+            else:
+                with trace.span("data log") as span:
+                    await datalog.run(self._params)
+                    span.set_attribute("trio_cogment.samples.lost", datalog.dropped_samples)
         finally:
             self.trial.samples_settled(datalog.dropped_samples)
 
