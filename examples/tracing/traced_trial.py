@@ -49,16 +49,17 @@ async def run_trial(endpoint):
         await platform.controller.wait_trial(trial_id)
 
 
+received = []
+
+
 class Receiver(BaseHTTPRequestHandler):
     """Takes spans as a collector does."""
-
-    spans = []
 
     def do_POST(self):
         body = self.rfile.read(int(self.headers["content-length"]))
         for resource in ExportTraceServiceRequest.FromString(body).resource_spans:
             for scope in resource.scope_spans:
-                self.spans.extend(scope.spans)
+                received.extend(scope.spans)
         self.send_response(200)
         self.send_header("content-length", "0")
         self.end_headers()
@@ -87,7 +88,7 @@ def main():
     threading.Thread(target=server.serve_forever, daemon=True).start()
     trio.run(run_trial, f"http://127.0.0.1:{server.server_port}")
     server.shutdown()
-    print_below(b"", Receiver.spans)
+    print_below(b"", received)
 
 
 if __name__ == "__main__":
