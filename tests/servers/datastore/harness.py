@@ -25,8 +25,10 @@ from trio_cogment.api.trial_datastore_pb2 import (
 from trio_cogment.base.config import DatastoreConfig
 from trio_cogment.rpc import CallOpener, ClientCall, InProcessChannel, methods_of
 from trio_cogment.servers.datastore import Datastore, TrialStore, datastore_services, open_store
+from trio_cogment.servers.datastore._chunk_layouts import Parts
 from trio_cogment.servers.datastore._memory import MemoryStore
-from trio_cogment.servers.datastore.storage import Write
+from trio_cogment.servers.datastore.chunks import ChunkSample
+from trio_cogment.servers.datastore.storage import SampleWrite, Write
 
 DATA_LOG = methods_of(datalog_pb2.DESCRIPTOR.services_by_name["DatalogSP"])["RunTrialDatalog"]
 LOG_EXPORTER = methods_of(datalog_pb2.DESCRIPTOR.services_by_name["LogExporterSP"])["RunTrialDatalog"]
@@ -153,6 +155,17 @@ async def open_harness(
         open_channel(datastore_services(datastore)) as channel,
     ):
         yield Harness(channel, datastore)
+
+
+def values_of(write: SampleWrite | ChunkSample) -> tuple[bytes, ...]:
+    """Return the numbers and payloads of a sample as the conversion hands them over."""
+    cut = write.cut
+    assert cut is not None
+    if isinstance(cut, Parts):
+        assert write.data.endswith(cut.layout.after)
+        return (*cut.layout.numbers.unpack(cut.middle), *cut.payloads)
+    (found,) = cut.unpack_all(write.data)
+    return found
 
 
 class GateStore(MemoryStore):

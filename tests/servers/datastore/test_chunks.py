@@ -12,12 +12,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.servers.datastore.harness import values_of
 from trio_cogment.api.common_pb2 import TrialState
 from trio_cogment.api.datalog_pb2 import DatalogSample
 from trio_cogment.api.trial_datastore_pb2 import StoredTrialActorSample, StoredTrialSample
 from trio_cogment.base.errors import DataLossError
 from trio_cogment.sdk import actor_params, trial_params
-from trio_cogment.servers.datastore._chunk_layouts import Cut, Layouts
+from trio_cogment.servers.datastore._chunk_layouts import Cut, Layouts, Parts
 from trio_cogment.servers.datastore._conversion import TrialConverter
 from trio_cogment.servers.datastore.chunks import (
     PLAIN,
@@ -138,10 +139,24 @@ def test_more_layouts_than_a_chunk_may_have() -> None:
     assert decode(merged, "trial") == samples
 
 
+def test_known_layouts_are_as_many_as_any_others() -> None:
+    """A chunk numbers its layouts by a byte."""
+    known, samples = Layouts(), []
+    for n in range(1, 300):
+        data = StoredTrialSample(trial_id="t" * n, tick_id=n, timestamp=n, payloads=[b"x"]).SerializeToString()
+        split = known.split(n, n, data)
+        assert split is not None
+        middle = split.layout.middle.pack(split.layout.same[0], n.to_bytes(8, "little"), split.layout.same[1])
+        samples.append(ChunkSample(n, n, n, data, Parts(split.layout, middle, [b"x"])))
+    assert decode(ChunkCodec().encode(samples), "t") == _plain(samples)
+
+
 @pytest.mark.parametrize("varying", [False, True])
 def test_samples_of_a_trial_are_columns(varying: bool) -> None:
     samples = converted(_logged(400, varying=varying))
-    assert any(sample.cut for sample in samples) is not varying
+    # The first of each kind teaches what is known of the others.
+    assert sum(sample.cut is None for sample in samples) < 12
+    assert any(isinstance(sample.cut, Parts) for sample in samples) is varying
     chunk = ChunkCodec().encode(samples)
     assert decode(chunk, "trial") == _plain(samples)
     found = columns(chunk, "trial")
@@ -279,14 +294,14 @@ def test_a_frame_that_lacks_its_end_is_noticed() -> None:
         decode(short._replace(checksum=_checksum(short)), "a")
 
 
-def test_cuts_of_templates_agree_with_the_search() -> None:
+@pytest.mark.parametrize("varying", [False, True])
+def test_cuts_of_templates_agree_with_the_search(varying: bool) -> None:
     known = Layouts()
-    for sample in converted(_logged(200)):
+    for sample in converted(_logged(200, varying=varying)):
         if sample.cut is not None:
             split = known.split(sample.tick_id, sample.timestamp, sample.data)
             assert split is not None
-            (given_,) = sample.cut.unpack_all(sample.data)
-            assert given_ == split.values
+            assert values_of(sample) == split.values
             assert sample.cut.layout.key == split.layout.key
 
 

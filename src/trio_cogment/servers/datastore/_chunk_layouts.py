@@ -83,9 +83,10 @@ class Layout:
         payloads: how many payloads there are.
         after: what comes after them.
         middle: cuts what is between tick and payloads.
+        numbers: cuts only the numbers out of it.
     """
 
-    __slots__ = ("after", "before", "floats", "key", "middle", "names", "payloads", "same")
+    __slots__ = ("after", "before", "floats", "key", "middle", "names", "numbers", "payloads", "same")
 
     def __init__(self, before: bytes, same: Sequence[bytes], names: Sequence[str], payloads: int, after: bytes) -> None:
         self.before, self.same, self.names = before, tuple(same), tuple(names)
@@ -94,6 +95,15 @@ class Layout:
         for name, piece in zip((*names, ""), same, strict=True):
             form.append(f"{len(piece)}s{_LENGTHS[name]}s" if name else f"{len(piece)}s")
         self.middle = struct.Struct("".join(form))
+        form, gap = ["<"], 0
+        for name, piece in zip((*names, ""), same, strict=True):
+            gap += len(piece)
+            if name == "timestamp":  # it is kept for all samples
+                gap += _LENGTHS[name]
+            elif name:
+                form.append(f"{gap}x{_LENGTHS[name]}s")
+                gap = 0
+        self.numbers = struct.Struct("".join([*form, f"{gap}x"]))
         self.floats = sum(name != "timestamp" for name in names)
         parts = [before, after, "\0".join(names).encode(), *same]
         self.key = _SIZE.pack(payloads) + b"".join(_SIZE.pack(len(part)) + part for part in parts)
@@ -169,6 +179,20 @@ class Cut:
             gap = 0
         form.append(f"{gap + len(layout.after)}x")
         self.unpack_all = struct.Struct("".join(form)).iter_unpack
+
+
+class Parts(NamedTuple):
+    """The parts of one sample, as who has put it together knows them.
+
+    Attributes:
+        layout: of the sample.
+        middle: what is between its tick and its payloads.
+        payloads: of the sample.
+    """
+
+    layout: Layout
+    middle: bytes
+    payloads: Sequence[bytes]
 
 
 class Split(NamedTuple):

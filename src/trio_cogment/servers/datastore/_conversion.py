@@ -1,7 +1,8 @@
 """The conversion of a data log's sample to what is stored, without I/O.
 
 `TrialConverter` is the full conversion, for every sample. It is done for every tick of every trial, so samples that are
-like an earlier one of their trial take the fast path of `_conversion_templates`, which is learned from the full one.
+like an earlier one of their trial take a fast path, which is learned from the full one: that of
+`_conversion_templates`, or that of `_conversion_shared` where only the lengths of payloads differ.
 
 What differs from the reference, and why, is in `docs/datastore.md`. In short: a reader finds everything that the data
 log was told, and can tell an action that never came from an empty one.
@@ -91,8 +92,10 @@ class TrialConverter:
         return self.write_by_template(sample) or _last(self.writing(sample))
 
     def write_by_template(self, sample: DatalogSample) -> SampleWrite | None:
-        """Do the same by the fast path; None: there is no template for the sample, use `writing`."""
+        """Do the same by a fast path; None: there is no template for the sample, use `writing`."""
         write = self.templates.convert(sample)
+        if write is None and not self.templates.wanted:
+            write = self._shared.convert(sample)
         if write is not None:
             self._logged(write.tick_id, write.state)
         return write
@@ -140,6 +143,8 @@ class TrialConverter:
         write = SampleWrite(*said, attempt=self._attempt)
         if self.templates.wanted and kind is _LOGGED and len(data) <= _MAX_LEARNED_BYTES:
             self._learn(sample, write)
+        if self._shared.wanted:
+            self._shared.learn(write, self._deliveries(sample))
         yield write
 
     def _learn(self, sample: DatalogSample, write: SampleWrite) -> None:

@@ -1,23 +1,25 @@
-"""The fast path of the conversion for samples of this process, which are objects: `SharedSample`.
+"""The fast path of the conversion for samples whose payloads vary in length, and for objects: `SharedSample`.
 
 `_conversion_templates` learns how a serialised sample becomes a stored one. Here nothing is serialised on the way: a
 stored sample is put together from the payloads, the rewards and what is the same in all samples of its layout. The
 layout is learned from the full conversion, and follows from what is looked at of each sample: who sees which
 observation, who gave rewards to whom, and which numbers are 0, as protobuf leaves zeros out. The lengths of payloads do
-not matter, nor how large they are: each is copied once.
+not matter, nor how large they are: each is copied once. The parts go with the sample to the storage, which need not
+look for them.
 """
 
 from __future__ import annotations
 
 import math
 import struct
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterable
 from functools import partial
 from operator import itemgetter
 from typing import Any, NamedTuple
 
+from trio_cogment.api.datalog_pb2 import DatalogSample, SampleInfo
 from trio_cogment.base.shared_message import SharedSample
-from trio_cogment.servers.datastore._chunk_layouts import Cut, Layouts, payload_head, tick_field
+from trio_cogment.servers.datastore._chunk_layouts import Layouts, Parts, payload_head, tick_field
 from trio_cogment.servers.datastore._conversion_templates import Deliveries
 from trio_cogment.servers.datastore._write_rules import MAX_NUMBER
 from trio_cogment.servers.datastore.storage import SampleWrite
@@ -29,33 +31,84 @@ _MAX_SOURCES = 256
 _MAX_TEMPLATES = 64
 _MAX_CREDIT = 256
 _LEARN = 32
-#: Lengths of payloads for which it is kept where the parts of a sample are.
-_MAX_CUTS = 8
 
 _make_write = partial(tuple.__new__, SampleWrite)
 
 
-class _Parts(NamedTuple):
-    """What differs in a shared sample, and a key of what does not.
+class _Found(NamedTuple):
+    """What differs in a sample, and a key of what does not.
 
     Attributes:
         key: samples with the same have the same layout; None: this one takes the other way.
+        tick_id: of the sample.
+        timestamp: of the sample.
         numbers: value and confidence of each source of a reward, one after the other.
         payloads: as they are stored: observations, then actions.
     """
 
     key: Hashable
+    tick_id: int
+    timestamp: int
     numbers: list[float]
     payloads: list[bytes]
 
 
-_NONE = _Parts(None, [], [])
+_NONE = _Found(None, 0, 0, [], [])
+_INFO = SampleInfo.DESCRIPTOR.fields_by_name
+_USUAL = [_INFO[name] for name in ("tick_id", "timestamp", "state")]
+#: The tick of an action that never came.
+_NO_ACTION_TICK = -2
 
 
-def _parts_of(sample: SharedSample) -> _Parts:
+def _in_shared(sample: SharedSample) -> _Found:
+    observations = sample.observations
+    if observations is None:
+        return _NONE
+    payloads = [bytes(observation) for observation in observations.observations]
+    count = len(payloads)
+    for action in sample.actions:
+        payloads.append(bytes(action.content))
+    places = observations.actors_map
+    return _found(sample.tick_id, sample.timestamp, sample.state, sample.rewards, count, places, payloads)
+
+
+def _in_message(sample: DatalogSample) -> _Found:
+    if not sample.HasField("info") or not sample.HasField("observations"):
+        return _NONE
+    if sample.messages or sample.unavailable_actors or sample.default_actors:
+        return _NONE
+    tick_id = timestamp = state = 0
+    for field, value in sample.info.ListFields():  # it has no other one
+        if field is _USUAL[0]:
+            tick_id = value
+        elif field is _USUAL[1]:
+            timestamp = value
+        elif field is _USUAL[2]:
+            state = value
+        else:
+            return _NONE
+    observations = sample.observations
+    payloads = observations.observations[:]
+    count = len(payloads)
+    for action in sample.actions[:]:
+        if action.tick_id == _NO_ACTION_TICK:
+            return _NONE
+        payloads.append(action.content)
+    return _found(tick_id, timestamp, state, sample.rewards[:], count, observations.actors_map[:], payloads)
+
+
+def _found(
+    tick_id: int,
+    timestamp: int,
+    state: int,
+    rewards: Iterable[Any],
+    observations: int,
+    places: Iterable[int],
+    payloads: list[bytes],
+) -> _Found:
     numbers: list[float] = []
     signature: list[Hashable] = []
-    for reward in sample.rewards:
+    for reward in rewards:
         for source in reward.sources:
             if source.HasField("user_data"):
                 return _NONE
@@ -68,22 +121,17 @@ def _parts_of(sample: SharedSample) -> _Parts:
                 value != 0 or math.copysign(1, value) < 0,
                 confidence != 0 or math.copysign(1, confidence) < 0,
             )
-    observations, actions = sample.observations, sample.actions
-    if observations is None or len(numbers) > 2 * _MAX_SOURCES:
+    if len(numbers) > 2 * _MAX_SOURCES:
         return _NONE
-    payloads = [bytes(observation) for observation in observations.observations]
-    count = len(payloads)
-    for action in actions:
-        payloads.append(bytes(action.content))
-    key = (sample.state, sample.timestamp > 0, count, *observations.actors_map, len(actions), *signature)
-    return _Parts(key, numbers, payloads)
+    key = (state, timestamp > 0, observations, *places, len(payloads), *signature)
+    return _Found(key, tick_id, timestamp, numbers, payloads)
 
 
 class _Template:
     """How shared samples of one layout are converted.
 
     Args:
-        parts: of one.
+        found: in one.
         write: its full conversion.
         deliveries: who received and sent its rewards.
 
@@ -91,9 +139,9 @@ class _Template:
         ValueError: there is no template for such a sample.
     """
 
-    __slots__ = ("_cuts", "_layout", "_means", "_pack", "_pick", "_same", "_write")
+    __slots__ = ("_layout", "_means", "_pack", "_pick", "_same", "_write")
 
-    def __init__(self, parts: _Parts, write: SampleWrite, deliveries: Deliveries) -> None:
+    def __init__(self, found: _Found, write: SampleWrite, deliveries: Deliveries) -> None:
         split = Layouts().split(write.tick_id, write.timestamp, write.data)
         if split is None:
             raise ValueError("it has no layout")
@@ -104,7 +152,7 @@ class _Template:
         rewards = iter(layout.rewards())
         # All pieces of a sample are in one row: what is the same, timestamp, numbers, and means.
         timestamp = len(layout.same)
-        numbers, means = timestamp + 1, timestamp + 1 + len(parts.numbers)
+        numbers, means = timestamp + 1, timestamp + 1 + len(found.numbers)
         form, picked = ["<"], list[int]()
         for place, (same, name) in enumerate(zip(layout.same, (*layout.names, ""), strict=True)):
             form.append(f"{len(same)}s")
@@ -125,11 +173,11 @@ class _Template:
         self._same = layout.same
         self._pick: Any = itemgetter(*picked)
         self._pack = struct.Struct("".join(form)).pack
-        self._cuts: dict[tuple[int, ...], Cut] = {}
 
-    def convert(self, tick_id: int, timestamp: int, parts: _Parts) -> SampleWrite | None:
+    def convert(self, found: _Found) -> SampleWrite | None:
         """Convert a sample; None: it has numbers that do not fit."""
-        numbers, layout = parts.numbers, self._layout
+        _, tick_id, timestamp, numbers, payloads = found
+        layout = self._layout
         row: list[Any] = [*self._same, timestamp, *numbers]
         for sources in self._means:  # as `RewardMean`, without its calls: a test holds both conversions together
             total = weights = 0.0
@@ -143,16 +191,11 @@ class _Template:
             middle = self._pack(*self._pick(row))
         except (struct.error, OverflowError):
             return None
-        tick = tick_field(tick_id)
-        joined = [layout.before, tick, middle]
-        for payload in parts.payloads:
+        joined = [layout.before, tick_field(tick_id), middle]
+        for payload in payloads:
             joined += payload_head(len(payload)), payload
         joined.append(layout.after)
-        lengths = (len(tick), *map(len, parts.payloads))
-        cut = self._cuts.get(lengths)
-        if cut is None and len(self._cuts) < _MAX_CUTS:
-            cut = self._cuts[lengths] = Cut(layout, lengths[0], lengths[1:])
-        write = self._write
+        write, cut = self._write, Parts(layout, middle, payloads)
         return _make_write((write[0], tick_id, timestamp, write[3], b"".join(joined), write[5], cut, write[7]))
 
 
@@ -162,26 +205,26 @@ class SharedTemplates:
     def __init__(self) -> None:
         self._of_key: dict[Hashable, _Template] = {}
         self._credit = _MAX_CREDIT
-        self._wanted: _Parts | None = None
+        self._wanted: _Found | None = None
 
     @property
     def wanted(self) -> bool:
         """Whether the last sample that was looked up may teach its layout."""
         return self._wanted is not None
 
-    def convert(self, sample: SharedSample) -> SampleWrite | None:
-        """Convert a sample; None: `learn` from its full conversion."""
+    def convert(self, sample: SharedSample | DatalogSample) -> SampleWrite | None:
+        """Convert a sample, which is only read; None: `learn` from its full conversion."""
         self._wanted = None
-        parts = _parts_of(sample)
+        found = _in_shared(sample) if isinstance(sample, SharedSample) else _in_message(sample)
         if self._credit < _MAX_CREDIT:
             self._credit += 1
-        template = self._of_key.get(parts.key)
+        template = self._of_key.get(found.key)
         if template is not None:
-            if sample.tick_id >= MAX_NUMBER or sample.timestamp > MAX_NUMBER:
+            if found.tick_id >= MAX_NUMBER or found.timestamp > MAX_NUMBER:
                 return None
-            return template.convert(sample.tick_id, sample.timestamp, parts)
-        if parts.key is not None and self._credit >= _LEARN:
-            self._wanted = parts
+            return template.convert(found)
+        if found.key is not None and self._credit >= _LEARN:
+            self._wanted = found
         return None
 
     def learn(self, write: SampleWrite, deliveries: Deliveries) -> None:
@@ -191,17 +234,17 @@ class SharedTemplates:
             write: its full conversion.
             deliveries: who received and sent its rewards.
         """
-        parts, self._wanted = self._wanted, None
-        if parts is None:
+        found, self._wanted = self._wanted, None
+        if found is None:
             return
         self._credit -= _LEARN
         try:
-            template = _Template(parts, write, deliveries)
+            template = _Template(found, write, deliveries)
         except (ValueError, LookupError):
             return  # it has something that is not usual
-        converted = template.convert(write.tick_id, write.timestamp, parts)
+        converted = template.convert(found)
         if converted is None or converted.data != write.data:
             return
         if len(self._of_key) >= _MAX_TEMPLATES:
             self._of_key.clear()
-        self._of_key[parts.key] = template
+        self._of_key[found.key] = template

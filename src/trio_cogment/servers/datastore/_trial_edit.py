@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from trio_cogment.base.errors import DataLossError, InvalidArgumentError
-from trio_cogment.servers.datastore._chunk_layouts import Cut
+from trio_cogment.servers.datastore._chunk_layouts import Cut, Parts
 from trio_cogment.servers.datastore._merging import begin_waiting, merge_late
 from trio_cogment.servers.datastore._write_rules import MAX_NUMBER, RULES, Action, Found, Head, refusal
 from trio_cogment.servers.datastore.storage import SampleWrite, WriteKind
@@ -26,7 +26,7 @@ class Row(NamedTuple):
     waiting: bool
     data: bytes
     #: Where the parts of `data` are, if that is known.
-    cut: Cut | None = None
+    cut: Cut | Parts | None = None
 
 
 #: Returns the chunks with a tick from the first to the last of these, by their positions.

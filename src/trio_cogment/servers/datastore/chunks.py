@@ -41,7 +41,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from trio_cogment.api.trial_datastore_pb2 import StoredTrialSample
 from trio_cogment.base.errors import DataLossError
-from trio_cogment.servers.datastore._chunk_layouts import Cut, Layout, Layouts, payload_head, tick_field, tick_fields
+from trio_cogment.servers.datastore._chunk_layouts import (
+    Cut,
+    Layout,
+    Layouts,
+    Parts,
+    payload_head,
+    tick_field,
+    tick_fields,
+)
 from trio_cogment.servers.datastore.storage import ROW_BYTES
 
 if TYPE_CHECKING:
@@ -91,7 +99,7 @@ class ChunkSample(NamedTuple):
     tick_id: int
     timestamp: int
     data: bytes
-    cut: Cut | None = None
+    cut: Cut | Parts | None = None
 
 
 class Chunk(NamedTuple):
@@ -380,24 +388,37 @@ class _Builder:
         self.which = bytearray()
 
     def add(self, samples: Sequence[ChunkSample]) -> None:
-        for cut, alike in groupby(samples, _cut_of):
-            some = list(alike)
-            if cut is None:
+        for alike, group in groupby(samples, _alike_of):
+            some = list(group)
+            layout = alike.layout if isinstance(alike, Cut) else alike
+            if layout is None or not self._has_room(layout):
                 for sample in some:
                     self._add_one(sample)
-                continue
-            number = self._number(cut.layout)
-            values = self._found[number][1]
-            for column, more in zip(
-                values, zip(*cut.unpack_all(b"".join(map(_data_of, some))), strict=True), strict=True
-            ):
-                column += more
-            self.which += bytes((number,)) * len(some)
+            elif isinstance(alike, Cut):
+                rows = alike.unpack_all(b"".join(map(_data_of, some)))
+                self._add_all(layout, len(some), list(zip(*rows, strict=True)))
+            else:
+                parts: list[Any] = list(map(_cut_of, some))
+                columns: list[Sequence[bytes]] = []
+                if layout.floats:
+                    columns += zip(*layout.numbers.iter_unpack(b"".join(map(_middle_of, parts))), strict=True)
+                if layout.payloads:
+                    columns += zip(*map(_payloads_of, parts), strict=True)
+                self._add_all(layout, len(some), columns)
+
+    def _has_room(self, layout: Layout) -> bool:
+        return layout.key in self._numbers or len(self._found) < _MAX_LAYOUTS
+
+    def _add_all(self, layout: Layout, count: int, columns: Sequence[Sequence[bytes]]) -> None:
+        number = self._number(layout)
+        for column, more in zip(self._found[number][1], columns, strict=True):
+            column += more
+        self.which += bytes((number,)) * count
 
     def _add_one(self, sample: ChunkSample) -> None:
         _, tick_id, timestamp, data, _ = sample
         found = self._layouts.split(tick_id, timestamp, data)
-        if found is None or (found.layout.key not in self._numbers and len(self._found) >= _MAX_LAYOUTS):
+        if found is None or not self._has_room(found.layout):
             number = self._number(None)
             self._found[number][1][0].append(data)
         else:
@@ -423,6 +444,15 @@ class _Builder:
 
 
 _cut_of, _data_of = attrgetter("cut"), attrgetter("data")
+_middle_of, _payloads_of = attrgetter("middle"), attrgetter("payloads")
+
+
+def _alike_of(sample: ChunkSample) -> Cut | Layout | None:
+    """Return what samples have in common whose parts can be taken together."""
+    cut = sample[4]
+    return cut[0] if type(cut) is Parts else cut
+
+
 _make_sample = partial(tuple.__new__, ChunkSample)
 
 
