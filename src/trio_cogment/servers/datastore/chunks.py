@@ -450,7 +450,7 @@ _middle_of, _payloads_of = attrgetter("middle"), attrgetter("payloads")
 def _alike_of(sample: ChunkSample) -> Cut | Layout | None:
     """Return what samples have in common whose parts can be taken together."""
     cut = sample[4]
-    return cut[0] if type(cut) is Parts else cut
+    return cut.layout if isinstance(cut, Parts) else cut
 
 
 _make_sample = partial(tuple.__new__, ChunkSample)
