@@ -52,6 +52,7 @@ PACKAGES = (
     "access",
     "play",
     "experiment",
+    "conformance",
     "dashboard",
     "servers.orchestrator",
     "servers.datastore",
