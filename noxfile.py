@@ -18,7 +18,7 @@ from pathlib import Path
 import nox
 from nox.command import CommandFailed
 
-nox.options.sessions = ["static", "tests", "sim", "interop", "browser", "shells", "stores", "ray"]
+nox.options.sessions = ["static", "tests", "sim", "interop", "browser", "engines"]
 nox.options.default_venv_backend = "none"
 
 PROJECT = nox.project.load_toml("pyproject.toml")
@@ -516,6 +516,15 @@ def try_each(session: nox.Session, commands: list[list[str]]) -> None:
     for command in commands:
         done = session.run(*command, external=True, silent=True, success_codes=range(256))
         session.log("%s: %s", " ".join(command), "done" if done is not None else "failed")
+
+
+@nox.session
+def engines(session: nox.Session) -> None:
+    """The sessions ray, stores and shells side by side: much of each waits for other processes."""
+    with ThreadPoolExecutor(2) as threads:
+        tasks = [threads.submit(task, session) for task in (ray, stores, shells)]
+    for task in tasks:
+        task.result()
 
 
 @nox.session
