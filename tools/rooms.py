@@ -27,7 +27,7 @@ LEAVES = (
     *("base.addressing", "base.rewards", "base.log_context", "base.metrics", "base.plugins", "api", "base.outcome"),
     *("base.recount", "base.suggestions", "base.compiling", "base.group_commit", "base.sqlite_file"),
     *("base.sqlite_hold", "base.stand_ins", "base.lazy_names", "base.records", "base.shared_message", "base"),
-    *("base.object_store", "base.postgresql", "base.tracing"),
+    *("base.object_store", "base.postgresql", "base.taking_up", "base.tracing"),
 )
 #: What a room may import of the leaves, where that is not all of them. A leaf without a row imports no other.
 NARROWED = {
@@ -48,6 +48,7 @@ NARROWED = {
     "base.postgresql": {"base.errors", "base.records"},
     "base.sqlite_hold": {"base.errors", "base.host", "base.sqlite_file"},
     "base.shared_message": {"api", "base.compiling"},
+    "base.taking_up": {"api", "base.errors"},
     "trial": {
         *("base.addressing", "api", "base.compiling", "base.errors", "base.endpoints", "base.outcome", "base.recount"),
         *("base.rewards", "base.shared_message"),

@@ -25,11 +25,13 @@ from tests.account.ticks import Book
 from trio_cogment.api import common_pb2
 from trio_cogment.api.common_pb2 import (
     ActorRunTrialInput,
+    CheckpointInterval,
     CommunicationState,
     EndOfTrial,
     Message,
     ParticipantLoss,
     Reward,
+    TakenUp,
     TrialActor,
     TrialParams,
     TrialState,
@@ -104,6 +106,8 @@ class Patience:
     max_said_per_tick: int
     max_said_bytes_per_tick: int
     max_held_back_bytes: int
+    checkpoint_ticks: int
+    checkpoint_seconds: float
 
 
 class ImpossibleError(Exception):
@@ -134,7 +138,10 @@ class Account:
         #: When the time for something is over: what, and whose.
         self.deadlines: dict[tuple[str, int], float] = {}
         self._active_at = 0.0
-        #: Observation sets so far.
+        #: The stored trial with which it goes on; its first tick; and how many before are those of another trial.
+        self.taken_up: TakenUp | None = None
+        self.first = self.before = 0
+        #: Observation sets so far, those before the first tick included.
         self.sets = 0
         #: Of this tick: who has acted, whose time is over, and whether its action set is out, or not wanted.
         self._contents: dict[int, bytes] = {}
@@ -153,8 +160,8 @@ class Account:
 
     @property
     def tick(self) -> int:
-        """The tick under way; 0 also before it begins."""
-        return max(0, self.sets - 1)
+        """The tick under way; the first one also before it begins."""
+        return max(self.first, self.sets - 1)
 
     @property
     def state(self) -> int:
@@ -217,7 +224,7 @@ class Account:
         self.stage = Stage.STARTING
         self._announce(TrialState.INITIALIZING)
 
-    def complete(self, params: TrialParams, *, logged: bool) -> None:
+    def complete(self, params: TrialParams, taken_up: TakenUp | None, *, trial_id: str, logged: bool) -> None:
         """Its parameters are complete: all actors elsewhere are contacted at once, and clients may come."""
         if self.stage is Stage.OVER:
             return
@@ -229,7 +236,12 @@ class Account:
         self._logged = logged
         self.environment = Person(ENVIRONMENT, params.environment.name)
         self.actors = [Person(number, actor.name, actor) for number, actor in enumerate(self.params.actors)]
-        self.book = Book(self.params, self.wall_ns, self._patience.max_held_back_bytes)
+        if taken_up is not None:
+            self.taken_up = TakenUp()
+            self.taken_up.CopyFrom(taken_up)
+            self.first = self.sets = taken_up.tick_id
+            self.before = 0 if taken_up.trial_id == trial_id else self.first
+        self.book = Book(self.params, self.wall_ns, self._patience.max_held_back_bytes, self.first)
         self._active_at = self.now
         self._limit("INACTIVITY", -2, params.max_inactivity)
         for actor in self.actors:
@@ -245,10 +257,16 @@ class Account:
     def _introduce(self, person: Person) -> None:
         if person.is_environment:
             params: Any = self.params.environment
-            data: dict[str, Any] = {"name": params.name, "impl_name": params.implementation, "tick_id": 0}
+            data: dict[str, Any] = {"name": params.name, "impl_name": params.implementation, "tick_id": self.first}
             data["actors_in_trial"] = [
                 TrialActor(name=actor.name, actor_class=actor.params.actor_class) for actor in self.actors
             ]
+            if self.taken_up is not None:
+                data["taken_up"] = self.taken_up
+            if self._patience.checkpoint_ticks or self._patience.checkpoint_seconds:
+                data["checkpoints"] = CheckpointInterval(
+                    ticks=self._patience.checkpoint_ticks, seconds=self._patience.checkpoint_seconds
+                )
         else:
             params = person.params
             data = {
@@ -317,12 +335,17 @@ class Account:
             return  # it has crossed with the one that it was told, or says the same again
         self._active_at = self.now
         if person.where is Where.ASKED:
-            self._first_word(person, word)
+            self._first_word(person, word, message)
         elif person.where is not Where.LATE:
             self._take(person, word, message)
 
-    def _first_word(self, person: Person, word: str) -> None:
+    def _first_word(self, person: Person, word: str, message: Any) -> None:
         if word == "INIT_OUTPUT":
+            if person.is_environment and self.taken_up is not None and not message.init_output.takes_up:
+                person.where = Where.PLAYING
+                why = "cannot be taken up at a tick: it neither saves itself nor is it played again"
+                self._break_off(REFUSED, f"{person} {why}", person.name)
+                return
             self._ready(person)
         elif word not in ("EMPTY", "BAD_STATE"):
             what = "data with a communication state other than NORMAL" if word == "BAD_DATA" else word
@@ -389,7 +412,7 @@ class Account:
     def _reward(self, sender: Person, reward: Reward) -> None:
         if not self._may_speak(sender, reward):
             return
-        late = 0 <= reward.tick_id < self.tick
+        late = self.before <= reward.tick_id < self.tick
         if reward.tick_id not in (NOW, self.tick) and not late:
             return
         for source in reward.sources:
@@ -576,7 +599,7 @@ class Account:
             cause=cause,  # type: ignore[arg-type]  # an int is an enum value
             participant=participant,
             reason=why[:MOST_OF_A_REASON],
-            ticks=self.sets,
+            ticks=self.sets - self.before if self.sets > self.first else 0,
         )
         more = {"details": details} if details else {}
         for person in everybody:

@@ -155,7 +155,9 @@ def _copy(message: Any) -> Any:
 
 _TELL: dict[type[Any], Callable[[Account, Any, TrialMachine], None]] = {
     Begin: lambda account, _event, _machine: account.begun(),
-    ParametersComplete: lambda account, event, machine: account.complete(event.params, logged=machine.collect_samples),
+    ParametersComplete: lambda account, event, machine: account.complete(
+        event.params, event.taken_up, trial_id=machine.trial_id, logged=machine.collect_samples
+    ),
     Joined: lambda account, event, _machine: account.joined(event.participant),
     Received: lambda account, event, _machine: account.said(event.participant, _copy(event.message)),
     HalfClosed: lambda account, event, _machine: account.stopped_sending(event.participant),

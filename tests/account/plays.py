@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tests.trial.harness import CLIENT, END, HEARTBEAT, LAST, LAST_ACK, NORMAL, SERVICE, Play, actor, make_params
-from trio_cogment.api.common_pb2 import ActorInitialOutput
+from trio_cogment.api.common_pb2 import ActorInitialOutput, TakenUp
 from trio_cogment.api.environment_pb2 import EnvInitialOutput
 from trio_cogment.base.errors import FailedPreconditionError, LocalProtocolError, NotFoundError
 from trio_cogment.base.outcome import EndCause
@@ -55,7 +55,10 @@ class Player:
             exclude=rng.sample(FIELDS, rng.choice([0, 0, 1, 2])),
         )
         rules = TrialRules(heartbeat_seconds=rng.choice([0, 0, 3, 20]), **rng.choice(LIMITS))
-        self.play = Play(params, rules=rules, collect_samples=rng.random() < 0.9)
+        # Not drawn, so that the others are played as they were before there was this.
+        self._goes_on = seed % 16 == 5
+        taken_up = TakenUp(trial_id=("t", "other")[seed % 3 == 0], tick_id=seed % 5) if self._goes_on else None
+        self.play = Play(params, rules=rules, collect_samples=rng.random() < 0.9, taken_up=taken_up)
         self._count = len(names)
         self._names = names
         self._kinds = self._temper()
@@ -127,7 +130,7 @@ class Player:
 
     def _begin(self, index: int) -> None:
         if index == ENVIRONMENT:
-            self.play.say(index, NORMAL, init_output=EnvInitialOutput())
+            self.play.say(index, NORMAL, init_output=EnvInitialOutput(takes_up=self._goes_on and self._count < 4))
         elif self.play.params.actors[index].endpoint == CLIENT:
             try:
                 slot = self.play.machine.slot_for(actor_name=self._names[index])

@@ -71,14 +71,16 @@ class Book:
         params: how many are held back, and what the data log does not want.
         wall_ns: when tick 0 began: before its observation, because what is said meanwhile belongs to it.
         most_bytes: how much may be held back, beyond the tick under way.
+        first: the first tick.
     """
 
-    def __init__(self, params: TrialParams, wall_ns: int, most_bytes: int) -> None:
+    def __init__(self, params: TrialParams, wall_ns: int, most_bytes: int, first: int = 0) -> None:
+        self._first = first
         self._actors = len(params.actors)
         self._at_once = max(params.nb_buffered_ticks, LEAST_BUFFERED)
         self._most_bytes = most_bytes
         self._unwanted = {name.strip().lower() for name in params.datalog.exclude_fields}
-        self.ticks = [Tick(0, wall_ns)]
+        self.ticks = [Tick(first, wall_ns)]
         self._left = 0
 
     @property
@@ -103,7 +105,7 @@ class Book:
             self.current.wall_ns = wall_ns
         else:
             self.current.state = ended_in
-            self.ticks.append(Tick(len(self.ticks), wall_ns))
+            self.ticks.append(Tick(self._first + len(self.ticks), wall_ns))
         self.current.observations = observations
 
     def leaving(self) -> list[DatalogSample]:
@@ -120,8 +122,8 @@ class Book:
 
     def late(self, reward: Reward, wall_ns: int) -> list[DatalogSample]:
         """Keep a reward for a tick that is over; what it says goes out alone if that tick's sample has left."""
-        if reward.tick_id >= self._left:
-            self.ticks[reward.tick_id].rewards.append(reward)
+        if reward.tick_id >= self._first + self._left:
+            self.ticks[reward.tick_id - self._first].rewards.append(reward)
             return []
         info = SampleInfo(tick_id=reward.tick_id, timestamp=wall_ns, out_of_sync=True, special_events=[OUT_OF_SYNC])
         return [self._told(DatalogSample(info=info, rewards=[reward]))]

@@ -21,6 +21,7 @@ from trio_cogment.api.common_pb2 import (
     Reward,
     RewardSource,
     SerializedMessage,
+    TakenUp,
     TrialParams,
 )
 from trio_cogment.api.datalog_pb2 import DatalogSample
@@ -98,8 +99,14 @@ class Play:
     """
 
     def __init__(
-        self, params: TrialParams | None = None, *, rules: TrialRules | None = None, collect_samples: bool = True
+        self,
+        params: TrialParams | None = None,
+        *,
+        rules: TrialRules | None = None,
+        collect_samples: bool = True,
+        taken_up: TakenUp | None = None,
     ) -> None:
+        self.taken_up = taken_up
         self.params = validate_params(make_params() if params is None else params)
         self.machine = TrialMachine("t", rules=rules or QUIET, collect_samples=collect_samples)
         self.beside = Beside(self.machine, self.machine.handle)
@@ -167,7 +174,7 @@ class Play:
 
     def begin(self) -> Play:
         self.feed(Begin())
-        self.feed(ParametersComplete(self.params))
+        self.feed(ParametersComplete(self.params, taken_up=self.taken_up))
         return self
 
     def ready(self, *indexes: int) -> Play:
@@ -175,8 +182,9 @@ class Play:
             self.feed(Received(index, ActorRunTrialOutput(state=NORMAL, init_output=ActorInitialOutput())))
         return self
 
-    def environment_ready(self) -> Play:
-        self.feed(Received(ENVIRONMENT, EnvRunTrialOutput(state=NORMAL, init_output=EnvInitialOutput())))
+    def environment_ready(self, *, takes_up: bool = True) -> Play:
+        ready = EnvInitialOutput(takes_up=takes_up)
+        self.feed(Received(ENVIRONMENT, EnvRunTrialOutput(state=NORMAL, init_output=ready)))
         return self
 
     def start(self) -> Play:

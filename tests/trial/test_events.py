@@ -20,6 +20,8 @@ def test_the_rules_defaults() -> None:
         "max_said_per_tick": 10_000,
         "max_said_bytes_per_tick": 64 * 2**20,
         "max_held_back_bytes": 16 * 2**20,
+        "checkpoint_ticks": 0,
+        "checkpoint_seconds": 0,
     }
 
 

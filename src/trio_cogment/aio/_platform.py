@@ -31,6 +31,7 @@ class Controller(View[sdk.Controller, _Guest]):
     """Starts, watches, describes and terminates trials; see `trio_cogment.Controller`."""
 
     start_trial = awaited(sdk.Controller.start_trial)
+    start_branch = awaited(sdk.Controller.start_branch)
     wait_trial = awaited(sdk.Controller.wait_trial)
     terminate_trial = awaited(sdk.Controller.terminate_trial)
     wait_trial_state = awaited(sdk.Controller.wait_trial_state)

@@ -306,6 +306,48 @@ class ActorRunTrialOutput(_message.Message):
     details: str
     def __init__(self, state: _Optional[_Union[CommunicationState, str]] = ..., init_output: _Optional[_Union[ActorInitialOutput, _Mapping]] = ..., action: _Optional[_Union[Action, _Mapping]] = ..., reward: _Optional[_Union[Reward, _Mapping]] = ..., message: _Optional[_Union[Message, _Mapping]] = ..., details: _Optional[str] = ...) -> None: ...
 
+class Checkpoint(_message.Message):
+    __slots__ = ("tick_id", "content", "size", "crc32")
+    TICK_ID_FIELD_NUMBER: _ClassVar[int]
+    CONTENT_FIELD_NUMBER: _ClassVar[int]
+    SIZE_FIELD_NUMBER: _ClassVar[int]
+    CRC32_FIELD_NUMBER: _ClassVar[int]
+    tick_id: int
+    content: bytes
+    size: int
+    crc32: int
+    def __init__(self, tick_id: _Optional[int] = ..., content: _Optional[bytes] = ..., size: _Optional[int] = ..., crc32: _Optional[int] = ...) -> None: ...
+
+class PastTick(_message.Message):
+    __slots__ = ("observations", "actions", "unavailable_actors")
+    OBSERVATIONS_FIELD_NUMBER: _ClassVar[int]
+    ACTIONS_FIELD_NUMBER: _ClassVar[int]
+    UNAVAILABLE_ACTORS_FIELD_NUMBER: _ClassVar[int]
+    observations: _containers.RepeatedScalarFieldContainer[bytes]
+    actions: _containers.RepeatedScalarFieldContainer[bytes]
+    unavailable_actors: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, observations: _Optional[_Iterable[bytes]] = ..., actions: _Optional[_Iterable[bytes]] = ..., unavailable_actors: _Optional[_Iterable[int]] = ...) -> None: ...
+
+class TakenUp(_message.Message):
+    __slots__ = ("trial_id", "tick_id", "checkpoint", "past")
+    TRIAL_ID_FIELD_NUMBER: _ClassVar[int]
+    TICK_ID_FIELD_NUMBER: _ClassVar[int]
+    CHECKPOINT_FIELD_NUMBER: _ClassVar[int]
+    PAST_FIELD_NUMBER: _ClassVar[int]
+    trial_id: str
+    tick_id: int
+    checkpoint: Checkpoint
+    past: _containers.RepeatedCompositeFieldContainer[PastTick]
+    def __init__(self, trial_id: _Optional[str] = ..., tick_id: _Optional[int] = ..., checkpoint: _Optional[_Union[Checkpoint, _Mapping]] = ..., past: _Optional[_Iterable[_Union[PastTick, _Mapping]]] = ...) -> None: ...
+
+class CheckpointInterval(_message.Message):
+    __slots__ = ("ticks", "seconds")
+    TICKS_FIELD_NUMBER: _ClassVar[int]
+    SECONDS_FIELD_NUMBER: _ClassVar[int]
+    ticks: int
+    seconds: float
+    def __init__(self, ticks: _Optional[int] = ..., seconds: _Optional[float] = ...) -> None: ...
+
 class ParticipantLoss(_message.Message):
     __slots__ = ("participant", "cause", "reason", "required", "tick_id", "traceback")
     PARTICIPANT_FIELD_NUMBER: _ClassVar[int]

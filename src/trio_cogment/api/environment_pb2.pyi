@@ -8,16 +8,18 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class ObservationSet(_message.Message):
-    __slots__ = ("tick_id", "timestamp", "observations", "actors_map")
+    __slots__ = ("tick_id", "timestamp", "observations", "actors_map", "checkpoint")
     TICK_ID_FIELD_NUMBER: _ClassVar[int]
     TIMESTAMP_FIELD_NUMBER: _ClassVar[int]
     OBSERVATIONS_FIELD_NUMBER: _ClassVar[int]
     ACTORS_MAP_FIELD_NUMBER: _ClassVar[int]
+    CHECKPOINT_FIELD_NUMBER: _ClassVar[int]
     tick_id: int
     timestamp: int
     observations: _containers.RepeatedScalarFieldContainer[bytes]
     actors_map: _containers.RepeatedScalarFieldContainer[int]
-    def __init__(self, tick_id: _Optional[int] = ..., timestamp: _Optional[int] = ..., observations: _Optional[_Iterable[bytes]] = ..., actors_map: _Optional[_Iterable[int]] = ...) -> None: ...
+    checkpoint: _common_pb2.Checkpoint
+    def __init__(self, tick_id: _Optional[int] = ..., timestamp: _Optional[int] = ..., observations: _Optional[_Iterable[bytes]] = ..., actors_map: _Optional[_Iterable[int]] = ..., checkpoint: _Optional[_Union[_common_pb2.Checkpoint, _Mapping]] = ...) -> None: ...
 
 class ActionSet(_message.Message):
     __slots__ = ("tick_id", "timestamp", "actions", "unavailable_actors")
@@ -32,22 +34,28 @@ class ActionSet(_message.Message):
     def __init__(self, tick_id: _Optional[int] = ..., timestamp: _Optional[int] = ..., actions: _Optional[_Iterable[bytes]] = ..., unavailable_actors: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class EnvInitialInput(_message.Message):
-    __slots__ = ("name", "impl_name", "tick_id", "actors_in_trial", "config")
+    __slots__ = ("name", "impl_name", "tick_id", "actors_in_trial", "config", "taken_up", "checkpoints")
     NAME_FIELD_NUMBER: _ClassVar[int]
     IMPL_NAME_FIELD_NUMBER: _ClassVar[int]
     TICK_ID_FIELD_NUMBER: _ClassVar[int]
     ACTORS_IN_TRIAL_FIELD_NUMBER: _ClassVar[int]
     CONFIG_FIELD_NUMBER: _ClassVar[int]
+    TAKEN_UP_FIELD_NUMBER: _ClassVar[int]
+    CHECKPOINTS_FIELD_NUMBER: _ClassVar[int]
     name: str
     impl_name: str
     tick_id: int
     actors_in_trial: _containers.RepeatedCompositeFieldContainer[_common_pb2.TrialActor]
     config: _common_pb2.SerializedMessage
-    def __init__(self, name: _Optional[str] = ..., impl_name: _Optional[str] = ..., tick_id: _Optional[int] = ..., actors_in_trial: _Optional[_Iterable[_Union[_common_pb2.TrialActor, _Mapping]]] = ..., config: _Optional[_Union[_common_pb2.SerializedMessage, _Mapping]] = ...) -> None: ...
+    taken_up: _common_pb2.TakenUp
+    checkpoints: _common_pb2.CheckpointInterval
+    def __init__(self, name: _Optional[str] = ..., impl_name: _Optional[str] = ..., tick_id: _Optional[int] = ..., actors_in_trial: _Optional[_Iterable[_Union[_common_pb2.TrialActor, _Mapping]]] = ..., config: _Optional[_Union[_common_pb2.SerializedMessage, _Mapping]] = ..., taken_up: _Optional[_Union[_common_pb2.TakenUp, _Mapping]] = ..., checkpoints: _Optional[_Union[_common_pb2.CheckpointInterval, _Mapping]] = ...) -> None: ...
 
 class EnvInitialOutput(_message.Message):
-    __slots__ = ()
-    def __init__(self) -> None: ...
+    __slots__ = ("takes_up",)
+    TAKES_UP_FIELD_NUMBER: _ClassVar[int]
+    takes_up: bool
+    def __init__(self, takes_up: bool = ...) -> None: ...
 
 class EnvRunTrialInput(_message.Message):
     __slots__ = ("state", "init_input", "action_set", "message", "details", "end")

@@ -26,7 +26,7 @@ from trio_cogment.api import common_pb2 as cogment_dot_api_dot_common__pb2
 from trio_cogment.api import environment_pb2 as cogment_dot_api_dot_environment__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1e\x63ogment/api/orchestrator.proto\x12\ncogmentAPI\x1a\x18\x63ogment/api/common.proto\x1a\x1d\x63ogment/api/environment.proto\"\xaa\x01\n\x11TrialStartRequest\x12/\n\x06\x63onfig\x18\x01 \x01(\x0b\x32\x1d.cogmentAPI.SerializedMessageH\x00\x12)\n\x06params\x18\x04 \x01(\x0b\x32\x17.cogmentAPI.TrialParamsH\x00\x12\x0f\n\x07user_id\x18\x02 \x01(\t\x12\x1a\n\x12trial_id_requested\x18\x03 \x01(\tB\x0c\n\nstart_data\"#\n\x0fTrialStartReply\x12\x10\n\x08trial_id\x18\x01 \x01(\t\"1\n\x15TerminateTrialRequest\x12\x18\n\x10hard_termination\x18\x01 \x01(\x08\"\x15\n\x13TerminateTrialReply\"J\n\x10TrialInfoRequest\x12\x1e\n\x16get_latest_observation\x18\x01 \x01(\x08\x12\x16\n\x0eget_actor_list\x18\x02 \x01(\x08\"\xfc\x03\n\tTrialInfo\x12\x10\n\x08trial_id\x18\x01 \x01(\t\x12%\n\x05state\x18\x02 \x01(\x0e\x32\x16.cogmentAPI.TrialState\x12\x10\n\x08\x65nv_name\x18\x03 \x01(\t\x12\x0f\n\x07tick_id\x18\x04 \x01(\x04\x12\x16\n\x0etrial_duration\x18\x05 \x01(\x06\x12\x36\n\x12latest_observation\x18\x06 \x01(\x0b\x32\x1a.cogmentAPI.ObservationSet\x12/\n\x0f\x61\x63tors_in_trial\x18\x07 \x03(\x0b\x32\x16.cogmentAPI.TrialActor\x12\x39\n\nproperties\x18\x08 \x03(\x0b\x32%.cogmentAPI.TrialInfo.PropertiesEntry\x12$\n\x03\x65nd\x18\xe9\x07 \x01(\x0b\x32\x16.cogmentAPI.EndOfTrial\x12\x10\n\x07\x61waited\x18\xea\x07 \x03(\t\x12\x15\n\x0csamples_lost\x18\xeb\x07 \x01(\x04\x12\x18\n\x0f\x64\x61talog_trouble\x18\xec\x07 \x01(\t\x12\x0e\n\x05owner\x18\xed\x07 \x01(\t\x12\x0f\n\x06run_id\x18\xee\x07 \x01(\t\x12\x1a\n\x11waits_for_datalog\x18\xef\x07 \x01(\x08\x1a\x31\n\x0fPropertiesEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"6\n\x0eTrialInfoReply\x12$\n\x05trial\x18\x01 \x03(\x0b\x32\x15.cogmentAPI.TrialInfo\"w\n\x10TrialListRequest\x12&\n\x06\x66ilter\x18\x01 \x03(\x0e\x32\x16.cogmentAPI.TrialState\x12\x11\n\tfull_info\x18\x02 \x01(\x08\x12\x12\n\ttrial_ids\x18\xe9\x07 \x03(\t\x12\x14\n\x0bwhen_stored\x18\xea\x07 \x01(\x08\"n\n\x0eTrialListEntry\x12\x10\n\x08trial_id\x18\x01 \x01(\t\x12%\n\x05state\x18\x02 \x01(\x0e\x32\x16.cogmentAPI.TrialState\x12#\n\x04info\x18\x03 \x01(\x0b\x32\x15.cogmentAPI.TrialInfo2\xd1\x03\n\x10TrialLifecycleSP\x12J\n\nStartTrial\x12\x1d.cogmentAPI.TrialStartRequest\x1a\x1b.cogmentAPI.TrialStartReply\"\x00\x12V\n\x0eTerminateTrial\x12!.cogmentAPI.TerminateTrialRequest\x1a\x1f.cogmentAPI.TerminateTrialReply\"\x00\x12J\n\x0cGetTrialInfo\x12\x1c.cogmentAPI.TrialInfoRequest\x1a\x1a.cogmentAPI.TrialInfoReply\"\x00\x12K\n\x0bWatchTrials\x12\x1c.cogmentAPI.TrialListRequest\x1a\x1a.cogmentAPI.TrialListEntry\"\x00\x30\x01\x12@\n\x07Version\x12\x1a.cogmentAPI.VersionRequest\x1a\x17.cogmentAPI.VersionInfo\"\x00\x12>\n\x06Status\x12\x19.cogmentAPI.StatusRequest\x1a\x17.cogmentAPI.StatusReply\"\x00\x32\xe4\x01\n\rClientActorSP\x12Q\n\x08RunTrial\x12\x1f.cogmentAPI.ActorRunTrialOutput\x1a\x1e.cogmentAPI.ActorRunTrialInput\"\x00(\x01\x30\x01\x12@\n\x07Version\x12\x1a.cogmentAPI.VersionRequest\x1a\x17.cogmentAPI.VersionInfo\"\x00\x12>\n\x06Status\x12\x19.cogmentAPI.StatusRequest\x1a\x17.cogmentAPI.StatusReply\"\x00\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1e\x63ogment/api/orchestrator.proto\x12\ncogmentAPI\x1a\x18\x63ogment/api/common.proto\x1a\x1d\x63ogment/api/environment.proto\"\xd0\x01\n\x11TrialStartRequest\x12/\n\x06\x63onfig\x18\x01 \x01(\x0b\x32\x1d.cogmentAPI.SerializedMessageH\x00\x12)\n\x06params\x18\x04 \x01(\x0b\x32\x17.cogmentAPI.TrialParamsH\x00\x12\x0f\n\x07user_id\x18\x02 \x01(\t\x12\x1a\n\x12trial_id_requested\x18\x03 \x01(\t\x12$\n\x07take_up\x18\xe9\x07 \x01(\x0b\x32\x12.cogmentAPI.TakeUpB\x0c\n\nstart_data\"+\n\x06TakeUp\x12\x10\n\x08trial_id\x18\x01 \x01(\t\x12\x0f\n\x07tick_id\x18\x02 \x01(\x04\"#\n\x0fTrialStartReply\x12\x10\n\x08trial_id\x18\x01 \x01(\t\"1\n\x15TerminateTrialRequest\x12\x18\n\x10hard_termination\x18\x01 \x01(\x08\"\x15\n\x13TerminateTrialReply\"J\n\x10TrialInfoRequest\x12\x1e\n\x16get_latest_observation\x18\x01 \x01(\x08\x12\x16\n\x0eget_actor_list\x18\x02 \x01(\x08\"\xfc\x03\n\tTrialInfo\x12\x10\n\x08trial_id\x18\x01 \x01(\t\x12%\n\x05state\x18\x02 \x01(\x0e\x32\x16.cogmentAPI.TrialState\x12\x10\n\x08\x65nv_name\x18\x03 \x01(\t\x12\x0f\n\x07tick_id\x18\x04 \x01(\x04\x12\x16\n\x0etrial_duration\x18\x05 \x01(\x06\x12\x36\n\x12latest_observation\x18\x06 \x01(\x0b\x32\x1a.cogmentAPI.ObservationSet\x12/\n\x0f\x61\x63tors_in_trial\x18\x07 \x03(\x0b\x32\x16.cogmentAPI.TrialActor\x12\x39\n\nproperties\x18\x08 \x03(\x0b\x32%.cogmentAPI.TrialInfo.PropertiesEntry\x12$\n\x03\x65nd\x18\xe9\x07 \x01(\x0b\x32\x16.cogmentAPI.EndOfTrial\x12\x10\n\x07\x61waited\x18\xea\x07 \x03(\t\x12\x15\n\x0csamples_lost\x18\xeb\x07 \x01(\x04\x12\x18\n\x0f\x64\x61talog_trouble\x18\xec\x07 \x01(\t\x12\x0e\n\x05owner\x18\xed\x07 \x01(\t\x12\x0f\n\x06run_id\x18\xee\x07 \x01(\t\x12\x1a\n\x11waits_for_datalog\x18\xef\x07 \x01(\x08\x1a\x31\n\x0fPropertiesEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"6\n\x0eTrialInfoReply\x12$\n\x05trial\x18\x01 \x03(\x0b\x32\x15.cogmentAPI.TrialInfo\"w\n\x10TrialListRequest\x12&\n\x06\x66ilter\x18\x01 \x03(\x0e\x32\x16.cogmentAPI.TrialState\x12\x11\n\tfull_info\x18\x02 \x01(\x08\x12\x12\n\ttrial_ids\x18\xe9\x07 \x03(\t\x12\x14\n\x0bwhen_stored\x18\xea\x07 \x01(\x08\"n\n\x0eTrialListEntry\x12\x10\n\x08trial_id\x18\x01 \x01(\t\x12%\n\x05state\x18\x02 \x01(\x0e\x32\x16.cogmentAPI.TrialState\x12#\n\x04info\x18\x03 \x01(\x0b\x32\x15.cogmentAPI.TrialInfo2\xd1\x03\n\x10TrialLifecycleSP\x12J\n\nStartTrial\x12\x1d.cogmentAPI.TrialStartRequest\x1a\x1b.cogmentAPI.TrialStartReply\"\x00\x12V\n\x0eTerminateTrial\x12!.cogmentAPI.TerminateTrialRequest\x1a\x1f.cogmentAPI.TerminateTrialReply\"\x00\x12J\n\x0cGetTrialInfo\x12\x1c.cogmentAPI.TrialInfoRequest\x1a\x1a.cogmentAPI.TrialInfoReply\"\x00\x12K\n\x0bWatchTrials\x12\x1c.cogmentAPI.TrialListRequest\x1a\x1a.cogmentAPI.TrialListEntry\"\x00\x30\x01\x12@\n\x07Version\x12\x1a.cogmentAPI.VersionRequest\x1a\x17.cogmentAPI.VersionInfo\"\x00\x12>\n\x06Status\x12\x19.cogmentAPI.StatusRequest\x1a\x17.cogmentAPI.StatusReply\"\x00\x32\xe4\x01\n\rClientActorSP\x12Q\n\x08RunTrial\x12\x1f.cogmentAPI.ActorRunTrialOutput\x1a\x1e.cogmentAPI.ActorRunTrialInput\"\x00(\x01\x30\x01\x12@\n\x07Version\x12\x1a.cogmentAPI.VersionRequest\x1a\x17.cogmentAPI.VersionInfo\"\x00\x12>\n\x06Status\x12\x19.cogmentAPI.StatusRequest\x1a\x17.cogmentAPI.StatusReply\"\x00\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -36,27 +36,29 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_TRIALINFO_PROPERTIESENTRY']._loaded_options = None
   _globals['_TRIALINFO_PROPERTIESENTRY']._serialized_options = b'8\001'
   _globals['_TRIALSTARTREQUEST']._serialized_start=104
-  _globals['_TRIALSTARTREQUEST']._serialized_end=274
-  _globals['_TRIALSTARTREPLY']._serialized_start=276
-  _globals['_TRIALSTARTREPLY']._serialized_end=311
-  _globals['_TERMINATETRIALREQUEST']._serialized_start=313
-  _globals['_TERMINATETRIALREQUEST']._serialized_end=362
-  _globals['_TERMINATETRIALREPLY']._serialized_start=364
-  _globals['_TERMINATETRIALREPLY']._serialized_end=385
-  _globals['_TRIALINFOREQUEST']._serialized_start=387
-  _globals['_TRIALINFOREQUEST']._serialized_end=461
-  _globals['_TRIALINFO']._serialized_start=464
-  _globals['_TRIALINFO']._serialized_end=972
-  _globals['_TRIALINFO_PROPERTIESENTRY']._serialized_start=923
-  _globals['_TRIALINFO_PROPERTIESENTRY']._serialized_end=972
-  _globals['_TRIALINFOREPLY']._serialized_start=974
-  _globals['_TRIALINFOREPLY']._serialized_end=1028
-  _globals['_TRIALLISTREQUEST']._serialized_start=1030
-  _globals['_TRIALLISTREQUEST']._serialized_end=1149
-  _globals['_TRIALLISTENTRY']._serialized_start=1151
-  _globals['_TRIALLISTENTRY']._serialized_end=1261
-  _globals['_TRIALLIFECYCLESP']._serialized_start=1264
-  _globals['_TRIALLIFECYCLESP']._serialized_end=1729
-  _globals['_CLIENTACTORSP']._serialized_start=1732
-  _globals['_CLIENTACTORSP']._serialized_end=1960
+  _globals['_TRIALSTARTREQUEST']._serialized_end=312
+  _globals['_TAKEUP']._serialized_start=314
+  _globals['_TAKEUP']._serialized_end=357
+  _globals['_TRIALSTARTREPLY']._serialized_start=359
+  _globals['_TRIALSTARTREPLY']._serialized_end=394
+  _globals['_TERMINATETRIALREQUEST']._serialized_start=396
+  _globals['_TERMINATETRIALREQUEST']._serialized_end=445
+  _globals['_TERMINATETRIALREPLY']._serialized_start=447
+  _globals['_TERMINATETRIALREPLY']._serialized_end=468
+  _globals['_TRIALINFOREQUEST']._serialized_start=470
+  _globals['_TRIALINFOREQUEST']._serialized_end=544
+  _globals['_TRIALINFO']._serialized_start=547
+  _globals['_TRIALINFO']._serialized_end=1055
+  _globals['_TRIALINFO_PROPERTIESENTRY']._serialized_start=1006
+  _globals['_TRIALINFO_PROPERTIESENTRY']._serialized_end=1055
+  _globals['_TRIALINFOREPLY']._serialized_start=1057
+  _globals['_TRIALINFOREPLY']._serialized_end=1111
+  _globals['_TRIALLISTREQUEST']._serialized_start=1113
+  _globals['_TRIALLISTREQUEST']._serialized_end=1232
+  _globals['_TRIALLISTENTRY']._serialized_start=1234
+  _globals['_TRIALLISTENTRY']._serialized_end=1344
+  _globals['_TRIALLIFECYCLESP']._serialized_start=1347
+  _globals['_TRIALLIFECYCLESP']._serialized_end=1812
+  _globals['_CLIENTACTORSP']._serialized_start=1815
+  _globals['_CLIENTACTORSP']._serialized_end=2043
 # @@protoc_insertion_point(module_scope)

@@ -9,16 +9,26 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class TrialStartRequest(_message.Message):
-    __slots__ = ("config", "params", "user_id", "trial_id_requested")
+    __slots__ = ("config", "params", "user_id", "trial_id_requested", "take_up")
     CONFIG_FIELD_NUMBER: _ClassVar[int]
     PARAMS_FIELD_NUMBER: _ClassVar[int]
     USER_ID_FIELD_NUMBER: _ClassVar[int]
     TRIAL_ID_REQUESTED_FIELD_NUMBER: _ClassVar[int]
+    TAKE_UP_FIELD_NUMBER: _ClassVar[int]
     config: _common_pb2.SerializedMessage
     params: _common_pb2.TrialParams
     user_id: str
     trial_id_requested: str
-    def __init__(self, config: _Optional[_Union[_common_pb2.SerializedMessage, _Mapping]] = ..., params: _Optional[_Union[_common_pb2.TrialParams, _Mapping]] = ..., user_id: _Optional[str] = ..., trial_id_requested: _Optional[str] = ...) -> None: ...
+    take_up: TakeUp
+    def __init__(self, config: _Optional[_Union[_common_pb2.SerializedMessage, _Mapping]] = ..., params: _Optional[_Union[_common_pb2.TrialParams, _Mapping]] = ..., user_id: _Optional[str] = ..., trial_id_requested: _Optional[str] = ..., take_up: _Optional[_Union[TakeUp, _Mapping]] = ...) -> None: ...
+
+class TakeUp(_message.Message):
+    __slots__ = ("trial_id", "tick_id")
+    TRIAL_ID_FIELD_NUMBER: _ClassVar[int]
+    TICK_ID_FIELD_NUMBER: _ClassVar[int]
+    trial_id: str
+    tick_id: int
+    def __init__(self, trial_id: _Optional[str] = ..., tick_id: _Optional[int] = ...) -> None: ...
 
 class TrialStartReply(_message.Message):
     __slots__ = ("trial_id",)

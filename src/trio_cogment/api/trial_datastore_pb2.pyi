@@ -98,7 +98,7 @@ class StoredTrialActorSample(_message.Message):
     def __init__(self, actor: _Optional[int] = ..., observation: _Optional[int] = ..., action: _Optional[int] = ..., reward: _Optional[float] = ..., received_rewards: _Optional[_Iterable[_Union[StoredTrialActorSampleReward, _Mapping]]] = ..., sent_rewards: _Optional[_Iterable[_Union[StoredTrialActorSampleReward, _Mapping]]] = ..., received_messages: _Optional[_Iterable[_Union[StoredTrialActorSampleMessage, _Mapping]]] = ..., sent_messages: _Optional[_Iterable[_Union[StoredTrialActorSampleMessage, _Mapping]]] = ...) -> None: ...
 
 class StoredTrialSample(_message.Message):
-    __slots__ = ("user_id", "trial_id", "tick_id", "timestamp", "state", "actor_samples", "payloads", "special_events", "default_actors", "unavailable_actors", "merged_samples", "end")
+    __slots__ = ("user_id", "trial_id", "tick_id", "timestamp", "state", "actor_samples", "payloads", "special_events", "default_actors", "unavailable_actors", "merged_samples", "end", "checkpoint")
     USER_ID_FIELD_NUMBER: _ClassVar[int]
     TRIAL_ID_FIELD_NUMBER: _ClassVar[int]
     TICK_ID_FIELD_NUMBER: _ClassVar[int]
@@ -111,6 +111,7 @@ class StoredTrialSample(_message.Message):
     UNAVAILABLE_ACTORS_FIELD_NUMBER: _ClassVar[int]
     MERGED_SAMPLES_FIELD_NUMBER: _ClassVar[int]
     END_FIELD_NUMBER: _ClassVar[int]
+    CHECKPOINT_FIELD_NUMBER: _ClassVar[int]
     user_id: str
     trial_id: str
     tick_id: int
@@ -123,7 +124,8 @@ class StoredTrialSample(_message.Message):
     unavailable_actors: _containers.RepeatedScalarFieldContainer[int]
     merged_samples: _containers.RepeatedScalarFieldContainer[int]
     end: _common_pb2.EndOfTrial
-    def __init__(self, user_id: _Optional[str] = ..., trial_id: _Optional[str] = ..., tick_id: _Optional[int] = ..., timestamp: _Optional[int] = ..., state: _Optional[_Union[_common_pb2.TrialState, str]] = ..., actor_samples: _Optional[_Iterable[_Union[StoredTrialActorSample, _Mapping]]] = ..., payloads: _Optional[_Iterable[bytes]] = ..., special_events: _Optional[_Iterable[str]] = ..., default_actors: _Optional[_Iterable[int]] = ..., unavailable_actors: _Optional[_Iterable[int]] = ..., merged_samples: _Optional[_Iterable[int]] = ..., end: _Optional[_Union[_common_pb2.EndOfTrial, _Mapping]] = ...) -> None: ...
+    checkpoint: _common_pb2.Checkpoint
+    def __init__(self, user_id: _Optional[str] = ..., trial_id: _Optional[str] = ..., tick_id: _Optional[int] = ..., timestamp: _Optional[int] = ..., state: _Optional[_Union[_common_pb2.TrialState, str]] = ..., actor_samples: _Optional[_Iterable[_Union[StoredTrialActorSample, _Mapping]]] = ..., payloads: _Optional[_Iterable[bytes]] = ..., special_events: _Optional[_Iterable[str]] = ..., default_actors: _Optional[_Iterable[int]] = ..., unavailable_actors: _Optional[_Iterable[int]] = ..., merged_samples: _Optional[_Iterable[int]] = ..., end: _Optional[_Union[_common_pb2.EndOfTrial, _Mapping]] = ..., checkpoint: _Optional[_Union[_common_pb2.Checkpoint, _Mapping]] = ...) -> None: ...
 
 class RetrieveTrialsRequest(_message.Message):
     __slots__ = ("trial_ids", "timeout", "trials_count", "trial_handle", "properties")

@@ -11,6 +11,7 @@ from trio_cogment.api.common_pb2 import (
     Action,
     ActorRunTrialInput,
     ActorRunTrialOutput,
+    Checkpoint,
     CommunicationState,
     Observation,
     Reward,
@@ -335,9 +336,10 @@ class SharedObservationSet(_TickMessage):
         actors_map: see above.
         told: rewards for the trial's sample alone: the observations tell their receivers. They have no encoding, so
             they go only where objects pass (`Call.passes_objects`).
+        checkpoint: what the environment has saved of itself with them, if it has.
     """
 
-    __slots__ = ("actors_map", "observations", "timestamp", "told")
+    __slots__ = ("actors_map", "checkpoint", "observations", "timestamp", "told")
 
     def __init__(self, tick_id: int, timestamp: int, observations: list[Any], actors_map: list[int]) -> None:
         self.kind = EnvRunTrialOutput
@@ -347,6 +349,7 @@ class SharedObservationSet(_TickMessage):
         self.observations = observations
         self.actors_map = actors_map
         self.told: Sequence[SharedReward] = ()
+        self.checkpoint: Checkpoint | None = None
 
     @property
     def observation_set(self) -> SharedObservationSet:
@@ -356,7 +359,8 @@ class SharedObservationSet(_TickMessage):
     @property
     def size(self) -> int:
         """About its size, for which it need not be encoded."""
-        return sum(map(len, self.observations)) + _ENTRY_BYTES * len(self.actors_map)
+        size = sum(map(len, self.observations)) + _ENTRY_BYTES * len(self.actors_map)
+        return size if self.checkpoint is None else size + len(self.checkpoint.content)
 
     def fill(self, observation_set: ObservationSet) -> None:
         """Write it into a message."""
@@ -364,6 +368,8 @@ class SharedObservationSet(_TickMessage):
         observation_set.timestamp = self.timestamp
         observation_set.observations.extend(map(bytes, self.observations))
         observation_set.actors_map.extend(self.actors_map)
+        if self.checkpoint is not None:
+            observation_set.checkpoint.CopyFrom(self.checkpoint)
 
     def whole(self) -> Message:
         """See `SharedMessage.whole`."""

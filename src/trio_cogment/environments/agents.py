@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -95,6 +95,18 @@ class SeveralAgents:
         """Close the environment."""
         self.over = True
         self.env.close()
+
+    def loaded(self, observations: Mapping[str, Observation], ended: Collection[str]) -> None:
+        """Go on with the state that the environment itself has been given; see `taking_up`.
+
+        Args:
+            observations: the last ones of its agents.
+            ended: the agents whose end has been told.
+        """
+        self.over = False
+        self._last = {name: copy.deepcopy(observation.value) for name, observation in observations.items()}
+        self._ended = set(ended)
+        self._taking_part = {name for name, observation in observations.items() if observation.alive}
 
     # For the adapters
 

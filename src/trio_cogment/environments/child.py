@@ -29,19 +29,22 @@ def packed(message: Any) -> bytes:
     return LENGTH.pack(len(content)) + content
 
 
-def failure(error: Exception) -> tuple[str, tuple[str, ...], str]:
+def failure(error: Exception) -> tuple[str, tuple[str | int, ...], str]:
     """Return an exception as its kind, what makes another, and its traceback: it may not be possible to pickle it."""
     from trio_cogment.base import errors
     from trio_cogment.environments.errors import (
         EnvironmentFailedError,
         InvalidActionError,
         InvalidEnvironmentError,
+        TakingUpError,
     )
 
     made = isinstance(error, EnvironmentFailedError) and error.__cause__ is not None
     lines = "".join(traceback.format_exception(error.__cause__ if made else error))
     if isinstance(error, InvalidActionError | InvalidEnvironmentError):
         return type(error).__name__, (error.environment, error.actor, error.reason), lines
+    if isinstance(error, TakingUpError):
+        return type(error).__name__, (error.environment, error.actor, error.tick, error.reason), lines
     if isinstance(error, EnvironmentFailedError):
         return type(error).__name__, (str(error),), lines
     for kind in type(error).__mro__:
@@ -69,10 +72,10 @@ class _Answers:
         assert self._stage is not None, "it has been made"
         return self._stage.begin(opening)
 
-    def advance(self, actions: Any, cut: bool) -> Any:
+    def advance(self, actions: Any, cut: bool, save: bool) -> Any:
         """See `Stage.advance`."""
         assert self._stage is not None, "it has been made"
-        return self._stage.advance(actions, cut)
+        return self._stage.advance(actions, cut, save)
 
     def close(self) -> None:
         """Close the environment, if there is one."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -221,6 +221,10 @@ class DmEnvironment:
         value = self._checked(value)
         return {SINGLE_AGENT: Observation(value, action_mask=self._mask_of(value, {}))}
 
+    def loaded(self, _observations: Mapping[str, Observation], _ended: Collection[str]) -> None:
+        """Go on with the state that the environment itself has been given; see `taking_up`."""
+        self.over = False
+
     def step(self, actions: Mapping[str, Any]) -> dict[str, Observation]:
         """Make a step.
 
@@ -339,6 +343,10 @@ class SeveralDmEnvironment:
                 raise InvalidArgumentError(f"environment {self.name!r}: {text}")
             self._seed(seed)
         return self._told("reset", self.env.reset(), first=True)
+
+    def loaded(self, _observations: Mapping[str, Observation], _ended: Collection[str]) -> None:
+        """Go on with the state that the environment itself has been given; see `taking_up`."""
+        self.over = False
 
     def step(self, actions: Mapping[str, Any]) -> dict[str, Observation]:
         """Make a step of all players.

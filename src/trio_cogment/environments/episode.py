@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from google.protobuf.message import DecodeError
+
+from trio_cogment.api import spaces_pb2 as pb
+from trio_cogment.api.common_pb2 import PastTick, TakenUp
 from trio_cogment.base.errors import FailedPreconditionError, InvalidArgumentError
 from trio_cogment.base.shared_message import Content, ObjectPayload
 from trio_cogment.environments.base import Environment
@@ -16,9 +21,12 @@ from trio_cogment.environments.encoding import (
     encoded_spaces,
     followed,
 )
-from trio_cogment.environments.errors import InvalidActionError, InvalidEnvironmentError
-from trio_cogment.spaces import Observation, SpaceError
+from trio_cogment.environments.errors import InvalidActionError, InvalidEnvironmentError, TakingUpError
+from trio_cogment.environments.taking_up import NOT_COMPARED, Saver, check_same, is_same
+from trio_cogment.spaces import Observation, SpaceError, decode_observation, encode_observation
 from trio_cogment.spaces.masks import mask_in
+
+_log = logging.getLogger(__name__)
 
 #: Instead of an actor's name in `frames_for`: all of them.
 EVERYONE = "*"
@@ -33,11 +41,13 @@ class Turn:
             among the bytes of a trial's first ones.
         rewards: of the step that led here; None for whom the environment gave none.
         over: they are the final ones: the episode has ended for all.
+        saved: the state of the environment with these observations, where it was asked for and it saves itself.
     """
 
     observations: list[ObjectPayload]
     rewards: list[float | None]
     over: bool
+    saved: bytes | None = None
 
 
 class Episode:
@@ -73,6 +83,8 @@ class Episode:
         self._spaces = [self._encoded_spaces(actor) for actor in self._actors]
         self.active = [False] * len(self._actors)
         self.over = True
+        self._saver: Saver | None = None
+        self._saver_known = False
 
     def begin(self, seed: int | None = None, options: dict[str, Any] | None = None) -> Turn:
         """Begin an episode, whether or not the last one is over; see `Environment.reset`.
@@ -86,7 +98,51 @@ class Episode:
         joined = [followed(payload, spaces) for payload, spaces in zip(turn.observations, self._spaces, strict=True)]
         return Turn(joined, turn.rewards, turn.over)
 
-    def advance(self, actions: Sequence[Content | None], *, cut: bool = False) -> Turn:
+    def take_up(self, taken_up: TakenUp, seed: int | None = None, options: dict[str, Any] | None = None) -> Turn:
+        """Begin an episode that goes on with a stored trial: from its checkpoint if it has one, or played again.
+
+        Args:
+            taken_up: the stored trial.
+            seed: with which it began.
+            options: with which it began.
+
+        Returns:
+            The observations of the tick `taken_up.tick_id`.
+
+        Raises:
+            TakingUpError: the environment does not come there; the text names the tick, the actor and the field.
+            InvalidEnvironmentError: the environment returned what makes no sense.
+            Exception: whatever the environment raised.
+        """
+        self.over = True
+        past = taken_up.past
+        first = taken_up.tick_id + 1 - len(past)
+        if not past or any(len(tick.observations) != len(self._actors) for tick in past):
+            raise self._not_taken_up("", taken_up.tick_id, "expected the observations of all actors up to this tick")
+        if taken_up.HasField("checkpoint"):
+            turn = self._loaded(taken_up)
+        else:
+            turn = self._turn(self.environment.reset(seed, options), frames=False)
+            hint = "" if seed is not None else " (the stored trial has no seed)"
+            self._check(turn, past[0], first, hint)
+        for number, tick in enumerate(past[:-1]):
+            unavailable = frozenset(tick.unavailable_actors)
+            actions = [None if i in unavailable else action for i, action in enumerate(tick.actions)]
+            if self.environment.over:
+                raise self._not_taken_up("", first + number, "expected it to go on; the episode is over")
+            turn = self._turn(self.environment.step(self._decoded(actions)), frames=False)
+            self._check(turn, past[number + 1], first + number + 1, last=number == len(past) - 2)
+        if self.over:
+            raise self._not_taken_up("", taken_up.tick_id, "expected it to go on; the episode is over")
+        turn = Turn(turn.observations, [None] * len(self._actors), False)
+        if self._frames_for:
+            self._add_frame(turn.observations)
+        turn.observations = [
+            followed(payload, spaces) for payload, spaces in zip(turn.observations, self._spaces, strict=True)
+        ]
+        return turn
+
+    def advance(self, actions: Sequence[Content | None], *, cut: bool = False, save: bool = False) -> Turn:
         """Make a step.
 
         Args:
@@ -94,6 +150,7 @@ class Episode:
                 process; None for an actor who gave none. Those of actors whose last observation was not `active` are
                 not looked at.
             cut: the trial ends with this step, whether or not the episode does: who still takes part is truncated.
+            save: return the state of the environment, too, if it saves itself.
 
         Raises:
             InvalidActionError: an action is missing or not in its space. No step was made, and another call may follow.
@@ -116,7 +173,63 @@ class Episode:
         if cut and not self.environment.over:
             found = {actor: _truncated(observation) for actor, observation in found.items()}
             return self._turn(found, cut=True)
-        return self._turn(found)
+        turn = self._turn(found)
+        if save and not turn.over:
+            turn.saved = self.save()
+        return turn
+
+    def save(self) -> bytes | None:
+        """Return the state of the environment; None: it does not save itself."""
+        if not self._saver_known:
+            self._saver, self._saver_known = Saver.of(self.environment), True
+        if self._saver is None:
+            return None
+        try:
+            return self._saver.save()
+        except SpaceError as error:
+            _log.warning("environment %r: its state is not saved: %s", self.environment.name, error)
+            self._saver = None
+            return None
+
+    def _loaded(self, taken_up: TakenUp) -> Turn:
+        tick_id = taken_up.checkpoint.tick_id
+        observations: dict[str, Observation] = {}
+        payloads: list[ObjectPayload] = []
+        for actor, content in zip(self._actors, taken_up.past[0].observations, strict=True):
+            try:
+                message = pb.Observation.FromString(content)
+                for field in NOT_COMPARED:
+                    message.ClearField(field)
+                observation = decode_observation(message, self.environment.observation_spaces[actor], copy=True)
+            except (DecodeError, SpaceError) as error:
+                raise self._not_taken_up(actor, tick_id, f"observation: {error}") from None
+            observations[actor] = observation
+            payloads.append(ObjectPayload(observation, message.SerializeToString()))
+        saver = Saver.of(self.environment)
+        if saver is None:
+            raise self._not_taken_up("", tick_id, "expected it to load what it has saved, which it cannot")
+        try:
+            saver.load(taken_up.checkpoint.content, observations)
+        except ValueError as error:
+            raise self._not_taken_up("", tick_id, error) from None
+        self.active = [observation.active for observation in observations.values()]
+        self.over = False
+        return Turn(payloads, [None] * len(payloads), False)
+
+    def _check(self, turn: Turn, tick: PastTick, tick_id: int, hint: str = "", *, last: bool = False) -> None:
+        for actor, payload, expected in zip(self._actors, turn.observations, tick.observations, strict=True):
+            got = bytes(payload)
+            if got == expected:
+                continue
+            if last and not turn.over and not payload.value.truncated:
+                # The trial was cut off here, and the episode was not: that is no difference.
+                cut = encode_observation(_truncated(payload.value)).SerializeToString()
+                if is_same(expected, cut):
+                    continue
+            check_same(self.environment.name, actor, tick_id, expected, got, hint)
+
+    def _not_taken_up(self, actor: str, tick_id: int, reason: object) -> TakingUpError:
+        return TakingUpError(self.environment.name, actor, tick_id, reason)
 
     def _decoded(self, actions: Sequence[Content | None]) -> dict[str, Any]:
         if len(actions) != len(self._actors):
@@ -135,7 +248,7 @@ class Episode:
                 raise InvalidActionError(self.environment.name, actor, error) from None
         return decoded
 
-    def _turn(self, found: Mapping[str, Observation], *, cut: bool = False) -> Turn:
+    def _turn(self, found: Mapping[str, Observation], *, cut: bool = False, frames: bool = True) -> Turn:
         payloads: list[ObjectPayload] = []
         rewards: list[float | None] = []
         active: list[bool] = []
@@ -149,7 +262,7 @@ class Episode:
                 raise InvalidEnvironmentError(self.environment.name, actor, error) from None
             rewards.append(observation.reward)
             active.append(observation.active)
-        if self._frames_for:
+        if self._frames_for and frames:
             self._add_frame(payloads)
         self.active = active
         over = self.over = cut or self.environment.over

@@ -41,6 +41,24 @@ class InvalidActionError(InvalidArgumentError):
         self.reason = str(reason)
 
 
+class TakingUpError(CogmentError):
+    """An environment cannot go on with a stored trial: it does not come to the same observations again, for example.
+
+    Attributes:
+        environment: its name.
+        actor: whose observation it is about; empty: nobody's.
+        tick: of the stored trial.
+        reason: the field, what was expected there, and what came.
+    """
+
+    def __init__(self, environment: str, actor: str, tick: int, reason: object) -> None:
+        super().__init__(f"environment {environment!r}, tick {tick}, {f'actor {actor!r}: ' if actor else ''}{reason}")
+        self.environment = environment
+        self.actor = actor
+        self.tick = tick
+        self.reason = str(reason)
+
+
 class EnvironmentFailedError(CogmentError):
     """An environment could not be made, or one in a process of its own has raised.
 

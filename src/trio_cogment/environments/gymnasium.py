@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from trio_cogment.environments.base import SINGLE_AGENT
@@ -104,6 +104,10 @@ class GymnasiumEnvironment:
         over = self.over = terminated or truncated
         mask = self._mask_of(value, info)
         return {SINGLE_AGENT: Observation(value, reward, terminated, truncated, mask, info, None, not over, not over)}
+
+    def loaded(self, _observations: Mapping[str, Observation], _ended: Collection[str]) -> None:
+        """Go on with the state that the environment itself has been given; see `taking_up`."""
+        self.over = False
 
     def _checked(self, value: Any) -> Any:
         try:

@@ -41,7 +41,7 @@ class Host(KeptHost, Protocol):
     async def begin(self, opening: Opening) -> Turn:
         """Begin an episode; see `Stage.begin`. After `Cancelled` it is not usable, unless nothing was done."""
 
-    async def advance(self, actions: Sequence[Content | None], cut: bool) -> Turn:
+    async def advance(self, actions: Sequence[Content | None], cut: bool, save: bool = False) -> Turn:
         """Make a step; see `Stage.advance`. After `Cancelled` it is not usable, unless nothing was done."""
 
 
@@ -85,9 +85,9 @@ class InlineHost:
         """Begin an episode without a checkpoint."""
         return self._run(self._stage.begin, opening)
 
-    def advance_now(self, actions: Sequence[Content | None], cut: bool) -> Turn:
-        """Make a step without a checkpoint."""
-        return self._run(self._stage.advance, actions, cut)
+    def advance_now(self, actions: Sequence[Content | None], cut: bool, save: bool = False) -> Turn:
+        """Make a step without a checkpoint of Trio's."""
+        return self._run(self._stage.advance, actions, cut, save)
 
     def _run(self, call: Callable[..., Turn], *arguments: Any) -> Turn:
         self.usable = False
@@ -104,10 +104,10 @@ class InlineHost:
         await trio.lowlevel.checkpoint()
         return self.begin_now(opening)
 
-    async def advance(self, actions: Sequence[Content | None], cut: bool) -> Turn:
+    async def advance(self, actions: Sequence[Content | None], cut: bool, save: bool = False) -> Turn:
         """See `Host.advance`."""
         await trio.lowlevel.checkpoint()
-        return self.advance_now(actions, cut)
+        return self.advance_now(actions, cut, save)
 
     async def aclose(self) -> None:
         """See `Host.aclose`."""
@@ -147,9 +147,9 @@ class ThreadHost:
         """See `Host.begin`."""
         return await self._run(lambda: self._stage.begin(opening))
 
-    async def advance(self, actions: Sequence[Content | None], cut: bool) -> Turn:
+    async def advance(self, actions: Sequence[Content | None], cut: bool, save: bool = False) -> Turn:
         """See `Host.advance`."""
-        return await self._run(lambda: self._stage.advance(actions, cut))
+        return await self._run(lambda: self._stage.advance(actions, cut, save))
 
     async def _run(self, call: Callable[[], Turn]) -> Turn:
         self.usable = False

@@ -16,8 +16,8 @@ from trio_cogment.sdk import EnvironmentSession, Reward
 
 #: The next actions come when the observations of the last ones have been sent.
 _STEPS_AHEAD = 1
-#: The bytes of the actors' actions, and whether the trial ends with them.
-_Asked: TypeAlias = tuple[list[Content | None], bool]
+#: The bytes of the actors' actions, whether the trial ends with them, and whether the environment is to save itself.
+_Asked: TypeAlias = tuple[list[Content | None], bool, bool]
 
 
 class Part:
@@ -34,7 +34,7 @@ class Part:
         session = self._session
 
         def on_actions(actions: list[Content | None]) -> None:
-            self._tell(host.advance_now(actions, session.is_ending))
+            self._tell(host.advance_now(actions, session.is_ending, session.wants_checkpoint))
 
         turn = host.begin_now(self._opening)
         await session.start(list(enumerate(turn.observations)))
@@ -53,7 +53,9 @@ class Part:
         async with trio.open_nursery() as nursery:
             send, receive = trio.open_memory_channel[_Asked](_STEPS_AHEAD)
             nursery.start_soon(self._play_in_task, pool, key, open_host, receive)
-            await session.handle_contents(lambda actions: send.send_nowait((actions, session.is_ending)))
+            await session.handle_contents(
+                lambda actions: send.send_nowait((actions, session.is_ending, session.wants_checkpoint))
+            )
             nursery.cancel_scope.cancel()
 
     async def _play_in_task(
@@ -68,8 +70,8 @@ class Part:
             turn = await host.begin(self._opening)
             self._tell(turn)
             while not turn.over:
-                actions, cut = await receive.receive()
-                turn = await host.advance(actions, cut)
+                actions, cut, save = await receive.receive()
+                turn = await host.advance(actions, cut, save)
                 self._tell(turn)
         finally:
             await pool.release(key, host)
@@ -115,6 +117,8 @@ class Part:
             if reward is not None
         ]
         observations = list(enumerate(turn.observations))
+        if turn.saved is not None:
+            session.checkpoint(turn.saved)
         if turn.over:
             session.end_nowait(observations, rewards)
         else:

@@ -24,6 +24,7 @@ from trio_cogment.environments.errors import (
     EnvironmentLostError,
     InvalidActionError,
     InvalidEnvironmentError,
+    TakingUpError,
 )
 from trio_cogment.environments.hosts import CLOSE_SECONDS
 from trio_cogment.environments.making import Recipe
@@ -33,7 +34,7 @@ _CHILD = "trio_cogment.environments.child"
 _CHUNK = 65536
 #: Exceptions that the process names by their class, besides those of `trio_cogment.base.errors`.
 _OWN: dict[str, Any] = {
-    kind.__name__: kind for kind in (EnvironmentFailedError, InvalidActionError, InvalidEnvironmentError)
+    kind.__name__: kind for kind in (EnvironmentFailedError, InvalidActionError, InvalidEnvironmentError, TakingUpError)
 }
 
 
@@ -91,9 +92,9 @@ class ProcessHost:
         found: Turn = await self._ask("begin", opening)
         return found
 
-    async def advance(self, actions: Sequence[Content | None], cut: bool) -> Turn:
+    async def advance(self, actions: Sequence[Content | None], cut: bool, save: bool = False) -> Turn:
         """See `Host.advance`."""
-        found: Turn = await self._ask("advance", list(actions), cut)
+        found: Turn = await self._ask("advance", list(actions), cut, save)
         return found
 
     async def aclose(self) -> None:

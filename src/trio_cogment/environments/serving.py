@@ -9,6 +9,7 @@ import trio
 from google.protobuf.message import DecodeError
 
 from trio_cogment.api import rl_pb2
+from trio_cogment.api.common_pb2 import TakenUp
 from trio_cogment.base.errors import InvalidArgumentError
 from trio_cogment.environments.hosts import DescribedHost, InlineHost, ThreadHost
 from trio_cogment.environments.making import Again, Recipe, Target, repeatable
@@ -110,7 +111,7 @@ class ServedEnvironment:
             bool(config.frames_for),
             config.instance,
         )
-        opening = _opening_of(config, session)
+        opening = _opening_of(config, session, session.take_up())
         part = Part(session, opening)
         with noted_seed(session.trial_id, opening.seed):
             if self._inline and not self._pool.is_taken(key):
@@ -180,13 +181,16 @@ def _config_of(session: EnvironmentSession[Any, Any, Any]) -> rl_pb2.Environment
     raise InvalidArgumentError(f"environment config: expected an EnvironmentConfig, got {type(config).__name__}")
 
 
-def _opening_of(config: rl_pb2.EnvironmentConfig, session: EnvironmentSession[Any, Any, Any]) -> Opening:
+def _opening_of(
+    config: rl_pb2.EnvironmentConfig, session: EnvironmentSession[Any, Any, Any], taken_up: TakenUp | None
+) -> Opening:
     actors: Sequence[str] = [actor.name for actor in session.actors]
     return Opening(
         actors=tuple(actors),
         frames_for=frozenset(config.frames_for),
         seed=config.seed if config.HasField("seed") else None,
         options=_decoded(config, "options") or None,
+        taken_up=taken_up,
     )
 
 

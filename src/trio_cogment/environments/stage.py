@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from trio_cogment.api.common_pb2 import TakenUp
 from trio_cogment.base.shared_message import Content
 from trio_cogment.environments.base import Environment
 from trio_cogment.environments.episode import Episode, Turn
@@ -22,12 +23,14 @@ class Opening:
         actors: of the trial.
         frames_for: see `Episode`.
         seed, options: see `Environment.reset`.
+        taken_up: the stored trial with which it goes on, if there is one; see `Episode.take_up`.
     """
 
     actors: tuple[str, ...]
     frames_for: frozenset[str] = frozenset()
     seed: int | None = None
     options: dict[str, Any] | None = None
+    taken_up: TakenUp | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,15 +69,17 @@ class Stage:
             self._episode = Episode(self.environment, opening.actors, frames_for=opening.frames_for)
             self._key = key
         try:
+            if opening.taken_up is not None:
+                return self._episode.take_up(opening.taken_up, opening.seed, opening.options)
             return self._episode.begin(opening.seed, opening.options)
         except SystemExit as error:
             raise self._exited(error) from error
 
-    def advance(self, actions: Sequence[Content | None], cut: bool) -> Turn:
+    def advance(self, actions: Sequence[Content | None], cut: bool, save: bool = False) -> Turn:
         """Make a step; see `Episode.advance`."""
         assert self._episode is not None, "an episode has begun"
         try:
-            return self._episode.advance(actions, cut=cut)
+            return self._episode.advance(actions, cut=cut, save=save)
         except SystemExit as error:
             raise self._exited(error) from error
 

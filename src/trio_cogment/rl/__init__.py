@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from trio_cogment.environments.errors import EnvironmentLostError as EnvironmentLostError
     from trio_cogment.environments.errors import InvalidActionError as InvalidActionError
     from trio_cogment.environments.errors import InvalidEnvironmentError as InvalidEnvironmentError
+    from trio_cogment.environments.errors import TakingUpError as TakingUpError
     from trio_cogment.environments.making import make_environment as make_environment
     from trio_cogment.environments.serving import environment as environment
     from trio_cogment.environments.spec import PLAYER as PLAYER
@@ -52,6 +53,7 @@ if TYPE_CHECKING:
     from trio_cogment.rl.runner.scripts import run_trials as run_trials
     from trio_cogment.rl.views.aec import TrialAECEnv as TrialAECEnv
     from trio_cogment.rl.views.aec import make_aec as make_aec
+    from trio_cogment.rl.views.branch import branch as branch
     from trio_cogment.rl.views.gymnasium import TrialEnv as TrialEnv
     from trio_cogment.rl.views.gymnasium import make as make
     from trio_cogment.rl.views.gymnasium import register as register
@@ -94,6 +96,7 @@ _HOMES = {
     "Seat": "trio_cogment.seats.base",
     "SeatContext": "trio_cogment.seats.base",
     "SeatError": "trio_cogment.seats.base",
+    "TakingUpError": "trio_cogment.environments.errors",
     "TensorBoard": "runner",
     "TrialAECEnv": "views.aec",
     "TrialCallback": "runner",
@@ -102,6 +105,7 @@ _HOMES = {
     "TrialResult": "runner",
     "TrialVectorEnv": "views.vector",
     "WeightsAndBiases": "runner",
+    "branch": "views.branch",
     "check_dataset": "datasets.checking",
     "endpoint": "trio_cogment.seats.remote",
     "environment": "trio_cogment.environments.serving",

@@ -87,6 +87,30 @@ class Controller:
         started: str = reply.trial_id
         return started
 
+    async def start_branch(
+        self, branch_of: str, tick: int, *, params: TrialParams | None = None, trial_id: str = ""
+    ) -> str:
+        """Start a trial that goes on with a stored one at a tick; return its id as `start_trial` does.
+
+        Its first tick is that one, and its properties say of which trial it is a branch.
+
+        Args:
+            branch_of: the id of the stored trial.
+            tick: of the stored trial.
+            params: the parameters of the new one, whose environment has to be the same; by default those that are
+                stored.
+            trial_id: the id to use; by default the orchestrator makes one.
+
+        Raises:
+            RpcError: there is no such trial or tick, or it cannot be read; see `start_trial`, too. If the environment
+                cannot be taken up, the trial ends, and says so.
+        """
+        request = TrialStartRequest(user_id=self._user_id, trial_id_requested=trial_id, params=params)
+        request.take_up.trial_id, request.take_up.tick_id = branch_of, tick
+        reply = await self._opener.unary(_LIFECYCLE["StartTrial"], request)
+        started: str = reply.trial_id
+        return started
+
     def start_trial_nowait(
         self, params: TrialParams, on_started: Callable[[str, RpcError | None], None], *, trial_id: str = ""
     ) -> ClientCall | None:

@@ -7,9 +7,11 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, TypeAlias
 
+import trio
 from google.protobuf.message import DecodeError
 from typing_extensions import TypeVar
 
+from trio_cogment.api.common_pb2 import Checkpoint, TakenUp
 from trio_cogment.api.environment_pb2 import (
     ActionSet,
     EnvInitialInput,
@@ -27,6 +29,7 @@ from trio_cogment.base.shared_message import (
     SharedObservationSet,
     SharedReward,
 )
+from trio_cogment.base.taking_up import checkpoint_of
 from trio_cogment.rpc import Call
 from trio_cogment.sdk._events import ActionT, ActorStatus, Event, EventType, RecvAction
 from trio_cogment.sdk._inline import InlineEvents
@@ -70,6 +73,7 @@ class EnvironmentSession(Session[None, ActionT], Generic[SentObservationT, Actio
         implementation: the implementation that was requested; may be empty.
         config: the environment's configuration, of the type that the spec declares, or bytes; None if it has none.
         actors: the actors of the trial, in the order of its parameters.
+        first_tick: of the trial: that of the first observations.
     """
 
     _output_type = EnvRunTrialOutput
@@ -93,6 +97,12 @@ class EnvironmentSession(Session[None, ActionT], Generic[SentObservationT, Actio
         self._targets: dict[Target, Sequence[int]] | None = None
         self._everyone = list(range(len(self.actors)))
         self._last_sent = False
+        self.first_tick: int = init.tick_id
+        self._taken_up = init.taken_up if init.HasField("taken_up") else None
+        self._takes_up = False
+        self._interval = init.checkpoints if init.HasField("checkpoints") else None
+        self._saved_tick, self._saved_at = self.first_tick, math.nan
+        self._checkpoint: Checkpoint | None = None
         self._told_rewards: dict[Reward, Sequence[SharedReward]] = {}
 
     @property
@@ -136,8 +146,54 @@ class EnvironmentSession(Session[None, ActionT], Generic[SentObservationT, Actio
 
     async def _ensure_started(self) -> None:
         if not self._started:
-            await self._post(EnvRunTrialOutput(state=NORMAL, init_output=EnvInitialOutput()))
+            await self._post(EnvRunTrialOutput(state=NORMAL, init_output=EnvInitialOutput(takes_up=self._takes_up)))
             self._started = True
+
+    # Trials that go on with a stored one
+
+    def take_up(self) -> TakenUp | None:
+        """Say that this environment can go on with a stored trial, and return that one if it is to.
+
+        Expected before `start`. An environment that does not call it cannot: a trial that would go on with it ends.
+
+        Returns:
+            None: the trial begins as usual. Otherwise its first observations are those of the tick `tick_id`. The
+            environment comes there from its state in `checkpoint.content`, as `checkpoint` was given it, which is that
+            of the first tick in `past`; or by playing again from the beginning, if `HasField("checkpoint")` is false.
+            `past` has the observations and actions of all ticks up to `tick_id` as bytes, by actor in the order of
+            `actors`.
+        """
+        self._takes_up = True
+        return self._taken_up
+
+    @property
+    def wants_checkpoint(self) -> bool:
+        """Whether it is time for `checkpoint`, as the settings of the orchestrator say."""
+        interval = self._interval
+        if interval is None:
+            return False
+        if 0 < interval.ticks <= self._next_tick - self._saved_tick:
+            return True
+        if interval.seconds <= 0:
+            return False
+        now = trio.current_time()
+        if self._saved_at != self._saved_at:  # the first time
+            self._saved_at = now
+        return now - self._saved_at >= interval.seconds
+
+    def checkpoint(self, content: bytes) -> None:
+        """Store the environment's state with the observations that are sent next: a trial can go on from there.
+
+        Args:
+            content: all that it needs to go on from these observations; it may be loaded on another machine.
+        """
+        tick_id = self._next_tick
+        self._checkpoint = checkpoint_of(tick_id, content)
+        self._saved_tick, self._saved_at = tick_id, trio.current_time()
+
+    @property
+    def _next_tick(self) -> int:
+        return self.first_tick if self.tick_id < 0 else self.tick_id + 1
 
     async def produce_observations(
         self, observations: Observations[SentObservationT], rewards: Iterable[Reward] = ()
@@ -283,7 +339,10 @@ class EnvironmentSession(Session[None, ActionT], Generic[SentObservationT, Actio
                 f"{self._who}: observations: expected one for every actor, none for {', '.join(map(repr, missing))}; "
                 'name each actor, its class ("class.*") or all ("*")'
             )
-        return SharedObservationSet(NEXT_TICK, self._wall_clock(), contents, places)
+        found = SharedObservationSet(NEXT_TICK, self._wall_clock(), contents, places)
+        if self._checkpoint is not None:
+            found.checkpoint, self._checkpoint = self._checkpoint, None
+        return found
 
     def _indexes(self, target: Target) -> Sequence[int]:
         if type(target) is int and 0 <= target < len(self._everyone):

@@ -23,6 +23,7 @@ class Controller(View[sdk.Controller, _Thread]):
     """Starts, watches, describes and terminates trials; see `trio_cogment.Controller`."""
 
     start_trial = blocking(sdk.Controller.start_trial)
+    start_branch = blocking(sdk.Controller.start_branch)
     wait_trial = blocking(sdk.Controller.wait_trial)
     terminate_trial = blocking(sdk.Controller.terminate_trial)
     wait_trial_state = blocking(sdk.Controller.wait_trial_state)

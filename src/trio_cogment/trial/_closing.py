@@ -135,7 +135,7 @@ def break_off_mid_tick(trial: TrialMemory, actor: Participant, why: Breakage) ->
 
 
 def _end(trial: TrialMemory, why: Breakage, details: str) -> None:
-    ticks = 0 if trial.latest_observation is None else trial.tick_id + 1
+    ticks = 0 if trial.latest_observation is None else trial.tick_id + 1 - trial.first_tick
     trial.outcome = TrialOutcome(trial.trial_id, why.cause, why.participant, why.reason, ticks, trial.losses)
     # Losses are between a participant and the orchestrator: the others learn of those that end the trial.
     end = replace(trial.outcome, losses=()).message()
@@ -149,6 +149,7 @@ def _end(trial: TrialMemory, why: Breakage, details: str) -> None:
     # An ended trial may be kept for its info; what was big about it goes now.
     trial.latest_observation = None
     trial.observed_bytes = trial.tick_bytes = 0
+    trial.taken_up = None
     trial.engaged, trial.timed = [], []
     trial.contents = [None] * len(trial.actors)
     for actor in trial.actors:

@@ -11,7 +11,7 @@ import enum
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple, TypeAlias
 
-from trio_cogment.api.common_pb2 import TrialParams
+from trio_cogment.api.common_pb2 import TakenUp, TrialParams
 from trio_cogment.api.datalog_pb2 import DatalogSample
 from trio_cogment.base.errors import CogmentError
 from trio_cogment.base.outcome import EndCause
@@ -59,6 +59,8 @@ class TrialRules:
         max_said_per_tick: messages and sources of rewards taken from one participant in one tick.
         max_said_bytes_per_tick: the size of those of all participants together.
         max_held_back_bytes: the size of the samples that are held back for late rewards, beyond those of two ticks.
+        checkpoint_ticks: after how many ticks an environment that saves itself is asked to; 0 never.
+        checkpoint_seconds: after how many seconds, likewise.
     """
 
     soft_end_patience_seconds: float = 120.0
@@ -71,6 +73,8 @@ class TrialRules:
     max_said_per_tick: int = MAX_SAID_PER_TICK
     max_said_bytes_per_tick: int = MAX_SAID_BYTES_PER_TICK
     max_held_back_bytes: int = MAX_HELD_BACK_BYTES
+    checkpoint_ticks: int = 0
+    checkpoint_seconds: float = 0.0
 
 
 DEFAULT_RULES: Final = TrialRules()
@@ -118,11 +122,13 @@ class Begin:
 class ParametersComplete:
     """Hooks and endpoints are done; `params` went through `validate_params`.
 
-    `held_back_bytes` is what the trial may hold back of samples; None: as much as its rules allow.
+    `held_back_bytes` is what the trial may hold back of samples; None: as much as its rules allow. `taken_up` is the
+    stored trial with which it goes on.
     """
 
     params: TrialParams
     held_back_bytes: int | None = None
+    taken_up: TakenUp | None = None
 
 
 @dataclass(slots=True)

@@ -11,6 +11,7 @@ from typing import Any, Final
 from trio_cogment.api.common_pb2 import ActorRunTrialInput, CommunicationState, TrialActor
 from trio_cogment.api.environment_pb2 import EnvRunTrialInput
 from trio_cogment.base.addressing import ActorAddresses
+from trio_cogment.base.outcome import EndCause
 from trio_cogment.trial._events import Connect, ParametersComplete, Send, Timer, TimerKind
 from trio_cogment.trial._memory import INACTIVITY, Breakage, TrialMemory
 from trio_cogment.trial._messages_and_rewards import send_held
@@ -22,12 +23,19 @@ from trio_cogment.trial._trial_table import Input
 
 _NORMAL: Final = CommunicationState.NORMAL
 
+CANNOT: Final = "it neither saves itself nor is it played again"
+
 
 def open_to_actors(trial: TrialMemory, _participant: object, complete: ParametersComplete) -> None:
     """Contact every service actor, all in parallel, and wait for the clients."""
     params = complete.params
     trial.params = params
     trial.max_steps = params.max_steps
+    taken_up = complete.taken_up
+    if taken_up is not None:
+        trial.taken_up, trial.goes_on, trial.tick_id = taken_up, True, taken_up.tick_id
+        # One that goes on under its own id has had the ticks before.
+        trial.first_tick = 0 if taken_up.trial_id == trial.trial_id else taken_up.tick_id
     trial.environment = Environment(params.environment.name)
     trial.actors = tuple(Actor(index, params) for index in range(len(params.actors)))
     trial.addresses = ActorAddresses((actor.name, actor.actor_class) for actor in trial.actors)
@@ -43,6 +51,7 @@ def open_to_actors(trial: TrialMemory, _participant: object, complete: Parameter
             trial.wall_ns,
             trial.rules.max_held_back_bytes if held_back is None else held_back,
             shares=trial.shares_samples,
+            first_tick=trial.tick_id,
         )
         for name in trial.log.unknown_fields:
             trial.note("warning", f"datalog.exclude_fields: a sample has no field '{name}'")
@@ -68,6 +77,10 @@ def welcome(trial: TrialMemory, actor: Actor, _payload: object) -> None:
 
 def get_ready(trial: TrialMemory, participant: Participant) -> None:
     """A participant is there: it takes part from now on."""
+    if trial.goes_on and isinstance(participant, Environment) and not participant.takes_up:
+        text = f"{participant.describe()} cannot be taken up at a tick: {CANNOT}"
+        trial.fire(Input.ENVIRONMENT_LOST, participant, Breakage(EndCause.PARTICIPANT_REFUSED, text, participant.name))
+        return
     participant.present = True
     participant.heard_at = trial.now
     trial.arm(Timer(TimerKind.HEARTBEAT, participant.index), trial.rules.heartbeat_seconds)
@@ -97,6 +110,13 @@ def start_environment(trial: TrialMemory, _participant: object, _payload: object
     # Empty but present is not the same as absent: peers tell them apart.
     if params.HasField("config"):
         data.config.CopyFrom(params.config)
+    if trial.taken_up is not None:
+        data.tick_id = trial.tick_id
+        data.taken_up.CopyFrom(trial.taken_up)
+        trial.taken_up = None  # it may be large
+    rules = trial.rules
+    if rules.checkpoint_ticks or rules.checkpoint_seconds:
+        data.checkpoints.ticks, data.checkpoints.seconds = rules.checkpoint_ticks, rules.checkpoint_seconds
     trial.out.append(Connect(environment.index))
     trial.out.append(Send(environment.index, message))
     trial.arm(Timer(TimerKind.INIT, environment.index), trial.rules.environment_init_timeout_seconds)

@@ -99,6 +99,7 @@ _DELIVERED: Final[dict[StreamInput, Input]] = {
 _DELIVER: Final = Verdict.DELIVER
 _OBSERVATION_SET: Final = StreamInput.OBSERVATION_SET
 _END: Final = StreamInput.END
+_INIT: Final = StreamInput.INIT
 
 _FAILED: Final = EndCause.PARTICIPANT_FAILED
 #: What a loss is called.
@@ -218,6 +219,8 @@ class TrialMachine(TrialMemory):
         participant.heard_at = self.now
         if symbol is _END:
             self.last_words = {**self.last_words, participant.index: message.details}
+        elif symbol is _INIT and verdict is Verdict.READY and participant is self.environment:
+            self.environment.takes_up = message.init_output.takes_up
         if verdict is not _DELIVER:
             self._judge(participant, symbol, verdict)
             return

@@ -17,7 +17,14 @@ from collections.abc import Callable, Iterator, Mapping
 from types import MappingProxyType
 from typing import Any, ClassVar, Final, NamedTuple, TypeAlias
 
-from trio_cogment.api.common_pb2 import ActorRunTrialInput, CommunicationState, EndOfTrial, TrialParams, TrialState
+from trio_cogment.api.common_pb2 import (
+    ActorRunTrialInput,
+    CommunicationState,
+    EndOfTrial,
+    TakenUp,
+    TrialParams,
+    TrialState,
+)
 from trio_cogment.api.environment_pb2 import EnvRunTrialInput, ObservationSet
 from trio_cogment.base.addressing import ActorAddresses
 from trio_cogment.base.compiling import mypyc_attr
@@ -91,6 +98,9 @@ class TrialMemory:
         orderly_cause: why the trial is about to end in good order; UNKNOWN while it is not.
         outcome: how the trial ended; None until then.
         is_over: the trial ENDED.
+        taken_up: the stored trial with which it goes on, until its environment has been told.
+        goes_on: it goes on with a stored trial.
+        first_tick: the first of the ticks that are its own: those of a branch begin where it does.
         end_marked: a soft end was asked for; `final_marked`: the environment said LAST.
     """
 
@@ -99,11 +109,11 @@ class TrialMemory:
 
     __slots__ = (
         "_armed", "_counters", "_noted", "ack_loss", "actors", "addresses", "answered", "awaited", "before",
-        "collect_samples", "contents", "end_marked", "engaged", "environment", "final_marked", "is_over",
-        "last_activity", "last_words", "latest_observation", "log", "losses", "mapped", "mapping", "max_steps", "now",
-        "observed_bytes", "orderly_cause", "out", "outcome", "owing", "params", "participants", "phase", "row",
-        "rules", "said_bytes", "said_tick", "shares_samples", "tick_bytes", "tick_id", "timed", "trial_id",
-        "unsettled", "wall_ns",
+        "collect_samples", "contents", "end_marked", "engaged", "environment", "final_marked", "first_tick",
+        "goes_on", "is_over", "last_activity", "last_words", "latest_observation", "log", "losses", "mapped",
+        "mapping", "max_steps", "now", "observed_bytes", "orderly_cause", "out", "outcome", "owing", "params",
+        "participants", "phase", "row", "rules", "said_bytes", "said_tick", "shares_samples", "taken_up",
+        "tick_bytes", "tick_id", "timed", "trial_id", "unsettled", "wall_ns",
     )  # fmt: skip
 
     def __init__(self, trial_id: str, *, rules: TrialRules = DEFAULT_RULES, collect_samples: bool = True) -> None:
@@ -126,6 +136,9 @@ class TrialMemory:
         self.timed: list[Actor] = []
         self.participants: dict[int, Participant] = {}
         self.tick_id = 0
+        self.taken_up: TakenUp | None = None
+        self.goes_on = False
+        self.first_tick = 0
         self.max_steps = 0
         self.latest_observation: ObservationSet | SharedObservationSet | None = None
         #: Its size, as it came.

@@ -98,7 +98,7 @@ def take_reward(trial: TrialMemory, sender: Participant, received: Any) -> None:
     size = reward.size if isinstance(reward, SharedReward) else reward.ByteSize()
     if not _may_speak(trial, sender, size, max(1, len(reward.sources))):
         return
-    if reward.tick_id not in (CURRENT_TICK, tick_id) and not 0 <= reward.tick_id < tick_id:
+    if reward.tick_id not in (CURRENT_TICK, tick_id) and not trial.first_tick <= reward.tick_id < tick_id:
         trial.ignore(sender, "reward_of_wrong_tick", f"a reward for tick {reward.tick_id}, not {tick_id}")
         return
     sources = reward.sources[:]

@@ -118,12 +118,17 @@ class Participant(ABC):
 
 
 class Environment(Participant):
-    """The environment's session."""
+    """The environment's session.
 
-    __slots__ = ()
+    Attributes:
+        takes_up: it has said that a trial of it can go on with a stored one.
+    """
+
+    __slots__ = ("takes_up",)
 
     def __init__(self, name: str) -> None:
         super().__init__(ENVIRONMENT, name, _ENVIRONMENT_ROWS)
+        self.takes_up = False
 
     def classify(self, message: Any) -> StreamInput:
         """Return the input that `message` is."""

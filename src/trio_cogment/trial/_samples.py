@@ -39,17 +39,25 @@ class SampleLog:
 
     Args:
         params: of the trial.
-        wall_ns: when tick 0 begins.
+        wall_ns: when the first tick begins.
         max_bytes: of what is held back, where that is more than the usual two ticks.
         shares: samples in which there is nothing unusual may be `SharedSample`.
+        first_tick: with which the trial begins.
 
     Attributes:
         unknown_fields: names in `exclude_fields` that are not fields of a sample.
     """
 
     def __init__(
-        self, params: TrialParams, wall_ns: int, max_bytes: int = MAX_HELD_BACK_BYTES, *, shares: bool = False
+        self,
+        params: TrialParams,
+        wall_ns: int,
+        max_bytes: int = MAX_HELD_BACK_BYTES,
+        *,
+        shares: bool = False,
+        first_tick: int = 0,
     ) -> None:
+        self._first_tick = first_tick
         self._size = buffered_ticks(params)
         self._max_bytes = max_bytes
         #: The sizes of the samples that are closed and held back; only where more than the usual two ticks are.
@@ -63,14 +71,14 @@ class SampleLog:
         #: The tick still under way is the last.
         self._buffer: list[DatalogSample | SharedSample] = []
         self._actions: list[Action | SharedAction | None] = []
-        self._begin(0, wall_ns)
+        self._begin(first_tick, wall_ns)
 
     def begin_tick(
         self, tick_id: int, wall_ns: int, observations: ObservationSet | SharedObservationSet, state: TrialState
     ) -> None:
-        """Close the tick under way, which ends in `state`, and begin `tick_id`; tick 0 is begun already."""
-        # Tick 0 exists from the start, because what is said while the trial is PENDING belongs to it.
-        if tick_id != 0:
+        """Close the tick under way, which ends in `state`, and begin `tick_id`; the first one is begun already."""
+        # The first exists from the start, because what is said while the trial is PENDING belongs to it.
+        if tick_id != self._first_tick:
             self._close(state)
             self._begin(tick_id, wall_ns)
         current = self._buffer[-1]

@@ -42,7 +42,7 @@ _RESPONSE: Final = TimerKind.RESPONSE
 def observation_input(trial: TrialMemory, observations: AnyObservationSet) -> Input | None:
     """Return which input an observation set is; None if it is refused, and then nothing has changed but a counter."""
     # Everything is checked here, before the table is asked: a refused set must not use up a tick.
-    expected = 0 if trial.latest_observation is None else trial.tick_id + 1
+    expected = trial.tick_id if trial.latest_observation is None else trial.tick_id + 1
     tick_id = observations.tick_id
     if tick_id != NEXT_TICK and tick_id != expected:
         problem = f"an observation set for tick {tick_id}, not {expected}"

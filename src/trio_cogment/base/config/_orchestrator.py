@@ -39,6 +39,19 @@ class OrchestratorConfig(Settings):
         "but not while the trial waits for it; 0: none",
         within=NOT_NEGATIVE,
     )
+    checkpoint_ticks: int = setting(
+        0,
+        "after how many ticks an environment that saves itself is asked to, so that a trial can go on from there; "
+        "0: never",
+        flag=Flag("--checkpoint_ticks", "COGMENT_CHECKPOINT_TICKS"),
+        within=NOT_NEGATIVE,
+    )
+    checkpoint_seconds: float = setting(
+        0.0,
+        "after how many seconds, likewise; with both, whichever is first",
+        flag=Flag("--checkpoint_seconds", "COGMENT_CHECKPOINT_SECONDS"),
+        within=NOT_NEGATIVE,
+    )
     farewell_seconds: float = setting(
         2.0, "how long END messages may take to leave once a trial has ended or is being cancelled", within=NOT_NEGATIVE
     )

@@ -14,7 +14,7 @@ from trio_cogment.base.services import ServiceKind
 from trio_cogment.cli.client.common import ClientSettings, client_options, client_settings, run_client, show
 from trio_cogment.cli.client.reaching import places_option, reached
 from trio_cogment.cli.errors import Failure
-from trio_cogment.cli.options import FilePath, Group, as_endpoint, nearest, properties_option
+from trio_cogment.cli.options import FilePath, Group, applied, as_endpoint, nearest, properties_option
 from trio_cogment.cli.terminal import can_draw
 from trio_cogment.cli.text import fields_of, printable
 from trio_cogment.cli.tls import load_tls
@@ -70,22 +70,28 @@ def trial(**_options: Any) -> None:
     """Start, watch and end the trials of an orchestrator."""
 
 
+def _start_options(params_text: str) -> Callable[[_Decorated], _Decorated]:
+    options = (
+        click.option("--params", type=FilePath(path_type=Path), metavar="FILE", help=params_text),
+        click.option(
+            "--trial_id", default="", metavar="ID", help="Id of the trial. By default the orchestrator makes one."
+        ),
+        click.option("--user_id", default="trio-cogment", show_default=True, metavar="ID", help="User of the trial."),
+        click.option(
+            "--wait",
+            is_flag=False,
+            flag_value=_ENDED,
+            type=click.Choice([_RUNNING, _ENDED]),
+            help="Wait until it has ended and is stored or, with --wait=running, until everybody is there and it runs. "
+            "Exit code 1, and the reason, if it has failed.",
+        ),
+    )
+    return lambda command: applied(options, command)
+
+
 @trial.command()
-@click.option(
-    "--params",
-    type=FilePath(path_type=Path),
-    metavar="FILE",
-    help="YAML file with the parameters (trial_params). By default the orchestrator's own, after its pre-trial hooks.",
-)
-@click.option("--trial_id", default="", metavar="ID", help="Id of the trial. By default the orchestrator makes one.")
-@click.option("--user_id", default="trio-cogment", show_default=True, metavar="ID", help="User of the trial.")
-@click.option(
-    "--wait",
-    is_flag=False,
-    flag_value=_ENDED,
-    type=click.Choice([_RUNNING, _ENDED]),
-    help="Wait until it has ended and is stored or, with --wait=running, until everybody is there and it runs. Exit "
-    "code 1, and the reason, if it has failed.",
+@_start_options(
+    "YAML file with the parameters (trial_params). By default the orchestrator's own, after its pre-trial hooks."
 )
 @_trial_options
 @click.pass_context
@@ -96,6 +102,45 @@ def start(
 
     Without --wait it does not wait for the participants: whether they can be reached turns out later (`info`).
     """
+    _start(ctx, params, trial_id, user_id, wait)
+
+
+@trial.command()
+@click.argument("branch_of", metavar="ID")
+@click.option(
+    "--tick", required=True, type=click.IntRange(min=0), metavar="NUMBER", help="The tick with which it begins."
+)
+@_start_options("YAML file with its parameters (trial_params). By default those of the stored trial.")
+@_trial_options
+@click.pass_context
+def branch(
+    ctx: click.Context,
+    /,
+    branch_of: str,
+    tick: int,
+    params: Path | None,
+    trial_id: str,
+    user_id: str,
+    wait: str | None,
+    **_options: Any,
+) -> None:
+    """Start a trial that goes on with a stored one, and print its id.
+
+    It begins at a tick of that trial, which is named by its id, with the participants of its parameters. Its properties
+    branch.trial and branch.tick say so.
+    """
+    _start(ctx, params, trial_id, user_id, wait, branch_of=(branch_of, tick))
+
+
+def _start(
+    ctx: click.Context,
+    params: Path | None,
+    trial_id: str,
+    user_id: str,
+    wait: str | None,
+    *,
+    branch_of: tuple[str, int] | None = None,
+) -> None:
     settings, given = client_settings(ctx), _params(params)
 
     async def begin() -> str:
@@ -103,13 +148,19 @@ def start(
         from trio_cogment.sdk import Controller
 
         async with _channel(ctx, settings) as channel:
+            controller = Controller(channel, user_id=user_id)
+            if branch_of is not None:
+                return checked(await controller.start_branch(*branch_of, params=given, trial_id=trial_id))
             try:
-                started = await Controller(channel, user_id=user_id).start_trial(given, trial_id=trial_id)
+                started = await controller.start_trial(given, trial_id=trial_id)
             except RpcError as error:
                 if given is not None or error.code is not StatusCode.INVALID_ARGUMENT:
                     raise
                 hint = "these are the orchestrator's default parameters; --params names others"
                 raise Failure(f"{error}; {hint}") from None
+        return checked(started)
+
+    def checked(started: str) -> str:
         if not started:
             raise Failure(f"--trial_id: {printable(trial_id)}: there is such a trial already")
         return started

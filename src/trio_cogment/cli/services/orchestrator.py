@@ -88,7 +88,9 @@ def orchestrator_options(*, host: str = ANYWHERE) -> Callable[[_Decorated], _Dec
         partial(web_options, spec_flags=["--spec"]),
         log_options,
         directory_options("ORCHESTRATOR"),
-        setting_options("orchestrator.gc_frequency"),
+        setting_options(
+            "orchestrator.gc_frequency", "orchestrator.checkpoint_ticks", "orchestrator.checkpoint_seconds"
+        ),
         click.option(
             "--status_file",
             type=path,

@@ -156,4 +156,4 @@ def open_match(
         render_mode=render_mode,
         arguments=arguments,
     )
-    return Match(found, seats=seats or {}, platform=platform, options=options)
+    return Match(found, seats=seats or {}, platform=platform, options=options, arguments=arguments)

@@ -10,7 +10,7 @@ from trio_cogment.environments.base import SINGLE_AGENT, Environment
 from trio_cogment.environments.gymnasium import GymnasiumEnvironment
 from trio_cogment.environments.making import make_environment, make_to_watch
 from trio_cogment.rl.views.copies import Recipe, Remade
-from trio_cogment.rl.views.match import Match
+from trio_cogment.rl.views.match import BranchPoint, Match
 from trio_cogment.rl.views.options import PlatformOptions, is_address
 from trio_cogment.rl.views.parameters import RemoteEnvironment, watching
 from trio_cogment.rl.views.turns import Turns, info_of
@@ -211,7 +211,7 @@ def make(
         render_mode=render_mode,
         arguments=arguments,
     )
-    match = seated(found, seats, seat, platform=platform, options=options)
+    match = seated(found, seats, seat, platform=platform, options=options, arguments=arguments)
     kwargs = {"seats": seats, "seat": seat, "implementation": implementation, "options": options, **arguments}
     if match.environment is None:
         kwargs["agents"] = agents
@@ -229,9 +229,19 @@ def seated(
     *,
     platform: Any,
     options: PlatformOptions | None,
+    arguments: Mapping[str, Any] = {},
+    branch: BranchPoint | None = None,
 ) -> Match:
     """Return a match with one agent of the caller's; see `make`."""
-    match = Match(environment, seats=seats or {}, mine=(seat,) if seat else None, platform=platform, options=options)
+    match = Match(
+        environment,
+        seats=seats or {},
+        mine=(seat,) if seat else None,
+        platform=platform,
+        options=options,
+        arguments=arguments,
+        branch=branch,
+    )
     if len(match.mine) == 1:
         return match
     match.close()

@@ -14,6 +14,7 @@ from collections.abc import Callable, Collection, Mapping
 from functools import partial
 from typing import Any
 
+from trio_cogment.api.common_pb2 import TakenUp
 from trio_cogment.base.errors import CogmentError, FailedPreconditionError, InvalidArgumentError, LocalProtocolError
 from trio_cogment.base.shared_message import Content
 from trio_cogment.environments.base import Environment
@@ -29,6 +30,7 @@ from trio_cogment.rl.views.parameters import (
     episode_params,
     is_remote,
     params_of,
+    recorded_params,
 )
 from trio_cogment.rl.views.rounds import EpisodeFailedError, Round
 from trio_cogment.rl.views.seating import Seating
@@ -44,6 +46,21 @@ _RECORDED_STEPS_PER_TURN = 64
 _RECORDED_SECONDS_PER_TURN = 0.005
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class BranchPoint:
+    """A tick of a stored trial with which others go on.
+
+    Attributes:
+        taken_up: the stored trial, with its past.
+        seed: with which it began.
+        options: with which it began.
+    """
+
+    taken_up: TakenUp
+    seed: int | None
+    options: dict[str, Any] | None
+
+
 class Match:
     """Trials of one environment, driven by whoever calls `reset` and `step`, from one thread at a time.
 
@@ -53,6 +70,8 @@ class Match:
         mine: the agents whom the caller drives, by default all that have no seat in `seats`.
         platform: where the trials run: that of another view or match; by default one of its own.
         options: of its own platform.
+        arguments: with which the environment was made, for the record.
+        branch: the tick of a stored trial with which all episodes begin.
 
     Attributes:
         name: of the environment.
@@ -76,7 +95,10 @@ class Match:
         mine: Collection[str] | None = None,
         platform: Any = None,
         options: PlatformOptions | None = None,
+        arguments: Mapping[str, Any] = {},
+        branch: BranchPoint | None = None,
     ) -> None:
+        self._branch = branch
         self._remote = environment if isinstance(environment, RemoteEnvironment) else None
         self.environment = environment if not isinstance(environment, RemoteEnvironment) else None
         self.agents = tuple(environment.agents)
@@ -106,8 +128,15 @@ class Match:
         try:
             self._seating = Seating(self.name, self._seats, self.platform.registry())
             self._params = params_of(
-                environment, self.name, self._seats, self.platform, instance=self.platform.new_trial_id()
+                environment,
+                self.name,
+                self._seats,
+                self.platform,
+                instance=self.platform.new_trial_id(),
+                arguments=arguments,
             )
+            if branch is not None:
+                self._params, _ = recorded_params(self._params, branch.seed, branch.options)
             self._new_round = self._round_maker(None)
             self._find_spaces()
             self._encoders = {agent: ActionEncoder(self.action_spaces[agent]).encode for agent in self.mine}
@@ -169,13 +198,19 @@ class Match:
             KeyboardInterrupt: Control-C came meanwhile; `reset` again.
         """
         self._check_open()
-        following = self._next
+        following, branch = self._next, self._branch
+        if branch is not None and options:
+            raise InvalidArgumentError(
+                f"environment {self.name!r}: reset: options: expected none, as those of the stored trial hold"
+            )
         if following is None:
             return self._reset_remote(seed, options)
-        round_ = following.prepare(seed, options)
+        round_ = following.prepare(seed, options) if branch is None else following.prepare(None, None)
         self._end_running()
         self._reseed(seed)
         following.take()
+        if branch is not None:
+            seed, options = branch.seed, branch.options
         self._round = round_
         self._over = True
         if not round_.is_broken():
@@ -183,7 +218,15 @@ class Match:
         self._raise_failure(round_)
         self._over = round_.ending
         following.start_ahead()
+        if branch is not None:
+            self._leave_out_past(round_)
         return round_.observations
+
+    def _leave_out_past(self, round_: Round) -> None:
+        # The reward in it is that of the step before the branch.
+        round_.observations = {
+            agent: dataclasses.replace(observation, reward=None) for agent, observation in round_.observations.items()
+        }
 
     def _reset_remote(self, seed: int | None, options: dict[str, Any] | None) -> dict[str, Observation]:
         platform, begun = self.platform, self._unseeded_begun
@@ -200,11 +243,13 @@ class Match:
         self._end_running()
         self._reseed(seed)
         self._over = True
-        params = episode_params(self._params, seed, options)
+        params = self._params if self._branch is not None else episode_params(self._params, seed, options)
         round_ = self._round = self._new_round()
         platform.driver.exchange(lambda: platform.launch(round_, params), round_.is_ready)
         self._raise_failure(round_)
         self._over = round_.ending
+        if self._branch is not None:
+            self._leave_out_past(round_)
         return round_.observations
 
     def step(self, actions: Mapping[str, Any]) -> dict[str, Observation]:
@@ -342,6 +387,7 @@ class Match:
             decoders=decoders,
             rewards=not self._alone,
             told=not self._seats,
+            taken_up=None if self._branch is None else self._branch.taken_up,
         )
         return lambda: make(new_trial_id())
 

@@ -103,6 +103,7 @@ def params_of(
     platform: ViewPlatform,
     *,
     instance: str,
+    arguments: Mapping[str, Any] = {},
 ) -> TrialParams:
     """Return the parameters of a view's trials; the labels of seats are registered with the platform.
 
@@ -112,6 +113,7 @@ def params_of(
         seats: of others.
         platform: where the trials run.
         instance: the name of the environment object, if it is elsewhere.
+        arguments: with which the environment was made.
     """
     opened = platform.opened
     actors = []
@@ -135,6 +137,8 @@ def params_of(
     if remote is None:
         config.id = name
         config.spec = getattr(environment, "gymnasium_spec", "")
+        if not config.spec:
+            _record_arguments(config, arguments)
     else:
         if remote.config is not None:
             config.CopyFrom(remote.config)
@@ -148,6 +152,16 @@ def params_of(
         datalog_endpoint=platform.options.datalog_endpoint,
         spec=RL_SPEC,
     )
+
+
+def _record_arguments(config: rl_pb2.EnvironmentConfig, arguments: Mapping[str, Any]) -> None:
+    """Say how an environment of this process was made, as far as a message can: for those who make it again."""
+    for name, value in arguments.items():
+        try:
+            fill_fields(rl_pb2.EnvironmentConfig().arguments, {name: value})  # it may fail half-way
+        except SpaceError:
+            continue  # a function, for example
+        fill_fields(config.arguments, {name: value})
 
 
 def episode_params(params: TrialParams, seed: int | None, options: dict[str, Any] | None) -> TrialParams:

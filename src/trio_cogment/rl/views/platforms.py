@@ -11,7 +11,7 @@ from typing import Any
 
 import trio
 
-from trio_cogment.api.common_pb2 import TrialParams
+from trio_cogment.api.common_pb2 import TakenUp, TrialParams
 from trio_cogment.base.config import PlatformConfig
 from trio_cogment.base.endpoints import CLIENT, DISCOVER
 from trio_cogment.base.errors import (
@@ -233,7 +233,9 @@ class ViewPlatform:
                 await opened.controller.start_trial(params, trial_id=round_.trial_id)
             else:  # the same without a call
                 orchestrator = opened.platform.orchestrator
-                await orchestrator.start_trial(trial_id=round_.trial_id, user_id=_USER_ID, params=params)
+                await orchestrator.start_trial(
+                    trial_id=round_.trial_id, user_id=_USER_ID, params=params, taken_up=round_.start_with()
+                )
             if opened.join is not None:
                 for actor in params.actors:
                     if actor.endpoint == CLIENT and actor.implementation == IMPLEMENTATION:
@@ -341,6 +343,23 @@ class ViewPlatform:
             return True
         self.driver.call(self.withdraw, round_)
         return False
+
+    def read_past(self, trial_id: str, tick_id: int) -> tuple[TrialParams, TakenUp]:
+        """Return what is needed of a stored trial to go on with it; see `Orchestrator.read_past`.
+
+        Raises:
+            FailedPreconditionError: the platform is none of the view's own.
+        """
+        platform = self.platform
+        if platform is None:
+            raise FailedPreconditionError(
+                f"trial {trial_id!r}: expected a platform of the view's own: an orchestrator elsewhere starts branches "
+                "by Controller.start_branch"
+            )
+        orchestrator, store = platform.orchestrator, self.options.store
+        return self.driver.call(
+            partial(orchestrator.read_past, datalog=store if is_address(store) else None), trial_id, tick_id
+        )
 
     def store_model(self, environment: str, name: str, data: bytes) -> int:
         """Store a version of a model; return its number.

@@ -15,6 +15,7 @@ from typing import Any
 
 import trio
 
+from trio_cogment.api.common_pb2 import TakenUp
 from trio_cogment.base.errors import CogmentError, FailedPreconditionError
 from trio_cogment.base.shared_message import Content, ObjectPayload
 from trio_cogment.environments.episode import Episode, Turn
@@ -46,6 +47,7 @@ class Round:
         decoders: of the observations of mine; without them the spaces are decoded, too.
         rewards: the environment in this process sends them also as Cogment's; those in observations are for mine.
         told: these are for the record alone, because all actors are mine.
+        taken_up: the stored trial with which it goes on.
 
     Attributes:
         trial_id: of the trial.
@@ -74,8 +76,10 @@ class Round:
         decoders: Mapping[str, ObservationDecoder] | None = None,
         rewards: bool = True,
         told: bool = False,
+        taken_up: TakenUp | None = None,
     ) -> None:
         self.trial_id = trial_id
+        self.taken_up = taken_up
         self.launched_at = 0.0
         self.seating = seating
         self.chosen: dict[str, str] = {}
@@ -119,7 +123,16 @@ class Round:
     def begin(self, seed: int | None, options: dict[str, Any] | None) -> None:
         """Reset the environment, if it is in this process, and send its first observations."""
         if self._episode is not None and not self.is_broken():
-            self._send(self._play(self._episode.begin, seed, options))
+            if self.taken_up is None:
+                self._send(self._play(self._episode.begin, seed, options))
+            else:
+                self._send(self._play(self._episode.take_up, self.taken_up, seed, options))
+
+    def start_with(self) -> TakenUp | None:
+        """Return the stored trial with which it goes on as its environment elsewhere needs it: with its past."""
+        if self.taken_up is None or self._episode is None:
+            return self.taken_up
+        return TakenUp(trial_id=self.taken_up.trial_id, tick_id=self.taken_up.tick_id)
 
     def act(self, actions: Mapping[str, Content]) -> None:
         """Send the actions of mine; each of them must be there."""
@@ -138,6 +151,7 @@ class Round:
         """Take the environment's part, from the trial's start to its end."""
         self._environment = session
         with self._scope:
+            session.take_up()  # the view has read its past
             await session.start()
             self._arrived()
             await session.handle_contents(self._on_actions)
@@ -146,8 +160,12 @@ class Round:
 
     def _on_actions(self, actions: list[Content | None]) -> None:
         episode = self._episode
-        if episode is not None and not self.discarded and self.failure is None:
-            self._send(self._play(episode.advance, actions))
+        session = self._environment
+        if episode is not None and session is not None and not self.discarded and self.failure is None:
+            if session.wants_checkpoint:
+                self._send(self._play(episode.advance, actions, save=True))
+            else:
+                self._send(self._play(episode.advance, actions))
 
     def _play(self, function: Callable[..., Turn], *args: Any, **kwargs: Any) -> Turn | None:
         try:
@@ -164,6 +182,8 @@ class Round:
         if turn is None or session is None:
             return
         observations = list(enumerate(turn.observations))
+        if turn.saved is not None:
+            session.checkpoint(turn.saved)
         rewards: Sequence[Reward] = ()
         if self._rewards:
             rewards = [

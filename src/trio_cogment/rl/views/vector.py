@@ -290,7 +290,7 @@ def make_vec(
                 arguments=arguments,
             )
             own = {agent: taken.beside(number) for agent, taken in (seats or {}).items()}
-            match = seated(found, own, seat, platform=shared, options=None if number else options)
+            match = seated(found, own, seat, platform=shared, options=None if number else options, arguments=arguments)
             shared = match.platform
             envs.append(TrialEnv(match, render_mode=render_mode))
         vector = TrialVectorEnv(envs, autoreset_mode=AutoresetMode(autoreset_mode), copy=copy)

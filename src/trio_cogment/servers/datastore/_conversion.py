@@ -151,6 +151,8 @@ class TrialConverter:
         # There is one end in a trial.
         if not sample.HasField("info") or sample.messages or sample.info.HasField("end"):
             return
+        if sample.observations.HasField("checkpoint"):  # no two are alike
+            return
         if any(source.HasField("user_data") for reward in sample.rewards for source in reward.sources):
             return
         self.templates.learn(sample, write, self._deliveries(sample))
@@ -186,6 +188,8 @@ class TrialConverter:
         payloads: list[bytes] = []
         if sample.HasField("observations"):
             self._take_observations(sample.observations, samples, payloads)
+            if sample.observations.HasField("checkpoint"):
+                stored.checkpoint.CopyFrom(sample.observations.checkpoint)
         unavailable: Sequence[int] = ()
         defaults: Collection[int] = ()
         if sample.unavailable_actors or sample.default_actors:

@@ -62,7 +62,7 @@ _NO_ACTION_TICK = -2
 
 def _in_shared(sample: SharedSample) -> _Found:
     observations = sample.observations
-    if observations is None:
+    if observations is None or observations.checkpoint is not None:  # no two of these are alike
         return _NONE
     payloads = [bytes(observation) for observation in observations.observations]
     count = len(payloads)
@@ -88,6 +88,8 @@ def _in_message(sample: DatalogSample) -> _Found:
         else:
             return _NONE
     observations = sample.observations
+    if observations.HasField("checkpoint"):
+        return _NONE
     payloads = observations.observations[:]
     count = len(payloads)
     for action in sample.actions[:]:

@@ -9,7 +9,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 import trio
 
 from trio_cogment.access import Quotas
-from trio_cogment.api.common_pb2 import EndOfTrial, TrialParams, TrialState
+from trio_cogment.api.common_pb2 import EndOfTrial, TakenUp, TrialParams, TrialState
 from trio_cogment.api.datalog_pb2 import DatalogSample
 from trio_cogment.base.errors import (
     CogmentError,
@@ -26,6 +26,7 @@ from trio_cogment.servers.datastore._conversion import TrialConverter
 from trio_cogment.servers.datastore._group_commit import GroupCommit, WriteStream
 from trio_cogment.servers.datastore._leases import Leases
 from trio_cogment.servers.datastore._owners import Owners
+from trio_cogment.servers.datastore._past import read_past
 from trio_cogment.servers.datastore.storage import EndWrite, OutcomeWrite, TrialEnd, TrialStore, TrialWrite, Write
 
 _log = logging.getLogger(__name__)
@@ -289,6 +290,23 @@ class Intake:
             if stream is not None and stream.writes.failure is not None:
                 trouble = trouble or _trouble_in(stream.writes.failure)
             self._leases.leave(trial_id, ended=stream is not None and stream.ended, trouble=trouble)
+
+    async def past(
+        self, trial_id: str, tick_id: int | None, may_read: Callable[[str], bool] | None = None
+    ) -> tuple[TrialParams, TakenUp]:
+        """Return a stored trial's parameters, and what another one needs that goes on with it.
+
+        Args:
+            trial_id: of the stored trial.
+            tick_id: with which the other one begins; None: the last one that is stored.
+            may_read: tells whether whoever asks may read what an account owns; None: all of it.
+
+        Raises:
+            NotFoundError: there is no such trial or tick.
+            PermissionDeniedError: it belongs to somebody else.
+            DataLossError: a part of the past is not stored.
+        """
+        return await read_past(self._store, trial_id, tick_id, may_read)
 
     @asynccontextmanager
     async def open(self, trial_id: str, user_id: str, params: TrialParams) -> AsyncIterator[IntakeStream]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ssl
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from functools import partial
 from types import TracebackType
@@ -13,7 +13,7 @@ import trio
 from trio_util import AsyncValue
 
 from trio_cogment.access import AccessControl, Quotas
-from trio_cogment.api.common_pb2 import SerializedMessage, TrialParams, TrialState
+from trio_cogment.api.common_pb2 import SerializedMessage, TakenUp, TrialParams, TrialState
 from trio_cogment.base.config import OrchestratorConfig, OutgoingConfig, RpcConfig
 from trio_cogment.base.endpoints import parse_endpoint
 from trio_cogment.base.errors import AlreadyExistsError, CogmentError, FailedPreconditionError, UnavailableError
@@ -21,6 +21,8 @@ from trio_cogment.base.host import Host
 from trio_cogment.base.metrics import OrchestratorMetrics
 from trio_cogment.base.outcome import EndCause
 from trio_cogment.base.recount import Count
+from trio_cogment.base.services import ServiceKind
+from trio_cogment.base.taking_up import BRANCH_TICK, BRANCH_TRIAL
 from trio_cogment.base.tracing import tracing_of_run
 from trio_cogment.rpc import OwnNursery
 from trio_cogment.servers.discovery import DirectoryClient
@@ -233,6 +235,7 @@ class Orchestrator:
         quotas: Quotas | None = None,
         run_id: str = "",
         reach: str | None = None,
+        taken_up: TakenUp | None = None,
     ) -> str:
         """Start a trial and return its id when it is PENDING; an empty text when the id asked for is taken.
 
@@ -250,6 +253,9 @@ class Orchestrator:
             quotas: what the account may have at a time; None: as much as any.
             run_id: of which run of a trainer the account is a worker, for this trial; empty: of none.
             reach: how far the endpoints in `params` may lead; see `trio_cogment.access.reach_of`.
+            taken_up: the stored trial with which it goes on, as `read_past` returns it. With the id of that one it is
+                another attempt at it; with another id it is a branch, and its properties say so. `past` may be left
+                out if the environment needs none.
 
         Raises:
             InvalidArgumentError: bad parameters; the text names the field.
@@ -274,7 +280,7 @@ class Orchestrator:
         try:
             trial.feed(Begin())
             with nullcontext() if trial.trace is None else trial.trace.current():
-                await self._start(trial, Given(params, trial_config, reach))
+                await self._start(trial, Given(params, trial_config, reach, taken_up))
             # A caller that went away since will never know of this trial.
             await trio.lowlevel.checkpoint_if_cancelled()
             started = True
@@ -289,6 +295,56 @@ class Orchestrator:
                 if not trial.equipped:  # else it has a run, whose end this is
                     trial.release()
         return trial_id
+
+    async def read_past(
+        self,
+        trial_id: str,
+        tick_id: int | None = None,
+        *,
+        datalog: str | None = None,
+        account: str = "",
+        quotas: Quotas | None = None,
+        reach: str | None = None,
+        may_read: Callable[[str], bool] | None = None,
+    ) -> tuple[TrialParams, TakenUp]:
+        """Read what a trial needs that goes on with a stored one: the parameters of that one, and its past.
+
+        Args:
+            trial_id: of the stored trial.
+            tick_id: the tick at which it is taken up; None: the last one that is stored.
+            datalog: the endpoint of the data log that keeps it; None: that of trials whose parameters name none.
+            account: who asks; empty: this process.
+            quotas: of the account.
+            reach: how far the endpoint may lead; see `trio_cogment.access.reach_of`.
+            may_read: tells for a datastore of this process whether whoever asks may read what an account owns; None:
+                all of it. One elsewhere judges for itself.
+
+        Raises:
+            PermissionDeniedError: it belongs to somebody else.
+            NotFoundError: there is no such trial, or it has no such tick.
+            DataLossError: something of the past is not stored.
+            FailedPreconditionError: the data log is none that can be read.
+            CogmentError: it cannot be reached, or has failed.
+        """
+        endpoint = self.datalog_of(TrialParams()) if datalog is None else datalog
+        if not endpoint:
+            raise FailedPreconditionError(f"trial {trial_id!r}: no trials are stored here: expected a datastore")
+        target = await self._connections.resolve(
+            endpoint, ServiceKind.DATALOG, "datalog.endpoint", reach=None if datalog is None else reach
+        )
+        source = sink_of(target, self._connections, Holding(self.room, account, quotas or Quotas()))
+        read = getattr(source, "past", None)
+        if read is None:
+            raise FailedPreconditionError(f"trial {trial_id!r}: its data log ({endpoint}) cannot be read")
+        await self._wait_stored(trial_id)
+        found: tuple[TrialParams, TakenUp] = await read(trial_id, tick_id, may_read)
+        return found
+
+    async def _wait_stored(self, trial_id: str) -> None:
+        """Wait until the data log has the samples of a trial that has just ended here, for a bounded time."""
+        with trio.move_on_after(self.config.datalog_flush_seconds):
+            while any(run.trial.trial_id == trial_id and run.trial.over and run.writes_samples for run in self._runs):
+                await self._running.wait_transition()
 
     def _new_trial(self, user_id: str, holding: Holding, trial_id: str) -> Trial:
         machine = self.make_machine(trial_id, rules=self._rules)
@@ -343,6 +399,7 @@ class Orchestrator:
             config=self.config,
             rng=self._rng,
             on_samples_lost=self._on_samples_lost,
+            taken_up=given.taken_up,
         )
         self._runs[run] = None
         self._running.value = len(self._runs)
@@ -355,18 +412,17 @@ class Orchestrator:
 
     async def _prepare(self, trial: Trial, given: Given) -> tuple[TrialParams, dict[int, Target | None], Target | None]:
         """Return the complete parameters, and what `find_everybody` returns for them."""
-        params = await self._complete(trial, given.params, given.trial_config)
+        params = await self._complete(trial, given)
         return params, *await find_everybody(self._connections, params, given.reach_of_endpoints)
 
-    async def _complete(
-        self, trial: Trial, params: TrialParams | None, trial_config: SerializedMessage | None
-    ) -> TrialParams:
+    async def _complete(self, trial: Trial, given: Given) -> TrialParams:
         """Return the parameters of a trial: those given, or the default ones as the hooks leave them; checked."""
+        params = given.params
         if params is None:
             params = TrialParams()
             params.CopyFrom(self.default_params)
-            if trial_config is not None:
-                params.trial_config.CopyFrom(trial_config)
+            if given.trial_config is not None:
+                params.trial_config.CopyFrom(given.trial_config)
             params = await run_hooks(
                 self._connections,
                 self._hooks,
@@ -377,8 +433,11 @@ class Orchestrator:
             )
         check_counts(params, self.config)
         async with Turn(self._start_turns, trial.holding.account):
-            trial.holding.take(estimated_bytes(params))
+            taken_up = given.taken_up
+            trial.holding.take(estimated_bytes(params) + (0 if taken_up is None else taken_up.ByteSize()))
             params = validate_params(params)
+            if taken_up is not None and taken_up.trial_id != trial.trial_id:
+                params.properties.update({BRANCH_TRIAL: taken_up.trial_id, BRANCH_TICK: str(taken_up.tick_id)})
             if endpoint := self.datalog_of(params):
                 params.datalog.endpoint = endpoint
             check_describable(params, self.config.max_properties_bytes)

@@ -10,16 +10,20 @@ from urllib.parse import quote
 import trio
 
 from trio_cogment.access import lasting
-from trio_cogment.api.common_pb2 import TrialParams
+from trio_cogment.api.common_pb2 import TakenUp, TrialParams
 from trio_cogment.api.datalog_pb2 import DatalogSample, RunTrialDatalogInput
-from trio_cogment.base.errors import RpcError, StatusCode, is_storage_failure
+from trio_cogment.api.trial_datastore_pb2 import RetrieveSamplesRequest, RetrieveTrialsRequest
+from trio_cogment.base.errors import NotFoundError, RpcError, StatusCode, is_storage_failure
 from trio_cogment.base.services import SERVICES, TRIAL_ID, TRIAL_ORCHESTRATOR, TRIAL_OWNER, USER_ID, ServiceKind
+from trio_cogment.base.taking_up import PastReader
 from trio_cogment.rpc import ClientCall, MetadataLike, methods_of
 from trio_cogment.servers.orchestrator._connections import Connections, Target
 from trio_cogment.servers.orchestrator._room import Holding
 from trio_cogment.servers.orchestrator.sinks import LocalSink, SampleSink, SampleStream
 
 RUN_TRIAL_DATALOG = methods_of(SERVICES[ServiceKind.DATALOG].descriptor())["RunTrialDatalog"]
+_OF_DATASTORE = methods_of(SERVICES[ServiceKind.DATASTORE].descriptor())
+_RETRIEVE_TRIALS, RETRIEVE_SAMPLES = _OF_DATASTORE["RetrieveTrials"], _OF_DATASTORE["RetrieveSamples"]
 
 
 def sink_of(target: Target | None, connections: Connections, holding: Holding, attempt: int = 0) -> SampleSink | None:
@@ -77,6 +81,35 @@ class RemoteSink:
         where = ((TRIAL_ORCHESTRATOR, quote(endpoint)),) if endpoint else ()
         who = self._connections.authorization(trial_id, self._holding)
         return ((TRIAL_ID, trial_id), (USER_ID, user_id), *whose, *where, *who)
+
+    async def past(
+        self, trial_id: str, tick_id: int | None, _may_read: Callable[[str], bool] | None = None
+    ) -> tuple[TrialParams, TakenUp]:
+        """Return what `Intake.past` does of the datastore that the data log is, which says who may read what.
+
+        Raises:
+            NotFoundError, DataLossError: see there.
+            RpcError: it cannot be reached, or does not let this orchestrator read.
+        """
+        who = self._connections.authorization(trial_id, self._holding)
+        async with self._connections.open(self._target) as opener:
+            reply = await opener.unary(_RETRIEVE_TRIALS, RetrieveTrialsRequest(trial_ids=[trial_id]), metadata=who)
+            if not reply.trial_infos:
+                raise NotFoundError(f"there is no trial {trial_id!r}")
+            info = reply.trial_infos[0]
+            # Of one that goes on only what is there: its samples to come would be waited for.
+            last = info.samples_count - 1 if tick_id is None else tick_id
+            reader = PastReader(trial_id, info.params, last)
+            request = RetrieveSamplesRequest(trial_ids=[trial_id])
+            if last < info.samples_count:
+                async with opener.call(RETRIEVE_SAMPLES, metadata=who) as call:
+                    await call.send(request)
+                    await call.done_sending()
+                    async for message in call:
+                        reader.add(message.trial_sample)
+                        if reader.complete:
+                            break
+        return info.params, reader.taken_up()
 
     @asynccontextmanager
     async def open(self, trial_id: str, user_id: str, params: TrialParams) -> AsyncIterator[SampleStream]:

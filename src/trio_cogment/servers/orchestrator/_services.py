@@ -43,6 +43,7 @@ from trio_cogment.base.services import SERVICES, TRIAL_ID, TRIAL_OWNER, TRIAL_QU
 from trio_cogment.budget.quotas import Ledger
 from trio_cogment.rpc import IN_PROCESS, ServedAtOnce, ServerCall, bind
 from trio_cogment.servers.orchestrator._orchestrator import Orchestrator
+from trio_cogment.servers.orchestrator._remote_sink import RETRIEVE_SAMPLES
 from trio_cogment.servers.orchestrator._trial import Trial
 
 # Room for replies that describe trials: of each one, and of all together that one peer has not been sent yet.
@@ -136,6 +137,13 @@ def _starter(call: ServerCall) -> tuple[str, Quotas, str]:
     )
 
 
+def _reading(call: ServerCall, account: str) -> Callable[[str], bool] | None:
+    """Return what tells whether a caller may read the samples of an account's trials; None: of all."""
+    if call.peer == IN_PROCESS:  # a gateway of this process has said for whom it asks
+        return (lambda owner: owner == account) if account else None
+    return partial(call.identity.reaches, RETRIEVE_SAMPLES.path)
+
+
 class LifecycleService(About):
     """The service, in front of an orchestrator."""
 
@@ -155,15 +163,34 @@ class LifecycleService(About):
         """Start a trial; the reply comes when it is PENDING."""
         given = request.WhichOneof("start_data")
         account, quotas, run_id = _starter(call)
+        reach = reach_of(call.identity, call.peer)
+        params = request.params if given == "params" else None
+        taken_up = None
+        if request.HasField("take_up"):
+            if given == "config":
+                raise InvalidArgumentError("config: expected none with take_up, or else params")
+            stored = request.take_up
+            datalog = params.datalog.endpoint if params is not None and params.datalog.endpoint else None
+            theirs, taken_up = await self._orchestrator.read_past(
+                stored.trial_id,
+                stored.tick_id,
+                datalog=datalog,
+                account=account,
+                quotas=quotas,
+                reach=reach,
+                may_read=_reading(call, account),
+            )
+            params = theirs if params is None else params
         trial_id = await self._orchestrator.start_trial(
             trial_id=request.trial_id_requested,
             user_id=request.user_id,
-            params=request.params if given == "params" else None,
+            params=params,
             trial_config=request.config if given == "config" else None,
             account=account,
             quotas=quotas,
             run_id=run_id,
-            reach=reach_of(call.identity, call.peer),
+            reach=reach,
+            taken_up=taken_up,
         )
         return TrialStartReply(trial_id=trial_id)
 

@@ -8,7 +8,7 @@ from functools import partial
 
 import trio
 
-from trio_cogment.api.common_pb2 import SerializedMessage, TrialParams
+from trio_cogment.api.common_pb2 import SerializedMessage, TakenUp, TrialParams
 from trio_cogment.api.hooks_pb2 import PreTrialParams
 from trio_cogment.base.config import OrchestratorConfig
 from trio_cogment.base.endpoints import CLIENT, parse_endpoint
@@ -35,6 +35,8 @@ def rules_of(config: OrchestratorConfig) -> TrialRules:
         max_held_bytes=min(MAX_HELD_BYTES, config.max_outbox_bytes // 2),
         max_said_bytes_per_tick=config.max_tick_messages_bytes,
         max_held_back_bytes=config.max_held_back_bytes,
+        checkpoint_ticks=config.checkpoint_ticks,
+        checkpoint_seconds=config.checkpoint_seconds,
     )
 
 
@@ -91,6 +93,7 @@ class Given:
     params: TrialParams | None
     trial_config: SerializedMessage | None
     reach: str | None
+    taken_up: TakenUp | None = None
 
     @property
     def reach_of_endpoints(self) -> str | None:

@@ -14,7 +14,7 @@ from typing import Any
 
 import trio
 
-from trio_cogment.api.common_pb2 import TrialParams
+from trio_cogment.api.common_pb2 import TakenUp, TrialParams
 from trio_cogment.base.config import OrchestratorConfig
 from trio_cogment.base.endpoints import parse_endpoint
 from trio_cogment.base.errors import CogmentError, RpcError, StatusCode
@@ -43,6 +43,7 @@ class TrialRun:
         config: limits and timeouts.
         rng: makes the trial's reconnections differ from those of others.
         on_samples_lost: told how many samples did not reach the data log, whenever some did not.
+        taken_up: the stored trial with which it goes on.
     """
 
     def __init__(
@@ -56,9 +57,11 @@ class TrialRun:
         config: OrchestratorConfig,
         rng: random.Random,
         on_samples_lost: Callable[[int], None],
+        taken_up: TakenUp | None = None,
     ) -> None:
         self.trial = trial
         self._params = params
+        self._taken_up = taken_up
         self._nursery: trio.Nursery | None = None
         #: Tasks for when there is a nursery; None once there has been one.
         self._early: list[tuple[Callable[..., Awaitable[None]], str, tuple[Any, ...]]] | None = []
@@ -134,7 +137,9 @@ class TrialRun:
             self._nursery = None
 
     def _parameters(self) -> ParametersComplete:
-        return ParametersComplete(self._params, self.trial.holding.hold_back(self._params.nb_buffered_ticks))
+        held_back = self.trial.holding.hold_back(self._params.nb_buffered_ticks)
+        taken_up, self._taken_up = self._taken_up, None  # it may be large
+        return ParametersComplete(self._params, held_back, taken_up)
 
     async def _open_datalog(self, nursery: trio.Nursery, datalog: Datalog) -> CogmentError | None:
         # Not in the scope that bounds the wait: a call keeps the deadline it was opened under.

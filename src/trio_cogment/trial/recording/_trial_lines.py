@@ -18,7 +18,7 @@ from google.protobuf import text_format
 from google.protobuf.descriptor_pool import DescriptorPool
 from google.protobuf.message import Message
 
-from trio_cogment.api.common_pb2 import ActorRunTrialOutput, TrialParams, TrialState
+from trio_cogment.api.common_pb2 import ActorRunTrialOutput, TakenUp, TrialParams, TrialState
 from trio_cogment.api.environment_pb2 import EnvRunTrialOutput
 from trio_cogment.base.errors import CogmentError, InvalidArgumentError
 from trio_cogment.base.outcome import EndCause
@@ -85,7 +85,7 @@ _NO_TYPES = DescriptorPool()
 
 
 #: Rules that older files do not have, and newer ones only if they are not the defaults, with which those trials ran.
-_LATER_RULES = frozenset(("max_said_bytes_per_tick", "max_held_back_bytes"))
+_LATER_RULES = frozenset(("max_said_bytes_per_tick", "max_held_back_bytes", "checkpoint_ticks", "checkpoint_seconds"))
 
 
 class TrialFileError(InvalidArgumentError):
@@ -135,6 +135,7 @@ _WRITERS: dict[str, Callable[[Any], dict[str, Any]]] = {
     "error": lambda value: {"error": _error(value)},
     "cause": lambda value: {"cause": value.label},
     "held_back_bytes": lambda value: {} if value is None else {"held_back_bytes": value},
+    "taken_up": lambda value: {} if value is None else {"taken_up": _message(value)},
 }
 
 
@@ -305,6 +306,8 @@ def read_input(number: int, line: dict[str, Any]) -> Event:
             values["params"] = validate_params(params)
         except InvalidArgumentError as error:
             refuse(number, f"params: {error}")
+        if "taken_up" in values:
+            values["taken_up"] = _read_message(number, "taken_up", values["taken_up"], TakenUp())
     nothing_else(number, line)
     event: Event = kind(**values)
     return event

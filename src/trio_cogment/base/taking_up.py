@@ -1,0 +1,119 @@
+"""A stored trial that goes on: what is kept for it, and its past as another trial is given it. Pure.
+
+A trial that is *taken up* at a tick begins with that tick; the ticks before it are its past. An environment comes to
+that tick from the last checkpoint before it, or from the first tick if there is none, by the actions that are stored.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Mapping
+from typing import Final
+
+from trio_cogment.api.common_pb2 import Checkpoint, PastTick, TakenUp, TrialParams
+from trio_cogment.api.trial_datastore_pb2 import StoredTrialSample
+from trio_cogment.base.errors import DataLossError, NotFoundError
+
+#: Properties of a branch: of which stored trial it is one, and from which tick on.
+BRANCH_TRIAL: Final = "branch.trial"
+BRANCH_TICK: Final = "branch.tick"
+
+
+def checkpoint_of(tick_id: int, content: bytes) -> Checkpoint:
+    """Return what an environment has saved with the observations of a tick."""
+    return Checkpoint(tick_id=tick_id, content=content, size=len(content), crc32=zlib.crc32(content))
+
+
+def is_whole(checkpoint: Checkpoint) -> bool:
+    """Whether a checkpoint is what was saved: neither damaged nor half of it."""
+    content = checkpoint.content
+    return len(content) == checkpoint.size and zlib.crc32(content) == checkpoint.crc32
+
+
+def branch_of(properties: Mapping[str, str]) -> tuple[str, int] | None:
+    """Return of which trial a trial with these properties is a branch, and its first tick; None: it is none."""
+    trial_id, tick = properties.get(BRANCH_TRIAL, ""), properties.get(BRANCH_TICK, "")
+    return (trial_id, int(tick)) if trial_id and tick.isdecimal() else None
+
+
+class PastReader:
+    """Makes the past of a trial of its samples.
+
+    Args:
+        trial_id: of the stored trial.
+        params: of the stored trial.
+        tick_id: the tick at which it is taken up; None: the last one that is added.
+    """
+
+    def __init__(self, trial_id: str, params: TrialParams, tick_id: int | None = None) -> None:
+        self._trial_id = trial_id
+        self._actors = [actor.name for actor in params.actors]
+        self._wanted = tick_id
+        self._checkpoint: Checkpoint | None = None
+        self._past: list[PastTick] = []
+        self._next: int | None = None
+        self._missing: DataLossError | None = None
+
+    @property
+    def complete(self) -> bool:
+        """Whether further samples would not be looked at."""
+        return self._wanted is not None and self._next is not None and self._next > self._wanted
+
+    def add(self, sample: StoredTrialSample) -> None:
+        """Take the next sample, by tick."""
+        tick_id = sample.tick_id
+        if self.complete or (self._wanted is not None and tick_id > self._wanted):
+            return
+        if sample.HasField("checkpoint") and sample.checkpoint.tick_id == tick_id and is_whole(sample.checkpoint):
+            # What was before it is not needed any more, nor what is missing there.
+            self._checkpoint, self._past, self._missing = sample.checkpoint, [], None
+        elif self._missing is not None:
+            pass
+        elif tick_id != (self._next or 0):
+            self._lose(self._next or 0, "expected its sample, which is not stored")
+        elif self._past and not self._past[-1].actions:
+            self._lose(tick_id - 1, "expected the actions of all actors, which are not stored")
+        self._next = tick_id + 1
+        if self._missing is None:
+            self._past.append(self._tick(sample))
+
+    def taken_up(self) -> TakenUp:
+        """Return the past.
+
+        Raises:
+            NotFoundError: the tick is not stored.
+            DataLossError: a tick or a part of one is not stored that is needed to come there.
+        """
+        last = None if self._next is None else self._next - 1
+        if last is None or (self._wanted is not None and last != self._wanted):
+            wanted = 0 if self._wanted is None else self._wanted
+            stored = "no tick" if last is None else f"ticks up to {last}"
+            raise NotFoundError(f"trial {self._trial_id!r}: tick {wanted}: expected one that is stored, got {stored}")
+        if self._missing is not None:
+            raise self._missing
+        # Its actions, if it has any, are what others do now.
+        del self._past[-1].actions[:], self._past[-1].unavailable_actors[:]
+        return TakenUp(trial_id=self._trial_id, tick_id=last, checkpoint=self._checkpoint, past=self._past)
+
+    def _tick(self, sample: StoredTrialSample) -> PastTick:
+        payloads, unavailable = sample.payloads[:], sample.unavailable_actors[:]
+        tick = PastTick(unavailable_actors=unavailable)
+        observations, actions = [b""] * len(self._actors), [b""] * len(self._actors)
+        acted = 0
+        seen = 0
+        for one in sample.actor_samples:
+            if one.HasField("observation"):
+                observations[one.actor] = payloads[one.observation]
+                seen += 1
+            if one.HasField("action"):
+                actions[one.actor] = payloads[one.action]
+                acted += 1
+        if seen < len(self._actors):
+            self._lose(sample.tick_id, "expected the observations of all actors, which are not stored")
+        tick.observations.extend(observations)
+        if acted + len(unavailable) >= len(self._actors):
+            tick.actions.extend(actions)
+        return tick
+
+    def _lose(self, tick_id: int, what: str) -> None:
+        self._missing = DataLossError(f"trial {self._trial_id!r}: tick {tick_id}: {what}")
