@@ -78,7 +78,7 @@ async def test_the_page_and_its_files(autojump_clock: object) -> None:
             if "/" in path and not path.startswith(("text/", "image/")):
                 files.append(path)
                 assert (await admin.ask("GET", urljoin("/dashboard", path))).status == 200, path
-        assert len(files) == 5
+        assert len(files) == 8
         assert not any(path.startswith("/") for path in files)  # a proxy may have something before them
         assert b"<script>" not in page.body
         assert b"style=" not in page.body

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -20,7 +21,7 @@ from trio_cogment.access import Grant, Identity, Revoked, Role, Rules
 from trio_cogment.base.errors import PermissionDeniedError
 from trio_cogment.base.host import Host
 from trio_cogment.play.games import Game
-from trio_cogment.play.routes import lobby_link, play_routes, seat_link
+from trio_cogment.play.routes import lobby_link, play_routes, seat_link, with_module
 from trio_cogment.play.server import PlayServer, open_play
 from trio_cogment.web import PageAccess, SocketRoute, WebSide
 
@@ -137,7 +138,7 @@ async def test_a_renderer_is_shut_in(autojump_clock: MockClock) -> None:
         [made], _ = await server.start(game, 1, False)
         link = made(())
         page = await there.ask("GET", f"{link}renderer")
-        assert page.body == b"<p>mine</p>"
+        assert page.body.endswith(b"</script><p>mine</p>")
         policy = page.headers["content-security-policy"]
         assert "sandbox allow-scripts" in policy
         assert "default-src 'none'" in policy
@@ -145,6 +146,18 @@ async def test_a_renderer_is_shut_in(autojump_clock: MockClock) -> None:
         assert "connect-src" not in policy
         other = seat_link(access, 60, "other", "ann")
         assert (await there.ask("GET", f"{other}renderer")).status == 404
+
+
+@pytest.mark.parametrize("before", [b"", b"<!doctype html>", b"\n<!DOCTYPE html PUBLIC 'x'>"])
+def test_a_page_of_ones_own_has_the_module(before: bytes) -> None:
+    """Behind the document type, before everything else, and without a request."""
+    page = with_module(before + b"<script type=module>import 'trio-cogment'</script>")
+    assert page.startswith(
+        before + b'<script type="importmap">{"imports": {"trio-cogment": "data:text/javascript;base64,'
+    )
+    [module] = re.findall(rb"base64,([^\"]+)", page)
+    assert b"export function connect(handlers)" in base64.b64decode(module)
+    assert page.endswith(b"import 'trio-cogment'</script>")
 
 
 async def test_links_of_a_platform_with_a_secret_outlast_the_process(autojump_clock: MockClock) -> None:

@@ -33,7 +33,7 @@ from trio_cogment.sdk.spec import Spec
 from trio_cogment.servers.discovery import DirectoryClient
 from trio_cogment.web.assets import Assets
 from trio_cogment.web.common_pages import about
-from trio_cogment.web.replies import Reply, Send, Streamed, json_data, redirect
+from trio_cogment.web.replies import Reply, Send, Streamed, json_data, redirect, script_page
 from trio_cogment.web.routing import AnyRoute, Route, Socket, SocketRoute, Visit
 
 # Requests of pages about trials: start, stop, parameters.
@@ -249,12 +249,11 @@ class Dashboard:
         self._server = ServerPages(
             platform.orchestrator, directory=directory, metrics=metrics, clock=trio.current_time, began=began
         )
-        self._assets = Assets("trio_cogment.dashboard")
 
     def routes(self) -> list[AnyRoute]:
         """Return the routes of all its pages."""
         return [
-            *self._assets.routes(f"{PATH}/assets"),
+            *Assets("trio_cogment.dashboard").routes(f"{PATH}/assets"),
             Route("GET", "/", _home, right=None, foreign=True),
             Route("GET", PATH, self._page, right=_RIGHT),
             Route("GET", f"{_API}/me", self._me, right=_RIGHT),
@@ -272,7 +271,10 @@ class Dashboard:
         return ModelRegistryClient(await self._calls.of(ServiceKind.MODEL_REGISTRY, visit))
 
     async def _page(self, visit: Visit) -> Reply:
-        return self._assets.reply(visit.request, "dashboard.html")
+        assets = f"{PATH}/assets"
+        styles = ("/assets/vendor/uplot.css", f"{assets}/dashboard.css")
+        icon, script = f"{assets}/icon.svg", f"{assets}/dashboard.js"
+        return script_page(visit.request, "Dashboard", script, *styles, icon=icon, skip="")
 
     async def _me(self, visit: Visit) -> Reply:
         grant = visit.who.grant

@@ -18,7 +18,7 @@ from trio_cogment.experiment.overview import overview, zipped
 from trio_cogment.experiment.server import ExperimentServer
 from trio_cogment.web.assets import Assets
 from trio_cogment.web.json_text import json_text
-from trio_cogment.web.replies import Reply, json_data
+from trio_cogment.web.replies import Reply, json_data, script_page
 from trio_cogment.web.routing import AnyRoute, Route, Socket, SocketRoute, Visit
 
 #: See the rows of these in the table of rights.
@@ -28,6 +28,8 @@ _LOOK_SECONDS = 0.25
 #: What it shows has times in it, so it is sent now and then without a change.
 _PATIENCE_SECONDS = 5.0
 _MAX_ACT_BYTES = 16 * 1024
+_MAX_DIGITS = 9
+_ASSETS = "/experiment/assets"
 
 
 def experiment_routes(server: ExperimentServer) -> list[AnyRoute]:
@@ -38,11 +40,12 @@ def experiment_routes(server: ExperimentServer) -> list[AnyRoute]:
     """
     pages = _Pages(server)
     return [
-        *Assets("trio_cogment.experiment").routes("/experiment/assets"),
+        *Assets("trio_cogment.experiment").routes(_ASSETS),
         Route("GET", "/experiment/", pages.researchers, right=_SEE),
         SocketRoute("/experiment/live", pages.live, right=_SEE),
         Route("POST", "/experiment/act", pages.act, right=_CONTROL, max_body_bytes=_MAX_ACT_BYTES),
         Route("GET", "/experiment/export.zip", pages.export, right=_CONTROL),
+        Route("GET", "/experiment/wizard/{group}/{agent}", pages.wizard, right=_CONTROL),
         Route("GET", "/experiment/{key}/", pages.page, right=None),
         SocketRoute("/experiment/{key}/socket", pages.socket, right=None),
     ]
@@ -51,7 +54,6 @@ def experiment_routes(server: ExperimentServer) -> list[AnyRoute]:
 class _Pages:
     def __init__(self, server: ExperimentServer) -> None:
         self._server = server
-        self._assets = Assets("trio_cogment.experiment")
 
     def _check_key(self, visit: Visit) -> None:
         key = visit.parameters["key"]
@@ -61,7 +63,8 @@ class _Pages:
     async def page(self, visit: Visit) -> Reply:
         """Return the page of a participant."""
         self._check_key(visit)
-        return self._assets.reply(visit.request, "experiment.html")
+        styles = ("/play/assets/play.css", f"{_ASSETS}/experiment.css")
+        return script_page(visit.request, "Study", f"{_ASSETS}/experiment.js", *styles)
 
     async def socket(self, visit: Visit, socket: Socket) -> None:
         """Serve it."""
@@ -70,7 +73,7 @@ class _Pages:
 
     async def researchers(self, visit: Visit) -> Reply:
         """Return the page of researchers."""
-        return self._assets.reply(visit.request, "researchers.html")
+        return script_page(visit.request, "Experiment", f"{_ASSETS}/researchers.js", f"{_ASSETS}/experiment.css")
 
     async def live(self, _visit: Visit, socket: Socket) -> None:
         """Tell a page of researchers what there is, each time when it is other than before."""
@@ -101,6 +104,14 @@ class _Pages:
         else:
             raise InvalidArgumentError("what: expected one of take out, end group, close, open, tell")
         return json_data({})
+
+    async def wizard(self, visit: Visit) -> Reply:
+        """Lead a researcher to the page on which an agent is played."""
+        group = visit.parameters["group"]
+        if not (group.isascii() and group.isdecimal()) or len(group) > _MAX_DIGITS:
+            raise InvalidArgumentError("group: expected its number")
+        link = self._server.wizard_link(int(group), visit.parameters["agent"], visit.who.derives)
+        return Reply(303, headers=((b"location", visit.request.outside(link).encode()),))
 
     async def export(self, _visit: Visit) -> Reply:
         """Return the tables as a ZIP file."""

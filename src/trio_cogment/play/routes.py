@@ -6,8 +6,12 @@ too, with `lobby:NAME` in place of a trial: it is for no actor of any trial that
 
 from __future__ import annotations
 
+import base64
 import html
-from functools import partial
+import json
+import re
+from functools import cache, partial
+from importlib.resources import files
 
 from trio_cogment.access import EXACTLY, PAGES, Grant, Identity, Role, Sources
 from trio_cogment.base.errors import NotFoundError, PermissionDeniedError
@@ -15,16 +19,16 @@ from trio_cogment.play.server import PlayServer
 from trio_cogment.web import PageAccess
 from trio_cogment.web.assets import Assets
 from trio_cogment.web.page_access import LEAVE
-from trio_cogment.web.replies import Reply, html_page
+from trio_cogment.web.replies import Reply, html_page, script_page
 from trio_cogment.web.routing import AnyRoute, Route, Socket, SocketRoute, Visit
 
 #: Who may have the pages.
 _RIGHT = f"{PAGES}play"
-#: What a renderer may do: draw. It reaches no server, and nothing of the page around it.
+#: What a page of one's own may do: draw. It reaches no server, and nothing of the page around it.
 _RENDERER_POLICY = (
-    b"default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data: blob:; "
+    b"default-src 'none'; script-src 'unsafe-inline' data:; style-src 'unsafe-inline'; img-src data: blob:; "
     b"media-src data: blob:; font-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'self'; "
-    b"sandbox allow-scripts"
+    b"sandbox allow-scripts allow-forms"  # whose `submit` scripts take; nothing is sent
 )
 #: Begins what stands for a lobby where a trial is expected.
 _LOBBY = "lobby:"
@@ -76,13 +80,12 @@ class _Pages:
     def __init__(self, server: PlayServer, access: PageAccess) -> None:
         self._server = server
         self._access = access
-        self._assets = Assets("trio_cogment.play")
 
     async def page(self, visit: Visit) -> Reply:
         """Return the page of a seat or a lobby; or, to an administrator, the links that can be given away."""
         if _place(visit.who) is None:
             return self._overview(visit)
-        return self._assets.reply(visit.request, "play.html")
+        return script_page(visit.request, "Play", "/play/assets/play.js", "/play/assets/play.css")
 
     def _overview(self, visit: Visit) -> Reply:
         if not visit.who.admin:
@@ -110,7 +113,7 @@ class _Pages:
         if not body:
             raise NotFoundError("there is no renderer")
         headers = ((b"content-security-policy", _RENDERER_POLICY), (b"x-frame-options", b"SAMEORIGIN"))
-        return Reply(200, body, b"text/html; charset=utf-8", headers)
+        return Reply(200, with_module(body), b"text/html; charset=utf-8", headers)
 
     async def socket(self, visit: Visit, socket: Socket) -> None:
         """Serve the page of a seat or a lobby."""
@@ -122,6 +125,27 @@ class _Pages:
             await self._server.lobby(trial_id.removeprefix(_LOBBY)).serve_page(socket, visit.who.derives)
         else:
             await self._server.seat(trial_id, actor).serve_page(socket)
+
+
+_DOCTYPE = re.compile(rb"\s*<!doctype[^>]*>", re.IGNORECASE)
+
+
+def with_module(page: bytes) -> bytes:
+    """Return a page of one's own in which scripts can import `trio-cogment`: `assets/own_page.js`.
+
+    The frame may make no request, so the module is in the page: in an import map, as a `data:` address.
+    """
+    doctype = _DOCTYPE.match(page)
+    at = 0 if doctype is None else doctype.end()  # before it would be the mode of pages of long ago
+    return page[:at] + _import_map() + page[at:]
+
+
+@cache
+def _import_map() -> bytes:
+    module = (files("trio_cogment.play") / "assets" / "own_page.js").read_bytes()
+    address = f"data:text/javascript;base64,{base64.b64encode(module).decode()}"
+    found = json.dumps({"imports": {"trio-cogment": address}})
+    return f'<script type="importmap">{found}</script>'.encode()
 
 
 def _place(who: Identity) -> tuple[str, str] | None:

@@ -69,6 +69,25 @@ _PAGE = """<!doctype html>
 </body>
 </html>
 """
+_SCRIPT_PAGE = """<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="color-scheme" content="light dark">
+<title>{title}</title>
+<link rel="icon" href="{icon}">
+{links}
+<script type="module" src="{script}"></script>
+</head>
+<body>
+{skip}<div id="app"><main class="narrow" id="content"><p>Connecting …</p></main></div>
+<noscript><p class="card">This page needs JavaScript.</p></noscript>
+</body>
+</html>
+"""
+#: Asked for beside the page's own script, which imports them.
+_LIBRARIES = ("preact", "preact-hooks", "htm")
 _TOKENS = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z, -]{1,4096}\Z")
 
 
@@ -152,6 +171,35 @@ def html_page(request: Request, status: int, title: str, *paragraphs: str, conte
     style = html.escape(request.at("/assets/style.css"))
     body = _PAGE.format(title=html.escape(title), content=told + content, head=head, style=style)
     return Reply(status, body.encode("utf-8", "replace"), b"text/html; charset=utf-8")
+
+
+def script_page(
+    request: Request, title: str, script: str, *styles: str, icon: str = "", skip: str = "content"
+) -> Reply:
+    """Return a page that a script makes, in the element `app`.
+
+    Args:
+        request: what it answers.
+        title: until the script has another one.
+        script: the path of the module.
+        styles: the paths of its style sheets, beside the one that all pages have.
+        icon: the path of a picture; empty: there is none.
+        skip: the id of the element to which the first link on the page leads; empty: the script makes that link.
+    """
+
+    def link(kind: str, path: str) -> str:
+        return f'<link rel="{kind}" href="{html.escape(request.at(path))}">'
+
+    links = [link("stylesheet", path) for path in ("/assets/style.css", *styles)]
+    links += [link("modulepreload", f"/assets/vendor/{name}.js") for name in _LIBRARIES]
+    body = _SCRIPT_PAGE.format(
+        title=html.escape(title),
+        icon=html.escape(request.at(icon)) if icon else "data:,",
+        links="\n".join(links),
+        script=html.escape(request.at(script)),
+        skip=f'<a class="skip" href="#{skip}">To the content</a>\n' if skip else "",
+    )
+    return Reply(200, body.encode(), b"text/html; charset=utf-8")
 
 
 def redirect(request: Request, path: str) -> Reply:
