@@ -11,6 +11,8 @@ from pettingzoo import ParallelEnv
 PLACES = ["park", "museum", "station"]
 PEOPLE = ["ann", "bob"]
 AGENT = "robot"
+#: In pictures.
+COLOURS = {"ann": (0, 90, 181), "bob": (180, 60, 0), AGENT: (60, 60, 60)}
 #: In what people saw last: nobody has chosen yet.
 NOTHING = len(PLACES)
 
@@ -20,13 +22,14 @@ class Meeting(ParallelEnv):
 
     Args:
         rounds: how many there are.
-        render_mode: `ansi`: `render` returns a text, which people are shown.
+        agents: who plays, if not all do: a group can go on with fewer.
+        render_mode: what people are shown: `ansi`, a text, or `rgb_array`, a picture.
     """
 
-    metadata: ClassVar[dict[str, Any]] = {"name": "meeting", "render_modes": ["ansi"]}
+    metadata: ClassVar[dict[str, Any]] = {"name": "meeting", "render_modes": ["ansi", "rgb_array"]}
 
-    def __init__(self, rounds: int = 5, render_mode: str | None = None) -> None:
-        self.possible_agents = [*PEOPLE, AGENT]
+    def __init__(self, rounds: int = 5, agents: list[str] | None = None, render_mode: str | None = None) -> None:
+        self.possible_agents = [agent for agent in (*PEOPLE, AGENT) if agents is None or agent in agents]
         self.agents: list[str] = []
         self.render_mode = render_mode
         self._rounds = rounds
@@ -62,8 +65,21 @@ class Meeting(ParallelEnv):
             {agent: {} for agent in agents},
         )
 
-    def render(self) -> str:
+    def render(self) -> Any:
         """Return what people are shown."""
+        return self._picture() if self.render_mode == "rgb_array" else self._text()
+
+    def _picture(self) -> np.ndarray:
+        """Draw the places side by side, and in each of them those who went there last."""
+        picture = np.full((60, 60 * len(PLACES), 3), 235, np.uint8)
+        picture[:, 60::60] = picture[:, 59:-1:60] = 120
+        for row, agent in enumerate(self.possible_agents):
+            if agent in self._last:
+                top, left = 6 + 18 * row, 60 * self._last[agent] + 24
+                picture[top : top + 12, left : left + 12] = COLOURS[agent]
+        return picture
+
+    def _text(self) -> str:
         if not self._last:
             return f"Round 1 of {self._rounds}. Where will you meet?"
         chosen = "\n".join(f"{agent} went to the {PLACES[place]}." for agent, place in self._last.items())

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import csv
+import json
 import re
 import shutil
 import signal
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,7 +21,7 @@ from tests.interop.browser.programs import ROOT
 from tests.interop.test_play_page import PHONE, Person, people, serious
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser, Page
+    from playwright.sync_api import Browser, FrameLocator, Page
 
 pytestmark = pytest.mark.browser
 
@@ -42,19 +43,32 @@ def browser() -> Iterator[Browser]:
 
 
 class Study:
-    """The example in a folder of its own, served by the command; it can be stopped and started again."""
+    """The example in a folder of its own, served by the command; it can be stopped and started again.
 
-    def __init__(self, folder: Path) -> None:
+    Args:
+        folder: for it.
+        page: which page of one's own it has, as of `init --experiment --page`.
+        flags: of the command.
+        grace_seconds: for how long a trial waits for somebody.
+    """
+
+    def __init__(self, folder: Path, page: str = "", *flags: str, grace_seconds: int = 4) -> None:
         self.folder = folder
-        shutil.copytree(EXAMPLE, folder, dirs_exist_ok=True)
+        self._flags = flags
+        if page:
+            command = [sys.executable, "-m", "trio_cogment", "init", "--experiment", f"--page={page}", str(folder)]
+            subprocess.run(command, check=True, capture_output=True)
+        else:
+            shutil.copytree(EXAMPLE, folder, dirs_exist_ok=True)
         text = (folder / "experiment.yaml").read_text()
-        (folder / "experiment.yaml").write_text(text.replace("grace_seconds: 30", "grace_seconds: 4"))
+        (folder / "experiment.yaml").write_text(text.replace("grace_seconds: 30", f"grace_seconds: {grace_seconds}"))
         self.link = self.entrance = ""
         self._port = 0
         self._process: subprocess.Popen[str] | None = None
 
     def start(self) -> None:
         command = [sys.executable, "-m", "trio_cogment", "play", "experiment.yaml", f"--port={self._port}"]
+        command += self._flags
         self._process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=self.folder)
         assert self._process.stdout is not None
         link = next(line.split()[1] for line in self._process.stdout if line.startswith("play  "))
@@ -92,8 +106,8 @@ class Study:
 
 
 @contextmanager
-def study(folder: Path) -> Iterator[Study]:
-    made = Study(folder)
+def study(folder: Path, page: str = "") -> Iterator[Study]:
+    made = Study(folder, page)
     made.start()
     try:
         yield made
@@ -264,3 +278,140 @@ def test_researchers_see_everybody_and_act(browser: Browser, tmp_path: Path) -> 
         with page.expect_download() as download:
             page.get_by_role("link", name="Export the tables").click()
         assert download.value.suggested_filename == "meeting.zip"
+
+
+# Pages of one's own
+
+
+def own(person: Person) -> FrameLocator:
+    """Return the page of one's own that is in somebody's page."""
+    return person.page.frame_locator("iframe.renderer")
+
+
+def check_frame(person: Person) -> None:
+    """See that a page of one's own is as wide as the screen, as high as what is in it, and for everybody."""
+    page = person.page
+    assert not page.evaluate("document.documentElement.scrollWidth > document.documentElement.clientWidth")
+    [frame] = [each for each in page.frames if each.parent_frame is not None]
+    assert serious(frame) == []
+    assert not frame.evaluate("document.documentElement.scrollWidth > document.documentElement.clientWidth")
+    page.wait_for_function("document.querySelector('iframe.renderer').style.height !== ''")
+
+
+def at_the_canvas(person: Person, place: int) -> None:
+    frame = own(person)
+    frame.get_by_text("Where do you go?").wait_for()
+    box = frame.locator("canvas").bounding_box()
+    assert box is not None
+    frame.locator("canvas").click(position={"x": box["width"] * (place + 0.5) / 3, "y": box["height"] / 2})
+
+
+def at_the_drawing(person: Person, place: int) -> None:
+    frame = own(person)
+    frame.get_by_text("Your turn.").wait_for()
+    frame.get_by_role("button", name=PLACES[place]).click()
+
+
+@pytest.mark.parametrize("size", [None, PHONE], ids=["desk", "phone"])
+@pytest.mark.parametrize(("page", "choose_there"), [("canvas", at_the_canvas), ("drawing", at_the_drawing)])
+def test_a_game_on_a_page_of_ones_own(
+    browser: Browser, page: str, choose_there: Callable[[Person, int], None], size: Any, tmp_path: Path
+) -> None:
+    """From the consent to the code, with nothing of the generated page around it."""
+    options = {} if size is None else {"viewport": size, "has_touch": True}
+    with study(tmp_path / "study", page) as served, people(browser, **options) as [ann, bob]:
+        for person in (ann, bob):
+            read(person.page, served.link)
+        for trial in range(2):
+            for number in range(5):
+                for person in (ann, bob):
+                    choose_there(person, number % 3)
+                if (trial, number) == (0, 1):
+                    own(ann).locator("main").wait_for()
+                    check_frame(ann)
+                    assert ann.page.get_by_text("Your action").count() == ann.page.get_by_text("Messages").count() == 0
+                    ann.page.reload()  # the page of one's own shows what there is, as the generated one does
+            if trial == 0:
+                for person in (ann, bob):
+                    heading(person.page, "Once more").wait_for()
+                    person.page.get_by_role("button", name="Continue").click()
+        for person in (ann, bob):
+            questionnaire(person.page)
+            person.page.get_by_text("MEET-OK").wait_for()
+        served.stop()
+        tables = served.tables()
+    for row in tables["participants"]:
+        assert (row["end"], row["actions"]) == ("complete", "10")
+    assert [row["action"] for row in tables["actions"]] == [str(k % 3) for k in range(5) for _ in range(2)] * 2
+
+
+@pytest.mark.parametrize("size", [None, PHONE], ids=["desk", "phone"])
+def test_a_chat_with_an_agent(browser: Browser, size: Any, tmp_path: Path) -> None:
+    options = {} if size is None else {"viewport": size, "has_touch": True}
+    with study(tmp_path / "study", "chat") as served, people(browser, 1, **options) as [ann]:
+        ann.page.goto(served.link)
+        ann.page.get_by_role("button", name="I agree").click()
+        frame = own(ann)
+        for number in range(4):
+            frame.get_by_label("Your message").fill(f"I am fine, {number} times: <b>good</b>")
+            frame.get_by_role("button", name="Send").click()
+            if number < 3:
+                frame.get_by_text(f"You said: I am fine, {number} times: <b>good</b> Why is that?").wait_for()
+            if number == 0:
+                check_frame(ann)
+        ann.page.get_by_label("7", exact=True).check()
+        ann.page.get_by_role("button", name="Continue").click()
+        ann.page.get_by_text("TALK-OK").wait_for()
+        served.stop()
+        tables = served.tables()
+    assert [row["end"] for row in tables["participants"]] == ["complete"]
+    said = [json.loads(row["action"]) for row in tables["actions"]]
+    assert said == [f"I am fine, {number} times: <b>good</b>" for number in range(4)]
+
+
+MODULE_PAGE = """<!doctype html><html lang="en"><title>all of it</title>
+<main><p id="told"></p><button>go</button></main>
+<script type="module">
+import { connect } from "trio-cogment";
+const told = [];
+const note = (text) => { told.push(text); document.querySelector("#told").textContent = told.join("; "); };
+const game = connect({
+  seen({ tick, asked, observation }) {
+    note(`${game.role} ${tick} ${asked} ${JSON.stringify(observation)} ${game.secondsLeft() > 50}`);
+  },
+  members(members) {
+    note(members.map(({ role, you, state }) => `${role} ${you ? "me" : "other"} ${state}`).join(", "));
+  },
+  message: ({ from, text }) => note(`${from} says ${text}`),
+  refused: (reason) => note(`refused: ${reason}`),
+});
+document.querySelector("button").onclick = () => {
+  if (!game.act("nonsense")) note("not asked");
+  game.say("hello", game.receivers[0]);
+};
+</script>"""
+
+
+def test_all_that_the_module_offers(browser: Browser, tmp_path: Path) -> None:
+    """Role, time, presence, messages, and what is refused."""
+    folder = tmp_path / "study"
+    with study(folder) as served, people(browser) as [ann, bob]:
+        served.stop()
+        (folder / "own.html").write_text(MODULE_PAGE)
+        text = (folder / "experiment.yaml").read_text()
+        own_page = "    page: own.html\n    show: []\n    talk: true\n    action_seconds: 60\n"
+        (folder / "experiment.yaml").write_text(
+            text.replace("    roles: swap\n", "").replace("    labels: [p", f"{own_page}    labels: [p")
+        )
+        served.start()
+        for person in (ann, bob):
+            read(person.page, served.link)
+        told = own(ann).locator("#told")
+        own(ann).get_by_text("ann 0 true [3,3,3] true").wait_for()
+        own(ann).get_by_text("ann me here, bob other here").wait_for()
+        own(ann).get_by_role("button", name="go").click()
+        own(ann).get_by_text("refused: action: ").wait_for()
+        own(bob).get_by_text("ann says hello").wait_for()
+        bob.page.close()
+        own(ann).get_by_text("ann me here, bob other away").wait_for()
+        assert told.inner_text().count("ann 0 true") >= 1

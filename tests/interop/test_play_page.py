@@ -21,7 +21,7 @@ from tests.interop.browser.play_server import WAIT_SECONDS
 from tests.interop.browser.programs import ROOT, Server, foreign, installed, running
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page
+    from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Frame, Page
 
 pytestmark = pytest.mark.browser
 
@@ -340,7 +340,7 @@ def test_a_link_that_does_not_count(browser: Browser) -> None:
 # For everybody
 
 
-def serious(page: Page) -> list[str]:
+def serious(page: Page | Frame) -> list[str]:
     """Return what axe-core finds serious."""
     page.evaluate((installed() / "node_modules" / "axe-core" / "axe.min.js").read_text())
     found = page.evaluate("async () => (await axe.run()).violations")

@@ -118,10 +118,16 @@ async def test_a_page_is_greeted_with_all_that_it_shows_besides_observations(aut
             await other.read_until(lambda message: message.get("asked") is not None)
             await other.say(type="message", to="ann", text="hello")
             notice = await socket.read_until(lambda message: message["type"] == "message")
-            assert {**notice, "blob": None} == {"type": "message", "from": "bob", "text": "hello", "blob": None}
+            assert {**notice, "blob": None} == {
+                "type": "message",
+                "from": "bob",
+                "text": "hello",
+                "number": 1,
+                "blob": None,
+            }
         async with page(ann.serve_page) as socket:
             await socket.read()
-            assert socket.welcome["history"] == [{"type": "message", "from": "bob", "text": "hello"}]
+            assert socket.welcome["history"] == [{"type": "message", "from": "bob", "text": "hello", "number": 1}]
             assert socket.form
 
 

@@ -22,6 +22,8 @@ from trio_cogment.cli.text import print_json
 _DEFAULT_CLASS = "player"
 _DEFAULT_ACTORS = 2
 _MOST_ACTORS = 100
+#: Pages of one's own that an experiment can begin with.
+_PAGES = ("canvas", "chat", "drawing")
 
 
 @click.command()
@@ -33,10 +35,22 @@ _MOST_ACTORS = 100
     help=f"How many actors take part in a trial. Default: {_DEFAULT_ACTORS}.",
 )
 @click.option("--experiment", is_flag=True, help="Write an experiment with people: a file, a game, two agents.")
+@click.option(
+    "--page",
+    type=click.Choice(_PAGES),
+    help="With --experiment, a page of your own for its game: a canvas, a chat with an agent, or what the environment "
+    "draws.",
+)
 @click.option("-y", "--yes", is_flag=True, help="Ask nothing, and take the defaults.")
 @json_option("Print the paths as JSON.")
 def init(
-    destination: Path, actor_class: str | None, actors: int | None, experiment: bool, yes: bool, as_json: bool
+    destination: Path,
+    actor_class: str | None,
+    actors: int | None,
+    experiment: bool,
+    page: str | None,
+    yes: bool,
+    as_json: bool,
 ) -> None:
     """Write a small project into the folder DEST, which must be empty or not exist.
 
@@ -49,8 +63,10 @@ def init(
             if value is not None:
                 raise Failure(f"init: {flag}: it is for a project; with --experiment the game says who takes part")
         command = "trio-cogment play experiment.yaml --demo, or trio-cogment play experiment.yaml"
-        _write(destination, dict(_templates("new_experiment")), command, as_json)
+        _write(destination, _experiment_files(page), command, as_json)
         return
+    if page is not None:
+        raise Failure("init: --page: it is for an experiment; expected --experiment beside it")
     asks = not yes and sys.stdin.isatty()
     if actor_class is None:
         actor_class = click.prompt("Name of the actor class", default=_DEFAULT_CLASS) if asks else _DEFAULT_CLASS
@@ -100,6 +116,25 @@ def _templates(folder: str) -> Iterator[tuple[str, str]]:
     for template in resources.files("trio_cogment.cli").joinpath(folder).iterdir():
         if template.name.endswith(".template"):
             yield template.name.removesuffix(".template"), template.read_text(encoding="utf-8")
+
+
+def _experiment_files(page: str | None) -> dict[str, str]:
+    """Return the texts of an experiment by path; with a page, that one is in its file."""
+    files, pages = dict(_templates("new_experiment")), dict(_templates("new_experiment/pages"))
+    if page is None:
+        return files
+    files[f"{page}.html"] = pages[f"{page}.html"]
+    if page == "chat":
+        del files["coordination.py"]
+        note = "`coordination.py` has the game, and an agent for each condition"
+        files["README.md"] = files["README.md"].replace(note, "`conversation.py` has the environment and the agent")
+        return {**files, "experiment.yaml": pages["chat.yaml"], "conversation.py": pages["chat.py"]}
+    # The buttons of `drawing` have the labels; a canvas has its own.
+    labels = "    labels: [park, museum, station]\n"
+    kept = labels if page == "drawing" else ""
+    text = files["experiment.yaml"].replace(labels, f"{kept}    page: {page}.html\n    show: [members]\n")
+    files["experiment.yaml"] = text.replace("render_mode: ansi", "render_mode: rgb_array") if kept else text
+    return files
 
 
 def _project_files(actor_class: str, actors: int) -> dict[str, str]:

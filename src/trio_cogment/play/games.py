@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from trio_cogment.api.common_pb2 import ActorParams, TrialParams
@@ -27,6 +27,7 @@ class Game:
         params: of its trials.
         lobby: how people wait. The number of seats is that of the actors that are people's.
         seat: how a seat is held.
+        seats: the same for single ones, by the names of their actors, in place of `seat`.
         bot: the implementation that takes the seats of people who are not there; empty: there is none.
         title: for people.
         text: what they should know before they begin.
@@ -43,6 +44,7 @@ class Game:
     params: TrialParams
     lobby: LobbyRules = field(default_factory=LobbyRules)
     seat: SeatRules = field(default_factory=SeatRules)
+    seats: Mapping[str, SeatRules] = field(default_factory=dict)
     bot: str = ""
     title: str = ""
     text: str = ""
@@ -59,13 +61,13 @@ class Game:
             raise InvalidArgumentError(f"params: expected an actor whose endpoint is {CLIENT}")
         if self.lobby.seats != people:
             raise InvalidArgumentError(f"lobby: expected {people} seats, as many as people, got {self.lobby.seats}")
-        if not self.bot and (self.lobby.shortage is Shortage.BOTS or self.seat.outcome is Outcome.BOT):
+        outcomes = {self.rules_of(actor.name).outcome for actor in self.people()}
+        if not self.bot and (self.lobby.shortage is Shortage.BOTS or Outcome.BOT in outcomes):
             raise InvalidArgumentError("bot: expected the implementation of bots, got none")
         self._check_limits()
-        if self.seat.outcome is Outcome.DEFAULT:
-            for actor in self.people():
-                if not actor.HasField("default_action"):
-                    raise InvalidArgumentError(f"params: actor {actor.name!r}: expected a default action")
+        for actor in self.people():
+            if self.rules_of(actor.name).outcome is Outcome.DEFAULT and not actor.HasField("default_action"):
+                raise InvalidArgumentError(f"params: actor {actor.name!r}: expected a default action")
 
     def _check_limits(self) -> None:
         """See that no limit of the trial ends it, or an actor's part, while a person may still think."""
@@ -81,6 +83,10 @@ class Game:
                     f"params: {name}: {expected} because people have {time} for an action (action_seconds); "
                     f"got {seconds:g}"
                 )
+
+    def rules_of(self, actor: str) -> SeatRules:
+        """Return how the seat of an actor is held."""
+        return self.seats.get(actor, self.seat)
 
     def people(self) -> list[ActorParams]:
         """Return the actors that are people's."""

@@ -113,6 +113,7 @@ class PageSeat:
         #: The newest observation, decoded.
         self._payload: Any = None
         self._total = 0.0
+        self._notified = 0
         self._history: deque[dict[str, Any]] = deque(maxlen=config.max_notices)
         self._last = _NOTHING
         self._over: dict[str, Any] | None = None
@@ -242,6 +243,8 @@ class PageSeat:
         return self.seat.mailbox.tick_id, view, self._codec.form()
 
     def _notify(self, notice: dict[str, Any]) -> None:
+        self._notified += 1
+        notice["number"] = self._notified  # by which a page that has lost its connection knows what it has seen
         self._history.append(notice)
         if self._page is not None:
             self._page.notify(notice)

@@ -217,7 +217,7 @@ class PlayServer:
         opener = self._bots.find(ServiceKind.ACTOR, {ACTOR_CLASS: own.actor_class, IMPLEMENTATION: game.bot})
         others = [each.name for each in params.actors if each.name != actor]
         settings = SeatSettings(
-            rules=game.seat,
+            rules=game.rules_of(actor),
             default=own.default_action.content if own.HasField("default_action") else None,
             bot=None if opener is None else partial(bot_of, opener, game.bot),
             title=game.title or game.name,

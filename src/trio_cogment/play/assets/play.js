@@ -90,7 +90,7 @@ function App() {
   } else if (seen.place === "lobby") {
     content = html`<${Lobby} welcome=${seen.welcome} state=${seen.state} say=${say} again=${again} />`;
   } else if (seen.place === "seat") {
-    content = html`<${Seat} ...${seen} say=${say} />`;
+    content = html`<main id="content" tabindex="-1"><${Seat} ...${seen} say=${say} /></main>`;
   } else if (seen.dismissed) {
     content = html`<main class="narrow" id="content"><div class="card note" role="status">
       <h2>${seen.dismissed.reason === "left" ? "The seat was given up" : "The game is over"}</h2>

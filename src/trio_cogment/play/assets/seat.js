@@ -194,14 +194,17 @@ function Leave({ say }) {
 }
 
 const EVERYTHING = ["actions", "messages", "feedback", "leave"];
+/** @type {any[]} */
+const NOBODY = [];
 
 /**
  * @param {{
  *   welcome: any, state: any, form: any, notices: any[], dismissed: any, say: (message: object) => void,
- *   show?: string[], base?: string,
- * }} props  `show`: the parts that are there; `base`: the address of the seat, if the page has another one
+ *   show?: string[], base?: string, members?: any[],
+ * }} props  `show`: the parts that are there; `base`: the address of the seat, if the page has another one; `members`: of
+ *   the group, for a page of one's own
  */
-export function Seat({ welcome, state, form, notices, dismissed, say, show = EVERYTHING, base = "" }) {
+export function Seat({ welcome, state, form, notices, dismissed, say, show = EVERYTHING, base = "", members = NOBODY }) {
   // One action for a tick: the server would call a second one late.
   const acted = useRef(-1);
   const act = useCallback(
@@ -216,14 +219,16 @@ export function Seat({ welcome, state, form, notices, dismissed, say, show = EVE
   useEffect(() => {
     if (refused) acted.current = -1;
   }, [notices]);
-  return html`<main id="content" tabindex="-1">
+  const beside = ["actions", "messages", "feedback", "leave"].some((part) => show.includes(part));
+  return html`<div>
     ${dismissed && html`<${End} dismissed=${dismissed} over=${state.over} again=${welcome.again} />`}
-    <div class="seat">
+    <div class=${beside ? "seat" : ""}>
       <section class="card view" aria-labelledby="view">
         <h2 id="view" class="hidden-text">What you see</h2>
         ${state.tick === null && html`<p role="status">The game has not begun. Please wait.</p>`}
         ${welcome.renderer
-          ? html`<${Renderer} state=${{ ...state, form }} act=${act} base=${base} />`
+          ? html`<${Renderer} welcome=${welcome} state=${{ ...state, form }} notices=${notices} members=${members} act=${act}
+              say=${say} base=${base} />`
           : html`<${Parts} parts=${state.parts} blobs=${state.blobList} />`}
       </section>
       <div>
@@ -234,5 +239,5 @@ export function Seat({ welcome, state, form, notices, dismissed, say, show = EVE
         ${!dismissed && show.includes("leave") && html`<${Leave} say=${say} />`}
       </div>
     </div>
-  </main>`;
+  </div>`;
 }

@@ -113,27 +113,50 @@ export function Parts({ parts, blobs }) {
   );
 }
 
+/** A page of one's own is as high as it says, within bounds. */
+const MOST_PIXELS = 4000;
+
 /**
- * The project's own page that shows observations, in a frame that can reach nothing.
- * @param {{state: any, act: (action: any) => void, base: string}} props
+ * The project's own page that shows observations, in a frame that can reach nothing; `own_page.js` is the other end.
+ * @param {{
+ *   welcome: any, state: any, notices: any[], members: any[], act: (action: any) => void,
+ *   say: (message: object) => void, base: string,
+ * }} props
  */
-export function Renderer({ state, act, base }) {
+export function Renderer({ welcome, state, notices, members, act, say, base }) {
   const frame = useRef(/** @type {HTMLIFrameElement | null} */ (null));
-  const [ready, setReady] = useState(false);
+  const [ready, setReady] = useState("");
+  const [height, setHeight] = useState(/** @type {number | null} */ (null));
+  /** @param {object} message */
+  const tell = (message) => {
+    // Its origin is none, so it cannot be named; what is sent is what the person sees anyway.
+    if (ready) frame.current?.contentWindow?.postMessage(message, "*");
+  };
   useEffect(() => {
     /** @param {MessageEvent} event */
     const listen = (event) => {
       if (event.source !== frame.current?.contentWindow) return;
-      if (event.data?.type === "ready") setReady(true);
-      if (event.data?.type === "act") act(event.data.action);
+      const { type, module, action, to, text, value, height: pixels } = event.data ?? {};
+      if (type === "ready") setReady(module ? "module" : "page");
+      if (type === "act") act(action);
+      if (type === "message") say({ type, to, text });
+      if (type === "reward") say({ type, to, value });
+      if (type === "height" && pixels > 0) setHeight(Math.min(Math.ceil(pixels), MOST_PIXELS));
     };
     addEventListener("message", listen);
     return () => removeEventListener("message", listen);
-  }, [act]);
+  }, [act, say]);
+  // A page without the module takes each message for an observation.
+  /** @param {object} message */
+  const tellModule = (message) => ready === "module" && tell(message);
+  useEffect(() => void tellModule({ type: "members", members }), [ready, JSON.stringify(members)]);
   useEffect(() => {
-    const { tick, asked, parts, form, blobList: blobs } = state;
-    // Its origin is none, so it cannot be named; what is sent is what the person sees anyway.
-    if (ready) frame.current?.contentWindow?.postMessage({ type: "observation", tick, asked, parts, form, blobs }, "*");
+    const { tick, asked, parts, form, over, blobList: blobs } = state;
+    const seconds = state.seconds === null ? null : state.seconds - (performance.now() - state.since) / 1000;
+    const { actor, receivers, total } = welcome;
+    tell({ type: "observation", tick, asked, parts, form, blobs, seconds, over, actor, receivers, total });
   }, [ready, state]);
-  return html`<iframe ref=${frame} class="renderer" src=${`${base}renderer`} sandbox="allow-scripts" title="The game"></iframe>`;
+  useEffect(() => void tellModule({ type: "notices", notices }), [ready, notices]);
+  return html`<iframe ref=${frame} class="renderer" src=${`${base}renderer`} sandbox="allow-scripts allow-forms" title="The game"
+    style=${height === null ? {} : { height: `${height}px` }}></iframe>`;
 }
