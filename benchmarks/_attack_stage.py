@@ -1,4 +1,4 @@
-"""A server with every door in one process: gRPC, dm_env_rpc, REST, OpenEnv, and a lobby. The limits are the defaults.
+"""A server with every door in one process: gRPC, dm_env_rpc, REST, OpenEnv, a lobby, an experiment; default limits.
 
 `python benchmarks/_attack_stage.py --port PORT --status_file FILE --link_file FILE` writes `R` into the first file when
 it listens, and the link of the lobby into the other before. SIGTERM ends it.
@@ -10,7 +10,9 @@ import argparse
 import itertools
 import signal
 from collections.abc import Mapping
+from contextlib import ExitStack
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -25,17 +27,21 @@ from trio_cogment.base.host import Host
 from trio_cogment.cli.services.garbage import leave, settle
 from trio_cogment.cli.services.idle_memory import Tidying, heap_of_process
 from trio_cogment.environments.spec import PLAYER, RL_SPEC
+from trio_cogment.experiment import ExperimentTrials, experiment_routes, open_experiment, opened_store
+from trio_cogment.experiment.definition import Experiment, PagePlan, TrialPlan
+from trio_cogment.experiment.store import Batch
 from trio_cogment.gateways.dm_env_rpc import ClassMapping, DmEnvRpcGateway, Profile, WorldTemplate
 from trio_cogment.gateways.openenv.server import opened_application, opened_game
 from trio_cogment.gateways.rest.proxy import RestProxy
 from trio_cogment.gateways.rest.routes import rest_routes
 from trio_cogment.play import Game, LobbyRules, lobby_link, open_play, play_routes
 from trio_cogment.rpc import open_listeners, serve
-from trio_cogment.sdk import Participants
 from trio_cogment.spaces import Box, Discrete, Observation
 from trio_cogment.web import PageAccess, WebSide
 
 ENVIRONMENT, LOBBY, SEAT = "field", "field", "ann"
+#: Of the link of the experiment.
+EXPERIMENT_KEY = "study"
 #: Gives everybody the same large observation, and waits.
 CROWD = "crowd"
 #: Of a world of dm_env_rpc with it.
@@ -82,7 +88,11 @@ async def crowd(session: EnvironmentSession[Any, Any, Any]) -> None:
 async def main(args: argparse.Namespace) -> None:
     host, ids, config = Host(), itertools.count(), OpenEnvConfig()
     signing = AccessControl(Rules(keys=Keys((bytes(32),))), wall_clock=host.wall_clock, new_id=lambda: f"id{next(ids)}")
-    participants = Participants(RL_SPEC, host=host)
+    page = PagePlan(name="consent", kind="consent", text="Do you agree?")
+    plan = TrialPlan(name="trial", environment="experiment:field")
+    study = Experiment(name="study", title="A study", before=[page], trials=[plan])
+    trials = ExperimentTrials(study, lambda _: Field)
+    participants = trials.participants
     participants.register_environment(crowd, CROWD)
     proxy = RestProxy(RL_SPEC, signing=signing, participants=participants)
     seat = actor_params("player_0", PLAYER, endpoint=CLIENT)
@@ -92,18 +102,23 @@ async def main(args: argparse.Namespace) -> None:
     gateway = DmEnvRpcGateway(Profile(templates={"default": WorldTemplate(params=params), CROWD: large}))
     access = PageAccess()
     lobby = Game(name=LOBBY, params=params, lobby=LobbyRules())
+    stack = ExitStack()
+    store = stack.enter_context(opened_store(Path(args.link_file).with_name("experiment.db"), study.name))
+    store.write(Batch(meta={"name": study.name, "key": EXPERIMENT_KEY}))
     async with (
         open_platform(participants, extensions=[gateway]) as platform,
         opened_game(Field, platform, config=config) as game,
         opened_application(game, platform, config, asked=False) as application,
         open_play(platform, [lobby]) as server,
+        open_experiment(study, trials, server, platform, store) as experiment,
         trio.open_nursery() as nursery,
     ):
         proxy.connect(platform.channel)
 
         def routes() -> list[Any]:
             openenv = [route for route in application.routes() if route.pattern != "/openapi.json"]
-            return [*play_routes(server, access), *rest_routes(proxy), *openenv]
+            people = [*play_routes(server, access), *experiment_routes(experiment)]
+            return [*people, *rest_routes(proxy), *openenv]
 
         side = WebSide(routes=routes, access=access)
         listeners = await open_listeners("127.0.0.1", args.port)
@@ -116,6 +131,7 @@ async def main(args: argparse.Namespace) -> None:
             async for _ in signals:
                 leave()
                 nursery.cancel_scope.cancel()
+    stack.close()
 
 
 if __name__ == "__main__":

@@ -84,6 +84,7 @@ ATTACKS: dict[str, Callable[[Target], Awaitable[None]]] = {
         doors.worlds_left,
         doors.lobby_links,
         doors.lobby_people,
+        doors.experiment_people,
         doors.rest_seats,
         doors.observations_unread_by_rest,
         doors.observations_unread_by_agents,

@@ -22,6 +22,7 @@ from trio_cogment.api.dm_env_rpc import dm_env_rpc_pb2 as pb
 HERE = "127.0.0.1"
 ATTACKER = "127.0.0.66"
 _TEXT = 0x81
+_STUDY = "/experiment/study/socket"
 _PROCESS = "/dm_env_rpc.v1.Environment/Process"
 
 
@@ -186,6 +187,23 @@ async def lobby_people(target: Target) -> None:
         await target.in_lanes(32, one, target.many(1500))
 
 
+async def experiment_people(target: Target) -> None:
+    """1,500 new people of an experiment at a time, who come and go; one of eight gets to the game, and leaves it."""
+
+    async def one(number: int) -> None:
+        browser = await Browser.open(target.port, ATTACKER)
+        if await browser.socket(_STUDY):
+            browser.say({"type": "enter", "parameters": {"from": "attack"}})
+            await browser.page_says("page")
+            if number % 8 == 0:
+                browser.say({"type": "turn", "page": "consent", "agrees": True})
+                await browser.page_says("seat")
+        browser.close()
+
+    while target.seconds_left:
+        await target.in_lanes(32, one, target.many(1500))
+
+
 async def rest_seats(target: Target) -> None:
     """Trials by REST with 100 actors each, in which nobody plays."""
     actors = [{"name": f"a{k}", "actor_class": "player", "implementation": "web"} for k in range(100)]
@@ -304,6 +322,20 @@ async def _game(port: int, link: str) -> bool:
     return found
 
 
+async def _participant(port: int, _link: str) -> bool:
+    browser = await Browser.open(port, HERE)
+    if not await browser.socket(_STUDY):
+        return False
+    browser.say({"type": "enter"})
+    await browser.page_says("page")
+    browser.say({"type": "turn", "page": "consent", "agrees": True})
+    await browser.page_says("seat")
+    browser.say({"type": "leave"})
+    await browser.page_says("end")
+    browser.close()
+    return True
+
+
 async def _seat(port: int, _link: str) -> bool:
     browser = await Browser.open(port, HERE)
     actor = {"name": "honest", "actor_class": "player", "implementation": "web"}
@@ -333,6 +365,7 @@ HONEST: dict[str, Callable[[int, str], Awaitable[bool]]] = {
     "worlds_left": _world,
     "lobby_links": _game,
     "lobby_people": _game,
+    "experiment_people": _participant,
     "rest_seats": _seat,
     "observations_unread_by_rest": _seat,
     "observations_unread_by_agents": _world,

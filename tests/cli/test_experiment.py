@@ -13,6 +13,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from trio_cogment.cli.root import cli
+from trio_cogment.experiment import load_experiment
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "experiment"
 
@@ -105,9 +106,9 @@ def test_what_is_refused(arguments: list[str], error: str, folder: Path) -> None
         (
             "{robot: coordination:follower}",
             "{robot: coordination:PLACES}",
-            "expected random, or MODULE:NAME of a function",
+            "expected random, wizard, or MODULE:NAME of a function",
         ),
-        ("{rounds: 5}", "{round: 5}", "round"),
+        ("{rounds: 5,", "{round: 5,", "round"),
         ("size: 2", "size: 4", "as many as a group has"),
         ("then: end", "then: default\n  default: 7", "default"),
     ],
@@ -133,3 +134,29 @@ def test_a_new_experiment_runs_and_has_a_test(tmp_path: Path) -> None:
     assert tested.returncode == 0, tested.stdout + tested.stderr
     done = run("init", "--experiment", "--actors=2", str(tmp_path / "other"))
     assert "--actors: it is for a project" in done.output
+
+
+@pytest.mark.parametrize("page", ["canvas", "chat", "drawing"])
+def test_a_new_experiment_with_a_page_of_ones_own_runs(
+    page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    study = tmp_path / "study"
+    done = run("init", "--experiment", f"--page={page}", str(study))
+    assert done.exit_code == 0, done.output
+    written = {each.name for each in study.iterdir()}
+    module = "conversation.py" if page == "chat" else "coordination.py"
+    assert written == {"README.md", "experiment.yaml", "test_experiment.py", module, f"{page}.html"}
+    assert module in (study / "README.md").read_text()
+    monkeypatch.chdir(study)
+    experiment = load_experiment("experiment.yaml")
+    assert all(b'from "trio-cogment"' in trial.renderer for trial in experiment.trials)
+    # In a process of its own: modules of other studies have the same names.
+    command = [sys.executable, "-m", "trio_cogment", "play", "experiment.yaml", "--demo", "--storage=memory:"]
+    demo = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    assert demo.stdout.splitlines()[0] == ("complete: 2" if page == "chat" else "complete: 8"), demo.stderr
+
+
+def test_a_page_is_for_an_experiment(tmp_path: Path) -> None:
+    done = run("init", "--page=chat", str(tmp_path / "study"))
+    assert "--page: it is for an experiment; expected --experiment beside it" in done.output
+    assert run("init", "--experiment", "--page=game", str(tmp_path / "study")).exit_code == 2

@@ -20,7 +20,13 @@ def plan(*, size: int = 2, trials: int = 1, conditions: int = 1, then: str = "en
     waiting = more.pop("waiting", {})
     ready = PagePlan(name="ready-1", text="Ready?", seconds=30)
     rounds = [
-        TrialPlan(name=f"trial-{k}", environment="game", pages=[ready] if k == 1 else [], roles="swap")
+        TrialPlan(
+            name=f"trial-{k}",
+            environment="game",
+            pages=[ready] if k == 1 else [],
+            roles="swap",
+            agents_argument="agents" if then == "fewer" else "",
+        )
         for k in range(trials)
     ]
     return Experiment(

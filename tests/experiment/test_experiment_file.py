@@ -33,7 +33,7 @@ def test_the_example() -> None:
         {"robot": "coordination:stubborn"},
     ]
     assert found.trials[1].roles == "swap"
-    assert found.trials[0].arguments == {"rounds": 5}
+    assert found.trials[0].arguments == {"rounds": 5, "render_mode": "ansi"}
     assert [page.name for page in found.pages_of(1, "follows")] == ["again"]
     assert [page.name for page in found.pages_of(2, "follows")] == ["questionnaire"]
     assert found.end("complete").code == "MEET-OK"
@@ -74,7 +74,7 @@ seed: 7
 page_seconds: 90
 dropout: {then: default, default: 1, grace_seconds: 5, tell: false, bot: "m:f"}
 trials:
-  - {environment: "m:f", page: view.html, show: [], action_seconds: 2, labels: [l, r]}
+  - {environment: "m:f", page: view.html, show: [], talk: yes, action_seconds: 2, labels: [l, r], agents_argument: who}
 after:
   - {text: Only for a., conditions: [a]}
 ends: {complete: {redirect: "https://example.com/?pid={PROLIFIC_PID}"}}
@@ -86,6 +86,7 @@ ends: {complete: {redirect: "https://example.com/?pid={PROLIFIC_PID}"}}
     assert [each.correct for each in found.before[1].questions] == [None, False, ["2"]]
     assert found.conditions[0].arguments == {"goal": 1.5, "text": "7", "none": None, "list": [1, "x"], "on": True}
     assert found.trials[0].renderer == b"<canvas></canvas>"
+    assert (found.trials[0].talk, found.trials[0].agents_argument, found.trials[0].show) == (True, "who", [])
     assert found.dropout.default == 1
     assert [len(found.pages_of(1, name)) for name in ("a", "b")] == [1, 0]
 
@@ -115,6 +116,13 @@ ends: {complete: {redirect: "https://example.com/?pid={PROLIFIC_PID}"}}
         ),
         (TRIALS + "after: [{text: a, name: x}, {text: b, name: x}]", "pages: 'x' is there twice"),
         (TRIALS + "dropout: {then: default}", "dropout: default: expected an action if, and only if"),
+        (
+            TRIALS + "dropout: {then: fewer}",
+            "trial 'trial-1': agents_argument: expected the argument of the environment",
+        ),
+        (TRIALS + "dropout: {least: 0}", "dropout: least: expected 1 or more; got 0"),
+        (TRIALS + "    agents_argument: a\ndropout: {then: fewer, least: 2}", "least: expected 1 at most"),
+        (TRIALS + "    show: [form]", "show: unknown 'form'; expected one of members, actions, messages, feedback"),
         (TRIALS + "ends: {completed: {}}", "ends: unknown 'completed'; did you mean 'complete'?"),
         (TRIALS + "ends: {complete: {redirect: 'javascript:x'}}", "redirect: expected an address"),
         (TRIALS + "participants: {id: name}", "participants: id: expected drawn, code, link or query:NAME"),

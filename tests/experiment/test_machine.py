@@ -67,7 +67,7 @@ def test_two_people_go_all_the_way() -> None:
     assert steps(machine)["ann"] == "ready"
     effects = turn(machine, "bob", 12)
     assert of(effects, StartTrial) == [StartTrial(1, 1, ("ann", "bob"))]
-    assert [machine.place_in_trial(machine.groups[1], place) for place in (0, 1)] == [1, 0]  # roles are swapped
+    assert [machine.place_in_trial(1, place) for place in (0, 1)] == [1, 0]  # roles are swapped
     machine.trial_over(1, 1, [], 20)
     assert machine.groups[1].over
     for who in ("ann", "bob"):
@@ -246,6 +246,33 @@ def test_when_one_leaves_the_group_ends_and_the_others_are_paid() -> None:
     assert steps(machine) == {"ann": "left", "bob": "partial"}
 
 
+def test_when_one_leaves_the_group_goes_on_with_fewer() -> None:
+    """The trial is played again, from its beginning, without who has gone; later trials are without them, too."""
+    machine = ExperimentMachine(plan(size=3, trials=2, then="fewer"))
+    waiting(machine, "ann", "bob", "cem")
+    assert GiveUpSeat(1, "bob") in machine.leave("bob", 5)
+    effects = machine.trial_over(1, 0, ["bob"], 6)  # an environment cannot go on without an agent of its own
+    assert of(effects, StartTrial) == [StartTrial(1, 0, ("ann", None, "cem"), gone=(1,))]
+    machine.trial_over(1, 0, [], 50)
+    turn(machine, "ann", 51)
+    assert of(turn(machine, "cem", 52), StartTrial) == [StartTrial(1, 1, ("ann", None, "cem"), gone=(1,))]
+    machine.trial_over(1, 1, ["ann"], 60)  # whose page is gone for longer than the grace
+    assert machine.people["ann"].end == "gone"
+    machine.trial_over(1, 1, [], 90)
+    turn(machine, "cem", 91)
+    assert steps(machine) == {"ann": "gone", "bob": "left", "cem": "complete"}
+
+
+def test_too_few_for_the_file_end_the_group() -> None:
+    experiment = plan(size=3, then="fewer")
+    machine = ExperimentMachine(replace(experiment, dropout=replace(experiment.dropout, least=2)))
+    waiting(machine, "ann", "bob", "cem")
+    machine.trial_over(1, 0, ["ann"], 5)
+    effects = machine.leave("bob", 6)
+    assert EndTrial(1) in effects
+    assert (machine.people["cem"].step, machine.people["cem"].end) == (Step.FINISHING, "partial")
+
+
 def test_a_seat_that_was_lost_ends_the_group_too() -> None:
     machine = ExperimentMachine(plan())
     waiting(machine, "ann", "bob")
@@ -402,6 +429,12 @@ class Simulation:
                     if who is not None
                 )
                 assert any(effect.places)
+                # Who is in none of the places has gone, and the others have been told.
+                with_fewer = self.machine.experiment.dropout.then == "fewer"
+                assert all(effect.places[place] is None for place in effect.gone)
+                assert with_fewer or not effect.gone
+                if with_fewer:
+                    assert sum(who is not None for who in effect.places) + len(effect.gone) == group.people
                 if effect.trial == 0 and self.machine.experiment.waiting.shortage == "let_go":
                     assert None not in group.members
                 self.playing[effect.group] = (effect.trial, effect.places)
@@ -457,7 +490,8 @@ class Simulation:
         elif what < 0.80 and self.playing:
             number = draw.choice(list(self.playing))
             trial, places = self.playing.pop(number)
-            away = [who for who in places if who is not None and not machine.people[who].here]
+            left = [who for who in places if who is not None and machine.people[who].step is not Step.PLAYING]
+            away = [who for who in places if who is not None and (not machine.people[who].here or who in left)]
             self.take(machine.trial_over(number, trial, away, self.now, failed=draw.random() < 0.03))
         elif what < 0.805:
             self.restart()
@@ -503,7 +537,7 @@ def simulated(seed: int) -> Simulation:
         size=draw.randint(1, 4),
         trials=draw.randint(1, 3),
         conditions=draw.randint(1, 3),
-        then=draw.choice(["end", "bot", "default"]),
+        then=draw.choice(["end", "bot", "default", "fewer"]),
         assignment=draw.choice(["balanced", "seeded"]),
         seed=seed,
         waiting={"shortage": draw.choice(["bots", "let_go"]), "groups": draw.choice([None, 3])},

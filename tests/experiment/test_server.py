@@ -8,7 +8,7 @@ import json
 import sys
 import zipfile
 from collections import Counter
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -53,16 +53,23 @@ def example(**changes: Any) -> Experiment:
 
 @asynccontextmanager
 async def running(
-    path: Path, experiment: Experiment | None = None, *, config: PlayConfig | None = None
+    path: Path,
+    experiment: Experiment | None = None,
+    *,
+    config: PlayConfig | None = None,
+    agents: Mapping[str, Any] | None = None,
+    models: Path | None = None,
+    wizards: bool = True,
 ) -> AsyncIterator[ExperimentServer]:
-    """Have the example go on, with its file."""
+    """Have the example go on, with its file; `agents` are found by their names in place of those of a module."""
     experiment = experiment or example()
-    trials = ExperimentTrials(experiment, resolve)
+    known = agents or {}
+    trials = ExperimentTrials(experiment, lambda name: known[name] if name in known else resolve(name), wizards=wizards)
     begun = 1_700_000_000
     host = Host(runner=inline_runner, wall_clock=lambda: round((begun + trio.current_time()) * 1e9))
     with trio.fail_after(100_000), opened_store(path / "test.db", experiment.name) as store:  # of virtual time
         async with (
-            open_platform(trials.participants, host=host) as platform,
+            open_platform(trials.participants, host=host, model_registry=models) as platform,
             open_play(platform, host=host) as play,
             open_experiment(experiment, trials, play, platform, store, host=host, config=config) as server,
         ):

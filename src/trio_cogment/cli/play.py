@@ -23,6 +23,7 @@ from trio_cogment.cli.experiment.files import data_option, is_experiment
 from trio_cogment.cli.options import FilePath
 from trio_cogment.cli.rl.targets import environment_options, failures, target_of
 from trio_cogment.cli.services.kept import where_trials_are
+from trio_cogment.cli.services.model_registry import archive_folder, models_option
 from trio_cogment.cli.services.pages import opened_pages
 from trio_cogment.cli.services.run import run_server
 from trio_cogment.cli.services.settings import THIS_MACHINE, ServerSettings, common_settings, service_options
@@ -166,6 +167,7 @@ def _seconds(_ctx: click.Context, param: click.Parameter, value: float) -> float
 @click.option("--renderer", type=FilePath(path_type=Path), help="HTML file of your own that shows the observations.")
 @click.option("--demo", is_flag=True, help="Try an experiment: programs take part in it, and no server is started.")
 @data_option
+@models_option
 @storage_options(PLAY_FILE)
 @web_options
 @service_options("PLAY", port=_DEFAULT_PORT, host=THIS_MACHINE)
@@ -204,11 +206,11 @@ def _play_experiment(ctx: click.Context, options: dict[str, Any]) -> None:
     storage = storage_settings(ctx)
     settings = PlaySettings(**common_settings(ctx), web=web_settings(ctx), storage=storage)
     if options["demo"]:
-        run_demo(options, storage, settings.configuration)
+        run_demo(options, storage, archive_folder(ctx), settings.configuration)
         return
     if settings.web is None or not settings.web.enabled:
         raise Failure("play: --web=false: expected a page to take part on")
-    run_server(settings, application_of(options, settings, storage))
+    run_server(settings, application_of(options, settings, storage, archive_folder(ctx)))
 
 
 def _refuse_without_effect(ctx: click.Context) -> None:

@@ -20,6 +20,8 @@ NAME_CHARACTERS = frozenset("abcdefghijklmnopqrstuvwxyz0123456789-_")
 MAX_ANSWER_CHARACTERS = 10_000
 #: What kinds of questions there are.
 QUESTION_KINDS = ("text", "long", "number", "scale", "choice", "choices", "yes_no")
+#: Parts of the generated page of a trial: who is in the group, the form for an action, and messages in and out.
+PARTS = ("members", "actions", "messages", "feedback")
 PAGE_KINDS = ("text", "consent", "questions")
 #: Each way out of an experiment, with the sentence that people see if the file has no text for it.
 ENDS: Mapping[str, str] = {
@@ -269,12 +271,13 @@ class Dropout:
     """When somebody of a group goes.
 
     Attributes:
-        then: a `bot` takes the place, the `default` action is taken, or the group has an `end`, which is `partial` for
-            the others.
+        then: a `bot` takes the place, the `default` action is taken, `fewer` go on (the trial is played again without
+            who has gone), or the group has an `end`, which is `partial` for the others.
         grace_seconds: how long the trial waits for somebody whose page has gone; the others see it run down.
         tell: the others are told that a bot, or the default action, acts.
         default: the action of `default`, as JSON has it.
         bot: who acts for people who have gone, and has places that are left: `random`, or MODULE:NAME.
+        least: with so many people at least the group goes on, where `then` is `fewer`.
     """
 
     then: str = "end"
@@ -282,9 +285,12 @@ class Dropout:
     tell: bool = True
     default: Any = None
     bot: str = "random"
+    least: int = 1
 
     def __post_init__(self) -> None:
-        _check_one_of(self.then, ("bot", "default", "end"), "dropout: then")
+        _check_one_of(self.then, ("bot", "default", "end", "fewer"), "dropout: then")
+        if self.least < 1:
+            raise InvalidArgumentError(f"dropout: least: expected 1 or more; got {self.least}")
         _check_seconds(self.grace_seconds, "dropout: grace_seconds")
         if (self.then == "default") != (self.default is not None):
             raise InvalidArgumentError("dropout: default: expected an action if, and only if, then is 'default'")
@@ -299,13 +305,17 @@ class TrialPlan:
         environment: what `trio-cogment play` takes: an id, or MODULE:FUNCTION.
         arguments: of the function that makes it.
         people: the agents that people play, one for each place of a group; empty: the first ones.
-        bots: who plays the others: `random`, or MODULE:FUNCTION.
+        bots: who plays the others: `random`, `wizard` (a researcher), or MODULE:NAME of a function or a seat.
+        agents_argument: the argument of the environment's function that gets the names of the agents who play; empty:
+            it has none. Where fewer go on, those who have gone are not among them.
         roles: `keep`: each person has the same place as in the file; `swap`: places move on by one with each trial.
         pages: that each member sees before it; the group waits for all.
         title, text, labels: as of `trio-cogment play`.
         action_seconds: how long a person has for an action; infinite: no limit.
         renderer: an HTML page of one's own that shows observations; empty: there is none.
-        show: which parts of the generated page are there: `actions`, `messages`, `feedback`.
+        show: which parts of the generated page are there, of `PARTS`.
+        talk: people may send messages and rewards to the other participants, also from a page of one's own; None: if
+            `feedback` is shown.
     """
 
     name: str
@@ -320,13 +330,15 @@ class TrialPlan:
     labels: Sequence[str] = ()
     action_seconds: float = math.inf
     renderer: bytes = b""
-    show: Sequence[str] = ("actions", "messages")
+    show: Sequence[str] = ("members", "actions", "messages")
+    talk: bool | None = None
+    agents_argument: str = ""
 
     def __post_init__(self) -> None:
         check_name(self.name, "name")
         where = f"trial {self.name!r}"
         for part in self.show:
-            _check_one_of(part, ("actions", "messages", "feedback"), f"{where}: show")
+            _check_one_of(part, PARTS, f"{where}: show")
         if not self.environment:
             raise InvalidArgumentError(f"{where}: environment: expected an id, or MODULE:FUNCTION")
         _check_one_of(self.roles, ("keep", "swap"), f"{where}: roles")
@@ -459,7 +471,18 @@ class Experiment:
                 _check_one_of(name, names, f"page {page.name!r}: conditions")
         for name in self.ends:
             _check_one_of(name, tuple(ENDS), "ends")
+        fewer = self.dropout.then == "fewer"
+        if fewer and self.dropout.least > self.waiting.size:
+            raise InvalidArgumentError(
+                f"dropout: least: expected {self.waiting.size} at most, as many as a group has; "
+                f"got {self.dropout.least}"
+            )
         for trial in self.trials:
+            if fewer and not trial.agents_argument:
+                raise InvalidArgumentError(
+                    f"trial {trial.name!r}: agents_argument: expected the argument of the environment that gets the "
+                    "names of the agents who play, because with dropout: fewer there may be fewer of them"
+                )
             if trial.people and len(trial.people) != self.waiting.size:
                 raise InvalidArgumentError(
                     f"trial {trial.name!r}: people: expected {self.waiting.size}, as many as a group has "

@@ -38,10 +38,10 @@ _PEOPLE = ("id", "allow", "keep_out", "parameters")
 _PAGE = (*("name", "title", "text", "consent", "questions", "file", "seconds", "attempts", "failed", "conditions"),)
 _QUESTION = ("name", "ask", "kind", "options", "low", "high", "labels", "integer", "required", "correct")
 _WAITING = ("size", "seconds", "way_out_seconds", "shortage", "groups")
-_DROPOUT = ("then", "grace_seconds", "tell", "default", "bot")
+_DROPOUT = ("then", "grace_seconds", "tell", "default", "bot", "least")
 _TRIAL = (
     *("name", "environment", "arguments", "people", "bots", "roles", "pages", "title", "text", "labels"),
-    *("action_seconds", "page", "show"),
+    *("action_seconds", "page", "show", "talk", "agents_argument"),
 )
 _CONDITION = ("arguments", "bots")
 _END = ("text", "code", "redirect")
@@ -280,6 +280,7 @@ class _Reader:
         within = f"{name}."
         given: dict[str, Any] = self._texts(values, ("then", "bot"), within)
         given |= self._numbers(values, ("grace_seconds",), within) | self._switches(values, ("tell",), within)
+        given |= self._numbers(values, ("least",), within, whole=True)
         if "default" in values:
             given["default"] = self._value(values["default"], within + "default")
         return self._made(Dropout, node, "", given)
@@ -306,11 +307,11 @@ class _Reader:
         if "environment" not in values:
             raise self._file.fault(node, f"{within}environment: expected an id, or MODULE:FUNCTION")
         given: dict[str, Any] = {"name": by_default}
-        given |= self._texts(values, ("name", "environment", "roles", "title", "text"), within)
+        given |= self._texts(values, ("name", "environment", "roles", "title", "text", "agents_argument"), within)
         given |= self._mapping(values, "arguments", within) | self._bots(values, within)
         for key in ("people", "labels", "show"):
             given |= self._list(values, key, within)
-        given |= self._numbers(values, ("action_seconds",), within)
+        given |= self._numbers(values, ("action_seconds",), within) | self._switches(values, ("talk",), within)
         if "pages" in values:
             given["pages"] = self._pages(values["pages"], f"{within}pages")
         if "page" in values:

@@ -85,7 +85,8 @@ class Group:
     Attributes:
         number: of the group, from 1.
         condition: its name.
-        members: ids by place; None: a bot has had it from the beginning.
+        members: ids by place; None: a bot has had it from the beginning, or it was of somebody who is forgotten.
+        people: so many of the places are people's, the first ones.
         trial: which one comes next, or is being played.
         playing: a trial is going on.
         over: it is over, and no member is in it any more.
@@ -94,6 +95,7 @@ class Group:
     number: int
     condition: str
     members: list[str | None]
+    people: int
     trial: int = 0
     playing: bool = False
     over: bool = False
@@ -123,11 +125,13 @@ class StartTrial:
         group: the number of the group.
         trial: which one.
         places: who plays, by place; None: a bot does, or nobody.
+        gone: the places that nobody has, where the group goes on with fewer.
     """
 
     group: int
     trial: int
     places: tuple[str | None, ...]
+    gone: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,10 +229,10 @@ class ExperimentMachine:
         """Return the page that is shown; None: there is none in this step."""
         return self.pages_of(person)[person.page] if person.step in _PAGES else None
 
-    def place_in_trial(self, group: Group, place: int) -> int:
-        """Return which of the trial's people a place of the group is, which moves on where roles are swapped."""
-        swaps = self.experiment.trials[group.trial].roles == "swap"
-        return (place + group.trial) % self.experiment.waiting.size if swaps else place
+    def place_in_trial(self, trial: int, place: int) -> int:
+        """Return which of the trial's people a place of a group is, which moves on where roles are swapped."""
+        swaps = self.experiment.trials[trial].roles == "swap"
+        return (place + trial) % self.experiment.waiting.size if swaps else place
 
     @property
     def is_full(self) -> bool:
@@ -423,10 +427,15 @@ class ExperimentMachine:
         last = group.trial + 1 == len(self.experiment.trials)
         for person in self._members(group):
             # Who stays away from the last one may still come to the pages after it.
-            if person.id in gone and (ends or not last):
+            if person.id in gone and (ends or not last or self.experiment.dropout.then == "fewer"):
                 effects += self._happen(person, Input.LOST, now)
         if ends:
             return [*effects, *self._end_group(group, now), *self._settle(now)]
+        if gone and self.experiment.dropout.then == "fewer":
+            # The trial was cut short. `_settle` plays it again, or ends the group if there are too few.
+            for person in self._members(group):
+                effects += self._happen(person, Input.INTERRUPTED, now)
+            return [*effects, *self._settle(now)]
         group.trial += 1
         for person in self._members(group):
             effects += self._happen(person, Input.TRIAL_OVER, now)
@@ -558,7 +567,7 @@ class ExperimentMachine:
         size = self.experiment.waiting.size
         members: list[str | None] = [person.id for person in taken]
         members += [None] * (size - len(taken))
-        group = Group(number=len(self.groups) + 1, condition=self._next_condition(), members=members)
+        group = Group(number=len(self.groups) + 1, condition=self._next_condition(), members=members, people=len(taken))
         self.groups[group.number] = group
         self.changed_groups.add(group.number)
         detail = {"condition": group.condition, "bots": size - len(taken)}
@@ -608,7 +617,7 @@ class ExperimentMachine:
 
     def _settle_group(self, group: Group, now: float) -> list[Effect]:
         members = self._members(group)
-        people = [who for who in group.members if who is not None]
+        dropout = self.experiment.dropout
         if not members:
             group.over = True
             self.changed_groups.add(group.number)
@@ -616,7 +625,9 @@ class ExperimentMachine:
                 group.playing = False
                 return [EndTrial(group.number)]
             return []
-        if self.experiment.dropout.then == "end" and len(members) < len(people):
+        if (dropout.then == "end" and len(members) < group.people) or (
+            dropout.then == "fewer" and len(members) < dropout.least
+        ):
             return self._end_group(group, now)
         if group.playing or not all(each.step is Step.READY and each.here for each in members):
             return []
@@ -624,8 +635,9 @@ class ExperimentMachine:
         self.changed_groups.add(group.number)
         ready = {each.id for each in members}
         places = tuple(who if who in ready else None for who in group.members)
+        gone = [place for place in range(group.people) if places[place] is None] if dropout.then == "fewer" else []
         detail = {"trial": group.trial, "people": len(members)}
         effects: list[Effect] = [Happened("", "trial", group.number, detail)]
         for person in members:
             effects += self._happen(person, Input.PLAY, now)
-        return [*effects, StartTrial(group.number, group.trial, places)]
+        return [*effects, StartTrial(group.number, group.trial, places, tuple(gone))]

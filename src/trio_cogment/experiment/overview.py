@@ -45,6 +45,9 @@ def overview(server: ExperimentServer) -> dict[str, Any]:
             "trials": len(server.experiment.trials),
             "playing": group.playing,
             "members": [member for member in group.members if member is not None],
+            "wizards": [
+                {"agent": agent, "state": state.value} for agent, state in server.wizard_seats(group.number).items()
+            ],
         }
         for group in machine.groups.values()
         if not group.over

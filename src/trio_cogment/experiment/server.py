@@ -21,6 +21,7 @@ from urllib.parse import quote, urlencode
 
 import trio
 
+from trio_cogment.access import Sources
 from trio_cogment.base.config import PlayConfig
 from trio_cogment.base.errors import (
     CogmentError,
@@ -70,7 +71,7 @@ class _RunningTrial:
         trial: which one, from 0.
         watched: None while it is being started.
         seats: of the people, by the participant's id.
-        agents: the same, the agents that they play.
+        wizards: the seats of researchers, by the agent's name.
         links: to the seats, as the pages have got them.
         absent: the ids of those who were not there when they were last heard of.
         resigned: the ids of those who have left.
@@ -82,7 +83,7 @@ class _RunningTrial:
         self.trial = trial
         self.watched: WatchedTrial | None = None
         self.seats: dict[str, PageSeat] = {}
-        self.agents: dict[str, str] = {}
+        self.wizards: dict[str, PageSeat] = {}
         self.links: dict[str, str] = {}
         self.absent: set[str] = set()
         self.resigned: set[str] = set()
@@ -449,14 +450,26 @@ class ExperimentServer:
         """Return what a member may know of the group: who is there, by place."""
         running = self._running.get(group.number)
         return [
-            {"place": place + 1, "you": who == me.id, **self._member_view(group, running, who)}
+            {
+                "place": place + 1,
+                "role": self._role(group, place),
+                "you": who == me.id,
+                **self._member_view(group, running, place, who),
+            }
             for place, who in enumerate(group.members)
         ]
 
-    def _member_view(self, group: Group, running: _RunningTrial | None, who: str | None) -> dict[str, Any]:
+    def _role(self, group: Group, place: int) -> str:
+        """Return the agent that a member plays, or has played last."""
+        trial = min(group.trial, len(self.experiment.trials) - 1)
+        return self._trials.role(trial, group.condition, self.machine.place_in_trial(trial, place))
+
+    def _member_view(self, group: Group, running: _RunningTrial | None, place: int, who: str | None) -> dict[str, Any]:
         dropout = self.experiment.dropout
         person = None if who is None else self.machine.people.get(who)
         if who is None or person is None or person.step is Step.OUT:
+            if dropout.then == "fewer" and place < group.people:
+                return {"state": "gone"}
             return {"state": "bot" if dropout.tell else "here"}
         state, since = (None, 0.0) if running is None else running.states.get(who, (None, 0.0))
         if person.step is Step.PLAYING and state in _ABSENT:
@@ -550,13 +563,21 @@ class ExperimentServer:
         group = self.machine.groups[effect.group]
         places: list[str | None] = [None] * len(effect.places)
         for place, who in enumerate(effect.places):
-            places[self.machine.place_in_trial(group, place)] = who
-        game, people = self._trials.game(effect.trial, group.condition, group.number, places)
-        watched = await self._play.start_watched(game, len(people), False)
-        self._happened("", "trial started", group.number, {"trial": effect.trial, "trial_id": watched.trial_id})
+            places[self.machine.place_in_trial(effect.trial, place)] = who
+        gone = [self.machine.place_in_trial(effect.trial, place) for place in effect.gone]
+        models = None if self._platform.model_registry is None else self._platform.model_registry_client()
+        prepared = await self._trials.prepare(effect.trial, group.condition, group.number, places, gone, models)
+        people = prepared.people
+        watched = await self._play.start_watched(prepared.game, len(people) + len(prepared.wizards), False)
+        started = {"trial": effect.trial, "trial_id": watched.trial_id, "policies": dict(prepared.policies)}
+        self._happened("", "trial started", group.number, started)
         for seat in watched.seats:
+            if seat.actor in prepared.wizards:
+                running.wizards[seat.actor] = seat
+                seat.on_event = partial(self._on_wizard, running, group.number, seat)
+                continue
             who = people[seat.actor]
-            running.seats[who], running.agents[who] = seat, seat.actor
+            running.seats[who] = seat
             seat.on_event = partial(self._on_seat, running, group.number, who)
             detail = {"trial": effect.trial, "trial_id": watched.trial_id, "actor": seat.actor}
             self._happened(who, "seat", group.number, {**detail, "condition": group.condition})
@@ -572,6 +593,14 @@ class ExperimentServer:
         outcome = await self._platform.controller.wait_trial(watched.trial_id, check=False)
         return outcome.failed and outcome.participant not in people
 
+    def _on_wizard(
+        self, running: _RunningTrial, group: int, seat: PageSeat, what: str, detail: Mapping[str, Any]
+    ) -> None:
+        """Take what happens at the seat of a researcher."""
+        told = {"trial": running.trial, "trial_id": seat.trial_id, "actor": seat.actor, "did": what, **detail}
+        self._happened("", "wizard", group, told)
+        self._note_change()
+
     def _on_seat(self, running: _RunningTrial, group: int, who: str, what: str, detail: Mapping[str, Any]) -> None:
         """Take what happens at somebody's seat."""
         seat = running.seats[who]
@@ -585,6 +614,35 @@ class ExperimentServer:
             self._note_change()
 
     # --- what a researcher does ---
+
+    def wizard_seats(self, group: int) -> dict[str, PresenceState]:
+        """Return the agents of a group that wait for a researcher to play them, and whether one does."""
+        running = self._running.get(group)
+        return {} if running is None else {agent: seat.state for agent, seat in running.wizards.items()}
+
+    def wizard_link(self, group: int, agent: str, sources: Sources = ()) -> str:
+        """Return the link of the page on which a researcher plays an agent: a path.
+
+        Args:
+            group: the number of the group.
+            agent: that it plays.
+            sources: see `play.routes.seat_link`.
+
+        Raises:
+            NotFoundError: there is no such agent in a trial now.
+        """
+        return self._play.link(self.wizard_seat(group, agent), sources)
+
+    def wizard_seat(self, group: int, agent: str) -> PageSeat:
+        """Return the seat that a researcher has, or may take.
+
+        Raises:
+            NotFoundError: there is no such agent in a trial now.
+        """
+        running = self._running.get(group)
+        if running is None or agent not in running.wizards:
+            raise NotFoundError(f"group {group} has no agent {agent!r} to play now")
+        return running.wizards[agent]
 
     def take_out(self, who: str) -> None:
         """Take somebody out: the page shows it at once.

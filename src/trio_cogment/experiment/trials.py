@@ -1,32 +1,36 @@
 """The trials of an experiment: what the environments and agents that the file names are, and each trial's parameters.
 
-Agents are functions of the observation, or seats of `trio_cogment.rl` that live in the server, such as those of
-`tc.text`. The arguments of an environment are in the configuration of each trial, so whoever reads a stored trial can
-make its environment again.
+Agents are functions of the observation, or seats of `trio_cogment.rl` that live in the server: stored models
+(`tc.model`), language models (`tc.text`). A `wizard` is a seat for a researcher: to the trial a person like the others,
+whose place a bot has until somebody sits down there.
+
+The arguments of an environment are in the configuration of each trial, so whoever reads a stored trial can make its
+environment again.
 """
 
 from __future__ import annotations
 
 import random as random_numbers
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from trio_cogment.api import rl_pb2
-from trio_cogment.api.common_pb2 import TrialParams
-from trio_cogment.base.endpoints import DISCOVER
+from trio_cogment.api.common_pb2 import ActorParams, TrialParams
+from trio_cogment.base.endpoints import CLIENT
 from trio_cogment.base.errors import InvalidArgumentError
 from trio_cogment.base.suggestions import suggestion
 from trio_cogment.environments.base import Environment
 from trio_cogment.environments.making import Recipe
 from trio_cogment.environments.serving import Hosting, ServedEnvironment, environment
-from trio_cogment.environments.spec import PLAYER, RL_SPEC
+from trio_cogment.environments.spec import HUMAN, PLAYER, RL_SPEC
 from trio_cogment.experiment.definition import Condition, Experiment, TrialPlan
 from trio_cogment.play.environment_games import people_params
 from trio_cogment.play.games import Game
 from trio_cogment.play.lobby_machine import LobbyRules
-from trio_cogment.sdk import Participants
+from trio_cogment.sdk import ModelRegistryClient, Participants
 from trio_cogment.seats.base import Seat, SeatContext
+from trio_cogment.seats.local import LocalSeat
 from trio_cogment.seats.presence import Outcome, SeatRules
 from trio_cogment.seats.scripted import policy, random
 from trio_cogment.spaces.values import fill_fields
@@ -34,8 +38,8 @@ from trio_cogment.spaces.values import fill_fields
 #: Finds what a name in the file stands for: an id as it is, or the attribute of a module for `MODULE:NAME`.
 Resolve = Callable[[str], Any]
 
-_RANDOM = "random"
-_OUTCOMES = {"bot": Outcome.BOT, "default": Outcome.DEFAULT, "end": Outcome.LOSS}
+_RANDOM, _WIZARD = "random", "wizard"
+_OUTCOMES = {"bot": Outcome.BOT, "default": Outcome.DEFAULT, "end": Outcome.LOSS, "fewer": Outcome.LOSS}
 _SEED_BITS = 31
 
 
@@ -50,6 +54,23 @@ class _Made:
     bots: Mapping[str, str]
 
 
+@dataclass(frozen=True, slots=True)
+class GroupTrial:
+    """A trial that a group is about to play.
+
+    Attributes:
+        game: its parameters, and how seats are held.
+        people: the participants' ids, by the agents that they play.
+        wizards: the agents that researchers play.
+        policies: which version plays, by agents that stored models play, as `Seat.choose` says.
+    """
+
+    game: Game
+    people: Mapping[str, str]
+    wizards: tuple[str, ...]
+    policies: Mapping[str, str]
+
+
 class ExperimentTrials:
     """See the module. Making one makes each environment once; it blocks.
 
@@ -57,10 +78,12 @@ class ExperimentTrials:
         experiment: the file.
         resolve: finds environments and agents; raises a `CogmentError`.
         hosting: where environments run; see `environments.serving.environment`.
+        wizards: researchers play the agents that are theirs; if not, random actions do, as where programs try it out.
 
     Attributes:
         participants: the environments and agents, for the platform.
         params: of a trial, for who asks where trials are stored.
+        needs_models: an agent is a stored model, so the platform needs a model registry.
 
     Raises:
         InvalidArgumentError: an environment has no such agent, or what a name stands for cannot be used; the text names
@@ -68,22 +91,34 @@ class ExperimentTrials:
         CogmentError: an environment could not be made.
     """
 
-    def __init__(self, experiment: Experiment, resolve: Resolve, *, hosting: Hosting = "inline") -> None:
+    def __init__(
+        self, experiment: Experiment, resolve: Resolve, *, hosting: Hosting = "inline", wizards: bool = True
+    ) -> None:
         self.participants = Participants(RL_SPEC)
         self._experiment = experiment
         self._resolve = resolve
         self._hosting = hosting
         self._served: dict[str, tuple[str, ServedEnvironment, Any]] = {}
-        self._bots: dict[str, str] = {}
+        self._wizards = wizards
+        self._seats: dict[str, Seat] = {}  # of agents, by their names in the file
+        self._registered: set[str] = set()
         self._made: dict[tuple[int, str], _Made] = {}
         self.params = TrialParams()
-        self._bot(experiment.dropout.bot, "dropout: bot")
+        stand_in = experiment.dropout.bot
+        seat = self._seat(stand_in, "dropout: bot")
+        if stand_in == _WIZARD or seat.chooses:
+            raise InvalidArgumentError(
+                "dropout: bot: expected random, or MODULE:NAME of a function or a seat that is the same in all trials; "
+                f"got {stand_in!r}"
+            )
+        self._register(stand_in, SeatContext(experiment.name, stand_in))
         for number, trial in enumerate(experiment.trials):
             for condition in experiment.conditions:
                 self._made[number, condition.name] = self._make(trial, condition)
                 # What is wrong with it is told now, and not to the first group.
-                game, _ = self.game(number, condition.name, 1, [f"{k}" for k in range(experiment.waiting.size)])
-                self.params = game.params
+                people = [f"{k}" for k in range(experiment.waiting.size)]
+                self.params = self._group_trial(number, condition.name, 1, people, (), {}).game.params
+        self.needs_models = any(seat.chooses for seat in self._seats.values())
 
     async def aclose(self) -> None:
         """Close the environments that no trial uses."""
@@ -103,6 +138,8 @@ class ExperimentTrials:
                 f"{where}: expected an environment of {self._experiment.waiting.size} agents or more, as many as a "
                 f"group has people; {made.name!r} has {len(agents)}"
             )
+        if trial.agents_argument:
+            self._check_agents_argument(trial, target, arguments, agents, people, where)
         bots = {**trial.bots, **condition.bots}
         for what, names in (("people", people), ("bots", bots)):
             for name in names:
@@ -115,8 +152,32 @@ class ExperimentTrials:
                 raise InvalidArgumentError(
                     f"{where}: bots: {name!r} is a person's; for those who go there is dropout: bot"
                 )
-        used = {agent: self._bot(bots.get(agent, _RANDOM), f"{where}: bots: {agent}") for agent in agents}
+        used = {agent: bots.get(agent, _RANDOM) for agent in agents if agent not in people}
+        for agent, name in used.items():
+            if name == _WIZARD and not self._wizards:
+                used[agent] = _RANDOM
+            elif name != _WIZARD:
+                self._seat(name, f"{where}: bots: {agent}")
         return _Made(made, implementation, arguments, people, used)
+
+    def _check_agents_argument(
+        self,
+        trial: TrialPlan,
+        target: Any,
+        arguments: Mapping[str, Any],
+        agents: Sequence[str],
+        people: Sequence[str],
+        where: str,
+    ) -> None:
+        """See that the environment can be made with one person less, by its argument."""
+        fewer = [agent for agent in agents if agent != people[-1]] if len(agents) > 1 else list(agents)
+        made = Recipe(target, {**arguments, trial.agents_argument: fewer}).make()
+        made.close()
+        if sorted(made.agents) != sorted(fewer):
+            raise InvalidArgumentError(
+                f"{where}: agents_argument: expected {trial.agents_argument}={fewer} to make an environment of these "
+                f"agents; it has {list(made.agents)}"
+            )
 
     def _environment(self, name: str) -> tuple[str, Any]:
         """Return the implementation that serves an environment, and what makes it."""
@@ -129,44 +190,82 @@ class ExperimentTrials:
         implementation, _, target = self._served[name]
         return implementation, target
 
-    def _bot(self, name: str, where: str) -> str:
-        """Return the implementation of an agent."""
-        if name not in self._bots:
-            found = _RANDOM if name == _RANDOM else self._resolve(name)
+    def _seat(self, name: str, where: str) -> Seat:
+        """Return who plays an agent, of its name in the file."""
+        if name not in self._seats:
+            found = _RANDOM if name in (_RANDOM, _WIZARD) else self._resolve(name)
             if isinstance(found, Seat):
                 seat = found
-            elif name == _RANDOM:
+            elif found == _RANDOM:
                 seat = random()
             elif callable(found):
                 seat = policy(found)
             else:
                 raise InvalidArgumentError(
-                    f"{where}: expected random, or MODULE:NAME of a function or a seat; got {name!r}"
+                    f"{where}: expected random, wizard, or MODULE:NAME of a function or a seat; got {name!r}"
                 )
-            actor = None if seat.chooses else seat.actor(SeatContext(self._experiment.name, name))
-            if actor is None:
+            if not isinstance(seat, LocalSeat):
                 raise InvalidArgumentError(
-                    f"{where}: expected an agent that lives in this server and is chosen once (a function, tc.text); "
-                    f"got {seat.label!r}"
+                    f"{where}: expected an agent that lives in this server (a function, tc.text, tc.model); got "
+                    f"{seat.label!r}"
                 )
-            self.participants.register_actor(actor, name, [PLAYER])
-            self._bots[name] = name
-        return self._bots[name]
+            self._seats[name] = seat
+        return self._seats[name]
 
-    def game(self, trial: int, condition: str, group: int, places: list[str | None]) -> tuple[Game, dict[str, str]]:
+    def _register(self, name: str, context: SeatContext) -> str:
+        """Have an agent be there for trials; return its implementation: one for each version of a model."""
+        implementation = f"{name} {context.policy}".strip()
+        if implementation not in self._registered:
+            actor = self._seats[name].actor(context)
+            assert actor is not None, "it is local"
+            self.participants.register_actor(actor, implementation, [PLAYER])
+            self._registered.add(implementation)
+        return implementation
+
+    async def prepare(
+        self,
+        trial: int,
+        condition: str,
+        group: int,
+        places: Sequence[str | None],
+        gone: Sequence[int] = (),
+        models: ModelRegistryClient | None = None,
+    ) -> GroupTrial:
         """Return what a trial is started with, and who plays which of its agents.
 
         Args:
             trial: its number in the file, from 0.
             condition: of the group.
             group: its number; the seed of the environment follows from it.
-            places: who has which of the agents that are people's; None: a bot has it.
+            places: who has which of the agents that are people's; None: a bot has it, or nobody.
+            gone: the numbers of those that nobody has: the trial is without them.
+            models: of the platform; None: it has no model registry.
 
         Raises:
-            InvalidArgumentError: the file asks for what cannot be.
+            CogmentError: the file asks for what cannot be, or there is no such version of a model.
         """
+        contexts = {}
+        for agent, name in self._made[trial, condition].bots.items():
+            if name == _WIZARD:
+                continue
+            seat, context = self._seats[name], SeatContext(self._experiment.name, agent, model_registry=models)
+            if seat.chooses:
+                context = replace(context, policy=await seat.choose(context))
+            contexts[agent] = context
+        return self._group_trial(trial, condition, group, places, gone, contexts)
+
+    def _group_trial(
+        self,
+        trial: int,
+        condition: str,
+        group: int,
+        places: Sequence[str | None],
+        gone: Sequence[int],
+        contexts: Mapping[str, SeatContext],
+    ) -> GroupTrial:
         plan, made, dropout = self._experiment.trials[trial], self._made[trial, condition], self._experiment.dropout
         people = {agent: who for agent, who in zip(made.people, places, strict=True) if who is not None}
+        without = {made.people[place] for place in gone}
         params = people_params(
             made.environment,
             list(people),
@@ -174,33 +273,63 @@ class ExperimentTrials:
             default=dropout.default,
             seed=random_numbers.Random(f"{self._experiment.seed} {group} {trial}").getrandbits(_SEED_BITS),
         )
-        self._complete(params, made, people)
-        outcome = _OUTCOMES[dropout.then]
+        actors = [actor for actor in params.actors if actor.name not in without]
+        wizards = tuple(actor.name for actor in actors if made.bots.get(actor.name) == _WIZARD)
+        for actor in actors:
+            if actor.name in wizards:
+                actor.endpoint, actor.implementation = CLIENT, HUMAN
+            elif actor.name in made.bots:
+                self._be_played(actor, made, contexts.get(actor.name))
+        del params.actors[:]
+        params.actors.extend(actors)
+        arguments = dict(made.arguments)
+        if plan.agents_argument:
+            arguments[plan.agents_argument] = [actor.name for actor in actors]
+        params.environment.implementation = made.implementation
+        config = rl_pb2.EnvironmentConfig.FromString(params.environment.config.content)
+        fill_fields(config.arguments, arguments)
+        config.frames_for.extend(wizards)
+        params.environment.config.content = config.SerializeToString()
+        policies = {agent: context.policy for agent, context in contexts.items() if context.policy}
+        for agent, chosen in policies.items():
+            params.properties[f"policy.{agent}"] = chosen
+        rules = SeatRules(
+            come_seconds=dropout.grace_seconds,
+            grace_seconds=dropout.grace_seconds,
+            action_seconds=plan.action_seconds,
+            outcome=_OUTCOMES[dropout.then],
+        )
         game = Game(
             name=self._experiment.name,
             params=params,
-            lobby=LobbyRules(seats=len(people)),
-            seat=SeatRules(
-                come_seconds=dropout.grace_seconds,
-                grace_seconds=dropout.grace_seconds,
-                action_seconds=plan.action_seconds,
-                outcome=outcome,
-            ),
+            lobby=LobbyRules(seats=len(people) + len(wizards)),
+            seat=rules,
+            seats=dict.fromkeys(wizards, replace(rules, outcome=Outcome.BOT)),
             bot=dropout.bot,
             title=plan.title or self._experiment.title,
             text=plan.text,
             labels=plan.labels,
             renderer=plan.renderer,
-            feedback="feedback" in plan.show,
+            feedback="feedback" in plan.show if plan.talk is None else plan.talk,
         )
-        return game, people
+        return GroupTrial(game, people, wizards, policies)
 
-    def _complete(self, params: TrialParams, made: _Made, people: Mapping[str, str]) -> None:
-        """Put the arguments of the environment, and the agents that the file names, into the parameters of a trial."""
-        params.environment.implementation = made.implementation
-        config = rl_pb2.EnvironmentConfig.FromString(params.environment.config.content)
-        fill_fields(config.arguments, dict(made.arguments))
-        params.environment.config.content = config.SerializeToString()
-        for actor in params.actors:
-            if actor.endpoint.strip() == DISCOVER and actor.name not in made.people:
-                actor.implementation = made.bots[actor.name]
+    def _be_played(self, actor: ActorParams, made: _Made, context: SeatContext | None) -> None:
+        """Have an agent be played by the one whom the file names; without a context that is only tried."""
+        name = made.bots[actor.name]
+        if context is None and self._seats[name].chooses:
+            implementation = name
+        else:
+            implementation = self._register(name, context or SeatContext(self._experiment.name, actor.name))
+        actor.CopyFrom(
+            self._seats[name].actor_params(
+                actor.name,
+                environment=made.environment.name,
+                implementation=implementation,
+                action_space=made.environment.action_spaces[actor.name],
+            )
+        )
+
+    def role(self, trial: int, condition: str, place: int) -> str:
+        """Return the agent that is played in a place of a trial."""
+        return self._made[trial, condition].people[place]

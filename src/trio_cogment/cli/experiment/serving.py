@@ -17,7 +17,8 @@ from trio_cogment.base.errors import needing
 from trio_cogment.cli.errors import Failure
 from trio_cogment.cli.experiment.files import data_file, read_experiment
 from trio_cogment.cli.rl.targets import failures, target_of
-from trio_cogment.cli.services.kept import where_trials_are
+from trio_cogment.cli.services.kept import shown_place, where_trials_are
+from trio_cogment.cli.services.model_registry import opened_registry
 from trio_cogment.cli.services.pages import opened_pages
 from trio_cogment.cli.services.start import Application, Resources, Running
 from trio_cogment.cli.services.trial_datastore import StorageSettings, opened_storage
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from trio_cogment.experiment.trials import ExperimentTrials
     from trio_cogment.platform import Platform
     from trio_cogment.play.server import PlayServer
+    from trio_cogment.servers.model_registry import ModelRegistry
     from trio_cogment.web import PageAccess
     from trio_cogment.web.routing import AnyRoute
 
@@ -70,13 +72,16 @@ def refuse_what_the_file_says(ctx: click.Context) -> None:
             raise Failure(f"play: {param.opts[0]}: with an experiment it is in the file ({_IN_THE_FILE[param.name]})")
 
 
-def application_of(options: dict[str, Any], settings: ServerSettings, storage: StorageSettings | None) -> Application:
+def application_of(
+    options: dict[str, Any], settings: ServerSettings, storage: StorageSettings | None, archive: Path | str | None
+) -> Application:
     """Return the server of an experiment.
 
     Args:
         options: the flags of `play`.
         settings: of the server.
         storage: of the trials; None: they are not stored.
+        archive: of the stored models that play; None: there is none.
     """
     prepared = functools.cache(functools.partial(_prepared, options))
     stored = "" if storage is None else ", trial_datastore"
@@ -84,7 +89,7 @@ def application_of(options: dict[str, Any], settings: ServerSettings, storage: S
         name=f"{_COMMAND}, orchestrator{stored}",
         ports=[options["port"]],
         check=prepared,
-        open=functools.partial(_opened, prepared, options["data"], settings, storage),
+        open=functools.partial(_opened, prepared, options["data"], settings, storage, archive),
         give_up_seconds=_GIVE_UP_SECONDS,
     )
 
@@ -100,7 +105,9 @@ def _prepared(options: dict[str, Any]) -> tuple[Experiment, ExperimentTrials]:
         from trio_cogment.experiment.trials import ExperimentTrials
 
         resolve = functools.partial(target_of, command=_COMMAND)
-        return experiment, ExperimentTrials(experiment, resolve, hosting=options["hosting"])
+        # Where programs are people, nobody plays the agents of researchers.
+        wizards = not options["demo"]
+        return experiment, ExperimentTrials(experiment, resolve, hosting=options["hosting"], wizards=wizards)
 
 
 @asynccontextmanager
@@ -109,6 +116,7 @@ async def _running(
     trials: ExperimentTrials,
     data: Path,
     storage: StorageSettings | None,
+    archive: Path | str | None,
     configuration: Configuration,
     client_tls: Any = None,
 ) -> AsyncIterator[tuple[Platform, PlayServer, ExperimentServer]]:
@@ -127,7 +135,8 @@ async def _running(
         with _store(data, experiment) as store:
             async with (
                 nullcontext() if storage is None else opened_storage(storage) as kept,
-                open_platform(trials.participants, config=config, store=kept) as platform,
+                _models(trials, archive, configuration) as models,
+                open_platform(trials.participants, config=config, store=kept, model_registry=models) as platform,
                 open_play(platform, config=configuration.play) as play,
                 open_experiment(experiment, trials, play, platform, store, config=configuration.play) as server,
             ):
@@ -135,6 +144,18 @@ async def _running(
     finally:
         with trio.CancelScope(shield=True, deadline=trio.current_time() + _GIVE_UP_SECONDS):
             await trials.aclose()
+
+
+@asynccontextmanager
+async def _models(
+    trials: ExperimentTrials, archive: Path | str | None, configuration: Configuration
+) -> AsyncIterator[ModelRegistry | None]:
+    """Have the model registry be there if an agent is a stored model; None: there is none."""
+    if archive is None or not trials.needs_models:
+        yield None
+        return
+    async with opened_registry(archive, configuration) as registry:
+        yield registry
 
 
 def _store(data: Path, experiment: Experiment) -> Any:
@@ -145,7 +166,12 @@ def _store(data: Path, experiment: Experiment) -> Any:
 
 @asynccontextmanager
 async def _opened(
-    prepared: Any, data: Path | None, settings: ServerSettings, storage: StorageSettings | None, resources: Resources
+    prepared: Any,
+    data: Path | None,
+    settings: ServerSettings,
+    storage: StorageSettings | None,
+    archive: Path | str | None,
+    resources: Resources,
 ) -> AsyncIterator[Running]:
     from trio_cogment.experiment.routes import experiment_routes
     from trio_cogment.play.routes import play_routes
@@ -153,7 +179,7 @@ async def _opened(
     experiment, trials = prepared()
     path = data_file(data, experiment.name)
     async with (
-        _running(experiment, trials, path, storage, settings.configuration, resources.client_tls) as (
+        _running(experiment, trials, path, storage, archive, settings.configuration, resources.client_tls) as (
             platform,
             play,
             server,
@@ -169,17 +195,23 @@ async def _opened(
             found = {f"play {who}".strip(): f"{address}{link}" for who, link in server.links().items()}
             return {**found, "researchers": f"{address}/experiment/"}
 
+        models = {} if platform.model_registry is None or archive is None else {"models": shown_place(archive)}
         params = platform.orchestrator.datalog_of(trials.params)
         yield Running(
             services=[platform.services],
             stop=platform.stop,
             routes=routes,
             links=links,
-            kept={**where_trials_are(storage, params), "experiment": str(path.absolute())},
+            kept={**where_trials_are(storage, params), **models, "experiment": str(path.absolute())},
         )
 
 
-def run_demo(options: dict[str, Any], storage: StorageSettings | None, configuration: Configuration) -> None:
+def run_demo(
+    options: dict[str, Any],
+    storage: StorageSettings | None,
+    archive: Path | str | None,
+    configuration: Configuration,
+) -> None:
     """Have programs take part in an experiment until all are at an end, and say which.
 
     Raises:
@@ -191,7 +223,7 @@ def run_demo(options: dict[str, Any], storage: StorageSettings | None, configura
     # Not the file of the people: programs are in no group of theirs.
     path = options["data"] or data_file(None, experiment.name).with_name(f"{experiment.name}.demo.db")
     with failures(_COMMAND):
-        ends = trio.run(_demo, experiment, trials, path, storage, configuration, people)
+        ends = trio.run(_demo, experiment, trials, path, storage, archive, configuration, people)
     for end, count in sorted(ends.items()):
         click.echo(f"{end}: {count}")
     click.echo(
@@ -204,11 +236,12 @@ async def _demo(
     trials: ExperimentTrials,
     path: Path,
     storage: StorageSettings | None,
+    archive: Path | str | None,
     configuration: Configuration,
     people: int,
 ) -> dict[str, int]:
     from trio_cogment.experiment.demo import play_demo
 
-    async with _running(experiment, trials, path, storage, configuration) as (_, play, server):
+    async with _running(experiment, trials, path, storage, archive, configuration) as (_, play, server):
         play.link_of = lambda trial_id, actor, _sources: f"{trial_id} {actor}"
         return await play_demo(server, people, Random(experiment.seed))

@@ -89,6 +89,14 @@ def archive_option(command: _Decorated) -> _Decorated:
     )
 
 
+def models_option(command: _Decorated) -> _Decorated:
+    """Add where `play` finds the models that are agents of an experiment."""
+    return _archive_option(
+        f"Folder of the model registry, or a bucket, {_BUCKET}, if agents of an experiment are stored models; "
+        f"{_NO_ARCHIVE}: there is none."
+    )(command)
+
+
 def archive_folder(ctx: click.Context) -> Path | str | None:
     """Return the value of the flag of `archive_option`; None: there is no model registry."""
     folder: Path | str = ctx.params["archive_dir"]

@@ -91,6 +91,7 @@ const MEMBER_STATES = /** @type {Record<string, string>} */ ({
   reading: "still reading",
   away: "away",
   bot: "has left; a program plays",
+  gone: "has left",
 });
 
 /** @param {{group: any[], since: number}} props */
@@ -108,9 +109,9 @@ function Members({ group, since }) {
 
 /**
  * The seat of a trial, over a connection of its own.
- * @param {{seat: any}} props
+ * @param {{seat: any, members: any[]}} props
  */
-function Game({ seat }) {
+function Game({ seat, members }) {
   const [seen, dispatch] = useReducer(reduce, NOTHING);
   const base = BEFORE + seat.link;
   const wire = useMemo(
@@ -129,7 +130,7 @@ function Game({ seat }) {
     ${seat.html && html`<div class="card"><${Text} markup=${seat.html} /></div>`}
     ${seen.connection === "lost" && !seen.dismissed && html`<p class="bad" role="alert">connection lost, trying again</p>`}
     ${seen.welcome
-      ? html`<${Seat} ...${seen} say=${say} show=${seat.show} base=${base} />`
+      ? html`<${Seat} ...${seen} say=${say} show=${seat.show} base=${base} members=${members} />`
       : html`<p role="status">The game is about to begin …</p>`}
   </div>`;
 }
@@ -232,7 +233,7 @@ function Content({ shown, say, enter }) {
       return html`<div class="card"><p role="status">Please wait until the others are ready.</p></div>`;
     case "playing":
       return state.seat
-        ? html`<${Game} key=${state.seat.trial} seat=${state.seat} />`
+        ? html`<${Game} key=${state.seat.trial} seat=${state.seat} members=${state.group ?? []} />`
         : html`<div class="card"><p role="status">The game is about to begin …</p></div>`;
     case "out":
       return html`<${End} end=${state.end} />`;
@@ -298,7 +299,7 @@ function App() {
     <main class=${playing ? "" : "narrow"} id="content" tabindex="-1" ref=${main}>
       ${shown.notes.length > 0 && html`<div class="card note notes" role="status" aria-label="From those who run the study">
         ${shown.notes.map((text) => html`<p class="pre">${text}</p>`)}</div>`}
-      ${live && state.group && html`<${Members} group=${state.group} since=${state.since} />`}
+      ${live && state.group && (!playing || state.seat.show.includes("members")) && html`<${Members} group=${state.group} since=${state.since} />`}
       <${Content} shown=${shown} say=${say} enter=${wire.enter} />
     </main>
     ${live && html`<${Leave} say=${say} />`}`;

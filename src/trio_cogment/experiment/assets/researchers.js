@@ -16,6 +16,15 @@ function counted(counts) {
   return Object.entries(counts).map(([name, count]) => `${name} ${count}`).join(", ") || "none";
 }
 
+/** Of the seat of a researcher who plays an agent. */
+const WIZARD_STATES = /** @type {Record<string, string>} */ ({
+  open: "the trial waits for you",
+  held: "somebody plays",
+  away: "the page is gone; the trial waits",
+  absent: "a bot plays",
+  over: "over",
+});
+
 /** @typedef {(what: object) => Promise<void>} Act */
 
 /** @param {{state: any, act: Act}} props */
@@ -73,7 +82,11 @@ function Groups({ groups, act }) {
         (group) => html`<tr key=${group.number}>
           <td>${group.number}</td><td>${group.condition}</td>
           <td>${group.trial} of ${group.trials}${group.playing ? ", playing" : ""}</td>
-          <td>${group.members.join(", ")}</td>
+          <td>${group.members.join(", ")}
+            ${group.wizards.map(
+              (/** @type {any} */ wizard) => html`<p><a href=${`wizard/${group.number}/${encodeURIComponent(wizard.agent)}`}
+                target="_blank" rel="noopener">Play ${wizard.agent} of group ${group.number}</a> (${WIZARD_STATES[wizard.state] ?? wizard.state})</p>`,
+            )}</td>
           <td><button class="danger" onClick=${() => act({ what: "end group", group: group.number })}>End group ${group.number}</button></td>
         </tr>`,
       )}</tbody></table></div>`}
