@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable
+from functools import partial
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +28,9 @@ from trio_cogment.rl import RL_SPEC, export_async
 from trio_cogment.rl.datasets import exporting
 from trio_cogment.rl.datasets import parquet as parquet_module
 from trio_cogment.sdk import trial_params
-from trio_cogment.servers.datastore.columns import LEAST_RUN, runs
+from trio_cogment.servers.datastore import columns as columns_module
+from trio_cogment.servers.datastore.chunks import ChunkCodec, ChunkSample
+from trio_cogment.servers.datastore.columns import LEAST_RUN, ChunkPage, Run, runs
 from trio_cogment.servers.datastore.storage import EndWrite, SampleWrite, StoredSample, TrialEnd, TrialWrite, WriteKind
 from trio_cogment.spaces import (
     Box,
@@ -108,8 +112,18 @@ def stored_samples(
     return samples
 
 
-async def exported(samples: list[StoredTrialSample], both: bool, check: Callable[[Any, Any], None]) -> None:
-    async with open_platform(RL_SPEC, store="memory:") as platform:
+async def exported(
+    samples: list[StoredTrialSample], both: bool, check: Callable[[Any, Any], None], *, chunks: bool = False
+) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        store = f"sqlite:{folder}/trials.db" if chunks else "memory:"
+        await exported_from(store, samples, both, check)
+
+
+async def exported_from(
+    address: str, samples: list[StoredTrialSample], both: bool, check: Callable[[Any, Any], None]
+) -> None:
+    async with open_platform(RL_SPEC, store=address) as platform:
         assert platform.datastore is not None
         params = trial_params([actor_params(name, "player") for name in ACTORS[: 1 + both]])
         store = platform.datastore.store
@@ -156,12 +170,13 @@ def same(one: Any, other: Any) -> None:
     st.dictionaries(st.integers(0, 89), st.sampled_from(ODD), max_size=3),
     st.sampled_from([-1, 100, 16350]),
     st.booleans(),
+    st.booleans(),
 )
 def test_an_export_in_columns_is_that_of_samples(
-    observed: Space, acted: Space, length: int, odd: dict[int, str], spaced: int, both: bool
+    observed: Space, acted: Space, length: int, odd: dict[int, str], spaced: int, both: bool, chunks: bool
 ) -> None:
     samples = stored_samples(observed, acted, length, odd, spaced, both)
-    trio.run(exported, samples, both, same)
+    trio.run(partial(exported, samples, both, same, chunks=chunks))
 
 
 @pytest.mark.parametrize("both", [False, True])
@@ -177,11 +192,12 @@ async def test_row_groups_end_where_they_do_otherwise(both: bool, monkeypatch: p
 async def test_pages_may_end_anywhere(monkeypatch: pytest.MonkeyPatch) -> None:
     samples = stored_samples(SPACES[6], SPACES[6], 90, {}, 90, True)
     for page in (1, 17, 40):
-        monkeypatch.setattr(exporting, "_PAGE_SAMPLES", page)
+        monkeypatch.setattr(columns_module, "_PAGE_SAMPLES", page)
         await exported(samples, True, same)
 
 
-async def test_most_of_a_long_episode_is_columns(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("chunks", [False, True])
+async def test_most_of_a_long_episode_is_columns(chunks: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     taken: list[int] = []
     add = parquet_module.ParquetWriter.add_columns
 
@@ -190,7 +206,7 @@ async def test_most_of_a_long_episode_is_columns(monkeypatch: pytest.MonkeyPatch
         add(writer, columns)
 
     monkeypatch.setattr(parquet_module.ParquetWriter, "add_columns", noted)
-    await exported(stored_samples(SPACES[1], Discrete(4), 400, {}, -1, False), False, same)
+    await exported(stored_samples(SPACES[1], Discrete(4), 400, {}, -1, False), False, same, chunks=chunks)
     assert taken == [396]  # the first sample tells the spaces, the last one that it has ended
 
 
@@ -203,18 +219,49 @@ def test_what_a_view_records_is_read_in_columns(tmp_path: Path, monkeypatch: pyt
             assert not terminated
     env.close()
     tc.export(f"sqlite:{tmp_path / 'trials.db'}", parquet=tmp_path / "columns")
-    monkeypatch.setattr(exporting._Export, "_number_of", _no_number)
+    monkeypatch.setattr(exporting._Export, "_found", _not_found)
     tc.export(f"sqlite:{tmp_path / 'trials.db'}", parquet=tmp_path / "rows")
     columns, rows = (pq.read_table(tmp_path / name / "data") for name in ("columns", "rows"))
     assert columns.equals(rows)
 
 
-async def _no_number(_export: Any, _stored: Any) -> None:
+async def _not_found(_export: Any, _stored: Any) -> None:
     return None
 
 
 @given(st.lists(st.integers(0, 3), max_size=80), st.sampled_from([-1, 120, 16_380]))
 def test_runs_are_all_of_the_samples(kinds: list[int], first: int) -> None:
+    samples = alike_and_not(kinds, first)
+    check_runs(list(runs(samples)), samples)
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 3), st.integers(1, 25)), min_size=1, max_size=8),
+    st.sampled_from([-1, 120, 16_380]),
+    st.integers(0, 100),
+)
+def test_runs_of_a_chunk_are_all_of_its_samples_behind_a_position(
+    kinds: list[tuple[int, int]], first: int, after: int
+) -> None:
+    samples = alike_and_not([kind for kind, count in kinds for _ in range(count)], first)
+    chunk = ChunkCodec().encode(
+        [ChunkSample(at, tick, StoredTrialSample.FromString(data).timestamp, data) for at, tick, data in samples]
+    )
+    page = ChunkPage(chunk, "t", after)
+    wanted = samples[after:]
+    found = list(page.runs())
+    check_runs(found, wanted)
+    assert [data for run in found for data in page.data(run.start, run.stop)] == [one.data for one in wanted]
+    # Those of one kind that follow each other are one run, whatever else is in the chunk.
+    at = 0
+    for kind, alike in groupby(kind for kind, count in kinds for _ in range(count)):
+        stop = at + len(list(alike))
+        if kind in (0, 2) and stop - max(at, after) > LEAST_RUN:
+            assert any(run.sample is not None and run.stop == stop - after for run in found)
+        at = stop
+
+
+def alike_and_not(kinds: list[int], first: int) -> list[StoredSample]:
     samples = []
     for number, kind in enumerate(kinds):
         tick = first + 1 + number
@@ -224,7 +271,10 @@ def test_runs_are_all_of_the_samples(kinds: list[int], first: int) -> None:
         if kind % 2:
             message.special_events.append("odd")
         samples.append(StoredSample(number + 1, tick, message.SerializeToString()))
-    found = list(runs(samples))
+    return samples
+
+
+def check_runs(found: list[Run], samples: list[StoredSample]) -> None:
     assert [place for run in found for place in range(run.start, run.stop)] == list(range(len(samples)))
     for run in found:
         if run.sample is None:

@@ -20,13 +20,14 @@ from tests.servers.datastore.older_files import make_older
 from tests.sim import stored
 from trio_cogment.api.common_pb2 import TrialState
 from trio_cogment.api.trial_datastore_pb2 import RetrieveSamplesRequest
-from trio_cogment.base.errors import DataLossError, ResourceExhaustedError
+from trio_cogment.base.errors import DataLossError, NotFoundError, ResourceExhaustedError
 from trio_cogment.base.host import Host, inline_runner
 from trio_cogment.servers.datastore import Datastore, _sqlite, _sqlite_chunks, _sqlite_reader
 from trio_cogment.servers.datastore._memory import MemoryStore
 from trio_cogment.servers.datastore._sqlite import FORMAT, SqliteStore, open_sqlite
-from trio_cogment.servers.datastore._sqlite_reader import Readers
+from trio_cogment.servers.datastore._sqlite_reader import Readers, StoredPart
 from trio_cogment.servers.datastore._sqlite_writer import SqliteWriter
+from trio_cogment.servers.datastore.chunks import decode
 from trio_cogment.servers.datastore.storage import (
     DamagedSamplesError,
     EndWrite,
@@ -37,6 +38,35 @@ from trio_cogment.servers.datastore.storage import (
     WriteKind,
 )
 from trio_cogment.testing.conformance.trial_store import ALL, MUCH, get, late, new_trial, read, sample
+
+
+def positions_of(part: StoredPart) -> list[int]:
+    if isinstance(part, list):
+        return [sample.position for sample in part]
+    chunk, after = part
+    return [sample.position for sample in decode(chunk, "a", after=after)]
+
+
+def test_parts_are_each_sample_once_whatever_is_merged_meanwhile(tmp_path: Path) -> None:
+    database = Database(tmp_path / "trials.db")
+    database.write(new_trial("a"))
+    for tick in range(0, 40, 4):
+        database.write(*(sample("a", tick + number) for number in range(4)))
+    database.write(late("a", 7, 1.0))  # takes a chunk apart: its samples are rows
+    everything = database.readers.read(_sqlite_reader.samples, 1, 0, 100, MUCH)
+    for step in range(1, 12):
+        found: list[int] = []
+        more = True
+        while more:
+            parts, more = database.readers.read(_sqlite_reader.parts, 1, found[-1] if found else 0, step * 20)
+            found += [position for part in parts for position in positions_of(part)]
+            if step % 2:
+                database.merge()
+                database.write(EndWrite("a", TrialEnd.ENDED))
+        assert found == [stored.position for stored in everything]
+    database.writer.delete(["a"])
+    with pytest.raises(NotFoundError):
+        database.readers.read(_sqlite_reader.parts, 1, 0, MUCH)
 
 
 class Database:

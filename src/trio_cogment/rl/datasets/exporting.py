@@ -6,7 +6,7 @@ What is held in memory does not depend on how many samples there are; for Minari
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from functools import partial as bound
@@ -30,14 +30,12 @@ from trio_cogment.rl.progress import BarState, shown
 from trio_cogment.sdk import DatastoreClient, StoredSample, StoredTrial
 from trio_cogment.sdk.spec import Spec
 from trio_cogment.servers.datastore import storage
-from trio_cogment.servers.datastore.columns import runs
+from trio_cogment.servers.datastore.columns import Page, pages
 from trio_cogment.servers.datastore.storage import TrialEnd, TrialStore
 
 #: Samples go to the worker thread together: this many, or about this many bytes.
 _CHUNK_SAMPLES = 256
 _CHUNK_BYTES = 4 * 1024 * 1024
-#: So many are read from a storage of this process at a time.
-_PAGE_SAMPLES = 4096
 #: How arrays of a data set of Parquet may be written.
 _TENSORS = ("fixed_size_list", "fixed_shape_tensor")
 #: How many trial ids an error text names at most.
@@ -260,9 +258,9 @@ class _Export:
             return payloads_of(name, trial.actors[name].actor_class, first, self._spec)
 
         builder = StepBuilder(reader_of, stored.trial_id)
-        number = await self._number_of(stored)
-        if number is not None:
-            await self._take_pages(builder, number, trial, run)
+        found = await self._found(stored)
+        if found is not None:
+            await self._take_pages(builder, found, trial, run)
         else:
             await run(self._begin, trial)
             chunk: list[StoredSample] = []
@@ -279,53 +277,43 @@ class _Export:
         self._result.trials += 1
         self._report()
 
-    async def _take_pages(self, builder: StepBuilder, number: int, trial: TrialRecord, run: Any) -> None:
+    async def _take_pages(self, builder: StepBuilder, found: storage.StoredTrial, trial: TrialRecord, run: Any) -> None:
         """Write a trial page by page; a short one in a single call, which costs as much as some hundred steps."""
+        assert self._store is not None
         columns = ColumnBuilder(builder, trial.stored)
 
-        def take(page: list[storage.StoredSample], first: bool, last: bool) -> None:
+        def take(opened: Callable[[], list[Page]], first: bool, last: bool) -> None:
             if first:
                 self._begin(trial)
-            self._feed_page(builder, columns, page, trial.stored)
+            for page in opened():
+                self._feed_page(builder, columns, page, trial.stored)
             if last:
                 self._end(builder, [], trial)
 
         first = True
-        async with aclosing(self._pages(number)) as pages:
-            async for page, last in pages:
-                await run(take, page, first, last)
+        async with aclosing(pages(self._store, found)) as read:
+            async for opened, last in read:
+                await run(take, opened, first, last)
                 first = False
                 self._report()
 
-    async def _number_of(self, stored: StoredTrial) -> int | None:
-        """Return the number of a trial that can be read from its storage; None: it is asked for by calls."""
+    async def _found(self, stored: StoredTrial) -> storage.StoredTrial | None:
+        """Return a trial that can be read from its storage; None: it is asked for by calls."""
         if self._store is None or not stored.ended:
             return None
         found = await self._store.trial(stored.trial_id)
         # Of one whose samples were dropped, or that is gone, a call says so.
-        return None if found is None or found.evicted or found.end is TrialEnd.OPEN else found.number
+        return None if found is None or found.evicted or found.end is TrialEnd.OPEN else found
 
-    async def _pages(self, number: int) -> AsyncGenerator[tuple[list[storage.StoredSample], bool], None]:
-        """Yield the pages of a trial, and whether each is the last; there is one at least."""
-        assert self._store is not None
-        after, more = 0, True
-        while more:
-            page = await self._store.samples(number, after=after, limit=_PAGE_SAMPLES, max_bytes=_CHUNK_BYTES)
-            more = len(page) == _PAGE_SAMPLES or sum(len(sample.data) for sample in page) >= _CHUNK_BYTES
-            after = page[-1].position if page else after
-            yield page, not more
-
-    def _feed_page(
-        self, builder: StepBuilder, columns: ColumnBuilder, page: list[storage.StoredSample], trial: StoredTrial
-    ) -> None:
+    def _feed_page(self, builder: StepBuilder, columns: ColumnBuilder, page: Page, trial: StoredTrial) -> None:
         """Take a page, of which what looks alike is taken as columns."""
         spec = self._spec or Spec()
 
         def feed(start: int, stop: int) -> None:
-            messages = [StoredTrialSample.FromString(sample.data) for sample in page[start:stop]]
+            messages = map(StoredTrialSample.FromString, page.data(start, stop))
             self._feed(builder, [StoredSample(message, trial, spec) for message in messages])
 
-        for run in runs(page):
+        for run in page.runs():
             begun = min(run.start + 2, run.stop) if run.sample is not None else run.stop
             feed(run.start, begun)
             if run.sample is None:

@@ -19,7 +19,7 @@ from trio_cogment.rpc import OwnNursery
 from trio_cogment.servers.datastore import _sqlite_reader
 from trio_cogment.servers.datastore._recent_samples import RecentSamples
 from trio_cogment.servers.datastore._recurring_failure import RecurringFailure
-from trio_cogment.servers.datastore._sqlite_reader import Readers
+from trio_cogment.servers.datastore._sqlite_reader import Readers, StoredPart
 from trio_cogment.servers.datastore._sqlite_writer import SqliteWriter
 from trio_cogment.servers.datastore._watching import StoreWatch, Watches
 from trio_cogment.servers.datastore.chunks import DEFAULT_LEVEL
@@ -223,6 +223,19 @@ class SqliteStore:
             return recent
         page = number, after, limit, max_bytes, self._opened
         return await self._run_reader(self._readers.read, _sqlite_reader.samples, *page)
+
+    async def parts(self, number: int, *, after: int, max_bytes: int) -> tuple[list[StoredPart], bool]:
+        """Return samples of a trial as they are kept, by position, and whether there may be more.
+
+        Args:
+            number: of the trial.
+            after: only those with a higher position; 0: from the first.
+            max_bytes: no further ones once their data has this many bytes.
+
+        Raises:
+            NotFoundError: there is no such trial (any more).
+        """
+        return await self._run_reader(self._readers.read, _sqlite_reader.parts, number, after, max_bytes)
 
     async def delete(
         self, trial_ids: Collection[str], *, numbers: Collection[int] | None = None, ended: bool = False

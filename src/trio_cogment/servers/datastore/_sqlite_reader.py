@@ -10,7 +10,7 @@ from contextlib import closing
 from functools import partial
 from itertools import accumulate
 from operator import itemgetter
-from typing import TypeVar
+from typing import TypeAlias, TypeVar
 
 from trio_cogment.api.common_pb2 import TrialParams
 from trio_cogment.base.errors import DataLossError, NotFoundError
@@ -30,6 +30,9 @@ _MAX_FETCHED = 1000
 #: `StoredSample._make`, without a check that costs as much as the rest.
 _make_sample = partial(tuple.__new__, StoredSample)
 _data_of = itemgetter(2)
+
+#: Samples of a trial as they are kept: some that are alone; or a chunk, and the position up to which it is not wanted.
+StoredPart: TypeAlias = list[StoredSample] | tuple[Chunk, int]
 
 _Row = tuple[int, str, str, bytes, int, int, int, int, bytes, str, str, int, int, int]
 _TRIALS = """
@@ -214,6 +217,33 @@ def _read(connection: sqlite3.Connection, number: int, after: int, page: _Page, 
         _read_rows(connection, number, after, _NO_END, page)
 
 
+def parts(connection: sqlite3.Connection, number: int, after: int, max_bytes: int) -> tuple[list[StoredPart], bool]:
+    """See `SqliteStore.parts`."""
+    page, found = _Page(_MAX_FETCHED, max_bytes), list[StoredPart]()
+    connection.execute("BEGIN")
+    try:
+        has_rows = connection.execute(_HAS_ROWS, (number, after)).fetchone() is not None
+        with closing(connection.execute(_CHUNKS, (number, after))) as cursor:
+            for row in cursor:
+                chunk = Chunk._make(row)
+                if has_rows:
+                    _read_rows(connection, number, after, chunk.first_position, page)
+                if page.full:
+                    break
+                found += *page.taken(), (chunk, after)
+                page.count(chunk)
+                after = chunk.last_position
+        if has_rows and not page.full:
+            _read_rows(connection, number, after, _NO_END, page)
+        found += page.taken()
+        there = connection.execute("SELECT 1 FROM trials WHERE number = ?", (number,)).fetchone()
+    finally:
+        connection.execute("ROLLBACK")
+    if there is None:
+        raise NotFoundError(f"the trial with number {number} is not stored any more")
+    return found, page.full
+
+
 def _read_chunk(opened: OpenChunk, chunk: Chunk, after: int, page: _Page) -> None:
     while not page.full and after < chunk.last_position:
         more = list(opened.stored(after=after, limit=page.room(chunk.raw_bytes / chunk.samples_count)))
@@ -258,6 +288,16 @@ class _Page:
         """Return how many more samples of this size there is room for; one at least."""
         most = min(self.left, _MAX_FETCHED)
         return max(1, min(most, int(self._bytes / size))) if size else most
+
+    def taken(self) -> list[list[StoredSample]]:
+        """Return the samples that are there, if any, and forget them; there is no more room than before."""
+        found, self.samples = self.samples, []
+        self._limit -= len(found)
+        return [found] if found else []
+
+    def count(self, chunk: Chunk) -> None:
+        """Take note that a whole chunk is read with the page; only its bytes count."""
+        self._bytes -= chunk.raw_bytes
 
     def add(self, rows: list[tuple[int, int, bytes]]) -> None:
         """Add samples, as far as there is room."""

@@ -572,19 +572,39 @@ class OpenChunk:
         positions, ticks, _, data = self._part(after, limit)
         return zip(positions, ticks, data)  # noqa: B905  they are equally many, and this is the fastest way
 
+    @property
+    def samples_count(self) -> int:
+        """How many samples there are."""
+        return self._chunk.samples_count
+
+    def index(self, after: int) -> int:
+        """Return how many samples have this position or a lower one."""
+        runs = self._body.positions
+        return sum(len(run) if run.stop <= after + 1 else max(0, after + 1 - run.start) for run in runs)
+
+    def data(self, start: int, stop: int) -> list[bytes]:
+        """Return some of the samples, by their places in the chunk, as they are stored.
+
+        Raises:
+            DataLossError: the chunk is damaged.
+        """
+        body = self._body
+        ticks, timestamps = _part(body.ticks, start, stop), body.timestamps[start:stop]
+        try:
+            return list(_samples_of(body, start, stop, ticks, timestamps))
+        except (ValueError, LookupError, struct.error) as error:
+            raise _damaged(self._chunk, self._trial_id, str(error)) from error
+
+    def columns(self) -> Columns:
+        """Return all samples as arrays; NumPy must be installed."""
+        return _columns(self._body, self._chunk.samples_count)
+
     def _part(self, after: int, limit: int | None) -> tuple[Sequence[int], Sequence[int], Sequence[int], list[bytes]]:
         chunk, body = self._chunk, self._body
-        start = 0
-        if after >= chunk.first_position:
-            start = sum(len(run) if run.stop <= after + 1 else max(0, after + 1 - run.start) for run in body.positions)
+        start = self.index(after) if after >= chunk.first_position else 0
         stop = chunk.samples_count if limit is None else min(start + limit, chunk.samples_count)
-        ticks = _part(body.ticks, start, stop)
-        timestamps = body.timestamps[start:stop]
-        try:
-            data = list(_samples_of(body, start, stop, ticks, timestamps))
-        except (ValueError, LookupError, struct.error) as error:
-            raise _damaged(chunk, self._trial_id, str(error)) from error
-        return _part(body.positions, start, stop), ticks, timestamps, data
+        positions, ticks = (_part(runs, start, stop) for runs in (body.positions, body.ticks))
+        return positions, ticks, body.timestamps[start:stop], self.data(start, stop)
 
 
 def decode(chunk: Chunk, trial_id: str, *, after: int = 0, limit: int | None = None) -> list[ChunkSample]:
@@ -611,7 +631,9 @@ def _samples_of(body: _Body, start: int, stop: int, ticks: Sequence[int], timest
         # Those of a group are mostly together, and seldom in all parts of a chunk.
         if count == len(which):
             return _samples_in(group, before, before + count, ticks, timestamps)
-        members = which.translate(bytes(number == other for other in range(256)))
+        is_member = bytearray(256)
+        is_member[number] = 1
+        members = which.translate(is_member)
         some = list(compress(ticks, members)), list(compress(timestamps, members))
         streams.append(iter(_samples_in(group, before, before + count, *some) if count else ()))
     for number, alike in groupby(which):
@@ -729,12 +751,14 @@ class GroupColumns:
             have no layout in common, and the only one of `payloads` has them whole, serialized.
         rewards: a column of 32-bit floats for each reward that `Layout.rewards` names, by that name.
         payloads: the column of each payload of `sample`: an array of shape (samples, bytes), or one with offsets.
+        layout: what `sample` is made of.
     """
 
     rows: npt.NDArray[np.int64]
     sample: StoredTrialSample | None
     rewards: Mapping[tuple[int, str, int, str], npt.NDArray[np.float32]]
     payloads: Sequence[npt.NDArray[np.uint8] | VaryingValues] = field(default_factory=list)
+    layout: Layout | None = None
 
 
 @dataclass(slots=True)
@@ -764,10 +788,13 @@ def columns(chunk: Chunk, trial_id: str) -> Columns:
     Raises:
         DataLossError: it is damaged.
     """
+    return OpenChunk(chunk, trial_id).columns()
+
+
+def _columns(body: _Body, count: int) -> Columns:
     import numpy as np
 
-    body = _body(chunk, trial_id)
-    which = np.frombuffer(body.which or bytes(chunk.samples_count), np.uint8)
+    which = np.frombuffer(body.which or bytes(count), np.uint8)
     groups = []
     for number, group in enumerate(body.groups):
         layout, rewards, payloads = group.layout, {}, group.columns
@@ -783,6 +810,7 @@ def columns(chunk: Chunk, trial_id: str) -> Columns:
                 None if layout is None else layout.sample(),
                 rewards,
                 [_payloads(column, group.count) for column in payloads],
+                layout,
             )
         )
     return Columns(

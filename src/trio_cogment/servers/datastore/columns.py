@@ -1,23 +1,32 @@
 """Columns of stored samples: runs of samples that look alike, as arrays, without an object for each of them.
 
-A run is made of serialized samples of equal length: put together, their bytes are a table with a row for each. Its
-first row tells the layout (`_chunk_layouts`), and so which columns of bytes are tick, timestamp, rewards and payloads;
-all others have to be the same in every row. Needs NumPy.
+`pages` reads a trial. Of a chunk the arrays are its columns. Where the storage has no chunks a run is made of
+serialized samples of equal length: put together, their bytes are a table with a row for each. Its first row tells the
+layout (`_chunk_layouts`), and so which columns of bytes are tick, timestamp, rewards and payloads; all others have to
+be the same in every row. Needs NumPy.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
+from operator import itemgetter
+from typing import Any, TypeAlias
 
 from google.protobuf.message import DecodeError
 
 from trio_cogment.api.trial_datastore_pb2 import StoredTrialSample
 from trio_cogment.base.shared_message import varint
 from trio_cogment.servers.datastore._chunk_layouts import Layout, Layouts, tick_field
-from trio_cogment.servers.datastore.storage import StoredSample
+from trio_cogment.servers.datastore._sqlite import SqliteStore
+from trio_cogment.servers.datastore._sqlite_reader import StoredPart
+from trio_cogment.servers.datastore.chunks import Chunk, OpenChunk, VaryingValues
+from trio_cogment.servers.datastore.storage import StoredSample, StoredTrial, TrialStore
 
+#: So many samples, or about so many bytes, are read at a time.
+_PAGE_SAMPLES = 4096
+_PAGE_BYTES = 4 * 1024 * 1024
 #: Fewer samples in a row are not worth it.
 LEAST_RUN = 16
 
@@ -48,6 +57,116 @@ class Run:
     rewards: Mapping[tuple[int, str, int, str], Any]
     payloads: Sequence[Any]
     layout: Layout | None = None
+
+
+class SamplesPage:
+    """Samples of a trial, one after the other."""
+
+    def __init__(self, samples: Sequence[StoredSample]) -> None:
+        self._samples = samples
+
+    def runs(self) -> Iterator[Run]:
+        """Yield the runs of its samples, in order; together they are all of them."""
+        return runs(self._samples)
+
+    def data(self, start: int, stop: int) -> list[bytes]:
+        """Return some samples, serialized."""
+        return [sample.data for sample in self._samples[start:stop]]
+
+
+class ChunkPage:
+    """The samples of a chunk behind a position.
+
+    Args:
+        chunk: which.
+        trial_id: its trial, for the text of an error.
+        after: the position.
+
+    Raises:
+        DataLossError: it is damaged.
+    """
+
+    def __init__(self, chunk: Chunk, trial_id: str, after: int) -> None:
+        self._opened = OpenChunk(chunk, trial_id)
+        self._first = self._opened.index(after)
+
+    def runs(self) -> Iterator[Run]:
+        """See `SamplesPage.runs`."""
+        import numpy as np
+
+        found = self._opened.columns()
+        stretches = []
+        for group in found.groups:
+            if group.layout is None:
+                continue
+            differs = np.diff(group.rows) != 1
+            for payload in group.payloads:
+                if isinstance(payload, VaryingValues):
+                    differs |= np.diff(payload.offsets, 2) != 0
+            ends = np.flatnonzero(differs) + 1
+            stretches += [
+                (int(group.rows[begin]), begin, int(end), group)
+                for begin, end in zip([0, *ends.tolist()], [*ends.tolist(), len(group.rows)], strict=True)
+            ]
+        plain = self._first
+        for start, begin, end, group in sorted(stretches, key=itemgetter(0)):
+            skipped = max(0, self._first - start)
+            at, stop = start + skipped, start + end - begin
+            if stop - at < LEAST_RUN:
+                continue
+            if plain < at:
+                yield _without(plain - self._first, at - self._first)
+            rows = slice(begin + skipped, end)
+            yield Run(
+                at - self._first,
+                stop - self._first,
+                group.sample,
+                found.ticks[at:stop],
+                found.timestamps[at:stop],
+                {name: column[rows] for name, column in group.rewards.items()},
+                [_rows_of(payload, begin + skipped, end) for payload in group.payloads],
+                group.layout,
+            )
+            plain = stop
+        if plain < self._opened.samples_count:
+            yield _without(plain - self._first, self._opened.samples_count - self._first)
+
+    def data(self, start: int, stop: int) -> list[bytes]:
+        """See `SamplesPage.data`."""
+        return self._opened.data(self._first + start, self._first + stop)
+
+
+def _rows_of(payload: Any, begin: int, end: int) -> Any:
+    if not isinstance(payload, VaryingValues):
+        return payload[begin:end]
+    first, last = payload.offsets[begin], payload.offsets[end]
+    return payload.data[first:last].reshape(end - begin, (last - first) // (end - begin))
+
+
+Page: TypeAlias = SamplesPage | ChunkPage
+
+
+async def pages(store: TrialStore, trial: StoredTrial) -> AsyncGenerator[tuple[Callable[[], list[Page]], bool], None]:
+    """Yield what decodes the next samples of a trial that has ended, and whether these are the last.
+
+    Decoding may take some milliseconds and raises DataLossError for what is damaged.
+    """
+    after, more = 0, True
+    while more:
+        if isinstance(store, SqliteStore):
+            parts, more = await store.parts(trial.number, after=after, max_bytes=_PAGE_BYTES)
+        else:
+            page = await store.samples(trial.number, after=after, limit=_PAGE_SAMPLES, max_bytes=_PAGE_BYTES)
+            more = len(page) == _PAGE_SAMPLES or sum([len(sample.data) for sample in page]) >= _PAGE_BYTES
+            parts = [page]
+        if parts and parts[-1]:
+            last = parts[-1]
+            after = last[-1].position if isinstance(last, list) else last[0].last_position
+        yield partial(_opened, parts, trial.trial_id), not more
+
+
+def _opened(parts: Sequence[StoredPart], trial_id: str) -> list[Page]:
+    return [SamplesPage(part) if isinstance(part, list) else ChunkPage(part[0], trial_id, part[1]) for part in parts]
 
 
 def runs(samples: Sequence[StoredSample]) -> Iterator[Run]:
