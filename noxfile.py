@@ -65,7 +65,7 @@ S3_SERVER = ["moto[server]==5.2.5"]
 #: others have, so it is alone, and its tests share the cluster of `nox -s ray`.
 RL_PEERS = [
     *("torch==2.13.0", "stable-baselines3==2.9.2", "sb3-contrib==2.9.2", "supersuit==3.11.0", "torchrl==0.14.1"),
-    *("openenv==0.10.0", "tensorboard", "datasets==5.2.0"),
+    *("openenv==0.10.0", "tensorboard", "datasets==5.2.0", "vmas==1.5.2"),
     *("pyarrow==26.0.1", "pandas==3.1.1", "polars==2.1.0", "duckdb==2.0.1"),  # readers of an export
 ]
 #: Environments of the field's packages. dm_control of today asks MuJoCo 4 for what it has no more.

@@ -101,6 +101,7 @@ def test_games_are_openspiels_own(name: str) -> None:
 
 
 @pytest.mark.soak
+@pytest.mark.timeout(3600)  # of backgammon, some minutes
 @pytest.mark.parametrize("name", GAMES)
 def test_a_thousand_games_are_openspiels_own(name: str) -> None:
     check_game(name, range(1000))

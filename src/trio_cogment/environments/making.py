@@ -37,8 +37,8 @@ def make_environment(target: Target, **arguments: Any) -> Environment:
         target: an id of Gymnasium (`CartPole-v1`, `module:Name-v0`), an id or a name of PettingZoo (`classic/rps-v2`,
             `rps_v2`, a module with `parallel_env` or `env`), a name of a package with an adapter of
             its own (`openspiel/kuhn_poker`, `textarena/Nim-v0`, `envpool/Pong-v5`, `dm_control/cartpole-swingup`,
-            `meltingpot/clean_up`), an environment of Gymnasium, PettingZoo or dm_env, or a function that returns one of
-            these.
+            `meltingpot/clean_up`, `vmas/balance`), an environment of Gymnasium, PettingZoo or dm_env, or a function
+            that returns one of these.
         arguments: with which it is made.
 
     Raises:
@@ -277,6 +277,10 @@ def _of_family(target: str, arguments: dict[str, Any]) -> Environment | None:
         from trio_cogment.environments.envpool import EnvPoolEnvironment
 
         return EnvPoolEnvironment(target, **arguments)
+    if family == "vmas":
+        from trio_cogment.environments.vmas import VmasEnvironment
+
+        return VmasEnvironment(target, **arguments)
     if family == "dm_control" and not MODULE_VERSION.search(target):  # with a version it is Shimmy's, of Gymnasium
         from trio_cogment.environments.dm_env import of_control_suite
 

@@ -182,6 +182,35 @@ def test_unseeded_resets_go_on(made: Callable[..., Any]) -> None:
         assert view.observe("p_0") == bare.observe("p_0")
 
 
+@pytest.mark.parametrize("mask", ["observation", "info"])
+def test_what_a_mask_forbids_is_refused_before_it_is_played(mask: str, made: Callable[..., Any]) -> None:
+    """Of one left an agent may not take two: it would be out, in this game."""
+    view = made(Countdown(1, mask=mask))
+    view.reset()
+    with pytest.raises(InvalidActionError, match="'p_0': action: expected one of 0, which are allowed now; got 1"):
+        view.step(1)
+    assert view.agent_selection == "p_0"
+    view.step(0)
+    assert view.rewards["p_0"] == 10
+    view = made(Countdown(1, mask=mask), illegal_actions="play")
+    view.reset()
+    view.step(1)
+    assert view.rewards["p_0"] == -5, "what the game does about it"
+    with pytest.raises(InvalidArgumentError, match="illegal_actions: expected 'refuse' or 'play', got 'skip'"):
+        made(Countdown(1, mask=mask), illegal_actions="skip")
+
+
+def test_an_illegal_move_in_openspiel(made: Callable[..., Any]) -> None:
+    pytest.importorskip("pyspiel")
+    view = made("openspiel/tic_tac_toe")
+    view.reset()
+    view.step(4)
+    with pytest.raises(InvalidActionError, match="actor 'player_1': action: expected one of 0, 1, 2, 3, 5, 6, 7, 8"):
+        view.step(4)
+    view.step(0)
+    assert view.agent_selection == "player_0"
+
+
 def test_bad_input(made: Callable[..., Any]) -> None:
     view = made(Countdown(3, mask=""))
     with pytest.raises(FailedPreconditionError, match=r"environment 'countdown_v0': step: expected a reset first$"):

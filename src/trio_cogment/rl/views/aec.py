@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from trio_cogment.rl.views.agents import AECEnv, SeatedAgents, open_match
+from trio_cogment.rl.views.agents import AECEnv, Illegal, SeatedAgents, open_match, plays_illegal
 from trio_cogment.rl.views.copies import Recipe
 from trio_cogment.rl.views.match import Match
 from trio_cogment.rl.views.options import PlatformOptions
@@ -30,14 +30,9 @@ class TrialAECEnv(SeatedAgents, AECEnv):  # type: ignore[misc]  # PettingZoo's c
 
     agent_selection: str
 
-    def __init__(self, match: Match, *, render_mode: str | None = None) -> None:
-        """Take the seats.
-
-        Args:
-            match: whose agents the caller drives; it is closed with this object.
-            render_mode: with which the environment was made.
-        """
-        super().__init__(match, render_mode=render_mode)
+    def __init__(self, match: Match, *, render_mode: str | None = None, plays_illegal: bool = False) -> None:
+        """Take the seats; see `SeatedAgents`."""
+        super().__init__(match, render_mode=render_mode, plays_illegal=plays_illegal)
         self._actions: dict[str, Any] = {}
         self._clear()
 
@@ -85,7 +80,8 @@ class TrialAECEnv(SeatedAgents, AECEnv):  # type: ignore[misc]  # PettingZoo's c
             action: of its action space; None if it has ended.
 
         Raises:
-            InvalidActionError: the action is not in the action space; nothing has changed.
+            InvalidActionError: the action is not in the action space, or the agent's mask forbids it; nothing has
+                changed.
             ValueError: the agent has ended, and the action is not None.
             FailedPreconditionError: there was no `reset`, or all agents are gone.
             EpisodeFailedError, CogmentError: as `reset`; the episode is over, and there are no agents.
@@ -159,6 +155,7 @@ def make_aec(
     orchestrator: str = "",
     directory: Any = None,
     thread: bool | None = None,
+    illegal_actions: Illegal = "refuse",
     **arguments: Any,
 ) -> TrialAECEnv:
     """Return an environment of PettingZoo whose agents act one after the other, and whose episodes are trials.
@@ -180,6 +177,9 @@ def make_aec(
         orchestrator: run the trials there, `grpc://host:port`, instead of on a platform of the environment's own.
         directory: asked for what `cogment://discover` describes.
         thread: run the platform in a thread of its own; see `PlatformOptions`.
+        illegal_actions: `refuse` those that an agent's mask forbids, by an InvalidActionError that names the agent and
+            what is allowed, before anything is played; or `play` them, as for a policy without masks that learns from
+            what the game itself does about them (PettingZoo's `TerminateIllegalWrapper` ends it with a penalty).
         arguments: with which the environment is made.
 
     Raises:
@@ -187,6 +187,7 @@ def make_aec(
         InvalidArgumentError: there is no such environment or agent, or all agents have seats.
         CogmentError: the platform cannot be opened, or the environment elsewhere cannot be reached.
     """
+    plays = plays_illegal(illegal_actions)
     if options is None:
         options = PlatformOptions(
             store=store, model_registry=model_registry, orchestrator=orchestrator, directory=directory, thread=thread
@@ -201,7 +202,12 @@ def make_aec(
         platform=platform,
         arguments=arguments,
     )
-    view = TrialAECEnv(match, render_mode=render_mode)
-    settings = {"agents": agents, "implementation": implementation, "render_mode": render_mode}
+    view = TrialAECEnv(match, render_mode=render_mode, plays_illegal=plays)
+    settings = {
+        "agents": agents,
+        "implementation": implementation,
+        "render_mode": render_mode,
+        "illegal_actions": illegal_actions,
+    }
     view.recipe = Recipe(match, make_aec, environment, seats, settings, arguments)
     return view

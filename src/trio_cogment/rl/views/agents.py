@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
-from trio_cogment.base.errors import MissingExtraError, UnimplementedError
+from trio_cogment.base.errors import InvalidArgumentError, MissingExtraError, UnimplementedError
 from trio_cogment.rl.views.copies import Remade
 from trio_cogment.rl.views.gymnasium import find_environment
 from trio_cogment.rl.views.match import Match
@@ -24,6 +24,10 @@ except ModuleNotFoundError as missing:
 #: The base classes of the views, which have no types of their own.
 ParallelEnv: Any = pettingzoo.ParallelEnv
 AECEnv: Any = pettingzoo.AECEnv
+
+
+#: What happens to actions that an agent's mask forbids.
+Illegal = Literal["refuse", "play"]
 
 
 class NoStateError(UnimplementedError, NotImplementedError):
@@ -46,15 +50,16 @@ class SeatedAgents(Remade):
     agents: list[str]
     state_space: Any
 
-    def __init__(self, match: Match, *, render_mode: str | None = None) -> None:
+    def __init__(self, match: Match, *, render_mode: str | None = None, plays_illegal: bool = False) -> None:
         """Take the seats.
 
         Args:
             match: whose agents the caller drives; it is closed with this object.
             render_mode: with which the environment was made.
+            plays_illegal: the environment gets actions that its mask forbids; else they are refused here.
         """
         self._match = match
-        self._turns = Turns(match)
+        self._turns = Turns(match, plays_illegal=plays_illegal)
         self._begun = False
         self.possible_agents = list(match.mine)
         self.agents = []
@@ -134,6 +139,17 @@ class SeatedAgents(Remade):
         """End the trial that runs, and close everything; closing again is harmless."""
         self.agents = []
         self._match.close()
+
+
+def plays_illegal(illegal_actions: str) -> bool:
+    """Return whether the environment gets actions that its mask forbids.
+
+    Raises:
+        InvalidArgumentError: `illegal_actions` is neither of the two words.
+    """
+    if illegal_actions not in ("refuse", "play"):
+        raise InvalidArgumentError(f"illegal_actions: expected 'refuse' or 'play', got {illegal_actions!r}")
+    return illegal_actions == "play"
 
 
 def open_match(

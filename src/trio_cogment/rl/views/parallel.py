@@ -7,7 +7,7 @@ from typing import Any, TypeAlias
 
 from trio_cogment.base.errors import InvalidArgumentError
 from trio_cogment.environments.errors import InvalidActionError
-from trio_cogment.rl.views.agents import ParallelEnv, SeatedAgents, open_match
+from trio_cogment.rl.views.agents import Illegal, ParallelEnv, SeatedAgents, open_match, plays_illegal
 from trio_cogment.rl.views.copies import Recipe
 from trio_cogment.rl.views.match import Match
 from trio_cogment.rl.views.options import PlatformOptions
@@ -27,14 +27,9 @@ class TrialParallelEnv(SeatedAgents, ParallelEnv):  # type: ignore[misc]  # Pett
     the sum over it.
     """
 
-    def __init__(self, match: Match, *, render_mode: str | None = None) -> None:
-        """Take the seats.
-
-        Args:
-            match: whose agents the caller drives; it is closed with this object.
-            render_mode: with which the environment was made.
-        """
-        super().__init__(match, render_mode=render_mode)
+    def __init__(self, match: Match, *, render_mode: str | None = None, plays_illegal: bool = False) -> None:
+        """Take the seats; see `SeatedAgents`."""
+        super().__init__(match, render_mode=render_mode, plays_illegal=plays_illegal)
         self._takes_rounds = len(match.mine) == 1 or bool(self.metadata.get("is_parallelizable"))
 
     def reset(
@@ -79,7 +74,8 @@ class TrialParallelEnv(SeatedAgents, ParallelEnv):  # type: ignore[misc]  # Pett
             Observations, rewards, terminations, truncations and infos of those who took part in it.
 
         Raises:
-            InvalidActionError: an action is missing, or not in its space; no step was made.
+            InvalidActionError: an action is missing, not in its space, or forbidden by a mask; no step was made. Where
+                agents take turns, what is legal once the others have acted is the game's to say.
             InvalidArgumentError: there is an action of somebody else.
             FailedPreconditionError: there was no `reset`, or the episode is over.
             EpisodeFailedError, CogmentError: as `reset`; the episode is over.
@@ -91,6 +87,9 @@ class TrialParallelEnv(SeatedAgents, ParallelEnv):  # type: ignore[misc]  # Pett
                 raise turns.unknown(agent, "step: actions")
         try:
             if len(turns.asked) == len(turns.live):
+                for agent in turns.asked:
+                    if agent in actions:
+                        turns.check_action(agent, actions[agent])
                 turns.step(actions)
                 rewards, ended = turns.rewards, turns.ended
             else:
@@ -142,6 +141,7 @@ def make_parallel(
     orchestrator: str = "",
     directory: Any = None,
     thread: bool | None = None,
+    illegal_actions: Illegal = "refuse",
     **arguments: Any,
 ) -> TrialParallelEnv:
     """Return a parallel environment of PettingZoo whose episodes are trials.
@@ -161,6 +161,9 @@ def make_parallel(
         orchestrator: run the trials there, `grpc://host:port`, instead of on a platform of the environment's own.
         directory: asked for what `cogment://discover` describes.
         thread: run the platform in a thread of its own; see `PlatformOptions`.
+        illegal_actions: `refuse` those that an agent's mask forbids, by an InvalidActionError that names the agent and
+            what is allowed, before anything is played; or `play` them, as for a policy without masks that learns from
+            what the game itself does about them (PettingZoo's `TerminateIllegalWrapper` ends it with a penalty).
         arguments: with which the environment is made.
 
     Raises:
@@ -168,6 +171,7 @@ def make_parallel(
         InvalidArgumentError: there is no such environment or agent, or all agents have seats.
         CogmentError: the platform cannot be opened, or the environment elsewhere cannot be reached.
     """
+    plays = plays_illegal(illegal_actions)
     if options is None:
         options = PlatformOptions(
             store=store, model_registry=model_registry, orchestrator=orchestrator, directory=directory, thread=thread
@@ -182,7 +186,12 @@ def make_parallel(
         platform=platform,
         arguments=arguments,
     )
-    view = TrialParallelEnv(match, render_mode=render_mode)
-    settings = {"agents": agents, "implementation": implementation, "render_mode": render_mode}
+    view = TrialParallelEnv(match, render_mode=render_mode, plays_illegal=plays)
+    settings = {
+        "agents": agents,
+        "implementation": implementation,
+        "render_mode": render_mode,
+        "illegal_actions": illegal_actions,
+    }
     view.recipe = Recipe(match, make_parallel, environment, seats, settings, arguments)
     return view

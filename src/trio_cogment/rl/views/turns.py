@@ -8,6 +8,7 @@ from typing import Any, Protocol
 from trio_cogment.base.errors import FailedPreconditionError, InvalidArgumentError
 from trio_cogment.environments.errors import InvalidActionError
 from trio_cogment.spaces import Observation, Space, SpaceError, check_action
+from trio_cogment.spaces.masks import check_allowed
 
 _MASK = "action_mask"
 
@@ -44,6 +45,10 @@ class Ticks(Protocol):
 class Turns:
     """An episode as the caller's agents see it: what happens while none of them is to act belongs to the step before.
 
+    Args:
+        match: whose episodes they are.
+        plays_illegal: the environment gets actions that its mask forbids; else they are refused here.
+
     Attributes:
         live: the agents of the caller's that take part, in the environment's order.
         asked: those of them who are to act now.
@@ -52,8 +57,9 @@ class Turns:
         ended: who ended in the last step: whether terminated, and whether truncated.
     """
 
-    def __init__(self, match: Ticks) -> None:
+    def __init__(self, match: Ticks, *, plays_illegal: bool = True) -> None:
         self._match = match
+        self._plays_illegal = plays_illegal
         self.live: list[str] = []
         self.asked: list[str] = []
         self.observations: dict[str, Observation] = {}
@@ -130,12 +136,19 @@ class Turns:
         """Check an action before the step of which it is a part.
 
         Raises:
-            InvalidActionError: it is not in the agent's action space.
+            InvalidActionError: it is not in the agent's action space, or its mask forbids it.
         """
+        space = self._match.action_spaces[agent]
         try:
-            check_action(action, self._match.action_spaces[agent])
+            value = check_action(action, space)
         except SpaceError as error:
             raise InvalidActionError(self._match.name, agent, error) from None
+        if self._plays_illegal or agent not in self.asked:
+            return
+        try:
+            check_allowed(space, value, self.observations[agent].action_mask)
+        except SpaceError as error:
+            raise InvalidActionError(self._match.name, agent, error.of("action")) from None
 
     def check_running(self, begun: bool) -> None:
         """Check that a step can be made.
