@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import lru_cache
 from typing import Any
 
 from trio_cogment.api import spaces_pb2 as pb
@@ -14,6 +15,9 @@ from trio_cogment.spaces.composite import Dict, Graph, OneOf, Sequence, Tuple
 from trio_cogment.spaces.dtypes import BY_NAME, dtype_of_number
 from trio_cogment.spaces.elementary import Discrete, MultiBinary, MultiDiscrete, Text
 from trio_cogment.spaces.errors import MAX_DEPTH, SpaceError
+
+#: Spaces that take so few bytes as messages are kept: each trial tells its spaces again.
+_MAX_KEPT_BYTES = 4096
 
 
 def encode_space(space: Space) -> pb.Space:
@@ -32,8 +36,17 @@ def decode_space(message: pb.Space) -> Space:
     Raises:
         SpaceError: the kind of the space is unknown, it is nested too deeply, or it makes no sense.
     """
+    data = message.SerializeToString()
+    if len(data) <= _MAX_KEPT_BYTES:
+        return _kept(data)
     with _about_space():
         return _decode(message, 0)
+
+
+@lru_cache(64)
+def _kept(data: bytes) -> Space:
+    with _about_space():
+        return _decode(pb.Space.FromString(data), 0)
 
 
 def _encode(space: Space, depth: int) -> pb.Space:

@@ -10,11 +10,12 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
-from trio_cogment.rl.datasets.payloads import Payloads
+from trio_cogment.rl.datasets.payloads import Form, Payloads
 from trio_cogment.rl.datasets.steps import Step, StepBuilder
 from trio_cogment.sdk import StoredTrial
 from trio_cogment.servers.datastore.columns import LEAST_RUN, Run
@@ -207,12 +208,12 @@ class ColumnBuilder:
 
     def _elements_of(self, name: str, payloads: Payloads) -> tuple[_Elements, _Elements] | None:
         if name not in self._elements:
-            self._elements[name] = _elements_of(payloads)
+            self._elements[name] = _elements_of(payloads.form)
         return self._elements[name]
 
 
-def _elements_of(payloads: Payloads) -> tuple[_Elements, _Elements] | None:
-    form = payloads.form
+@lru_cache(16)
+def _elements_of(form: Form) -> tuple[_Elements, _Elements] | None:
     if form.observation_space is None or form.action_space is None:
         return None
 

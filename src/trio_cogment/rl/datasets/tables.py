@@ -372,8 +372,6 @@ def mask_leaves(space: Space, mask: Any) -> Iterator[Any]:
         yield mask
 
 
-#: So many values are kept as arrays because other rows may have them, too.
-_MAX_SAME = 64
 #: What is added to the size of a row for the columns that all tables have, in bytes.
 _ROW_BYTES = 200
 
@@ -463,7 +461,7 @@ class StepTable:
             kind = (pa.binary(), "bytes") if form.kind == "bytes" else (pa.string(), "str")
             self._observation, self._action, self._mask = PlainColumn(*kind), PlainColumn(*kind), None
             values = {"observation": self._observation, "action": self._action}
-        self._same: dict[tuple[Any, Any], Any] = {}
+        self._same: dict[str, tuple[Any, Any]] = {}
         self._mask_columns = [column for column in mask.values() if isinstance(column, PlainColumn)]
         before, result, after = _plain(_BEFORE), _plain(_RESULT), _plain(_AFTER)
         self._rewards = PlainColumn(_REWARDS, "list<struct<sender, value, confidence>>")
@@ -534,9 +532,9 @@ class StepTable:
         def woven(arrays: Sequence[Any]) -> Any:
             return arrays[0] if actors == 1 else np.stack(arrays, axis=1).reshape(-1, *arrays[0].shape[1:])
 
-        def repeated(values: Sequence[Any], kind: Any) -> Any:
+        def repeated(name: str, values: Sequence[Any], kind: Any) -> Any:
             if all(value == values[0] for value in values):
-                return self._repeated(values[0], kind, count * actors)
+                return self._repeated(name, values[0], kind, count * actors)
             return pa.array(values, kind).take(pa.array(np.tile(np.arange(actors), count)))
 
         same: dict[str, Sequence[Any]] = {
@@ -569,19 +567,16 @@ class StepTable:
             elif name in numbers:
                 plain[name] = pa.array(numbers[name], column.type)
             else:
-                plain[name] = repeated(same.get(name, [None]), column.type)
+                plain[name] = repeated(name, same.get(name, [None]), column.type)
         row_bytes += sum(column.missing_bytes for column in self._mask_columns)
         return StepRows(count * actors, row_bytes, leaves, plain)
 
-    def _repeated(self, value: Any, kind: Any, count: int) -> Any:
-        """Return an array of one value; most are of the trial before, too."""
-        known = self._same.pop((value, kind), None)
-        if known is None or len(known) < count:
+    def _repeated(self, name: str, value: Any, kind: Any, count: int) -> Any:
+        """Return an array of one value for a column; most have that of the trial before."""
+        before, known = self._same.get(name, (None, ()))
+        if before != value or len(known) < count:
             known = pa.repeat(pa.scalar(value, kind), max(count, _FIRST_ROWS))
-        # Those that were used last are the last ones.
-        self._same[value, kind] = known
-        if len(self._same) > _MAX_SAME:
-            del self._same[next(iter(self._same))]
+            self._same[name] = value, known
         return known.slice(0, count)
 
     def room(self, most_rows: int, most_bytes: int, row_bytes: int) -> int:
