@@ -3,6 +3,7 @@
 import argparse
 import os
 import tempfile
+import time
 from pathlib import Path
 from typing import Any
 
@@ -47,7 +48,7 @@ async def learn(logits: np.ndarray, samples: Any) -> None:
     logits *= 1 - FORGOTTEN
 
 
-async def main(store: str, trials: int) -> None:
+async def main(store: str, trials: int, costs: bool) -> None:
     address = ray.util.get_node_ip_address()
     with tempfile.TemporaryDirectory() as folder:
         # A storage that many processes can write to is the workers' own; else they record at this process.
@@ -62,6 +63,7 @@ async def main(store: str, trials: int) -> None:
             logits = np.array([2.0, 0.0, 0.0])
             await registry.store("player", logits.tobytes())
             versions, recorded = 1, 0
+            began, spent = time.perf_counter(), time.process_time()
             async with tc.open_run(
                 trials,
                 on=workers(2),
@@ -81,16 +83,21 @@ async def main(store: str, trials: int) -> None:
                         if recorded % VERSION_TRIALS == 0:
                             await registry.store("player", logits.tobytes())
                             versions += 1
+                seconds, spent = time.perf_counter() - began, time.process_time() - spent
             nursery.cancel_scope.cancel()
     print(f"{recorded} trials recorded and learnt from, {versions} versions")
     print(f"plays nearly at random, which nobody beats: {bool(chances(logits).max() < 0.42)}")
+    if costs:
+        share = 1e3 * spent / trials
+        print(f"{seconds:.1f} s with the start of the workers, {share:.1f} ms of this program for each trial")
 
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser()
     parser.add_argument("--store", default="", help="postgresql://..., with which the workers record by themselves")
     parser.add_argument("--trials", type=int, default=200)
+    parser.add_argument("--costs", action="store_true", help="say how long it took")
     arguments = parser.parse_args()
     if not ray.is_initialized():
         ray.init(os.environ.get("RAY_ADDRESS") or "local")
-    trio.run(main, arguments.store, arguments.trials)
+    trio.run(main, arguments.store, arguments.trials, arguments.costs)

@@ -82,6 +82,38 @@ def test_a_vector_of_trials_in_an_env_runner(grid: Grid, tmp_path: Path) -> None
     assert len(trials) >= 4
 
 
+@pytest.mark.timeout(1200)
+def test_ppo_learns_on_trials_that_are_recorded(grid: Grid, tmp_path: Path) -> None:
+    """It holds the pole for 150 steps on average, as it does with CartPole alone; all that it did is in the file."""
+    from ray.rllib.algorithms.ppo import PPOConfig
+    from ray.rllib.core.rl_module.default_model_config import DefaultModelConfig
+    from ray.tune.registry import register_env
+
+    path = tmp_path / "learnt.db"
+    register_env("recorded", lambda _context: tc.make("CartPole-v1", store=f"sqlite:{path}"))
+    config = (
+        PPOConfig()
+        .environment("recorded")
+        .env_runners(num_env_runners=0)
+        .training(train_batch_size=2000, minibatch_size=250, num_epochs=8, lr=1e-3, vf_loss_coeff=0.01)
+        .rl_module(model_config=DefaultModelConfig(fcnet_hiddens=[32], vf_share_layers=True))
+        .debugging(seed=1)
+    )
+    algorithm = config.build_algo()
+    means: list[float] = []
+    steps = 0
+    try:
+        while len(means) < 60 and max(means, default=0) < 150:
+            said = algorithm.train()["env_runners"]
+            means.append(said["episode_return_mean"])
+            steps += said["num_env_steps_sampled"]
+    finally:
+        algorithm.stop()
+    assert means[-1] >= 150, means
+    (trials,) = stored(tmp_path)
+    assert sum(trial.samples_count for trial in trials) >= steps
+
+
 @pytest.mark.parametrize("runners", [0, 1])
 def test_players_of_a_game(grid: Grid, tmp_path: Path, runners: int) -> None:
     from ray.rllib.algorithms.ppo import PPOConfig

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import logging
 import os
 import signal
@@ -23,7 +24,8 @@ from tests.ray.cluster import PATIENT, Grid, end, lives, parent_of, raylet_of
 from tests.ray.worlds import Paced, Still, played
 from trio_cogment.base.errors import FailedPreconditionError, InvalidArgumentError
 from trio_cogment.platform import open_platform
-from trio_cogment.ray._worker import _set_up_logs
+from trio_cogment.ray import _workers
+from trio_cogment.ray._worker import Worker, _set_up_logs
 from trio_cogment.rl.runner import Progress, Results, open_run, run_trials_async
 from trio_cogment.rpc import open_listeners, serve
 
@@ -80,6 +82,25 @@ async def test_equal_results_everywhere(grid: Grid, tmp_path: Path) -> None:
     assert same(checked(results), expected)
     assert set(results.orchestrators.tolist()) == {"worker 0", "worker 1"}
     assert len(played(tmp_path)) == 2
+
+
+async def test_short_trials_go_and_come_back_several_at_a_time(grid: Grid, monkeypatch: pytest.MonkeyPatch) -> None:
+    grid.have(2)
+    calls = []
+    result = _workers._result
+
+    async def counted(reference: Any) -> Any:
+        calls.append(reference)
+        return await result(reference)
+
+    monkeypatch.setattr(_workers, "_result", counted)
+    checked(await run_trials_async(N, on=on_nodes(1), environment=Paced, seats=SEATS, seeds=0, parallel=16))
+    assert len(calls) < N
+
+
+def test_a_worker_is_no_actor_of_asyncio() -> None:
+    """With one asynchronous method, also a private one, Ray would call all of them one at a time."""
+    assert inspect.getmembers(Worker, inspect.iscoroutinefunction) == []
 
 
 async def test_a_worker_that_is_killed(grid: Grid, tmp_path: Path) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 import logging
-import os
 import pickle
 import sys
 import threading
@@ -13,25 +12,80 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 from functools import partial
 from signal import SIGKILL
+from typing import TypeAlias
+
+import trio
 
 from trio_cogment.base.errors import CogmentError, FailedPreconditionError, InvalidArgumentError
 from trio_cogment.base.host import Host
 from trio_cogment.base.log_context import TrialFilter
 from trio_cogment.rl.runner.orchestrators import open_sites
-from trio_cogment.rl.runner.sites import Casting, OpenSites, Task
+from trio_cogment.rl.runner.sites import Attempt, Casting, OpenSites, Site, Task
 from trio_cogment.sdk.bridges.thread import TrioThread
 from trio_cogment.seats.base import Seat
 
-#: How often a worker looks for its parent, where the system does not end it.
-_LOOK_SECONDS = 0.5
+#: What a run is told of a trial: None, it has begun; how it ended; or why nobody knows that.
+Told: TypeAlias = Attempt | str | None
+#: So long a worker gathers news: with short trials, one call of Ray does for several.
+_GATHER_SECONDS = 0.02
 #: Linux's prctl(2): the signal that a process gets when its parent dies.
 _PR_SET_PDEATHSIG = 1
 
 _log = logging.getLogger(__name__)
 
 
+class _Trials:
+    """Trials of a worker, and what there is to tell of them."""
+
+    def __init__(self) -> None:
+        self._running = 0
+        self._untold: list[tuple[str, Told]] = []
+        self._has_news = threading.Event()
+        self._is_idle = threading.Event()
+
+    async def play(self, site: Site, tasks: list[Task]) -> None:
+        """Run trials."""
+        self._running += len(tasks)
+        self._is_idle.clear()
+        async with trio.open_nursery() as nursery:
+            for task in tasks:
+                nursery.start_soon(self._play, site, task)
+
+    async def _play(self, site: Site, task: Task) -> None:
+        async def started() -> None:
+            self._tell(task.trial_id, None)
+
+        try:
+            told: Told = await site.attempt(task, started)
+        except Exception as error:  # noqa: BLE001  a bug, of which the run has to know
+            _log.exception("trial %s: it failed", task.trial_id)
+            told = f"{type(error).__name__}: {error}"
+        self._running -= 1
+        if not self._running:
+            self._is_idle.set()
+        self._tell(task.trial_id, told)
+
+    def _tell(self, trial_id: str, told: Told) -> None:
+        self._untold.append((trial_id, told))
+        self._has_news.set()
+
+    def news(self) -> list[tuple[str, Told]]:
+        """Wait in another thread for news, gather more for a moment, and return all of it.
+
+        When nothing runs any more, nothing is gathered: the run is to give the next trials.
+        """
+        self._has_news.wait()
+        self._is_idle.wait(_GATHER_SECONDS)
+        self._has_news.clear()
+        untold, self._untold = self._untold, []
+        return untold
+
+
 class Worker:
     """The class of the actors. Ray calls its methods in threads of a pool: that costs less than a loop of asyncio.
+
+    No method is asynchronous, private ones included: with a single one Ray would call all of them in such a loop, one
+    at a time.
 
     Args:
         name: of the worker.
@@ -47,8 +101,7 @@ class Worker:
         self._pickled = pickled
         self._thread: TrioThread[OpenSites] | None = None
         self._opening = threading.Lock()
-        self._begun: list[str] = []
-        self._news = threading.Event()
+        self._trials = _Trials()
 
     def open(self) -> tuple[str, ...] | CogmentError:
         """Open the platform, unless it is open; return the names of the trials' actors, or why there are none."""
@@ -82,23 +135,14 @@ class Worker:
             opened.sites[0].name = self._name
             yield opened
 
-    def play(self, index: int, seed: int | None, trial_id: str, timeout_seconds: float) -> bytes:
-        """Run a trial, see `Task`; return the `Attempt`, pickled: Ray would take much longer for that."""
+    def give(self, pickled: bytes) -> None:
+        """Begin to run trials: a list of tasks, pickled. `news` tells of them."""
         thread = self._opened()
+        thread.start(self._trials.play, thread.value.sites[0], pickle.loads(pickled))
 
-        async def started() -> None:
-            self._begun.append(trial_id)
-            self._news.set()
-
-        task = Task(index, seed, trial_id, timeout_seconds)
-        return pickle.dumps(thread.call(thread.value.sites[0].attempt, task, started))
-
-    def news(self) -> list[str]:
-        """Wait for trials to begin; return the ids of those that have begun since the last time."""
-        self._news.wait()
-        self._news.clear()
-        begun, self._begun = self._begun, []
-        return begun
+    def news(self) -> bytes:
+        """Wait for news of trials, and return it: pairs of their ids and `Told`, pickled."""
+        return pickle.dumps(self._trials.news())
 
     def end_trials(self, hard: bool) -> None:
         """End the trials that run."""
@@ -112,18 +156,12 @@ class Worker:
 
 
 def _end_with_parent() -> None:
-    """See to it that this process does not outlive its raylet: Ray takes it for dead then, and repeats its trials."""
-    parent = os.getppid()
+    """See to it that this process does not outlive its raylet: Ray takes it for dead then, and repeats its trials.
+
+    Linux ends it, whatever it computes; on other systems Ray has no clusters of several machines.
+    """
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, SIGKILL)
-
-    def watch() -> None:
-        pause = threading.Event()
-        while os.getppid() == parent:
-            pause.wait(_LOOK_SECONDS)
-        os._exit(1)
-
-    threading.Thread(target=watch, name="trio-cogment parent watch", daemon=True).start()
 
 
 class _Text(logging.Formatter):

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import logging
+import math
 import os
 import pickle
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, fields, replace
 from typing import Any
@@ -14,9 +15,8 @@ import trio
 
 from trio_cogment.base.errors import CogmentError, FailedPreconditionError, InvalidArgumentError, MissingExtraError
 from trio_cogment.base.host import Host, Runner
-from trio_cogment.ray._worker import Worker
+from trio_cogment.ray._worker import Told, Worker
 from trio_cogment.rl.datasets.sources import open_source
-from trio_cogment.rl.runner.orchestrators import is_endpoint
 from trio_cogment.rl.runner.results import TrialResult
 from trio_cogment.rl.runner.sites import (
     Attempt,
@@ -29,7 +29,6 @@ from trio_cogment.rl.runner.sites import (
     Verdict,
 )
 from trio_cogment.rpc import OwnNursery
-from trio_cogment.sdk import DatastoreClient, connect
 
 #: How long workers may take to start, on machines where nothing of the package is in memory.
 _START_SECONDS = 120.0
@@ -39,15 +38,11 @@ _PROBE_SECONDS = 10.0
 _STOP_SECONDS = 10.0
 #: How long a worker may take longer for a trial than the trial may: the whole process stands still then.
 _HUNG_SECONDS = 30.0
-#: So long a worker gathers which trials have begun.
-_NEWS_SECONDS = 0.2
 #: How often to look for room that others hold, or for a worker, and how often at most for room.
 _LOOK_SECONDS = 0.5
 _ROOM_LOOKS = 20
-#: Trials of a worker at the same time, each with a thread that waits for it; more of them wait until one has ended.
-_MAX_TRIALS = 256
-#: Calls that are no trials have threads of their own, so that none of them waits for trials.
-_CONTROL = "control"
+#: Calls of a worker at the same time: one of them waits for news, whatever the others do.
+_MAX_CALLS = 4
 
 _log = logging.getLogger(__name__)
 
@@ -114,24 +109,27 @@ class Workers(SiteGroup):
         if store is not None and (not isinstance(store, str) or store.partition(":")[0] in ("memory", "sqlite")):
             raise InvalidArgumentError(
                 f"store: expected one that many processes can write to, the endpoint of a datastore (grpc://host:port) "
-                f"or a storage such as postgresql://..., got {casting.store!r}"
+                f"or a storage such as postgresql://..., got {store!r}"
             )
         pickled = _pickled(casting)
         in_thread = host.runner(1)
         names = [f"{name}/{number}" if name else f"worker {number}" for number in range(self.count)]
         async with AsyncExitStack() as stack:
-            datastore = await _datastore(stack, casting, host)
+            datastore = None
+            if store is not None and casting.name:  # it may have been there
+                datastore = await stack.enter_async_context(open_source(store))
             if not ray.is_initialized():
                 await in_thread(self._connect)
                 stack.push_async_callback(_disconnect, in_thread)
             await self._require_room(in_thread)
-            actors = await in_thread(self._start, names, pickled, casting.parallel or self.count)
+            actors = await in_thread(self._start, names, pickled)
             sites = [_WorkerSite(name, actor) for name, actor in zip(names, actors, strict=True)]
             async with OwnNursery() as nursery:
                 try:
-                    await _start_all(sites)
                     for site in sites:
+                        await site.start()
                         nursery.start_soon(site.listen, name=f"news of {site.name}")
+                        nursery.start_soon(site.give, name=f"trials for {site.name}")
                     yield OpenSites(sites[0].actors, sites, datastore)
                 finally:
                     nursery.cancel_scope.cancel()
@@ -152,34 +150,28 @@ class Workers(SiteGroup):
 
     async def _require_room(self, in_thread: Runner) -> None:
         """Raise if the workers do not fit: Ray would let them wait for ever."""
-        ray = _ray()
-        if not isinstance(self.placement, str):
+        if not isinstance(self.placement, str) or not self.needs:
             return  # a placement group has reserved what it needs
-        nodes = [node["Resources"] for node in await in_thread(ray.nodes) if node["Alive"]]
-        self._check(self._room(nodes), "there is room for")
-        free = 0
-        for _ in range(_ROOM_LOOKS):
-            # What another run had becomes free some time after its end.
-            free = self._room([await in_thread(ray.available_resources)])
-            if free >= self.count:
-                return
-            await trio.sleep(_LOOK_SECONDS)
-        self._check(free, "others leave room for")
+        nodes = [node["Resources"] for node in await in_thread(_ray().nodes) if node["Alive"]]
+        room, words = self._room(nodes), "there is room for"
+        if room >= self.count:
+            words = "others leave room for"
+            for _ in range(_ROOM_LOOKS):
+                # What another run had becomes free some time after its end.
+                room = self._room([await in_thread(_ray().available_resources)])
+                if room >= self.count:
+                    return
+                await trio.sleep(_LOOK_SECONDS)
+        asked = ", ".join(f"{need:g} {name}" for name, need in self.needs.items())
+        raise FailedPreconditionError(
+            f"workers: expected room for {self.count} of {asked} each in the Ray cluster, and {words} {room}: ask for "
+            "fewer workers, or smaller ones (num_cpus, num_gpus, resources), or add nodes"
+        )
 
     def _room(self, nodes: Sequence[Mapping[str, float]]) -> int:
-        if not self.needs:
-            return self.count
         return sum(min(int(has.get(name, 0) / need + 1e-9) for name, need in self.needs.items()) for has in nodes)
 
-    def _check(self, room: int, words: str) -> None:
-        if room < self.count:
-            asked = ", ".join(f"{need:g} {name}" for name, need in self.needs.items())
-            raise FailedPreconditionError(
-                f"workers: expected room for {self.count} of {asked} each in the Ray cluster, and {words} {room}: ask "
-                "for fewer workers, or smaller ones (num_cpus, num_gpus, resources), or add nodes"
-            )
-
-    def _start(self, names: list[str], pickled: bytes, parallel: int) -> list[Any]:
+    def _start(self, names: list[str], pickled: bytes) -> list[Any]:
         needs = dict(self.needs)
         options = {
             "num_cpus": needs.pop("CPU", 0),
@@ -188,24 +180,16 @@ class Workers(SiteGroup):
             "scheduling_strategy": self.placement,
             "max_restarts": -1,
             "max_task_retries": 0,
-            "max_concurrency": min(parallel, _MAX_TRIALS),
-            "concurrency_groups": {_CONTROL: 4},
+            "max_concurrency": _MAX_CALLS,
         }
         try:
             made = _ray().remote(**options)(Worker)
-            return [made.remote(name, number, pickled) for number, name in enumerate(names)]
+            actors = [made.remote(name, number, pickled) for number, name in enumerate(names)]
         except (ValueError, TypeError) as error:
             raise InvalidArgumentError(f"placement: {error}") from error
-
-
-async def _start_all(sites: Sequence[_WorkerSite]) -> None:
-    try:
-        async with trio.open_nursery() as nursery:
-            for site in sites:
-                nursery.start_soon(site.start)
-    except ExceptionGroup as group:
-        # Most likely all of them fail alike.
-        raise group.exceptions[0] from None
+        for actor in actors:
+            actor.open.remote()  # all at once; each is waited for later
+        return actors
 
 
 async def _disconnect(in_thread: Runner) -> None:
@@ -219,16 +203,6 @@ def _ray() -> Any:
     except ModuleNotFoundError:
         raise MissingExtraError.of("ray", "ray") from None
     return ray
-
-
-async def _datastore(stack: AsyncExitStack, casting: Casting, host: Host) -> DatastoreClient | None:
-    """Return a client of the store, if the run has a name and may have been there."""
-    if casting.store is None or not casting.name:
-        return None
-    if is_endpoint(casting.store):
-        client = await stack.enter_async_context(connect(casting.store, host=host))
-        return await client.datastore()
-    return await stack.enter_async_context(open_source(casting.store))
 
 
 def _pickled(casting: Casting) -> bytes:
@@ -257,47 +231,19 @@ def _pickled(casting: Casting) -> bytes:
     return found
 
 
-class _Call:
-    """A call of a worker, and its result, without a thread that waits for it.
+async def _result(reference: Any) -> Any:
+    """Return the result of a call, or raise whatever Ray or the worker raised; no thread waits for it."""
+    done = trio.Event()
+    token = trio.lowlevel.current_trio_token()
+    future = reference.future()
 
-    Args:
-        reference: of the result.
+    def on_done(_future: Any) -> None:
+        with suppress(trio.RunFinishedError):
+            token.run_sync_soon(done.set)
 
-    Attributes:
-        begun: the worker has said that the trial has begun.
-        over: there is a result, or an error.
-    """
-
-    def __init__(self, reference: Any) -> None:
-        self.begun = self.over = False
-        self._changed = trio.Event()
-        self._future = reference.future()
-        token = trio.lowlevel.current_trio_token()
-
-        def done(_future: Any) -> None:
-            with suppress(trio.RunFinishedError):
-                token.run_sync_soon(self._end)
-
-        self._future.add_done_callback(done)
-
-    def begin(self) -> None:
-        self.begun = True
-        self._changed.set()
-
-    def _end(self) -> None:
-        self.over = True
-        self._changed.set()
-
-    async def change(self) -> None:
-        """Wait until it has begun, or is over."""
-        await self._changed.wait()
-        self._changed = trio.Event()
-
-    async def result(self) -> Any:
-        """Return the result, or raise whatever Ray or the worker raised."""
-        while not self.over:
-            await self.change()
-        return self._future.result()
+    future.add_done_callback(on_done)
+    await done.wait()
+    return future.result()
 
 
 class _WorkerSite:
@@ -315,7 +261,10 @@ class _WorkerSite:
         self.actors: tuple[str, ...] = ()
         #: It has answered, and Ray has said nothing else since.
         self._up = trio.Event()
-        self._calls: dict[str, _Call] = {}
+        #: Of the trials that it has been given, or will be: who hears of them.
+        self._trials: dict[str, trio.MemorySendChannel[Told]] = {}
+        self._to_give: list[Task] = []
+        self._has_tasks = trio.Event()
 
     async def start(self) -> None:
         """Wait until the worker is there.
@@ -339,7 +288,7 @@ class _WorkerSite:
 
     async def _opened(self) -> tuple[str, ...]:
         try:
-            found = await _Call(self._control(self.handle.open)).result()
+            found = await _result(self.handle.open.remote())
         except Exception as error:
             raise SiteDownError(f"{self.name}: {_words(error)}") from error
         if isinstance(found, CogmentError):
@@ -347,9 +296,6 @@ class _WorkerSite:
         self._up.set()
         actors: tuple[str, ...] = found
         return actors
-
-    def _control(self, method: Any, *arguments: Any) -> Any:
-        return method.options(concurrency_group=_CONTROL).remote(*arguments)
 
     async def probe(self) -> None:
         """See `Site.probe`."""
@@ -365,69 +311,84 @@ class _WorkerSite:
 
     async def attempt(self, task: Task, started: Started) -> Attempt:
         """See `Site.attempt`."""
-        result = TrialResult(task.index, task.trial_id, task.seed, self.name)
         if not self._up.is_set():
-            return Attempt(replace(result, error=f"{self.name}: it is being started again"), Verdict.NOT_STARTED)
-        # Plain values: Ray does not pickle them.
-        played = self.handle.play.remote(task.index, task.seed, task.trial_id, task.timeout_seconds)
-        call = self._calls[task.trial_id] = _Call(played)
+            return self._failed(task, "it is being started again", Verdict.NOT_STARTED)
+        hear, heard = trio.open_memory_channel[Told](math.inf)
+        self._trials[task.trial_id] = hear
+        self._to_give.append(task)
+        self._has_tasks.set()
         limit = task.timeout_seconds + _HUNG_SECONDS
-        told = False
+        begun = False
         try:
             with trio.move_on_after(limit):
-                await call.change()
-                if not call.over:
-                    told = True
+                while (told := await heard.receive()) is None:
+                    begun = True
                     await started()
-                try:
-                    attempt: Attempt = pickle.loads(await call.result())
-                except Exception as error:  # noqa: BLE001  whatever Ray raises, or the worker
-                    return self._lost(result, _words(error), begun=call.begun)
-                if not told and attempt.verdict is not Verdict.NOT_STARTED:
-                    await started()
-                return attempt
+                if isinstance(told, Attempt):
+                    return told
+                return self._failed(
+                    task, f"the trial was lost: {told}", Verdict.SITE_LOST if begun else Verdict.IN_DOUBT
+                )
         finally:
-            del self._calls[task.trial_id]
+            del self._trials[task.trial_id]
         # It would have ended the trial by itself, long ago: Ray is to start another process.
-        _ray().kill(self.handle, no_restart=False)
-        return self._lost(result, f"no answer within {limit:g} s", begun=True)
-
-    def _lost(self, result: TrialResult, why: str, *, begun: bool) -> Attempt:
         self._down()
-        text = f"{self.name}: the trial was lost: {why}"
-        return Attempt(replace(result, error=text), Verdict.SITE_LOST if begun else Verdict.IN_DOUBT)
+        _ray().kill(self.handle, no_restart=False)
+        return self._failed(task, f"the trial was lost: no answer within {limit:g} s", Verdict.SITE_LOST)
+
+    def _failed(self, task: Task, why: str, verdict: Verdict) -> Attempt:
+        result = TrialResult(task.index, task.trial_id, task.seed, self.name, error=f"{self.name}: {why}")
+        return Attempt(result, verdict)
 
     def _down(self) -> None:
         if self._up.is_set():
             self._up = trio.Event()
 
+    def _lose(self, trial_ids: Iterable[str], error: Exception) -> None:
+        """Ray has said that the worker is gone, or something else that tells nothing of these trials."""
+        self._down()
+        for trial_id in trial_ids:
+            if trial_id in self._trials:
+                self._trials[trial_id].send_nowait(_words(error))
+
+    async def give(self) -> None:
+        """Give trials to the worker, for as long as the run lasts: at once all that have come since the last time."""
+        while True:
+            await self._has_tasks.wait()
+            self._has_tasks = trio.Event()
+            tasks, self._to_give = self._to_give, []
+            try:
+                # Pickled, once for all of them: Ray would take much longer.
+                await _result(self.handle.give.remote(pickle.dumps(tasks)))
+            except Exception as error:  # noqa: BLE001  whatever Ray raises
+                self._lose([task.trial_id for task in tasks], error)
+
     async def listen(self) -> None:
-        """Hear which trials have begun, for as long as the run lasts."""
+        """Hear what the worker tells of its trials, for as long as the run lasts."""
         while True:
             await self._up.wait()
             try:
-                begun: list[str] = await _Call(self._control(self.handle.news)).result()
-            except Exception:  # noqa: BLE001  whatever Ray raises; the next attempt tells more
-                self._down()
+                news: list[tuple[str, Told]] = pickle.loads(await _result(self.handle.news.remote()))
+            except Exception as error:  # noqa: BLE001  whatever Ray raises
+                self._lose(list(self._trials), error)
                 continue
-            for trial_id in begun:
-                if trial_id in self._calls:
-                    self._calls[trial_id].begin()
-            await trio.sleep(_NEWS_SECONDS)
+            for trial_id, told in news:
+                if trial_id in self._trials:
+                    self._trials[trial_id].send_nowait(told)
 
     async def end_trials(self, *, hard: bool) -> None:
         """See `Site.end_trials`."""
-        if self._calls and self._up.is_set():
+        if self._trials and self._up.is_set():
             with trio.move_on_after(_STOP_SECONDS):
                 try:
-                    await _Call(self._control(self.handle.end_trials, hard)).result()
+                    await _result(self.handle.end_trials.remote(hard))
                 except Exception as error:  # noqa: BLE001  whatever Ray raises
                     _log.warning("%s: its trials cannot be ended: %s", self.name, _words(error))
 
     async def stop(self) -> None:
         """Let the worker close its platform, with all that its participants have to do at the end."""
         with suppress(Exception):  # it is gone
-            await _Call(self._control(self.handle.stop)).result()
+            await _result(self.handle.stop.remote())
 
 
 def _words(error: BaseException) -> str:

@@ -7,6 +7,7 @@ read that may have its tick, and those that it changes are written again.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from typing import NamedTuple
 
 from trio_cogment.base.errors import DataLossError, InvalidArgumentError
@@ -28,6 +29,8 @@ class Row(NamedTuple):
     #: Where the parts of `data` are, if that is known.
     cut: Cut | Parts | None = None
 
+
+_make_row = partial(tuple.__new__, Row)
 
 #: Returns the chunks with a tick from the first to the last of these, by their positions.
 Load = Callable[[int, int], Iterable[tuple[int, Sequence[Row]]]]
@@ -66,7 +69,12 @@ class TrialEdit:
         """Do what the rules say; return why a sample was refused."""
         _, tick_id, timestamp, state, data, kind, cut, _ = write
         if self.top_tick < tick_id <= MAX_NUMBER and 0 <= timestamp <= MAX_NUMBER and kind is not WriteKind.LATE:
-            self._add(Row(self.next_position, tick_id, timestamp, False, data, cut))
+            # The usual case is inline: it decides how fast writing is.
+            position = self.next_position
+            self._added[tick_id] = _make_row((position, tick_id, timestamp, False, data, cut))
+            self.next_position = position + 1
+            self.top_tick = tick_id
+            self.head.raw_bytes += len(data)
             self.head.grow(tick_id, state)
             return None
         reason = refusal(write)
