@@ -642,7 +642,11 @@ def rl_peers(session: nox.Session) -> None:
 @nox.session
 def ray(session: nox.Session) -> None:
     """Runs over a cluster of Ray on this machine that loses workers and nodes; Tune and Data on trials."""
-    run(session, cluster(session), "pytest", *ON_RAY, "tests/ray", f"--ignore={ON_RLLIB}", *session.posargs)
+    missing = postgresql_missing(session)
+    if missing:
+        untested(session, f"there is no {', '.join(missing)}", "of trials of Ray in PostgreSQL")
+    selection = ["-m", "rl_peers and not soak and not postgresql"] if missing else []
+    run(session, cluster(session), "pytest", *ON_RAY, *selection, "tests/ray", f"--ignore={ON_RLLIB}", *session.posargs)
 
 
 #: A test that waits for processes of a cluster is no hang yet, where others use the machine, too.
@@ -652,7 +656,7 @@ ON_RLLIB = "tests/ray/test_rllib.py"
 
 def cluster(session: nox.Session, name: str = "ray", *packages: str) -> dict[str, str]:
     """Make the environment with Ray; its processes stay on loopback."""
-    env = environment(session, name, ["-e", ".[ray,gym,pettingzoo,export]", *RAY, *packages])
+    env = environment(session, name, ["-e", ".[ray,gym,pettingzoo,export,postgresql]", *RAY, *packages])
     return {**env, "TRIO_COGMENT_RAY": "1", "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0", "RAY_AUTH_MODE": "disabled"}
 
 
