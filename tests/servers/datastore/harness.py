@@ -164,8 +164,8 @@ def values_of(write: SampleWrite | ChunkSample) -> tuple[bytes, ...]:
     if isinstance(cut, Parts):
         assert write.data.endswith(cut.layout.after)
         return (*cut.layout.numbers.unpack(cut.middle), *cut.payloads)
-    (found,) = cut.unpack_all(write.data)
-    return found
+    assert len(write.data) == cut.size
+    return tuple(write.data[at : at + length] for at, length in cut.places)
 
 
 class GateStore(MemoryStore):

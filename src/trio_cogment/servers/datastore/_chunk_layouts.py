@@ -159,26 +159,30 @@ class Cut:
         layout: of the samples.
         tick_length: of the field that holds the tick.
         lengths: of the payloads.
+
+    Attributes:
+        layout: see above.
+        places: where each number and each payload begins in a sample, and how long it is.
+        size: of a sample.
     """
 
-    __slots__ = ("layout", "unpack_all")
+    __slots__ = ("layout", "places", "size")
 
     def __init__(self, layout: Layout, tick_length: int, lengths: Sequence[int]) -> None:
         self.layout = layout
-        form, gap = ["<"], len(layout.before) + tick_length
+        self.places: list[tuple[int, int]] = []
+        at = len(layout.before) + tick_length
         for name, piece in zip((*layout.names, ""), layout.same, strict=True):
-            gap += len(piece)
-            if name == "timestamp":  # it is kept for all samples
-                gap += 8
-            elif name:
-                form.append(f"{gap}x{_LENGTHS[name]}s")
-                gap = 0
+            at += len(piece)
+            if name:
+                if name != "timestamp":  # that is kept for all samples
+                    self.places.append((at, _LENGTHS[name]))
+                at += _LENGTHS[name]
         for length in lengths:
-            gap += 1 + len(varint(length))
-            form.append(f"{gap}x{length}s")
-            gap = 0
-        form.append(f"{gap + len(layout.after)}x")
-        self.unpack_all = struct.Struct("".join(form)).iter_unpack
+            at += len(payload_head(length))
+            self.places.append((at, length))
+            at += length
+        self.size = at + len(layout.after)
 
 
 class Parts(NamedTuple):

@@ -223,7 +223,7 @@ class _Column:
         width = self.width
         if width < 0:
             into += _COLUMN.pack(_VARYING, 0, self.size), _little(self.lengths).tobytes(), self.all()
-        elif self.planed or (_LEAST_PLANES <= width <= _MOST_PLANES and count >= _LEAST_PLANED):
+        elif self.planed or _in_planes(width, count):
             into.append(_COLUMN.pack(_PLANES, width, self.size))
             into += [self.plane(number, 0, count, count) for number in range(width)]
         else:
@@ -231,6 +231,10 @@ class _Column:
 
 
 _NO_LENGTHS = array("I")
+
+
+def _in_planes(width: int, count: int) -> bool:
+    return _LEAST_PLANES <= width <= _MOST_PLANES and count >= _LEAST_PLANED
 
 
 def _cut_evenly(data: bytes, width: int, begin: int, count: int) -> list[bytes]:
@@ -278,8 +282,11 @@ class _Body:
         parts = [_HEAD.pack(_VERSION, len(self.groups), count, len(self.positions), len(self.ticks))]
         parts += [_RUN.pack(run.start, len(run)) for run in chain(self.positions, self.ticks)]
         stamps = self.timestamps
-        deltas = map(sub, stamps, chain((0,), stamps))
-        packed = struct.pack(f"<{count}Q", *(delta % _WORD for delta in deltas))
+        deltas = list(map(sub, stamps, chain((0,), stamps)))
+        try:
+            packed = struct.pack(f"<{count}q", *deltas)
+        except struct.error:  # the same words, of what differs by more than has room beside a sign
+            packed = struct.pack(f"<{count}Q", *(delta % _WORD for delta in deltas))
         _Column(8, _NO_LENGTHS, packed).write(count, parts)
         if len(self.groups) > 1:
             parts.append(self.which)
@@ -378,25 +385,73 @@ def _joined_runs(runs: Iterable[range]) -> list[range]:
     return found
 
 
+class _Gathered:
+    """The samples of a layout, as they come: many at a time in columns, or one by one."""
+
+    def __init__(self, layout: Layout | None) -> None:
+        self._layout = layout
+        self._pieces: list[tuple[int, list[_Column]]] = []
+        self._alone: list[tuple[bytes, ...]] = []
+
+    def add_one(self, values: tuple[bytes, ...]) -> None:
+        self._alone.append(values)
+
+    def add(self, count: int, columns: list[_Column]) -> None:
+        self._gather()
+        self._pieces.append((count, columns))
+
+    def _gather(self) -> None:
+        if self._alone:
+            self._pieces.append((len(self._alone), list(map(_Column.of, zip(*self._alone, strict=True)))))
+            self._alone = []
+
+    def group(self) -> _Group:
+        self._gather()
+        counts = [count for count, _ in self._pieces]
+        if len(counts) == 1:
+            return _Group(self._layout, counts[0], self._pieces[0][1])
+        each = zip(*(columns for _, columns in self._pieces), strict=True)
+        return _Group(self._layout, sum(counts), [_Column.joined(columns, counts) for columns in each])
+
+
+def _columns_at(cut: Cut, data: bytes, count: int) -> list[_Column]:
+    """Return the columns of samples that are one after the other."""
+    size = cut.size
+    if len(data) != size * count:
+        raise ValueError(f"{count} samples of {size} bytes have {len(data)}")
+    columns = []
+    for at, width in cut.places:
+        planed = _in_planes(width, count)
+        if planed:
+            pieces = [data[number::size] for number in range(at, at + width)]
+        else:
+            pieces = [data[begin : begin + width] for begin in range(at, len(data), size)]
+        columns.append(_Column(width, _NO_LENGTHS, b"".join(pieces), planed=planed))
+    return columns
+
+
 class _Builder:
     """Sorts samples by their layouts."""
 
     def __init__(self, layouts: Layouts) -> None:
         self._layouts = layouts
         self._numbers: dict[bytes, int] = {}
-        self._found: list[tuple[Layout | None, list[list[bytes]]]] = []
+        self._found: list[_Gathered] = []
         self.which = bytearray()
 
     def add(self, samples: Sequence[ChunkSample]) -> None:
-        for alike, group in groupby(samples, _alike_of):
+        first = samples[0].cut
+        groups: Iterable[tuple[Cut | Layout | None, Iterable[ChunkSample]]] = groupby(samples, _alike_of)
+        if isinstance(first, Cut) and list(map(_cut_of, samples)).count(first) == len(samples):
+            groups = [(first, samples)]  # most often it is so
+        for alike, group in groups:
             some = list(group)
             layout = alike.layout if isinstance(alike, Cut) else alike
             if layout is None or not self._has_room(layout):
                 for sample in some:
                     self._add_one(sample)
             elif isinstance(alike, Cut):
-                rows = alike.unpack_all(b"".join(map(_data_of, some)))
-                self._add_all(layout, len(some), list(zip(*rows, strict=True)))
+                self._add_all(layout, len(some), _columns_at(alike, b"".join(map(_data_of, some)), len(some)))
             else:
                 parts: list[Any] = list(map(_cut_of, some))
                 columns: list[Sequence[bytes]] = []
@@ -404,15 +459,14 @@ class _Builder:
                     columns += zip(*layout.numbers.iter_unpack(b"".join(map(_middle_of, parts))), strict=True)
                 if layout.payloads:
                     columns += zip(*map(_payloads_of, parts), strict=True)
-                self._add_all(layout, len(some), columns)
+                self._add_all(layout, len(some), list(map(_Column.of, columns)))
 
     def _has_room(self, layout: Layout) -> bool:
         return layout.key in self._numbers or len(self._found) < _MAX_LAYOUTS
 
-    def _add_all(self, layout: Layout, count: int, columns: Sequence[Sequence[bytes]]) -> None:
+    def _add_all(self, layout: Layout, count: int, columns: list[_Column]) -> None:
         number = self._number(layout)
-        for column, more in zip(self._found[number][1], columns, strict=True):
-            column += more
+        self._found[number].add(count, columns)
         self.which += bytes((number,)) * count
 
     def _add_one(self, sample: ChunkSample) -> None:
@@ -420,11 +474,10 @@ class _Builder:
         found = self._layouts.split(tick_id, timestamp, data)
         if found is None or not self._has_room(found.layout):
             number = self._number(None)
-            self._found[number][1][0].append(data)
+            self._found[number].add_one((data,))
         else:
             number = self._number(found.layout)
-            for column, value in zip(self._found[number][1], found.values, strict=True):
-                column.append(value)
+            self._found[number].add_one(found.values)
         self.which.append(number)
 
     def _number(self, layout: Layout | None) -> int:
@@ -432,15 +485,11 @@ class _Builder:
         number = self._numbers.get(key)
         if number is None:
             number = self._numbers[key] = len(self._found)
-            columns = 1 if layout is None else layout.floats + layout.payloads
-            self._found.append((layout, [[] for _ in range(columns)]))
+            self._found.append(_Gathered(layout))
         return number
 
     def groups(self) -> list[_Group]:
-        return [
-            _Group(layout, self.which.count(number), [_Column.of(values) for values in columns])
-            for number, (layout, columns) in enumerate(self._found)
-        ]
+        return [found.group() for found in self._found]
 
 
 _cut_of, _data_of = attrgetter("cut"), attrgetter("data")
