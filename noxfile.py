@@ -150,6 +150,7 @@ FUZZED_MODULES = [
 SIMULATED = [
     "tests/gateways/dm_env_rpc/test_simulated.py",
     "tests/trainer/test_simulated.py",
+    "tests/test_resuming_simulated.py",
 ]
 
 #: What needs no foreign environment, and is no long proof.

@@ -43,7 +43,7 @@ def test_every_promise_names_a_test_or_is_none() -> None:
 
 def test_what_is_not_promised_stands_beside_what_is() -> None:
     refused = " ".join(promise for _, promise, _ in promises() if promise.startswith("**Not promised**"))
-    for matter in ("consensus", "resuming trials", "exactly-once delivery to actors", "Byzantine"):
+    for matter in ("consensus", "resuming them", "exactly-once delivery to actors", "Byzantine"):
         assert matter in refused
 
 

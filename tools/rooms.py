@@ -76,8 +76,9 @@ TABLE: dict[str, set[str]] = {
     "servers.model_registry": {"rpc", "access", "budget"},
     "servers.orchestrator": {"trial", "rpc", "servers.discovery", "access", "budget"},
     "sdk": {"spaces", "rpc", "servers.discovery", "access"},
+    "resuming": {"servers.orchestrator", "servers.datastore"},
     "platform": {
-        *("servers.orchestrator", "servers.datastore", "servers.model_registry", "servers.directory"),
+        *("resuming", "servers.orchestrator", "servers.datastore", "servers.model_registry", "servers.directory"),
         *("servers.discovery", "sdk", "trial", "rpc", "access", "budget"),
     },
     "sync": {"platform", "sdk"},

@@ -18,7 +18,8 @@ from trio_cogment.base.host import Host
 from trio_cogment.base.host.running import require_trio
 from trio_cogment.base.metrics import OrchestratorMetrics
 from trio_cogment.base.services import ServiceKind
-from trio_cogment.rpc import CallOpener, open_in_process
+from trio_cogment.resuming import Resuming
+from trio_cogment.rpc import CallOpener, OwnNursery, open_in_process
 from trio_cogment.rpc.inprocess import UNLIMITED_BYTES
 from trio_cogment.sdk import Controller, LocalParticipants, Participants
 from trio_cogment.sdk.spec import Spec
@@ -92,6 +93,7 @@ class Platform:
         datastore: Datastore | None = None,
         model_registry: ModelRegistry | None = None,
         reached_at: Callable[[str], None] | None = None,
+        resuming: Resuming | None = None,
     ) -> None:
         self.participants = participants
         self.orchestrator = orchestrator
@@ -102,6 +104,7 @@ class Platform:
         self.controller = Controller(channel, spec=participants.spec)
         self._extensions: Sequence[OpenedExtension] = ()
         self._say_reached_at = reached_at
+        self._resuming = resuming
 
     async def stop(self) -> None:
         """Stop the extensions, the last one first, and end the trials, with END and details to everybody.
@@ -110,6 +113,9 @@ class Platform:
         """
         for extension in reversed(self._extensions):
             await extension.stop()
+        if self._resuming is not None:
+            await self._resuming.stop()
+            await self.orchestrator.hand_over()
         await self.orchestrator.stop()
 
     @asynccontextmanager
@@ -155,6 +161,28 @@ class Platform:
         self.orchestrator.reached_at(endpoint)
         if self._say_reached_at is not None:
             self._say_reached_at(endpoint)
+        if self._resuming is not None:
+            self._resuming.begin(endpoint)
+
+    @property
+    def resumes(self) -> bool:
+        """Whether it goes on with stored trials whose orchestrator is gone."""
+        return self._resuming is not None
+
+    def on_resumed(self, tell: Callable[[str, TrialParams], None]) -> None:
+        """Set who is told of each trial that goes on here, with its parameters, as soon as its actors can come."""
+        if self._resuming is not None:
+            self._resuming.on_resumed = tell
+
+    def resume(self) -> None:
+        """Go on with stored trials whose orchestrator is gone, from now on; `reached_at` does it, too.
+
+        Raises:
+            FailedPreconditionError: `OrchestratorConfig.resume` is off, or there is no datastore.
+        """
+        if self._resuming is None:
+            raise FailedPreconditionError("resume: expected OrchestratorConfig(resume=True) and a datastore")
+        self._resuming.begin()
 
     async def join_trial(
         self, trial_id: str, implementation: ActorImplementation, *, actor_name: str = "", actor_class: str = ""
@@ -261,10 +289,27 @@ async def open_platform(
         if isinstance(directory, DirectoryServer):
             services += directory_services(directory)
         async with orchestrator, open_in_process(host, services, config=inside) as channel:
-            platform = Platform(participants, orchestrator, channel, services, datastore, registry, reached_at)
-            async with platform._extended(extensions, host, inside):
+            resuming = None
+            if config.orchestrator.resume and datastore is not None:
+                resuming = Resuming(orchestrator, datastore)
+            platform = Platform(
+                participants, orchestrator, channel, services, datastore, registry, reached_at, resuming
+            )
+            async with platform._extended(extensions, host, inside), _going_on(resuming):
                 yield platform
                 await platform.stop()
+
+
+@asynccontextmanager
+async def _going_on(resuming: Resuming | None) -> AsyncIterator[None]:
+    """Go on with trials for the time of the block."""
+    if resuming is None:
+        yield
+        return
+    async with OwnNursery() as nursery:
+        nursery.start_soon(resuming.run)
+        yield
+        nursery.cancel_scope.cancel()
 
 
 @asynccontextmanager

@@ -57,6 +57,8 @@ TRIAL_QUOTAS = "trial-quotas"
 TRIAL_ORCHESTRATOR = "trial-orchestrator"
 #: For the worker of which run a gateway starts a trial, quoted as above.
 TRIAL_RUN = "trial-run"
+#: Sent to a client actor: the trial may go on after a death of its orchestrator, so it is worth coming back.
+TRIAL_RESUMES = "trial-resumes"
 #: Sent to a directory: a registration is found, and can be removed, only with the token it was made with.
 AUTHENTICATION_TOKEN = "authentication-token"
 

@@ -18,6 +18,7 @@ from trio_cogment.base.endpoints import CLIENT, DISCOVER
 from trio_cogment.base.errors import CogmentError, needing
 from trio_cogment.base.records import record
 from trio_cogment.base.services import ACTOR_CLASS, IMPLEMENTATION, ServiceKind
+from trio_cogment.cli.configuration import setting_options
 from trio_cogment.cli.errors import Failure
 from trio_cogment.cli.experiment.files import data_option, is_experiment
 from trio_cogment.cli.options import FilePath
@@ -168,6 +169,7 @@ def _seconds(_ctx: click.Context, param: click.Parameter, value: float) -> float
 @click.option("--demo", is_flag=True, help="Try an experiment: programs take part in it, and no server is started.")
 @data_option
 @models_option
+@setting_options("orchestrator.resume")
 @storage_options(PLAY_FILE)
 @web_options
 @service_options("PLAY", port=_DEFAULT_PORT, host=THIS_MACHINE)
@@ -187,6 +189,11 @@ def play(ctx: click.Context, /, **options: Any) -> None:
     settings = PlaySettings(**common, web=web_settings(ctx), storage=storage_settings(ctx))
     if settings.web is None or not settings.web.enabled:
         raise Failure("play: --web=false: expected a page to play on")
+    if settings.configuration.orchestrator.resume and settings.auth.secret_file is None:
+        raise Failure(
+            "play: --resume: expected --auth_secret_file (made by `trio-cogment token init`): with it, the links of "
+            "seats outlast the process"
+        )
     prepared = functools.cache(functools.partial(_prepared, options))
     stored = "" if settings.storage is None else ", trial_datastore"
     application = Application(
@@ -394,6 +401,8 @@ async def _opened(
             open_play(platform, [game], config=configuration.play) as server,
             opened_pages(settings, resources, platform, prepared().types) as dashboard,
         ):
+            if platform.resumes:
+                platform.resume()
 
             def routes(access: PageAccess) -> list[AnyRoute]:
                 assert dashboard is not None, "the start has been refused without pages"

@@ -6,6 +6,7 @@ from typing import Any
 
 import click
 
+from trio_cogment.cli.configuration import setting_options
 from trio_cogment.cli.options import port_option
 from trio_cogment.cli.services.directory_flags import own_directory_option
 from trio_cogment.cli.services.dm_env_rpc import gateway_option
@@ -27,6 +28,7 @@ from trio_cogment.cli.services.trial_datastore import DEFAULT_FILE, storage_opti
 @gateway_option
 @trainer_option
 @archive_option
+@setting_options("orchestrator.resume")
 @storage_options(DEFAULT_FILE)
 @orchestrator_options(host=THIS_MACHINE)
 @click.pass_context

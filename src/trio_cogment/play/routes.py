@@ -124,7 +124,7 @@ class _Pages:
         if trial_id.startswith(_LOBBY):
             await self._server.lobby(trial_id.removeprefix(_LOBBY)).serve_page(socket, visit.who.derives)
         else:
-            await self._server.seat(trial_id, actor).serve_page(socket)
+            await (await self._server.seat_in_time(trial_id, actor)).serve_page(socket)
 
 
 _DOCTYPE = re.compile(rb"\s*<!doctype[^>]*>", re.IGNORECASE)

@@ -23,6 +23,7 @@ from google.protobuf.message import Message
 
 from trio_cogment.base.config import PlayConfig
 from trio_cogment.base.errors import CogmentError, FailedPreconditionError, InvalidArgumentError
+from trio_cogment.base.outcome import EndCause
 from trio_cogment.base.stand_ins import StandIn, stand_in_note
 from trio_cogment.play.bots import Asked, Bot
 from trio_cogment.play.codec_choice import codec_for
@@ -208,6 +209,9 @@ class PageSeat:
         """Take the end of the actor's part: of the trial, or because it has left, or could not take part."""
         assert self.seat is not None
         error, outcome = self.seat.error, self.seat.outcome
+        stopped = outcome is not None and outcome.cause is EndCause.SERVER_STOPPED
+        if stopped and self._settings.goes_on:
+            return  # nothing to tell: the page opens its socket again, at the server that goes on with the trial
         if error is not None:
             known = isinstance(error, CogmentError)
             self.failure = str(error) if known else "unexpected failure; the server's log has the details"

@@ -30,6 +30,7 @@ class SeatSettings:
         labels: of actions; see `forms.message_form`.
         receivers: of rewards and messages: the other participants.
         again: after the trial comes the next one.
+        goes_on: the trial goes on at the next server when this one stops.
         renderer: the project has its own page that shows observations.
 
     Raises:
@@ -43,6 +44,7 @@ class SeatSettings:
     labels: Sequence[str] = ()
     receivers: Sequence[str] = ()
     again: bool = False
+    goes_on: bool = False
     renderer: bool = False
 
     def __post_init__(self) -> None:

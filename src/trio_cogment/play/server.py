@@ -17,7 +17,8 @@ from trio_util import AsyncValue, wait_any
 from trio_cogment.access import Quotas, Sources
 from trio_cogment.api.common_pb2 import ActorInitialInput, TrialParams
 from trio_cogment.base.config import PlayConfig
-from trio_cogment.base.errors import FailedPreconditionError, NotFoundError
+from trio_cogment.base.endpoints import CLIENT
+from trio_cogment.base.errors import FailedPreconditionError, NotFoundError, UnavailableError
 from trio_cogment.base.host import Host
 from trio_cogment.base.services import ACTOR_CLASS, IMPLEMENTATION, TRIAL_OWNER, TRIAL_QUOTAS, ServiceKind
 from trio_cogment.platform import Platform
@@ -52,6 +53,11 @@ class WatchedTrial:
     end: Callable[[], None]
 
 
+#: The property of a trial that may go on at the next server: the name of its game.
+GAME = "play.game"
+#: How long a page waits for a seat whose trial may be about to go on.
+_BACK_SECONDS = 2.0
+
 #: Begins the account of a lobby, under which its trials count.
 _LOBBY = "lobby"
 #: Returns the link of a seat, of a trial's id, an actor's name, and what it ends with; see `lobby.Link`.
@@ -84,6 +90,10 @@ class PlayServer:
         self._finished_bytes = 0
         self._lobbies: dict[str, Lobby] = {}
         self._renderers: dict[str, bytes] = {}
+        self._taken = trio.lowlevel.ParkingLot()
+        #: Until then trials of the server before may go on here.
+        self._until = trio.current_time() + platform.orchestrator.config.resume_patience_seconds
+        platform.on_resumed(self._go_on)
 
     @property
     def games(self) -> list[Game]:
@@ -105,6 +115,21 @@ class PlayServer:
         if found is None:
             raise NotFoundError("there is no such seat, or its trial is long over")
         return found
+
+    async def seat_in_time(self, trial_id: str, actor: str) -> PageSeat:
+        """Return a seat, which may be that of a trial that is about to go on here.
+
+        Raises:
+            NotFoundError: there is none.
+            UnavailableError: there is none yet.
+        """
+        if self._platform.resumes:
+            with trio.move_on_after(_BACK_SECONDS):
+                while (trial_id, actor) not in self._seats:
+                    await self._taken.park()
+            if (trial_id, actor) not in self._seats and trio.current_time() < self._until:
+                raise UnavailableError("the game will be back in a moment")
+        return self.seat(trial_id, actor)
 
     def lobby(self, name: str) -> Lobby:
         """Return the lobby of a game.
@@ -196,6 +221,8 @@ class PlayServer:
 
     async def _start(self, opener: CallOpener, game: Game, people: int, bots: bool) -> tuple[Round, Sequence[PageSeat]]:
         params, actors = (with_bots if bots else with_fewer)(game, people)
+        if self._platform.resumes:
+            params.properties[GAME] = game.name
         trial_id = f"{game.name}-{self._host.new_id()}"
         seats = [self._seat_of(game, params, trial_id, actor) for actor in actors]
 
@@ -212,6 +239,36 @@ class PlayServer:
         await round_.start(params, [trial_id])
         return round_, seats
 
+    def _go_on(self, trial_id: str, params: TrialParams) -> None:
+        """Take the seats of a trial of one of the games that goes on here: their people come back by their links."""
+        lobby = self._lobbies.get(params.properties.get(GAME, ""))
+        if lobby is None:
+            return
+        game = lobby.game
+        if game.renderer:
+            self._renderers[trial_id] = game.renderer
+        people = [actor.name for actor in params.actors if actor.endpoint.strip() == CLIENT]
+        seats = [self._seat_of(game, params, trial_id, actor) for actor in people]
+        for seat in seats:
+            self._seats[trial_id, seat.actor] = seat
+            assert seat.seat is not None
+            seat.seat.join(self._platform.channel, trial_id, self._nursery.start_soon, host=self._host)
+        self._nursery.start_soon(self._attend, trial_id, seats)
+        self._taken.unpark_all()
+
+    async def _attend(self, trial_id: str, seats: Sequence[PageSeat]) -> None:
+        """End a trial that goes on when none of its people is there any more."""
+        controller = self._platform.controller
+        async with OwnNursery() as nursery:
+
+            async def end() -> None:
+                await _Attendance(seats).wait_nobody(self.config.empty_seconds)
+                await controller.terminate_trial(trial_id, hard=True)
+
+            nursery.start_soon(end)
+            await controller.wait_trial_state(trial_id)
+            nursery.cancel_scope.cancel()
+
     def _seat_of(self, game: Game, params: TrialParams, trial_id: str, actor: str) -> PageSeat:
         own = next(each for each in params.actors if each.name == actor)
         opener = self._bots.find(ServiceKind.ACTOR, {ACTOR_CLASS: own.actor_class, IMPLEMENTATION: game.bot})
@@ -225,6 +282,7 @@ class PlayServer:
             receivers=[*others, params.environment.name or "env"] if game.feedback else [],
             renderer=bool(game.renderer),
             again=game.again,
+            goes_on=self._platform.resumes,
         )
         return self._make(trial_id, actor, self._platform.participants.spec.actor_class(own.actor_class), settings)
 

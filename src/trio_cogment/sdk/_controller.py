@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 
+import trio
+
 from trio_cogment.api.common_pb2 import (
     ActorInitialOutput,
     ActorRunTrialOutput,
@@ -22,18 +24,19 @@ from trio_cogment.api.orchestrator_pb2 import (
     TrialStartReply,
     TrialStartRequest,
 )
-from trio_cogment.base.errors import InvalidArgumentError, NotFoundError, TrialFailedError, UnavailableError
+from trio_cogment.base.errors import InvalidArgumentError, NotFoundError, StatusCode, TrialFailedError, UnavailableError
 from trio_cogment.base.host import Host
 from trio_cogment.base.log_context import trial_bound
 from trio_cogment.base.outcome import EndCause, TrialOutcome
-from trio_cogment.base.services import SERVICES, TRIAL_ID, ServiceKind
-from trio_cogment.rpc import CallOpener, ClientCall, RpcError, methods_of
+from trio_cogment.base.services import SERVICES, TRIAL_ID, TRIAL_RESUMES, ServiceKind
+from trio_cogment.rpc import CallOpener, ClientCall, Metadata, RpcError, methods_of
 from trio_cogment.sdk._actor import ActorImplementation, run_actor
 from trio_cogment.sdk._datastore import DatastoreClient
 from trio_cogment.sdk._environment import ActorInfo
-from trio_cogment.sdk._failures import say_goodbye, words_for
+from trio_cogment.sdk._failures import cause_of, say_goodbye, words_for
 from trio_cogment.sdk._finding import FoundTrial, Informants, TrialFinder
-from trio_cogment.sdk._stream import NORMAL, receive_init
+from trio_cogment.sdk._session import WallClock
+from trio_cogment.sdk._stream import NORMAL, StreamLostError, receive_init
 from trio_cogment.sdk.spec import Payload, Spec, encode
 
 _LIFECYCLE = methods_of(SERVICES[ServiceKind.LIFECYCLE].descriptor())
@@ -265,29 +268,96 @@ async def join_trial(
 ) -> None:
     """Take part in a trial as a client actor, by name or by class; return when it is over.
 
+    Where the orchestrator goes on with trials (`serve --resume`), the actor comes back by itself when its connection is
+    lost or the orchestrator stops: the implementation is called again, with a session that begins at the tick with
+    which the trial goes on. It tries for `REJOIN_SECONDS`.
+
     Raises:
         RpcError: the trial does not exist or has no such actor that is free, or the connection was lost.
     """
     if bool(actor_name) == bool(actor_class):
         raise InvalidArgumentError("expected either actor_name or actor_class")
+    part = _Part(opener, trial_id, implementation, spec or Spec(), (host or Host()).wall_clock)
     wanted = ActorInitialOutput(actor_name=actor_name) if actor_name else ActorInitialOutput(actor_class=actor_class)
-    async with opener.call(_CLIENT_ACTOR["RunTrial"], metadata=((TRIAL_ID, trial_id),)) as call:
-        await call.send(ActorRunTrialOutput(state=NORMAL, init_output=wanted))
-        init = await receive_init(call, ActorRunTrialOutput)
-        if init is not None:
+    await part.play(wanted)
+    while part.may_go_on:
+        lost, deadline = part.lost, trio.current_time() + REJOIN_SECONDS
+        while True:
+            await trio.sleep(_REJOIN_PAUSE_SECONDS)
             try:
-                with trial_bound(trial_id):
+                await part.play(ActorInitialOutput(actor_name=part.name))
+                break
+            except RpcError as error:
+                if error.code in _NOT_YET and trio.current_time() < deadline:
+                    continue
+                if lost is None:
+                    return  # it was told that the trial has ended, which holds
+                raise lost from error
+    if part.lost is not None:
+        raise part.lost
+
+
+#: How long a client actor whose trial may go on tries to come back.
+REJOIN_SECONDS = 60.0
+_REJOIN_PAUSE_SECONDS = 0.25
+#: What an orchestrator says that is not there, or has not taken up the trial again.
+_NOT_YET = frozenset({StatusCode.UNAVAILABLE, StatusCode.NOT_FOUND, StatusCode.FAILED_PRECONDITION})
+
+
+class _Part:
+    """The part of a client actor in a trial, over one call after the other.
+
+    Attributes:
+        name: of the actor, once it has joined.
+        lost: why its last call broke off; None: it has ended.
+        may_go_on: the trial may go on, and the actor come back.
+    """
+
+    def __init__(
+        self, opener: CallOpener, trial_id: str, implementation: ActorImplementation, spec: Spec, clock: WallClock
+    ) -> None:
+        self._opener = opener
+        self._trial_id = trial_id
+        self._implementation = implementation
+        self._spec = spec
+        self._clock = clock
+        self.name = ""
+        self.lost: Exception | None = None
+        self.may_go_on = False
+
+    async def play(self, wanted: ActorInitialOutput) -> None:
+        """Join, and take part until the call is over.
+
+        Raises:
+            RpcError: it could not join.
+            Exception: of the implementation.
+        """
+        async with self._opener.call(_CLIENT_ACTOR["RunTrial"], metadata=((TRIAL_ID, self._trial_id),)) as call:
+            await call.send(ActorRunTrialOutput(state=NORMAL, init_output=wanted))
+            init = await receive_init(call, ActorRunTrialOutput)
+            if init is None:
+                return
+            resumes = bool((call.initial_metadata or Metadata()).texts(TRIAL_RESUMES))
+            self.name, self.lost, self.may_go_on = init.actor_name, None, False
+            try:
+                with trial_bound(self._trial_id):
                     session = await run_actor(
                         call,
-                        trial_id,
+                        self._trial_id,
                         init,
-                        implementation,
-                        spec=spec or Spec(),
-                        wall_clock=(host or Host()).wall_clock,
+                        self._implementation,
+                        spec=self._spec,
+                        wall_clock=self._clock,
                         joined=True,
                     )
             except Exception as error:
+                cause = cause_of(error)
+                if isinstance(cause, StreamLostError):
+                    self.lost, self.may_go_on = error, resumes
+                    return
                 await say_goodbye(call, words_for(error))
                 raise
             if not session.is_over:
                 await say_goodbye(call)
+            elif session.outcome is not None and session.outcome.cause is EndCause.SERVER_STOPPED:
+                self.may_go_on = resumes

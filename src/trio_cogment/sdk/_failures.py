@@ -32,7 +32,7 @@ _GOODBYE_SECONDS = 2.0
 _NOT_ITS_OWN = frozenset({StatusCode.OK, StatusCode.UNAVAILABLE, StatusCode.CANCELLED, StatusCode.DEADLINE_EXCEEDED})
 
 
-def _cause_of(error: Exception) -> Exception:
+def cause_of(error: Exception) -> Exception:
     """Return the exception that a group holds, if it is only one: a nursery always wraps."""
     while isinstance(error, ExceptionGroup) and len(error.exceptions) == 1:
         error = error.exceptions[0]
@@ -41,10 +41,10 @@ def _cause_of(error: Exception) -> Exception:
 
 def words_for(error: Exception) -> str:
     """Return the type and the first line of an exception; of several that were raised together, of the first."""
-    first, others = _cause_of(error), 0
+    first, others = cause_of(error), 0
     while isinstance(first, ExceptionGroup):
         others += len(first.exceptions) - 1
-        first = _cause_of(first.exceptions[0])
+        first = cause_of(first.exceptions[0])
     line = next(iter(str(first).splitlines()), "")
     text = f"{type(first).__name__}: {line}" if line else type(first).__name__
     return text[:_LINE_CHARACTERS] + (f" (and {others} more)" if others else "")
@@ -52,7 +52,7 @@ def words_for(error: Exception) -> str:
 
 def last_lines(error: Exception) -> str:
     """Return the last lines of an exception's traceback."""
-    lines = "".join(traceback.format_exception(_cause_of(error))).splitlines()[-_LINES:]
+    lines = "".join(traceback.format_exception(cause_of(error))).splitlines()[-_LINES:]
     return "\n".join(line[:_LINE_CHARACTERS] for line in lines)
 
 
@@ -68,7 +68,7 @@ def failure_of(error: Exception, trial_id: str, who: str, *, tracebacks: bool, h
         tracebacks: send the last lines of the traceback, too.
         has_caller: a caller in this process gets the exception itself, and the log need not have it.
     """
-    cause = _cause_of(error)
+    cause = cause_of(error)
     if isinstance(cause, StreamLostError):
         _log.warning("trial %s: %s: the connection to the orchestrator was lost: %s", trial_id, who, cause)
         return RpcError(cause.code, cause.message)

@@ -117,6 +117,7 @@ class Desk:
         completed: when streams were complete.
         full: what the trial was told: to wait, or to go on.
         lost: how many samples it was told are lost.
+        replaced: why it was told to end.
         prompt: whether streams take samples at once.
         confirming: whether streams say what they have taken.
     """
@@ -137,6 +138,7 @@ class Desk:
         )
         self.streams: list[Stream] = []
         self.tried: list[float] = []
+        self.replaced: list[str] = []
         self.refusal: Exception | None = None
         self.gate: Callable[[DatalogSample], Awaitable[None]] = self.nothing
         self.completing: Callable[[], Awaitable[None]] = self.nothing
@@ -180,6 +182,9 @@ class Desk:
 
     def on_samples_lost(self, count: int) -> None:
         self.lost.append(count)
+
+    def on_replaced(self, why: str) -> None:
+        self.replaced.append(why)
 
     async def run(self) -> None:
         await self.log.run(PARAMS)
@@ -1199,3 +1204,14 @@ async def test_what_has_to_be_told_is_not_passed_by(autojump_clock: MockClock) -
         table.streams[0].break_off()
         await trio.sleep(1)
         assert (table.lost, table.events) == ([1], [(1, told(1))])
+
+
+async def test_one_that_another_attempt_has_is_told_to_end_and_tries_no_more(autojump_clock: MockClock) -> None:
+    async with desk() as table:
+        table.refusal = FailedPreconditionError("attempt 1 may not write it")
+        table.streams[0].break_off()
+        table.put(0)
+        await trio.sleep(60)
+        assert table.replaced == ["attempt 1 may not write it"]
+        assert len(table.tried) == 2
+        assert table.log.over

@@ -57,7 +57,7 @@ def test_actors_and_endpoints_are_counted_before_anything_else_is_done_with_them
         ({"max_peer_starting_trials": 1}, ["a", "b", "", "", "b"], "max_peer_starting_trials is 1"),
     ],
 )
-def test_there_is_room_for_so_many_trials(limits: dict[str, int], accounts: list[str], name: str) -> None:
+def test_there_is_room_for_so_many_trials(limits: dict[str, Any], accounts: list[str], name: str) -> None:
     room = Room(OrchestratorConfig(**limits))
     *admitted, refused = accounts
     holdings = [room.enter(account) for account in admitted]

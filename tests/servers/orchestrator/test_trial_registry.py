@@ -68,7 +68,7 @@ async def test_ended_trials_go_by_size_at_once(autojump_clock: trio.testing.Mock
 
 @pytest.mark.parametrize("limit", [{"max_ended_trials": 8}, {"max_ended_trials_bytes": 8 * 24_000}])
 async def test_nobody_has_the_ended_trials_of_others_forgotten(
-    limit: dict[str, int], autojump_clock: trio.testing.MockClock
+    limit: dict[str, Any], autojump_clock: trio.testing.MockClock
 ) -> None:
     """As long as it has most of them itself."""
     async with bench(*players(), config=OrchestratorConfig(**limit)) as table:

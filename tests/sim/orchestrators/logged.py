@@ -149,6 +149,10 @@ class Log:
             waiting = self.datalog.queued_samples
             assert self.large or waiting >= self._config.max_queued_samples, f"it waits, though only {waiting} wait"
 
+    def on_replaced(self, why: str) -> None:
+        """See `Owner.on_replaced`."""
+        raise AssertionError(why)
+
     def on_samples_lost(self, count: int) -> None:
         """See `Owner.on_samples_lost`."""
         assert count > 0, count

@@ -45,11 +45,29 @@ class OrchestratorConfig(Settings):
         "0: never",
         flag=Flag("--checkpoint_ticks", "COGMENT_CHECKPOINT_TICKS"),
         within=NOT_NEGATIVE,
+        of="trial",
     )
     checkpoint_seconds: float = setting(
         0.0,
         "after how many seconds, likewise; with both, whichever is first",
         flag=Flag("--checkpoint_seconds", "COGMENT_CHECKPOINT_SECONDS"),
+        within=NOT_NEGATIVE,
+    )
+    resume: bool = setting(
+        False,
+        "go on with stored trials whose orchestrator is gone; and hand the own ones over when this one stops",
+        flag=Flag("--resume", "TRIO_COGMENT_RESUME"),
+    )
+    resume_attempts: int = setting(
+        10,
+        "how many attempts a trial may have; after that one that is left without an end is ended",
+        within=POSITIVE,
+        of="trial",
+    )
+    resume_patience_seconds: float = setting(
+        30.0,
+        "how long a trial that goes on waits for participants that are discovered, and for its storage; after that it "
+        "is ended",
         within=NOT_NEGATIVE,
     )
     farewell_seconds: float = setting(

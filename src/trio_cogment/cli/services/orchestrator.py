@@ -293,6 +293,9 @@ async def _opened(
                 parts.append(f"samples lost: {platform.orchestrator.lost_samples}")
             return "; ".join(parts)
 
+        is_registered = settings.directory is not None and settings.directory.auto_register
+        if configuration.orchestrator.resume and store is not None and not is_registered:
+            platform.resume()  # else as soon as it is known where it is reached
         lifecycle, *others = platform.services
         yield Running(
             services=[[lifecycle], others],

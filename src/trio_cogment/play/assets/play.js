@@ -50,7 +50,7 @@ function Bar({ seen, wire }) {
       html`<span class="tag warn">time left <${Countdown} seconds=${state.seconds} since=${state.since} /></span>`}
       ${place === "seat" && state.tick !== null && html`<span class="tag">tick ${state.tick}</span>`}
       ${connection === "open" && !dismissed && html`<${Latency} wire=${wire} />`}
-      ${connection === "lost" && !dismissed && html`<span class="tag bad" role="alert">connection lost, trying again</span>`}
+      ${connection === "lost" && !dismissed && html`<span class="tag bad" role="alert">${seen.reason || "connection lost, trying again"}</span>`}
     </span>
   </header>`;
 }

@@ -66,6 +66,7 @@ export class Wire {
     this.latency = null;
     this.pause = FIRST_PAUSE_MS;
     this.ended = false;
+    this.isHeard = false;
     /** @type {WebSocket | null} */
     this.socket = null;
     this.encoder = new TextEncoder();
@@ -81,7 +82,7 @@ export class Wire {
     socket.binaryType = "arraybuffer";
     socket.onopen = () => {
       this.pause = FIRST_PAUSE_MS;
-      this.onState("open", "");
+      this.isHeard = false;
       this.say(this.greeting());
       this.ping();
     };
@@ -92,6 +93,9 @@ export class Wire {
 
   /** @param {Message} message */
   take(message) {
+    // A server that has nothing to say yet may still refuse.
+    if (!this.isHeard) this.onState("open", "");
+    this.isHeard = true;
     if (message.type === "pong") {
       this.latency = performance.now() - message.sent;
     } else {
@@ -108,7 +112,7 @@ export class Wire {
       this.onState("refused", event.reason);
       return;
     }
-    this.onState("lost", "");
+    this.onState("lost", event.reason);
     setTimeout(() => this.open(), this.pause);
     this.pause = Math.min(2 * this.pause, LONGEST_PAUSE_MS);
   }

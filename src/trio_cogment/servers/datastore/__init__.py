@@ -19,11 +19,12 @@ from trio_cogment.servers.datastore._datastore import Datastore
 from trio_cogment.servers.datastore._following import SampleReader
 from trio_cogment.servers.datastore._services import datastore_services
 from trio_cogment.servers.datastore.opening import open_store
-from trio_cogment.servers.datastore.storage import TrialEnd, TrialStore
+from trio_cogment.servers.datastore.storage import StoredTrial, TrialEnd, TrialStore
 
 __all__ = [
     "Datastore",
     "SampleReader",
+    "StoredTrial",
     "TrialEnd",
     "TrialStore",
     "datastore_services",

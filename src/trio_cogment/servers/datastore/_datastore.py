@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager, suppress
 from types import TracebackType
 
 import trio
 
+from trio_cogment.api.common_pb2 import EndOfTrial
 from trio_cogment.api.trial_datastore_pb2 import RetrieveSamplesRequest
 from trio_cogment.base.config import DatastoreConfig
+from trio_cogment.base.errors import FailedPreconditionError
 from trio_cogment.rpc import OwnNursery
 from trio_cogment.servers.datastore._following import Follower, SampleReader, find_trials
 from trio_cogment.servers.datastore._group_commit import GroupCommit
@@ -18,7 +20,15 @@ from trio_cogment.servers.datastore._leases import Leases
 from trio_cogment.servers.datastore._owners import Owners
 from trio_cogment.servers.datastore._retention import Retention
 from trio_cogment.servers.datastore._selection import Selection
-from trio_cogment.servers.datastore.storage import TrialStore
+from trio_cogment.servers.datastore.storage import (
+    RELEASED,
+    EndWrite,
+    OutcomeWrite,
+    StoredTrial,
+    TrialEnd,
+    TrialStore,
+    TrialWrite,
+)
 
 
 class Datastore:
@@ -70,6 +80,71 @@ class Datastore:
     def trouble_of(self, trial_id: str) -> str:
         """Return why the last samples of a trial could not be stored, while they wait at its orchestrator; or empty."""
         return self._leases.trouble_of(trial_id)
+
+    # For orchestrators of this process that go on with trials
+
+    def on_abandoned(self, take_up: Callable[[str], Awaitable[bool]] | None) -> None:
+        """Set who is asked before a trial is ended whose data log has not come back; True: somebody goes on with it."""
+        self._leases.take_up = take_up
+        release = getattr(self.store, "release_abandoned", None)
+        if release is not None:
+            release(take_up is not None)
+
+    async def left_open(self, endpoint: str) -> list[StoredTrial]:
+        """Return the trials that nobody runs, as far as that is certain: they can be taken over at once.
+
+        Those were handed over, or run at an endpoint that is the caller's now, or were in a database that one process
+        has to itself when it was left.
+
+        Args:
+            endpoint: where the caller is reached; empty: nowhere.
+        """
+        found = []
+        alone = bool(getattr(self.store, "exclusive", False))
+        for trial_id in await self.store.open_logged():
+            trial = await self.store.trial(trial_id)
+            if trial is None or not trial.attempt or self._leases.has_stream(trial_id):
+                continue
+            if alone or trial.endpoint == RELEASED or (endpoint and trial.endpoint == endpoint):
+                found.append(trial)
+        return found
+
+    async def take_over(self, trial: StoredTrial, endpoint: str) -> int | None:
+        """Take a trial over; return the number of the attempt that has it now. None: somebody else has it, or it ended.
+
+        Args:
+            trial: as it was when it was found that nobody runs it.
+            endpoint: where the orchestrator is reached that goes on with it.
+
+        Raises:
+            CogmentError: of the storage; it may be taken over nevertheless.
+        """
+        attempt = trial.attempt + 1
+        about = trial.trial_id, trial.user_id, trial.params, True, trial.owner, endpoint
+        try:
+            await self.writer.write(TrialWrite(*about, attempt, takes_over=True))
+        except FailedPreconditionError:
+            return None
+        self._leases.taken_over(trial.trial_id)
+        return attempt
+
+    async def give_up(self, trial_id: str, attempt: int, end: EndOfTrial) -> None:
+        """End a trial that was taken over and cannot be gone on with; the second time nothing happens.
+
+        Raises:
+            CogmentError: of the storage.
+        """
+        outcome = OutcomeWrite(trial_id, end.SerializeToString(), attempt)
+        with suppress(FailedPreconditionError):
+            await self.writer.write(outcome, EndWrite(trial_id, TrialEnd.ABNORMAL, attempt))
+
+    async def release(self, trial_id: str, attempt: int) -> None:
+        """Hand a trial over that was taken over and has not started here; see `Intake.release`.
+
+        Raises:
+            CogmentError: of the storage, or another attempt has it.
+        """
+        await self.sink().counted(attempt).release(trial_id)
 
     @asynccontextmanager
     async def reading(self, request: RetrieveSamplesRequest) -> AsyncIterator[SampleReader]:

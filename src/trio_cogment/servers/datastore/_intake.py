@@ -27,7 +27,15 @@ from trio_cogment.servers.datastore._group_commit import GroupCommit, WriteStrea
 from trio_cogment.servers.datastore._leases import Leases
 from trio_cogment.servers.datastore._owners import Owners
 from trio_cogment.servers.datastore._past import read_past
-from trio_cogment.servers.datastore.storage import EndWrite, OutcomeWrite, TrialEnd, TrialStore, TrialWrite, Write
+from trio_cogment.servers.datastore.storage import (
+    RELEASED,
+    EndWrite,
+    OutcomeWrite,
+    TrialEnd,
+    TrialStore,
+    TrialWrite,
+    Write,
+)
 
 _log = logging.getLogger(__name__)
 
@@ -251,6 +259,18 @@ class Intake:
         counted = self.owned_by(self._owner, self._quotas)
         counted._attempt = attempt
         return counted
+
+    async def release(self, trial_id: str) -> None:
+        """Hand the one trial over: its orchestrator runs it no more, and whoever goes on with trials may take it over.
+
+        Raises:
+            FailedPreconditionError: another attempt has it.
+            CogmentError: of the storage.
+        """
+        trial = await self._store.trial(trial_id)
+        if trial is not None and trial.end is TrialEnd.OPEN and self._attempt:
+            about = trial_id, trial.user_id, trial.params, True, trial.owner, RELEASED
+            await self._writer.write(TrialWrite(*about, self._attempt))
 
     @asynccontextmanager
     async def _stream(self, trial_id: str, user_id: str, params: TrialParams) -> AsyncIterator[IntakeStream]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Awaitable, Callable
 
 import trio
 
@@ -28,6 +29,9 @@ class Leases:
         writer: marks a trial as ended.
         owners: see to it that no data log takes a trial up meanwhile.
         config: how long a trial may be without a stream.
+
+    Attributes:
+        take_up: is asked before a trial is ended whose data log has not come back; True: somebody goes on with it.
     """
 
     def __init__(self, store: TrialStore, writer: GroupCommit, owners: Owners, config: DatastoreConfig) -> None:
@@ -41,11 +45,21 @@ class Leases:
         self._troubles: dict[str, str] = {}
         self._writes: dict[str, WriteStream] = {}
         self._changed = trio.lowlevel.ParkingLot()
+        self.take_up: Callable[[str], Awaitable[bool]] | None = None
 
     def enter(self, trial_id: str) -> None:
         """Take note that a stream of this trial has opened: it has no deadline."""
         self._streams[trial_id] = self._streams.get(trial_id, 0) + 1
         self._deadlines.pop(trial_id, None)
+
+    def has_stream(self, trial_id: str) -> bool:
+        """Whether a data log writes a trial now."""
+        return trial_id in self._streams
+
+    def taken_over(self, trial_id: str) -> None:
+        """Take note that a trial was taken over: its data log comes in time, or whoever has it ends it."""
+        if trial_id not in self._streams:
+            self._set_deadline(trial_id, self._config.abandoned_after_seconds)
 
     def writing(self, trial_id: str, writes: WriteStream) -> None:
         """Take note of what the stream of a trial writes to: once some of it is durable, there is room again."""
@@ -117,6 +131,8 @@ class Leases:
 
     async def _end_one(self, trial_id: str) -> None:
         try:
+            if self.take_up is not None and trial_id not in self._streams and await self.take_up(trial_id):
+                return
             async with self._owners.writing(trial_id, "") as trial:
                 if trial is None or trial.end != TrialEnd.OPEN or trial_id in self._streams:
                     return

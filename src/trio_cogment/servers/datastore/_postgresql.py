@@ -83,6 +83,10 @@ class PostgresqlStore:
         self.batches = 0
         self.retries = 0
 
+    def release_abandoned(self, releases: bool) -> None:
+        """Say whether trials of processes that are gone are handed over, for this one goes on with trials, or ended."""
+        self.presence.releases = releases
+
     def figures(self) -> Mapping[str, int]:
         """Return what this has counted, for metrics: batches, retries, reconnections, and connections there are."""
         return {

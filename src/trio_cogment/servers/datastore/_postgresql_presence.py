@@ -13,6 +13,7 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Callable, Collection, Iterable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import trio
@@ -24,6 +25,7 @@ from trio_cogment.base.postgresql import check_server, connect, database_errors,
 from trio_cogment.servers.datastore._postgresql_statements import LOCK_WRITER, from_text, key_of, prepare
 from trio_cogment.servers.datastore._recurring_failure import RecurringFailure
 from trio_cogment.servers.datastore._watching import Watches
+from trio_cogment.servers.datastore.storage import RELEASED
 
 if TYPE_CHECKING:
     from random import Random
@@ -50,6 +52,9 @@ _RECONNECT_SECONDS = 0.1, 2.0
 _OPEN_TRIALS = b"""
 SELECT number, coalesce(long_id, trial_id) FROM trials WHERE writer = %s AND ending = 0 AND logged
 ORDER BY trial_id FOR UPDATE
+"""
+_RELEASE = b"""
+UPDATE trials SET endpoint = %s, writer = 0, changes = changes + 1 WHERE number = ANY(%s::bigint[]) AND attempt > 0
 """
 _LIVING = b"""
 SELECT number, number IN (
@@ -199,8 +204,13 @@ class PresenceSession:
             assert row is not None
             return row[0], dict(connection.execute(_LIVING, (LOCK_WRITER,)).fetchall())
 
-    def end_of(self, writer: int) -> list[str] | None:
-        """Count a writer as gone, and end its trials; return their ids. None: it is there after all."""
+    def end_of(self, writer: int, *, releases: bool = False) -> list[str] | None:
+        """Count a writer as gone, and end its trials; return their ids. None: it is there after all.
+
+        Args:
+            writer: its number.
+            releases: those whose attempts are counted are handed over, for this process goes on with trials.
+        """
         with database_errors(f"cannot write to {shown(self._address)}"):
             connection = self._open()
             with connection.transaction():
@@ -212,8 +222,13 @@ class PresenceSession:
                 if not gone.rowcount:
                     return []
                 rows = connection.execute(_OPEN_TRIALS, (writer,)).fetchall()
-                ended = b"UPDATE trials SET ending = 2, changes = changes + 1 WHERE number = ANY(%s::bigint[])"
-                connection.execute(ended, ([number for number, _ in rows],))
+                numbers = [number for number, _ in rows]
+                if releases:
+                    connection.execute(_RELEASE, (RELEASED, numbers))
+                ended = b"""
+                UPDATE trials SET ending = 2, changes = changes + 1 WHERE number = ANY(%s::bigint[]) AND writer = %s
+                """
+                connection.execute(ended, (numbers, writer))
         return [from_text(trial_id) for _, trial_id in rows]
 
 
@@ -231,6 +246,7 @@ class Presence:
         number: of this writer, while it has a session; 0: it has none now.
         reconnections: how often it was made anew.
         seen: writers that had a session when they were looked for, this one among them.
+        releases: trials of writers that are gone are not ended but handed over; see `PresenceSession.end_of`.
     """
 
     def __init__(
@@ -256,6 +272,7 @@ class Presence:
         self._renew = False
         self.number = 0
         self.reconnections = 0
+        self.releases = False
 
     async def open(self) -> None:
         """Open the session for the first time.
@@ -371,8 +388,9 @@ class Presence:
         for number in [number for number, since in self._missing.items() if now - since >= GONE_SECONDS]:
             del self._missing[number]
             self.seen.discard(number)
-            ended = await self._run(self._session.end_of, number)
+            ended = await self._run(partial(self._session.end_of, number, releases=self.releases))
             if ended:
-                _log.warning("another datastore is gone: its %d open trials are marked as ended abnormally", len(ended))
+                what = "handed over, or ended abnormally" if self.releases else "marked as ended abnormally"
+                _log.warning("another datastore is gone: its %d open trials are %s", len(ended), what)
                 self._watches.notify(ended, trials=True)
                 self._on_ended(ended)

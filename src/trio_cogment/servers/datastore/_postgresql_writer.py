@@ -37,6 +37,7 @@ from trio_cogment.servers.datastore._write_rules import (
 )
 from trio_cogment.servers.datastore.chunks import DEFAULT_LEVEL, Chunk, ChunkCodec, ChunkSample, counted_chunk, decode
 from trio_cogment.servers.datastore.storage import (
+    RELEASED,
     EndWrite,
     OutcomeWrite,
     SampleWrite,
@@ -46,6 +47,8 @@ from trio_cogment.servers.datastore.storage import (
     trial_bytes,
 )
 
+#: The writer of trials that were handed over: it never has a session.
+_NOBODY = 0
 #: A chunk has no more bytes of samples than this, unless it has one sample: a page of a reader has about as many.
 _CHUNK_BYTES = 256 * 1024
 _CHUNK_SAMPLES = 2000
@@ -459,7 +462,7 @@ class _Transaction:
             return f"trial {write.trial_id!r}: it belongs to somebody else"
         trial.describe(write)
         # Whose data log it is, sees to it that it ends.
-        trial.writer = self._writer
+        trial.writer = _NOBODY if write.endpoint == RELEASED else self._writer
         return None
 
     def _finish(self, write: EndWrite, trial: _Trial) -> None:

@@ -150,6 +150,9 @@ class SqliteStore:
     puts them into one call.
     """
 
+    #: No other process has the database meanwhile, so whoever wrote to it before is gone.
+    exclusive = True
+
     def __init__(self, writer: SqliteWriter, readers: Readers, run_writer: Runner, run_reader: Runner) -> None:
         self._writer = writer
         self._readers = readers

@@ -43,6 +43,7 @@ from trio_cogment.servers.datastore._retention import Retention
 from trio_cogment.servers.datastore._selection import Selection
 from trio_cogment.servers.datastore._write_rules import MAX_NUMBER
 from trio_cogment.servers.datastore.storage import (
+    RELEASED,
     OutcomeWrite,
     SampleWrite,
     StoredTrial,
@@ -387,7 +388,7 @@ def _info(trial: StoredTrial) -> StoredTrialInfo:
         samples_count=min(trial.samples_count, _MAX_UINT32),
         params=trial.params,
         ended_abnormally=trial.end == TrialEnd.ABNORMAL,
-        orchestrator=trial.endpoint,
+        orchestrator="" if trial.endpoint == RELEASED else trial.endpoint,
         stored_bytes=trial.stored_bytes,
         raw_bytes=trial.raw_bytes,
     )

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from trio_cogment.api.common_pb2 import TrialState
 from trio_cogment.servers.datastore.storage import (
+    RELEASED,
     EndWrite,
     ReplacedAttempt,
     SampleWrite,
@@ -153,7 +154,10 @@ def taken(write: TrialWrite, end: TrialEnd, endpoint: str, attempt: int) -> str 
         return _not_its_own(write, attempt)
     if fate is Fate.ENDED:
         return ReplacedAttempt(f"trial {write.trial_id!r}: it has ended, and cannot be gone on with")
-    if fate is Fate.BEGIN and end is TrialEnd.OPEN and endpoint and write.endpoint and endpoint != write.endpoint:
+    is_elsewhere = endpoint and write.endpoint not in ("", endpoint, RELEASED)
+    if fate is Fate.BEGIN and end is TrialEnd.OPEN and is_elsewhere:
+        if endpoint == RELEASED:
+            return f"trial {write.trial_id!r}: its id is taken by a trial that another orchestrator will go on with"
         return f"trial {write.trial_id!r}: its id is taken by a trial that the orchestrator at {endpoint} runs"
     return None
 

@@ -41,6 +41,10 @@ class TrialEnd(enum.IntEnum):
     ABNORMAL = 2
 
 
+#: The endpoint of an open trial that its orchestrator has handed over: whoever goes on with trials may take it over.
+RELEASED = "released:"
+
+
 class WriteKind(enum.IntEnum):
     """What is done with a sample whose tick has one already."""
 
@@ -70,7 +74,8 @@ class TrialWrite(NamedTuple):
     logged: bool
     #: The account that it belongs to, which stays what it was when the trial was created.
     owner: str = ""
-    #: Where the orchestrator is reached that runs it; empty: that is not known, and the id is nobody's.
+    #: Where the orchestrator is reached that runs it; empty: that is not known, and the id is nobody's. `RELEASED`: by
+    #: none any more.
     endpoint: str = ""
     #: See the head of this module.
     attempt: int = 0

@@ -59,6 +59,9 @@ class Owner(Protocol):
     def on_samples_lost(self, count: int) -> None:
         """Learn that samples were lost."""
 
+    def on_replaced(self, why: str) -> None:
+        """Learn that another attempt has the trial now: this one writes nothing more, and has to end."""
+
 
 # Words for a data log's failure, whatever it was.
 
@@ -416,6 +419,10 @@ class Datalog:
             if not self.opened.is_set():
                 self.failure = failure
                 self.opened.set()
+                return
+            if isinstance(failure, FailedPreconditionError):
+                # Only a datastore of this process raises it: what comes over a call is an `RpcError`.
+                self._owner.on_replaced(text_of(failure))
                 return
             fruitful = self._taken > taken or self._stream_seconds > self._config.datalog_grace_seconds
             self._broke(failure, fruitful)

@@ -190,6 +190,20 @@ class Orchestrator:
         """How many trials still have tasks, farewells included."""
         return int(self._running.value)
 
+    async def hand_over(self) -> None:
+        """Stop in the middle of every trial that another attempt can go on with, and release it when it is stored.
+
+        It waits for that a bounded time; a trial that is not stored by then ends as with `stop`. Nothing starts any
+        more.
+        """
+        self._stopping = True
+        handed = [run for run in self._runs if run.can_be_handed_over]
+        for run in handed:
+            run.hand_over()
+        with trio.move_on_after(self.config.datalog_flush_seconds):
+            while any(run in self._runs for run in handed):
+                await self._running.wait_transition()
+
     async def stop(self) -> None:
         """End every trial with details, end every watch, and wait (a bounded time) until everybody has been told.
 
@@ -236,6 +250,7 @@ class Orchestrator:
         run_id: str = "",
         reach: str | None = None,
         taken_up: TakenUp | None = None,
+        attempt: int = 0,
     ) -> str:
         """Start a trial and return its id when it is PENDING; an empty text when the id asked for is taken.
 
@@ -256,6 +271,8 @@ class Orchestrator:
             taken_up: the stored trial with which it goes on, as `read_past` returns it. With the id of that one it is
                 another attempt at it; with another id it is a branch, and its properties say so. `past` may be left
                 out if the environment needs none.
+            attempt: the number of the attempt, which has taken the trial over in the datastore of this process; 0: the
+                next one, of a trial that begins.
 
         Raises:
             InvalidArgumentError: bad parameters; the text names the field.
@@ -280,7 +297,7 @@ class Orchestrator:
         try:
             trial.feed(Begin())
             with nullcontext() if trial.trace is None else trial.trace.current():
-                await self._start(trial, Given(params, trial_config, reach, taken_up))
+                await self._start(trial, Given(params, trial_config, reach, taken_up, attempt))
             # A caller that went away since will never know of this trial.
             await trio.lowlevel.checkpoint_if_cancelled()
             started = True
@@ -394,7 +411,7 @@ class Orchestrator:
             trial,
             params,
             targets,
-            sink_of(datalog, self._connections, trial.holding),
+            sink_of(datalog, self._connections, trial.holding, given.attempt),
             connections=self._connections,
             config=self.config,
             rng=self._rng,

@@ -39,7 +39,15 @@ from trio_cogment.base.errors import (
     StatusCode,
 )
 from trio_cogment.base.log_context import bind_trial
-from trio_cogment.base.services import SERVICES, TRIAL_ID, TRIAL_OWNER, TRIAL_QUOTAS, TRIAL_RUN, ServiceKind
+from trio_cogment.base.services import (
+    SERVICES,
+    TRIAL_ID,
+    TRIAL_OWNER,
+    TRIAL_QUOTAS,
+    TRIAL_RESUMES,
+    TRIAL_RUN,
+    ServiceKind,
+)
 from trio_cogment.budget.quotas import Ledger
 from trio_cogment.rpc import IN_PROCESS, ServedAtOnce, ServerCall, bind
 from trio_cogment.servers.orchestrator._orchestrator import Orchestrator
@@ -292,6 +300,8 @@ class ClientActorService(About):
                 await call.receive()
             raise NotFoundError(f"metadata {TRIAL_ID}: there is no trial {trial_ids[0]!r}")
         bind_trial(trial.trial_id)
+        if self._orchestrator.config.resume:
+            call.set_initial_metadata(((TRIAL_RESUMES, "1"),))
         limit = self._orchestrator.config.client_join_timeout_seconds
         with self._orchestrator.serving_call():
             selection = None

@@ -94,6 +94,7 @@ class Given:
     trial_config: SerializedMessage | None
     reach: str | None
     taken_up: TakenUp | None = None
+    attempt: int = 0
 
     @property
     def reach_of_endpoints(self) -> str | None:

@@ -21,6 +21,7 @@ from trio_cogment.api.common_pb2 import TrialState
 from trio_cogment.api.orchestrator_pb2 import TrialInfo
 from trio_cogment.base.errors import CogmentError, PermissionDeniedError
 from trio_cogment.base.outcome import MAX_REASON, EndCause, TrialOutcome
+from trio_cogment.base.shared_message import SharedSample
 from trio_cogment.rpc import ServerCall
 from trio_cogment.servers.orchestrator._alarms import Alarms
 from trio_cogment.servers.orchestrator._datalog import Datalog
@@ -105,11 +106,13 @@ class Trial:
         over: nothing more comes from the machine.
         ended_at: when it ended, on Trio's clock; 0 before.
         timers: the trial's time and its deadlines.
+        hands_over: it ends here, and another attempt goes on with it.
         trace: see above.
     """
 
     #: Of the class while there are none: there are many trials.
     _samples_lost = 0
+    hands_over = False
 
     def __init__(
         self,
@@ -341,7 +344,13 @@ class Trial:
 
     def _emit(self, effect: EmitSample) -> None:
         if self._datalog is not None:
-            self._datalog.put(effect.sample)
+            sample = effect.sample
+            if self.hands_over:
+                # What is stored has no end: it goes on from here.
+                sample = sample.whole() if isinstance(sample, SharedSample) else sample
+                sample.info.state = TrialState.RUNNING
+                sample.info.ClearField("end")
+            self._datalog.put(sample)
 
     def _announce(self, effect: Announce) -> None:
         _log.info("trial %s: %s", self.trial_id, _STATE_NAMES[effect.state])

@@ -10,11 +10,11 @@ import logging
 import math
 import random
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any
+from typing import Any, Final
 
 import trio
 
-from trio_cogment.api.common_pb2 import TakenUp, TrialParams
+from trio_cogment.api.common_pb2 import TakenUp, TrialParams, TrialState
 from trio_cogment.base.config import OrchestratorConfig
 from trio_cogment.base.endpoints import parse_endpoint
 from trio_cogment.base.errors import CogmentError, RpcError, StatusCode
@@ -29,6 +29,8 @@ from trio_cogment.servers.orchestrator.sinks import SampleSink
 from trio_cogment.trial import ParametersComplete
 
 _log = logging.getLogger(__name__)
+
+HANDED_OVER: Final = "the orchestrator stops, and the trial goes on at the next one that takes it up"
 
 
 class TrialRun:
@@ -78,6 +80,8 @@ class TrialRun:
             spawn=self.spawn,
             trace=trial.trace,
         )
+        self._sink = sink
+        self._excludes_info = any(name.strip().lower() == "info" for name in params.datalog.exclude_fields)
         self._datalog: Datalog | None = None
         if sink is not None:
             self._datalog = Datalog(
@@ -156,8 +160,19 @@ class TrialRun:
                 with trace.span("data log") as span:
                     await datalog.run(self._params)
                     span.set_attribute("trio_cogment.samples.lost", datalog.dropped_samples)
+            if self.trial.hands_over:
+                await self._release(datalog)
         finally:
             self.trial.samples_settled(datalog.dropped_samples)
+
+    async def _release(self, datalog: Datalog) -> None:
+        assert self._sink is not None
+        try:
+            await self._sink.release(self.trial.trial_id)  # type: ignore[attr-defined]  # see `can_be_handed_over`
+        except CogmentError as error:
+            _log.warning("trial %s: could not be handed over: %s", self.trial.trial_id, error)
+        else:
+            _log.info("trial %s: handed over; samples lost: %d", self.trial.trial_id, datalog.dropped_samples)
 
     @property
     def task_names(self) -> list[str]:
@@ -198,6 +213,28 @@ class TrialRun:
 
     def _task_name(self, name: str) -> str:
         return f"trial {self.trial.trial_id}: {name}"
+
+    def on_replaced(self, why: str) -> None:
+        """Another attempt has the trial: its participants are told, and nothing of this one is stored any more."""
+        self.trial.hard_end(f"it goes on elsewhere: {why}", EndCause.SERVER_STOPPED)
+
+    @property
+    def can_be_handed_over(self) -> bool:
+        """Whether another attempt can go on with it: its environment can, and its datastore counts attempts."""
+        machine = self.trial.machine
+        if self.trial.over or not hasattr(self._sink, "release") or self._datalog is None or self._excludes_info:
+            return False
+        begun = machine.latest_observation is not None
+        running = machine.state == TrialState.RUNNING and machine.environment.takes_up
+        return running if begun else machine.state == TrialState.PENDING
+
+    def hand_over(self) -> None:
+        """Stop in the middle: participants are told that it goes on elsewhere, and what was made so far is stored.
+
+        When the data log has it, the trial is released, so that another attempt may take it over.
+        """
+        self.trial.hands_over = True
+        self.trial.hard_end(HANDED_OVER, EndCause.SERVER_STOPPED)
 
     def on_datalog_full(self, full: bool) -> None:
         """Let the trial wait for its data log: nobody is read, and its time stands still, until the log has room."""

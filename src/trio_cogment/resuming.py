@@ -1,0 +1,264 @@
+"""Trials that go on: those whose orchestrator is gone are taken over, once, and started as another attempt.
+
+A trial is taken over in the datastore, which compares and sets the number of its attempt in one transaction: of several
+orchestrators that find the same trial, one has it, and what the attempt before still writes is refused. Then its past
+is read, and it starts at its last stored tick, under its own id; see `docs/resuming.md`.
+
+Each step may fail, or be the last one before the process dies. Before a trial is taken over nothing has changed; after
+that it is open, and whoever looks next finds it again. So a trial is never in two hands, and not in none for long.
+"""
+
+from __future__ import annotations
+
+import enum
+import logging
+from collections.abc import Callable
+from typing import Final
+
+import trio
+
+from trio_cogment.api.common_pb2 import TrialParams
+from trio_cogment.base.config import OrchestratorConfig
+from trio_cogment.base.errors import CogmentError, FailedPreconditionError, NotFoundError, UnavailableError
+from trio_cogment.base.outcome import EndCause, TrialOutcome
+from trio_cogment.servers.datastore import Datastore, StoredTrial, TrialEnd
+from trio_cogment.servers.orchestrator import Orchestrator
+
+_log = logging.getLogger(__name__)
+
+#: Properties of a trial that goes on: which attempt it is, and the tick with which that began.
+RESUME_ATTEMPT, RESUME_TICK = "resume.attempt", "resume.tick"
+
+#: How long after trials have begun or ended the next look for those without an orchestrator is.
+_PAUSE_SECONDS: Final = 0.25
+#: How long after a failure of the storage, or a start that found nobody.
+_RETRY_SECONDS: Final = 1.0
+#: How long that may take when this process stops.
+_RELEASE_SECONDS: Final = 2.0
+#: This many trials are read and started at a time.
+_AT_ONCE: Final = 8
+
+
+class Candidate(enum.Enum):
+    """A stored trial, seen by an orchestrator that goes on with trials."""
+
+    #: It runs here.
+    HERE = enum.auto()
+    #: It has ended in good order.
+    OVER = enum.auto()
+    #: Nobody counts its attempts: it is written by hand, or by an orchestrator elsewhere.
+    UNCOUNTED = enum.auto()
+    #: It has had as many attempts as it may.
+    SPENT = enum.auto()
+    #: Its orchestrator is gone.
+    LEFT = enum.auto()
+
+
+class Step(enum.Enum):
+    """What is done about a candidate."""
+
+    LEAVE = enum.auto()
+    TAKE_OVER = enum.auto()
+    END = enum.auto()
+
+
+class Notice(enum.Enum):
+    """How a trial was found."""
+
+    #: It is certain that nobody runs it.
+    LEFT_OPEN = enum.auto()
+    #: Its data log has not come back in time, and it is about to be ended.
+    ABANDONED = enum.auto()
+
+
+#: What is done, by what a trial is and how it was found; to leave an abandoned trial is to let it end.
+STEPS: Final[dict[tuple[Candidate, Notice], Step]] = {
+    (Candidate.HERE, Notice.LEFT_OPEN): Step.LEAVE,
+    (Candidate.HERE, Notice.ABANDONED): Step.LEAVE,
+    (Candidate.OVER, Notice.LEFT_OPEN): Step.LEAVE,
+    (Candidate.OVER, Notice.ABANDONED): Step.LEAVE,
+    (Candidate.UNCOUNTED, Notice.LEFT_OPEN): Step.LEAVE,
+    (Candidate.UNCOUNTED, Notice.ABANDONED): Step.LEAVE,
+    (Candidate.SPENT, Notice.LEFT_OPEN): Step.END,
+    (Candidate.SPENT, Notice.ABANDONED): Step.LEAVE,
+    (Candidate.LEFT, Notice.LEFT_OPEN): Step.TAKE_OVER,
+    (Candidate.LEFT, Notice.ABANDONED): Step.TAKE_OVER,
+}
+
+
+def candidate(trial: StoredTrial, *, runs_here: bool, most_attempts: int) -> Candidate:
+    """Return what a stored trial is to an orchestrator that goes on with trials."""
+    if runs_here:
+        return Candidate.HERE
+    if trial.end is TrialEnd.ENDED:
+        return Candidate.OVER
+    if not trial.attempt or not trial.logged:
+        return Candidate.UNCOUNTED
+    return Candidate.SPENT if trial.attempt >= most_attempts else Candidate.LEFT
+
+
+def _nothing(_trial_id: str, _params: TrialParams) -> None:
+    pass
+
+
+class Resuming:
+    """Goes on with the trials of a datastore that nobody runs.
+
+    Args:
+        orchestrator: runs them.
+        datastore: has them, in this process.
+
+    Attributes:
+        on_resumed: told of each trial that goes on, with its parameters, as soon as its actors can come.
+    """
+
+    def __init__(self, orchestrator: Orchestrator, datastore: Datastore) -> None:
+        self._orchestrator = orchestrator
+        self._datastore = datastore
+        self._config: OrchestratorConfig = orchestrator.config
+        self._endpoint = ""
+        self._begun = trio.Event()
+        self._busy: set[str] = set()
+        self._limit = trio.CapacityLimiter(_AT_ONCE)
+        self.on_resumed: Callable[[str, TrialParams], None] = _nothing
+        self._running = trio.CancelScope()
+        self._is_over = trio.Event()
+
+    def begin(self, endpoint: str = "") -> None:
+        """Begin; the second time nothing happens.
+
+        Args:
+            endpoint: where the orchestrator is reached; trials that ran there are its own.
+        """
+        if not self._begun.is_set():
+            self._endpoint = endpoint
+            self._begun.set()
+
+    async def stop(self) -> None:
+        """Look no more; return when every trial that was taken over runs here, or is released again."""
+        self._running.cancel()
+        await self._is_over.wait()
+
+    async def run(self) -> None:
+        """Look for trials that nobody runs, and go on with them, until stopped."""
+        try:
+            with self._running:
+                await self._begun.wait()
+                await self._look()
+        finally:
+            self._datastore.on_abandoned(None)
+            self._is_over.set()
+
+    async def _look(self) -> None:
+        self._datastore.on_abandoned(self._on_abandoned)
+        async with trio.open_nursery() as nursery, self._datastore.store.watch() as watch:
+            while True:
+                try:
+                    for trial in await self._datastore.left_open(self._endpoint):
+                        if trial.trial_id not in self._busy:
+                            nursery.start_soon(self._go_on, trial, Notice.LEFT_OPEN)
+                except CogmentError as error:
+                    _log.warning("trials without an orchestrator could not be looked for: %s", error)
+                    await trio.sleep(_RETRY_SECONDS)
+                    continue
+                await watch.changed()
+                await trio.sleep(_PAUSE_SECONDS)
+
+    async def _on_abandoned(self, trial_id: str) -> bool:
+        """Go on with a trial that is about to be ended; False: it is ended."""
+        if trial_id not in await self._datastore.store.open_logged():
+            return False  # another process has it
+        trial = await self._datastore.store.trial(trial_id)
+        return trial is not None and await self._go_on(trial, Notice.ABANDONED)
+
+    def _runs_here(self, trial_id: str) -> bool:
+        trial = self._orchestrator.trials.get(trial_id)
+        return trial_id in self._busy or (trial is not None and not trial.over)
+
+    async def _go_on(self, trial: StoredTrial, notice: Notice) -> bool:
+        """Do what the table says about a trial; return whether somebody sees to it now."""
+        trial_id = trial.trial_id
+        most = self._config.resume_attempts
+        step = STEPS[candidate(trial, runs_here=self._runs_here(trial_id), most_attempts=most), notice]
+        if step is Step.LEAVE:
+            return False
+        self._busy.add(trial_id)
+        attempt = None
+        try:
+            async with self._limit:
+                attempt = await self._datastore.take_over(trial, self._endpoint)
+                if attempt is None:
+                    _log.info("trial %s: somebody else goes on with it, or it has ended", trial_id)
+                    return True
+                why = f"it has had {most} attempts (resume_attempts)"
+                if step is Step.TAKE_OVER:
+                    why = await self._start(trial, attempt)
+                if why:
+                    _log.warning("trial %s: attempt %d: it cannot go on: %s", trial_id, attempt, why)
+                    end = TrialOutcome(trial_id, EndCause.NOT_STARTED, reason=f"it could not go on: {why}")
+                    await self._datastore.give_up(trial_id, attempt, end.message())
+                attempt = None
+        except CogmentError as error:
+            # It is open still: the lease of its data log, or another process, comes back to it.
+            _log.warning("trial %s: could not be taken over: %s", trial_id, error)
+        except Exception:  # noqa: BLE001  the boundary of a trial
+            _log.exception("trial %s: could not be taken over", trial_id)
+        finally:
+            self._busy.discard(trial_id)
+            if attempt is not None:
+                await self._release(trial_id, attempt)
+        return True
+
+    async def _release(self, trial_id: str, attempt: int) -> None:
+        """Let others have what was taken over and does not run here."""
+        with trio.move_on_after(_RELEASE_SECONDS, shield=True):
+            try:
+                await self._datastore.release(trial_id, attempt)
+            except CogmentError as error:
+                _log.warning("trial %s: could not be released: %s", trial_id, error)
+
+    async def _start(self, trial: StoredTrial, attempt: int) -> str:
+        """Start a trial that was taken over; return why that is not possible, empty if it has started."""
+        deadline = trio.current_time() + self._config.resume_patience_seconds
+        while True:
+            try:
+                await self._start_once(trial, attempt)
+            except (UnavailableError, FailedPreconditionError) as error:
+                # Participants that are discovered may be on their way, too.
+                if trio.current_time() + _RETRY_SECONDS > deadline:
+                    return str(error)
+                _log.info("trial %s: attempt %d: not yet: %s", trial.trial_id, attempt, error)
+            except CogmentError as error:
+                return str(error)
+            else:
+                return ""
+            await trio.sleep(_RETRY_SECONDS)
+
+    async def _start_once(self, trial: StoredTrial, attempt: int) -> None:
+        trial_id, orchestrator = trial.trial_id, self._orchestrator
+        params, taken_up = TrialParams(), None
+        params.CopyFrom(trial.params)
+        try:
+            _, taken_up = await orchestrator.read_past(trial_id)
+        except NotFoundError:
+            if trial.samples_count:
+                raise
+        tick_id = 0 if taken_up is None else taken_up.tick_id
+        params.properties.update({RESUME_ATTEMPT: str(attempt), RESUME_TICK: str(tick_id)})
+        before = orchestrator.trials.get(trial_id)
+        if before is not None and before.over:
+            orchestrator.trials.remove(before)  # an attempt that was replaced, or handed over
+        started = await orchestrator.start_trial(
+            trial_id=trial_id,
+            user_id=trial.user_id,
+            params=params,
+            account=trial.owner,
+            taken_up=taken_up,
+            attempt=attempt,
+        )
+        if not started:
+            raise FailedPreconditionError(f"trial {trial_id!r}: it runs here already")
+        self.on_resumed(trial_id, params)
+        _log.warning(
+            "trial %s: attempt %d goes on with tick %d, the last one that was stored", trial_id, attempt, tick_id
+        )

@@ -1,0 +1,280 @@
+"""Trials that go on at another orchestrator: after a death, after a stop, and never at two."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+import trio
+import trio.testing
+
+from trio_cogment import Participants, Platform, open_platform
+from trio_cogment.api.common_pb2 import EndOfTrial, TrialState
+from trio_cogment.base.config import OrchestratorConfig, PlatformConfig
+from trio_cogment.base.errors import UnavailableError
+from trio_cogment.base.outcome import EndCause
+from trio_cogment.resuming import STEPS, Candidate, Notice, Step, candidate
+from trio_cogment.sdk import ActorSession, EnvironmentSession, StoredSample, actor_params, trial_params
+from trio_cogment.servers.datastore._memory import MemoryStore
+from trio_cogment.servers.datastore.storage import StoredTrial, TrialEnd
+from trio_cogment.testing.conformance.trial_store import get
+
+LAST_TICK = 12
+
+
+class Table:
+    """The participants of a sum that grows by its tick in each tick, and what a test does in the middle of it.
+
+    Attributes:
+        asked: at the observation of which tick `on_tick` is called, once.
+        ticks: those that the actor has seen, in the order of time.
+    """
+
+    def __init__(self, asked: int = -1, on_tick: Callable[[], None] | None = None, *, takes_up: bool = True) -> None:
+        self.asked = asked
+        self.on_tick = on_tick
+        self.takes_up = takes_up
+        self.ticks: list[int] = []
+
+    async def environment(self, session: EnvironmentSession) -> None:
+        taken = session.take_up() if self.takes_up else None
+        total = 0
+        if taken is not None:
+            total = sum(int(tick.actions[0]) for tick in taken.past[:-1])
+        await session.start([("*", b"%d" % total)])
+        async for event in session.all_events():
+            if event.actions is None:
+                continue
+            total += int(event.actions[0].payload)
+            finish = session.end if session.tick_id + 1 == LAST_TICK else session.produce_observations
+            await finish([("*", b"%d" % total)])
+
+    async def actor(self, session: ActorSession) -> None:
+        await session.start()
+        async for event in session.all_events():
+            if event.observation is None:
+                continue
+            tick_id = event.observation.tick_id
+            self.ticks.append(tick_id)
+            if tick_id == self.asked and self.on_tick is not None:
+                asked, self.on_tick = self.on_tick, None
+                asked()
+                await trio.sleep_forever()
+            await session.do_action(b"%d" % tick_id)
+
+    def participants(self) -> Participants:
+        made = Participants()
+        made.register_environment(self.environment, "sum")
+        made.register_actor(self.actor, "adds")
+        return made
+
+
+PARAMS = trial_params([actor_params("a", "cls", implementation="adds")], environment="sum")
+TOTALS = [b"%d" % sum(range(tick)) for tick in range(LAST_TICK + 1)]
+
+
+class Mortal:
+    """A storage as a process has it that may die: from then on nothing of that process reaches it."""
+
+    def __init__(self, store: MemoryStore) -> None:
+        self._store = store
+        self.is_dead = False
+
+    def __getattr__(self, name: str) -> Any:
+        if name in ("exclusive", "release_abandoned"):
+            raise AttributeError(name)
+        if self.is_dead:
+            raise UnavailableError("the process is dead")
+        return getattr(self._store, name)
+
+
+@asynccontextmanager
+async def orchestrator(
+    store: Any, table: Table, endpoint: str = "grpc://here:9000", **settings: Any
+) -> AsyncIterator[Platform]:
+    config = PlatformConfig(orchestrator=OrchestratorConfig(**{"resume": True, "farewell_seconds": 0.5, **settings}))
+    async with open_platform(table.participants(), store=store, config=config) as platform:
+        platform.reached_at(endpoint)
+        yield platform
+
+
+async def killed(store: MemoryStore, tick_id: int, trial_id: str = "t", **settings: Any) -> None:
+    """Run a trial until a tick, in a process that is killed there."""
+    mortal = Mortal(store)
+    reached = trio.Event()
+    table = Table(tick_id, reached.set)
+    with trio.CancelScope() as scope:
+        async with orchestrator(mortal, table, **settings) as platform:
+            await platform.controller.start_trial(PARAMS, trial_id=trial_id)
+            await reached.wait()
+            await stored(store, trial_id, tick_id - 1)
+            mortal.is_dead = True
+            scope.cancel()
+    assert (await get(store, trial_id)).end is TrialEnd.OPEN
+
+
+async def stored(store: MemoryStore, trial_id: str, samples: int) -> None:
+    """Wait until a trial has so many samples."""
+    with trio.fail_after(10):
+        async with store.watch(trial_id) as watch:
+            while (await get(store, trial_id)).samples_count < samples:
+                await watch.changed()
+
+
+async def over(platform: Platform, trial_id: str = "t") -> list[StoredSample]:
+    """Wait until a trial has ended that somebody goes on with; return its samples."""
+    client = platform.datastore_client()
+    with trio.fail_after(8):
+        async for _ in client.samples([trial_id], follow=True):
+            pass
+        # Who has followed it saw the last tick of the attempt before, too.
+        return [sample async for sample in client.samples([trial_id], partial=True)]
+
+
+def totals(samples: list[StoredSample]) -> list[Any]:
+    return [sample.actors["a"].observation for sample in samples]
+
+
+@pytest.mark.parametrize(("what", "notice"), list(itertools.product(Candidate, Notice)))
+def test_every_pair_has_its_step(what: Candidate, notice: Notice) -> None:
+    """Only what nobody runs and nobody has ended is touched, and what may not go on is ended."""
+    step = STEPS[what, notice]
+    assert (step is Step.TAKE_OVER) is (what is Candidate.LEFT)
+    assert (step is Step.END) is (what is Candidate.SPENT and notice is Notice.LEFT_OPEN)
+
+
+@pytest.mark.parametrize(
+    ("end", "attempt", "runs_here", "expected"),
+    [
+        (TrialEnd.OPEN, 1, True, Candidate.HERE),
+        (TrialEnd.ENDED, 1, False, Candidate.OVER),
+        (TrialEnd.OPEN, 0, False, Candidate.UNCOUNTED),
+        (TrialEnd.OPEN, 3, False, Candidate.SPENT),
+        (TrialEnd.OPEN, 2, False, Candidate.LEFT),
+        (TrialEnd.ABNORMAL, 2, False, Candidate.LEFT),
+    ],
+)
+def test_candidates(end: TrialEnd, attempt: int, runs_here: bool, expected: Candidate) -> None:
+    trial = StoredTrial(1, "t", "me", PARAMS, 3, TrialState.RUNNING, end, logged=True, attempt=attempt)
+    assert candidate(trial, runs_here=runs_here, most_attempts=3) is expected
+
+
+@pytest.mark.parametrize("tick_id", [0, 1, 5, LAST_TICK - 1])
+async def test_a_trial_goes_on_after_the_death_of_its_orchestrator(tick_id: int) -> None:
+    """It goes on with the last stored tick: the rest is what it would have been, and every tick is there once."""
+    store = MemoryStore(1 << 30)
+    await killed(store, tick_id)
+    stored = (await get(store, "t")).samples_count
+    table = Table()
+    async with orchestrator(store, table) as platform:
+        samples = await over(platform)
+        assert [sample.tick_id for sample in samples] == list(range(LAST_TICK + 1))
+        assert totals(samples) == TOTALS
+        first = max(0, stored - 1)
+        assert table.ticks == list(range(first, LAST_TICK + 1))
+        trial = await get(store, "t")
+        assert dict(trial.params.properties) == {"resume.attempt": "2", "resume.tick": str(first)}
+        assert (trial.end, trial.attempt) == (TrialEnd.ENDED, 2)
+        (info,) = await platform.controller.trial_infos(["t"])
+        assert dict(info.properties) == dict(trial.params.properties)
+
+
+async def test_nothing_goes_on_unless_it_is_asked_for() -> None:
+    store = MemoryStore(1 << 30)
+    await killed(store, 3)
+    table = Table()
+    async with orchestrator(store, table, resume=False):
+        await trio.sleep(1)
+        assert (await get(store, "t")).attempt == 1
+        assert not table.ticks
+
+
+async def test_an_environment_that_cannot_go_on_ends_its_trial_and_says_so() -> None:
+    store = MemoryStore(1 << 30)
+    await killed(store, 3)
+    async with orchestrator(store, Table(takes_up=False)) as platform:
+        await over(platform)
+    trial = await get(store, "t")
+    assert trial.end is TrialEnd.ENDED
+    assert "cannot be taken up at a tick" in EndOfTrial.FromString(trial.outcome).reason
+
+
+async def test_after_its_last_attempt_a_trial_is_ended() -> None:
+    store = MemoryStore(1 << 30)
+    await killed(store, 3)
+    async with orchestrator(store, Table(), resume_attempts=1) as platform:
+        await over(platform)
+    trial = await get(store, "t")
+    assert (trial.end, trial.attempt) == (TrialEnd.ABNORMAL, 2)
+    end = EndOfTrial.FromString(trial.outcome)
+    assert EndCause.of(end.cause) is EndCause.NOT_STARTED
+    assert "it has had 1 attempts" in end.reason
+
+
+async def test_of_two_orchestrators_one_goes_on_with_a_trial() -> None:
+    store = MemoryStore(1 << 30)
+    await killed(store, 4)
+    tables = Table(), Table()
+    async with orchestrator(store, tables[0]) as platform, orchestrator(store, tables[1]):
+        assert totals(await over(platform)) == TOTALS
+        assert (await get(store, "t")).attempt == 2
+    assert sorted(len(table.ticks) > 0 for table in tables) == [False, True]
+
+
+async def test_an_attempt_that_was_replaced_ends_and_leaves_its_successor_alone() -> None:
+    """It was believed to be dead, and comes back: its participants are told, and nothing of it is stored."""
+    store = MemoryStore(1 << 30)
+    waits = trio.Event()
+    first, second = Table(4, waits.set), Table()
+    async with orchestrator(store, first, "grpc://first:1") as platform:
+        await platform.controller.start_trial(PARAMS, trial_id="t")
+        await waits.wait()
+        await stored(store, "t", 3)
+        async with orchestrator(store, second, "grpc://second:1") as other:
+            assert other.datastore is not None
+            assert other.orchestrator.running_trials == 0
+            # What a lease, or another process, comes to believe.
+            await trio.testing.wait_all_tasks_blocked()
+            take_up = other.datastore._leases.take_up
+            assert take_up is not None
+            assert await take_up("t")
+            assert totals(await over(other)) == TOTALS
+            assert platform.datastore is not None
+            for run in platform.orchestrator.runs:
+                run.trial.hard_end("a sample that comes too late")
+            with trio.fail_after(10):
+                await platform.orchestrator._running.wait_value(0)
+            trial = await get(store, "t")
+            assert (trial.end, trial.attempt, trial.samples_count) == (TrialEnd.ENDED, 2, LAST_TICK + 1)
+            assert b"too late" not in trial.outcome
+
+
+async def test_a_stop_hands_trials_over_without_losing_a_tick() -> None:
+    store = MemoryStore(1 << 30)
+    waits = trio.Event()
+    first, second = Table(6, waits.set), Table()
+    async with orchestrator(store, second, "grpc://second:1") as other:
+        async with orchestrator(store, first, "grpc://first:1") as platform:
+            await platform.controller.start_trial(PARAMS, trial_id="t")
+            await waits.wait()
+            await platform.stop()
+            assert platform.orchestrator.lost_samples == 0
+        samples = await over(other)
+        assert totals(samples) == TOTALS
+        assert [sample.tick_id for sample in samples] == list(range(LAST_TICK + 1))
+        assert second.ticks == list(range(6, LAST_TICK + 1))
+
+
+async def test_a_trial_whose_environment_cannot_go_on_ends_with_the_stop() -> None:
+    store = MemoryStore(1 << 30)
+    waits = trio.Event()
+    table = Table(3, waits.set, takes_up=False)
+    async with orchestrator(store, table) as platform:
+        await platform.controller.start_trial(PARAMS, trial_id="t")
+        await waits.wait()
+    trial = await get(store, "t")
+    assert (trial.end, trial.attempt) == (TrialEnd.ENDED, 1)
+    assert EndCause.of(EndOfTrial.FromString(trial.outcome).cause) is EndCause.SERVER_STOPPED

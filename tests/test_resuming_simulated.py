@@ -1,0 +1,253 @@
+"""Trials that go on, on a virtual clock: processes die, freeze, stop and come back, and the database fails.
+
+An account beside the database knows which writes it has taken, of which attempt, and when: the trials are compared with
+it at the end of each run.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import defaultdict
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
+from typing import Any, TypeAlias
+
+import pytest
+import trio
+
+from trio_cogment import Participants, Platform
+from trio_cogment.api.common_pb2 import TrialState
+from trio_cogment.api.trial_datastore_pb2 import StoredTrialSample
+from trio_cogment.base.config import DatastoreConfig, OrchestratorConfig, PlatformConfig
+from trio_cogment.base.errors import CogmentError, UnavailableError
+from trio_cogment.sdk import ActorSession, EnvironmentSession, actor_params, trial_params
+from trio_cogment.servers.datastore import TrialEnd
+from trio_cogment.servers.datastore._memory import MemoryStore
+from trio_cogment.servers.datastore.storage import RELEASED, SampleWrite, TrialWrite, Write
+from trio_cogment.testing import Outcome, World
+from trio_cogment.testing.conformance.trial_store import get, read
+
+Sim: TypeAlias = Callable[[Callable[[World], Awaitable[None]]], Outcome[None]]
+
+LAST_TICK = 15
+TRIAL_IDS = ("a", "b", "c")
+TOTALS = [b"%d" % sum(range(tick)) for tick in range(LAST_TICK + 1)]
+PARAMS = trial_params([actor_params("ann", "cls", implementation="adds")], environment="sum")
+#: A trial may be interrupted often here.
+CONFIG = PlatformConfig(
+    orchestrator=OrchestratorConfig(resume=True, resume_attempts=1000, resume_patience_seconds=300),
+    datastore=DatastoreConfig(abandoned_after_seconds=25, abandoned_after_start_seconds=45),
+)
+
+
+class Account:
+    """What the database has taken, as told by the side that has it.
+
+    Attributes:
+        attempts: of each trial, the attempts that have written to it, in the order of time.
+        acknowledged: of each trial, the highest tick whose sample was confirmed to an attempt that was alive.
+    """
+
+    def __init__(self) -> None:
+        self.attempts: defaultdict[str, list[int]] = defaultdict(list)
+        self.acknowledged: defaultdict[str, int] = defaultdict(lambda: -1)
+
+    def takes(self, writes: Sequence[Write], refused: Mapping[int, str]) -> None:
+        """Take note of a batch that is in the database."""
+        for index, write in enumerate(writes):
+            if index in refused:
+                continue
+            assert write.attempt, f"{write}: every write here is of an attempt"
+            attempts = self.attempts[write.trial_id]
+            # Of a trial that was taken over nobody but who has it, or takes it over next, writes any more.
+            expected = len(attempts) + 1 if isinstance(write, TrialWrite) and write.takes_over else len(attempts)
+            if isinstance(write, TrialWrite) and write.attempt == len(attempts) + 1:
+                attempts.append(write.attempt)
+                assert write.takes_over or write.attempt == 1
+                expected = write.attempt
+            assert write.attempt == expected, f"{write}: the trial is at attempt {len(attempts)}"
+
+    def confirms(self, writes: Sequence[Write], refused: Mapping[int, str]) -> None:
+        """Take note of a batch that was confirmed to who has written it."""
+        for index, write in enumerate(writes):
+            if index not in refused and isinstance(write, SampleWrite) and write.state != TrialState.ENDED:
+                self.acknowledged[write.trial_id] = max(self.acknowledged[write.trial_id], write.tick_id)
+
+
+class Process:
+    """The database as a process has it, which may die or freeze at any moment, or be told that the database is away.
+
+    Attributes:
+        is_dead: nothing of the process reaches the database any more.
+        moving: the process runs; a frozen one goes on later, and does not know.
+        away_until: the database answers nobody.
+    """
+
+    def __init__(self, store: MemoryStore, account: Account, rng: random.Random) -> None:
+        self._store = store
+        self._account = account
+        self._rng = rng
+        self.is_dead = False
+        self.moving = trio.Event()
+        self.moving.set()
+        self.away_until = 0.0
+
+    async def _pass(self) -> None:
+        await trio.sleep(self._rng.uniform(0.001, 0.2))
+        await self.moving.wait()
+        if self.is_dead or trio.current_time() < self.away_until:
+            raise UnavailableError("the database does not answer")
+
+    async def apply(self, writes: Sequence[Write]) -> Mapping[int, str]:
+        await self._pass()
+        refused = await self._store.apply(writes)
+        self._account.takes(writes, refused)
+        await self._pass()  # what was done, and not confirmed
+        self._account.confirms(writes, refused)
+        return refused
+
+    async def trial(self, trial_id: str) -> Any:
+        await self._pass()
+        return await self._store.trial(trial_id)
+
+    async def open_logged(self) -> list[str]:
+        await self._pass()
+        return await self._store.open_logged()
+
+    async def samples(self, *arguments: Any, **options: Any) -> Any:
+        await self._pass()
+        return await self._store.samples(*arguments, **options)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)
+
+
+class Run:
+    """One run: a database that lasts, and processes one after the other."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.rng = world.stream("deaths")
+        self.account = Account()
+        self.store = MemoryStore(1 << 30)
+        self.frozen: list[Process] = []
+        #: With which tick the attempts of each trial have begun.
+        self.begun: defaultdict[str, list[int]] = defaultdict(list)
+        #: The processes in which an environment of each trial plays.
+        self.playing: defaultdict[str, list[Process]] = defaultdict(list)
+        self.wrong: list[str] = []
+
+    async def environment(self, process: Process, session: EnvironmentSession) -> None:
+        trial_id, taken = session.trial_id, session.take_up()
+        past = () if taken is None else taken.past[:-1]
+        total = sum(int(tick.actions[0]) for tick in past)
+        first = 0 if taken is None else taken.tick_id
+        if first < self.account.acknowledged[trial_id]:
+            self.wrong.append(f"{trial_id}: tick {first}: {self.account.acknowledged[trial_id]} was acknowledged")
+        if any(not other.is_dead and other not in self.frozen for other in self.playing[trial_id]):
+            self.wrong.append(f"{trial_id}: two attempts are alive at tick {first}")
+        self.begun[trial_id].append(first)
+        self.playing[trial_id].append(process)
+        try:
+            await self.play(session, total)
+        finally:
+            self.playing[trial_id].remove(process)
+
+    async def play(self, session: EnvironmentSession, total: int) -> None:
+        await session.start([("*", b"%d" % total)])
+        async for event in session.all_events():
+            if event.actions is not None:
+                total += int(event.actions[0].payload)
+                await trio.sleep(self.rng.uniform(0.1, 1.0))
+                finish = session.end if session.tick_id + 1 == LAST_TICK else session.produce_observations
+                await finish([("*", b"%d" % total)])
+
+    async def actor(self, session: ActorSession) -> None:
+        async for event in session.all_events():
+            if event.observation is not None:
+                await trio.sleep(self.rng.uniform(0.0, 0.3))
+                await session.do_action(b"%d" % event.observation.tick_id)
+
+    async def is_over(self) -> bool:
+        trials = [await self.store.trial(trial_id) for trial_id in TRIAL_IDS]
+        return all(trial is not None and trial.end is TrialEnd.ENDED for trial in trials)
+
+    async def main(self) -> None:
+        async with trio.open_nursery() as nursery:
+            number = 0
+            while not await self.is_over():
+                number += 1
+                process = Process(self.store, self.account, self.rng)
+                how = self.rng.choice(["killed", "killed", "frozen", "stopped", "away"]) if number < 8 else "lasts"
+                self.world.history.record("world", how)
+                self.world.sometimes(how)
+                await nursery.start(self.live, process, how)
+                await trio.sleep(self.rng.uniform(0.0, 5.0))
+            for process in self.frozen:
+                process.moving.set()
+            nursery.cancel_scope.deadline = trio.current_time() + 60
+        await self.check()
+
+    async def live(self, process: Process, how: str, *, task_status: trio.TaskStatus[None]) -> None:
+        """Be a process until it dies, or its trials are over; then the next one may begin."""
+        participants = Participants()
+        participants.register_environment(partial(self.environment, process), "sum")
+        participants.register_actor(self.actor, "adds")
+        with trio.CancelScope() as scope:
+            async with self.world.open_platform(participants, store=process, config=CONFIG) as platform:
+                platform.reached_at("grpc://here:9000")
+                await self.start_missing(platform)
+                if how == "away":
+                    await trio.sleep(self.rng.uniform(0.0, 4.0))
+                    process.away_until = trio.current_time() + self.rng.uniform(1.0, 40.0)
+                await self.lives(how)
+                if how == "stopped":
+                    await platform.stop()
+                elif how == "frozen":
+                    # It is believed to be dead, and comes back when others have its trials.
+                    process.moving = trio.Event()
+                    self.frozen.append(process)
+                    task_status.started()
+                    await process.moving.wait()
+                    await trio.sleep_forever()
+                elif how != "lasts":
+                    process.is_dead = True
+                    scope.cancel()
+        task_status.started()
+
+    async def start_missing(self, platform: Platform) -> None:
+        for trial_id in TRIAL_IDS:
+            if await self.store.trial(trial_id) is None:
+                try:
+                    await platform.controller.start_trial(PARAMS, trial_id=trial_id)
+                except CogmentError as error:
+                    self.world.history.record("world", f"{trial_id}: {error}")
+
+    async def lives(self, how: str) -> None:
+        longest = 600.0 if how == "lasts" else self.rng.uniform(0.0, 10.0)
+        with trio.move_on_after(longest):
+            async with self.store.watch() as watch:
+                while not await self.is_over():
+                    await watch.changed()
+
+    async def check(self) -> None:
+        assert not self.wrong
+        for trial_id in TRIAL_IDS:
+            trial = await get(self.store, trial_id)
+            rows = [StoredTrialSample.FromString(row.data) for row in await read(self.store, trial_id)]
+            assert [row.tick_id for row in rows] == list(range(LAST_TICK + 1))
+            assert [row.payloads[row.actor_samples[0].observation] for row in rows] == TOTALS
+            assert trial.attempt == len(self.account.attempts[trial_id])
+            assert trial.endpoint != RELEASED
+            if len(self.begun[trial_id]) > 1:
+                self.world.sometimes("a trial goes on")
+
+
+@pytest.mark.sim(seeds=20)
+def test_every_tick_is_there_once_whatever_dies(sim: Sim) -> None:
+    """Nothing is written by an attempt that was replaced, and every trial comes to the end that it would have had."""
+
+    async def run(world: World) -> None:
+        await Run(world).main()
+
+    sim(run)
