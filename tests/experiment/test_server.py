@@ -33,6 +33,7 @@ from trio_cogment.experiment.store import opened_store
 from trio_cogment.experiment.tables import EVENT_KINDS
 from trio_cogment.experiment.trials import ExperimentTrials
 from trio_cogment.play.server import open_play
+from trio_cogment.seats.presence import PresenceState
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "experiment"
 
@@ -163,6 +164,8 @@ async def test_a_second_tab_takes_the_place_over(tmp_path: Path, autojump_clock:
                 await state(second)
                 told = await first.read()
                 assert told == {"type": "dismissed", "reason": "taken over"}
+                [row] = overview(server)["people"]  # listed once
+                assert row["here"]
                 await second.say(type="turn", page="consent", agrees=True)
                 await state(second, lambda message: message["page"]["name"] == "instructions")
         assert len(server.machine.people) == 1
@@ -198,6 +201,9 @@ async def test_answers_that_make_no_sense_are_refused_and_nothing_is_lost(
 async def test_taking_somebody_out_is_at_their_screen_at_once(tmp_path: Path, autojump_clock: MockClock) -> None:
     async with running(tmp_path) as server, page(server) as socket:
         who = (await state(socket))["id"]
+        for name in ("consent", "instructions"):
+            await socket.say(type="turn", page=name, agrees=True)
+        await state(socket, lambda message: message.get("page", {}).get("name") == "check")
         server.tell("Please go on.", who)
         assert await socket.read() == {"type": "note", "text": "Please go on."}
         began = trio.current_time()
@@ -227,6 +233,39 @@ async def test_who_closes_the_page_for_good_ends_the_group_and_the_other_is_paid
         assert stays.end == "partial"
         assert server.machine.people[goes.id].end == "gone"
         assert server.experiment.end("partial").code == "MEET-PART"
+
+
+@pytest.mark.parametrize(("tell", "told"), [(True, "bot"), (False, "here")])
+async def test_the_others_see_the_time_run_down(
+    tell: bool, told: str, tmp_path: Path, autojump_clock: MockClock
+) -> None:
+    """Until the grace is over; then they are told that a bot plays, if the file says so."""
+    experiment = example(dropout=Dropout(then="bot", grace_seconds=5, tell=tell))
+    async with running(tmp_path, experiment) as server, page(server) as socket:
+        goes = AutomaticParticipant(server, Random(1))
+
+        def has_sat_down() -> bool:
+            seat = server.seat_of(goes.id) if goes.id else None
+            return seat is not None and seat.state is PresenceState.HELD
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(goes.run)
+            for name in ("consent", "instructions"):
+                await socket.say(type="turn", page=name, agrees=True)
+            answers = {"rule": "If all three choose the same place"}
+            await socket.say(type="turn", page="check", answers=answers, agrees=True)
+            await until(server, has_sat_down)
+            nursery.cancel_scope.cancel()  # the page is closed
+
+        def other(message: dict[str, Any]) -> dict[str, Any]:
+            [found] = [each for each in message["group"] if not each["you"]]
+            return dict(found)
+
+        began = trio.current_time()
+        away = other(await state(socket, lambda message: "group" in message and other(message)["state"] == "away"))
+        assert 0 < away["seconds"] <= 5
+        await state(socket, lambda message: other(message)["state"] == told)
+        assert trio.current_time() - began <= 5
 
 
 async def test_a_bot_takes_the_place_of_who_has_gone(tmp_path: Path, autojump_clock: MockClock) -> None:

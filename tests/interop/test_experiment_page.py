@@ -18,10 +18,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.interop.browser.programs import ROOT
-from tests.interop.test_play_page import PHONE, Person, people, serious
+from tests.interop.test_play_page import PHONE, Person, people, violations
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser, FrameLocator, Page
+    from playwright.sync_api import Browser, Frame, FrameLocator, Page
 
 pytestmark = pytest.mark.browser
 
@@ -215,14 +215,16 @@ def test_six_people_go_all_the_way_on_a_way_with_stones(browser: Browser, tmp_pa
     assert sorted(path.name for path in (tmp_path / "data" / "trials").iterdir()) == ["README.md", "data", "meta"]
 
 
+def check(page: Page | Frame) -> None:
+    """See that axe finds nothing, and that the page is as wide as the screen."""
+    assert violations(page) == []
+    assert not page.evaluate("document.documentElement.scrollWidth > document.documentElement.clientWidth")
+
+
 @pytest.mark.parametrize("size", [None, PHONE], ids=["desk", "phone"])
 def test_anybody_can_take_part(browser: Browser, size: Any, tmp_path: Path) -> None:
     """Each kind of page: nothing for axe to complain of, and as wide as the screen."""
     options = {} if size is None else {"viewport": size, "has_touch": True, "color_scheme": "dark"}
-
-    def check(page: Page) -> None:
-        assert serious(page) == []
-        assert not page.evaluate("document.documentElement.scrollWidth > document.documentElement.clientWidth")
 
     with study(tmp_path) as served, people(browser, **options) as [ann, bob]:
         ann.page.goto(served.link)
@@ -242,28 +244,41 @@ def test_anybody_can_take_part(browser: Browser, size: Any, tmp_path: Path) -> N
         read(bob.page, served.link)
         ann.page.get_by_text("Your action").wait_for()
         check(ann.page)
+        second = bob.new_page()
+        second.goto(served.link)
+        bob.page.get_by_text("You go on in another window").wait_for()
+        check(bob.page)
+        bob.page = second
+        bob.page.get_by_text("Your action").wait_for()
         bob.page.get_by_role("button", name="Leave the study").click()
+        check(bob.page)
         bob.page.get_by_role("button", name="Leave", exact=True).click()
         bob.page.get_by_text("You have left the study.").wait_for()
         check(bob.page)
         heading(ann.page, "Two questions").wait_for()
         check(ann.page)
+        questionnaire(ann.page)
+        ann.page.get_by_text("MEET-PART").wait_for()
+        check(ann.page)
 
 
-def test_researchers_see_everybody_and_act(browser: Browser, tmp_path: Path) -> None:
-    with study(tmp_path) as served, people(browser, 4) as [researcher, ann, bob, cem]:
+@pytest.mark.parametrize("size", [None, PHONE], ids=["desk", "phone"])
+def test_researchers_see_everybody_and_act(browser: Browser, size: Any, tmp_path: Path) -> None:
+    options = {} if size is None else {"viewport": size, "has_touch": True, "color_scheme": "dark"}
+    with study(tmp_path) as served, people(browser, 4, **options) as [researcher, ann, bob, cem]:
         page = researcher.page
         page.goto(served.entrance)
         page.wait_for_url("**/dashboard")
         page.goto(served.link.partition("/experiment/")[0] + "/experiment/")
         page.get_by_text("Nobody has come yet.").wait_for()
+        check(page)
         for person in (ann, bob):
             read(person.page, served.link)
         cem.page.goto(served.link)
         cem.page.get_by_role("button", name="I agree").wait_for()
         page.get_by_text("1 of 2, playing").wait_for()
         page.get_by_text("reading: consent").wait_for()
-        assert serious(page) == []
+        check(page)
         page.get_by_label("Text").fill("Please <b>wait</b>.")
         page.get_by_role("button", name="Send").click()
         for person in (ann, bob, cem):
@@ -291,11 +306,10 @@ def own(person: Person) -> FrameLocator:
 def check_frame(person: Person) -> None:
     """See that a page of one's own is as wide as the screen, as high as what is in it, and for everybody."""
     page = person.page
-    assert not page.evaluate("document.documentElement.scrollWidth > document.documentElement.clientWidth")
+    check(page)
     [frame] = [each for each in page.frames if each.parent_frame is not None]
-    assert serious(frame) == []
-    assert not frame.evaluate("document.documentElement.scrollWidth > document.documentElement.clientWidth")
-    page.wait_for_function("document.querySelector('iframe.renderer').style.height !== ''")
+    check(frame)
+    page.wait_for_function("() => document.querySelector('iframe.renderer').style.height !== ''")
 
 
 def at_the_canvas(person: Person, place: int) -> None:

@@ -340,11 +340,16 @@ def test_a_link_that_does_not_count(browser: Browser) -> None:
 # For everybody
 
 
-def serious(page: Page | Frame) -> list[str]:
+def serious(page: Page) -> list[str]:
     """Return what axe-core finds serious."""
+    return violations(page, "serious", "critical")
+
+
+def violations(page: Page | Frame, *impacts: str) -> list[str]:
+    """Return what axe-core finds, of any impact if none is named."""
     page.evaluate((installed() / "node_modules" / "axe-core" / "axe.min.js").read_text())
     found = page.evaluate("async () => (await axe.run()).violations")
-    return [f"{each['id']}: {each['nodes'][0]['html']}" for each in found if each["impact"] in ("serious", "critical")]
+    return [f"{each['id']}: {each['nodes'][0]['html']}" for each in found if not impacts or each["impact"] in impacts]
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
