@@ -217,7 +217,10 @@ def test_six_people_go_all_the_way_on_a_way_with_stones(browser: Browser, tmp_pa
 
 def check(page: Page | Frame) -> None:
     """See that axe finds nothing, and that the page is as wide as the screen."""
-    assert violations(page) == []
+    found = violations(page)
+    # A frame is asked by itself here: its heading is that of the page around it.
+    in_a_frame = getattr(page, "parent_frame", None) is not None
+    assert [each for each in found if not (in_a_frame and each.startswith("page-has-heading-one"))] == []
     assert not page.evaluate("document.documentElement.scrollWidth > document.documentElement.clientWidth")
 
 

@@ -76,7 +76,7 @@ function Groups({ groups, act }) {
   return html`<section class="card" aria-labelledby="groups">
     <h2 id="groups">Groups</h2>
     ${groups.length === 0 && html`<p class="faint">None at the moment.</p>`}
-    ${groups.length > 0 && html`<div class="scroll" tabindex="0" role="region" aria-labelledby="groups"><table class="people">
+    ${groups.length > 0 && html`<div class="scroll" tabindex="0" role="group" aria-labelledby="groups"><table class="people">
       <thead><tr><th>group</th><th>condition</th><th>trial</th><th>members</th><th><span class="hidden-text">end it</span></th></tr></thead>
       <tbody>${groups.map(
         (group) => html`<tr key=${group.number}>
@@ -98,7 +98,7 @@ function People({ people, act }) {
   return html`<section class="card" aria-labelledby="people">
     <h2 id="people">People</h2>
     ${people.length === 0 && html`<p class="faint">Nobody has come yet.</p>`}
-    ${people.length > 0 && html`<div class="scroll" tabindex="0" role="region" aria-labelledby="people"><table class="people">
+    ${people.length > 0 && html`<div class="scroll" tabindex="0" role="group" aria-labelledby="people"><table class="people">
       <thead><tr><th>participant</th><th>where</th><th>for</th><th>page open</th><th>group</th><th>condition</th>
         <th><span class="hidden-text">take out</span></th></tr></thead>
       <tbody>${people.map(
