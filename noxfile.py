@@ -66,6 +66,7 @@ S3_SERVER = ["moto[server]==5.2.5"]
 RL_PEERS = [
     *("torch==2.13.0", "stable-baselines3==2.9.2", "sb3-contrib==2.9.2", "supersuit==3.11.0", "torchrl==0.14.1"),
     *("openenv==0.10.0", "tensorboard", "datasets==5.2.0", "vmas==1.5.2"),
+    *("trl==1.16.0", "transformers==5.24.0", "accelerate==1.15.0", "jinja2"),
     *("pyarrow==26.0.1", "pandas==3.1.1", "polars==2.1.0", "duckdb==2.0.1"),  # readers of an export
 ]
 #: Environments of the field's packages. dm_control of today asks MuJoCo 4 for what it has no more.

@@ -54,7 +54,7 @@ def test_minari(
 
 def test_what_is_wrong(address: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["rl", "export", address]) == 1
-    assert "expected --parquet FOLDER, or --minari ID" in capsys.readouterr().err
+    assert "expected --parquet FOLDER, --minari ID, or --chat FOLDER" in capsys.readouterr().err
     assert run(["rl", "export", "sqlite:nothing.db", "--parquet", str(tmp_path / "data")]) == 1
     assert capsys.readouterr().err == "trio-cogment: source: there is no file 'nothing.db'\n"
     assert run(["rl", "export", address, "--parquet", str(tmp_path / "data"), "--trial", "three"]) == 1

@@ -62,6 +62,8 @@ if TYPE_CHECKING:
     from trio_cogment.rl.views.parallel import make_parallel as make_parallel
     from trio_cogment.rl.views.rounds import EpisodeFailedError as EpisodeFailedError
     from trio_cogment.rl.views.stable_baselines import SB3VecEnv as SB3VecEnv
+    from trio_cogment.rl.views.tools import TrialTools as TrialTools
+    from trio_cogment.rl.views.tools import environment_factory as environment_factory
     from trio_cogment.rl.views.vector import TrialVectorEnv as TrialVectorEnv
     from trio_cogment.rl.views.vector import make_vec as make_vec
     from trio_cogment.seats.base import Seat as Seat
@@ -103,12 +105,14 @@ _HOMES = {
     "TrialEnv": "views.gymnasium",
     "TrialParallelEnv": "views.parallel",
     "TrialResult": "runner",
+    "TrialTools": "views.tools",
     "TrialVectorEnv": "views.vector",
     "WeightsAndBiases": "runner",
     "branch": "views.branch",
     "check_dataset": "datasets.checking",
     "endpoint": "trio_cogment.seats.remote",
     "environment": "trio_cogment.environments.serving",
+    "environment_factory": "views.tools",
     "export": "datasets.exporting",
     "export_async": "datasets.exporting",
     "human": "trio_cogment.seats.remote",
@@ -135,6 +139,7 @@ _HOMES = {
 #: The extra that a name needs, where that is not `arrays`.
 _EXTRAS = {
     **dict.fromkeys(("make", "make_vec", "register", "TrialEnv", "TrialVectorEnv", "SB3VecEnv"), "gym"),
+    **dict.fromkeys(("environment_factory", "TrialTools"), "gym"),
     **dict.fromkeys(("make_parallel", "make_aec", "TrialParallelEnv", "TrialAECEnv"), "pettingzoo"),
     **dict.fromkeys(("export", "export_async", "replay_actor", "replay_environment"), "export"),
     **dict.fromkeys(("check_dataset", "DatasetFinding"), "minari"),

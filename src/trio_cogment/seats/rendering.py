@@ -69,16 +69,33 @@ def turn_prompt(
         lines += ["", f"Your reward for the last step: {observation.reward}"]
     lines += ["", f"Your action is {described_space(space)}."]
     if observation.action_mask is not None:
-        lines.append(f"Allowed now: {_allowed(space, mask_in(space, observation.action_mask))}.")
+        lines.append(allowed_now(space, observation.action_mask))
     if reason:
         lines += ["", f"Your last answer was refused: {reason}", f"It was: {json.dumps(refused, ensure_ascii=False)}"]
     lines += ["", "Answer with the action alone, as JSON."]
     return "\n".join(lines)
 
 
+def allowed_now(space: Space, mask: Any) -> str:
+    """Return a sentence with the actions that a mask allows.
+
+    Raises:
+        SpaceError: the mask is none of the space.
+    """
+    return f"Allowed now: {_allowed(space, mask_in(space, mask))}."
+
+
 def as_text(value: Any) -> str:
     """Return a value as JSON; a text is returned as it is."""
     return value if isinstance(value, str) else json.dumps(_plain(value), ensure_ascii=False)
+
+
+def what_is_new(text: str, before: str) -> str:
+    """Return the part of a text that is new, where it begins with all that was there before; else the whole text.
+
+    Games of TextArena tell a player everything from the beginning with each turn.
+    """
+    return text[len(before) :].lstrip("\n") if before and text.startswith(before) else text
 
 
 def _plain(value: Any) -> Any:

@@ -352,7 +352,7 @@ def test_errors_of_the_script_come_as_they_are(tmp_path: Path) -> None:
         export(f"sqlite:{tmp_path}/nothing.db", parquet=tmp_path / "data")
     with pytest.raises(InvalidArgumentError, match="'memory:' has no trials"):
         export("memory:", parquet=tmp_path / "data")
-    with pytest.raises(InvalidArgumentError, match="expected a folder for parquet, or an id for minari"):
+    with pytest.raises(InvalidArgumentError, match="expected a folder for parquet, an id for minari, or a folder"):
         export("memory:")
     with pytest.raises(InvalidArgumentError, match="source: expected a client, a platform or an address, got int"):
         export(3, parquet=tmp_path / "data")  # type: ignore[arg-type]  # that is the mistake

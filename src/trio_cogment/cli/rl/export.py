@@ -45,6 +45,12 @@ _PACKAGES = {
     help="Write Parquet files to this folder, or bucket (s3://BUCKET/PREFIX).",
 )
 @click.option("--minari", metavar="ID", help="Write a data set of Minari with this id, such as rps/duel-v0.")
+@click.option(
+    "--chat",
+    type=click.Path(path_type=Path),
+    metavar="FOLDER",
+    help="Write the trials as chats, a row for each actor, to this folder.",
+)
 @click.option("--trial", "trials", multiple=True, metavar="TRIAL_ID", help="Only this trial; repeatable.")
 @properties_option("Only trials")
 @click.option(
@@ -70,6 +76,7 @@ def export(
     source: str,
     parquet: Path | str | None,
     minari: str | None,
+    chat: Path | None,
     trials: tuple[str, ...],
     properties: dict[str, str],
     spec: str,
@@ -78,14 +85,14 @@ def export(
     tensors: Literal["fixed_size_list", "fixed_shape_tensor"],
     **_options: Any,
 ) -> None:
-    """Write stored trials as a data set: Parquet files, a data set of Minari, or both.
+    """Write stored trials as a data set: Parquet files, a data set of Minari, chats, or several of these.
 
     SOURCE is a file of trials, sqlite:trials.db, which nobody else may use meanwhile; or a datastore that runs,
     grpc://host:port. Trials that still run are left out, unless --partial.
     """
     settings = client_settings(ctx)
-    if parquet is None and minari is None:
-        raise click.UsageError("expected --parquet FOLDER, or --minari ID")
+    if parquet is None and minari is None and chat is None:
+        raise click.UsageError("expected --parquet FOLDER, --minari ID, or --chat FOLDER")
     bucket = parquet if is_object_url(parquet) else None
     _check_extras({"export": parquet, "s3": bucket, "minari": minari, "generate": needs_compiler(spec) or None})
 
@@ -99,6 +106,7 @@ def export(
                 found,
                 parquet=parquet,
                 minari=minari,
+                chat=chat,
                 trials=trials or None,
                 properties=properties,
                 spec=types,
@@ -149,13 +157,15 @@ def _check_extras(asked: Mapping[str, object]) -> None:
 
 
 def _report(done: Exported, as_json: bool) -> None:
-    written = ([] if done.parquet is None else [str(done.parquet)]) + done.minari
+    folders = [str(folder) for folder in (done.parquet, done.chat) if folder is not None]
+    written = [*folders, *done.minari]
     if as_json:
         data = {
             "trials": done.trials,
             "samples": done.samples,
             "steps": done.steps,
             "parquet": None if done.parquet is None else str(done.parquet),
+            "chat": None if done.chat is None else str(done.chat),
             "minari": done.minari,
             "skipped": done.skipped,
         }

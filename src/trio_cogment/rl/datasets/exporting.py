@@ -68,6 +68,7 @@ class Exported:
         samples: how many samples (ticks).
         steps: how many steps of actors: rows with a reward.
         parquet: the folder, or the address in a bucket; None if none was asked for.
+        chat: the folder of the chats; None if none was asked for.
         minari: the ids of the data sets; the first one of an environment is of its only actor, or of all together.
         skipped: the ids of the trials that still run, or have no samples.
     """
@@ -76,6 +77,7 @@ class Exported:
     samples: int = 0
     steps: int = 0
     parquet: Path | str | None = None
+    chat: Path | None = None
     minari: list[str] = field(default_factory=list)
     skipped: list[str] = field(default_factory=list)
 
@@ -85,6 +87,7 @@ async def export_async(
     *,
     parquet: str | os.PathLike[str] | None = None,
     minari: str | None = None,
+    chat: str | os.PathLike[str] | None = None,
     trials: Collection[str] | None = None,
     properties: Mapping[str, str] | None = None,
     spec: Spec | None = None,
@@ -106,6 +109,8 @@ async def export_async(
             extra `export`, and `s3` for a bucket.
         minari: the id of a data set of Minari, such as `rps/duel-v0`; needs the extra `minari`. If the trials are of
             several environments, each has data sets of its own, such as `rps/CartPole-v1/duel-v0`.
+        chat: a folder for the trials as chats, one row for each actor of a trial (`messages`, `rewards`), as models of
+            language learn from them; see docs/rl-datasets.md.
         trials: the ids of the trials; None: all.
         properties: only trials that have all of these properties.
         spec: the types of the project, for trials whose observations are not `trio_cogment.spaces.Observation`.
@@ -121,15 +126,15 @@ async def export_async(
 
     Raises:
         MissingExtraError: an extra is missing; the text has the command that installs it.
-        InvalidArgumentError: there is neither `parquet` nor `minari`, or an argument is wrong.
+        InvalidArgumentError: there is neither `parquet` nor `minari` nor `chat`, or an argument is wrong.
         NotFoundError: there is no such trial, or there are none at all.
         TrialIncompleteError: a trial that is named still runs.
         AlreadyExistsError: there is such a data set.
         SpaceError: something does not fit into the data set: the text names trial, tick, actor and part.
         RpcError: the datastore cannot be reached, or refuses.
     """
-    if parquet is None and minari is None:
-        raise InvalidArgumentError("export: expected a folder for parquet, or an id for minari")
+    if parquet is None and minari is None and chat is None:
+        raise InvalidArgumentError("export: expected a folder for parquet, an id for minari, or a folder for chat")
     if tensors not in _TENSORS:
         raise InvalidArgumentError(f"tensors: expected one of {', '.join(_TENSORS)}, got {tensors!r}")
     as_tensors = tensors == "fixed_shape_tensor"
@@ -158,6 +163,12 @@ async def export_async(
                     files = await run(bound(opened, overwrite=overwrite))
                     writers.append(files)
                     result.minari = files.ids
+                if chat is not None:
+                    from trio_cogment.rl.datasets.chat import ChatWriter
+
+                    result.chat = Path(chat)
+                    writers.append(await run(bound(ChatWriter, chat, overwrite=overwrite)))
+                    store = None  # chats are made of steps, not of columns
                 one = _Export(writers, spec, result, plan, show, store)
                 # Once more and page by page, not kept from the plan: a datastore that runs deletes trials meanwhile.
                 async with aclosing(client.all_trials(trials, properties=properties)) as stored:

@@ -1,0 +1,174 @@
+"""Stored trials as chats: each actor of a trial as the messages of a conversation, which language models learn from.
+
+A row is one actor of one trial. Its messages begin with what a language model is told of its place, and then go on in
+turns: what the actor saw when it was to act, by the user, and its action, by the assistant, as `seats.text` would read
+it. Where an observation is a text that begins with all that was there before (TextArena tells games so), the turn has
+only what is new.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, TextIO
+
+from trio_cogment.base.errors import AlreadyExistsError, FailedPreconditionError
+from trio_cogment.base.host.beside import make_folder_beside
+from trio_cogment.rl.datasets.payloads import Form
+from trio_cogment.rl.datasets.placing import Placement, is_empty, put_right
+from trio_cogment.rl.datasets.step_columns import StepColumns
+from trio_cogment.rl.datasets.steps import Step
+from trio_cogment.rl.datasets.trials import TrialRecord
+from trio_cogment.seats.rendering import allowed_now, as_text, described_space, what_is_new
+from trio_cogment.spaces import Observation, SpaceError
+
+#: The file of a data set, in its folder.
+FILE = "chats.jsonl"
+
+
+class _Chat:
+    """One actor of a trial, on its way through it."""
+
+    def __init__(self, trial: TrialRecord, name: str, form: Form) -> None:
+        self._trial = trial
+        self._name = name
+        self._space = form.action_space
+        self._shown = ""
+        self._messages = [{"role": "system", "content": self._place()}]
+        self._rewards: list[float] = []
+        self._sum = 0.0
+        self._waiting = 0.0
+        self._last: Step | None = None
+
+    def _place(self) -> str:
+        action = "JSON" if self._space is None else described_space(self._space)
+        lines = [f"You are {self._name} in {self._trial.environment}.", f"Your action is {action}."]
+        return "\n".join([*lines, "Answer with the action alone, as JSON."])
+
+    def add(self, step: Step) -> None:
+        """Take the actor's next step."""
+        if step.action is not None:
+            self._messages.append({"role": "user", "content": self._seen(step.observation)})
+            self._messages.append({"role": "assistant", "content": as_text(step.action)})
+            self._rewards.append(self._waiting)
+            self._waiting = 0.0
+        reward = step.reward or 0.0
+        self._sum += reward
+        if self._rewards:
+            self._rewards[-1] += reward
+        else:
+            self._waiting += reward
+        self._last = step
+
+    def _seen(self, observation: Observation) -> str:
+        whole = as_text(observation.value)
+        text = what_is_new(whole, self._shown) if isinstance(observation.value, str) else whole
+        self._shown = whole
+        if observation.action_mask is None or self._space is None:
+            return text
+        return f"{text}\n\n{allowed_now(self._space, observation.action_mask)}"
+
+    def row(self) -> dict[str, Any]:
+        """Return the row of the data set."""
+        actor = self._trial.actors[self._name]
+        last = self._last
+        is_over = last is not None and last.is_last
+        return {
+            "trial_id": self._trial.stored.trial_id,
+            "environment": self._trial.environment,
+            "actor": self._name,
+            "actor_class": actor.actor_class,
+            "implementation": actor.implementation,
+            "is_human": actor.is_human,
+            "policy": actor.policy or "",
+            "messages": self._messages,
+            "rewards": self._rewards,
+            "return": self._sum,
+            "terminated": bool(last is not None and last.is_terminal),
+            "truncated": bool(is_over and last is not None and not last.is_terminal),
+            "final_observation": self._seen(last.observation) if last is not None and is_over else "",
+        }
+
+
+class ChatWriter:
+    """Writes trials as chats; see `trials.Writer`.
+
+    Args:
+        target: the folder of the data set, which gets one file, `chats.jsonl`.
+        overwrite: a data set that is there is replaced; any other folder is left alone.
+
+    Raises:
+        AlreadyExistsError: there is something, and `overwrite` is not set.
+        FailedPreconditionError: there is something else than such a data set, or the folder cannot be made.
+    """
+
+    def __init__(self, target: str | os.PathLike[str], *, overwrite: bool = False) -> None:
+        self.path = Path(os.path.realpath(target) if os.path.islink(target) else target)
+        self._overwrite = overwrite
+        put_right(self.path)
+        self._check_target()
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            folder, self._hold = make_folder_beside(str(self.path))
+            self._folder = Path(folder)
+            self._file: TextIO = (self._folder / FILE).open("w", encoding="utf-8", newline="\n")
+        except OSError as error:
+            raise FailedPreconditionError(f"chat: {self.path}: {error.strerror or error}") from error
+        self._trial: TrialRecord | None = None
+        self._chats: dict[str, _Chat] = {}
+
+    def _check_target(self) -> None:
+        if not self.path.exists() or is_empty(self.path):
+            return
+        if not self._overwrite:
+            raise AlreadyExistsError(
+                f"chat: {self.path} exists already; overwrite=True (--overwrite) replaces a data set"
+            )
+        if not self.path.is_dir() or os.listdir(self.path) != [FILE]:
+            raise FailedPreconditionError(f"chat: {self.path} is not a data set of chats alone, so it is not replaced")
+
+    def begin(self, trial: TrialRecord) -> None:
+        """See `Writer.begin`."""
+        self._trial, self._chats = trial, {}
+
+    def add(self, steps: list[Step]) -> None:
+        """See `Writer.add`."""
+        assert self._trial is not None
+        for step in steps:
+            chat = self._chats.get(step.actor)
+            if chat is None:
+                if step.payloads.form.kind == "bytes":
+                    text = "expected values of spaces, or messages whose types the spec has, for a chat; got bytes"
+                    raise SpaceError(text, root=f"actor {step.actor!r}")
+                chat = self._chats[step.actor] = _Chat(self._trial, step.actor, step.payloads.form)
+            chat.add(step)
+
+    def add_columns(self, columns: Sequence[StepColumns]) -> None:
+        """Refuse: a chat is made of steps, one after the other."""
+        raise NotImplementedError
+
+    def end(self) -> None:
+        """See `Writer.end`."""
+        for chat in self._chats.values():
+            self._file.write(json.dumps(chat.row(), ensure_ascii=False) + "\n")
+
+    def finish(self) -> list[Placement]:
+        """See `Writer.finish`."""
+        self._file.flush()
+        os.fsync(self._file.fileno())
+        self._file.close()
+        if self.path.exists():
+            self._check_target()  # again: an export takes its time
+        return [Placement(self._folder, self.path, self._overwrite, self._hold)]
+
+    def close(self) -> None:
+        """See `Writer.close`."""
+        try:
+            self._file.close()
+        except OSError:
+            pass  # the file goes anyway
+        shutil.rmtree(self._folder, ignore_errors=True)
+        self._hold.release()
