@@ -119,6 +119,9 @@ DEBIAN_CHROMIUM = ["chromium-headless-shell", "chromium"]
 POSTGRESQL = ["initdb", "pg_ctl", "psql", "pgbouncer"]
 DEBIAN_POSTGRESQL = ["postgresql", "pgbouncer"]
 
+#: Programs of Prometheus, which Debian's package of that name has.
+PROMETHEUS = ["prometheus", "promtool"]
+
 #: What completion is tested in.
 SHELLS = ["bash", "zsh", "fish"]
 
@@ -157,6 +160,7 @@ SIMULATED = [
 #: What needs no foreign environment, and is no long proof.
 UNIT_TESTS = (
     "not interop and not javascript and not browser and not soak and not rl_peers and not shells and not stores"
+    " and not prometheus"
 )
 
 #: Where all tests are that have these marks: to look for them elsewhere, too, takes longer than most of them.
@@ -543,6 +547,18 @@ def shells_missing(session: nox.Session) -> list[str]:
     if not all(map(shutil.which, SHELLS)):
         try_each(session, debian(*SHELLS))
     return [name for name in SHELLS if shutil.which(name) is None]
+
+
+@nox.session
+def operations(session: nox.Session) -> None:
+    """The dashboard and the alerts of examples/operations, with a real Prometheus: Debian's, or the one on PATH."""
+    if not all(map(shutil.which, PROMETHEUS)):
+        try_each(session, debian("prometheus"))
+    if missing := [name for name in PROMETHEUS if shutil.which(name) is None]:
+        untested(session, f"there is no {', '.join(missing)} (apt-get install prometheus)", "with Prometheus")
+        return
+    where = session.posargs or ["tests/test_operations_example.py"]
+    run(session, checks(session), "pytest", "-m", "prometheus", *where)
 
 
 @nox.session

@@ -62,7 +62,11 @@ def test_every_folder_is_in_the_list_and_in_a_test() -> None:
     here = Path(__file__).parent
     tests = "".join(
         path.read_text(encoding="utf-8")
-        for path in (Path(__file__), *(here / folder / "test_example.py" for folder in ("interop", "rl_peers", "ray")))
+        for path in (
+            Path(__file__),
+            here / "test_operations_example.py",
+            *(here / folder / "test_example.py" for folder in ("interop", "rl_peers", "ray")),
+        )
     )
     assert [name for name in folders if f'"{name}"' not in tests] == []
 

@@ -167,6 +167,7 @@ async def test_refused_calls_are_counted_and_logged_once_a_second(caplog: pytest
                 await channel.unary(METHODS["StartTrial"], request, metadata=metadata)
     assert refusals().counts["unauthenticated calls"] == 60
     assert refusals().counts["calls without the right"] == 30
+    assert refusals().tokens == {"cogmentAPI.TrialLifecycleSP": 60}
     lines = [message for message in caplog.messages if "refused" in message]
     assert 2 <= len(lines) < 10
     assert lines[0].startswith("call from ipv4:127.0.0.1 refused: expected a token")

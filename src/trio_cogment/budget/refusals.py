@@ -21,10 +21,12 @@ class Refusals:
 
     Attributes:
         counts: how many there have been, by kind.
+        tokens: how many calls have had no valid token, by the service that was called.
     """
 
     def __init__(self) -> None:
         self.counts = Counter[str]()
+        self.tokens = Counter[str]()
         self._quiet: set[str] = set()
         self._unsaid = Counter[str]()
         self._last: dict[str, tuple[logging.Logger, str]] = {}
@@ -69,7 +71,7 @@ CALL_KINDS = {
 }
 
 
-def note_refused_call(logger: logging.Logger, account: str, code: StatusCode, message: str) -> None:
+def note_refused_call(logger: logging.Logger, account: str, code: StatusCode, message: str, *, service: str) -> None:
     """Count a call that was not let in.
 
     Args:
@@ -77,7 +79,10 @@ def note_refused_call(logger: logging.Logger, account: str, code: StatusCode, me
         account: of the caller, as far as its connection says who it is.
         code: of the refusal.
         message: of the refusal.
+        service: what was called: one of a few, none of them a peer's word.
     """
+    if code is StatusCode.UNAUTHENTICATED:
+        refusals().tokens[service] += 1
     refusals().add(CALL_KINDS.get(code, "refused calls"), logger, "call from %s refused: %s", account, message)
 
 

@@ -23,6 +23,7 @@ from trio_cogment.cli.errors import Failure
 from trio_cogment.cli.experiment.files import data_option, is_experiment
 from trio_cogment.cli.options import FilePath
 from trio_cogment.cli.rl.targets import environment_options, failures, target_of
+from trio_cogment.cli.services.figures import add_platform
 from trio_cogment.cli.services.kept import where_trials_are
 from trio_cogment.cli.services.model_registry import archive_folder, models_option
 from trio_cogment.cli.services.pages import opened_pages
@@ -394,15 +395,16 @@ async def _opened(
 
     try:
         async with (
-            nullcontext()
-            if settings.storage is None
-            else opened_storage(settings.storage, resources.registry) as store,
+            nullcontext() if settings.storage is None else opened_storage(settings.storage, resources) as store,
             open_platform(prepared().participants, config=config, store=store) as platform,
             open_play(platform, [game], config=configuration.play) as server,
             opened_pages(settings, resources, platform, prepared().types) as dashboard,
         ):
             if platform.resumes:
                 platform.resume()
+            add_platform(resources.figures, platform)
+            if resources.figures is not None:
+                resources.figures.add("play", server.figures)
 
             def routes(access: PageAccess) -> list[AnyRoute]:
                 assert dashboard is not None, "the start has been refused without pages"

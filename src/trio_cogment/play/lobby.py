@@ -88,6 +88,11 @@ class Lobby:
             finally:
                 self._nursery = None
 
+    @property
+    def people(self) -> int:
+        """How many wait in it."""
+        return self._machine.waiting
+
     def state_of(self, ticket: str) -> MemberState | None:
         """Return where somebody is."""
         return self._machine.state_of(ticket)

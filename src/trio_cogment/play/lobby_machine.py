@@ -182,6 +182,11 @@ class LobbyMachine:
         found = self._members.get(member)
         return None if found is None else found.state
 
+    @property
+    def waiting(self) -> int:
+        """How many wait for a trial, those who read what it says before included."""
+        return sum(each.state in _WAITING for each in self._members.values())
+
     def come(self, member: MemberId, *, automated: bool = False) -> list[LobbyEffect]:
         """Have somebody come who has not been here before; a bot is ready at once."""
         waiting = [each for each in self._members.values() if each.state in _WAITING]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 import logging
-from collections import deque
+from collections import Counter, deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -99,6 +99,13 @@ class PlayServer:
     def games(self) -> list[Game]:
         """The games that have a lobby."""
         return [lobby.game for lobby in self._lobbies.values()]
+
+    def figures(self) -> dict[str, dict[str, float]]:
+        """Return what metrics show of it; see `trio_cogment.base.metrics.services`."""
+        states = Counter(seat.state.value for seat in self.seats)
+        seats = {state.value: float(states[state.value]) for state in PresenceState if state is not PresenceState.OVER}
+        people = {name: float(lobby.people) for name, lobby in self._lobbies.items()}
+        return {"seats": seats, "lobby_people": people}
 
     @property
     def seats(self) -> list[PageSeat]:

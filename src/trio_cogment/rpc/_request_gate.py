@@ -85,7 +85,8 @@ class RequestGate:
 
     def _refuse_caller(self, stream: Stream, head: _grpc_headers.RequestHead, error: CogmentError) -> None:
         code, message = status_of(error)
-        note_refused_call(_log, self._identity.account, code, message)
+        service = head.path[1:].rpartition("/")[0] if head.path in self._routes else "unknown"
+        note_refused_call(_log, self._identity.account, code, message, service=service)
         self._refuse(stream, head, code, message)
 
     def _refuse(self, stream: Stream, head: _grpc_headers.RequestHead, code: StatusCode, message: str) -> None:

@@ -127,7 +127,7 @@ def counted(connection: Hosting, identity: Identity) -> None:
 
 def _refused(connection: Hosting, error: CogmentError) -> RpcError:
     code, message = status_of(error)
-    note_refused_call(_log, connection.anybody.account, code, message)
+    note_refused_call(_log, connection.anybody.account, code, message, service="pages")
     return RpcError(code, message)
 
 

@@ -291,10 +291,45 @@ async def test_who_is_too_late_has_not_acted_with_what_it_says_next(autojump_clo
     assert metrics.latencies == [2.0]
 
 
-def test_gauges_are_sums_over_the_trials() -> None:
-    def one(state: int, samples: int, messages: int) -> Any:
-        return SimpleNamespace(machine=SimpleNamespace(state=state), queues=Queues(samples, messages, 0, 0))
+def known(state: int, samples: int = 0, messages: int = 0, **changes: Any) -> Any:
+    """Return as much of a trial as the gauges ask for."""
+    told = {"datalog_trouble": "", "seconds": 0.0, "time": 0.0, "waits_for_datalog": False, **changes}
+    machine = SimpleNamespace(state=state, last_activity=told.pop("last_activity", 0.0))
+    return SimpleNamespace(machine=machine, queues=Queues(samples, messages, 0, 0), **told)
 
-    found = gauges([one(TrialState.RUNNING, 3, 5), one(TrialState.ENDED, 4, 0), one(TrialState.RUNNING, 1, 7)], 9)
+
+def test_gauges_are_sums_over_the_trials() -> None:
+    trials = [known(TrialState.RUNNING, 3, 5), known(TrialState.ENDED, 4, 0), known(TrialState.RUNNING, 1, 7)]
+    found = gauges(trials, 9)
     assert (found.queued_samples, found.queued_messages, found.lost_samples) == (8, 12, 9)
     assert {state: count for state, count in found.trials.items() if count} == {"RUNNING": 2, "ENDED": 1}
+
+
+def test_the_oldest_that_waits_and_the_most_silent_that_runs() -> None:
+    trials = [
+        known(TrialState.PENDING, seconds=5.0),
+        known(TrialState.INITIALIZING, seconds=7.0),
+        known(TrialState.ENDED, seconds=100.0, time=100.0),
+        known(TrialState.RUNNING, seconds=50.0, time=50.0, last_activity=47.0),
+        known(TrialState.RUNNING, seconds=50.0, time=50.0, last_activity=38.0),
+        known(TrialState.RUNNING, time=50.0, waits_for_datalog=True, datalog_trouble="cannot be reached"),
+    ]
+    found = gauges(trials, 0)
+    assert (found.oldest_waiting_seconds, found.longest_silence_seconds, found.data_logs_away) == (7.0, 12.0, 1)
+    nothing = gauges([], 0)
+    assert (nothing.oldest_waiting_seconds, nothing.longest_silence_seconds, nothing.data_logs_away) == (0, 0, 0)
+
+
+async def test_a_stuck_trial_is_seen_by_its_silence(autojump_clock: trio.testing.MockClock) -> None:
+    recorder = Recorder()
+    async with stage(metrics=recorder) as there:
+        await there.play(params_of("a"))
+        await there["env"].observe(indexes=[0])
+        await trio.sleep(5)
+        assert recorder.read().longest_silence_seconds == 5.0
+        await there["a"].say(HEARTBEAT)
+        assert recorder.read().longest_silence_seconds == 5.0
+        await there["a"].act()
+        assert recorder.read().longest_silence_seconds == 0.0
+        await there.hard()
+    assert recorder.read().longest_silence_seconds == 0.0

@@ -31,12 +31,20 @@ class OrchestratorGauges:
         queued_samples: samples waiting for their data logs.
         queued_messages: messages waiting for participants that do not read fast enough.
         lost_samples: samples that did not reach their data logs, of all trials so far.
+        oldest_waiting_seconds: how long the oldest of the trials lasts that wait for their start, which are
+            INITIALIZING or PENDING; 0: none does.
+        longest_silence_seconds: how long nothing has happened in the RUNNING trial where that is longest, beside
+            heartbeats; 0: none is running. A trial that waits for its data log is not among them.
+        data_logs_away: trials whose data logs take no samples now.
     """
 
     trials: Mapping[str, int]
     queued_samples: int
     queued_messages: int
     lost_samples: int
+    oldest_waiting_seconds: float = 0.0
+    longest_silence_seconds: float = 0.0
+    data_logs_away: int = 0
 
 
 class OrchestratorMetrics(Protocol):

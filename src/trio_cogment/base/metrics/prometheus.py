@@ -130,6 +130,17 @@ def _gauges(now: OrchestratorGauges) -> Iterable[Metric]:
     for name, text, value in (
         ("queued_samples", "Samples waiting for their data logs", now.queued_samples),
         ("queued_messages", "Messages waiting for participants that read slowly", now.queued_messages),
+        (
+            "oldest_waiting_trial_seconds",
+            "Age of the oldest trial that waits for its start",
+            now.oldest_waiting_seconds,
+        ),
+        (
+            "longest_silence_seconds",
+            "Since the last event of the running trial that is silent longest",
+            now.longest_silence_seconds,
+        ),
+        ("data_logs_away", "Trials whose data logs take no samples", now.data_logs_away),
     ):
         yield GaugeMetricFamily(f"{_PREFIX}{name}", text, value)
     text = "Samples that did not reach their data logs"

@@ -17,6 +17,7 @@ from trio_cogment.base.errors import needing
 from trio_cogment.cli.errors import Failure
 from trio_cogment.cli.experiment.files import data_file, read_experiment
 from trio_cogment.cli.rl.targets import failures, target_of
+from trio_cogment.cli.services.figures import add_platform, registry_shown
 from trio_cogment.cli.services.kept import shown_place, where_trials_are
 from trio_cogment.cli.services.model_registry import opened_registry
 from trio_cogment.cli.services.pages import opened_pages
@@ -118,7 +119,7 @@ async def _running(
     storage: StorageSettings | None,
     archive: Path | str | None,
     configuration: Configuration,
-    client_tls: Any = None,
+    resources: Resources | None = None,
 ) -> AsyncIterator[tuple[Platform, PlayServer, ExperimentServer]]:
     from trio_cogment.base.config import PlatformConfig
     from trio_cogment.experiment.server import open_experiment
@@ -129,17 +130,22 @@ async def _running(
         orchestrator=configuration.orchestrator,
         rpc=configuration.rpc,
         datastore=configuration.datastore,
-        client_tls=client_tls,
+        client_tls=None if resources is None else resources.client_tls,
     )
+    figures = None if resources is None else resources.figures
     try:
         with _store(data, experiment) as store:
             async with (
-                nullcontext() if storage is None else opened_storage(storage) as kept,
+                nullcontext() if storage is None else opened_storage(storage, resources) as kept,
                 _models(trials, archive, configuration) as models,
                 open_platform(trials.participants, config=config, store=kept, model_registry=models) as platform,
                 open_play(platform, config=configuration.play) as play,
                 open_experiment(experiment, trials, play, platform, store, config=configuration.play) as server,
+                registry_shown(figures, models, archive),
             ):
+                add_platform(figures, platform)
+                if figures is not None:
+                    figures.add("play", play.figures)
                 yield platform, play, server
     finally:
         with trio.CancelScope(shield=True, deadline=trio.current_time() + _GIVE_UP_SECONDS):
@@ -179,7 +185,7 @@ async def _opened(
     experiment, trials = prepared()
     path = data_file(data, experiment.name)
     async with (
-        _running(experiment, trials, path, storage, archive, settings.configuration, resources.client_tls) as (
+        _running(experiment, trials, path, storage, archive, settings.configuration, resources) as (
             platform,
             play,
             server,

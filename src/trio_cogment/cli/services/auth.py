@@ -257,7 +257,7 @@ class ServerAccess:
             try:
                 control.verified(bearer_token([(AUTHORIZATION, value)]) or "", local=False)
             except UnauthenticatedError as error:
-                note_refused_call(log, "a reader of metrics", *status_of(error))
+                note_refused_call(log, "a reader of metrics", *status_of(error), service="metrics")
                 return False
             return True
 

@@ -20,6 +20,7 @@ from trio_cogment.cli.configuration import Configuration, setting_options
 from trio_cogment.cli.errors import Failure
 from trio_cogment.cli.options import FolderOrBucket, applied
 from trio_cogment.cli.services.directory_flags import directory_options
+from trio_cogment.cli.services.figures import registry_shown
 from trio_cogment.cli.services.kept import shown_place
 from trio_cogment.cli.services.run import run_server
 from trio_cogment.cli.services.settings import ServerSettings, common_settings, service_options
@@ -129,10 +130,13 @@ def run_model_registry(settings: ModelRegistrySettings) -> None:
 
 
 @asynccontextmanager
-async def _opened(settings: ModelRegistrySettings, _resources: Resources) -> AsyncIterator[Running]:
+async def _opened(settings: ModelRegistrySettings, resources: Resources) -> AsyncIterator[Running]:
     from trio_cogment.servers.model_registry import model_registry_services
 
-    async with opened_registry(settings.archive, settings.configuration) as registry:
+    async with (
+        opened_registry(settings.archive, settings.configuration) as registry,
+        registry_shown(resources.figures, registry, settings.archive),
+    ):
 
         async def stop() -> None:
             registry.stop()

@@ -24,6 +24,7 @@ from trio_cogment.cli.services.default_params import (
 )
 from trio_cogment.cli.services.directory_flags import directory_options
 from trio_cogment.cli.services.dm_env_rpc import read_profile
+from trio_cogment.cli.services.figures import add_platform, registry_shown
 from trio_cogment.cli.services.kept import what_is_kept
 from trio_cogment.cli.services.legacy_gateway import legacy_option, read_legacy_profile
 from trio_cogment.cli.services.model_registry import opened_registry
@@ -273,7 +274,9 @@ async def _opened(
             extensions=_extensions_of(settings, resources, profile(), _legacy_of_clients(settings, legacy()), types()),
         ) as platform,
         opened_pages(settings, resources, platform, page_types()) as routes,
+        registry_shown(resources.figures, registry, settings.archive),
     ):
+        add_platform(resources.figures, platform)
         still_running = 0
 
         async def stop() -> None:
@@ -319,7 +322,7 @@ async def _storage(settings: OrchestratorSettings, resources: Resources) -> Asyn
     if settings.storage is None:
         yield None
         return
-    async with opened_storage(settings.storage, resources.registry) as store:
+    async with opened_storage(settings.storage, resources) as store:
         yield store
 
 

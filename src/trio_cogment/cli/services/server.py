@@ -10,7 +10,7 @@ import ipaddress
 import itertools
 import logging
 import socket
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -20,7 +20,8 @@ from purerpc import Service
 
 from trio_cogment.base.host.clock import PerformanceCounter
 from trio_cogment.base.services import SERVICES, ServiceKind
-from trio_cogment.budget.refusals import refusals
+from trio_cogment.base.tracing import tracing_of_run
+from trio_cogment.budget.refusals import CALL_KINDS, refusals
 from trio_cogment.cli.configuration import Configuration
 from trio_cogment.cli.errors import failure_of
 from trio_cogment.cli.services.directory_access import Directory, directory_token, opened_directory, stay_registered
@@ -40,6 +41,7 @@ from trio_cogment.rpc.tls import RenewableListener
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
 
+    from trio_cogment.base.metrics.services import ServiceMetrics
     from trio_cogment.cli.tls import Tls
     from trio_cogment.web import PageAccess, WebSide
 
@@ -100,6 +102,8 @@ async def _serve_application(start: Start, status: StatusFile, stop: Stop) -> No
     settings, application, tls = start.settings, start.application, start.tls
     configuration = settings.configuration
     registry = _registry(settings)
+    tokens = refusals().tokens
+    figures = _figures(registry, tokens)
     client_tls = None if tls is None else tls.client
     async with (
         _tracing(configuration),
@@ -116,6 +120,7 @@ async def _serve_application(start: Start, status: StatusFile, stop: Stop) -> No
                 access=start.access,
                 directory=directory.client,
                 registry=registry,
+                figures=figures,
                 ports=start.ports.numbers,
             )
         ) as running,
@@ -133,6 +138,8 @@ async def _serve_application(start: Start, status: StatusFile, stop: Stop) -> No
             await nursery.start(serve_metrics_there, registry, _listeners(start.ports.metrics))
         servers: list[list[Service]] = merged(application.ports, running.services)
         servers[0].extend(directory.services)
+        for service in itertools.chain(*servers):
+            tokens[service.name] += 0
         page_access = None if settings.web is None else _page_access(start)
         side = web_side(settings.web, configuration.web, page_access, running.routes)
         pairs = [
@@ -375,8 +382,27 @@ def _registry(settings: ServerSettings) -> CollectorRegistry | None:
     from trio_cogment.base.metrics.prometheus import new_registry
 
     registry = new_registry()
-    RefusalMetrics(registry, refusals().counts)
+    counts = refusals().counts
+    for kind in CALL_KINDS.values():
+        counts[kind] += 0  # what may happen is shown before it does
+    RefusalMetrics(registry, counts)
     return registry
+
+
+def _figures(registry: CollectorRegistry | None, refused: Mapping[str, float]) -> ServiceMetrics | None:
+    """Return where services add their figures, with those of the process; `refused`: tokens, by service."""
+    if registry is None:
+        return None
+    from trio_cogment.base.metrics.services import ServiceMetrics
+
+    def of_process() -> dict[str, float | dict[str, float]]:
+        tracing = tracing_of_run()
+        return {} if tracing is None else {"spans": dict(tracing.figures())}
+
+    found = ServiceMetrics(registry)
+    found.add("", lambda: {"tokens_refused": dict(refused)})
+    found.add("process", of_process)
+    return found
 
 
 def _observer(registry: CollectorRegistry | None) -> ServerObserver | None:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
     from purerpc import Service
 
+    from trio_cogment.base.metrics.services import ServiceMetrics
     from trio_cogment.cli.services.auth import ServerAccess
     from trio_cogment.cli.services.settings import ServerSettings
     from trio_cogment.cli.services.welcome import Welcome
@@ -41,6 +42,7 @@ class Resources:
         access: who may call the process, and how it says who it is.
         directory: the directory that the flags name, whether or not it can be reached.
         registry: where metrics go; None: there are no metrics.
+        figures: where services add what is read when metrics are collected; None: there are no metrics.
         ports: that the servers have, in the order of the application's.
     """
 
@@ -48,6 +50,7 @@ class Resources:
     access: ServerAccess
     directory: DirectoryClient | None = None
     registry: CollectorRegistry | None = None
+    figures: ServiceMetrics | None = None
     ports: Sequence[int] = ()
 
 

@@ -25,8 +25,6 @@ from trio_cogment.cli.services.settings import ServerSettings, common_settings, 
 from trio_cogment.cli.services.start import Application, Resources, Running
 
 if TYPE_CHECKING:
-    from prometheus_client import CollectorRegistry
-
     from trio_cogment.servers.datastore import TrialStore
 
 _Decorated = TypeVar("_Decorated", bound=Callable[..., Any])
@@ -269,27 +267,27 @@ async def _opened(settings: DatastoreSettings, resources: Resources) -> AsyncIte
     from trio_cogment.servers.datastore import Datastore, datastore_services
 
     async with (
-        opened_storage(settings.storage, resources.registry) as store,
+        opened_storage(settings.storage, resources) as store,
         Datastore(store, config=settings.configuration.datastore) as datastore,
     ):
+        if resources.figures is not None:
+            resources.figures.add("trial_datastore", datastore.figures)
         yield Running(services=[datastore_services(datastore)], kept={"trials": settings.storage.place})
 
 
 @asynccontextmanager
-async def opened_storage(
-    settings: StorageSettings, registry: CollectorRegistry | None = None
-) -> AsyncIterator[TrialStore]:
+async def opened_storage(settings: StorageSettings, resources: Resources | None = None) -> AsyncIterator[TrialStore]:
     """Open the storage that the flags name.
 
     Args:
         settings: the flags.
-        registry: where its metrics go, if it has any; None: there are none.
+        resources: have what its metrics go to, if there are any.
 
     Raises:
         Failure: the folder of the default file cannot be made.
         CogmentError: the storage cannot be opened.
     """
-    from trio_cogment.servers.datastore.opening import figures_of, open_store
+    from trio_cogment.servers.datastore.opening import open_store
 
     address = settings.address
     if settings.file is not None:
@@ -308,9 +306,26 @@ async def opened_storage(
         compression=settings.compression,
     )
     async with opened as store:
-        figures = figures_of(store)
-        if registry is not None and figures is not None:
-            from trio_cogment.base.metrics.stores import StoreMetrics
-
-            StoreMetrics(registry, figures)
+        if resources is not None:
+            _show_figures(settings, store, resources)
         yield store
+
+
+def _show_figures(settings: StorageSettings, store: TrialStore, resources: Resources) -> None:
+    """Have metrics show what a storage takes, and what it counts of itself."""
+    from trio_cogment.servers.datastore.opening import figures_of, memory_of
+
+    own = figures_of(store)
+    if resources.registry is not None and own is not None:
+        from trio_cogment.base.metrics.stores import StoreMetrics
+
+        StoreMetrics(resources.registry, own)
+    if resources.figures is None:
+        return
+    if settings.file is not None:
+        from trio_cogment.base.metrics.services import file_figures
+
+        resources.figures.add("trial_datastore", partial(file_figures, settings.file, settings.file_bytes))
+    elif (memory := memory_of(store)) is not None:
+        limit = settings.memory_bytes
+        resources.figures.add("trial_datastore", lambda: {"store_size_bytes": memory(), "store_limit_bytes": limit})

@@ -62,6 +62,11 @@ class Datastore:
         """How many samples have been made durable so far; one that was delivered twice counts twice."""
         return self.writer.stored_samples
 
+    def figures(self) -> dict[str, float]:
+        """Return what metrics show of it; see `trio_cogment.base.metrics.services`."""
+        writes, size = self.writer.queued
+        return {"samples_stored": self.stored_samples, "queued_writes": writes, "queued_write_bytes": size}
+
     def sink(self, *, max_unconfirmed: int | None = None, endpoint: str = "") -> Intake:
         """Return where an orchestrator of this process writes samples: it has the shape of its `SampleSink`.
 

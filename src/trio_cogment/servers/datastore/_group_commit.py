@@ -234,6 +234,11 @@ class GroupCommit(CommitQueue[_Batch]):
         finally:
             self._followers -= following
 
+    @property
+    def queued(self) -> tuple[int, int]:
+        """How many writes wait or are being committed, and their size."""
+        return self._held_count, self._held_bytes
+
     # Called by streams
 
     def recount(self) -> Iterator[Count]:

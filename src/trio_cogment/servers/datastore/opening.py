@@ -95,6 +95,11 @@ def figures_of(store: TrialStore) -> Callable[[], Mapping[str, int]] | None:
     return getattr(store, "figures", None)
 
 
+def memory_of(store: TrialStore) -> Callable[[], int] | None:
+    """Return what says how much memory a storage takes; None: it keeps trials elsewhere."""
+    return (lambda: store.bytes) if isinstance(store, MemoryStore) else None
+
+
 def _known() -> str:
     """Return the addresses that can be opened here, for an error."""
     return ", ".join(

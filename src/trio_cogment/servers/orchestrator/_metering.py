@@ -22,6 +22,7 @@ MakeMachine = Callable[..., TrialMachine]
 # Looking these up costs more than what is done with them.
 _RUNNING, _TERMINATING = TrialState.RUNNING, TrialState.TERMINATING
 _handle = TrialMachine.handle
+_STARTING = (TrialState.INITIALIZING, TrialState.PENDING)
 _STATES = [name for name, value in TrialState.items() if value]
 
 
@@ -99,10 +100,25 @@ class MeteredMachine(TrialMachine):
 def gauges(trials: Iterable[Trial], lost_samples: int) -> OrchestratorGauges:
     """Return what an orchestrator's trials are like now."""
     states: Counter[str] = Counter(dict.fromkeys(_STATES, 0))
-    queued_samples = queued_messages = 0
+    queued_samples = queued_messages = data_logs_away = 0
+    waiting = silent = 0.0
     for trial in trials:
-        states[TrialState.Name(trial.machine.state)] += 1
+        state = trial.machine.state
+        states[TrialState.Name(state)] += 1
         queues = trial.queues
         queued_samples += queues.samples
         queued_messages += queues.messages
-    return OrchestratorGauges(dict(states), queued_samples, queued_messages, lost_samples)
+        data_logs_away += bool(trial.datalog_trouble)
+        if state in _STARTING:
+            waiting = max(waiting, trial.seconds)
+        elif state == _RUNNING and not trial.waits_for_datalog:
+            silent = max(silent, trial.time - trial.machine.last_activity)
+    return OrchestratorGauges(
+        dict(states),
+        queued_samples,
+        queued_messages,
+        lost_samples,
+        oldest_waiting_seconds=waiting,
+        longest_silence_seconds=silent,
+        data_logs_away=data_logs_away,
+    )
