@@ -108,9 +108,29 @@ async def test_start_and_stop(autojump_clock: object) -> None:
             await ended(here.platform, made["trial_id"])
 
 
+async def test_a_branch_of_a_stored_trial(autojump_clock: object) -> None:
+    async with there() as here:
+        admin = here.visitor(Role.ADMIN)
+        await admin.json("POST", f"{API}/trials", {"trial_id": "one", "user_id": "me"})
+        await trio.sleep(5)  # on the virtual clock: some ticks
+        await admin.json("POST", f"{API}/trials/one/stop", {"hard": True})
+        with trio.fail_after(60):
+            await ended(here.platform, "one")
+        body = {"branch_of": "one", "tick": 1, "trial_id": "two"}
+        assert await admin.json("POST", f"{API}/trials", body) == {"trial_id": "two"}
+        found = (await admin.json("GET", f"{API}/trials/two/params"))["params"]
+        assert (found["properties"]["branch.trial"], found["properties"]["branch.tick"]) == ("one", "1")
+        missing = await admin.ask("POST", f"{API}/trials", {"branch_of": "one", "tick": 10**9})
+        assert (missing.status, "tick 1000000000: expected one that is stored" in missing.body.decode()) == (404, True)
+
+
 @pytest.mark.parametrize(
     ("path", "body", "status", "text"),
     [
+        ("trials", {"branch_of": "none", "tick": 0}, 404, "none"),
+        ("trials", {"branch_of": "none"}, 400, "tick: expected a number of 0 or more"),
+        ("trials", {"branch_of": "none", "tick": -1}, 400, "tick: expected a number of 0 or more"),
+        ("trials", {"branch_of": 3, "tick": 1}, 400, "branch_of: expected text"),
         ("trials", {"params": {"nonsense": 1}}, 400, "params: "),
         ("trials", {"params": 5}, 400, "params: "),
         ("trials", {"trial_id": 5}, 400, "trial_id: expected text"),

@@ -12,7 +12,7 @@ import trio
 from trio_cogment import Participants, Platform, open_platform
 from trio_cogment.api.common_pb2 import TakenUp, TrialParams
 from trio_cogment.base.config import OrchestratorConfig, PlatformConfig
-from trio_cogment.base.errors import CogmentError, TrialFailedError
+from trio_cogment.base.errors import CogmentError, NotFoundError, TrialFailedError
 from trio_cogment.base.outcome import EndCause
 from trio_cogment.sdk import ActorSession, EnvironmentSession, StoredSample, actor_params, trial_params
 
@@ -117,6 +117,25 @@ async def test_a_branch_of_a_branch_needs_only_what_it_has() -> None:
         # It has no checkpoint of its own before tick 5, and its first tick is 3.
         with pytest.raises(CogmentError, match=f"trial '{second}': tick 0: expected its sample, which is not stored"):
             await platform.controller.start_branch(second, 4)
+
+
+async def test_with_its_past_a_branch_is_whole() -> None:
+    async with table(Sum(), checkpoint_ticks=2) as platform:
+        store = platform.datastore_client()
+        first = await platform.controller.start_trial(PARAMS)
+        await played(platform, first)
+        second = await platform.controller.start_branch(first, 3)
+        await played(platform, second)
+        third = await platform.controller.start_branch(second, 8)
+        await played(platform, third)
+        found = [sample async for sample in store.samples_with_past(third)]
+        assert [sample.tick_id for sample in found] == list(range(LAST_TICK + 1))
+        assert seen(found) == TOTALS
+        assert [sample.trial.trial_id for sample in found] == [first] * 3 + [second] * 5 + [third] * 2
+        assert [sample.tick_id async for sample in store.samples_with_past(first)] == list(range(LAST_TICK + 1))
+        await store.delete_trials([first])
+        with pytest.raises(NotFoundError, match=first):
+            _ = [sample async for sample in store.samples_with_past(third)]
 
 
 async def test_one_that_does_not_say_that_it_can_ends_the_trial_with_a_sentence() -> None:

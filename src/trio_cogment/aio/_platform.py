@@ -52,6 +52,7 @@ class DatastoreClient(View[sdk.DatastoreClient, _Guest]):
     delete_trials = awaited(sdk.DatastoreClient.delete_trials)
     #: `async with datastore.samples(trial_id) as samples: async for sample in samples: ...`
     samples = iterated(sdk.DatastoreClient.samples)
+    samples_with_past = iterated(sdk.DatastoreClient.samples_with_past)
 
 
 class ModelRegistryClient(View[sdk.ModelRegistryClient, _Guest]):

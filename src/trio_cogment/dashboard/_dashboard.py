@@ -82,12 +82,21 @@ class TrialPages:
         return json_data({"params": params_json(self._board.params(visit.who, visit.parameters["trial_id"]))})
 
     async def start(self, visit: Visit) -> Reply:
-        """Start a trial: `{"params": ..., "trial_id": ..., "user_id": ...}`; without `params` with the default ones."""
+        """Start a trial: `{"params": ..., "trial_id": ..., "user_id": ...}`; without `params` with the default ones.
+
+        With `"branch_of"`, the id of a stored trial, and `"tick"` it goes on with that one, by default with its
+        parameters.
+        """
         body = visit.json_object()
         request = TrialStartRequest(trial_id_requested=_text(body, "trial_id"), user_id=_text(body, "user_id"))
-        params = body.get("params")
+        params, branch_of, tick = body.get("params"), _text(body, "branch_of"), body.get("tick")
+        if branch_of:
+            if type(tick) is not int or not 0 <= tick < 2**63:
+                raise InvalidArgumentError("tick: expected a number of 0 or more")
+            request.take_up.trial_id, request.take_up.tick_id = branch_of, tick
         if params is None:
-            request.config.SetInParent()
+            if not branch_of:
+                request.config.SetInParent()
         else:
             if not isinstance(params, dict):
                 raise InvalidArgumentError("params: expected an object")

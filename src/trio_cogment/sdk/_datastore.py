@@ -22,8 +22,16 @@ from trio_cogment.api.trial_datastore_pb2 import (
     StoredTrialSample,
     StoredTrialSampleField,
 )
-from trio_cogment.base.errors import InvalidArgumentError, NotFoundError, RpcError, StatusCode, TrialIncompleteError
+from trio_cogment.base.errors import (
+    DataLossError,
+    InvalidArgumentError,
+    NotFoundError,
+    RpcError,
+    StatusCode,
+    TrialIncompleteError,
+)
 from trio_cogment.base.services import SERVICES, TRIAL_ID, ServiceKind
+from trio_cogment.base.taking_up import branch_of
 from trio_cogment.rpc import CallOpener, ClientCall, methods_of
 from trio_cogment.sdk._stored import StoredSample, StoredTrial
 from trio_cogment.sdk.spec import Spec
@@ -177,6 +185,46 @@ class DatastoreClient:
             dict.fromkeys(trial.trial_id if isinstance(trial, StoredTrial) else trial for trial in chosen)
         )
         return SampleIterator(self, self._opener, request, follow=follow, partial=partial)
+
+    async def samples_with_past(self, trial_id: str, *, partial: bool = False) -> AsyncGenerator[StoredSample, None]:
+        """Yield the samples of a trial, after those that it has from the trial of which it is a branch, and so on.
+
+        So every tick comes once, from the beginning; `StoredSample.trial` says whose it is. To leave the loop early,
+        use `contextlib.aclosing`.
+
+        Args:
+            trial_id: of the trial; of one that is no branch come its own samples.
+            partial: accept a trial that is not complete, as `samples` does. Of the others only what is needed counts.
+
+        Raises:
+            NotFoundError: one of the trials is not stored.
+            TrialIncompleteError: the trial is not complete.
+            DataLossError: a tick before a branch is not stored any more; the text names it.
+        """
+        lineage = [trial_id]
+        ends: list[int | None] = [None]
+        while True:
+            trial = await self.trial(lineage[-1])
+            found = None if trial is None else branch_of(trial.params.properties)
+            if found is None or found[0] in lineage:
+                break  # one that is not stored is named where its samples are asked for
+            lineage.append(found[0])
+            ends.append(found[1])
+        expected = 0
+        for name, end in zip(reversed(lineage), reversed(ends), strict=True):
+            samples = self.samples(name, partial=partial or end is not None)
+            try:
+                async for sample in samples:
+                    if end is not None and sample.tick_id >= end:
+                        break
+                    if end is not None and sample.tick_id != expected:
+                        break
+                    yield sample
+                    expected = sample.tick_id + 1
+            finally:
+                samples.close()
+            if end is not None and expected != end:
+                raise DataLossError(f"trial {name!r}: tick {expected}: expected its sample, which is not stored")
 
     async def delete_trials(self, trial_ids: Iterable[str]) -> None:
         """Delete trials and their samples; unknown ids are ignored."""

@@ -42,6 +42,7 @@ class DatastoreClient(View[sdk.DatastoreClient, _Thread]):
     trial = blocking(sdk.DatastoreClient.trial)
     all_trials = iterating(sdk.DatastoreClient.all_trials)
     samples = iterating(sdk.DatastoreClient.samples)
+    samples_with_past = iterating(sdk.DatastoreClient.samples_with_past)
     delete_trials = blocking(sdk.DatastoreClient.delete_trials)
 
 

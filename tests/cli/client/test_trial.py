@@ -40,6 +40,7 @@ trial_params:
 
 
 async def world(session: EnvironmentSession) -> None:
+    session.take_up()  # it has no state
     await session.start([("*", b"")])
     async for event in session.all_events():
         if event.actions is not None:
@@ -139,6 +140,20 @@ async def test_a_trial_that_fails_is_an_error(tmp_path: Path) -> None:
         output = await found.ask("start", f"--params={bad}")
         assert output.code == 1
         assert output.err.startswith(f"trio-cogment: --params: {bad}: ")
+
+
+async def test_a_branch_of_a_stored_trial_is_started_and_waited_for(tmp_path: Path) -> None:
+    async with scene(tmp_path, store="memory:") as found:
+        await found.said("start", found.params(), "--trial_id=one", "--wait")
+        text = await found.said("branch", "one", "--tick=3", "--trial_id=two", "--wait")
+        assert text == "two\nended after 2 ticks: step_limit\n"
+        properties = "properties   branch.tick=3, branch.trial=one, kind=small"
+        assert properties in (await found.said("info", "two")).splitlines()
+        taken = await found.ask("branch", "one", "--tick=3", "--trial_id=two")
+        assert (taken.code, taken.err) == (1, "trio-cogment: --trial_id: two: there is such a trial already\n")
+        missing = await found.ask("branch", "one", "--tick=7")
+        assert missing.code == 1
+        assert "trial 'one': tick 7: expected one that is stored, got ticks up to 4" in missing.err
 
 
 async def test_a_start_without_parameters_says_whose_were_wrong(tmp_path: Path) -> None:

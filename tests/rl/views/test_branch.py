@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -9,12 +10,16 @@ from typing import Any
 
 import dm_env
 import gymnasium
+import minari
 import numpy as np
+import pyarrow.parquet as pq
 import pytest
 from dm_env import specs
 
 import trio_cogment.rl as tc
 from trio_cogment.base.config import OrchestratorConfig, PlatformConfig
+from trio_cogment.base.errors import FailedPreconditionError, InvalidArgumentError, NotFoundError
+from trio_cogment.environments.base import SINGLE_AGENT
 from trio_cogment.platform import Platform
 from trio_cogment.sdk import StoredSample, StoredTrial
 
@@ -188,7 +193,7 @@ class Episode:
 
 @contextmanager
 def branched(name: str, env: Any, trial_id: str, tick: int, **more: Any) -> Iterator[Any]:
-    view = tc.branch(env, trial_id, tick=tick, environment=MAKERS.get(name), **more)
+    view = tc.branch(env, trial_id, tick=tick, **{"environment": MAKERS.get(name), **more})
     try:
         yield view
     finally:
@@ -258,6 +263,180 @@ def test_other_actions_change_nothing_before(name: str, tmp_path: Path) -> None:
         episode.trial_id,
         str(tick),
     )
+
+
+def test_exports_say_of_which_trial_one_is_a_branch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MINARI_DATASETS_PATH", str(tmp_path / "minari"))
+    path = f"sqlite:{tmp_path / 'trials.db'}"
+    env = GAMES["CartPole"](store=path)
+    episode = Episode(Game(env), 3)
+    with branched("CartPole", env, episode.trial_id, 4) as view:
+        game = Game(view)
+        game.reset()
+        while not game.over:
+            game.step(1)
+        other = view.trial_id
+    env.close()
+    tc.export(path, parquet=tmp_path / "data", minari="cart/branches-v0")
+    rows = pq.read_table(tmp_path / "data" / "meta" / "trials.parquet").to_pylist()
+    lineage = {row["trial_id"]: (row["branch_trial"], row["branch_tick"]) for row in rows}
+    assert lineage == {episode.trial_id: (None, None), other: (episode.trial_id, 4)}
+    storage = minari.load_dataset("cart/branches-v0").storage
+    notes = {note["trial_id"]: note for note in storage.get_episode_metadata(range(2))}
+    assert "branch_trial" not in notes[episode.trial_id]
+    assert (notes[other]["branch_trial"], notes[other]["branch_tick"]) == (episode.trial_id, 4)
+
+
+def test_it_saves_itself_where_it_is_asked_to(tmp_path: Path) -> None:
+    config = PlatformConfig(orchestrator=OrchestratorConfig(checkpoint_ticks=3))
+    options = tc.PlatformOptions(store=f"sqlite:{tmp_path / 'trials.db'}", config=config)
+    env = GAMES["saves itself"](options=options)
+    episode = Episode(Game(env), 4)
+    check_every_tick("saves itself", env, episode)
+    for tick, made in ((2, 2), (3, 0), (4, 1), (9, 0)):
+        with branched("saves itself", env, episode.trial_id, tick) as view:
+            before = Saving.made
+            Game(view).reset()
+            assert Saving.made - before == made, tick
+    env.close()
+
+
+@pytest.mark.parametrize("damage", ["half", "bits"])
+def test_a_damaged_checkpoint_is_passed_over(damage: str, tmp_path: Path) -> None:
+    path = tmp_path / "trials.db"
+    config = PlatformConfig(orchestrator=OrchestratorConfig(checkpoint_ticks=3))
+    env = GAMES["saves itself"](options=tc.PlatformOptions(store=f"sqlite:{path}", config=config))
+    episode = Episode(Game(env), 4)
+    env.close()
+
+    async def spoil(platform: Platform) -> None:
+        client = platform.datastore_client()
+        (found,) = [s.message async for s in client.samples([episode.trial_id]) if s.tick_id == 6]
+        content = found.checkpoint.content
+        found.checkpoint.content = content[:-1] if damage == "half" else bytes([content[0] ^ 1]) + content[1:]
+        async with client.adding(episode.trial_id) as adder:
+            await adder.add(found)
+
+    _read(path, spoil)
+    env = GAMES["saves itself"](store=f"sqlite:{path}")
+    with branched("saves itself", env, episode.trial_id, 7) as view:
+        before, game = Saving.made, Game(view)
+        game.reset()
+        assert Saving.made - before == 4  # from tick 3
+        assert plain([game.step(action) for action in episode.actions[7:]]) == episode.rest(7)
+    env.close()
+
+
+class Drifting(gymnasium.Env[Any, Any]):
+    """Its fourth observation is another one with each object."""
+
+    objects = 0
+
+    def __init__(self) -> None:
+        Drifting.objects += 1
+        self.number = Drifting.objects
+        self.observation_space = gymnasium.spaces.Box(0, 100, (1,), np.float32)
+        self.action_space = gymnasium.spaces.Discrete(2)
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Any:
+        super().reset(seed=seed)
+        self.steps = 0
+        return np.zeros(1, np.float32), {}
+
+    def step(self, action: Any) -> Any:
+        self.steps += 1
+        drift = self.number if self.steps >= 4 else 0
+        return np.full(1, self.steps + drift, np.float32), 1.0, False, self.steps == 8, {}
+
+
+def test_one_that_depends_on_more_than_its_seed_is_noticed_at_its_first_different_tick() -> None:
+    env = tc.make(Drifting, store="memory:")
+    episode = Episode(Game(env), 1)
+    for tick in range(8):
+        with branched("", env, episode.trial_id, tick, environment=Drifting) as view:
+            if tick < 4:
+                Game(view).reset()
+                continue
+            with pytest.raises(tc.TakingUpError) as caught:
+                view.reset()
+            assert (caught.value.tick, caught.value.actor) == (4, SINGLE_AGENT)
+            assert str(caught.value).startswith(
+                "environment 'Drifting', tick 4, actor 'player_0': observation: expected"
+            )
+    env.close()
+
+
+def test_a_trial_without_a_seed_whose_environment_draws_is_noticed_at_once() -> None:
+    env = tc.make("CartPole-v1", store="memory:")
+    env.reset(seed=1)
+    env.reset()  # goes on with the generator
+    env.step(0)
+    trial_id = env.trial_id
+    with branched("", env, trial_id, 0) as view, pytest.raises(tc.TakingUpError, match="the stored trial has no seed"):
+        view.reset()
+    env.close()
+
+
+def test_others_take_the_seats() -> None:
+    env = GAMES["rock-paper-scissors"](store="memory:")
+    episode = Episode(Game(env), 2)
+    seats = {"player_1": tc.policy(lambda value: 2)}
+    with branched("", env, episode.trial_id, 3, seats=seats) as view:
+        assert isinstance(view, tc.TrialParallelEnv)
+        view.reset()
+        assert view.step({"player_0": 0})[0]["player_0"] == 2
+    with branched("", env, episode.trial_id, 3, seats=seats, seat="player_0") as view:
+        assert isinstance(view, tc.TrialEnv)
+        view.reset(seed=4)
+        assert view.step(0)[0] == 2
+    env.close()
+
+
+def test_a_branch_begins_again_with_each_reset_and_can_be_copied() -> None:
+    env = GAMES["CartPole"](store="memory:")
+    episode = Episode(Game(env), 2)
+    with branched("", env, episode.trial_id, 5) as view:
+        first, _ = view.reset()
+        ids = {view.trial_id}
+        for _ in range(2):
+            view.step(1)
+            again, _ = view.reset()
+            assert plain(again) == plain(first)
+            ids.add(view.trial_id)
+        assert len(ids) == 3
+        other = copy.deepcopy(view)
+        assert plain(other.reset()[0]) == plain(first)
+        other.close()
+        with pytest.raises(InvalidArgumentError, match="reset: options: expected none"):
+            view.reset(options={"low": 0})
+    env.close()
+
+
+def test_what_cannot_be_taken_up_is_said() -> None:
+    env = tc.make(Walk, store="memory:")
+    episode = Episode(Game(env), 2)
+    with pytest.raises(FailedPreconditionError, match=r"; pass environment=, as to make$"):
+        tc.branch(env, episode.trial_id, tick=0, environment=None)
+    with pytest.raises(NotFoundError, match="there is no trial 'nobody'"):
+        tc.branch(env, "nobody", tick=0)
+    with pytest.raises(NotFoundError, match="tick 99: expected one that is stored"):
+        tc.branch(env, episode.trial_id, tick=99)
+    with branched("dm_env", env, episode.trial_id, len(episode.actions)) as view:
+        if episode.found[-1][2]:  # terminated: there is nothing to go on with
+            with pytest.raises(tc.TakingUpError, match="expected it to go on; the episode is over"):
+                view.reset()
+    env.close()
+
+
+def test_one_that_was_only_cut_off_goes_on_behind_its_end() -> None:
+    view = tc.make("CartPole-v1", store="memory:", max_episode_steps=6)
+    episode = Episode(Game(view), 1)
+    assert episode.found[-1][3] is True
+    longer = tc.branch(view, episode.trial_id, tick=4, environment="CartPole-v1")
+    longer.reset()
+    assert not any(longer.step(action)[3] for action in (0, 1, 0, 1))
+    longer.close()
+    view.close()
 
 
 def _read(path: Path, read: Callable[[Platform], Any]) -> Any:

@@ -1,7 +1,7 @@
 // Stored trials: found, replayed, compared, downloaded.
 // @ts-check
 
-import { Problem, ROOT, ask, counted, html, useAnswer, useEffect, useRef, useState } from "../../assets/client.js";
+import { Problem, ROOT, ask, askJson, counted, html, useAnswer, useEffect, useRef, useState } from "../../assets/client.js";
 import { Plot } from "./plot.js";
 import { numbersIn } from "./numbers.js";
 import { Curves, Messages, Sample, State, link } from "./trials.js";
@@ -168,6 +168,19 @@ export function Replay({ id }) {
     setPlaying(false);
     setAt(Math.max(0, Math.min(last, value)));
   };
+  const [branching, setBranching] = useState({ busy: false, problem: "" });
+  async function branch() {
+    setPlaying(false);
+    setBranching({ busy: true, problem: "" });
+    try {
+      const json = JSON.stringify({ branch_of: id, tick: sample.tick, user_id: "dashboard" });
+      const { trial_id: started } = await askJson("/dashboard/api/trials", { method: "POST", json });
+      location.hash = link(started);
+    } catch (failure) {
+      setBranching({ busy: false, problem: String(failure instanceof Error ? failure.message : failure) });
+    }
+  }
+  const lineage = data?.params?.properties?.["branch.trial"];
   return html`
     <section aria-labelledby="replay-title">
       <div class="row">
@@ -182,6 +195,7 @@ export function Replay({ id }) {
         ${data.end && html` · ${data.end.cause.toLowerCase().replaceAll("_", " ")}${data.end.reason && `: ${data.end.reason}`}`}
         ${!done && html` · <span role="status">${samples.length} read…</span>`}
         ${cut && html` · <span class="warn">only the first ${samples.length} are shown</span>`}
+        ${lineage && html` · a branch of <a href="#/replay/${encodeURIComponent(lineage)}">${lineage}</a> from tick ${data.params.properties["branch.tick"]} on`}
       </p>`}
       <div class="card" role="group" aria-label="replay">
         <div class="row">
@@ -202,6 +216,11 @@ export function Replay({ id }) {
           <input type="range" min="0" max=${last} value=${index} aria-valuetext="tick ${sample?.tick ?? 0}"
             onInput=${(/** @type {any} */ event) => go(Number(event.target.value))} />
         </label>
+        <div class="row">
+          <button disabled=${!sample || branching.busy} onClick=${branch}
+            title="A new trial that begins at this tick, with the same parameters">Branch from tick ${sample ? sample.tick : "–"}</button>
+        </div>
+        <${Problem} text=${branching.problem} />
       </div>
       <${Curves} curves=${curves.current.found} at=${sample?.tick} />
       ${sample && html`<${Sample} sample=${sample} title="Sample" />`}

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from trio_cogment.base.host.beside import left_behind, make_folder_beside, names_left_beside, remove
+from trio_cogment.base.taking_up import branch_of
 from trio_cogment.rl.datasets.episodes import Episode
 from trio_cogment.rl.datasets.placing import put_right
 from trio_cogment.rl.datasets.plain import as_json
@@ -111,7 +112,11 @@ class DatasetFiles:
                 infos=episode.infos,
             )
         )
-        self._notes.append({"trial_id": trial.stored.trial_id, "trial_index": trial.episode_index})
+        note: dict[str, Any] = {"trial_id": trial.stored.trial_id, "trial_index": trial.episode_index}
+        lineage = branch_of(trial.stored.params.properties)
+        if lineage is not None:
+            note["branch_trial"], note["branch_tick"] = lineage
+        self._notes.append(note)
         self._steps += len(episode.rewards)
         self._bytes += sum(map(_bytes_of, (episode.observations, episode.actions, episode.infos)))
         if self._steps >= _BATCH_STEPS or self._bytes >= _BATCH_BYTES:

@@ -10,6 +10,7 @@ import numpy as np
 
 from trio_cogment.api.common_pb2 import TrialState
 from trio_cogment.base.errors import InvalidArgumentError
+from trio_cogment.base.taking_up import branch_of
 from trio_cogment.rl.datasets.arrow import keeps_missing_lists, pa
 from trio_cogment.rl.datasets.payloads import Form
 from trio_cogment.rl.datasets.plain import array_in, as_json, stored_mask, types_of
@@ -665,6 +666,8 @@ TRIALS = pa.schema(
         ("ended_ns", pa.int64()),
         ("properties", pa.string()),
         ("actors", _ACTORS),
+        ("branch_trial", pa.string()),
+        ("branch_tick", pa.int64()),
     ]
 )
 
@@ -675,6 +678,7 @@ def trial_row(
     """Return the row of a trial."""
     stored = trial.stored
     state = stored.state
+    branch_trial, branch_tick = branch_of(stored.params.properties) or (None, None)
     return {
         "trial_id": stored.trial_id,
         "episode_index": trial.episode_index,
@@ -690,6 +694,8 @@ def trial_row(
         "ended_ns": ended_ns,
         "properties": as_json(dict(stored.params.properties)) if stored.params.properties else None,
         "actors": [_actor_row(actor, sums.get(name)) for name, actor in trial.actors.items()],
+        "branch_trial": branch_trial,
+        "branch_tick": branch_tick,
     }
 
 

@@ -10,7 +10,7 @@ from google.protobuf.message import DecodeError
 from trio_cogment.api.common_pb2 import TakenUp, TrialParams
 from trio_cogment.api.rl_pb2 import EnvironmentConfig
 from trio_cogment.api.spaces_pb2 import Observation
-from trio_cogment.base.errors import InvalidArgumentError
+from trio_cogment.base.errors import FailedPreconditionError, InvalidArgumentError, NotFoundError
 from trio_cogment.environments.base import Environment
 from trio_cogment.environments.env_specs import NOT_WRITABLE, recovered_spec
 from trio_cogment.environments.spec import PLAYER
@@ -22,6 +22,8 @@ from trio_cogment.rl.views.sharing import platform_for
 from trio_cogment.seats.base import Seat
 from trio_cogment.spaces import SpaceError
 from trio_cogment.spaces.values import decode_fields
+
+_PASS = "pass environment=, as to make"
 
 if TYPE_CHECKING:
     from trio_cogment.rl.views.aec import TrialAECEnv
@@ -177,7 +179,7 @@ def _config_of(trial_id: str, params: TrialParams) -> EnvironmentConfig:
             raise DecodeError
         return EnvironmentConfig.FromString(params.environment.config.content)
     except DecodeError:
-        raise InvalidArgumentError(
+        raise FailedPreconditionError(
             f"trial {trial_id!r}: expected one of an environment of the field (Gymnasium, PettingZoo and others); "
             "others are branched by Controller.start_branch"
         ) from None
@@ -196,24 +198,30 @@ def _environment(
     """Return the environment of the stored trial, made again."""
     from trio_cogment.rl.views.gymnasium import find_environment
 
-    if target is None:
+    known = target is not None
+    if not known:
         arguments = {**_fields(config, "arguments"), **arguments}
         target = _target(trial_id, config, arguments)
-    return find_environment(
-        target,
-        seats=seats,
-        agents=agents,
-        implementation=implementation,
-        render_mode=render_mode,
-        arguments=arguments,
-    )
+    try:
+        return find_environment(
+            target,
+            seats=seats,
+            agents=agents,
+            implementation=implementation,
+            render_mode=render_mode,
+            arguments=arguments,
+        )
+    except NotFoundError as error:
+        if known:
+            raise
+        raise FailedPreconditionError(f"trial {trial_id!r}: {error}; {_PASS}") from error
 
 
 def _target(trial_id: str, config: EnvironmentConfig, arguments: dict[str, Any]) -> Any:
     """Return what makes the environment: by its id and what is registered here, never by code that a trial names."""
-    unknown = InvalidArgumentError(
+    unknown = FailedPreconditionError(
         f"trial {trial_id!r}: environment {config.id!r}: expected one that can be made again from what is stored; "
-        "pass environment=, as to make"
+        f"{_PASS}"
     )
     if not config.id or ":" in config.id or "." in config.id or config.spec == NOT_WRITABLE:
         raise unknown

@@ -21,7 +21,7 @@ from trio_cogment.api.trial_datastore_pb2 import (
     StoredTrialActorSampleReward,
     StoredTrialSample,
 )
-from trio_cogment.base.shared_message import varint
+from trio_cogment.base.shared_message import field_tag, varint
 from trio_cogment.servers.datastore._protobuf_wire import (
     LENGTH,
     Field,
@@ -49,6 +49,8 @@ _PAYLOAD = tag(StoredTrialSample, "payloads")
 _CONTINUES = 0x80
 _TICK_TAG = bytes((_TICK,))
 PAYLOAD_TAG = bytes((_PAYLOAD,))
+#: No two samples with a checkpoint look alike.
+CHECKPOINT_TAG = field_tag(StoredTrialSample, "checkpoint")
 
 _REWARD = {
     tag(StoredTrialActorSampleReward, "reward"): Field("reward"),
@@ -271,6 +273,8 @@ class Layouts:
         if at > end or len(data) - at + middle > _MAX_LAYOUT_BYTES:
             return None
         after = data[at:]
+        if after.startswith(CHECKPOINT_TAG):
+            return None
         alike = self._known.get((before, middle - start, len(payloads), after))
         for layout in alike or ():
             pieces = layout.middle.unpack_from(data, start)

@@ -17,9 +17,10 @@ from functools import partial
 from operator import itemgetter
 from typing import Any, NamedTuple
 
+from trio_cogment.api.common_pb2 import Checkpoint
 from trio_cogment.api.datalog_pb2 import DatalogSample, SampleInfo
-from trio_cogment.base.shared_message import SharedSample
-from trio_cogment.servers.datastore._chunk_layouts import Layouts, Parts, payload_head, tick_field
+from trio_cogment.base.shared_message import SharedSample, varint
+from trio_cogment.servers.datastore._chunk_layouts import CHECKPOINT_TAG, Layouts, Parts, payload_head, tick_field
 from trio_cogment.servers.datastore._conversion_templates import Deliveries
 from trio_cogment.servers.datastore._write_rules import MAX_NUMBER
 from trio_cogment.servers.datastore.storage import SampleWrite
@@ -44,6 +45,7 @@ class _Found(NamedTuple):
         timestamp: of the sample.
         numbers: value and confidence of each source of a reward, one after the other.
         payloads: as they are stored: observations, then actions.
+        checkpoint: what the environment has saved of itself.
     """
 
     key: Hashable
@@ -51,6 +53,7 @@ class _Found(NamedTuple):
     timestamp: int
     numbers: list[float]
     payloads: list[bytes]
+    checkpoint: Checkpoint | None = None
 
 
 _NONE = _Found(None, 0, 0, [], [])
@@ -62,14 +65,15 @@ _NO_ACTION_TICK = -2
 
 def _in_shared(sample: SharedSample) -> _Found:
     observations = sample.observations
-    if observations is None or observations.checkpoint is not None:  # no two of these are alike
+    if observations is None:
         return _NONE
     payloads = [bytes(observation) for observation in observations.observations]
     count = len(payloads)
     for action in sample.actions:
         payloads.append(bytes(action.content))
     places = observations.actors_map
-    return _found(sample.tick_id, sample.timestamp, sample.state, sample.rewards, count, places, payloads)
+    found = _found(sample.tick_id, sample.timestamp, sample.state, sample.rewards, count, places, payloads)
+    return found if observations.checkpoint is None else found._replace(checkpoint=observations.checkpoint)
 
 
 def _in_message(sample: DatalogSample) -> _Found:
@@ -88,15 +92,14 @@ def _in_message(sample: DatalogSample) -> _Found:
         else:
             return _NONE
     observations = sample.observations
-    if observations.HasField("checkpoint"):
-        return _NONE
     payloads = observations.observations[:]
     count = len(payloads)
     for action in sample.actions[:]:
         if action.tick_id == _NO_ACTION_TICK:
             return _NONE
         payloads.append(action.content)
-    return _found(tick_id, timestamp, state, sample.rewards[:], count, observations.actors_map[:], payloads)
+    found = _found(tick_id, timestamp, state, sample.rewards[:], count, observations.actors_map[:], payloads)
+    return found._replace(checkpoint=observations.checkpoint) if observations.HasField("checkpoint") else found
 
 
 def _found(
@@ -178,7 +181,7 @@ class _Template:
 
     def convert(self, found: _Found) -> SampleWrite | None:
         """Convert a sample; None: it has numbers that do not fit."""
-        _, tick_id, timestamp, numbers, payloads = found
+        _, tick_id, timestamp, numbers, payloads, _ = found
         layout = self._layout
         row: list[Any] = [*self._same, timestamp, *numbers]
         for sources in self._means:  # as `RewardMean`, without its calls: a test holds both conversions together
@@ -199,6 +202,11 @@ class _Template:
         joined.append(layout.after)
         write, cut = self._write, Parts(layout, middle, payloads)
         return _make_write((write[0], tick_id, timestamp, write[3], b"".join(joined), write[5], cut, write[7]))
+
+
+def _with_checkpoint(write: SampleWrite, checkpoint: Checkpoint) -> SampleWrite:
+    content = checkpoint.SerializeToString()
+    return write._replace(data=write.data + CHECKPOINT_TAG + varint(len(content)) + content, cut=None)
 
 
 class SharedTemplates:
@@ -224,8 +232,10 @@ class SharedTemplates:
         if template is not None:
             if found.tick_id >= MAX_NUMBER or found.timestamp > MAX_NUMBER:
                 return None
-            return template.convert(found)
-        if found.key is not None and self._credit >= _LEARN:
+            write = template.convert(found)
+            # It comes after everything else; no two of these samples have a layout in common.
+            return write if write is None or found.checkpoint is None else _with_checkpoint(write, found.checkpoint)
+        if found.key is not None and found.checkpoint is None and self._credit >= _LEARN:
             self._wanted = found
         return None
 
