@@ -6,9 +6,10 @@ measured by turns in one process, by the time of the processor; a ratio is the m
 * `off`: what the two questions of a tick cost that are asked although no checkpoint is wanted (`wants_checkpoint`, and
   the field of the observation set), as a part of a view's step. Bar: 1 %.
 * `on`: a recorded step with a state of 1 KiB every ten ticks, compared to one without. Bar: 5 % more.
-* `replayed`: a branch at tick 400, from the call of `reset` on, compared to 400 steps of the bare environment: it is
-  reset, stepped and compared. Bar: 1.5. `start` is the same branch at tick 0, which has nothing to play again.
-* `loaded`: the same with a checkpoint at tick 400, in milliseconds of the wall. Bar: 5.
+* `replayed`: what `reset` takes longer for a branch at tick 400 than for one at tick 0, compared to 400 steps of the
+  bare environment: they are made again, and compared. Bar: 1.5. `start` is `reset` of the branch at tick 0, which
+  starts a trial as any other does; `read` what the past takes to be read, once for all branches of a view.
+* `loaded`: `reset` of a branch at tick 400 that has a checkpoint, in milliseconds of the wall. Bar: 5.
 """
 
 from __future__ import annotations
@@ -84,7 +85,7 @@ def branch_seconds(env: Any, trial_id: str, tick: int, clock: Callable[[], float
     view = tc.branch(env, trial_id, tick=tick, environment=made)
     try:
         view.reset()  # the first one makes what all of them need
-        return timed(view.reset, clock)
+        return min(timed(view.reset, clock) for _ in range(3))
     finally:
         view.close()
 
@@ -116,7 +117,7 @@ def questions_seconds() -> float:
 
 
 def measure(rounds: int, folder: Path) -> dict[str, list[float]]:
-    found: dict[str, list[float]] = {name: [] for name in ("off", "on", "replayed", "start", "loaded")}
+    found: dict[str, list[float]] = {name: [] for name in ("off", "on", "replayed", "start", "read", "loaded")}
     plain = tc.make(made, options=options(f"sqlite:{folder / 'plain.db'}", 0))
     saving = tc.make(made, options=options(f"sqlite:{folder / 'saving.db'}", 10))
     view = tc.make(made)
@@ -131,8 +132,10 @@ def measure(rounds: int, folder: Path) -> dict[str, list[float]]:
         found["on"].append(with_them / without)
         bare.reset(seed=1)
         bare_seconds = timed(lambda: [bare.step(step % 2) for step in range(TICK)])
-        found["replayed"].append(branch_seconds(plain, plain_id, TICK) / bare_seconds)
-        found["start"].append(branch_seconds(plain, plain_id, 0) / bare_seconds)
+        start, whole = branch_seconds(plain, plain_id, 0), branch_seconds(plain, plain_id, TICK)
+        found["replayed"].append((whole - start) / bare_seconds)
+        found["start"].append(start / bare_seconds)
+        found["read"].append(timed(lambda: plain._match.platform.read_past(plain_id, TICK)) / bare_seconds)
         found["loaded"].append(1000 * branch_seconds(saving, saving_id, TICK, time.perf_counter))
     for env in (plain, saving, view, bare):
         env.close()

@@ -48,6 +48,8 @@ _TAILS = {
     flags: pb.Observation(terminated=flags[0], truncated=flags[1]).SerializeToString()
     for flags in itertools.product((False, True), repeat=2)
 }
+#: The same of an agent that goes on.
+_GOES_ON, _NO_END = _HEADS[True, True] + _REWARD_TAG, _TAILS[False, False]
 #: This many forms of actions are remembered for each actor whose actions are numbers.
 _REMEMBERED = 1024
 
@@ -116,6 +118,15 @@ class ObservationEncoder:
         if observation.info or observation.action_mask is not None:
             tail += _further(observation)
         return ObservationPayload(observation, self._prefix, array, tail)
+
+    def plain(self, value: Any, reward: float) -> bytes | None:
+        """Return the bytes of an array that an agent sees who goes on, with a reward; None: `encode` has to look at it.
+
+        It is what `encode` returns of the same without mask and information, in less time.
+        """
+        if type(value) is not self._type or value.dtype != self._dtype or value.shape != self._shape:
+            return None
+        return b"".join((self._prefix, value.tobytes(), self._suffix, _GOES_ON, _DOUBLE.pack(reward), _NO_END))
 
 
 def _nested(value: Any) -> bytes:

@@ -23,6 +23,7 @@ from trio_cogment.environments.encoding import (
     followed,
 )
 from trio_cogment.environments.errors import InvalidActionError, InvalidEnvironmentError, TakingUpError
+from trio_cogment.environments.gymnasium import GymnasiumEnvironment
 from trio_cogment.environments.taking_up import NOT_COMPARED, Saver, check_same, is_same
 from trio_cogment.spaces import Observation, SpaceError, decode_observation, encode_observation
 from trio_cogment.spaces.masks import mask_in
@@ -79,7 +80,9 @@ class Episode:
         self._require_agents()
         self._frames_for = self._indexes(frames_for)
         observations, actions = environment.observation_spaces, environment.action_spaces
-        self._encoders = [(actor, ObservationEncoder(observations[actor]).encode) for actor in self._actors]
+        encoders = [(actor, ObservationEncoder(observations[actor])) for actor in self._actors]
+        self._encoders = [(actor, encoder.encode) for actor, encoder in encoders]
+        self._plain = encoders[0][1].plain
         self._decoders = [ActionDecoder(actions[actor]).decode for actor in self._actors]
         self._spaces = [self._encoded_spaces(actor) for actor in self._actors]
         self.active = [False] * len(self._actors)
@@ -118,7 +121,7 @@ class Episode:
         self.over = True
         past = taken_up.past
         first = taken_up.tick_id + 1 - len(past)
-        if not past or any(len(tick.observations) != len(self._actors) for tick in past):
+        if not past or len(past[-1].observations) != len(self._actors):
             raise self._not_taken_up("", taken_up.tick_id, "expected the observations of all actors up to this tick")
         if taken_up.HasField("checkpoint"):
             turn = self._loaded(taken_up)
@@ -126,16 +129,23 @@ class Episode:
             turn = self._turn(self.environment.reset(seed, options), frames=False)
             hint = "" if seed is not None else " (the stored trial has no seed)"
             self._check(turn, past[0], first, hint)
-        # Once per tick that is played again: what the environment itself does is to take most of the time.
-        environment, actors, step = self.environment, self._actors, self.environment.step
+        environment, actors = self.environment, self._actors
+        alone = environment if isinstance(environment, GymnasiumEnvironment) else None
         for number in range(1, len(past)):
             before, tick = past[number - 1], past[number]
             if environment.over:
                 raise self._not_taken_up("", first + number - 1, "expected it to go on; the episode is over")
-            actions: list[bytes | None] = before.actions[:]
+            actions: list[Content | None] = [*before.actions]
             for index in before.unavailable_actors[:]:
                 actions[index] = None
-            found = step(self._decoded(actions))
+            decoded = self._decoded(actions)
+            if alone is None:
+                found = environment.step(decoded)
+            else:
+                result = alone.make_step(decoded[actors[0]])
+                if number < len(past) - 1 and self._goes_on_as(result, tick.observations[0]):
+                    continue
+                found = alone.told(result)
             if number < len(past) - 1 and self._is_stored(found, tick.observations[:]):
                 self.active = [found[actor].active for actor in actors]
                 continue
@@ -227,6 +237,18 @@ class Episode:
         self.active = [observation.active for observation in observations.values()]
         self.over = False
         return Turn(payloads, [None] * len(payloads), False)
+
+    def _goes_on_as(self, result: Any, stored: bytes) -> bool:
+        """Whether what a step of Gymnasium returned is the stored observation of an agent that goes on, as most are.
+
+        Then it is what was looked at when it was stored: what the environment itself does is to take most of the time.
+        """
+        if type(result) is not tuple or len(result) != 5:
+            return False
+        value, reward, terminated, truncated, info = result
+        if terminated is not False or truncated is not False or info or type(reward) is not float:
+            return False
+        return self._plain(value, reward) == stored
 
     def _is_stored(self, found: Mapping[str, Observation], stored: Sequence[bytes]) -> bool:
         """Whether observations are the stored ones, byte for byte; if not, they may be so but for frames and spaces."""

@@ -85,7 +85,14 @@ class GymnasiumEnvironment:
             InvalidEnvironmentError: one of the five values that the environment returned makes no sense, or they are
                 not five.
         """
-        result = self._step(actions[SINGLE_AGENT])
+        return self.told(self._step(actions[SINGLE_AGENT]))
+
+    def make_step(self, action: Any) -> Any:
+        """Make a step, and return what the environment returned, for `told`."""
+        return self._step(action)
+
+    def told(self, result: Any) -> dict[str, Observation]:
+        """Return what a step has brought; see `step`."""
         if type(result) is not tuple or len(result) != 5:
             raise self._wrong("step", _STEP, result)
         value, reward, terminated, truncated, info = result

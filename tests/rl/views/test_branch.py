@@ -432,7 +432,7 @@ def test_one_that_was_only_cut_off_goes_on_behind_its_end() -> None:
     view = tc.make("CartPole-v1", store="memory:", max_episode_steps=6)
     episode = Episode(Game(view), 1)
     assert episode.found[-1][3] is True
-    longer = tc.branch(view, episode.trial_id, tick=4, environment="CartPole-v1")
+    longer: Any = tc.branch(view, episode.trial_id, tick=4, environment="CartPole-v1")
     longer.reset()
     assert not any(longer.step(action)[3] for action in (0, 1, 0, 1))
     longer.close()
