@@ -37,6 +37,8 @@ MakeChannel = Callable[[list[Service]], AbstractAsyncContextManager[CallOpener]]
 
 _PATIENCE_SECONDS = 10.0
 _LARGE_BYTES = 3 * 1024 * 1024
+#: Below and above every size from which on a transport copies less; what waits of them fits into a call.
+_MUTATED_BYTES = (8, 20 * 1024, 100 * 1024)
 
 
 # --- the cases ---
@@ -290,19 +292,33 @@ async def _sync(function: Callable[..., Any], *args: Any) -> None:
 
 
 async def mutation_is_private(channel: CallOpener, service: CheckService) -> None:
-    """What one side does to a message after sending or receiving it, the other never sees."""
-    async with channel.call(MUTATE) as call:
-        request = Action(tick_id=1, content=b"original")
-        await call.send(request)
-        request.content = b"changed"
-        response = await call.receive()
-        assert (response.tick_id, response.content) == (1, b"original")
-        assert (request.tick_id, request.content) == (1, b"changed")
-        await call.send(Action(tick_id=2, content=b"next"))
-        response.content = b"changed too"
-        second = await call.receive()
-        assert (second.tick_id, second.content) == (2, b"next")
-        assert (response.tick_id, response.content) == (1, b"changed too")
+    """What one side does to a message after sending or receiving it, the other never sees, small or large."""
+    for size in _MUTATED_BYTES:
+        original, following = b"o" * size, b"f" * size
+        async with channel.call(MUTATE) as call:
+            request = Action(tick_id=1, content=original)
+            await call.send(request)
+            request.content = b"changed"
+            response = await call.receive()
+            assert (response.tick_id, response.content) == (1, original)
+            assert (request.tick_id, request.content) == (1, b"changed")
+            await call.send(Action(tick_id=2, content=following))
+            response.content = b"changed too"
+            second = await call.receive()
+            assert (second.tick_id, second.content) == (2, following)
+            assert (response.tick_id, response.content) == (1, b"changed too")
+            # Also while they wait.
+            for number in range(1, 6):
+                request.tick_id, request.content = number, bytes([number]) * size
+                await call.send(request)
+            request.content = b"changed at last"
+            replies = [await call.receive() for _ in range(5)]
+            assert [reply.content for reply in replies] == [bytes([number]) * size for number in range(1, 6)]
+            assert [reply.tick_id for reply in replies] == [1, 2, 3, 4, 5]
+            request.content = original
+            call.send_nowait(request)
+            request.content = b"changed again"
+            assert (await call.receive()).content == original
 
 
 async def large_message(channel: CallOpener, service: CheckService) -> None:
