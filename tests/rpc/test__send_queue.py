@@ -154,7 +154,7 @@ def test_room_is_bounded_for_all_streams_together() -> None:
     assert not queue.has_room(late, 96)
     assert queue.take_rooms() == []
     queue.drop(waiting[0])
-    assert queue.take_rooms() == [*streams[len(waiting) :], late]  # all that have been refused
+    assert queue.take_rooms() == [streams[len(waiting)]]  # the first of those that have been refused
     assert queue.has_room(late, 96)
 
 
@@ -407,6 +407,7 @@ def test_without_memory_short_messages_go_out_as_far_as_windows_and_the_output_a
 STEPS = st.lists(
     st.one_of(
         st.tuples(st.just("send"), st.integers(0, 3), st.integers(0, 3000)),
+        st.tuples(st.just("share"), st.integers(0, 3), st.integers(0, 1)),
         st.tuples(st.just("grow"), st.integers(0, 3), st.integers(1, 3000)),
         st.tuples(st.just("grow all"), st.just(0), st.integers(1, 3000)),
         st.tuples(st.just("settings"), st.just(0), st.integers(0, 3000)),
@@ -415,6 +416,10 @@ STEPS = st.lists(
     ),
     max_size=60,
 )
+
+
+#: What several streams send.
+SHARED = (b"s" * 16 * 1024, b"t" * 17 * 1024)
 
 
 @hypothesis.given(STEPS)
@@ -438,6 +443,9 @@ def test_windows_are_kept_and_nothing_is_lost_or_reordered(steps: list[tuple[str
         if what == "send" and stream.id not in dropped:
             queue.send_message(stream, bytes([size % 256]) * size)
             wanted[stream.id] += message(bytes([size % 256]) * size)
+        elif what == "share" and stream.id not in dropped:
+            queue.send_shared(stream, b"head", (SHARED[size],))
+            wanted[stream.id] += message(b"head" + SHARED[size])
         elif what == "grow":
             stream.send_window += size
             queue.schedule(stream)
@@ -453,14 +461,14 @@ def test_windows_are_kept_and_nothing_is_lost_or_reordered(steps: list[tuple[str
             queue.drop(stream)
             dropped.add(stream.id)
         assert queue.window >= 0
-        assert queue._queued == sum(stream.outbox_bytes for stream in streams)
+        assert [count for count in queue.recount_of(streams) if count.kept != count.counted] == []
         assert all(stream.outbox_bytes == sum(map(len, stream.outbox)) for stream in streams)
         # SETTINGS that shut a window leave its stream among those that take turns, until its next turn.
         settings_came = settings_came or what == "settings"
         assert settings_came or all(stream.send_window > 0 for stream in queue.ready)
-    queue.window += 10**6
+    queue.window += 10**7
     for stream in streams:
-        stream.send_window += 10**6
+        stream.send_window += 10**7
         queue.schedule(stream)
     queue.resume()
     while queue.out_size:
@@ -469,26 +477,28 @@ def test_windows_are_kept_and_nothing_is_lost_or_reordered(steps: list[tuple[str
         assert not stream.outbox
         assert wanted[stream.id].startswith(sent[stream.id])
         assert stream.id in dropped or sent[stream.id] == wanted[stream.id]
+    assert queue._queued == 0
+    assert not queue._shared
 
 
 @pytest.mark.parametrize("how", ["connection", "stream", "settings", "sent", "close", "drop"])
-def test_who_was_refused_because_outboxes_are_full_asks_again_when_something_has_changed(how: str) -> None:
-    """Whatever it is: each may have made room, or opened a window for what need not wait."""
+def test_who_was_refused_because_outboxes_are_full_asks_again_when_there_may_be_room(how: str) -> None:
+    """Whatever has made it, or opened a window for what need not wait; what is not enough tells nobody."""
     queue = make_queue()
     hogs, refused = [make_stream(number, 0) for number in range(1, 67, 2)], make_stream(101, 50)
     for hog in hogs:
         queue.send_message(hog, bytes(1995))
     assert not queue.has_room(refused, 100)
     assert not queue.has_room(refused, 100)
-    queue.take_output()
-    assert queue.take_rooms() == [refused]  # the output might have been the reason
-    assert not queue.has_room(refused, 100)
+    queue.credit_stream(refused, 54)
+    assert queue.take_rooms() == []
     if how == "connection":
+        refused.send_window, queue.window = 1000, 104
         queue.credit(1)
     elif how == "stream":
         queue.credit_stream(refused, 1)
     elif how == "settings":
-        queue.apply_settings(INITIAL_WINDOW + 1, 16_384, [])
+        queue.apply_settings(INITIAL_WINDOW + 1, 16_384, [refused])
     elif how == "sent":
         queue.credit_stream(hogs[0], 1000)
     elif how == "close":
@@ -499,32 +509,82 @@ def test_who_was_refused_because_outboxes_are_full_asks_again_when_something_has
     assert queue.take_rooms() == []
 
 
-@pytest.mark.parametrize("what", ["output", "outboxes", "neither"])
-def test_a_longer_output_is_borrowed_when_there_is_enough_to_fill_it(what: str) -> None:
-    """In the output, or in what waits for its turn; a loan for what waits alone is smaller."""
-    pool = BytePool(90_000_000)
+def test_of_those_who_were_refused_no_more_are_told_than_there_is_room_for() -> None:
+    """In their order; and when all has been sent, all the others, as nothing would bring them their turn."""
+    queue = make_queue()
+    queue.window = 2**20
+    hogs = [make_stream(number, 0) for number in range(1, 67, 2)]
+    refused = [make_stream(number, 0) for number in range(101, 201, 2)]
+    for hog in hogs:
+        queue.send_message(hog, bytes(1995))
+    for stream in refused:
+        assert not queue.has_room(stream, 1000)
+    queue.credit_stream(hogs[0], 2000)
+    queue.credit_stream(hogs[1], 2000)
+    queue.take_output()
+    queue.take_output()
+    told = queue.take_rooms()
+    assert told == refused[: len(told)]
+    assert 2 <= len(told) <= 6
+    for hog in hogs:
+        queue.credit_stream(hog, 2000)
+    while queue.out_size:
+        queue.take_output()
+    assert told + queue.take_rooms() == refused
+
+
+def test_the_end_of_a_stream_that_was_refused_leaves_the_room_to_others() -> None:
+    queue = make_queue()
+    hogs = [make_stream(number, 0) for number in range(1, 67, 2)]
+    first, second = make_stream(101, 0), make_stream(103, 0)
+    for hog in hogs:
+        queue.send_message(hog, bytes(1995))
+    assert not queue.has_room(first, 1000)
+    assert not queue.has_room(second, 1000)
+    queue.close(first)
+    assert queue.take_rooms() == [first]
+    queue.drop(hogs[0])
+    assert queue.take_rooms() == [second]
+
+
+def test_who_waits_for_memory_of_others_is_told_in_turns() -> None:
+    pool = BytePool(2**20)
+    told: list[list[Stream]] = []
+    hoard = pool.loan()
+    queue = SendQueue(RpcConfig(), pool.loan(), client_side=False, on_room=lambda: told.append(queue.take_rooms()))
+    queue.window = 2**30
+    blocker = make_stream(1, 0)
+    assert queue.has_room(blocker, 64 * 1024)
+    queue.send_message(blocker, bytes(64 * 1024 - 5))  # what needs no loan is used up
+    refused = [make_stream(number, 0) for number in range(101, 201, 2)]
+    hoard.set(pool.total - pool.used)
+    for stream in refused:
+        assert not queue.has_room(stream, 40 * 1024)
+    hoard.set(hoard.size // 2)
+    assert sum(map(len, told)) < len(refused)
+    for _ in range(100):
+        for stream in told.pop(0) if told else ():
+            assert queue.has_room(stream, 40 * 1024)
+            queue.close(stream)  # and does not use it
+        hoard.set(max(hoard.size - 1000, 0))
+    assert not queue.starved
+
+
+def test_what_several_streams_wait_for_counts_once() -> None:
+    pool = BytePool(9 * 2**20)
     queue = SendQueue(RpcConfig(), pool.loan(), client_side=False)
-    if what == "output":
-        queue.window = 2**20
-        ready, shut = make_stream(1, 2**20), make_stream(3, 0)
-        queue.send_message(ready, bytes(32 * 1024 - 5 - 2 * 9))  # in two frames
-        assert (queue.out_size, pool.used) == (32 * 1024, 0)
-        queue.send_message(shut, b"small")
-    else:
-        shut = make_stream(1, 0)
-        queue.send_message(shut, bytes(32 * 1024 - 5 - (what == "neither")))
-    assert pool.used == (0 if what == "neither" else RpcConfig().write_high_water_bytes)
-
-
-def test_a_window_that_is_shut_while_its_stream_waits_for_its_turn_stays_shut() -> None:
-    queue, shut, other = make_queue(), make_stream(1), make_stream(3)
-    queue.window = 0
-    for stream in (shut, other):
-        queue.send_message(stream, bytes(100))
-    queue.apply_settings(0, 16384, [shut])
-    assert shut.send_window == 0
-    queue.credit(1000)
-    assert data_frames(queue.take_output()) == [(3, message(bytes(100)))]
-    assert (shut.send_window, shut.outbox_bytes, queue.window) == (0, 105, 895)
-    queue.apply_settings(500, 16384, [shut, other])
-    assert data_frames(queue.take_output()) == [(1, message(bytes(100)))]
+    queue.window = 2**30
+    tail = bytes(600_000)  # as much as one may borrow
+    streams = [make_stream(number, 0) for number in range(1, 41, 2)]
+    for stream in streams:
+        assert queue.has_room(stream, 600_004, (tail,))
+        queue.send_shared(stream, b"head", (tail,))
+    assert queue.waiting_bytes == 600_000 + 20 * 9
+    assert not queue.has_room(make_stream(101, 0), 600_004, (bytes(600_000),))
+    for stream in streams[1:]:
+        queue.credit_stream(stream, 100_000)  # parts of it go, and it is there still
+        queue.take_output()
+    assert queue.waiting_bytes == 600_000 + 9
+    for stream in streams:
+        queue.drop(stream)
+    assert queue.waiting_bytes == 0

@@ -53,8 +53,8 @@ class CallEngine(Protocol):
     def output(self) -> CallOutput:
         """What waits to be sent; an attribute, as its size is asked for with every message."""
 
-    def has_room(self, stream: Stream, size: int) -> bool:
-        """Whether a message may be sent now."""
+    def has_room(self, stream: Stream, size: int, tails: tuple[bytes, ...] = ()) -> bool:
+        """Whether a message may be sent now; `tails` are what it shares with others."""
 
     def send_message(self, stream: Stream, payload: bytes) -> None:
         """Send a message, or queue it."""
@@ -340,7 +340,7 @@ class Http2Call(Call):
             await self.send(message.whole())
             return
         await self._connection.yield_sometimes()
-        while not self._engine.has_room(self._stream, message.ByteSize()) and not self.over:
+        while not self._engine.has_room(self._stream, message.ByteSize(), message.tails) and not self.over:
             await self._wait_taken()
         if self.over or self._sending_done:
             self._check_open()
@@ -351,7 +351,7 @@ class Http2Call(Call):
         if self._copies(message):
             self.send_nowait(message.whole())
             return
-        if not self._engine.has_room(self._stream, message.ByteSize()):
+        if not self._engine.has_room(self._stream, message.ByteSize(), message.tails):
             raise trio.WouldBlock
         self._put_shared(message)
 

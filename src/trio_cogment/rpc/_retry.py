@@ -83,7 +83,7 @@ class BufferOnlyEngine:
         """Nothing waits in it."""
         return self
 
-    def has_room(self, stream: Stream, size: int) -> bool:
+    def has_room(self, stream: Stream, size: int, tails: tuple[bytes, ...] = ()) -> bool:
         """Whether the buffer takes one more message."""
         return self._buffer.has_room(size)
 

@@ -8,6 +8,12 @@ small message behind it. With turns a large message delays the others by one fra
 beyond the high-water mark. Most of what a slow peer leaves unread then stays in the outboxes, where `has_room` can hold
 back the call that caused it.
 
+What several streams wait for, such as an observation that all actors of a trial see, is one piece of memory, and counts
+once until the last of them has sent it.
+
+When there is room again, those who were refused are told in the order in which they came, and no more of them than the
+room is for: of hundreds that all woke for the room of a few, nearly all would only wait again.
+
 Four limits protect the memory:
 
 * of one stream: `RpcConfig.call_outbox_messages` and `call_outbox_bytes`;
@@ -24,7 +30,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Iterable, Iterator, Sized
-from typing import Final
+from typing import Any, Final
 
 from trio_cogment.base.config import RpcConfig
 from trio_cogment.base.recount import Count
@@ -101,7 +107,8 @@ class SendQueue:
             and handler subtract those that do.
         on_sent: called when a stream's outbox has become empty and `Stream.end` is set.
         ready: an ordered set of streams that have something to send, and whose own windows are open.
-        starved: an ordered set of streams that `has_room` has refused because all outboxes are full.
+        starved: the streams that `has_room` has refused because all outboxes are full, in order, with the sizes of their
+            messages.
         rooms: what `take_rooms` would return.
     """
 
@@ -131,13 +138,15 @@ class SendQueue:
         self._longest = _DEFAULT_MAX_FRAME
         self._outbox_messages = config.call_outbox_messages
         self._outbox_bytes = config.call_outbox_bytes
-        self._queued = 0  # bytes in all outboxes
+        self._queued = 0  # bytes of memory in all outboxes
+        self._shared: dict[int, int] = {}  # how often a large piece that others may have, too, waits; by its identity
         # Streams that have something to send and an open window of their own, in the order of their turns (a dict is
         # an ordered set). Streams whose own window is shut are not here: otherwise every WINDOW_UPDATE would cost a
         # look at each of them, and a peer could make 13 bytes cost as much as a thousand calls.
         self.ready: dict[Stream, None] = {}
-        self.starved: dict[Stream, None] = {}
+        self.starved: dict[Stream, int] = {}
         self.rooms: list[Stream] = []
+        self._offered = 0  # bytes for which those of `rooms` that were refused have been told that there is room
         self._blocks = 0  # header blocks in the output
         self._free_blocks = math.inf if client_side else 2 * config.max_concurrent_streams
 
@@ -250,6 +259,8 @@ class SendQueue:
     def _memory_is_back(self) -> None:
         if self.starved:
             self._wake_starved()
+            if self.starved:
+                self.loan.wait(self._memory_is_back)
             self._on_room()
 
     @property
@@ -259,14 +270,19 @@ class SendQueue:
 
     # --- messages ---
 
-    def has_room(self, stream: Stream, size: int) -> bool:
-        """Whether a message of `size` bytes may be given to `send_message` now."""
+    def has_room(self, stream: Stream, size: int, tails: tuple[bytes, ...] = ()) -> bool:
+        """Whether a message of `size` bytes may be given to `send_message` now, or to `send_shared` with these tails."""
+        more = size  # of memory
+        if self._shared:
+            for tail in tails:
+                if id(tail) in self._shared:
+                    more -= len(tail)
         if not stream.outbox:
-            return self._queued + size <= self._free_bytes or self._may_queue(size) or self._goes_at_once(stream, size)
+            return self._queued + more <= self._free_bytes or self._may_queue(more) or self._goes_at_once(stream, size)
         return (
             len(stream.outbox) < self._outbox_messages
             and stream.outbox_bytes + size <= self._outbox_bytes
-            and (self._queued + size <= self._free_bytes or self._may_queue(size))
+            and (self._queued + more <= self._free_bytes or self._may_queue(more))
         )
 
     def _goes_at_once(self, stream: Stream, size: int) -> bool:
@@ -284,7 +300,7 @@ class SendQueue:
             and (size <= _LOW_MARK or self.loan.exceed(size))
         ):
             return True
-        self.starved[stream] = None
+        self.starved[stream] = size
         return False
 
     def send_at_once(self, stream: Stream, payload: bytes) -> bool:
@@ -328,7 +344,15 @@ class SendQueue:
     def send_shared(self, stream: Stream, head: bytes, tails: tuple[bytes, ...]) -> None:
         """As `send_message`, for a payload in pieces, of which only the first is copied while it waits."""
         if not stream.closed:
-            length = len(head) + sum(map(len, tails))
+            length = len(head)
+            for tail in tails:
+                size = len(tail)
+                length += size
+                if size >= _LARGE_BYTES:
+                    held = self._shared.get(id(tail), 0)
+                    self._shared[id(tail)] = held + 1
+                    if held:
+                        self._queued -= size  # it is counted, and will be once more
             self._enqueue(stream, b"\0" + length.to_bytes(4, "big") + head, *tails)
 
     def send_framed(self, stream: Stream, frame: bytes) -> None:
@@ -354,22 +378,39 @@ class SendQueue:
         These are the streams with `Stream.watched` set, and those that were refused because all outboxes were full.
         """
         rooms, self.rooms = self.rooms, []
+        self._offered = 0
         return rooms
 
     def drop(self, stream: Stream) -> None:
         """Forget what the stream has queued."""
+        self.starved.pop(stream, None)
         if stream.outbox:
-            stream.outbox.clear()
             self._queued -= stream.outbox_bytes
+            if self._shared:
+                for piece in stream.outbox:
+                    self._queued += self._still_held(piece, len(piece))
+            stream.outbox.clear()
             stream.outbox_bytes = 0
             if self.starved:
                 self._wake_starved()
         self.ready.pop(stream, None)
 
+    def _still_held(self, piece: bytes | memoryview, left: int) -> int:
+        """Return how much less memory than `left`, the rest of a piece, is free now that its stream has it no more."""
+        whole: Any = piece.obj if isinstance(piece, memoryview) else piece
+        held = self._shared.get(id(whole), 0)
+        if held == 1:
+            del self._shared[id(whole)]
+            return left - len(whole)
+        if held:
+            self._shared[id(whole)] = held - 1
+            return left
+        return 0
+
     def close(self, stream: Stream) -> None:
         """The stream is over: forget what it has queued, and tell who waits for room."""
         stream.send_window = -1  # so that `send_message` needs no look at `closed` on its short way
-        if stream.watched:
+        if stream.watched or stream in self.starved:
             self.rooms.append(stream)
         self.drop(stream)
 
@@ -452,21 +493,25 @@ class SendQueue:
         if room <= 0:
             return  # SETTINGS have shut its window since it was put in the queue
         pieces: list[bytes | memoryview] = []
-        size = 0
-        outbox = stream.outbox
+        size = held = 0
+        outbox, shared = stream.outbox, self._shared
         while outbox and size < room:  # several small messages share a frame
             head = outbox[0]
             if len(head) <= room - size:
                 pieces.append(outbox.popleft())
                 size += len(head)
+                if shared:
+                    held += self._still_held(head, len(head))
             else:
                 view = memoryview(head)  # a large message is cut without copying what is left again and again
                 cut = room - size
                 pieces.append(view[:cut])
                 outbox[0] = view[cut:]
                 size = room
+                if shared and id(view.obj) in shared:
+                    held += cut
         stream.outbox_bytes -= size
-        self._queued -= size
+        self._queued += held - size
         stream.send_window -= size
         self.window -= size
         self._out.append(HEADER.pack(size >> 8, size & 0xFF, DATA, 0, stream.id))
@@ -482,9 +527,41 @@ class SendQueue:
         """See `trio_cogment.base.recount`; `streams` are those that are open."""
         yield Count("bytes of output", self.out_size, sum(map(len, self._out)), None)
         queued = sum(sum(map(len, stream.outbox)) for stream in streams)
-        yield Count("bytes of all outboxes", self._queued, queued, None)
         yield Count("bytes of the outboxes, each", sum(stream.outbox_bytes for stream in streams), queued, None)
+        pieces = [piece for stream in streams for piece in stream.outbox]
+        wholes: list[Any] = [piece.obj if isinstance(piece, memoryview) else piece for piece in pieces]
+        shared = {id(whole): len(whole) for whole in wholes if id(whole) in self._shared}
+        alone = sum(len(piece) for piece, whole in zip(pieces, wholes, strict=True) if id(whole) not in shared)
+        yield Count("bytes of all outboxes", self._queued, alone + sum(shared.values()), None)
+        times = sum(id(whole) in shared for whole in wholes)
+        yield Count("pieces that several streams may have", sum(self._shared.values()), times, None)
 
     def _wake_starved(self) -> None:
-        self.rooms += self.starved
-        self.starved.clear()
+        """Tell those who were refused that there may be room, as many as it is for."""
+        starved, rooms = self.starved, self.rooms
+        if not self._queued and not self.out_size:
+            rooms += starved  # nothing that is sent would bring the others their turn
+            starved.clear()
+            return
+        largest = self.loan.largest
+        # As in `_may_queue`, and as in `_goes_at_once`.
+        queued, out = self._queued + self._offered, self.out_size
+        budget = self._budget - queued
+        borrowed = self.loan.most() - (queued + out + self._in_flight - _FREE_BYTES)
+        at_once = 0 if self.ready else self._mark - self._offered - out
+        woken: list[Stream] = []
+        for stream, size in starved.items():
+            if budget > 0 and min(size, largest) <= borrowed:
+                budget -= size
+                borrowed -= size
+            elif at_once <= 0:
+                break  # the next room is for this one
+            elif size + PREFIX_BYTES <= min(stream.send_window, self.window):
+                at_once -= size
+            else:
+                continue
+            self._offered += size
+            woken.append(stream)
+        for stream in woken:
+            del starved[stream]
+        rooms += woken
