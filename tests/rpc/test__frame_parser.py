@@ -389,7 +389,7 @@ def test_small_window_updates_are_credited_in_passing_and_all_others_are_told() 
     recorder.streams[3].outbox.append(b"waiting")
     assert told(recorder, 3, 1)
     assert not told(recorder, 0, 1)
-    recorder.queue.starved[stream] = None
+    recorder.queue.starved[stream] = 1
     assert told(recorder, 0, 1)
     recorder.queue.starved.clear()
     recorder.queue.answer_bytes = CONFIG.max_control_output_bytes

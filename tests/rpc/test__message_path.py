@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 from google.protobuf.message import DecodeError, Message
 
 from tests.rpc.raw_peer import settings
-from trio_cogment.api.common_pb2 import Action, Observation
+from trio_cogment.api.common_pb2 import Action, ActorRunTrialInput, CommunicationState, Observation
 from trio_cogment.base.config import RpcConfig
 from trio_cogment.base.errors import RpcError
-from trio_cogment.base.shared_message import SharedMessage
+from trio_cogment.base.shared_message import LOCATED_BYTES, SharedMessage, SharedObservation
 from trio_cogment.budget.turns import LARGE_BYTES
+from trio_cogment.rpc._compressed_message import CompressedMessage
 from trio_cogment.rpc._engine import Engine
 from trio_cogment.rpc._inbox import Inbox
 from trio_cogment.rpc._message_path import SHORT_BYTES, MessagePath
@@ -62,10 +64,10 @@ class Noting:
     """A consumer that notes what it gets."""
 
     def __init__(self) -> None:
-        self.messages: list[Action] = []
+        self.messages: list[Any] = []
 
-    def on_message(self, message: Action) -> None:
-        if message.content == b"fail":
+    def on_message(self, message: Any) -> None:
+        if isinstance(message, Action) and message.content == b"fail":
             raise KeyError
         self.messages.append(message)
 
@@ -108,6 +110,69 @@ def test_the_stream_knows_where_its_messages_go() -> None:
 
 
 # --- what comes ---
+
+
+def observation(size: int) -> bytes:
+    message = ActorRunTrialInput(state=CommunicationState.NORMAL, observation=Observation(content=bytes(size)))
+    return bytes(message.SerializeToString())
+
+
+def shared_path() -> Path:
+    """Return a path whose receiver takes shared messages."""
+    one = Path()
+    one.path = MessagePath(one.call, one.inbox, ActorRunTrialInput, Action)
+    one.path.accept_shared()
+    one.path.connect(one.stream, one.engine, one._wake)
+    return one
+
+
+@pytest.mark.parametrize("size", [LOCATED_BYTES, LARGE_BYTES])
+def test_a_large_payload_is_located_for_who_takes_shared_messages(size: int) -> None:
+    one = shared_path()
+    assert one.stream.views
+    consumer = one.consume()
+    payload = observation(size)
+    one.stream.held = held = 2 * len(payload)
+    one.path.on_payload(memoryview(payload))
+    (message,) = consumer.messages
+    assert isinstance(message, SharedObservation)
+    assert message.content == bytes(size)
+    assert one.stream.held == held - len(payload) - PREFIX_BYTES
+    assert not one.inbox.items
+
+
+def test_others_get_messages_and_the_parser_makes_no_views_for_them() -> None:
+    one = Path()
+    assert not one.stream.views
+    one.path.accept_shared()
+    one.path.connect(one.stream, one.engine, one._wake)
+    assert not one.stream.views, "an action alone has no place where its payload is looked for"
+
+
+@pytest.mark.parametrize("size", [100, LOCATED_BYTES, LARGE_BYTES])
+def test_what_waits_is_no_view_of_what_was_received(size: int) -> None:
+    one = shared_path()
+    payload = observation(size)
+    one.path.on_payload(memoryview(payload))
+    assert list(one.inbox.items) == [payload]
+    assert type(one.inbox.items[0]) is bytes
+
+
+def test_a_large_one_that_is_unusual_is_parsed() -> None:
+    one = shared_path()
+    consumer = one.consume()
+    told = ActorRunTrialInput(state=CommunicationState.NORMAL, details="x" * LOCATED_BYTES)
+    one.path.on_payload(memoryview(told.SerializeToString()))
+    one.path.on_payload(memoryview(b"\xff" * LOCATED_BYTES))
+    assert consumer.messages == [told]
+    assert len(one.call.left) == 1
+
+
+def test_what_may_be_compressed_is_not_looked_into() -> None:
+    one = shared_path()
+    one.path.packs = True
+    one.path.on_payload(CompressedMessage(observation(LOCATED_BYTES)))
+    assert type(one.inbox.items[0]) is CompressedMessage
 
 
 def test_a_message_goes_to_the_consumer_and_its_credit_back() -> None:

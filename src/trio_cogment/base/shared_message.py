@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final, TypeAlias
 
-from google.protobuf.message import Message
+from google.protobuf.descriptor import FieldDescriptor
+from google.protobuf.message import DecodeError, Message
 
 from trio_cogment.api.common_pb2 import (
     Action,
@@ -476,3 +477,149 @@ class SharedSample:
         for reward in self.rewards:
             reward.fill(sample.rewards.add())
         return sample
+
+
+# Large payloads of messages that come: located in the bytes of the wire, and cut out of them.
+#
+# Parsed by protobuf, a payload is copied into its arena, when it is looked at, and where its size is asked for, and
+# the arena is new memory each time. Here the fields around it are walked over, which takes some microseconds. What is
+# left without it is for protobuf. Only what nearly every message is comes this way: the usual fields in their usual
+# order. Everything else is protobuf's from the beginning.
+
+#: From this size on it takes less time: an observation set of 32 KiB 4 µs instead of 5, one of 100 KiB 8 instead of 20.
+LOCATED_BYTES: Final = 32 * 1024
+#: A message with more fields is left to who counts them, and lets others have their turn.
+_MOST_FIELDS: Final = 512
+_VARINT: Final = 0
+_FIXED64: Final = 1
+#: The tag of the state, which is the first field of all messages of a trial.
+_STATE: Final = 1 << 3 | _VARINT
+_CONTENT_FIELD: Final = 1
+_DELIMITED_FIELD: Final = 2
+_FIXED_FIELD: Final = 3
+_NUMBER_FIELD: Final = 4
+
+
+class _Layout:
+    """A message that has a payload: its field for the message with the payload, and what is in that.
+
+    Args:
+        kind: the message.
+        name: the field of the inner message.
+        inner: its type.
+        content: its field with the payload.
+        make: makes a shared message of the rest of the inner message and of the payloads.
+    """
+
+    def __init__(
+        self,
+        kind: type[Message],
+        name: str,
+        inner: type[Message],
+        content: str,
+        make: Callable[[Any, list[bytes]], SharedMessage],
+    ) -> None:
+        self.tag = field_tag(kind, name)[0]  # all numbers are so small that a byte has the tag
+        self.inner = inner
+        self.repeated = inner.DESCRIPTOR.fields_by_name[content].is_repeated
+        #: By the tag of a field of the inner message: how to get over it, or `_CONTENT_FIELD`; 0: it is unusual.
+        self.fields = bytearray(256)
+        for field in inner.DESCRIPTOR.fields:
+            if field.name == content:
+                self.fields[field.number << 3 | _LENGTH_DELIMITED] = _CONTENT_FIELD
+            elif field.is_repeated:  # numbers, which are packed
+                self.fields[field.number << 3 | _LENGTH_DELIMITED] = _DELIMITED_FIELD
+            elif field.type == FieldDescriptor.TYPE_FIXED64:
+                self.fields[field.number << 3 | _FIXED64] = _FIXED_FIELD
+            else:
+                self.fields[field.number << 3 | _VARINT] = _NUMBER_FIELD
+        self.make = make
+
+    def locate(self, data: bytes | memoryview) -> SharedMessage | None:
+        """See `locator`."""
+        try:
+            if data[0] != _STATE or data[1] != _NORMAL or data[2] != self.tag:
+                return None
+            position, size = _varint_at(data, 3)
+            end = position + size
+            if end != len(data):
+                return None
+            fields = self.fields
+            contents: list[bytes] = []
+            rest: list[bytes | memoryview] = []
+            begun = position
+            left = _MOST_FIELDS
+            while position < end and left:
+                left -= 1
+                kind = fields[data[position]]
+                if kind == _FIXED_FIELD:
+                    position += 9
+                    continue
+                start = position
+                position += 1
+                size = data[position]
+                if size < 128:
+                    position += 1
+                else:
+                    position, size = _varint_at(data, position)
+                if kind == _DELIMITED_FIELD:
+                    position += size
+                elif kind == _CONTENT_FIELD:
+                    rest.append(data[begun:start])
+                    begun = position + size
+                    contents.append(bytes(data[position:begun]))
+                    position = begun
+                elif kind != _NUMBER_FIELD:
+                    return None
+            if position != end or not (self.repeated or len(contents) == 1):
+                return None
+            rest.append(data[begun:end])
+            return self.make(self.inner.FromString(b"".join(rest)), contents)
+        except (IndexError, DecodeError):
+            return None  # protobuf says what is wrong with it
+
+
+def _varint_at(data: bytes | memoryview, position: int) -> tuple[int, int]:
+    """Return where a varint ends, and the number."""
+    number = shift = 0
+    while True:
+        digit = data[position]
+        position += 1
+        number |= (digit & 127) << shift
+        if digit < 128:
+            return position, number
+        shift += 7
+
+
+def _observation_set(rest: Any, contents: list[bytes]) -> SharedMessage:
+    return SharedObservationSet(rest.tick_id, rest.timestamp, contents, list(rest.actors_map))
+
+
+def _observation(rest: Any, contents: list[bytes]) -> SharedMessage:
+    return SharedObservation(rest.tick_id, rest.timestamp, contents[0])
+
+
+def _action_set(rest: Any, contents: list[bytes]) -> SharedMessage:
+    return SharedActionSet(rest.tick_id, rest.timestamp, contents, list(rest.unavailable_actors))
+
+
+def _action(rest: Any, contents: list[bytes]) -> SharedMessage:
+    return SharedAction(rest.tick_id, rest.timestamp, contents[0])
+
+
+_LAYOUTS: Final[dict[type[Message], _Layout]] = {
+    EnvRunTrialOutput: _Layout(EnvRunTrialOutput, "observation_set", ObservationSet, "observations", _observation_set),
+    EnvRunTrialInput: _Layout(EnvRunTrialInput, "action_set", ActionSet, "actions", _action_set),
+    ActorRunTrialInput: _Layout(ActorRunTrialInput, "observation", Observation, "content", _observation),
+    ActorRunTrialOutput: _Layout(ActorRunTrialOutput, "action", Action, "content", _action),
+}
+
+
+def locator(kind: type[Message]) -> Callable[[bytes | memoryview], SharedMessage | None] | None:
+    """Return what makes a shared message of the bytes of a large one without parsing its payload; None: nothing does.
+
+    It returns None for a message that is not the usual one of a tick: that one is to be parsed. Nothing of the bytes is
+    referred to afterwards.
+    """
+    layout = _LAYOUTS.get(kind)
+    return None if layout is None else layout.locate

@@ -124,11 +124,12 @@ class SocketByteStream(ByteStream):
         self._clock = clock
         self._small_reads = 0  # in a row
         self._filled = False  # there may be more to read than was taken
+        self._measured = False  # what was read last is so large that it may take long to work through
         self._handed_over = 0.0
         self._closed = False
 
     async def receive_some(self) -> bytes:
-        if self._filled or self._read_size > _MIN_READ:
+        if self._measured:
             self._adapt(self._clock() - self._handed_over)
         while True:
             await trio.lowlevel.wait_readable(self._socket)
@@ -140,7 +141,7 @@ class SocketByteStream(ByteStream):
                 raise trio.BrokenResourceError("connection lost") from error
             size = len(data)
             if size < _MIN_READ == self._read_size:  # the usual case
-                self._filled = False
+                self._filled = self._measured = False
                 return data
             self._filled = size == self._read_size
             if size >= self._read_size >> 2:
@@ -150,13 +151,14 @@ class SocketByteStream(ByteStream):
                 if self._small_reads > _SMALL_READS:
                     self._small_reads = 0
                     self._read_size = max(self._read_size >> 1, _MIN_READ)
-            if self._filled or self._read_size > _MIN_READ:
+            self._measured = size >= _MIN_READ
+            if self._measured:
                 self._handed_over = self._clock()
             return data
 
     def receive_now(self, size: int) -> bytes:
-        if self._filled or self._read_size > _MIN_READ:
-            return b""  # larger reads are measured
+        if self._measured:
+            return b""
         try:
             return self._socket.recv(size)
         except OSError:

@@ -25,6 +25,7 @@ from typing import Final
 
 from trio_cogment.base.compiling import mypyc_attr
 from trio_cogment.base.config import RpcConfig
+from trio_cogment.base.shared_message import LOCATED_BYTES
 from trio_cogment.rpc._floods import Floods
 from trio_cogment.rpc._frames import (
     ACK,
@@ -298,7 +299,10 @@ class FrameParser:
                     window.size -= size
                     start = position + 14
                     position += 9 + size
-                    events.append((_MESSAGE, stream, data[start:position]))
+                    if length >= LOCATED_BYTES and stream.views:
+                        events.append((_MESSAGE, stream, memoryview(data)[start:position]))
+                    else:
+                        events.append((_MESSAGE, stream, data[start:position]))
                     continue
             size = word >> 8
             kind = word & 0xFF

@@ -26,7 +26,7 @@ import trio
 from google.protobuf.message import DecodeError, Message
 
 from trio_cogment.base.errors import LocalProtocolError, RpcError, StatusCode
-from trio_cogment.base.shared_message import SharedMessage
+from trio_cogment.base.shared_message import LOCATED_BYTES, SharedMessage
 from trio_cogment.budget.turns import LARGE_BYTES, turns_of_run
 from trio_cogment.rpc import _grpc_headers
 from trio_cogment.rpc._call_protocols import Transport
@@ -150,6 +150,10 @@ class Http2Call(Call):
     def flush_next(self) -> None:
         self._path.answering = True
 
+    def accept_shared(self) -> None:
+        self._path.accept_shared()
+        self._stream.views = self._path.locate is not None
+
     def set_consumer(self, consumer: Consumer) -> None:
         self._may_wait = False
         self._inbox.set_consumer(consumer)
@@ -181,7 +185,11 @@ class Http2Call(Call):
 
     def _decoded(self, payload: bytes) -> Any:
         try:
-            if len(payload) < LARGE_BYTES:
+            locate = self._path.locate if len(payload) >= LOCATED_BYTES and not self._path.packs else None
+            message = None if locate is None else locate(payload)
+            if message is not None:
+                pass  # without its payload
+            elif len(payload) < LARGE_BYTES:
                 message = self._decode(payload)
             else:
                 message = turns_of_run().decode_large(payload, self._decode_large, self.account)

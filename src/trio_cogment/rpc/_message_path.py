@@ -12,7 +12,7 @@ from typing import Any, Final, Protocol
 
 from google.protobuf.message import DecodeError, Message
 
-from trio_cogment.base.shared_message import SharedMessage
+from trio_cogment.base.shared_message import LOCATED_BYTES, SharedMessage, locator
 from trio_cogment.budget.turns import LARGE_BYTES
 from trio_cogment.rpc._engine import Engine
 from trio_cogment.rpc._inbox import Inbox
@@ -52,11 +52,13 @@ class MessagePath:
         is_plain: messages may be sent, and as they are: after the headers; the call sets it.
         packs: messages that come may be compressed; the call sets it.
         answering: a message has been received since the last one was sent.
+        locate: makes a shared message of a large one (`shared_message.locator`); None: nothing does, or nobody takes
+            it.
     """
 
     __slots__ = (
-        "_call", "_decode", "_inbox", "_longest", "_output", "_send_type", "_stream", "_wake", "_window", "answering",
-        "is_plain", "packs",
+        "_call", "_decode", "_inbox", "_longest", "_output", "_receive_type", "_send_type", "_stream", "_wake",
+        "_window", "answering", "is_plain", "locate", "packs",
     )  # fmt: skip
 
     def __init__(
@@ -64,9 +66,11 @@ class MessagePath:
     ) -> None:
         self._call = call
         self._inbox = inbox
-        self._decode: Callable[[bytes], Any] = receive_type.FromString
+        self._decode: Callable[[Any], Any] = receive_type.FromString  # of bytes
+        self._receive_type = receive_type
         self._send_type = send_type
         self._longest = 0
+        self.locate: Callable[[bytes | memoryview], SharedMessage | None] | None = None
         self.is_plain = False
         self.packs = False
         self.answering = False
@@ -80,23 +84,35 @@ class MessagePath:
         limit = engine.config.max_send_message_bytes
         self._longest = SHORT_BYTES if limit is None else min(limit, SHORT_BYTES)
         stream.path = self
+        stream.views = self.locate is not None
 
-    def on_payload(self, payload: bytes) -> None:
-        """Take a message from the reader, which is not decoded yet."""
+    def accept_shared(self) -> None:
+        """See `Call.accept_shared`; `connect` may follow."""
+        self.locate = locator(self._receive_type)
+
+    def on_payload(self, payload: bytes | memoryview) -> None:
+        """Take a message from the reader, which is not decoded yet; of a view nothing is kept."""
         inbox = self._inbox
         consumer = inbox.direct
         if consumer is None:
-            inbox.put(payload)
+            inbox.put(bytes(payload) if isinstance(payload, memoryview) else payload)
             return
-        if self.packs or len(payload) >= LARGE_BYTES:
-            inbox.put(payload)
-            inbox.drain()
-            return
-        try:
-            message = self._decode(payload)
-        except DecodeError as bad:
-            self._call.on_undecodable(bad)
-            return
+        message: Any = None
+        if self.packs or len(payload) >= LOCATED_BYTES:
+            if self.locate is not None and not self.packs:
+                message = self.locate(payload)
+            if message is None and isinstance(payload, memoryview):
+                payload = bytes(payload)
+            if message is None and (self.packs or len(payload) >= LARGE_BYTES):
+                inbox.put(payload)
+                inbox.drain()
+                return
+        if message is None:
+            try:
+                message = self._decode(payload)
+            except DecodeError as bad:
+                self._call.on_undecodable(bad)
+                return
         # As `ReceiveWindow.consumed`, where nothing is due.
         stream, window = self._stream, self._window
         stream.held -= len(payload) + PREFIX_BYTES

@@ -107,8 +107,8 @@ class SendQueue:
             and handler subtract those that do.
         on_sent: called when a stream's outbox has become empty and `Stream.end` is set.
         ready: an ordered set of streams that have something to send, and whose own windows are open.
-        starved: the streams that `has_room` has refused because all outboxes are full, in order, with the sizes of their
-            messages.
+        starved: the streams that `has_room` has refused because all outboxes are full, in order, with the sizes of
+            their messages.
         rooms: what `take_rooms` would return.
     """
 
@@ -271,7 +271,7 @@ class SendQueue:
     # --- messages ---
 
     def has_room(self, stream: Stream, size: int, tails: tuple[bytes, ...] = ()) -> bool:
-        """Whether a message of `size` bytes may be given to `send_message` now, or to `send_shared` with these tails."""
+        """Whether a message of `size` bytes may be given to `send_message`, or to `send_shared` with these tails."""
         more = size  # of memory
         if self._shared:
             for tail in tails:

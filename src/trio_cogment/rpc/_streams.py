@@ -57,6 +57,7 @@ class Stream:
         outbox: messages (prefixed) that wait for a window, and their total size (send queue).
         end: what follows the outbox: trailers to send, or an empty list for a bare END_STREAM; None while open.
         watched: the shell wants to hear when the outbox has shrunk.
+        views: the shell takes large messages as views of what was received, and keeps none of them (shell).
 
     A closed stream has -1 as its `send_window`, and as its `recv_window` while messages of it may still be taken. The
     hot paths compare with the windows anyway: nothing fits into -1, so a closed stream always takes the slow path,
@@ -89,6 +90,7 @@ class Stream:
         "refused",
         "remote_closed",
         "send_window",
+        "views",
         "watched",
     )
 
@@ -111,6 +113,7 @@ class Stream:
         self.outbox_bytes = 0
         self.end: RawHeaders | None = None
         self.watched = False
+        self.views = False
         self.headers_seen = False
         self.headers_sent = False
         self.local_closed = False

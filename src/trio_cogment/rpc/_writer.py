@@ -26,6 +26,8 @@ from trio_cogment.rpc._byte_stream import ByteStream, unsent
 
 #: Larger output takes turns with that of other connections, where a thousand of them have been sent the same.
 _LARGE_BYTES: Final = 16 * 1024
+#: So much is sent at once without a task switch; others may have something to do, too.
+_AT_ONCE_BYTES: Final = 1024 * 1024
 #: Output from this size on is sent in pieces.
 _GATHERED_BYTES: Final = 32 * 1024
 
@@ -155,24 +157,31 @@ class Writer:
             if engine.rooms:
                 self._tell(engine.take_rooms())
             return
-        size = engine.out_size
-        try:
-            if size < _GATHERED_BYTES:
-                data = engine.take_output()
-                size = len(data)
-                pieces: Sequence[bytes | memoryview] = ()
-                sent = self._byte_stream.send_now(data)
-            else:
-                data = b""
-                pieces = engine.take_pieces()
-                size = sum(map(len, pieces))
-                sent = self._byte_stream.send_pieces_now(pieces)
-        except trio.BrokenResourceError:
-            sent = 0  # the writer's task will meet it again, and ends the connection
-        if sent < size:
-            self._leftover = unsent(pieces or (data,), sent)
-        elif self._exact or self._loan.size:
-            engine.sent()
+        left = _AT_ONCE_BYTES
+        while True:
+            size = engine.out_size
+            try:
+                if size < _GATHERED_BYTES:
+                    data = engine.take_output()
+                    size = len(data)
+                    pieces: Sequence[bytes | memoryview] = ()
+                    sent = self._byte_stream.send_now(data)
+                else:
+                    data = b""
+                    pieces = engine.take_pieces()
+                    size = sum(map(len, pieces))
+                    sent = self._byte_stream.send_pieces_now(pieces)
+            except trio.BrokenResourceError:
+                sent = 0  # the writer's task will meet it again, and ends the connection
+            if sent < size:
+                self._leftover = unsent(pieces or (data,), sent)
+                break
+            if self._exact or self._loan.size:
+                engine.sent()
+            left -= size
+            # More than fits into the output at once: the next part goes as long as the socket takes it.
+            if not engine.out_size or left <= 0:
+                break
         if engine.rooms:
             self._tell(engine.take_rooms())
         if self._leftover or engine.out_size:

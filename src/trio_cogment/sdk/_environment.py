@@ -380,8 +380,12 @@ class EnvironmentSession(Session[None, ActionT], Generic[SentObservationT, Actio
         return super()._take(message.whole() if type(message) is SharedMessage else message)
 
     def _take_content(self, message: Any) -> Any:
-        if type(message) is SharedActionSet and not message.unavailable_actors:
-            # As `_act`, without an event: once per tick. The trial has made it, with one action for each actor.
+        if (
+            type(message) is SharedActionSet
+            and not message.unavailable_actors
+            and len(message.actions) == len(self._everyone)
+        ):
+            # As `_act`, without an event: once per tick.
             self.tick_id = message.tick_id
             return message.actions
         event = self._take(message)
