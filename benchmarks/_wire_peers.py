@@ -47,6 +47,8 @@ class Peers:
 
     def __init__(self) -> None:
         self.ticks = 0
+        self.longest_gap = 0.0
+        self._ticked: dict[str, float] = {}
         self.port = 0
         #: trial id -> set with its first action set, and with its end
         self._first_ticks: dict[str, asyncio.Event] = {}
@@ -67,6 +69,9 @@ class Peers:
         while (message := await context.read()) is not grpc.aio.EOF and message.state != common_pb2.END:
             if message.WhichOneof("data") == "action_set":
                 self.ticks += 1
+                now = time.perf_counter()
+                self.longest_gap = max(self.longest_gap, now - self._ticked.get(trial_id, now))
+                self._ticked[trial_id] = now
                 if left == SHORT_TICKS:
                     self._first_ticks[trial_id].set()
                 left -= 1
@@ -132,7 +137,12 @@ class Peers:
 
 
 async def serve_peers() -> None:
-    """Answer `ticks`, and `short <port> <lanes> <trials in each> <token, if any>`, on the standard input."""
+    """Answer lines of the standard input.
+
+    * `ticks`;
+    * `gap`: the longest between two ticks of a trial since it was asked last;
+    * `short <port> <lanes> <trials in each> <token, if any>`.
+    """
     peers = Peers()
     server = grpc.aio.server()
     add_stream(server, ENVIRONMENT, peers.environment, environment_pb2.EnvRunTrialInput)
@@ -147,6 +157,9 @@ async def serve_peers() -> None:
                 port, lanes, trials = map(int, command[1:4])
                 token = b"".join(command[4:]).decode()
                 print(json.dumps(await peers.short_trials(port, lanes, trials, token)), flush=True)
+        elif command[0] == b"gap":
+            print(peers.longest_gap, flush=True)
+            peers.longest_gap = 0.0
         else:
             print(peers.ticks, flush=True)
     await server.stop(0)

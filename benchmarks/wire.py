@@ -84,39 +84,15 @@ class Relay:
         self._child.stop()
 
 
-class Ours:
-    """Our orchestrator's process, driven by its lifecycle service."""
+class Driven:
+    """An orchestrator, driven by its lifecycle service."""
 
-    def __init__(
-        self, peers_port: int, folder: Path, *options: str, python: str = sys.executable, token: str = ""
-    ) -> None:
+    def __init__(self, port: int, peers_port: int, token: str = "") -> None:
+        self.port = port
         self.token = token
         self._metadata = [("authorization", f"Bearer {token}")] if token else []
         self._peers_port = peers_port
         self._trials: list[str] = []
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            port = probe.getsockname()[1]
-        status, self._log = folder / f"status-{port}", folder / f"log-{port}"
-        script = Path(python).with_name("trio-cogment")
-        command = [str(script)] if script.exists() else [python, "-m", "trio_cogment"]
-        ports = [f"--lifecycle_port={port}", f"--actor_port={port}", f"--status_file={status}"]
-        with self._log.open("wb") as log:
-            self._process = subprocess.Popen(
-                [*command, "services", "orchestrator", *ports, *options],
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                start_new_session=True,
-            )
-        self.pid = self._process.pid
-        self.port = port
-        deadline = time.monotonic() + 30
-        while not (status.exists() and "R" in status.read_text()):
-            if self._process.poll() is not None or time.monotonic() > deadline:
-                self.close()
-                raise SystemExit(f"our orchestrator does not start:\n{self._log.read_text()}")
-            time.sleep(0.02)
         channel = grpc.insecure_channel(f"127.0.0.1:{port}")
         self._start = channel.unary_unary(
             LIFECYCLE + "StartTrial",
@@ -137,6 +113,37 @@ class Ours:
         request = orchestrator_pb2.TerminateTrialRequest(hard_termination=True)
         trials = [("trial-id", trial) for trial in self._trials]
         self._terminate(request, metadata=[*trials, *self._metadata], timeout=30)
+
+
+class Ours(Driven):
+    """Our orchestrator's process."""
+
+    def __init__(
+        self, peers_port: int, folder: Path, *options: str, python: str = sys.executable, token: str = ""
+    ) -> None:
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            port = probe.getsockname()[1]
+        status, self._log = folder / f"status-{port}", folder / f"log-{port}"
+        script = Path(python).with_name("trio-cogment")
+        command = [str(script)] if script.exists() else [python, "-m", "trio_cogment"]
+        ports = [f"--lifecycle_port={port}", f"--actor_port={port}", f"--status_file={status}"]
+        with self._log.open("wb") as log:
+            self._process = subprocess.Popen(
+                [*command, "services", "orchestrator", *ports, *options],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
+        self.pid = self._process.pid
+        deadline = time.monotonic() + 30
+        while not (status.exists() and "R" in status.read_text()):
+            if self._process.poll() is not None or time.monotonic() > deadline:
+                self.close()
+                raise SystemExit(f"our orchestrator does not start:\n{self._log.read_text()}")
+            time.sleep(0.02)
+        super().__init__(port, peers_port, token)
 
     def close(self) -> None:
         self._process.send_signal(signal.SIGTERM)

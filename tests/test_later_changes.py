@@ -254,3 +254,24 @@ async def test_a_version_is_what_was_sent(wire: bool, archived: bool, size: int,
                     got += reply.data_chunk
                     reply.data_chunk = SPOILED
             assert got == b"".join(pieces)
+
+
+@SIZES
+@pytest.mark.parametrize("view", [False, True], ids=["bytearray", "memoryview"])
+@pytest.mark.parametrize("wire", [False, True], ids=["in process", "http/2"])
+async def test_a_buffer_may_be_used_again_for_each_piece(
+    wire: bool, view: bool, size: int, autojump_clock: MockClock
+) -> None:
+    async with open_harness(wire=wire) as registry:
+        client = ModelRegistryClient(registry.channel)
+        buffer = bytearray(size)
+
+        async def pieces() -> AsyncIterator[Any]:
+            for number in range(20):
+                buffer[:] = bytes([number]) * size
+                yield memoryview(buffer) if view else buffer
+                buffer[:] = b"!" * size
+
+        info = await client.store("m", pieces(), size=20 * size)
+        expected = b"".join(bytes([number]) * size for number in range(20))
+        assert await client.retrieve("m") == (info, expected)

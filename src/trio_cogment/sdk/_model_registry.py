@@ -28,10 +28,14 @@ from trio_cogment.base.errors import InvalidArgumentError, RpcError, StatusCode
 from trio_cogment.base.host.beside import open_beside
 from trio_cogment.base.metrics import ModelMetrics
 from trio_cogment.base.services import SERVICES, ServiceKind
+from trio_cogment.base.shared_message import SharedMessage, field_tag, varint
 from trio_cogment.rpc import CallOpener, ClientCall, OwnNursery, methods_of
 from trio_cogment.sdk._tracking import LatestVersion
 
 _METHODS = methods_of(SERVICES[ServiceKind.MODEL_REGISTRY].descriptor())
+
+_BODY = field_tag(CreateVersionRequestChunk, "body")
+_DATA_CHUNK = field_tag(CreateVersionRequestChunk.Body, "data_chunk")
 
 #: The size of the chunks of an upload; every server accepts messages of 4 MiB.
 CHUNK_BYTES = 2 * 1024 * 1024
@@ -193,8 +197,7 @@ class ModelRegistryClient:
             async with aclosing(_chunks(data)) as chunks:
                 async for chunk in chunks:
                     digest.update(chunk)
-                    body = CreateVersionRequestChunk.Body(data_chunk=chunk)
-                    if not await _sent(call, CreateVersionRequestChunk(body=body)):
+                    if not await _sent(call, chunk):
                         break
                 else:
                     await call.done_sending()
@@ -320,10 +323,14 @@ def _text(digest: hashlib._Hash) -> str:
     return base64.b64encode(digest.digest()).decode()
 
 
-async def _sent(call: ClientCall, message: CreateVersionRequestChunk) -> bool:
-    """Send a message; return False if the call has ended. Receiving then raises the reason."""
+async def _sent(call: ClientCall, chunk: bytes) -> bool:
+    """Send a chunk; return False if the call has ended. Receiving then raises the reason."""
+    chunk = bytes(chunk)  # a copy only of what can be changed: it may wait
+    inner = _DATA_CHUNK + varint(len(chunk))
+    # Two copies fewer than with a message of protobuf.
+    message = SharedMessage(CreateVersionRequestChunk, _BODY + varint(len(inner) + len(chunk)) + inner, chunk)
     try:
-        await call.send(message)
+        await call.send_shared(message)
     except RpcError:
         return False
     return True

@@ -31,6 +31,7 @@ from trio_cogment.api.model_registry_pb2 import (
 from trio_cogment.base.about import About
 from trio_cogment.base.errors import InvalidArgumentError, NotFoundError, RpcError, StatusCode
 from trio_cogment.base.services import SERVICES, ServiceKind
+from trio_cogment.base.shared_message import SharedMessage, field_tag, varint
 from trio_cogment.base.tracing import annotate
 from trio_cogment.budget.transfer_slots import Transfer, transfer_of
 from trio_cogment.rpc import ServerCall, bind
@@ -48,6 +49,7 @@ AFTER = "after:"
 #: Longer lists of ids or numbers in one request are refused.
 MAX_NAMED = 10_000
 
+_DATA_CHUNK = field_tag(RetrieveVersionDataReplyChunk, "data_chunk")
 _DIGITS = re.compile(r"[0-9]{1,20}")
 
 
@@ -256,15 +258,17 @@ class RegistryService(About):
         async with self._registry.sending(request.model_id, request.version_number, transfer) as version:
             if not version.info.data_size:
                 await call.send(RetrieveVersionDataReplyChunk())
-            while (chunk := _chunk_of(await version.next_chunk())) is not None:
-                await self._send_chunk(call, chunk, transfer)
-                given += len(chunk.data_chunk)
-                del chunk
+            while (data := await version.next_chunk()) is not None:
+                await self._send_chunk(call, data, transfer)
+                given += len(data)
+                del data
 
-    async def _send_chunk(self, call: ServerCall, chunk: RetrieveVersionDataReplyChunk, transfer: Transfer) -> None:
+    async def _send_chunk(self, call: ServerCall, data: bytes, transfer: Transfer) -> None:
         seconds = self._registry.config.transfer_stall_seconds
+        # Two copies fewer than with a message of protobuf.
+        chunk = SharedMessage(RetrieveVersionDataReplyChunk, _DATA_CHUNK + varint(len(data)), data)
         with trio.move_on_after(seconds) as scope, transfer.clients_turn(scope):
-            await call.send(chunk)
+            await call.send_shared(chunk)
         self._registry.downloads.check(transfer)
         if scope.cancelled_caught:
             raise RpcError(StatusCode.DEADLINE_EXCEEDED, f"no chunk was taken for {seconds:g} s")
@@ -298,7 +302,3 @@ def _data_of(chunk: CreateVersionRequestChunk | None) -> bytes | None:
     if chunk is not None and chunk.WhichOneof("msg") != "body":
         raise InvalidArgumentError("msg: expected a body after the header")
     return None if chunk is None else chunk.body.data_chunk
-
-
-def _chunk_of(data: bytes | None) -> RetrieveVersionDataReplyChunk | None:
-    return None if data is None else RetrieveVersionDataReplyChunk(data_chunk=data)
