@@ -97,6 +97,7 @@ def test_of_other_bytes_it_is_the_same_or_nothing(message: Any, data: st.DataObj
 
 
 FULL = ObservationSet(tick_id=3, timestamp=5, observations=[b"a" * LOCATED_BYTES], actors_map=[0, 0])
+SAVED = ObservationSet(observations=[b"a"], checkpoint={"content": b"c"})
 CROWDED = ObservationSet(observations=[b""] * 600)
 UNKNOWN = Observation(tick_id=1, content=b"c").SerializeToString() + b"\x7a\x01x"  # a field with the number 15
 
@@ -124,6 +125,7 @@ UNKNOWN = Observation(tick_id=1, content=b"c").SerializeToString() + b"\x7a\x01x
                 state=NORMAL, observation_set=ObservationSet(observations=[b""] * 600)
             ).SerializeToString(),
         ),
+        (EnvRunTrialOutput, EnvRunTrialOutput(state=NORMAL, observation_set=SAVED).SerializeToString()),
         (EnvRunTrialOutput, b"\x08\x01"),
         (EnvRunTrialOutput, b""),
     ],

@@ -494,6 +494,12 @@ _VARINT: Final = 0
 _FIXED64: Final = 1
 #: The tag of the state, which is the first field of all messages of a trial.
 _STATE: Final = 1 << 3 | _VARINT
+#: Types of numbers that are varints in these messages.
+_VARINTS: Final = frozenset(
+    [FieldDescriptor.TYPE_UINT64, FieldDescriptor.TYPE_SINT64, FieldDescriptor.TYPE_INT32, FieldDescriptor.TYPE_UINT32]
+)
+#: Fields with smaller numbers have a tag of one byte. Others are not usual.
+_LONG_TAG: Final = 16
 _CONTENT_FIELD: Final = 1
 _DELIMITED_FIELD: Final = 2
 _FIXED_FIELD: Final = 3
@@ -525,14 +531,17 @@ class _Layout:
         #: By the tag of a field of the inner message: how to get over it, or `_CONTENT_FIELD`; 0: it is unusual.
         self.fields = bytearray(256)
         for field in inner.DESCRIPTOR.fields:
+            if field.number >= _LONG_TAG:
+                continue
             if field.name == content:
                 self.fields[field.number << 3 | _LENGTH_DELIMITED] = _CONTENT_FIELD
-            elif field.is_repeated:  # numbers, which are packed
-                self.fields[field.number << 3 | _LENGTH_DELIMITED] = _DELIMITED_FIELD
             elif field.type == FieldDescriptor.TYPE_FIXED64:
                 self.fields[field.number << 3 | _FIXED64] = _FIXED_FIELD
-            else:
-                self.fields[field.number << 3 | _VARINT] = _NUMBER_FIELD
+            elif field.type in _VARINTS:
+                if field.is_repeated:  # packed
+                    self.fields[field.number << 3 | _LENGTH_DELIMITED] = _DELIMITED_FIELD
+                else:
+                    self.fields[field.number << 3 | _VARINT] = _NUMBER_FIELD
         self.make = make
 
     def locate(self, data: bytes | memoryview) -> SharedMessage | None:
