@@ -28,7 +28,7 @@ from trio_cogment.cli.services.garbage import leave, settle
 from trio_cogment.cli.services.idle_memory import Tidying, heap_of_process
 from trio_cogment.environments.spec import PLAYER, RL_SPEC
 from trio_cogment.experiment import ExperimentTrials, experiment_routes, open_experiment, opened_store
-from trio_cogment.experiment.definition import Experiment, PagePlan, TrialPlan
+from trio_cogment.experiment.definition import Dropout, Experiment, PagePlan, TrialPlan
 from trio_cogment.experiment.store import Batch
 from trio_cogment.gateways.dm_env_rpc import ClassMapping, DmEnvRpcGateway, Profile, WorldTemplate
 from trio_cogment.gateways.openenv.server import opened_application, opened_game
@@ -90,7 +90,9 @@ async def main(args: argparse.Namespace) -> None:
     signing = AccessControl(Rules(keys=Keys((bytes(32),))), wall_clock=host.wall_clock, new_id=lambda: f"id{next(ids)}")
     page = PagePlan(name="consent", kind="consent", text="Do you agree?")
     plan = TrialPlan(name="trial", environment="experiment:field")
-    study = Experiment(name="study", title="A study", before=[page], trials=[plan])
+    # Trials of people who have gone wait for them so long.
+    dropout = Dropout(grace_seconds=5)
+    study = Experiment(name="study", title="A study", before=[page], trials=[plan], dropout=dropout)
     trials = ExperimentTrials(study, lambda _: Field)
     participants = trials.participants
     participants.register_environment(crowd, CROWD)

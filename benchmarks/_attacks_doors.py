@@ -188,14 +188,14 @@ async def lobby_people(target: Target) -> None:
 
 
 async def experiment_people(target: Target) -> None:
-    """1,500 new people of an experiment at a time, who come and go; one of eight gets to the game, and leaves it."""
+    """1,500 new people of an experiment at a time, who come and go; one of 16 gets to the game, and leaves it."""
 
     async def one(number: int) -> None:
         browser = await Browser.open(target.port, ATTACKER)
         if await browser.socket(_STUDY):
             browser.say({"type": "enter", "parameters": {"from": "attack"}})
             await browser.page_says("page")
-            if number % 8 == 0:
+            if number % 16 == 0:
                 browser.say({"type": "turn", "page": "consent", "agrees": True})
                 await browser.page_says("seat")
         browser.close()

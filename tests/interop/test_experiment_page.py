@@ -78,6 +78,10 @@ class Study:
         self.entrance = next(line.split()[1] for line in self._process.stdout if line.startswith("dashboard "))
         self._port = int(re.findall(r":(\d+)/", link)[0])
 
+    @property
+    def origin(self) -> str:
+        return self.link.partition("/experiment/")[0]
+
     def stop(self) -> None:
         assert self._process is not None
         self._process.send_signal(signal.SIGTERM)
@@ -193,6 +197,7 @@ def test_six_people_go_all_the_way_on_a_way_with_stones(browser: Browser, tmp_pa
                 person.page.get_by_text("MEET-OK").wait_for()
         ann.page.reload()
         ann.page.get_by_text("MEET-OK").wait_for()  # who comes again sees it again
+        assert [person.origins for person in everybody] == [{served.origin}] * 6
         served.stop()
         # The exported tables say what the browsers did.
         tables = served.tables()
@@ -272,7 +277,7 @@ def test_researchers_see_everybody_and_act(browser: Browser, size: Any, tmp_path
         page = researcher.page
         page.goto(served.entrance)
         page.wait_for_url("**/dashboard")
-        page.goto(served.link.partition("/experiment/")[0] + "/experiment/")
+        page.goto(f"{served.origin}/experiment/")
         page.get_by_text("Nobody has come yet.").wait_for()
         check(page)
         for person in (ann, bob):
@@ -296,6 +301,44 @@ def test_researchers_see_everybody_and_act(browser: Browser, size: Any, tmp_path
         with page.expect_download() as download:
             page.get_by_role("link", name="Export the tables").click()
         assert download.value.suggested_filename == "meeting.zip"
+
+
+def test_a_researcher_plays_an_agent(browser: Browser, tmp_path: Path) -> None:
+    """From a link on the researchers' page, which is for nobody else; people see nothing of it."""
+    with study(tmp_path) as served, people(browser, 3) as [researcher, ann, bob]:
+        served.stop()
+        file = tmp_path / "experiment.yaml"
+        file.write_text(re.sub(r"robot: coordination:\w+", "robot: wizard", file.read_text()))
+        served.start()
+        page = researcher.page
+        page.goto(served.entrance)
+        page.wait_for_url("**/dashboard")
+        page.goto(f"{served.origin}/experiment/")
+        for person in (ann, bob):
+            read(person.page, served.link)
+        link = page.get_by_role("link", name="Play robot of group 1")
+        link.wait_for()
+        check(page)
+        assert ann.page.request.get(f"{served.origin}/experiment/wizard/1/robot").status == 401
+        assert researcher.page.request.get(f"{served.origin}/experiment/wizard/1/ann").status == 404
+        with researcher.context.expect_page() as opened:
+            link.click()
+        seat = opened.value
+        choose(seat, "station")
+        for person in (ann, bob):
+            choose(person.page, "station")
+        for person in (ann, bob):
+            person.page.get_by_text("robot went to the station.").wait_for()
+            assert person.page.get_by_label("Your group").inner_text().count("here") == 2
+        page.get_by_text("(somebody plays)").wait_for()
+        seat.close()
+        page.get_by_text("(the page is gone; the trial waits)").wait_for()
+        # After the grace a bot plays, and nobody waits any longer.
+        page.get_by_text("(a bot plays)").wait_for()
+        for person in (ann, bob):
+            choose(person.page, "park")
+        for person in (ann, bob):
+            person.page.get_by_text("Round 3 of 5.").wait_for()
 
 
 # Pages of one's own
@@ -355,6 +398,7 @@ def test_a_game_on_a_page_of_ones_own(
         for person in (ann, bob):
             questionnaire(person.page)
             person.page.get_by_text("MEET-OK").wait_for()
+            assert person.origins == {served.origin}
         served.stop()
         tables = served.tables()
     for row in tables["participants"]:

@@ -201,6 +201,8 @@ def test_24_participants_come_and_go_and_nothing_is_lost(browser: Browser, tmp_p
         records += [record_of(person) for person in everybody if person not in gone]
         served.stop()
         line.close()
+        assert set.union(*(person.origins for person in everybody if person is not lost)) == {served.origin}
+        assert lost.origins == {f"https://localhost:{line.port}"}
         tables = served.tables()
     agree(tables, dict(records))
     replayed = tc.replay_environment(tmp_path / "study" / "data" / "trials")

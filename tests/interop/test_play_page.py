@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 import pytest
 
@@ -73,6 +74,8 @@ class Person:
     def __init__(self, browser: Browser, **options: Any) -> None:
         self.context: BrowserContext = browser.new_context(**options)
         self.complaints: list[str] = []
+        #: From which its pages have asked for something.
+        self.origins: set[str] = set()
         self.page = self.new_page()
 
     def new_page(self) -> Page:
@@ -81,8 +84,15 @@ class Person:
         page.add_init_script(_WATCH)
         page.on("console", self._told)
         page.on("pageerror", lambda error: self.complaints.append(str(error)))
-        page.on("request", lambda request: self.complaints.extend(foreign(request.url)))
+        page.on("request", lambda request: self._asked(request.url))
+        page.on("websocket", lambda socket: self._asked(socket.url))
         return page
+
+    def _asked(self, url: str) -> None:
+        self.complaints.extend(foreign(url))
+        parts = urlsplit(url)
+        if parts.netloc:  # others are made by the page itself
+            self.origins.add(f"{parts.scheme.replace('ws', 'http')}://{parts.netloc}")
 
     def _told(self, message: ConsoleMessage) -> None:
         # A page that was about to come back when its server stopped says so, too; that is not a fault of the page.
