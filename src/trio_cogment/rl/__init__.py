@@ -38,6 +38,8 @@ if TYPE_CHECKING:
     from trio_cogment.rl.datasets.exporting import ExportProgress as ExportProgress
     from trio_cogment.rl.datasets.exporting import export as export
     from trio_cogment.rl.datasets.exporting import export_async as export_async
+    from trio_cogment.rl.datasets.exporting import read_steps as read_steps
+    from trio_cogment.rl.datasets.exporting import read_steps_async as read_steps_async
     from trio_cogment.rl.datasets.replaying import replay_actor as replay_actor
     from trio_cogment.rl.datasets.replaying import replay_environment as replay_environment
     from trio_cogment.rl.runner import League as League
@@ -127,6 +129,8 @@ _HOMES = {
     "openenv_environment": "trio_cogment.gateways.openenv.client",
     "policy": "trio_cogment.seats.scripted",
     "random": "trio_cogment.seats.scripted",
+    "read_steps": "datasets.exporting",
+    "read_steps_async": "datasets.exporting",
     "register": "views.gymnasium",
     "replay_actor": "datasets.replaying",
     "replay_environment": "datasets.replaying",
@@ -141,7 +145,9 @@ _EXTRAS = {
     **dict.fromkeys(("make", "make_vec", "register", "TrialEnv", "TrialVectorEnv", "SB3VecEnv"), "gym"),
     **dict.fromkeys(("environment_factory", "TrialTools"), "gym"),
     **dict.fromkeys(("make_parallel", "make_aec", "TrialParallelEnv", "TrialAECEnv"), "pettingzoo"),
-    **dict.fromkeys(("export", "export_async", "replay_actor", "replay_environment"), "export"),
+    **dict.fromkeys(
+        ("export", "export_async", "read_steps", "read_steps_async", "replay_actor", "replay_environment"), "export"
+    ),
     **dict.fromkeys(("check_dataset", "DatasetFinding"), "minari"),
     **dict.fromkeys(("openenv_environment", "serve_openenv", "OpenEnvServer"), "openenv"),
 }

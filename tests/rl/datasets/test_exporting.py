@@ -7,6 +7,7 @@ import os
 import re
 import sys
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -33,9 +34,17 @@ from trio_cogment.base.errors import (
     TrialIncompleteError,
 )
 from trio_cogment.base.stand_ins import StandIn, stand_in_note
-from trio_cogment.rl import Exported, ExportProgress, export, export_async, replay_environment
+from trio_cogment.rl import (
+    Exported,
+    ExportProgress,
+    export,
+    export_async,
+    read_steps,
+    read_steps_async,
+    replay_environment,
+)
 from trio_cogment.rl.datasets import parquet as parquet_module
-from trio_cogment.rl.datasets import tables
+from trio_cogment.rl.datasets import step_groups, tables
 from trio_cogment.rl.datasets.minari import MinariWriter
 from trio_cogment.rl.datasets.placing import Placement
 from trio_cogment.sdk import EventType, trial_params
@@ -243,8 +252,29 @@ async def test_each_form_of_steps_has_its_own_files(tmp_path: Path) -> None:
     assert 'config_name: hunter\n  data_files: "data/hunter/*.parquet"' in (tmp_path / "data/README.md").read_text()
 
 
+async def test_steps_are_read_as_the_tables_of_a_data_set(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(step_groups, "ROW_GROUP_ROWS", 5)
+    game = Uneven()
+    async with recording(game) as platform:
+        await play(platform, game, "one")
+        await play(platform, game, "two")
+        for source in (platform, platform.datastore_client()):
+            for chosen in (None, ["two"]):
+                await export_async(source, parquet=tmp_path / "data", trials=chosen, overwrite=True)
+                found = await read_steps_async(source, trials=chosen)
+                assert list(found) == ["player", "hunter"]
+                for name, table in found.items():
+                    assert table.equals(pq.read_table(tmp_path / "data" / "data" / name))
+        with pytest.raises(NotFoundError, match="trials: 'nobody': not in the datastore"):
+            await read_steps_async(platform, trials=["nobody"])
+        with pytest.raises(LocalProtocolError, match=r"read_steps: expected it outside of Trio; .* read_steps_async"):
+            read_steps(platform)
+        with pytest.raises(InvalidArgumentError, match="tensors: expected one of"):
+            await read_steps_async(platform, tensors="other")  # type: ignore[arg-type]  # that is the mistake
+
+
 async def test_row_groups_and_files_are_limited(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(parquet_module, "ROW_GROUP_ROWS", 5)
+    monkeypatch.setattr(step_groups, "ROW_GROUP_ROWS", 5)
     monkeypatch.setattr(parquet_module, "FILE_BYTES", 40_000)
     game = Duel(out_at=3)
     async with recording(game) as platform:
@@ -345,6 +375,15 @@ async def test_a_file_of_trials_by_its_address(tmp_path: Path) -> None:
         export(address, parquet=tmp_path / "data")
     done = await trio.to_thread.run_sync(lambda: export(address, parquet=tmp_path / "data"))
     assert (done.trials, done.samples) == (1, 7)
+
+
+def test_steps_of_a_file_are_read_without_trio(tmp_path: Path) -> None:
+    address = f"sqlite:{tmp_path / 'trials.db'}"
+    trio.run(partial(fill, address, trials=2, ticks=40))
+    export(address, parquet=tmp_path / "data", tensors="fixed_shape_tensor")
+    found = read_steps(address, tensors="fixed_shape_tensor")
+    assert list(found) == ["default"]
+    assert found["default"].equals(pq.read_table(tmp_path / "data" / "data"))
 
 
 def test_errors_of_the_script_come_as_they_are(tmp_path: Path) -> None:

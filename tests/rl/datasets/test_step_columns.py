@@ -25,7 +25,7 @@ from trio_cogment.api.trial_datastore_pb2 import (
     StoredTrialSample,
 )
 from trio_cogment.rl import RL_SPEC, export_async
-from trio_cogment.rl.datasets import exporting
+from trio_cogment.rl.datasets import exporting, step_groups
 from trio_cogment.rl.datasets import parquet as parquet_module
 from trio_cogment.sdk import trial_params
 from trio_cogment.servers.datastore import columns as columns_module
@@ -182,10 +182,10 @@ def test_an_export_in_columns_is_that_of_samples(
 @pytest.mark.parametrize("both", [False, True])
 async def test_row_groups_end_where_they_do_otherwise(both: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     samples = stored_samples(SPACES[1], Discrete(4), 150, {70: "info"}, 90, both)
-    monkeypatch.setattr(parquet_module, "ROW_GROUP_ROWS", 37)
+    monkeypatch.setattr(step_groups, "ROW_GROUP_ROWS", 37)
     await exported(samples, both, same)
-    monkeypatch.setattr(parquet_module, "ROW_GROUP_ROWS", 10_000)
-    monkeypatch.setattr(parquet_module, "ROW_GROUP_BYTES", 5_000)
+    monkeypatch.setattr(step_groups, "ROW_GROUP_ROWS", 10_000)
+    monkeypatch.setattr(step_groups, "ROW_GROUP_BYTES", 5_000)
     await exported(samples, both, same)
 
 

@@ -1,4 +1,4 @@
-"""`export`: stored trials as a data set, streamed.
+"""`export` and `read_steps`: stored trials as a data set, streamed, and as tables.
 
 What is held in memory does not depend on how many samples there are; for Minari, the longest trial is held.
 """
@@ -135,9 +135,7 @@ async def export_async(
     """
     if parquet is None and minari is None and chat is None:
         raise InvalidArgumentError("export: expected a folder for parquet, an id for minari, or a folder for chat")
-    if tensors not in _TENSORS:
-        raise InvalidArgumentError(f"tensors: expected one of {', '.join(_TENSORS)}, got {tensors!r}")
-    as_tensors = tensors == "fixed_shape_tensor"
+    as_tensors = _as_tensors(tensors)
     run = (host or Host()).runner(1)
     writers: list[Writer] = []
     result = Exported()
@@ -170,11 +168,7 @@ async def export_async(
                     writers.append(await run(bound(ChatWriter, chat, overwrite=overwrite)))
                     store = None  # chats are made of steps, not of columns
                 one = _Export(writers, spec, result, plan, show, store)
-                # Once more and page by page, not kept from the plan: a datastore that runs deletes trials meanwhile.
-                async with aclosing(client.all_trials(trials, properties=properties)) as stored:
-                    async for trial in stored:
-                        if _is_ready(trial, partial):
-                            await one.take(client, trial, run)
+                await one.take_all(client, trials, properties, partial, run)
             placements = [placement for writer in writers for placement in await run(writer.finish)]
             # In one call: no cancellation can come in between.
             await run(put_in_place, placements)
@@ -186,6 +180,59 @@ async def export_async(
     return result
 
 
+async def read_steps_async(
+    source: Source,
+    *,
+    trials: Collection[str] | None = None,
+    properties: Mapping[str, str] | None = None,
+    spec: Spec | None = None,
+    partial: bool = False,
+    tensors: Literal["fixed_size_list", "fixed_shape_tensor"] = "fixed_size_list",
+    host: Host | None = None,
+) -> dict[str, Any]:
+    """Return the steps of stored trials as tables of PyArrow, in a program that runs Trio; nothing is written.
+
+    The tables are those of a data set of Parquet files, with the same columns. All of them are held in memory.
+
+    Args:
+        source: see `export_async`, as the others.
+        trials: see above.
+        properties: see above.
+        spec: see above.
+        partial: see above.
+        tensors: see above.
+        host: see above.
+
+    Returns:
+        A table by the name of its group: "default", if all actors have observations and actions of one form.
+
+    Raises:
+        MissingExtraError: an extra is missing; the text has the command that installs it.
+        CogmentError: see `export_async`.
+    """
+    from trio_cogment.rl.datasets.step_groups import TableWriter
+
+    writer = TableWriter(tensors=_as_tensors(tensors))
+    run = (host or Host()).runner(1)
+    async with open_storage(source, spec=spec) as (client, store):
+        plan = await _plan(client, trials, properties, partial)
+        one = _Export([writer], spec, Exported(), plan, lambda _progress: None, store)
+        await one.take_all(client, trials, properties, partial, run)
+    found: dict[str, Any] = await run(writer.tables)
+    return found
+
+
+def read_steps(source: Source, **options: Any) -> dict[str, Any]:
+    """Return the steps of stored trials as tables of PyArrow, in a script or a notebook; see `read_steps_async`.
+
+    Raises:
+        LocalProtocolError: see `export`.
+        CogmentError: see `export_async`.
+    """
+    _check_outside("read_steps")
+    return trio.run(bound(read_steps_async, source, **options))
+
+
 def export(source: Source, **options: Any) -> Exported:
     """Write stored trials as a data set, in a script or a notebook; the arguments are those of `export_async`.
 
@@ -193,11 +240,21 @@ def export(source: Source, **options: Any) -> Exported:
         LocalProtocolError: Trio runs in this thread: `export_async` can be awaited there; or a view is open.
         CogmentError: see `export_async`.
     """
-    if trio.lowlevel.in_trio_run() and not trio.lowlevel.in_trio_task():  # Trio is a guest here, as for a view
-        raise LocalProtocolError("export: a view is open in this thread; close it (env.close()) first")
-    if trio.lowlevel.in_trio_run():
-        raise LocalProtocolError("export: expected it outside of Trio; within, await export_async(...)")
+    _check_outside("export")
     return trio.run(bound(export_async, source, **options))
+
+
+def _check_outside(name: str) -> None:
+    if trio.lowlevel.in_trio_run() and not trio.lowlevel.in_trio_task():  # Trio is a guest here, as for a view
+        raise LocalProtocolError(f"{name}: a view is open in this thread; close it (env.close()) first")
+    if trio.lowlevel.in_trio_run():
+        raise LocalProtocolError(f"{name}: expected it outside of Trio; within, await {name}_async(...)")
+
+
+def _as_tensors(tensors: str) -> bool:
+    if tensors not in _TENSORS:
+        raise InvalidArgumentError(f"tensors: expected one of {', '.join(_TENSORS)}, got {tensors!r}")
+    return tensors == "fixed_shape_tensor"
 
 
 @dataclass(slots=True)
@@ -260,6 +317,21 @@ class _Export:
         self._result = result
         self._plan = plan
         self._show = show
+
+    async def take_all(
+        self,
+        client: DatastoreClient,
+        trials: Collection[str] | None,
+        properties: Mapping[str, str] | None,
+        partial: bool,
+        run: Any,
+    ) -> None:
+        """Write all trials of the plan that are there still."""
+        # Once more and page by page, not kept from the plan: a datastore that runs deletes trials meanwhile.
+        async with aclosing(client.all_trials(trials, properties=properties)) as stored:
+            async for trial in stored:
+                if _is_ready(trial, partial):
+                    await self.take(client, trial, run)
 
     async def take(self, client: DatastoreClient, stored: StoredTrial, run: Any) -> None:
         """Write one trial."""

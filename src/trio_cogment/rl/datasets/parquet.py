@@ -8,9 +8,7 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import shutil
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,19 +19,15 @@ from trio_cogment.base.outcome import counted
 from trio_cogment.rl.datasets.arrow import pa, parquet_file
 from trio_cogment.rl.datasets.payloads import Form
 from trio_cogment.rl.datasets.placing import Placement, is_empty, put_right
-from trio_cogment.rl.datasets.step_columns import StepColumns
-from trio_cogment.rl.datasets.steps import Step
-from trio_cogment.rl.datasets.tables import TRIALS, ActorSums, StepTable, trial_row
-from trio_cogment.rl.datasets.trials import ActorRecord, TrialRecord
+from trio_cogment.rl.datasets.step_groups import ROW_GROUP_ROWS, StepGroup, StepWriter, group_names
+from trio_cogment.rl.datasets.tables import TRIALS
+from trio_cogment.rl.datasets.trials import TrialRecord
 from trio_cogment.spaces import to_jsonable
 
 #: What `meta/info.json` says that the data set is.
 FORMAT = "trio-cogment-steps"
 FORMAT_VERSION = 1
 
-#: A row group ends after this many rows, or about this many bytes; that much is held in memory.
-ROW_GROUP_ROWS = 65_536
-ROW_GROUP_BYTES = 32 * 1024 * 1024
 #: The next file begins when one has this many bytes.
 FILE_BYTES = 512 * 1024 * 1024
 #: This many trials are a row group.
@@ -44,31 +38,24 @@ _INFO_LEVELS = 4
 _NAMED = 5
 
 
-class _Files:
+class _Files(StepGroup):
     """The files of one form of steps."""
 
     def __init__(self, folder: Path, form: Form, *, tensors: bool) -> None:
-        self.table = StepTable(form, tensors=tensors)
+        super().__init__(form, tensors=tensors)
         self.folder = folder
-        self.actors: dict[str, None] = {}
-        self.actor_classes: dict[str, None] = {}
         self.names: list[str] = []
-        self.rows = 0
-        self.steps = 0
         self._writer: Any = None
         self._path = folder
 
-    def flush(self) -> None:
+    def write(self, table: Any) -> None:
         """Write a row group."""
-        if not self.table.rows:
-            return
         if self._writer is None:
             self.folder.mkdir(parents=True, exist_ok=True)
             self.names.append(f"file-{len(self.names):05d}.parquet")
             self._path = self.folder / self.names[-1]
             self._writer = parquet_file(self._path, self.table.schema)
-        self.rows += self.table.rows
-        self._writer.write_table(self.table.take(), row_group_size=ROW_GROUP_ROWS)
+        self._writer.write_table(table, row_group_size=ROW_GROUP_ROWS)
         if self._path.stat().st_size >= FILE_BYTES:
             self.close()
 
@@ -79,7 +66,7 @@ class _Files:
             writer.close()
 
 
-class ParquetWriter:
+class ParquetWriter(StepWriter[_Files]):
     """Writes steps to Parquet files; see `trials.Writer`.
 
     What is held in memory does not depend on how many steps there are: one row group for each form of steps.
@@ -96,6 +83,7 @@ class ParquetWriter:
     """
 
     def __init__(self, target: str | os.PathLike[str], *, overwrite: bool = False, tensors: bool = False) -> None:
+        super().__init__()
         # A link stays a link.
         self.path = Path(os.path.realpath(target) if os.path.islink(target) else target)
         self._overwrite = overwrite
@@ -108,84 +96,23 @@ class ParquetWriter:
         except OSError as error:
             raise FailedPreconditionError(f"parquet: {self.path}: {error.strerror or error}") from error
         self._folder = Path(folder)
-        self._files: dict[Form, _Files] = {}
         self._environments: dict[str, None] = {}
         self._trial_rows: list[dict[str, Any]] = []
         self._trials_writer: Any = None
-        self._trial: TrialRecord | None = None
-        #: By actor of the trial.
-        self._ways: dict[str, tuple[_Files, ActorSums, ActorRecord]] = {}
-        self._ticks = 0
-        self._last_tick = -1
-        self._times: tuple[int, int] | None = None
         self.trials = 0
+
+    def new_group(self, form: Form) -> _Files:
+        """See `StepWriter.new_group`."""
+        return _Files(self._folder / "data" / str(len(self.groups)), form, tensors=self._tensors)
 
     def begin(self, trial: TrialRecord) -> None:
         """See `Writer.begin`."""
-        self._trial, self._ways, self._times = trial, {}, None
-        self._ticks, self._last_tick = 0, -1
+        super().begin(trial)
         self._environments.setdefault(trial.environment)
-
-    def add(self, steps: list[Step]) -> None:
-        """See `Writer.add`."""
-        trial = self._trial
-        assert trial is not None
-        for step in steps:
-            files, sums, actor = self._ways.get(step.actor) or self._begin_actor(step, trial)
-            files.table.append(trial, actor, step)
-            sums.add(step)
-            if step.tick != self._last_tick:
-                self._last_tick, self._ticks = step.tick, self._ticks + 1
-            files.steps += step.reward is not None
-            if files.table.rows >= ROW_GROUP_ROWS or files.table.size_bytes >= ROW_GROUP_BYTES:
-                files.flush()
-        if steps:
-            first, last = steps[0], steps[-1]
-            self._times = (first.timestamp_ns if self._times is None else self._times[0], last.timestamp_ns)
-
-    def add_columns(self, columns: Sequence[StepColumns]) -> None:
-        """See `Writer.add_columns`."""
-        trial = self._trial
-        assert trial is not None
-        together: dict[_Files, list[tuple[StepColumns, ActorRecord]]] = {}
-        for one in columns:
-            files, sums, actor = self._ways[one.actor]
-            together.setdefault(files, []).append((one, actor))
-            sums.add_columns(one)
-        for files, parts in together.items():
-            rows = files.table.rows_of(trial, parts)
-            files.steps += rows.rows
-            begin = 0
-            while begin < rows.rows:
-                end = begin + files.table.room(ROW_GROUP_ROWS, ROW_GROUP_BYTES, rows.row_bytes)
-                files.table.extend(rows, begin, min(end, rows.rows))
-                begin = end
-                if files.table.rows >= ROW_GROUP_ROWS or files.table.size_bytes >= ROW_GROUP_BYTES:
-                    files.flush()
-        ticks, times = columns[0].ticks, columns[0].timestamps_ns
-        self._ticks += len(ticks)
-        self._last_tick = int(ticks[-1])
-        self._times = (int(times[0]) if self._times is None else self._times[0], int(times[-1]))
-
-    def _begin_actor(self, step: Step, trial: TrialRecord) -> tuple[_Files, ActorSums, ActorRecord]:
-        form = step.payloads.form
-        files = self._files.get(form)
-        if files is None:
-            files = self._files[form] = _Files(
-                self._folder / "data" / str(len(self._files)), form, tensors=self._tensors
-            )
-        actor = trial.actors[step.actor]
-        files.actors.setdefault(actor.name)
-        files.actor_classes.setdefault(actor.actor_class)
-        found = self._ways[step.actor] = (files, ActorSums(list(self._files).index(form)), actor)
-        return found
 
     def end(self) -> None:
         """See `Writer.end`."""
-        assert self._trial is not None
-        started, ended = self._times or (None, None)
-        sums = {name: found for name, (_, found, _) in self._ways.items()}
-        self._trial_rows.append(trial_row(self._trial, sums, ticks=self._ticks, started_ns=started, ended_ns=ended))
+        self._trial_rows.append(self.row_of_trial())
         self.trials += 1
         if len(self._trial_rows) >= _TRIAL_ROWS:
             self._flush_trials()
@@ -200,7 +127,7 @@ class ParquetWriter:
 
     def finish(self) -> list[Placement]:
         """See `Writer.finish`."""
-        for files in self._files.values():
+        for files in self.groups.values():
             files.flush()
             files.close()
         self._flush_trials()
@@ -212,8 +139,8 @@ class ParquetWriter:
             "written_by": f"trio-cogment {__version__}",
             "environments": list(self._environments),
             "total_trials": self.trials,
-            "total_steps": sum(files.steps for files in self._files.values()),
-            "total_rows": sum(files.rows for files in self._files.values()),
+            "total_steps": sum(files.steps for files in self.groups.values()),
+            "total_rows": sum(files.rows for files in self.groups.values()),
             "groups": groups,
         }
         (self._folder / "meta" / "info.json").write_text(_indented(info, _INFO_LEVELS) + "\n", encoding="utf-8")
@@ -224,8 +151,8 @@ class ParquetWriter:
         return [Placement(self._folder, self.path, self._overwrite, self._hold)]
 
     def _named_groups(self) -> list[dict[str, Any]]:
-        all_files = list(self._files.values())
-        names = _group_names([list(files.actors) for files in all_files])
+        all_files = list(self.groups.values())
+        names = group_names([list(files.actors) for files in all_files])
         found = []
         for name, files in zip(names, all_files, strict=True):
             if len(all_files) == 1:
@@ -241,7 +168,7 @@ class ParquetWriter:
 
     def close(self) -> None:
         """See `Writer.close`."""
-        for files in self._files.values():
+        for files in self.groups.values():
             _quietly_close(files)
         if self._trials_writer is not None:
             _quietly_close(self._trials_writer)
@@ -286,18 +213,6 @@ def _group(name: str, folder: str, files: _Files) -> dict[str, Any]:
         **spaces,
         "features": {name: column.feature for name, column in files.table.columns.items()},
     }
-
-
-def _group_names(actors: list[list[str]]) -> list[str]:
-    """Return a name for each group: that of its actors without their numbers, as `predator` for `predator_0`."""
-    if len(actors) == 1:
-        return ["default"]
-    names = []
-    for group in actors:
-        common = {re.sub(r"_\d+$", "", name) for name in group}
-        names.append(common.pop() if len(common) == 1 else "")
-    good = len(set(names)) == len(names) and all(re.fullmatch(r"[A-Za-z][\w-]{0,60}", name, re.A) for name in names)
-    return names if good and not {"default", "trials"} & set(names) else [f"group-{n}" for n in range(len(names))]
 
 
 def _readme(info: dict[str, Any]) -> str:
