@@ -9,6 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.docs.measured_tables import cells, require_table
+from tests.rl_peers.test_vmas import NAMES as VMAS
+from tests.rl_peers.test_worlds import PLAYED, REFUSED
+
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs" / "peers.md"
 FINDINGS = sorted((ROOT / "findings").glob("*.sh"))
@@ -51,6 +55,44 @@ def test_a_row_names_versions_and_tests(row: list[str]) -> None:
     for file, name in named:
         assert (ROOT / file).exists(), file
         assert name in functions_of(file), f"{file} has no {name}"
+
+
+#: By what a name begins with; more than one package has its environments under Gymnasium's own ids.
+_PACKAGES = {
+    "minigrid": "MiniGrid, BabyAI",
+    "highway_env": "highway-env",
+    "popgym": "POPGym",
+    "flappy_bird_gymnasium": "Flappy Bird",
+    "ale_py": "ALE",
+    "mo_gymnasium": "mo-gymnasium",
+    "lbforaging": "lbforaging",
+    "rware": "rware",
+    "textarena": "TextArena",
+    "envpool": "EnvPool",
+    "dm_control": "dm_control",
+    "openspiel": "OpenSpiel",
+    "vmas": "VMAS",
+    "mpe2": "MPE2",
+}
+
+
+def package_of(name: str) -> str:
+    own = _PACKAGES.get(re.split(r"[:/.]", name)[0])
+    return own or ("Gymnasium" if re.search(r"-v\d+$", name) else "PettingZoo")
+
+
+def test_the_environments_are_those_that_are_tested() -> None:
+    """Played and refused by tests/rl_peers, which have these lists."""
+    played = dict.fromkeys([*PLAYED, *VMAS], "played")
+    found: dict[str, dict[str, list[str]]] = {}
+    for name, what in {**played, **dict.fromkeys(REFUSED, "refused")}.items():
+        found.setdefault(package_of(name), {"played": [], "refused": []})[what].append(f"`{name}`")
+    assert sum(len(names) for kinds in found.values() for names in kinds.values()) >= 40
+    lines = [cells("package", "played", "refused, with what it needs"), cells("---", "---", "---")]
+    lines += [
+        cells(package, *(", ".join(names) or "-" for names in kinds.values())) for package, kinds in found.items()
+    ]
+    require_table("peers.md", "environments", lines)
 
 
 def test_a_package_has_one_version() -> None:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import gymnasium
 import numpy as np
 import pytest
+from gymnasium import spaces
 
+import trio_cogment.rl as tc
 from tests.environments._samples import Inventory, Scripted
 from trio_cogment.environments.errors import InvalidEnvironmentError
 from trio_cogment.environments.gymnasium import GymnasiumEnvironment
@@ -177,3 +180,64 @@ def test_a_space_without_a_counterpart_is_named() -> None:
 
     with pytest.raises(InvalidEnvironmentError, match=r"'Scripted', actor 'player_0': observation_space: expected one"):
         GymnasiumEnvironment(Scripted(lambda: None, space=Strange()))
+
+
+class NetHack(gymnasium.Env[Any, Any]):
+    """As NLE 1.3: the seed of a reset means nothing to it, and its observations are one array."""
+
+    observation_space = spaces.Box(0, 255, (2,), np.uint8)
+    action_space = spaces.Discrete(2)
+
+    def __init__(self) -> None:
+        self.seen = np.zeros(2, np.uint8)
+        self.given: int | None = None
+
+    def seed(self, core: int | None = None, disp: int | None = None, reseed: bool = False) -> None:
+        assert core == disp
+        assert not reseed
+        self.given = core
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+        self.generator, self.given = np.random.default_rng(self.given), None
+        return self._drawn(), {}
+
+    def _drawn(self) -> Any:
+        self.seen[:] = self.generator.integers(0, 256, 2)
+        return self.seen
+
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        return self._drawn(), 0.0, False, False, {}
+
+
+NetHack.__module__ = "nle.env.base"
+
+
+def test_a_seed_of_nethack_is_one_of_the_game() -> None:
+    """It goes to the game's own `seed`, once: a reset without one draws by lot."""
+    one, other = GymnasiumEnvironment(NetHack()), GymnasiumEnvironment(NetHack())
+    for env in (one, other):
+        env.reset(3, None)
+    told = [env.step({"player_0": 0})["player_0"].value.tolist() for env in (one, other)]
+    assert told[0] == told[1]
+    assert one.env.given is None
+
+
+def test_observations_in_one_array_are_stored_as_they_were(tmp_path: Path) -> None:
+    store, generator = f"sqlite:{tmp_path / 'trials.db'}", np.random.default_rng(3)
+    expected = [generator.integers(0, 256, 2).tolist() for _ in range(20)]
+    results = tc.run_trials(
+        1, environment=NetHack, seats={"player_0": tc.random(seed=1)}, store=store, seeds=[3], max_steps=5
+    )
+    assert not results.failures
+    tc.export(store, parquet=tmp_path / "data")
+    replay: Any = tc.replay_environment(tmp_path / "data")
+    found = [replay.reset(None, None)["player_0"].value.tolist()]
+    while not replay.over:
+        found.append(replay.step({})["player_0"].value.tolist())
+    assert len(found) > 5
+    assert found == expected[: len(found)]
+    view = tc.make(NetHack)
+    first, _ = view.reset(seed=3)
+    view.step(1)
+    assert first.tolist() == expected[0], "what is kept stays as it was"
+    view.close()

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import numpy as np
 import pytest
+from gymnasium import spaces
+from pettingzoo import ParallelEnv
 
 import trio_cogment.rl as tc
 
@@ -50,4 +55,42 @@ def test_pettingzoo_wrapper() -> None:
         check_env_specs(env)
         assert env.group_map == {"player": ["player_0", "player_1"]}
     finally:
+        env.close()
+
+
+class Elimination(ParallelEnv):  # type: ignore[misc]  # PettingZoo has no types
+    """Five steps; one of two agents is out after the second."""
+
+    def __init__(self) -> None:
+        self.metadata = {"name": "elimination_v0"}
+        self.render_mode = None
+        self.possible_agents = ["a_0", "b_0"]
+
+    def observation_space(self, agent: str) -> Any:
+        return spaces.Box(-9, 9, (1,), np.float32)
+
+    def action_space(self, agent: str) -> Any:
+        return spaces.Discrete(2)
+
+    def reset(self, seed: int | None = None, options: dict[str, Any] | None = None) -> Any:
+        self.agents, self.steps = list(self.possible_agents), 0
+        return {agent: np.zeros(1, np.float32) for agent in self.agents}, {agent: {} for agent in self.agents}
+
+    def step(self, actions: dict[str, Any]) -> Any:
+        self.steps += 1
+        here = list(self.agents)
+        out = {agent: self.steps == (2 if agent == "a_0" else 5) for agent in here}
+        self.agents = [agent for agent in here if not out[agent]]
+        seen = {agent: np.full(1, self.steps, np.float32) for agent in here}
+        return seen, dict.fromkeys(here, 1.0), out, dict.fromkeys(here, False), {agent: {} for agent in here}
+
+
+@pytest.mark.filterwarnings("ignore:PettingZoo in TorchRL is tested using:UserWarning")
+def test_pettingzoo_wrapper_to_the_end_of_all() -> None:
+    """By default it ends with the first who is out: docs/peers.md."""
+    from torchrl.envs import PettingZooWrapper
+
+    for options, steps in (({}, 2), ({"done_on_any": False}, 5)):
+        env = PettingZooWrapper(tc.make_parallel(Elimination), use_mask=True, **options)
+        assert len(env.rollout(10)) == steps
         env.close()

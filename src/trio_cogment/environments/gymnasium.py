@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+import copy
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 from trio_cogment.environments.base import SINGLE_AGENT
@@ -53,6 +54,7 @@ class GymnasiumEnvironment:
         self._mask_of = mask_finder(self.action_spaces[SINGLE_AGENT])
         self._step = env.step
         self._renders = env.render_mode in RETURNING_MODES
+        self._seed_game = _own_seeding(env)
 
     def _space(self, space: Any, field: str) -> Space:
         try:
@@ -67,6 +69,8 @@ class GymnasiumEnvironment:
             InvalidEnvironmentError: what the environment returned is not an observation of its space, or the
                 information is none.
         """
+        if seed is not None and self._seed_game is not None:
+            self._seed_game(seed)
         result = self.env.reset(seed=seed, options=options)
         if not isinstance(result, tuple) or len(result) != 2:
             raise self._wrong("reset", _RESET, result)
@@ -117,6 +121,8 @@ class GymnasiumEnvironment:
         self.over = False
 
     def _checked(self, value: Any) -> Any:
+        if self._seed_game is not None:
+            value = copy.deepcopy(value)  # NetHack writes all observations into the same arrays
         try:
             return self._check(value)
         except SpaceError as error:
@@ -134,3 +140,14 @@ class GymnasiumEnvironment:
         """Close the environment."""
         self.over = True
         self.env.close()
+
+
+def _own_seeding(env: Any) -> Callable[[int], object] | None:
+    """Return what seeds a game that does not heed the seed of a reset; None if the reset does.
+
+    NetHack (NLE 1.3) takes it and begins another dungeon all the same; its own `seed` is for the reset that follows.
+    """
+    game = env.unwrapped
+    if any(kind.__module__.startswith("nle.") for kind in type(game).__mro__):
+        return lambda seed: game.seed(seed, seed, reseed=False)
+    return None
