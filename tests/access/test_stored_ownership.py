@@ -203,7 +203,7 @@ async def test_what_was_stored_before_there_were_owners_is_nobodys(tmp_path: Pat
         connection.execute("INSERT INTO trials (trial_id, user_id, params, logged) VALUES ('old', '', x'', 0)")
         connection.execute("DROP TABLE chunks")
         connection.execute("DROP INDEX trials_owner")
-        for column in ("owner", "bytes", "endpoint", "raw_bytes"):
+        for column in ("owner", "bytes", "endpoint", "raw_bytes", "attempt"):
             connection.execute(f"ALTER TABLE trials DROP COLUMN {column}")
         connection.execute("PRAGMA user_version = 2")
     connection.close()

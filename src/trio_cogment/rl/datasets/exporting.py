@@ -1,6 +1,6 @@
 """`export` and `read_steps`: stored trials as a data set, streamed, and as tables.
 
-What is held in memory does not depend on how many samples there are; for Minari, the longest trial is held.
+What an export holds in memory does not depend on how many samples there are; for Minari it is the longest trial.
 """
 
 from __future__ import annotations
