@@ -43,6 +43,7 @@ class Receiver:
     requests: int = 0
     paths: set[str] = field(default_factory=set)
     changed: threading.Condition = field(default_factory=threading.Condition)
+    stop: Callable[[], None] = lambda: None
 
     @property
     def endpoint(self) -> str:
@@ -109,8 +110,8 @@ def _value(value: Any) -> Any:
 
 
 @contextmanager
-def receiving() -> Iterator[Receiver]:
-    """Listen on a free port for the time of a block."""
+def receiving(port: int = 0) -> Iterator[Receiver]:
+    """Listen for the time of a block, on a free port unless one is given."""
     receiver = Receiver()
 
     class Handler(BaseHTTPRequestHandler):
@@ -126,14 +127,20 @@ def receiving() -> Iterator[Receiver]:
         def log_message(self, *_arguments: Any) -> None:
             pass
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    server = ThreadingHTTPServer(("127.0.0.1", port), Handler)
     server.daemon_threads = True
     receiver.port = server.server_port
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
     thread.start()
-    try:
-        yield receiver
-    finally:
+
+    def stop() -> None:
         server.shutdown()
         server.server_close()
         thread.join()
+
+    receiver.stop = stop
+    try:
+        yield receiver
+    finally:
+        if thread.is_alive():
+            stop()

@@ -16,7 +16,7 @@ import pytest
 
 from tests.sim.counting import DECLARED, missing
 from tests.sim.mutations import MUTATIONS, SEEDS
-from trio_cogment.base.config import DatastoreConfig, DirectoryConfig, OrchestratorConfig, RpcConfig
+from trio_cogment.base.config import DatastoreConfig, DirectoryConfig, OrchestratorConfig, RpcConfig, TracingConfig
 
 ROOT = Path(__file__).resolve().parents[1]
 TEXT = (ROOT / "docs" / "reliability.md").read_text(encoding="utf-8")
@@ -94,7 +94,7 @@ def test_what_is_not_in_the_default_run_is_noticed(source: str, found: set[str])
 def test_numbers_are_the_defaults() -> None:
     defaults = {
         (field.name, getattr(config, field.name))
-        for config in (OrchestratorConfig(), RpcConfig(), DirectoryConfig(), DatastoreConfig())
+        for config in (OrchestratorConfig(), RpcConfig(), DirectoryConfig(), DatastoreConfig(), TracingConfig())
         for field in fields(config)
     }
     stated = re.findall(r"`(\w+)` \(([\d.]+)( KiB| MiB|)\)", TEXT)

@@ -10,6 +10,7 @@ import sys
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import grpc
@@ -37,6 +38,7 @@ from trio_cogment.sdk import (
     Participants,
     actor_params,
     join_trial,
+    run_participants,
     trial_params,
 )
 from trio_cogment.web import WebSide
@@ -315,9 +317,9 @@ async def site(routes: list[Any]) -> AsyncIterator[Any]:
     async with trio.open_nursery() as nursery:
         serving = await nursery.start(partial(serve, web=side), [], listeners)
 
-        async def get(path: str, headers: dict[str, str]) -> int:
+        async def get(path: str, headers: dict[str, str], method: str = "GET") -> httpx.Response:
             async with httpx.AsyncClient() as client:
-                return (await client.get(f"http://127.0.0.1:{serving.port}{path}", headers=headers)).status_code
+                return await client.request(method, f"http://127.0.0.1:{serving.port}{path}", headers=headers)
 
         yield get
         nursery.cancel_scope.cancel()
@@ -355,12 +357,83 @@ async def test_a_receiver_that_is_away_costs_the_trial_nothing(caplog: pytest.Lo
     assert waits["sent"] == 0
 
 
-async def test_a_receiver_that_is_killed_and_comes_back(receiver: Receiver) -> None:
-    settings = config(receiver, export_interval_seconds=0.01, export_timeout_seconds=5.0)
-    async with open_tracing(settings) as tracing:
-        await play(ticks=1)
-        await trio.to_thread.run_sync(receiver.wait, lambda spans: any(span.name == "trial" for span in spans))
-    assert tracing.figures()["ended"] == tracing.figures()["sent"] == len(receiver.spans)
+async def test_a_receiver_that_is_killed_and_comes_back() -> None:
+    """What it has not taken meanwhile waits in a queue of 50; the trial of 200 ticks has not."""
+    with receiving() as first:
+        settings = config(first, export_interval_seconds=0.01, export_timeout_seconds=0.05, max_queued_spans=50)
+        async with open_tracing(settings) as tracing:
+            await play(ticks=1)
+            await trio.to_thread.run_sync(first.wait, lambda spans: any(span.name == "trial" for span in spans))
+            await trio.to_thread.run_sync(first.stop)
+            await play(ticks=200)
+            with receiving(first.port) as second:
+                await play(ticks=1)
+                is_there = partial(second.wait, lambda spans: any(span.name == "trial" for span in spans))
+                await trio.to_thread.run_sync(is_there)
+        figures = tracing.figures()
+    assert figures["sent"] == len(first.spans) + len(second.spans)
+    assert figures["ended"] >= 200 > figures["sent"]
+
+
+async def test_a_trial_that_a_request_starts_is_part_of_it(receiver: Receiver) -> None:
+    """As of the web proxy: the trial belongs to the trace of who has sent the request."""
+
+    async with open_tracing(config(receiver)), open_platform() as platform:
+        platform.participants.register_environment(ends_at_once)
+        platform.participants.register_actor(act, "actor")
+
+        async def start(_visit: Visit) -> Any:
+            return json_data({"trial": await platform.controller.start_trial(params=params_of("ann"))})
+
+        async with site([Route("POST", "/trials", start, right=None)]) as get:
+            answer = await get("/trials", {"traceparent": PARENT}, method="POST")
+        await platform.controller.wait_trial(answer.json()["trial"])
+    trial = receiver.one("trial")
+    assert receiver.parent_of(trial).name == START
+    assert receiver.parent_of(receiver.parent_of(trial)) == receiver.one("POST /trials")
+    assert trial.trace_id == PARENT.split("-")[1]
+
+
+async def test_versions_of_models_that_a_participant_asks_for(receiver: Receiver, tmp_path: Path) -> None:
+    async def learner(session: ActorSession) -> None:
+        models = platform.model_registry_client()
+        await models.publish("policy", b"weights")
+        await act(session)
+
+    services: dict[str, Any] = {"model_registry": tmp_path}
+    async with open_tracing(config(receiver)), open_platform(**services) as platform:
+        platform.participants.register_environment(ends_at_once)
+        platform.participants.register_actor(learner, "learner")
+        await platform.controller.wait_trial(await platform.controller.start_trial(params=params_of("ann")))
+    [stored] = receiver.named("cogmentAPI.ModelRegistrySP/CreateVersion")
+    assert receiver.parent_of(stored).name == RUN_ACTOR
+    assert stored.attributes["trio_cogment.model.id"] == "policy"
+    assert stored.attributes["trio_cogment.model.version"] == 1
+
+
+async def ends_at_once(session: EnvironmentSession) -> None:
+    await session.start([("*", b"")])
+    async for event in session.all_events():
+        if event.actions:
+            await session.end([("*", b"")])
+
+
+async def test_a_program_of_participants_is_traced_by_a_variable(receiver: Receiver) -> None:
+    participants = Participants()
+    participants.register_environment(ends_at_once)
+    async with trio.open_nursery() as nursery:
+        run = partial(run_participants, participants, port=0, address="127.0.0.1", signals=())
+        variables = {"COGMENT_TRACING_ENDPOINT": receiver.endpoint}
+        serving = await nursery.start(partial(run, variables=variables))
+
+        def ask() -> None:
+            with grpc.insecure_channel(f"127.0.0.1:{serving.port}") as channel:
+                method = channel.unary_unary("/cogmentAPI.EnvironmentSP/Version", VersionRequest.SerializeToString)
+                method(VersionRequest(), timeout=30)
+
+        await trio.to_thread.run_sync(ask)
+        nursery.cancel_scope.cancel()
+    assert receiver.one("cogmentAPI.EnvironmentSP/Version").service == "trio-cogment-participants"
 
 
 # What is refused
