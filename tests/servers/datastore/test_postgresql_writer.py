@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -111,8 +111,10 @@ class FakeSession:
         self._open.chunks = {at: row for at, row in self._open.chunks.items() if at[0] not in numbers}
         self._commit()
 
-    def commit(self, changes: Changes) -> None:
+    def commit(self, added: Iterable[ChunkRow], rest: Callable[[], Changes], *, copies: bool) -> None:
         self._call()
+        new_chunks = list(added)
+        changes = rest()
         tables = self._open
         assert tables is not None
         for row in [*(new.row for new in changes.new), *changes.rows]:
@@ -120,7 +122,7 @@ class FakeSession:
         for number, first in changes.removed:
             del tables.chunks[number, first]
         changed = [(tables.chunks.pop((row.trial, first)), row)[1] for first, row in changes.changed]
-        for chunk in [*changes.added, *changed]:
+        for chunk in [*new_chunks, *changed]:
             at = chunk.trial, chunk.chunk.first_position
             assert at not in tables.chunks, "the key of a chunk that is there"
             tables.chunks[at] = chunk

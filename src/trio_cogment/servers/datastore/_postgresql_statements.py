@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -272,14 +272,13 @@ class NewTrial:
 
 @record(kw_only=True)
 class Changes:
-    """What a transaction writes.
+    """What a transaction writes, beside new chunks.
 
     Attributes:
         new: trials that are created.
         rows: trials that are there, as they are now.
         told: of these, their numbers with user, parameters, properties, and whether they are logged.
         outcomes: numbers of trials that are there, and how they ended.
-        added: new chunks.
         changed: the first positions of chunks that are there, and what they are now.
         removed: trial and position of chunks that are there.
         last_number: the highest number of a trial now, if one was created.
@@ -289,7 +288,6 @@ class Changes:
     rows: Sequence[TrialRow]
     told: Sequence[tuple[int, str, bytes, str, bool]]
     outcomes: Sequence[tuple[int, bytes]]
-    added: Sequence[ChunkRow]
     changed: Sequence[tuple[int, ChunkRow]]
     removed: Sequence[tuple[int, int]]
     last_number: int | None
@@ -325,8 +323,6 @@ WHERE trials.number = v.number
 _TELL_TRIAL = b"""
 UPDATE trials SET user_id = %s, params = %b, properties = %s::jsonb, logged = %s WHERE number = %s
 """
-#: More chunks than this are copied, which takes three answers more, and less for each chunk.
-_MOST_INSERTED = 32
 _INSERT_CHUNK = b"""
 INSERT INTO chunks (trial, waiting, first_position, last_position, first_tick, last_tick, samples_count, encoding, size,
     raw_bytes, checksum, data) VALUES (%s, %s::bigint[], %s, %s, %s, %s, %s, %s, %s, %s, %s, %b)
@@ -446,23 +442,27 @@ class WritingSession:
                 connection.execute(b"DELETE FROM trials WHERE number = ANY(%s::bigint[])", (list(numbers),))
             connection.execute(b"COMMIT")
 
-    def commit(self, changes: Changes) -> None:
+    def commit(self, added: Iterable[ChunkRow], rest: Callable[[], Changes], *, copies: bool) -> None:
         """Write everything, and commit. After `TransientError` it may have been done: the next batch's number tells.
 
         What is sent is sent together: each answer that is waited for takes as long as the work.
+
+        Args:
+            added: new chunks. Each is sent when it is made, and stored while the next one is made.
+            rest: returns all other changes; it is called when all new chunks are made.
+            copies: there are many new chunks: they are copied, which takes three answers more, and less for each.
         """
         with database_errors(self._what):
             connection = self._open()
-            copies = len(changes.added) > _MOST_INSERTED
             if copies:
                 with connection.cursor() as cursor, cursor.copy(_COPY_CHUNKS) as copy:
                     copy.set_types(_CHUNK_TYPES)
-                    for chunk in changes.added:
+                    for chunk in added:
                         copy.write_row((chunk.trial, chunk.waiting, *chunk.chunk))
             with connection.pipeline():
-                for chunk in () if copies else changes.added:
+                for chunk in () if copies else added:
                     connection.execute(_INSERT_CHUNK, (chunk.trial, list(chunk.waiting), *chunk.chunk))
-                self._write_rows(connection, changes)
+                self._write_rows(connection, rest())
                 connection.execute(b"COMMIT")
 
     def _write_rows(self, connection: Connection[Any], changes: Changes) -> None:

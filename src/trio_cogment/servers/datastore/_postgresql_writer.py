@@ -7,7 +7,7 @@ locks: the next transaction waits until it is certain what became of the one bef
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from operator import attrgetter
@@ -52,6 +52,8 @@ _NOBODY = 0
 #: A chunk has no more bytes of samples than this, unless it has one sample: a page of a reader has about as many.
 _CHUNK_BYTES = 256 * 1024
 _CHUNK_SAMPLES = 2000
+#: Where more trials than this have new chunks, these are copied.
+_MOST_INSERTED = 32
 
 _trial_id_of = attrgetter("trial_id")
 _make_sample = partial(tuple.__new__, ChunkSample)
@@ -69,7 +71,7 @@ class Session(Protocol):
     def sessions(self) -> set[int]: ...
     def lock_ended(self, keys: Collection[str]) -> list[tuple[int, str, int]]: ...
     def delete(self, numbers: Sequence[int]) -> None: ...
-    def commit(self, changes: Changes) -> None: ...
+    def commit(self, added: Iterable[ChunkRow], rest: Callable[[], Changes], *, copies: bool) -> None: ...
     def begin_merge(self, trial: int, after: int) -> tuple[str, list[Part]] | None: ...
     def run(self, trial: int, first: int, last: int) -> list[Chunk]: ...
     def commit_merge(self, trial: int, merged: Chunk, last: int, growth: int) -> None: ...
@@ -306,9 +308,9 @@ class PostgresqlWriter:
             return None
         step = _Transaction(self._session, self._codec, writer, self._numbers, begun, keys)
         written = step.apply(batch.writes)
-        changes = step.changes()
         batch.committing = writer, begun.batch, written
-        self._session.commit(changes)
+        copies = len(written.trial_ids) > _MOST_INSERTED
+        self._session.commit(step.added(), step.changes, copies=copies)
         return written
 
 
@@ -376,16 +378,19 @@ class _Transaction:
         written.ended.update(head.number for head in heads if head.end != TrialEnd.OPEN)
         return written
 
+    def added(self) -> Iterator[ChunkRow]:
+        """Make the new chunks, one after the other."""
+        for trial in self._touched():
+            for rows in in_chunks(trial.edit.added, _CHUNK_BYTES):
+                yield self._chunk(trial.edit.head, rows)
+
     def changes(self) -> Changes:
-        """Return what has to be written."""
-        added: list[ChunkRow] = []
+        """Return what has to be written beside new chunks, which have to be there: their sizes count."""
         changed: list[tuple[int, ChunkRow]] = []
         removed: list[tuple[int, int]] = []
         touched = self._touched()
         for trial in touched:
             head = trial.edit.head
-            for rows in in_chunks(trial.edit.added, _CHUNK_BYTES):
-                added.append(self._chunk(head, rows))
             for position in trial.edit.changed:
                 left = trial.edit.chunk(position)
                 head.bytes -= self._counted[head.number, position]
@@ -409,7 +414,6 @@ class _Transaction:
                 if trial.said is not None
             ],
             outcomes=[(trial.edit.head.number, trial.outcome) for trial in old if trial.outcome is not None],
-            added=added,
             changed=changed,
             removed=removed,
             last_number=self._last_number if any(trial.is_new for trial in touched) else None,
