@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -17,6 +18,7 @@ from trio_cogment.api.datalog_pb2 import DatalogSample
 from trio_cogment.api.trial_datastore_pb2 import StoredTrialActorSample, StoredTrialSample
 from trio_cogment.base.errors import DataLossError
 from trio_cogment.sdk import actor_params, trial_params
+from trio_cogment.servers.datastore import chunks
 from trio_cogment.servers.datastore._chunk_layouts import Cut, Layouts, Parts
 from trio_cogment.servers.datastore._conversion import TrialConverter
 from trio_cogment.servers.datastore.chunks import (
@@ -99,18 +101,21 @@ def _plain(samples: Sequence[ChunkSample]) -> list[ChunkSample]:
 @given(_samples(), st.sampled_from([0, 1, 3]))
 def test_what_goes_in_comes_out(samples: list[ChunkSample], level: int) -> None:
     chunk = ChunkCodec(level).encode(samples)
-    assert decode(chunk, "trial") == samples
+    for few in (0, 1000):
+        with mock.patch.object(chunks, "_FEW", few):
+            assert decode(chunk, "trial") == samples
     assert (chunk.samples_count, chunk.raw_bytes) == (len(samples), sum(len(sample.data) for sample in samples))
     assert (chunk.first_position, chunk.last_position) == (samples[0].position, samples[-1].position)
     assert (chunk.first_tick, chunk.last_tick) == (samples[0].tick_id, samples[-1].tick_id)
 
 
-@given(_samples(), st.integers(0, 100), st.integers(1, 5))
-def test_a_part_of_it(samples: list[ChunkSample], after: int, limit: int) -> None:
+@given(_samples(), st.integers(0, 100), st.integers(1, 5), st.sampled_from([0, 3, 1000]))
+def test_a_part_of_it(samples: list[ChunkSample], after: int, limit: int, few: int) -> None:
     chunk = ChunkCodec().encode(samples)
     expected = [sample for sample in samples if sample.position > after]
-    assert decode(chunk, "trial", after=after) == expected
-    assert decode(chunk, "trial", after=after, limit=limit) == expected[:limit]
+    with mock.patch.object(chunks, "_FEW", few):  # one by one or all together, the samples are the same
+        assert decode(chunk, "trial", after=after) == expected
+        assert decode(chunk, "trial", after=after, limit=limit) == expected[:limit]
 
 
 @given(st.lists(st.integers(0, 3), min_size=1, max_size=5), st.data())

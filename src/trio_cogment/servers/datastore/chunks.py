@@ -70,6 +70,8 @@ _MAX_LAYOUTS = 32
 #: Columns of values this long are kept byte by byte, if there are as many values.
 _LEAST_PLANES, _MOST_PLANES = 2, 128
 _LEAST_PLANED = 16
+#: Fewer samples are put together one by one.
+_FEW = 24
 #: Fewer bytes are not compressed: the frame alone would take as much.
 _LEAST_COMPRESSED = 64
 #: No chunk is larger decoded; a larger size is damage, and is not allocated.
@@ -200,6 +202,16 @@ class _Column:
         if self.planed:
             return data[begin + number * count + start : begin + number * count + stop]
         return data[begin + start * width + number : begin + stop * width : width]
+
+    def value(self, index: int, count: int) -> bytes:
+        """Return one of the values; `count` is that of all."""
+        data, begin, width = self.data, self.begin, self.width
+        if self.planed:
+            return data[begin + index : begin + self.size : count]
+        if width < 0:
+            begin += sum(islice(self.lengths, index))
+            return data[begin : begin + self.lengths[index]]
+        return data[begin + index * width : begin + (index + 1) * width]
 
     def rows(self, count: int) -> bytes:
         """Return all values, one after the other."""
@@ -699,6 +711,8 @@ def _samples_in(
         return group.columns[0].values(start, stop)
     if start == stop:
         return []
+    if stop - start <= _FEW:
+        return [_sample_at(group, layout, start + at, ticks[at], timestamps[at]) for at in range(stop - start)]
     if len(tick_field(min(ticks))) < len(tick_field(max(ticks))):
         found: list[bytes] = []
         begin = 0
@@ -735,6 +749,22 @@ def _samples_in(
     block.same(layout.after)
     parts.append(block.values())
     return map(b"".join, zip(*parts, strict=True)) if len(parts) > 1 else parts[0]
+
+
+def _sample_at(group: _Group, layout: Layout, index: int, tick_id: int, timestamp: int) -> bytes:
+    columns = iter(group.columns)
+    parts = [layout.before, tick_field(tick_id)]
+    for name, same in zip((*layout.names, ""), layout.same, strict=True):
+        parts.append(same)
+        if name == "timestamp":
+            parts.append(timestamp.to_bytes(8, "little"))
+        elif name:
+            parts.append(next(columns).value(index, group.count))
+    for column in columns:
+        value = column.value(index, group.count)
+        parts += payload_head(len(value)), value
+    parts.append(layout.after)
+    return b"".join(parts)
 
 
 class _Block:
