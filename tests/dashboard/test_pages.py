@@ -221,6 +221,9 @@ async def test_operators_see_their_own(autojump_clock: object) -> None:
         assert (await ann.json("GET", f"{API}/stored"))["matched"] == 1
         assert (await bob.json("GET", f"{API}/stored"))["matched"] == 0
         assert (await bob.ask("GET", f"{API}/stored/anns/download")).status == 404
+        branch = {"branch_of": "anns", "tick": 0}
+        assert (await bob.ask("POST", f"{API}/trials", branch)).status == 403
+        assert (await ann.ask("POST", f"{API}/trials", branch)).status == 201
         await ann.json("POST", f"{API}/trials/anns/stop", {"hard": True})
 
 

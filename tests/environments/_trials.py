@@ -64,6 +64,18 @@ class Table:
         )
         return await self.platform.controller.start_trial(params, trial_id=trial)
 
+    async def play_branch(self, branch_of: str, tick: int, policy: Policy) -> dict[str, list[Observation]]:
+        """Run a branch of a stored trial to its end; return what each actor saw.
+
+        Raises:
+            TrialFailedError: it failed.
+        """
+        trial = f"trial-{len(self._policies)}"
+        self._policies[trial] = policy
+        await self.platform.controller.start_branch(branch_of, tick, trial_id=trial)
+        await self.platform.controller.wait_trial(trial)
+        return self.seen[trial]
+
     async def play(self, actors: list[str], policy: Policy, **settings: Any) -> dict[str, list[Observation]]:
         """Run a trial to its end; return what each actor saw.
 
@@ -77,15 +89,18 @@ class Table:
 
 @asynccontextmanager
 async def open_table(
-    environments: Mapping[str, ServedEnvironment] | ServedEnvironment, *, sockets: bool = False
+    environments: Mapping[str, ServedEnvironment] | ServedEnvironment, *, sockets: bool = False, **options: Any
 ) -> AsyncIterator[Table]:
-    """Open a platform with these environments; with sockets they are served by gRPC."""
+    """Open a platform with these environments and options; with sockets they are served by gRPC."""
     if isinstance(environments, ServedEnvironment):
         environments = {"default": environments}
     participants = Participants(RL_SPEC)
     for name, served in environments.items():
         participants.register_environment(served, name)
-    async with open_platform(RL_SPEC if sockets else participants) as platform, trio.open_nursery() as nursery:
+    async with (
+        open_platform(RL_SPEC if sockets else participants, **options) as platform,
+        trio.open_nursery() as nursery,
+    ):
         endpoint = None
         if sockets:
             server = await nursery.start(lambda task_status: _serve(participants, task_status))

@@ -297,8 +297,8 @@ MUTATIONS = (
         "the final tick not counted",
         "the outcome has one tick less than there were",
         "trial/_closing.py",
-        "    ticks = 0 if trial.latest_observation is None else trial.tick_id + 1\n",
-        "    ticks = 0 if trial.latest_observation is None else trial.tick_id\n",
+        "    ticks = 0 if trial.latest_observation is None else trial.tick_id + 1 - trial.first_tick\n",
+        "    ticks = 0 if trial.latest_observation is None else trial.tick_id - trial.first_tick\n",
     ),
     Mutation(
         "a broken connection told as a failure",

@@ -14,6 +14,7 @@ import struct
 import sys
 import traceback
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 if TYPE_CHECKING:
@@ -67,9 +68,13 @@ class _Answers:
         self._stage = Stage(pickle.loads(recipe))
         return Description.of(self._stage.environment)
 
-    def begin(self, opening: Any) -> Any:
-        """See `Stage.begin`."""
+    def begin(self, opening: Any, taken_up: bytes | None) -> Any:
+        """See `Stage.begin`; messages come serialized, as they cannot be pickled."""
         assert self._stage is not None, "it has been made"
+        if taken_up is not None:
+            from trio_cogment.api.common_pb2 import TakenUp
+
+            opening = replace(opening, taken_up=TakenUp.FromString(taken_up))
         return self._stage.begin(opening)
 
     def advance(self, actions: Any, cut: bool, save: bool) -> Any:

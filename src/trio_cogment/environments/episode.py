@@ -118,7 +118,14 @@ class Episode:
             InvalidEnvironmentError: the environment returned what makes no sense.
             Exception: whatever the environment raised.
         """
-        self.over = True
+        try:
+            turn = self._taken_up(taken_up, seed, options)
+        finally:
+            self.over = True
+        self.over = turn.over
+        return turn
+
+    def _taken_up(self, taken_up: TakenUp, seed: int | None, options: dict[str, Any] | None) -> Turn:
         past = taken_up.past
         first = taken_up.tick_id + 1 - len(past)
         if not past or len(past[-1].observations) != len(self._actors):

@@ -9,6 +9,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import trio
@@ -89,7 +90,8 @@ class ProcessHost:
 
     async def begin(self, opening: Opening) -> Turn:
         """See `Host.begin`."""
-        found: Turn = await self._ask("begin", opening)
+        taken_up = None if opening.taken_up is None else opening.taken_up.SerializeToString()
+        found: Turn = await self._ask("begin", replace(opening, taken_up=None), taken_up)
         return found
 
     async def advance(self, actions: Sequence[Content | None], cut: bool, save: bool = False) -> Turn:

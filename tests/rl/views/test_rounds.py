@@ -37,6 +37,9 @@ class Session:
     def __init__(self) -> None:
         self.over = trio.Event()
 
+    def take_up(self) -> None:
+        pass
+
     async def start(self) -> None:
         await trio.lowlevel.checkpoint()
 
