@@ -77,7 +77,7 @@ class Person:
 async def interrupted(folder: Path, people: int, number: signal.Signals = signal.SIGKILL) -> None:
     port, secret = free_port(), folder / "secret"
     assert (await run("token", "init", f"--auth_secret_file={secret}")).code == 0
-    flags = ["play", "CartPole-v1", "--seed=7", f"--port={port}", "--resume", f"--auth_secret_file={secret}"]
+    flags = ["play", "CartPole-v1", f"--port={port}", "--resume", f"--auth_secret_file={secret}"]
     flags += [f"--storage=sqlite:{folder}/trials.db"]
     persons = [Person(port) for _ in range(people)]
     async with trio.open_nursery() as nursery:

@@ -7,7 +7,7 @@ import json
 import math
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, nullcontext
-from dataclasses import field
+from dataclasses import field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -256,7 +256,7 @@ def _prepared(options: dict[str, Any]) -> Prepared:
 def _of_environment(options: dict[str, Any]) -> Prepared:
     from trio_cogment.environments.making import Recipe
     from trio_cogment.environments.serving import environment
-    from trio_cogment.play.environment_games import people_params
+    from trio_cogment.play.environment_games import people_params, with_seed
     from trio_cogment.rl import RL_SPEC
     from trio_cogment.sdk import Participants
     from trio_cogment.seats.base import SeatContext
@@ -277,7 +277,8 @@ def _of_environment(options: dict[str, Any]) -> Prepared:
     default = _json(options["default_action"])
     params = people_params(made, people, bot=_BOT, default=default, seed=options["seed"])
     types = load_types("--web_spec", options["web_spec"]) or RL_SPEC
-    return Prepared(_game(options, params, _BOT, name), participants, types, served.aclose)
+    game = replace(_game(options, params, _BOT, name), with_seed=with_seed)
+    return Prepared(game, participants, types, served.aclose)
 
 
 def _of_module(options: dict[str, Any]) -> Prepared:

@@ -63,3 +63,11 @@ def people_params(
     spec = getattr(environment, "gymnasium_spec", "")
     config = rl_pb2.EnvironmentConfig(frames_for=people, seed=seed, spec=spec)
     return trial_params(actors, environment=environment.name, environment_config=config, spec=RL_SPEC)
+
+
+def with_seed(params: TrialParams, seed: int) -> None:
+    """Give the environment of a trial a seed, unless it has one: a trial that may go on has to be played again then."""
+    config = rl_pb2.EnvironmentConfig.FromString(params.environment.config.content)
+    if not config.HasField("seed"):
+        config.seed = seed
+        params.environment.config.content = config.SerializeToString()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from trio_cogment.api.common_pb2 import ActorParams, TrialParams
@@ -35,6 +35,8 @@ class Game:
         again: who has played waits for the next trial at once.
         renderer: a page (HTML) of the project that shows observations, in a frame of its own; empty: there is none.
         feedback: people may send rewards and messages to the other participants.
+        with_seed: gives the parameters of a trial that may go on later a seed, unless they have one; None: there is
+            nothing to give.
 
     Raises:
         InvalidArgumentError: one of them is not as it has to be.
@@ -52,6 +54,7 @@ class Game:
     again: bool = False
     renderer: bytes = b""
     feedback: bool = True
+    with_seed: Callable[[TrialParams, int], None] | None = None
 
     def __post_init__(self) -> None:
         if not self.name or len(self.name) > 64 or self.name.strip(_NAME_CHARACTERS):

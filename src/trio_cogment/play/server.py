@@ -91,6 +91,7 @@ class PlayServer:
         self._lobbies: dict[str, Lobby] = {}
         self._renderers: dict[str, bytes] = {}
         self._taken = trio.lowlevel.ParkingLot()
+        self._rng = host.random("seeds of games")
         #: Until then trials of the server before may go on here.
         self._until = trio.current_time() + platform.orchestrator.config.resume_patience_seconds
         platform.on_resumed(self._go_on)
@@ -230,6 +231,8 @@ class PlayServer:
         params, actors = (with_bots if bots else with_fewer)(game, people)
         if self._platform.resumes:
             params.properties[GAME] = game.name
+            if game.with_seed is not None:
+                game.with_seed(params, self._rng.getrandbits(63))
         trial_id = f"{game.name}-{self._host.new_id()}"
         seats = [self._seat_of(game, params, trial_id, actor) for actor in actors]
 

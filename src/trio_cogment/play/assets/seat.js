@@ -207,6 +207,10 @@ const NOBODY = [];
 export function Seat({ welcome, state, form, notices, dismissed, say, show = EVERYTHING, base = "", members = NOBODY }) {
   // One action for a tick: the server would call a second one late.
   const acted = useRef(-1);
+  // What was sent over another connection may not have arrived, or not be known any more: the server says who is asked.
+  useEffect(() => {
+    acted.current = -1;
+  }, [welcome]);
   const act = useCallback(
     (/** @type {any} */ action) => {
       if (state.asked === null || acted.current === state.asked) return;
