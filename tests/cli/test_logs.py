@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from trio_cogment.base.log_context import PREFIX, trial_bound
+from trio_cogment.base.log_context import PREFIX, see_spans, trial_bound
 from trio_cogment.cli.log_setup import MAX_TRACEBACK_CHARACTERS, TRACE, set_up_logging
 from trio_cogment.cli.logs import LOG_LEVELS, LogSettings
 
@@ -54,6 +54,13 @@ def test_json_is_what_its_readers_expect(tmp_path: Path) -> None:
     assert somebody["msg"] == "two\nlines and ümlauts"
     assert "trial_id" not in failure
     assert "ValueError: why" in failure["exception"]
+
+
+def test_json_names_the_trace_where_there_are_traces(tmp_path: Path) -> None:
+    with see_spans(lambda trial_id: ("0af7", "b7ad") if trial_id == "t" else ("", "")):
+        lines = [json.loads(line) for line in logged(tmp_path / "log", "json")]
+    assert (lines[0]["trace_id"], lines[0]["span_id"]) == ("0af7", "b7ad")
+    assert not {"trace_id", "span_id"} & lines[-1].keys()
 
 
 def test_text_names_the_trial_once(tmp_path: Path) -> None:

@@ -75,6 +75,22 @@ def test_a_group_that_is_complete_starts() -> None:
     ]
 
 
+def test_who_waits_for_a_trial_is_counted() -> None:
+    lobby = LobbyMachine(PAIR)
+    assert lobby.waiting == 0
+    lobby.come("a")
+    assert lobby.waiting == 1
+    lobby.ready("a")
+    lobby.detach("a")
+    assert lobby.waiting == 1  # the page may come back
+    ready(lobby, "b")
+    lobby.come("c")
+    lobby.leave("c")
+    assert lobby.waiting == 2
+    lobby.attach("a")
+    assert lobby.waiting == 0  # both have got seats
+
+
 def test_presence_counts_who_is_there_and_not_who_has_gone() -> None:
     lobby = LobbyMachine(LobbyRules(seats=3))
     ready(lobby, "ann", "bob")

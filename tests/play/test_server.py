@@ -87,6 +87,18 @@ async def test_a_person_plays_a_trial(autojump_clock: MockClock) -> None:
     assert environment.actions == [[1], [2], [3]]
 
 
+async def test_seats_are_counted_by_who_is_there(autojump_clock: MockClock) -> None:
+    async with server_of(Counting(1)) as (_, server):
+        [seat] = await seats_of(server, game("ann"))
+        assert server.figures()["seats"] == {"open": 1, "held": 0, "away": 0, "absent": 0, "left": 0}
+        async with page(seat.serve_page) as socket:
+            await socket.read()
+            assert server.figures()["seats"]["held"] == 1
+            await act(socket)
+            await socket.read_until(lambda message: message.get("over"))
+        assert not any(server.figures()["seats"].values())
+
+
 async def test_a_page_is_greeted_with_all_that_it_shows_besides_observations(autojump_clock: MockClock) -> None:
     rules = SeatRules(outcome=Outcome.DEFAULT, grace_seconds=20, action_seconds=8)
     played = game("ann", "bob", seat=rules, title="Count", labels=["up"], again=True, renderer=b"<p>")
