@@ -370,7 +370,7 @@ def copy(machine: ExperimentMachine) -> ExperimentMachine:
     """Return what a server that was stopped reads of its file."""
     again = ExperimentMachine(machine.experiment)
     for person in machine.people.values():
-        again.people[person.id] = Participant.from_data(json.loads(json.dumps(person.to_data())))
+        again.add(Participant.from_data(json.loads(json.dumps(person.to_data()))))
     for group in machine.groups.values():
         again.groups[group.number] = Group.from_data(json.loads(json.dumps(group.to_data())))
     again.closed = machine.closed

@@ -166,7 +166,9 @@ def _seconds(_ctx: click.Context, param: click.Parameter, value: float) -> float
 @click.option("--title", default="", help="Title of the page.")
 @click.option("--text", default="", help="What people should know before they begin.")
 @click.option("--labels", default="", metavar="NAMES", help="Names of the actions, separated by commas.")
-@click.option("--renderer", type=FilePath(path_type=Path), help="HTML file of your own that shows the observations.")
+@click.option(
+    "--renderer", type=FilePath(path_type=Path), help="HTML file of your own that shows the observations, and acts."
+)
 @click.option("--demo", is_flag=True, help="Try an experiment: programs take part in it, and no server is started.")
 @data_option
 @models_option

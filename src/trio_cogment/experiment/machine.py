@@ -200,6 +200,16 @@ class ExperimentMachine:
         self.changed: set[str] = set()
         self.changed_groups: set[int] = set()
         self._max_participants = max_participants
+        # Those who are not out, in the order in which they came: each event looks through these alone.
+        self._live: dict[str, Participant] = {}
+        self._newest_number = 0
+
+    def add(self, person: Participant) -> None:
+        """Know somebody, as a server does that starts again."""
+        self.people[person.id] = person
+        self._newest_number = max(self._newest_number, person.number)
+        if person.step is not Step.OUT:
+            self._live[person.id] = person
 
     # --- what is there ---
 
@@ -247,12 +257,12 @@ class ExperimentMachine:
 
     def waiting(self) -> list[Participant]:
         """Return who waits and is here, the longest first."""
-        found = [each for each in self.people.values() if each.step is Step.WAITING and each.here]
+        found = [each for each in self._live.values() if each.step is Step.WAITING and each.here]
         return sorted(found, key=lambda each: (each.since, each.number))
 
     def next_deadline(self) -> float:
         """Return when something is over next; infinite: nothing is."""
-        return min((each.deadline for each in self.people.values()), default=math.inf)
+        return min((each.deadline for each in self._live.values()), default=math.inf)
 
     def take_changes(self) -> tuple[list[Participant], list[Group]]:
         """Return what has changed since this was called last: what has to be stored."""
@@ -272,12 +282,10 @@ class ExperimentMachine:
         """
         if who in self.people:
             raise InvalidArgumentError(f"there is a participant {who!r} already")
-        person = Participant(
-            id=who, number=1 + max((each.number for each in self.people.values()), default=0), since=now
-        )
+        person = Participant(id=who, number=1 + self._newest_number, since=now)
         effects = self._make_room()
         there_is_room = len(self.people) < self._max_participants
-        self.people[who] = person
+        self.add(person)
         self.changed.add(who)
         effects.append(Happened(who, "came"))
         if self.is_full or self.closed or not there_is_room:
@@ -293,6 +301,7 @@ class ExperimentMachine:
         if gone is None:
             return []
         del self.people[gone.id]
+        self._live.pop(gone.id, None)
         self.changed.discard(gone.id)
         return [Forget(gone.id)]
 
@@ -393,7 +402,7 @@ class ExperimentMachine:
         """Close the waiting room: nobody comes any more, and those who are not in a group are let go."""
         self.closed = True
         effects: list[Effect] = [Happened("", "waiting room closed")]
-        for person in list(self.people.values()):
+        for person in list(self._live.values()):
             effects += self._happen(person, Input.CLOSE, now)
         return effects
 
@@ -470,7 +479,7 @@ class ExperimentMachine:
     def pass_time(self, now: float) -> list[Effect]:
         """Have all times be over that are."""
         effects: list[Effect] = []
-        over = [each for each in self.people.values() if each.deadline <= now]
+        over = [each for each in self._live.values() if each.deadline <= now]
         for person in sorted(over, key=lambda each: (each.deadline, each.number)):
             if person.deadline > now:
                 continue  # another one has changed it
@@ -550,6 +559,7 @@ class ExperimentMachine:
     def _out(self, person: Participant, end: str) -> list[Effect]:
         before = person.step
         person.step, person.end, person.deadline = Step.OUT, end, math.inf
+        self._live.pop(person.id, None)
         effects: list[Effect] = [Happened(person.id, "out", person.group, {"end": end, "from": before.value})]
         if before is Step.PLAYING and person.group is not None:
             effects.append(GiveUpSeat(person.group, person.id))
@@ -611,7 +621,7 @@ class ExperimentMachine:
             if not group.over:
                 effects += self._settle_group(group, now)
         if self.is_full:
-            for person in list(self.people.values()):
+            for person in list(self._live.values()):
                 effects += self._happen(person, Input.FULL, now)
         return effects
 

@@ -188,7 +188,7 @@ class ExperimentServer:
         self.machine.closed = meta.get("closed") == "true"
         for each in self._store.participants():
             person = Participant.from_data(each.data)
-            self.machine.people[person.id] = person
+            self.machine.add(person)
             self._stored[person.id] = each
             self._tickets[each.ticket] = person.id
         for data in self._store.groups():
