@@ -110,6 +110,10 @@ class Process:
         await self._pass()
         return await self._store.trial(trial_id)
 
+    async def trials(self, **options: Any) -> Any:
+        await self._pass()
+        return await self._store.trials(**options)
+
     async def open_logged(self) -> list[str]:
         await self._pass()
         return await self._store.open_logged()

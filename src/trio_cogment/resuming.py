@@ -30,7 +30,7 @@ _log = logging.getLogger(__name__)
 RESUME_ATTEMPT, RESUME_TICK = "resume.attempt", "resume.tick"
 
 #: How long after trials have begun or ended the next look for those without an orchestrator is.
-_PAUSE_SECONDS: Final = 0.25
+_PAUSE_SECONDS: Final = 0.1
 #: How long after a failure of the storage, or a start that found nobody.
 _RETRY_SECONDS: Final = 1.0
 #: How long that may take when this process stops.

@@ -7,13 +7,21 @@ import itertools
 import pytest
 
 from tests.servers.datastore.harness import params_with
-from trio_cogment.api.common_pb2 import TrialState
+from trio_cogment.api.common_pb2 import EndOfTrial, TrialState
 from trio_cogment.api.datalog_pb2 import DatalogSample, SampleInfo
 from trio_cogment.base.errors import AlreadyExistsError, FailedPreconditionError
 from trio_cogment.servers.datastore import Datastore
 from trio_cogment.servers.datastore._memory import MemoryStore
 from trio_cogment.servers.datastore._write_rules import ATTEMPTS, Fate, Standing, replaced, taken
-from trio_cogment.servers.datastore.storage import EndWrite, OutcomeWrite, ReplacedAttempt, TrialEnd, TrialWrite, Write
+from trio_cogment.servers.datastore.storage import (
+    RELEASED,
+    EndWrite,
+    OutcomeWrite,
+    ReplacedAttempt,
+    TrialEnd,
+    TrialWrite,
+    Write,
+)
 from trio_cogment.testing.conformance.trial_store import get, new_trial, sample
 
 PARAMS = params_with("ann", "bob")
@@ -127,3 +135,29 @@ async def test_an_id_that_is_taken_is_no_replaced_attempt() -> None:
     async with Datastore(store) as datastore:
         with pytest.raises(AlreadyExistsError, match="its id is taken"):
             await datastore.sink(endpoint=_THERE).counted(0).open("a", "bob", PARAMS).__aenter__()
+
+
+async def test_cleaning_up_twice_changes_nothing_and_harms_no_successor() -> None:
+    """A trial that could not go on is given up, or released, once; another attempt has it then, or nobody."""
+    store = MemoryStore(1 << 30)
+    await store.apply([new_trial("a", attempt=1), sample("a", 0, attempt=1)])
+    async with Datastore(store) as datastore:
+        attempt = await datastore.take_over(await get(store, "a"), _HERE)
+        assert attempt == 2
+        for _ in range(2):
+            await datastore.release("a", attempt)
+            assert (await get(store, "a")).endpoint == RELEASED
+        assert [trial.trial_id for trial in await datastore.left_open("")] == ["a"]
+        stale = await get(store, "a")
+        assert await datastore.take_over(stale, _THERE) == 3
+        assert await datastore.take_over(stale, _HERE) is None
+        with pytest.raises(FailedPreconditionError):
+            await datastore.release("a", attempt)
+        await datastore.give_up("a", attempt, EndOfTrial(reason="too late"))
+        assert ((await get(store, "a")).end, (await get(store, "a")).outcome) == (TrialEnd.OPEN, b"")
+        end = EndOfTrial(reason="nobody serves it")
+        for _ in range(2):
+            await datastore.give_up("a", 3, end)
+            trial = await get(store, "a")
+            assert (trial.end, trial.outcome) == (TrialEnd.ABNORMAL, end.SerializeToString())
+        assert await datastore.left_open(_THERE) == []

@@ -288,8 +288,11 @@ async def _opened(
 
         def goodbye() -> str:
             parts = ["stopped"]
-            if still_running:
-                parts.append(f"running trials that were ended: {still_running}")
+            handed_over = platform.orchestrator.handed_over
+            if handed_over:
+                parts.append(f"trials that were handed over: {handed_over}")
+            if still_running > handed_over:
+                parts.append(f"running trials that were ended: {still_running - handed_over}")
             if platform.datastore is not None:
                 parts.append(f"samples stored: {platform.datastore.stored_samples}")
             if platform.orchestrator.lost_samples:

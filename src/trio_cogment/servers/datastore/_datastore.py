@@ -106,9 +106,9 @@ class Datastore:
         """
         found = []
         alone = bool(getattr(self.store, "exclusive", False))
-        for trial_id in await self.store.open_logged():
-            trial = await self.store.trial(trial_id)
-            if trial is None or not trial.attempt or self._leases.has_stream(trial_id):
+        ids = [trial_id for trial_id in await self.store.open_logged() if not self._leases.has_stream(trial_id)]
+        for trial in await self.store.trials(after=0, limit=len(ids), ids=ids) if ids else ():
+            if not trial.attempt or trial.end is not TrialEnd.OPEN:
                 continue
             if alone or trial.endpoint == RELEASED or (endpoint and trial.endpoint == endpoint):
                 found.append(trial)

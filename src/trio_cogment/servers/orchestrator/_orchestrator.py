@@ -78,6 +78,7 @@ class Orchestrator:
         default_params: see above.
         datalog_of: returns the endpoint of the data log of trials with these parameters; empty: they have none.
         lost_samples: how many samples did not reach their data logs, of all trials so far.
+        handed_over: how many trials were handed over, for others to go on with.
         room: what the trials take of the server.
 
     Raises:
@@ -120,6 +121,7 @@ class Orchestrator:
         self._rules = rules_of(self.config)
         self._rng = self._host.random("orchestrator")
         self.lost_samples = 0
+        self.handed_over = 0
         self.trials = TrialRegistry(self.config)
         self.room = Room(self.config)
         #: Of the work that each start is: one in each round of the scheduler, so that a crowd of them delays nobody.
@@ -203,6 +205,7 @@ class Orchestrator:
         with trio.move_on_after(self.config.datalog_flush_seconds):
             while any(run in self._runs for run in handed):
                 await self._running.wait_transition()
+        self.handed_over += sum(run not in self._runs for run in handed)
 
     async def stop(self) -> None:
         """End every trial with details, end every watch, and wait (a bounded time) until everybody has been told.
