@@ -412,3 +412,26 @@ async def test_while_much_comes_every_read_is_measured() -> None:
         assert len(await byte_stream.receive_some()) == 16 * KIB
         assert byte_stream.receive_now(5) == b""
         await byte_stream.aclose()
+
+
+async def test_a_small_read_between_large_ones_is_not_measured_and_more_may_be_read_after_it() -> None:
+    times: list[float] = []
+
+    def clock() -> float:
+        times.append(0.0)
+        return 0.0
+
+    ours, theirs = trio.socket.socketpair()
+    byte_stream = SocketByteStream(trio.SocketStream(ours), clock)
+    with theirs:
+        await theirs.send(bytes(16 * KIB))
+        assert len(await byte_stream.receive_some()) == 16 * KIB
+        await theirs.send(b"small")
+        assert await byte_stream.receive_some() == b"small"  # after this one larger reads are asked for
+        measured = len(times)
+        await theirs.send(b"answer")
+        assert byte_stream.receive_now(100) == b"answer"
+        await theirs.send(b"next")
+        assert await byte_stream.receive_some() == b"next"
+        assert len(times) == measured
+        await byte_stream.aclose()

@@ -277,3 +277,33 @@ async def test_large_output_waits_for_its_turn(size: int, turns: list[int]) -> N
     writer.finish()
     await writer.run()
     assert (taken, len(byte_stream.sent)) == (turns, size)
+
+
+@pytest.mark.parametrize(("mebibytes", "at_once"), [(0.75, True), (3, False)])
+async def test_more_than_the_output_takes_goes_on_without_a_task_switch(mebibytes: float, at_once: bool) -> None:
+    """As far as the socket takes it, but no more than a mebibyte: others may have something to do, too."""
+    async with running() as (engine, byte_stream, writer):
+        stream = engine.open_request(request_headers())
+        stream.send_window = engine.output.window = 2**30
+        size = int(mebibytes * 2**20)
+        engine.send_message(stream, bytes(size))
+        writer.flush()
+        assert (len(byte_stream.sent) > size) is at_once
+        assert byte_stream.waits == 0
+        assert len(byte_stream.sent) >= min(size, 2**20)
+        await trio.testing.wait_all_tasks_blocked()
+        assert len(byte_stream.sent) > size
+
+
+async def test_what_the_socket_does_not_take_of_it_is_left_to_the_task() -> None:
+    async with running() as (engine, byte_stream, writer):
+        stream = engine.open_request(request_headers())
+        stream.send_window = engine.output.window = 2**30
+        engine.send_message(stream, bytes(2**20))
+        byte_stream.room = 300_000
+        writer.flush()
+        assert len(byte_stream.sent) == 300_000
+        byte_stream.room = 2**30
+        byte_stream.opened.set()
+        await trio.testing.wait_all_tasks_blocked()
+        assert len(byte_stream.sent) > 2**20
