@@ -547,6 +547,19 @@ def test_the_end_of_a_stream_that_was_refused_leaves_the_room_to_others() -> Non
     assert queue.take_rooms() == [second]
 
 
+def test_the_room_is_not_for_who_does_not_wait_any_more() -> None:
+    queue = make_queue()
+    hogs = [make_stream(number, 0) for number in range(1, 67, 2)]
+    first, second = make_stream(101, 0), make_stream(103, 0)
+    for hog in hogs:
+        queue.send_message(hog, bytes(1995))
+    assert not queue.has_room(first, 1000)
+    assert not queue.has_room(second, 1000)
+    queue.give_up(first)
+    queue.drop(hogs[0])
+    assert queue.take_rooms() == [second]
+
+
 def test_who_waits_for_memory_of_others_is_told_in_turns() -> None:
     pool = BytePool(2**20)
     told: list[list[Stream]] = []

@@ -98,8 +98,8 @@ class Engine:
     Besides its own methods it has those of its parts:
 
     * of the stream table: `open_request`, `send_headers`, `end`, `finish_now` and `reset`;
-    * of the send queue: `send_message`, `send_compressed`, `send_shared`, `send_framed`, `has_room`, `take_output`,
-      `sent` and `take_rooms`;
+    * of the send queue: `send_message`, `send_compressed`, `send_shared`, `send_framed`, `has_room`, `give_up`,
+      `take_output`, `sent` and `take_rooms`;
     * of the receive window: `consumed`, `keep`, `forget`, `holders` and `incomplete`.
 
     Args:
@@ -198,6 +198,7 @@ class Engine:
         self.send_shared = queue.send_shared
         self.send_framed = queue.send_framed
         self.has_room = queue.has_room
+        self.give_up = queue.give_up
         self.take_output = queue.take_output
         self.take_rooms = queue.take_rooms
         self.sent = queue.sent

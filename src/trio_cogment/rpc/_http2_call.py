@@ -56,6 +56,9 @@ class CallEngine(Protocol):
     def has_room(self, stream: Stream, size: int, tails: tuple[bytes, ...] = ()) -> bool:
         """Whether a message may be sent now; `tails` are what it shares with others."""
 
+    def give_up(self, stream: Stream) -> None:
+        """Say that nobody waits for the room that `has_room` has refused."""
+
     def send_message(self, stream: Stream, payload: bytes) -> None:
         """Send a message, or queue it."""
 
@@ -307,6 +310,7 @@ class Http2Call(Call):
 
     def _put_nowait(self, payload: bytes) -> None:
         if not self._engine.has_room(self._stream, len(payload)):
+            self._leave_room()
             raise trio.WouldBlock
         self._put(payload)
 
@@ -326,6 +330,7 @@ class Http2Call(Call):
     def send_together_nowait(self, messages: Sequence[Message | SharedMessage]) -> None:
         payloads = [self._encode(message) for message in messages]
         if not self._engine.has_room(self._stream, sum(map(len, payloads))):
+            self._leave_room()
             raise trio.WouldBlock
         self._put(*payloads)
 
@@ -360,12 +365,18 @@ class Http2Call(Call):
             self.send_nowait(message.whole())
             return
         if not self._engine.has_room(self._stream, message.ByteSize(), message.tails):
+            self._leave_room()
             raise trio.WouldBlock
         self._put_shared(message)
 
     def _put_shared(self, message: SharedMessage) -> None:
         self._engine.send_shared(self._stream, message.head, message.tails)
         self._connection.wake()
+
+    def _leave_room(self) -> None:
+        """Leave the room that there will be to others, unless a task waits for it."""
+        if not self._senders:
+            self._engine.give_up(self._stream)
 
     async def _wait_taken(self) -> None:
         """Wait until the peer has taken something, or the call is over."""
@@ -376,6 +387,7 @@ class Http2Call(Call):
         def abort(_: Any) -> trio.lowlevel.Abort:
             # This runs in the task that cancels, not in the one that is cancelled.
             self._senders.remove(task)
+            self._leave_room()
             return trio.lowlevel.Abort.SUCCEEDED
 
         await trio.lowlevel.wait_task_rescheduled(abort)

@@ -87,6 +87,9 @@ class BufferOnlyEngine:
         """Whether the buffer takes one more message."""
         return self._buffer.has_room(size)
 
+    def give_up(self, stream: Stream) -> None:
+        """Nobody is told of room."""
+
     def send_message(self, stream: Stream, payload: bytes) -> None:
         """It has been kept."""
 

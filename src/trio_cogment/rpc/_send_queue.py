@@ -285,6 +285,10 @@ class SendQueue:
             and (self._queued + more <= self._free_bytes or self._may_queue(more))
         )
 
+    def give_up(self, stream: Stream) -> None:
+        """Say that nobody waits for room on a stream that `has_room` has refused: it is for others."""
+        self.starved.pop(stream, None)
+
     def _goes_at_once(self, stream: Stream, size: int) -> bool:
         """Outboxes are full, or no memory is left: only a message that need not wait for the peer is taken.
 
