@@ -212,6 +212,10 @@ def test_what_people_do(browser: Browser) -> None:
         with page.expect_download() as download:
             page.get_by_role("link", name="Download").first.click()
         assert download.value.suggested_filename == "short-1.samples"
+        page.get_by_label("Position").fill("30")
+        page.get_by_role("button", name="Branch from tick 30").click()
+        page.wait_for_url("**/dashboard#/trial/*")
+        page.get_by_text("cannot be taken up at a tick").first.wait_for()  # its environment says nothing of it
         person.look("model/pilot")
         page.get_by_text("3 versions").wait_for()
         page.get_by_role("button", name="Leave").click()
