@@ -377,6 +377,19 @@ def test_a_trial_without_a_seed_whose_environment_draws_is_noticed_at_once() -> 
     env.close()
 
 
+def test_one_that_still_runs_can_be_branched_at_what_has_been_played(tmp_path: Path) -> None:
+    env = GAMES["CartPole"](store=f"sqlite:{tmp_path / 'trials.db'}")
+    found = [env.reset(seed=3)[0]]
+    for tick in range(4):
+        found.append(env.step(tick % 2)[0])  # it goes on undisturbed
+        with branched("", env, env.trial_id, tick) as view:
+            assert plain(view.reset()[0]) == plain(found[tick])
+            assert view.trial_id != env.trial_id
+    with pytest.raises(NotFoundError, match="tick 9: expected one that is stored"):
+        tc.branch(env, env.trial_id, tick=9)
+    env.close()
+
+
 def test_others_take_the_seats() -> None:
     env = GAMES["rock-paper-scissors"](store="memory:")
     episode = Episode(Game(env), 2)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import queue
 import threading
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -82,3 +83,36 @@ def test_a_client_is_sent_no_pictures() -> None:
         assert game.unwrapped.metadata.get("render_mode") is None
     finally:
         game.close()
+
+
+def test_a_person_takes_a_seat_of_a_branch(tmp_path: Path) -> None:
+    store = f"sqlite:{tmp_path / 'trials.db'}"
+    game = tc.make_aec("tictactoe_v3", store=store)
+    game.reset(seed=1)
+    for cell in (0, 4, 8):
+        game.step(cell)
+    trial_id = game.trial_id
+    game.close()
+    links: queue.Queue[str] = queue.Queue()
+    human = tc.human("Ann", port=0, page=links.put, grace_seconds=0.1, absent=tc.random(3))
+    moves: list[int] = []
+
+    def learn() -> None:
+        branch = tc.branch(store, trial_id, tick=2, seats={"player_2": human}, seat="player_1")
+        assert isinstance(branch, tc.TrialEnv)
+        try:
+            value, _ = branch.reset()
+            ended = cut = False
+            while not (ended or cut):
+                moves.append(int(np.flatnonzero(value["action_mask"])[0]))
+                value, _, ended, cut, _ = branch.step(moves[-1])
+        finally:
+            branch.close()
+
+    learner = threading.Thread(target=learn)
+    learner.start()
+    state = trio.run(sees, links.get(timeout=SECONDS))
+    learner.join(SECONDS)
+    assert not learner.is_alive()
+    assert state["tick"] == 3, "the branch begins at tick 2, and it is the other one's turn there"
+    assert moves[0] == 1, "the cells 0 and 4 are taken"

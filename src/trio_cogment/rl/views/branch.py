@@ -46,7 +46,7 @@ def branch(
     directory: Any = None,
     thread: bool | None = None,
     **arguments: Any,
-) -> TrialEnv | TrialParallelEnv | TrialAECEnv:
+) -> Any:  # which of the three is not known before the trial is read
     """Return an environment whose episodes go on with a stored trial at one of its ticks.
 
     Each `reset` begins a new trial, whose first tick is `tick` and whose properties say of which trial it is a branch.
@@ -120,7 +120,7 @@ def _branch(
     options: PlatformOptions | None = None,
     platform: Any = None,
     **arguments: Any,
-) -> TrialEnv | TrialParallelEnv | TrialAECEnv:
+) -> Any:
     taken = dict(seats or {})
     remote = is_address(target) or any(isinstance(each, Seat) and is_remote(each) for each in taken.values())
     shared = platform_for(f"branch of {trial_id}", platform, options, remote=remote, seats=tuple(taken.values()))

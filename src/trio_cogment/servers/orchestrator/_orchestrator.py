@@ -16,7 +16,13 @@ from trio_cogment.access import AccessControl, Quotas
 from trio_cogment.api.common_pb2 import SerializedMessage, TakenUp, TrialParams, TrialState
 from trio_cogment.base.config import OrchestratorConfig, OutgoingConfig, RpcConfig
 from trio_cogment.base.endpoints import parse_endpoint
-from trio_cogment.base.errors import AlreadyExistsError, CogmentError, FailedPreconditionError, UnavailableError
+from trio_cogment.base.errors import (
+    AlreadyExistsError,
+    CogmentError,
+    FailedPreconditionError,
+    NotFoundError,
+    UnavailableError,
+)
 from trio_cogment.base.host import Host
 from trio_cogment.base.metrics import OrchestratorMetrics
 from trio_cogment.base.outcome import EndCause
@@ -44,6 +50,8 @@ if TYPE_CHECKING:
     from trio_cogment.base.tracing.spans import Tracing
 
 _ENDED = TrialState.ENDED  # looking it up takes longer than comparing
+#: So long a tick that has just been played may take to be stored, and so often that is looked at.
+_STORED_SECONDS, _LOOK_SECONDS = 2.0, 0.02
 #: A new id that is taken is drawn again, this many times.
 _ID_DRAWS = 10
 
@@ -357,8 +365,20 @@ class Orchestrator:
         if read is None:
             raise FailedPreconditionError(f"trial {trial_id!r}: its data log ({endpoint}) cannot be read")
         await self._wait_stored(trial_id)
-        found: tuple[TrialParams, TakenUp] = await read(trial_id, tick_id, may_read)
-        return found
+        patience = trio.current_time() + _STORED_SECONDS
+        while True:
+            try:
+                found: tuple[TrialParams, TakenUp] = await read(trial_id, tick_id, may_read)
+                return found
+            except NotFoundError:
+                # It may be on its way, if the trial runs here and is past that tick.
+                trial = self.trials.get(trial_id)
+                coming = (
+                    trial is not None and not trial.over and tick_id is not None and trial.machine.tick_id > tick_id
+                )
+                if not coming or trio.current_time() >= patience:
+                    raise
+            await trio.sleep(_LOOK_SECONDS)
 
     async def _wait_stored(self, trial_id: str) -> None:
         """Wait until the data log has the samples of a trial that has just ended here, for a bounded time."""
