@@ -43,9 +43,7 @@ def test_data_over_an_export(grid: Grid, tmp_path: Path) -> None:
     assert found.count() == results.ticks.sum()
     rewards = sum(row["reward"] or 0.0 for row in found.iter_rows())
     assert rewards == results.returns.sum()
-    # Lists come as objects, which docs/rl-datasets.md says, and Arrow's tensors with their shape.
-    (batch, *_) = found.iter_batches(batch_size=16, batch_format="numpy")
-    assert (batch["observation"].dtype, batch["observation"].shape) == (np.dtype(object), (16,))
+    # Lists would come as objects, which docs/rl-datasets.md says.
     tc.export(store, parquet=str(tmp_path / "tensors"), tensors="fixed_shape_tensor")
     (batch, *_) = ray.data.read_parquet(str(tmp_path / "tensors" / "data")).iter_batches(
         batch_size=16, batch_format="numpy"
