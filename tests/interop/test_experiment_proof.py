@@ -27,7 +27,7 @@ from trio_cogment.access.tokens import KEY_BYTES
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
 
-pytestmark = [pytest.mark.browser, pytest.mark.soak]
+pytestmark = [pytest.mark.browser, pytest.mark.soak, pytest.mark.timeout(900)]
 
 __all__ = ["browser"]  # the fixture
 
