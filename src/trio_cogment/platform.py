@@ -292,6 +292,7 @@ async def open_platform(
             resuming = None
             if config.orchestrator.resume and datastore is not None:
                 resuming = Resuming(orchestrator, datastore)
+                orchestrator.resumes = True
             platform = Platform(
                 participants, orchestrator, channel, services, datastore, registry, reached_at, resuming
             )

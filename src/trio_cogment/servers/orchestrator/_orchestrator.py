@@ -87,6 +87,7 @@ class Orchestrator:
         datalog_of: returns the endpoint of the data log of trials with these parameters; empty: they have none.
         lost_samples: how many samples did not reach their data logs, of all trials so far.
         handed_over: how many trials were handed over, for others to go on with.
+        resumes: its trials go on after its death, and client actors are told so.
         room: what the trials take of the server.
 
     Raises:
@@ -130,6 +131,7 @@ class Orchestrator:
         self._rng = self._host.random("orchestrator")
         self.lost_samples = 0
         self.handed_over = 0
+        self.resumes = False
         self.trials = TrialRegistry(self.config)
         self.room = Room(self.config)
         #: Of the work that each start is: one in each round of the scheduler, so that a crowd of them delays nobody.

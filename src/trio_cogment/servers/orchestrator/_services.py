@@ -300,7 +300,7 @@ class ClientActorService(About):
                 await call.receive()
             raise NotFoundError(f"metadata {TRIAL_ID}: there is no trial {trial_ids[0]!r}")
         bind_trial(trial.trial_id)
-        if self._orchestrator.config.resume:
+        if self._orchestrator.resumes:
             call.set_initial_metadata(((TRIAL_RESUMES, "1"),))
         limit = self._orchestrator.config.client_join_timeout_seconds
         with self._orchestrator.serving_call():
