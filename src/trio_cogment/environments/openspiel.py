@@ -45,7 +45,10 @@ class OpenSpielEnvironment:
     Attributes:
         game: the game itself, a `pyspiel.Game`.
         state: the present state, a `pyspiel.State`; None before the first reset.
+        illegal_actions: "refuse": a view does not send them, since the game has no answer to them.
     """
+
+    illegal_actions = "refuse"
 
     def __init__(
         self, name: str, *, observation: Seen | None = None, render_mode: str | None = None, **parameters: Any

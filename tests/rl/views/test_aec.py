@@ -185,14 +185,14 @@ def test_unseeded_resets_go_on(made: Callable[..., Any]) -> None:
 @pytest.mark.parametrize("mask", ["observation", "info"])
 def test_what_a_mask_forbids_is_refused_before_it_is_played(mask: str, made: Callable[..., Any]) -> None:
     """Of one left an agent may not take two: it would be out, in this game."""
-    view = made(Countdown(1, mask=mask))
+    view = made(Countdown(1, mask=mask), illegal_actions="refuse")
     view.reset()
     with pytest.raises(InvalidActionError, match="'p_0': action: expected one of 0, which are allowed now; got 1"):
         view.step(1)
     assert view.agent_selection == "p_0"
     view.step(0)
     assert view.rewards["p_0"] == 10
-    view = made(Countdown(1, mask=mask), illegal_actions="play")
+    view = made(Countdown(1, mask=mask))
     view.reset()
     view.step(1)
     assert view.rewards["p_0"] == -5, "what the game does about it"

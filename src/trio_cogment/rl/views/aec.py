@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from trio_cogment.rl.views.agents import AECEnv, Illegal, SeatedAgents, open_match, plays_illegal
+from trio_cogment.rl.views.agents import AECEnv, Illegal, SeatedAgents, check_illegal, open_match, plays_illegal
 from trio_cogment.rl.views.copies import Recipe
 from trio_cogment.rl.views.match import Match
 from trio_cogment.rl.views.options import PlatformOptions
@@ -155,7 +155,7 @@ def make_aec(
     orchestrator: str = "",
     directory: Any = None,
     thread: bool | None = None,
-    illegal_actions: Illegal = "refuse",
+    illegal_actions: Illegal | None = None,
     **arguments: Any,
 ) -> TrialAECEnv:
     """Return an environment of PettingZoo whose agents act one after the other, and whose episodes are trials.
@@ -179,7 +179,8 @@ def make_aec(
         thread: run the platform in a thread of its own; see `PlatformOptions`.
         illegal_actions: `refuse` those that an agent's mask forbids, by an InvalidActionError that names the agent and
             what is allowed, before anything is played; or `play` them, as for a policy without masks that learns from
-            what the game itself does about them (PettingZoo's `TerminateIllegalWrapper` ends it with a penalty).
+            what the game itself does about them (PettingZoo's `TerminateIllegalWrapper` ends it with a penalty). By
+            default games of OpenSpiel, which have no answer to them, refuse, and all others play.
         arguments: with which the environment is made.
 
     Raises:
@@ -187,7 +188,7 @@ def make_aec(
         InvalidArgumentError: there is no such environment or agent, or all agents have seats.
         CogmentError: the platform cannot be opened, or the environment elsewhere cannot be reached.
     """
-    plays = plays_illegal(illegal_actions)
+    check_illegal(illegal_actions)
     if options is None:
         options = PlatformOptions(
             store=store, model_registry=model_registry, orchestrator=orchestrator, directory=directory, thread=thread
@@ -202,7 +203,7 @@ def make_aec(
         platform=platform,
         arguments=arguments,
     )
-    view = TrialAECEnv(match, render_mode=render_mode, plays_illegal=plays)
+    view = TrialAECEnv(match, render_mode=render_mode, plays_illegal=plays_illegal(illegal_actions, match.environment))
     settings = {
         "agents": agents,
         "implementation": implementation,

@@ -141,15 +141,19 @@ class SeatedAgents(Remade):
         self._match.close()
 
 
-def plays_illegal(illegal_actions: str) -> bool:
-    """Return whether the environment gets actions that its mask forbids.
+def check_illegal(illegal_actions: str | None) -> None:
+    """Check what a caller says about illegal actions.
 
     Raises:
-        InvalidArgumentError: `illegal_actions` is neither of the two words.
+        InvalidArgumentError: it is neither of the two words, nor None.
     """
-    if illegal_actions not in ("refuse", "play"):
+    if illegal_actions not in ("refuse", "play", None):
         raise InvalidArgumentError(f"illegal_actions: expected 'refuse' or 'play', got {illegal_actions!r}")
-    return illegal_actions == "play"
+
+
+def plays_illegal(illegal_actions: str | None, environment: Any) -> bool:
+    """Return whether an environment gets actions that its mask forbids; of one elsewhere (None) nothing is known."""
+    return (illegal_actions or getattr(environment, "illegal_actions", "play")) == "play"
 
 
 def open_match(

@@ -7,7 +7,7 @@ from typing import Any, TypeAlias
 
 from trio_cogment.base.errors import InvalidArgumentError
 from trio_cogment.environments.errors import InvalidActionError
-from trio_cogment.rl.views.agents import Illegal, ParallelEnv, SeatedAgents, open_match, plays_illegal
+from trio_cogment.rl.views.agents import Illegal, ParallelEnv, SeatedAgents, check_illegal, open_match, plays_illegal
 from trio_cogment.rl.views.copies import Recipe
 from trio_cogment.rl.views.match import Match
 from trio_cogment.rl.views.options import PlatformOptions
@@ -141,7 +141,7 @@ def make_parallel(
     orchestrator: str = "",
     directory: Any = None,
     thread: bool | None = None,
-    illegal_actions: Illegal = "refuse",
+    illegal_actions: Illegal | None = None,
     **arguments: Any,
 ) -> TrialParallelEnv:
     """Return a parallel environment of PettingZoo whose episodes are trials.
@@ -163,7 +163,8 @@ def make_parallel(
         thread: run the platform in a thread of its own; see `PlatformOptions`.
         illegal_actions: `refuse` those that an agent's mask forbids, by an InvalidActionError that names the agent and
             what is allowed, before anything is played; or `play` them, as for a policy without masks that learns from
-            what the game itself does about them (PettingZoo's `TerminateIllegalWrapper` ends it with a penalty).
+            what the game itself does about them (PettingZoo's `TerminateIllegalWrapper` ends it with a penalty). By
+            default games of OpenSpiel, which have no answer to them, refuse, and all others play.
         arguments: with which the environment is made.
 
     Raises:
@@ -171,7 +172,7 @@ def make_parallel(
         InvalidArgumentError: there is no such environment or agent, or all agents have seats.
         CogmentError: the platform cannot be opened, or the environment elsewhere cannot be reached.
     """
-    plays = plays_illegal(illegal_actions)
+    check_illegal(illegal_actions)
     if options is None:
         options = PlatformOptions(
             store=store, model_registry=model_registry, orchestrator=orchestrator, directory=directory, thread=thread
@@ -186,7 +187,9 @@ def make_parallel(
         platform=platform,
         arguments=arguments,
     )
-    view = TrialParallelEnv(match, render_mode=render_mode, plays_illegal=plays)
+    view = TrialParallelEnv(
+        match, render_mode=render_mode, plays_illegal=plays_illegal(illegal_actions, match.environment)
+    )
     settings = {
         "agents": agents,
         "implementation": implementation,
