@@ -14,6 +14,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 
+from typing_extensions import override
+
 #: The prefix of the format of a message about a trial; the id is the first argument.
 PREFIX = "trial %s: "
 
@@ -58,8 +60,8 @@ def see_spans(ids: Callable[[str], tuple[str, str]]) -> Iterator[None]:
 class TrialFilter(logging.Filter):
     """Sets `trial_id`, `trace_id` and `span_id` of every record; empty: it belongs to none. No record is dropped."""
 
+    @override
     def filter(self, record: logging.LogRecord) -> bool:
-        """See `logging.Filter.filter`."""
         about = isinstance(record.msg, str) and record.msg.startswith(PREFIX)
         named = about and isinstance(record.args, tuple) and record.args
         trial_id = str(named[0]) if named else bound_trial()

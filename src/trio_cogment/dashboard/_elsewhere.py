@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import TypeAlias
 
 from google.protobuf.message import Message
+from typing_extensions import override
 
 from trio_cogment.access import Grant, Identity, Role, Scope, Sources
 from trio_cogment.base.errors import EndpointError, FailedPreconditionError, PermissionDeniedError, UnimplementedError
@@ -111,10 +112,10 @@ class _Elsewhere(CallOpener):
             method, metadata=metadata, timeout=timeout, wait_for_ready=wait_for_ready, compression=compression
         )
 
+    @override
     def call_nowait(
         self, method: Method, *, metadata: MetadataLike = (), first: Message | None = None
     ) -> DirectCall | None:
-        """See `CallOpener.call_nowait`."""
         self._check(method)
         return self._opener.call_nowait(method, metadata=metadata, first=first)
 

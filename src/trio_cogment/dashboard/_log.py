@@ -6,6 +6,8 @@ import logging
 from collections import deque
 from typing import Any
 
+from typing_extensions import override
+
 #: Records that are kept, and characters of one.
 _MAX_RECORDS = 1000
 _MAX_CHARACTERS = 4000
@@ -19,8 +21,8 @@ class LogRing(logging.Handler):
         self._records: deque[tuple[int, dict[str, Any]]] = deque(maxlen=_MAX_RECORDS)
         self._count = 0
 
+    @override
     def emit(self, record: logging.LogRecord) -> None:
-        """See `logging.Handler.emit`."""
         try:
             text = record.getMessage()
             if record.exc_info:

@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 from google.protobuf.message import DecodeError
+from typing_extensions import override
 
 from trio_cogment.api import spaces_pb2 as pb
 from trio_cogment.base.shared_message import ObjectPayload
@@ -69,8 +70,8 @@ class ObservationPayload(ObjectPayload):
     def __len__(self) -> int:
         return len(self._head) + len(self._array) + len(self._tail)
 
+    @override
     def encode(self) -> bytes:
-        """See `ObjectPayload.encode`."""
         return b"".join((self._head, self._array, self._tail))
 
 
@@ -190,8 +191,8 @@ class ActionPayload(ObjectPayload):
     def __len__(self) -> int:
         return len(self.__bytes__()) if self._size is None else self._size
 
+    @override
     def encode(self) -> bytes:
-        """See `ObjectPayload.encode`."""
         return encode_action(self.value).SerializeToString()
 
     def copy(self) -> Any:

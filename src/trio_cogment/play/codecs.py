@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from google.protobuf.message import Message
+from typing_extensions import override
 
 from trio_cogment.base.errors import InvalidArgumentError
 from trio_cogment.play.forms import message_form, message_of
@@ -69,20 +70,20 @@ class MessageCodec(Codec):
         """See `Codec.observe`: whoever observes acts."""
         return True
 
+    @override
     def view(self, payload: Any) -> View:
-        """See `Codec.view`."""
         if isinstance(payload, Message):
             return message_view(payload)
         view = View()
         view.add_bytes("observation", payload)
         return view
 
+    @override
     def form(self) -> dict[str, Any]:
-        """See `Codec.form`."""
         return self._form
 
+    @override
     def action(self, answer: Any) -> Payload:
-        """See `Codec.action`."""
         return message_of(answer, self._action)
 
 
@@ -93,8 +94,8 @@ class BytesCodec(MessageCodec):
         form = {"kind": "text", "least": 0, "most": 65536, "characters": None, "bytes": True}
         self._form = {"kind": "object", "fields": [{"name": "base64", "form": form, "optional": False}]}
 
+    @override
     def action(self, answer: Any) -> Payload:
-        """See `Codec.action`."""
         text = answer.get("base64") if isinstance(answer, dict) else None
         if not isinstance(text, str):
             raise InvalidArgumentError("action: expected base64, a text")

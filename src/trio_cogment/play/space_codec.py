@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
+from typing_extensions import override
 
 import trio_cogment.spaces as sp
 from trio_cogment.api import spaces_pb2 as pb
@@ -54,8 +55,8 @@ class SpaceCodec(Codec):
             raise InvalidArgumentError("action_space: expected it with the first observation of the trial")
         return True
 
+    @override
     def view(self, payload: pb.Observation) -> View:
-        """See `Codec.view`."""
         seen, view = self._seen, View()
         if seen.frame is not None:
             if seen.frame.media_type.startswith("text/"):
@@ -74,8 +75,8 @@ class SpaceCodec(Codec):
             view.add_text("", "You are out.")
         return view
 
+    @override
     def form(self) -> dict[str, Any]:
-        """See `Codec.form`."""
         if self._space is None:
             return {"kind": "json", "about": ""}
         try:
@@ -84,8 +85,8 @@ class SpaceCodec(Codec):
         except CogmentError:  # a mask that is none of the space: the action will be refused, and that is told
             return _form(self._space, None, self._labels)
 
+    @override
     def action(self, answer: Any) -> pb.Action:
-        """See `Codec.action`."""
         assert self._space is not None
         try:
             action = from_json_value(answer, self._space)
@@ -94,8 +95,8 @@ class SpaceCodec(Codec):
         except sp.SpaceError as error:
             raise error.of("action") from None
 
+    @override
     def idle(self) -> pb.Action:
-        """See `Codec.idle`."""
         return pb.Action()
 
     def for_newcomer(self, payload: pb.Observation) -> pb.Observation:

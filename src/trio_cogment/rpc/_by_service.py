@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from google.protobuf.message import Message
+from typing_extensions import override
 
 from trio_cogment.rpc.calls import CallOpener, ClientCall, DirectCall, MetadataLike, Method
 
@@ -37,10 +38,10 @@ class ByService(CallOpener):
             method, metadata=metadata, timeout=timeout, wait_for_ready=wait_for_ready, compression=compression
         )
 
+    @override
     def call_nowait(
         self, method: Method, *, metadata: MetadataLike = (), first: Message | None = None
     ) -> DirectCall | None:
-        """See `CallOpener.call_nowait`."""
         return self._of(method).call_nowait(method, metadata=metadata, first=first)
 
     def _of(self, method: Method) -> CallOpener:

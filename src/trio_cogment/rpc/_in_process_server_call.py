@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 
 import trio
 from google.protobuf.message import Message
+from typing_extensions import override
 
 from trio_cogment.access import THIS_PROCESS
 from trio_cogment.base.errors import LocalProtocolError, RpcError
@@ -49,24 +50,24 @@ class InProcessServerCall(End, ServerCall):
         self._plain = not self._measured and not self._exchange.borrows
         self._exchange.send_headers()
 
+    @override
     def set_initial_metadata(self, metadata: MetadataLike) -> None:
-        """See `ServerCall.set_initial_metadata`."""
         if self._exchange.headers_sent.is_set():
             raise LocalProtocolError(f"{self.method.path}: the response headers have been sent")
         self._exchange.initial_metadata = Metadata(metadata)
 
+    @override
     def set_trailing_metadata(self, metadata: MetadataLike) -> None:
-        """See `ServerCall.set_trailing_metadata`."""
         self._exchange.trailing_metadata = Metadata(metadata)
 
+    @override
     def set_compression(self, compression: str) -> None:
-        """See `ServerCall.set_compression`."""
         checked_encoding(compression)
         if self._exchange.headers_sent.is_set():
             raise LocalProtocolError(f"{self.method.path}: the response headers have been sent")
 
+    @override
     async def send_initial_metadata(self) -> None:
-        """See `ServerCall.send_initial_metadata`."""
         await trio.lowlevel.checkpoint_if_cancelled()
         self._exchange.send_headers()
 
@@ -78,8 +79,8 @@ class CallServedAtOnce(InProcessServerCall, ServedAtOnce):
         super().__init__(exchange)
         self._on_finished: Callable[[CallServedAtOnce], None] | None = on_finished
 
+    @override
     def finish(self, error: RpcError | None = None) -> None:
-        """See `ServedAtOnce.finish`."""
         told, self._on_finished = self._on_finished, None
         if told is not None:
             told(self)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from google.protobuf.message import Message
+from typing_extensions import override
 
 from trio_cogment.rpc.calls import CallOpener, ClientCall, DirectCall, MetadataLike, Method, OnReply
 from trio_cogment.rpc.metadata import Metadata
@@ -23,6 +24,7 @@ class WithMetadata(CallOpener):
         self._opener = opener
         self._metadata = Metadata(metadata)
 
+    @override
     def call(
         self,
         method: Method,
@@ -32,7 +34,6 @@ class WithMetadata(CallOpener):
         wait_for_ready: bool = False,
         compression: str | None = None,
     ) -> ClientCall:
-        """See `CallOpener.call`."""
         return self._opener.call(
             method,
             metadata=self._with(metadata),
@@ -41,12 +42,13 @@ class WithMetadata(CallOpener):
             compression=compression,
         )
 
+    @override
     def call_nowait(
         self, method: Method, *, metadata: MetadataLike = (), first: Message | None = None
     ) -> DirectCall | None:
-        """See `CallOpener.call_nowait`."""
         return self._opener.call_nowait(method, metadata=self._with(metadata), first=first)
 
+    @override
     def unary_nowait(
         self,
         method: Method,
@@ -56,7 +58,6 @@ class WithMetadata(CallOpener):
         metadata: MetadataLike = (),
         timeout: float | None = None,
     ) -> ClientCall | None:
-        """See `CallOpener.unary_nowait`."""
         metadata = self._with(metadata)
         return self._opener.unary_nowait(method, request, on_reply, metadata=metadata, timeout=timeout)
 

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 
 import trio
 from google.protobuf.message import Message
+from typing_extensions import override
 
 from trio_cogment.access import AUTHORIZATION, TokenSource, authorization
 from trio_cogment.base.config import RpcConfig
@@ -226,6 +227,7 @@ class Channel(CallOpener, AbstractAsyncContextManager["Channel"]):
         # The block's exception is not the nursery's business: it leaves as it is, without a group around it.
         await self._manager.__aexit__(None, None, None)
 
+    @override
     def call(
         self,
         method: Method,
@@ -235,7 +237,6 @@ class Channel(CallOpener, AbstractAsyncContextManager["Channel"]):
         wait_for_ready: bool = False,
         compression: str | None = None,
     ) -> ClientCall:
-        """See `CallOpener.call`."""
         return self._make_call(method, self._authorized(metadata), timeout, wait_for_ready, compression)
 
     def _make_call(
@@ -261,6 +262,7 @@ class Channel(CallOpener, AbstractAsyncContextManager["Channel"]):
         # Whoever calls in somebody's name has said so.
         return who if not given else given if given.texts(AUTHORIZATION) else Metadata.from_wire((*given, *who))
 
+    @override
     def unary_nowait(
         self,
         method: Method,
@@ -270,7 +272,6 @@ class Channel(CallOpener, AbstractAsyncContextManager["Channel"]):
         metadata: MetadataLike = (),
         timeout: float | None = None,
     ) -> ClientCall | None:
-        """See `CallOpener.unary_nowait`."""
         connection = self._pool.acquire_nowait()
         if connection is None:
             return None

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import trio
 from google.protobuf.message import Message
 from purerpc import Service
+from typing_extensions import override
 
 from trio_cogment.base.config import RpcConfig
 from trio_cogment.base.errors import RpcError, StatusCode
@@ -113,26 +114,26 @@ class InProcessClientCall(End, DirectCall):
         self._exchange.leave()
 
     @property
+    @override
     def initial_metadata(self) -> Metadata | None:
-        """See `ClientCall.initial_metadata`."""
         exchange = self._exchange
         return exchange.initial_metadata if exchange.headers_sent.is_set() and not exchange.without_headers else None
 
     @property
+    @override
     def trailing_metadata(self) -> Metadata | None:
-        """See `ClientCall.trailing_metadata`."""
         return self._exchange.trailing_metadata if self._exchange.over else None
 
+    @override
     async def wait_initial_metadata(self) -> Metadata:
-        """See `ClientCall.wait_initial_metadata`."""
         await self._exchange.headers_sent.wait()
         error = self._exchange.responses.end
         if error is not None and self._exchange.without_headers:
             raise RpcError(error.code, error.message, error.trailing_metadata)
         return self._exchange.initial_metadata
 
+    @override
     async def done_sending(self) -> None:
-        """See `ClientCall.done_sending`."""
         await trio.lowlevel.checkpoint_if_cancelled()
         self.done_sending_nowait()
 
@@ -143,13 +144,13 @@ class InProcessClientCall(End, DirectCall):
             self.done_sending_nowait()
         self.set_consumer(reply)
 
+    @override
     def done_sending_nowait(self) -> None:
-        """See `DirectCall.done_sending_nowait`."""
         self._done_sending = True
         self._exchange.requests.finish()
 
+    @override
     def cancel(self) -> None:
-        """See `ClientCall.cancel`."""
         self._exchange.cancel(RpcError(StatusCode.CANCELLED, "the caller cancelled"))
 
 
@@ -211,6 +212,7 @@ class InProcessChannel(CallOpener):
             for call in list(self._taken):
                 call.finish(RpcError(StatusCode.UNAVAILABLE, _STOPPING))
 
+    @override
     def call(
         self,
         method: Method,
@@ -220,14 +222,13 @@ class InProcessChannel(CallOpener):
         wait_for_ready: bool = False,
         compression: str | None = None,
     ) -> InProcessClientCall:
-        """See `CallOpener.call`."""
         checked_encoding(compression)
         return InProcessClientCall(self, method, Metadata(metadata), timeout)
 
+    @override
     def call_nowait(
         self, method: Method, *, metadata: MetadataLike = (), first: Message | None = None
     ) -> InProcessClientCall | None:
-        """See `CallOpener.call_nowait`."""
         try:
             self._room.acquire_nowait()
         except trio.WouldBlock:

@@ -18,6 +18,7 @@ from typing import Any, TypeAlias
 
 from google.protobuf.message import Message
 from purerpc import Service
+from typing_extensions import override
 
 from trio_cogment.base.errors import RpcError
 from trio_cogment.base.shared_message import SharedMessage
@@ -134,6 +135,7 @@ class _InterceptedChannel(CallOpener):
         self._channel = channel
         self._interceptors = interceptors
 
+    @override
     def call(
         self,
         method: Method,
@@ -143,7 +145,6 @@ class _InterceptedChannel(CallOpener):
         wait_for_ready: bool = False,
         compression: str | None = None,
     ) -> ClientCall:
-        """See `CallOpener.call`."""
         block: Callable[[CallDetails], AbstractAsyncContextManager[ClientCall]] = self._call
         for interceptor in reversed(self._interceptors):
             block = partial(interceptor.intercept_call, continuation=block)
@@ -159,6 +160,7 @@ class _InterceptedChannel(CallOpener):
             compression=details.compression,
         )
 
+    @override
     async def unary(
         self,
         method: Method,
@@ -169,7 +171,6 @@ class _InterceptedChannel(CallOpener):
         wait_for_ready: bool = False,
         compression: str | None = None,
     ) -> Any:
-        """See `CallOpener.unary`."""
         send: Callable[[CallDetails, Any], Awaitable[Any]] = self._unary
         for interceptor in reversed(self._interceptors):
             send = partial(interceptor.intercept_unary, continuation=send)
@@ -296,28 +297,28 @@ class ServerCallWrapper(_CallWrapper, ServerCall):
         self.deadline = call.deadline
 
     @property
+    @override
     def batch(self) -> int:
-        """See `ServerCall.batch`."""
         return self._inner.batch
 
+    @override
     def under_way(self) -> tuple[int, int]:
-        """See `ServerCall.under_way`."""
         return self._inner.under_way()
 
+    @override
     def set_initial_metadata(self, metadata: MetadataLike) -> None:
-        """See `ServerCall.set_initial_metadata`."""
         self._inner.set_initial_metadata(metadata)
 
+    @override
     def set_trailing_metadata(self, metadata: MetadataLike) -> None:
-        """See `ServerCall.set_trailing_metadata`."""
         self._inner.set_trailing_metadata(metadata)
 
+    @override
     def set_compression(self, compression: str) -> None:
-        """See `ServerCall.set_compression`."""
         self._inner.set_compression(compression)
 
+    @override
     async def send_initial_metadata(self) -> None:
-        """See `ServerCall.send_initial_metadata`."""
         await self._inner.send_initial_metadata()
 
 
@@ -345,25 +346,25 @@ class ClientCallWrapper(_CallWrapper, ClientCall):
         return None
 
     @property
+    @override
     def initial_metadata(self) -> Metadata | None:
-        """See `ClientCall.initial_metadata`."""
         return self._inner.initial_metadata
 
     @property
+    @override
     def trailing_metadata(self) -> Metadata | None:
-        """See `ClientCall.trailing_metadata`."""
         return self._inner.trailing_metadata
 
+    @override
     async def wait_initial_metadata(self) -> Metadata:
-        """See `ClientCall.wait_initial_metadata`."""
         return await self._inner.wait_initial_metadata()
 
+    @override
     async def done_sending(self) -> None:
-        """See `ClientCall.done_sending`."""
         await self._inner.done_sending()
 
+    @override
     def cancel(self) -> None:
-        """See `ClientCall.cancel`."""
         self._inner.cancel()
 
 

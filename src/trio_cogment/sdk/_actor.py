@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Any, Generic, TypeAlias
 
-from typing_extensions import TypeVar
+from typing_extensions import TypeVar, override
 
 from trio_cogment.api.common_pb2 import (
     ActorInitialInput,
@@ -65,8 +65,8 @@ class ActorSession(Session[ObservationT, None], Generic[ObservationT, SentAction
         self._started = joined
 
     @property
+    @override
     def name(self) -> str:
-        """See `Session.name`."""
         return self._name
 
     @property

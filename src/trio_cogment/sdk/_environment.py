@@ -9,7 +9,7 @@ from typing import Any, Generic, TypeAlias
 
 import trio
 from google.protobuf.message import DecodeError
-from typing_extensions import TypeVar
+from typing_extensions import TypeVar, override
 
 from trio_cogment.api.common_pb2 import Checkpoint, TakenUp
 from trio_cogment.api.environment_pb2 import (
@@ -106,8 +106,8 @@ class EnvironmentSession(Session[None, ActionT], Generic[SentObservationT, Actio
         self._told_rewards: dict[Reward, Sequence[SharedReward]] = {}
 
     @property
+    @override
     def name(self) -> str:
-        """See `Session.name`."""
         return self._name
 
     @property

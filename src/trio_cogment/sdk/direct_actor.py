@@ -11,6 +11,7 @@ from contextlib import suppress
 from typing import Any, Protocol
 
 import trio
+from typing_extensions import override
 
 from trio_cogment.api.common_pb2 import ActorInitialOutput, ActorRunTrialInput, ActorRunTrialOutput
 from trio_cogment.base.errors import CogmentError, RemoteProtocolError
@@ -96,8 +97,8 @@ class DirectActor(InlineEvents):
         else:
             raise RemoteProtocolError("expected NORMAL with init_input first")
 
+    @override
     def on_end(self, error: RpcError | None) -> None:
-        """See `Consumer.on_end`."""
         if self._left:
             return
         if error is not None and self._part is None:

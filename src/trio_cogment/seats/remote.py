@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from typing_extensions import override
+
 from trio_cogment.api.common_pb2 import ActorParams
 from trio_cogment.base.endpoints import CLIENT, ClientEndpoint, parse_endpoint
 from trio_cogment.base.errors import EndpointError, InvalidArgumentError
@@ -132,8 +134,8 @@ class HumanSeat(Seat):
         self.absent = absent
         self.agents: set[str] = set()
 
+    @override
     def advice(self, agent: str) -> str:
-        """See `Seat.advice`."""
         if self.page is None:
             return "; human(optional=True, default=ACTION) has the trial go on without a client"
         return (

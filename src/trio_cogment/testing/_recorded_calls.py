@@ -8,6 +8,7 @@ from types import TracebackType
 from typing import Any
 
 from google.protobuf.message import Message
+from typing_extensions import override
 
 from trio_cogment.base.errors import RpcError
 from trio_cogment.base.services import TRIAL_ID
@@ -46,6 +47,7 @@ class RecordedCalls(CallOpener, AbstractAsyncContextManager["RecordedCalls"]):
             handled = await self._opener.__aexit__(kind, value, traceback)
         return handled
 
+    @override
     def call(
         self,
         method: Method,
@@ -55,7 +57,6 @@ class RecordedCalls(CallOpener, AbstractAsyncContextManager["RecordedCalls"]):
         wait_for_ready: bool = False,
         compression: str | None = None,
     ) -> ClientCall:
-        """See `CallOpener.call`."""
         call = self._opener.call(
             method, metadata=metadata, timeout=timeout, wait_for_ready=wait_for_ready, compression=compression
         )

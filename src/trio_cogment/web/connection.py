@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import trio
+from typing_extensions import override
 
 from trio_cogment.access import Identity, anonymous
 from trio_cogment.base.config import WebConfig
@@ -158,8 +159,8 @@ class WebConnection(Breakable):
         self._scope.cancel()
         self.output.discard()
 
+    @override
     def on_broken(self, code: StatusCode, text: str) -> None:
-        """See `Breakable.on_broken`."""
         error = RpcError(code, text)
         if self._call is not None:
             self._call.abort(error)

@@ -11,6 +11,7 @@ import math
 
 import trio
 from purerpc import Cardinality
+from typing_extensions import override
 
 from trio_cogment.base.errors import LocalProtocolError, RpcError, StatusCode
 from trio_cogment.rpc import Metadata
@@ -36,16 +37,16 @@ class WebAnswering(Answering):
     http: Http1
     text = False
 
+    @override
     def opening(self, metadata: Metadata) -> bytes:
-        """See `Answering.opening`."""
         return self.http.head(200, [(b"content-type", reply_type(self.text)), *of_handler(encode_metadata(metadata))])
 
+    @override
     def wrapped(self, frame: bytes) -> bytes:
-        """See `Answering.wrapped`."""
         return self.http.data(base64.b64encode(frame) if self.text else frame)
 
+    @override
     def closing(self) -> bytes:
-        """See `Answering.closing`."""
         return self.http.end()
 
 

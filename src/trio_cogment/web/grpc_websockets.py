@@ -13,6 +13,7 @@ from itertools import islice
 from typing import Any
 
 import trio
+from typing_extensions import override
 
 from trio_cogment.access import Identity
 from trio_cogment.base.errors import LocalProtocolError, RpcError, StatusCode
@@ -40,33 +41,33 @@ class SocketAnswering(Answering):
     socket: WebSocket
     farewell: Farewell
 
+    @override
     def opening(self, metadata: Metadata) -> bytes:
-        """See `Answering.opening`."""
         return self.wrapped(fields_frame(encode_metadata(metadata)))
 
+    @override
     def wrapped(self, frame: bytes) -> bytes:
-        """See `Answering.wrapped`."""
         return self.socket.message(frame)
 
+    @override
     def shared(self, message: SharedMessage) -> Sequence[bytes]:
-        """See `Answering.shared`."""
         size = message.ByteSize()
         frame_head = message_head(size)
         head = self.socket.message_head(len(frame_head) + size)
         return (head + frame_head + message.head, *message.tails) if head else ()
 
+    @override
     def closing(self) -> bytes:
-        """See `Answering.closing`."""
         return self.socket.close()
 
+    @override
     def on_message(self, message: Any) -> None:
-        """See `Consumer.on_message`."""
         if not isinstance(message, SharedMessage):  # nobody shares an END
             self.farewell.sent(message)
         super().on_message(message)
 
+    @override
     def on_end(self, error: RpcError | None) -> None:
-        """See `Consumer.on_end`."""
         if not self.over.is_set():
             last = self.farewell.owed(error)
             if last is not None:

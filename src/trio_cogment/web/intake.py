@@ -12,6 +12,7 @@ from itertools import islice
 from typing import Final, TypeVar
 
 import trio
+from typing_extensions import override
 
 from trio_cogment.base.errors import StatusCode
 from trio_cogment.budget.byte_pool import Loan
@@ -66,8 +67,8 @@ class Intake(WaitingBytes):
         self._until = 0.0
 
     @property
+    @override
     def held(self) -> int:
-        """See `WaitingBytes.held`."""
         return self.queued + self.begun
 
     async def begin(self, held: int, missing: int) -> None:
@@ -123,14 +124,14 @@ class Intake(WaitingBytes):
         """See `WaitingBytes.admits`; what has been counted since it came is not counted again."""
         return size <= self.begun or super().admits(size, again)
 
+    @override
     def queue(self, change: int) -> None:
-        """See `WaitingBytes.queue`."""
         if change > 0:
             self.begun -= min(change, self.begun)
         super().queue(change)
 
+    @override
     def discard(self) -> None:
-        """See `WaitingBytes.discard`."""
         self.begun = self.missing = 0
         self.call = None
         super().discard()

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import Protocol
 
 import trio
+from typing_extensions import override
 
 from trio_cogment.base.recount import Count
 from trio_cogment.budget.byte_pool import Loan
@@ -54,8 +55,8 @@ class Pending(WaitingBytes):
         self._taken = 0  # bytes, ever
 
     @property
+    @override
     def held(self) -> int:
-        """See `WaitingBytes.held`."""
         return self.queued + self.out_size + self._in_flight
 
     def add(self, *pieces: bytes) -> None:
@@ -141,8 +142,8 @@ class Pending(WaitingBytes):
         """See `DebtorsEngine.send_mark`."""
         return self._taken if self.loan.size else None
 
+    @override
     def recount(self) -> Iterator[Count]:
-        """See `trio_cogment.base.recount`."""
         yield from super().recount()
         yield Count(
             "bytes of output for a browser",
@@ -164,16 +165,16 @@ class Timed(ByteStream):
         self._below = byte_stream
         self._seconds = seconds
 
+    @override
     async def receive_some(self) -> bytes:
-        """See `ByteStream.receive_some`."""
         return await self._below.receive_some()
 
+    @override
     def send_now(self, data: bytes) -> int:
-        """See `ByteStream.send_now`."""
         return self._below.send_now(data)
 
+    @override
     def send_pieces_now(self, pieces: Sequence[bytes | memoryview]) -> int:
-        """See `ByteStream.send_pieces_now`."""
         return self._below.send_pieces_now(pieces)
 
     async def send_all(self, data: bytes) -> None:
@@ -187,6 +188,6 @@ class Timed(ByteStream):
         if scope.cancelled_caught:
             raise trio.BrokenResourceError(f"the client has not read for {self._seconds:g} s")
 
+    @override
     async def aclose(self) -> None:
-        """See `ByteStream.aclose`."""
         await self._below.aclose()

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from prometheus_client import CollectorRegistry
 from prometheus_client.core import CounterMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
+from typing_extensions import override
 
 from trio_cogment.base.errors import StatusCode
 from trio_cogment.base.metrics._figures import Distribution
@@ -26,8 +27,8 @@ class RefusalMetrics(Collector):
         self._counts = counts
         registry.register(self)
 
+    @override
     def collect(self) -> Iterable[Metric]:
-        """See `Collector.collect`."""
         text = "Handshakes that failed, protocol errors, and requests that were refused"
         found = CounterMetricFamily("trio_cogment_refusals", text, labels=["kind"])
         for kind, count in dict(self._counts).items():

@@ -15,6 +15,7 @@ from typing import TypeAlias
 from prometheus_client import CollectorRegistry
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
+from typing_extensions import override
 
 _PREFIX = "trio_cogment_"
 #: Figure -> its text, and the label beside `service`; empty: it has none.
@@ -60,8 +61,8 @@ class ServiceMetrics(Collector):
         """
         self._read.append((service, read))
 
+    @override
     def collect(self) -> Iterable[Metric]:
-        """See `Collector.collect`."""
         found = [(service, read()) for service, read in self._read]
         families: list[tuple[str, str, GaugeMetricFamily | CounterMetricFamily]] = []
         for name, (text, label) in _GAUGES.items():

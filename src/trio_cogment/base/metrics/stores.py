@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from prometheus_client import CollectorRegistry
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
+from typing_extensions import override
 
 _COUNTERS = {
     "batches": "Batches of writes that were committed",
@@ -27,8 +28,8 @@ class StoreMetrics(Collector):
         self._figures = figures
         registry.register(self)
 
+    @override
     def collect(self) -> Iterable[Metric]:
-        """See `Collector.collect`."""
         figures = self._figures()
         yield GaugeMetricFamily(
             "trio_cogment_store_connections", "Connections to the database", value=figures["connections"]

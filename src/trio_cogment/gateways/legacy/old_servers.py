@@ -8,6 +8,7 @@ from typing import Any
 
 import trio
 from purerpc import Service
+from typing_extensions import override
 
 from trio_cogment.base.config import RpcConfig
 from trio_cogment.base.endpoints import LegacyEndpoint, parse_endpoint
@@ -38,8 +39,8 @@ _SCHEME = "legacy://"
 class _Participants(Participants):
     """Participants that know every old server by its endpoint, as the name of an implementation."""
 
+    @override
     def choose(self, kind: ServiceKind, properties: Mapping[str, str]) -> str | None:
-        """See `Participants.choose`."""
         if properties.get(IMPLEMENTATION, "").startswith(_SCHEME):
             properties = {**properties, IMPLEMENTATION: _NAME}
         return super().choose(kind, properties)

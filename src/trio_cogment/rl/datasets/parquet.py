@@ -12,6 +12,8 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+from typing_extensions import override
+
 from trio_cogment._version import __version__
 from trio_cogment.base.errors import AlreadyExistsError, FailedPreconditionError
 from trio_cogment.base.host.beside import make_folder_beside
@@ -101,12 +103,12 @@ class ParquetWriter(StepWriter[_Files]):
         self._trials_writer: Any = None
         self.trials = 0
 
+    @override
     def new_group(self, form: Form) -> _Files:
-        """See `StepWriter.new_group`."""
         return _Files(self._folder / "data" / str(len(self.groups)), form, tensors=self._tensors)
 
+    @override
     def begin(self, trial: TrialRecord) -> None:
-        """See `Writer.begin`."""
         super().begin(trial)
         self._environments.setdefault(trial.environment)
 

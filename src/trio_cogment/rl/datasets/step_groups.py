@@ -10,6 +10,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Any, Generic, TypeVar
 
+from typing_extensions import override
+
 from trio_cogment.rl.datasets.arrow import pa
 from trio_cogment.rl.datasets.payloads import Form
 from trio_cogment.rl.datasets.placing import Placement
@@ -163,8 +165,8 @@ class _Kept(StepGroup):
         super().__init__(form, tensors=tensors)
         self.tables: list[Any] = []
 
+    @override
     def write(self, table: Any) -> None:
-        """See `StepGroup.write`."""
         self.tables.append(table)
 
 
@@ -179,8 +181,8 @@ class TableWriter(StepWriter[_Kept]):
         super().__init__()
         self._tensors = tensors
 
+    @override
     def new_group(self, form: Form) -> _Kept:
-        """See `StepWriter.new_group`."""
         return _Kept(form, tensors=self._tensors)
 
     def end(self) -> None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
+from typing_extensions import override
 
 from trio_cogment.api.common_pb2 import TrialState
 from trio_cogment.base.errors import InvalidArgumentError
@@ -128,8 +129,8 @@ class TextColumn(PlainColumn):
     def __init__(self) -> None:
         super().__init__(pa.string(), "str")
 
+    @override
     def append(self, value: Any) -> int:
-        """See `Column.append`."""
         if value is None:
             return super().append(None)
         if not isinstance(value, str):
@@ -145,8 +146,8 @@ class MessageColumn(PlainColumn):
         self.feature["encoding"] = "trio_cogment.spaces.Value"
         self._space = space
 
+    @override
     def append(self, value: Any) -> int:
-        """See `Column.append`."""
         if value is None:
             return super().append(None)
         data = encode_value(value).SerializeToString()
@@ -160,8 +161,8 @@ class MaskColumn(PlainColumn):
         super().__init__(pa.list_(pa.int8()), "int8")
         self.feature["shape"] = [None]
 
+    @override
     def append(self, value: Any) -> int:
-        """See `Column.append`."""
         if value is None:
             return super().append(None)
         if not isinstance(value, np.ndarray) or value.dtype.kind not in "iub":

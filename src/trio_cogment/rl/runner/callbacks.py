@@ -10,6 +10,8 @@ import importlib
 from collections.abc import Awaitable, Mapping
 from typing import Any, Protocol
 
+from typing_extensions import override
+
 from trio_cogment.base.errors import FailedPreconditionError
 from trio_cogment.rl.runner.results import Results, TrialResult
 
@@ -70,13 +72,13 @@ class TensorBoard(TrialCallback):
         self._writer = module.SummaryWriter(log_dir)
         self._prefix = prefix
 
+    @override
     def on_trial_end(self, result: TrialResult) -> None:
-        """See `TrialCallback`."""
         for name, value in metrics_of(result).items():
             self._writer.add_scalar(self._prefix + name, value, result.index)
 
+    @override
     def on_run_end(self, results: Results) -> None:
-        """See `TrialCallback`."""
         self._writer.close()
 
 
@@ -95,12 +97,12 @@ class WeightsAndBiases(TrialCallback):
         self._own = run is None
         self._run = _imported("wandb", "wandb").init(**arguments) if run is None else run
 
+    @override
     def on_trial_end(self, result: TrialResult) -> None:
-        """See `TrialCallback`."""
         self._run.log({**metrics_of(result), "trial": result.index})
 
+    @override
     def on_run_end(self, results: Results) -> None:
-        """See `TrialCallback`."""
         self._run.summary["trials"] = len(results)
         self._run.summary["failures"] = len(results.failures)
         if self._own:
@@ -123,13 +125,13 @@ class MLflow(TrialCallback):
         self._own = not run_id
         self._run_id = run_id or self._mlflow.start_run(**arguments).info.run_id
 
+    @override
     def on_trial_end(self, result: TrialResult) -> None:
-        """See `TrialCallback`."""
         metrics = dict(metrics_of(result))
         self._mlflow.log_metrics(metrics, step=result.index, run_id=self._run_id, synchronous=False)
 
+    @override
     def on_run_end(self, results: Results) -> None:
-        """See `TrialCallback`."""
         self._mlflow.flush_async_logging()
         if self._own:
             self._mlflow.end_run()

@@ -7,6 +7,8 @@ from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from typing_extensions import override
+
 from trio_cogment.base.errors import FailedPreconditionError
 from trio_cogment.environments.trial_seeds import seed_of
 from trio_cogment.rl.runner import ratings
@@ -170,9 +172,8 @@ class _LeagueSeat(Seat):
         super().__init__(**options)
         self._league = league
 
+    @override
     def actor(self, context: SeatContext) -> ActorImplementation:
-        """See `Seat.actor`."""
-
         async def sit(session: ActorSession[Any, Any, Any]) -> None:
             chosen = policy(await self._league._opponent(session.trial_id, session.name))
             playing = chosen.actor(context)

@@ -27,6 +27,7 @@ from typing import Any, ParamSpec, TypeVar
 
 import trio
 from outcome import Error, Outcome
+from typing_extensions import override
 
 from trio_cogment.base.errors import FailedPreconditionError
 from trio_cogment.sdk.bridges.call import Call, closed, forked
@@ -66,15 +67,15 @@ class _Clock(trio.abc.Clock):
         """Whether the pump waits for something."""
         return self._since is not None
 
-    def start_clock(self) -> None:
-        """See `trio.abc.Clock.start_clock`."""
+    @override
+    def start_clock(self) -> None: ...
 
+    @override
     def current_time(self) -> float:
-        """See `trio.abc.Clock.current_time`."""
         return self._passed if self._since is None else self._passed + time.perf_counter() - self._since
 
+    @override
     def deadline_to_sleep_time(self, deadline: float) -> float:
-        """See `trio.abc.Clock.deadline_to_sleep_time`."""
         return max(0.0, deadline - self.current_time())
 
 

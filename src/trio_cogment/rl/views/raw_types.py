@@ -10,6 +10,7 @@ from typing import Any
 
 import gymnasium
 import numpy as np
+from typing_extensions import override
 
 
 class TypeMemory(gymnasium.Wrapper[Any, Any, Any, Any]):
@@ -21,15 +22,15 @@ class TypeMemory(gymnasium.Wrapper[Any, Any, Any, Any]):
         self.observation: Any = None
         self.reward: Any = 0.0
 
+    @override
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Any:
-        """See `gymnasium.Env.reset`."""
         result = self.env.reset(seed=seed, options=options)
         if isinstance(result, tuple) and result:
             self.observation = result[0]
         return result
 
+    @override
     def step(self, action: Any) -> Any:
-        """See `gymnasium.Env.step`."""
         result = self._step(action)
         if type(result) is tuple and len(result) == 5:
             self.observation, self.reward = result[0], result[1]

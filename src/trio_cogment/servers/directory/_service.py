@@ -6,6 +6,7 @@ import logging
 from collections.abc import Callable
 
 from purerpc import Service
+from typing_extensions import override
 
 from trio_cogment.access import reach_of
 from trio_cogment.api.directory_pb2 import (
@@ -42,8 +43,8 @@ class DirectoryService(About):
     def __init__(self, directory: DirectoryServer) -> None:
         self._directory = directory
 
+    @override
     def statuses(self) -> dict[str, Callable[[], str]]:
-        """See `About.statuses`."""
         balancing = "enabled" if self._directory.config.load_balancing else "disabled"
         return super().statuses() | {
             "nb_entries": lambda: str(self._directory.count),

@@ -10,6 +10,7 @@ from typing import Any
 import trio
 from google.protobuf.message import Message
 from purerpc import Service
+from typing_extensions import override
 
 from trio_cogment.api.model_registry_pb2 import (
     CreateOrUpdateModelReply,
@@ -127,8 +128,8 @@ class RegistryService(About):
     def __init__(self, registry: ModelRegistry) -> None:
         self._registry = registry
 
+    @override
     def statuses(self) -> dict[str, Callable[[], str]]:
-        """See `About.statuses`."""
         return super().statuses() | {"nb_models": lambda: str(len(self._registry.models))}
 
     # Models

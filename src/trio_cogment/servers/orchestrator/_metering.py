@@ -11,6 +11,8 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import TYPE_CHECKING
 
+from typing_extensions import override
+
 from trio_cogment.api.common_pb2 import TrialState
 from trio_cogment.base.metrics import OrchestratorGauges, OrchestratorMetrics
 from trio_cogment.trial import ENVIRONMENT, Effect, EmitSample, Event, Lost, Received, TrialMachine, TrialRules
@@ -44,8 +46,8 @@ class MeteredMachine(TrialMachine):
         self._last_set: float | None = None
         self._unanswered = False
 
+    @override
     def handle(self, event: Event, now: float, wall_ns: int) -> list[Effect]:
-        """See `TrialMachine.handle`."""
         if type(event) is Lost:
             self._lost(event.participant)
         # Who has run out of time, or whose action nobody wants any more, has not acted with what it says next.

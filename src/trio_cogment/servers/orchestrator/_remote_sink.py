@@ -8,6 +8,7 @@ from typing import Any
 from urllib.parse import quote
 
 import trio
+from typing_extensions import override
 
 from trio_cogment.access import lasting
 from trio_cogment.api.common_pb2 import TakenUp, TrialParams
@@ -149,8 +150,8 @@ class _RemoteStream(SampleStream):
         self.on_confirmed: Callable[[], None] = _nothing
 
     @property
+    @override
     def unconfirmed(self) -> int:
-        """See `SampleStream.unconfirmed`."""
         answers = self._sink.answers
         if answers is None and not self._ended.is_set():
             if trio.current_time() < self._opened_at + _ANSWER_SECONDS:
@@ -159,8 +160,8 @@ class _RemoteStream(SampleStream):
         # The first reply is for the parameters.
         return self._written - max(0, self._replies - 1) if answers else 0
 
+    @override
     async def write(self, sample: DatalogSample) -> None:
-        """See `SampleStream.write`."""
         await self._call.send(RunTrialDatalogInput(sample=sample))
         self._written += 1
 

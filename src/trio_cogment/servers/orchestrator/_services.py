@@ -8,6 +8,7 @@ from urllib.parse import unquote
 
 import trio
 from purerpc import Service
+from typing_extensions import override
 
 from trio_cogment.access import PLAYERS, Quotas, Role, Scope, reach_of
 from trio_cogment.api.common_pb2 import (
@@ -159,8 +160,8 @@ class LifecycleService(About):
         self._orchestrator = orchestrator
         self._replies = replies_ledger()
 
+    @override
     def statuses(self) -> dict[str, Callable[[], str]]:
-        """See `About.statuses`."""
         return super().statuses() | {"nb_trials": lambda: str(self._orchestrator.running_trials)}
 
     def _is_of(self, owner: str, trial_id: str) -> bool:

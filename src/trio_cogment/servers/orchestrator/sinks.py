@@ -16,6 +16,8 @@ from __future__ import annotations
 from contextlib import AbstractAsyncContextManager
 from typing import NoReturn, Protocol
 
+from typing_extensions import override
+
 from trio_cogment.api.common_pb2 import TrialParams
 from trio_cogment.api.datalog_pb2 import DatalogSample
 from trio_cogment.base.errors import RpcError, StatusCode
@@ -83,6 +85,7 @@ class LocalSink(CallOpener):
     def __init__(self, sink: SampleSink) -> None:
         self.sink = sink
 
+    @override
     def call(
         self,
         method: Method,
@@ -92,5 +95,4 @@ class LocalSink(CallOpener):
         wait_for_ready: bool = False,
         compression: str | None = None,
     ) -> NoReturn:
-        """See `CallOpener.call`."""
         raise RpcError(StatusCode.UNIMPLEMENTED, f"{method.path}: this is a sink for the samples of trials only")

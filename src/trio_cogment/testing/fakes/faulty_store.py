@@ -13,6 +13,7 @@ from functools import partial
 from typing import Any, Generic, TypeVar, cast
 
 import trio
+from typing_extensions import override
 
 from trio_cogment.base.errors import UnavailableError
 from trio_cogment.testing.history import History
@@ -130,8 +131,8 @@ class FaultyStore(Generic[S]):
         self.store = cast(S, _Front(inner, self, ""))
 
     @property
+    @override
     def faults(self) -> StoreFaults:
-        """See `FaultyStore`."""
         return self._faults
 
     @faults.setter

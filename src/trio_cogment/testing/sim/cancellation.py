@@ -10,6 +10,7 @@ from types import TracebackType
 from typing import Any
 
 import trio
+from typing_extensions import override
 
 from trio_cogment.testing.sim.failures import noting
 from trio_cogment.testing.sim.fault_plan import FaultPlan
@@ -102,8 +103,8 @@ class CancelledBlock(trio.abc.Instrument):
 
     # As an instrument
 
+    @override
     def task_spawned(self, task: trio.lowlevel.Task) -> None:
-        """See `trio.abc.Instrument`."""
         if self._task is None:
             return
         try:
@@ -113,17 +114,17 @@ class CancelledBlock(trio.abc.Instrument):
         if by is self._task or by in self._own:
             self._own.add(task)
 
+    @override
     def task_exited(self, task: trio.lowlevel.Task) -> None:
-        """See `trio.abc.Instrument`."""
         self._own.discard(task)
         self._ready.discard(task)
 
+    @override
     def task_scheduled(self, task: trio.lowlevel.Task) -> None:
-        """See `trio.abc.Instrument`."""
         self._ready.add(task)
 
+    @override
     def before_task_step(self, task: trio.lowlevel.Task) -> None:
-        """See `trio.abc.Instrument`."""
         self._ready.discard(task)
         if self._task is None:
             if self.cancelled and self._own and trio.current_time() > self._since + self._within:
@@ -137,8 +138,8 @@ class CancelledBlock(trio.abc.Instrument):
             self._scope.cancel()
         self.steps += 1
 
+    @override
     def before_io_wait(self, timeout: float) -> None:
-        """See `trio.abc.Instrument`."""
         del timeout
         if not self.cancelled or self._task is None or self._ready:
             return

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 import trio
 from google.protobuf.message import Message
 from purerpc import RPCSignature, Service
+from typing_extensions import override
 
 from trio_cogment.base.config import RpcConfig
 from trio_cogment.base.errors import RpcError
@@ -79,6 +80,7 @@ class DelayedChannel(CallOpener, AbstractAsyncContextManager["DelayedChannel"]):
             await self._there.__aexit__(None, None, None)
         return None
 
+    @override
     def call(
         self,
         method: Method,
@@ -88,13 +90,12 @@ class DelayedChannel(CallOpener, AbstractAsyncContextManager["DelayedChannel"]):
         wait_for_ready: bool = False,
         compression: str | None = None,
     ) -> ClientCall:
-        """See `CallOpener.call`."""
         return self._here.call(method, metadata=metadata, timeout=timeout, compression=compression)
 
+    @override
     def call_nowait(
         self, method: Method, *, metadata: MetadataLike = (), first: Message | None = None
     ) -> DirectCall | None:
-        """See `CallOpener.call_nowait`."""
         return self._here.call_nowait(method, metadata=metadata, first=first)
 
     def _relaying(self, service: Service) -> Service:

@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 
 import trio
+from typing_extensions import override
 
 from trio_cogment.access import EXACTLY, AccessControl, Grant, Role, unverified
 from trio_cogment.base.config import WorkersConfig
@@ -196,8 +197,8 @@ class Workers(Starter):
         for run_id in tokens:
             await self._runner(self._folders.forget, run_id)
 
+    @override
     async def forget(self, run_id: str) -> None:
-        """See `Starter.forget`."""
         try:
             await self._runner(self._folders.remove, run_id)
         except OSError as error:

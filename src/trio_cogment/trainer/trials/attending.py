@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Collection, Sequence
 from contextlib import asynccontextmanager
 
 import trio
+from typing_extensions import override
 
 from trio_cogment.access import unverified
 from trio_cogment.api.common_pb2 import TrialState
@@ -50,22 +51,22 @@ class AttendedWorkers(Starter):
         self._where = where
 
     @asynccontextmanager
+    @override
     async def opened(self) -> AsyncIterator[None]:
-        """See `Starter.opened`."""
         async with self._workers.opened():
             yield
 
+    @override
     async def recover(self, orders: Collection[RunOrder]) -> None:
-        """See `Starter.recover`."""
         await self._workers.recover(orders)
         await end_left_behind({order.run_id: _owners(order) for order in orders}, self._where)
 
+    @override
     async def forget(self, run_id: str) -> None:
-        """See `Starter.forget`."""
         await self._workers.forget(run_id)
 
+    @override
     async def run(self, order: RunOrder, gpus: Sequence[int], sink: RunSink) -> None:
-        """See `Starter.run`."""
         async with _attended(order, self._where, sink) as attendant:
             await self._workers.run(order, gpus, attendant)
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import trio
 from google.protobuf.json_format import ParseDict, ParseError
+from typing_extensions import override
 
 from trio_cogment.access import THIS_PROCESS
 from trio_cogment.api.common_pb2 import TrialParams
@@ -85,8 +86,8 @@ class TrialRuns(Starter):
         """There is nothing to get ready."""
         yield
 
+    @override
     async def recover(self, orders: Collection[RunOrder]) -> None:
-        """See `Starter.recover`."""
         # They are the trainer's own; where it does not know its name, the orchestrator lets it end no others.
         mine = [self._where.account or THIS_PROCESS.account]
         await end_left_behind({order.run_id: mine for order in orders}, self._where)
