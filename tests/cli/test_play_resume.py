@@ -1,4 +1,4 @@
-"""`play --resume`: people whose server is killed are back in their game by themselves, on the page that they have."""
+"""`play --resume`, as in docs/resuming.md: people whose server was killed are back in their game by themselves."""
 
 from __future__ import annotations
 

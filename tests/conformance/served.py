@@ -9,8 +9,12 @@ from pathlib import Path
 import trio
 
 from trio_cogment import open_platform
+from trio_cogment.base.config import OrchestratorConfig, PlatformConfig
 from trio_cogment.rpc import Channel, open_listeners, serve
 from trio_cogment.servers.directory import DirectoryServer
+
+#: Nobody is left to say farewell to when the kit is done.
+_HASTY = PlatformConfig(orchestrator=OrchestratorConfig(farewell_seconds=0.1))
 
 
 @asynccontextmanager
@@ -18,7 +22,7 @@ async def everything(folder: Path) -> AsyncIterator[Channel]:
     """Serve an orchestrator, a datastore, a model registry and a directory."""
     async with (
         DirectoryServer() as directory,
-        open_platform(store="memory:", model_registry=folder, directory=directory) as platform,
+        open_platform(store="memory:", model_registry=folder, directory=directory, config=_HASTY) as platform,
         trio.open_nursery() as nursery,
     ):
         (listener,) = await open_listeners("127.0.0.1", 0)

@@ -30,6 +30,8 @@ OUR_FIELDS_ABOVE = 1000
 OUR_MESSAGES = {
     *(".cogmentAPI.LogExporterSampleRequest", ".cogmentAPI.LogExporterSampleReply"),
     *(".cogmentAPI.EndOfTrial", ".cogmentAPI.ParticipantLoss"),
+    *(".cogmentAPI.TakenUp", ".cogmentAPI.TakeUp", ".cogmentAPI.PastTick"),
+    *(".cogmentAPI.Checkpoint", ".cogmentAPI.CheckpointInterval"),
 }
 OUR_ENUMS = {".cogmentAPI.EndCause"}
 #: A protobuf package of our own, which the wheel has nothing in, and its files.

@@ -9,10 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import trl
-from datasets import Dataset, load_dataset
-from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
-from transformers import PreTrainedTokenizerFast, Qwen3Config, Qwen3ForCausalLM
 
 import trio_cogment.rl as tc
 
@@ -29,6 +25,10 @@ ANSWERS = (_CALL.format('"0"'), _CALL.format('"7"'), _CALL.format('"I take 1"'),
 
 def tokenizer() -> Any:
     """Return a tokenizer that is made here, with the chat template of a model that calls tools."""
+    import trl
+    from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+    from transformers import PreTrainedTokenizerFast
+
     template = (Path(trl.__file__).parent / "chat_templates" / "qwen3.jinja").read_text(encoding="utf-8")
     pieces = Tokenizer(models.BPE())
     pieces.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
@@ -45,6 +45,8 @@ def tokenizer() -> Any:
 
 def test_a_training_step_of_grpo_plays_trials(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TRL_EXPERIMENTAL_SILENCE", "1")
+    from datasets import Dataset, load_dataset
+    from transformers import Qwen3Config, Qwen3ForCausalLM
     from trl import GRPOConfig, GRPOTrainer
 
     words = tokenizer()

@@ -1,4 +1,7 @@
-"""Environments of the SDK in trials that go on with a stored one: what they are given, and what they save."""
+"""Environments of the SDK in trials that go on with a stored one: what they are given, and what they save.
+
+docs/branching.md shows such an environment.
+"""
 
 from __future__ import annotations
 

@@ -102,6 +102,8 @@ class EnvironmentSession(Session[None, ActionT], Generic[SentObservationT, Actio
         self._takes_up = False
         self._interval = init.checkpoints if init.HasField("checkpoints") else None
         self._saved_tick, self._saved_at = self.first_tick, math.nan
+        # An implementation may run in another thread, where Trio tells no time.
+        self._clock = trio.lowlevel.current_clock()
         self._checkpoint: Checkpoint | None = None
         self._told_rewards: dict[Reward, Sequence[SharedReward]] = {}
 
@@ -176,7 +178,7 @@ class EnvironmentSession(Session[None, ActionT], Generic[SentObservationT, Actio
             return True
         if interval.seconds <= 0:
             return False
-        now = trio.current_time()
+        now = self._clock.current_time()
         if self._saved_at != self._saved_at:  # the first time
             self._saved_at = now
         return now - self._saved_at >= interval.seconds
@@ -189,7 +191,7 @@ class EnvironmentSession(Session[None, ActionT], Generic[SentObservationT, Actio
         """
         tick_id = self._next_tick
         self._checkpoint = checkpoint_of(tick_id, content)
-        self._saved_tick, self._saved_at = tick_id, trio.current_time()
+        self._saved_tick, self._saved_at = tick_id, self._clock.current_time()
 
     @property
     def _next_tick(self) -> int:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any, Generic, TypeVar
 
-from trio_cogment.api.common_pb2 import TrialParams
+from trio_cogment.api.common_pb2 import TakenUp, TrialParams
 from trio_cogment.sdk._actor import ActorSession, ConfigT, SentActionT
 from trio_cogment.sdk._datalog import DatalogSession
 from trio_cogment.sdk._environment import ActorInfo, EnvironmentSession, SentObservationT
@@ -122,6 +122,19 @@ class EnvironmentSessionView(
     def actors(self) -> list[ActorInfo]:
         """The actors of the trial, in the order of its parameters."""
         return self._target.actors
+
+    def take_up(self) -> TakenUp | None:
+        """Say that this environment can go on with a stored trial; see `EnvironmentSession.take_up`."""
+        return self._target.take_up()
+
+    @property
+    def wants_checkpoint(self) -> bool:
+        """Whether it is time for `checkpoint`; see `EnvironmentSession.wants_checkpoint`."""
+        return self._target.wants_checkpoint
+
+    def checkpoint(self, content: bytes) -> None:
+        """Store the state with the observations that are sent next; see `EnvironmentSession.checkpoint`."""
+        self._target.checkpoint(content)
 
 
 class DatalogSessionView(View[DatalogSession, CallerT]):

@@ -143,6 +143,7 @@ async def test_a_trial_that_fails_is_an_error(tmp_path: Path) -> None:
 
 
 async def test_a_branch_of_a_stored_trial_is_started_and_waited_for(tmp_path: Path) -> None:
+    """As docs/branching.md shows it."""
     async with scene(tmp_path, store="memory:") as found:
         await found.said("start", found.params(), "--trial_id=one", "--wait")
         text = await found.said("branch", "one", "--tick=3", "--trial_id=two", "--wait")

@@ -1,4 +1,4 @@
-"""`serve --resume`: its trials go on after kill -9 and after a stop, with those who took part in them."""
+"""`serve --resume`, as in docs/resuming.md: its trials go on after kill -9 and after a stop, with all who took part."""
 
 from __future__ import annotations
 
