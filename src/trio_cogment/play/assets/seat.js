@@ -211,13 +211,17 @@ export function Seat({ welcome, state, form, notices, dismissed, say, show = EVE
   useEffect(() => {
     acted.current = -1;
   }, [welcome]);
+  // A key that is pressed as soon as a tick is shown counts for it: the listeners that know the tick come a moment later.
+  const latest = useRef(state);
+  latest.current = state;
   const act = useCallback(
     (/** @type {any} */ action) => {
-      if (state.asked === null || acted.current === state.asked) return;
-      acted.current = state.asked;
-      say({ type: "act", tick: state.asked, action, at: Date.now() });
+      const { asked } = latest.current;
+      if (asked === null || acted.current === asked) return;
+      acted.current = asked;
+      say({ type: "act", tick: asked, action, at: Date.now() });
     },
-    [state, say],
+    [say],
   );
   const refused = notices.at(-1)?.type === "refused";
   useEffect(() => {
