@@ -186,7 +186,7 @@ def parallel(each: float) -> list[str]:
     return ["-n", str(round(each * (os.cpu_count() or 1))), "--dist", "worksteal"]
 
 
-PARALLEL = parallel(1.5)
+PARALLEL = parallel(2)
 
 
 def environment(
