@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 
 import trio
-from typing_extensions import override
 
 from trio_cogment.testing.sim.links import BREAK, END, Flow
 
@@ -87,8 +86,8 @@ class SimStream(trio.abc.HalfCloseableStream):
 
     # trio.abc.HalfCloseableStream
 
-    @override
     async def receive_some(self, max_bytes: int | None = None) -> bytes:
+        """See `trio.abc.ReceiveStream.receive_some`."""
         if max_bytes is None:
             max_bytes = _MAX_READ
         if not isinstance(max_bytes, int):
@@ -120,8 +119,8 @@ class SimStream(trio.abc.HalfCloseableStream):
                 finally:
                     self._reading = None
 
-    @override
     async def send_all(self, data: bytes | bytearray | memoryview) -> None:
+        """See `trio.abc.SendStream.send_all`."""
         self._check_writing()
         await trio.lowlevel.checkpoint()
         rest = bytes(data)
@@ -131,14 +130,14 @@ class SimStream(trio.abc.HalfCloseableStream):
             self.outgoing.push(rest[:room])
             rest = rest[room:]
 
-    @override
     async def wait_send_all_might_not_block(self) -> None:
+        """See `trio.abc.SendStream.wait_send_all_might_not_block`."""
         self._check_writing()
         await trio.lowlevel.checkpoint()
         await self._wait_room()
 
-    @override
     async def send_eof(self) -> None:
+        """See `trio.abc.HalfCloseableStream.send_eof`."""
         if not self._ended:
             self._check_writing()
             self._ended = True
