@@ -47,9 +47,14 @@ class Server:
     def __init__(self, package: str, preloaded: Sequence[str] | None = None) -> None:
         context = multiprocessing.get_context("spawn")
         self._connection, theirs = context.Pipe()
-        os.environ |= ENVIRONMENT
         self._process = context.Process(target=_serve, args=(theirs, package, preloaded))
-        self._process.start()
+        before = dict(os.environ)
+        os.environ |= ENVIRONMENT  # which the process is made with; nobody else is to have it
+        try:
+            self._process.start()
+        finally:
+            os.environ.clear()
+            os.environ |= before
         atexit.register(self._process.kill)  # not a daemon, for tests may have processes of their own
         theirs.close()
         self.modules: list[str] = self._connection.recv()
