@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from trio_cogment.api.common_pb2 import VersionRequest
 from trio_cogment.api.directory_pb2 import (
     DeregisterReply,
     DeregisterRequest,
@@ -201,6 +200,4 @@ async def registration_of_nothing(server: Server) -> str:
 @_case("VersionInfo", documented="cogment-api, grpc", reference="none")
 async def versions(server: Server) -> str:
     """A service tells at least the versions of the API and of gRPC."""
-    reply = await server.ask(_DIRECTORY, "Version", VersionRequest())
-    names = {version.name for version in reply.versions}
-    return ", ".join(sorted(names & {"cogment-api", "grpc"})) or "none"
+    return await server.versions(_DIRECTORY)

@@ -8,7 +8,6 @@ from typing import Any
 
 import trio
 
-from trio_cogment.api.common_pb2 import VersionRequest
 from trio_cogment.api.model_registry_pb2 import (
     CreateOrUpdateModelRequest,
     CreateVersionRequestChunk,
@@ -276,6 +275,4 @@ async def model_of_nothing(server: Server) -> str:
 @_case("VersionInfo", documented="cogment-api, grpc", reference="none")
 async def versions(server: Server) -> str:
     """A service tells at least the versions of the API and of gRPC."""
-    reply = await server.ask(_REGISTRY, "Version", VersionRequest())
-    names = {version.name for version in reply.versions}
-    return ", ".join(sorted(names & {"cogment-api", "grpc"})) or "none"
+    return await server.versions(_REGISTRY)

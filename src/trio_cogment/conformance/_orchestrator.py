@@ -7,7 +7,7 @@ from functools import wraps
 
 import trio
 
-from trio_cogment.api.common_pb2 import StatusRequest, TrialParams, TrialState, VersionRequest
+from trio_cogment.api.common_pb2 import StatusRequest, TrialParams, TrialState
 from trio_cogment.api.datalog_pb2 import DatalogSample
 from trio_cogment.api.orchestrator_pb2 import TerminateTrialRequest, TrialInfoRequest, TrialListRequest
 from trio_cogment.base.endpoints import CLIENT
@@ -689,9 +689,7 @@ async def watching_one_state(play: Stage) -> str:
 @_on_stage
 async def versions(play: Stage) -> str:
     """A service tells at least the versions of the API and of gRPC."""
-    reply = await play.server.ask(ServiceKind.LIFECYCLE, "Version", VersionRequest())
-    names = {version.name for version in reply.versions}
-    return ", ".join(sorted(names & {"cogment-api", "grpc"})) or "none"
+    return await play.server.versions(ServiceKind.LIFECYCLE)
 
 
 @_case("Status", reference="none for no name; overall_load for *")

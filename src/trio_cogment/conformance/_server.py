@@ -63,6 +63,11 @@ class Server:
             method_of(kind, method), request, metadata=pairs(metadata), timeout=self.patience_seconds
         )
 
+    async def versions(self, kind: ServiceKind) -> str:
+        """Return which of the versions that a service has to tell it tells, as the outcome of a case."""
+        reply = await self.ask(kind, "Version", VersionRequest())
+        return ", ".join(sorted({each.name for each in reply.versions} & {"cogment-api", "grpc"})) or "none"
+
     def call(self, kind: ServiceKind, method: str, **metadata: str) -> Any:
         """Open a call with streams, for `async with`."""
         return self.channel.call(method_of(kind, method), metadata=pairs(metadata))

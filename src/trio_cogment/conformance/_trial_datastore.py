@@ -17,7 +17,6 @@ from trio_cogment.api.common_pb2 import (
     StatusRequest,
     TrialParams,
     TrialState,
-    VersionRequest,
 )
 from trio_cogment.api.datalog_pb2 import DatalogSample, RunTrialDatalogInput, SampleInfo
 from trio_cogment.api.environment_pb2 import ObservationSet
@@ -511,9 +510,7 @@ async def deleting_what_is_read(server: Server) -> str:
 @_case("VersionInfo", documented="cogment-api, grpc", reference="none")
 async def versions(server: Server) -> str:
     """A service tells at least the versions of the API and of gRPC."""
-    reply = await server.ask(ServiceKind.DATASTORE, "Version", VersionRequest())
-    names = {version.name for version in reply.versions}
-    return ", ".join(sorted(names & {"cogment-api", "grpc"})) or "none"
+    return await server.versions(ServiceKind.DATASTORE)
 
 
 @_case("Status", reference="overall_load")
