@@ -98,6 +98,27 @@ def test_sigquit_tells_what_keeps_trio_from_running() -> None:
         assert any("in busy_forever" in line for line in child.stderr)
 
 
+def test_a_long_list_of_tasks_is_written_to_its_end_by_a_server_that_stops_at_once(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    code = (
+        "import logging, trio\n"
+        "from trio_cogment.cli.services import process\n"
+        f"logging.basicConfig(filename={str(log)!r})\n"
+        "process.task_lines = lambda: [*map(str, range(5000)), 'the last']\n"
+        "async def serve(status, stop):\n"
+        "    print('ready', flush=True)\n"
+        "    await stop.asked.wait()\n"
+        "trio.run(process.run_until_signal, serve)\n"
+    )
+    with python(code) as child:
+        assert child.stdout is not None
+        assert child.stdout.readline() == "ready\n"
+        child.send_signal(signal.SIGQUIT)
+        assert child.communicate()[1].endswith("the last\n")
+        assert child.returncode == 0
+    assert log.read_text().endswith("the last\n")
+
+
 def test_sigquit_does_not_end_a_process_whose_threads_work() -> None:
     code = (
         "import signal, sys, threading, time\n"

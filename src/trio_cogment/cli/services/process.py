@@ -26,6 +26,9 @@ TERMINATED = b"T"
 #: How long a stop may take before everything is cancelled; with the shielded ends that follow it stays below 5 s.
 STOP_SECONDS = 1.5
 
+#: How long a stop waits for the list of tasks: stderr may be a pipe that nobody reads.
+_TELL_SECONDS = 2.0
+
 _log = logging.getLogger(__name__)
 
 
@@ -194,7 +197,10 @@ def _reopen_log() -> None:
 
 
 async def _tell(lines: list[str]) -> None:
-    """Write lines to stderr, and to the log if that is a file; in a thread, as nobody may read them."""
+    """Write lines to stderr, and to the log if that is a file; in a thread, as nobody may read them.
+
+    A server that stops at once still writes them to their end, unless that takes longer than _TELL_SECONDS.
+    """
 
     def write() -> None:
         if sys.stderr is not None:
@@ -205,7 +211,8 @@ async def _tell(lines: list[str]) -> None:
                 _log.warning("SIGQUIT: %s", line)
 
     try:
-        await trio.to_thread.run_sync(write, abandon_on_cancel=True)
+        with trio.move_on_after(_TELL_SECONDS, shield=True):
+            await trio.to_thread.run_sync(write, abandon_on_cancel=True)
     except OSError:
         pass  # nobody can be told
 
