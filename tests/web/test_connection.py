@@ -524,6 +524,43 @@ async def test_a_cancelled_handler_may_say_something_still() -> None:
     assert ([Observation.FromString(one).tick_id for one in messages], code) == ([9], StatusCode.UNAVAILABLE)
 
 
+async def test_a_handler_that_does_not_end_in_time_is_not_waited_for(
+    autojump_clock: object, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Its caller is told the status then, and once."""
+    service = Service("a.B")
+    entered = trio.Event()
+
+    async def handler(call: ServerCall) -> None:
+        await call.send_initial_metadata()
+        entered.set()
+        with trio.CancelScope(shield=True):
+            await trio.sleep(50)
+
+    service.add_method("C", handler, RPCSignature(Cardinality.UNARY_STREAM, Action, Observation))
+    ours, theirs = trio.testing.memory_stream_pair()
+    stopping = trio.CancelScope()
+
+    async def run() -> None:
+        with stopping:
+            await serve_stream([service], theirs, web=WebSide(), config=RpcConfig(farewell_timeout_seconds=4))
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(run)
+        data = request()
+        head = f"POST /a.B/C HTTP/1.1\r\nhost: {HOST}\r\ncontent-type: {PROTO}\r\ncontent-length: {len(data)}\r\n\r\n"
+        await ours.send_all(head.encode() + data)
+        await entered.wait()
+        stopping.cancel()
+        client = h11.Connection(h11.CLIENT)
+        client.send(h11.Request(method="GET", target="/", headers=[("host", HOST)]))
+        client.send(h11.EndOfMessage())
+        body = (await read_answer(client, ours)).body
+        assert parsed(body)[1:] == (StatusCode.UNAVAILABLE, "the server is stopping")
+        assert trio.current_time() == 2
+    assert caplog.records == []
+
+
 async def test_native_calls_beside() -> None:
     """The same port serves both, and a client of HTTP/2 needs no Origin and no Host."""
     service = CheckService()

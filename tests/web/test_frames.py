@@ -102,3 +102,14 @@ def test_an_end_in_the_middle() -> None:
 def test_a_frame_of_fields() -> None:
     frame = fields_frame([(b"grpc-status", b"0"), (b"a", b"b")])
     assert frame == b"\x80\x00\x00\x00\x16grpc-status: 0\r\na: b\r\n"
+
+
+def test_what_is_known_to_follow_of_a_frame() -> None:
+    reader = FrameReader(100)
+    frame = message_frame(bytes(20))
+    expected = {0: 0, 4: 0, 5: 20, 6: 19, 24: 1}  # nobody knows before the length has come
+    for size, missing in expected.items():
+        assert list(reader.receive(frame[reader.begun : size])) == []
+        assert (reader.begun, reader.missing) == (size, missing)
+    assert list(reader.receive(frame[24:])) == [bytes(20)]
+    assert (reader.begun, reader.missing) == (0, 0)

@@ -11,19 +11,20 @@ from functools import partial
 import pytest
 import trio
 import trio.testing
+from purerpc import Cardinality, RPCSignature, Service
 from wsproto import ConnectionType
 from wsproto.connection import Connection
 from wsproto.events import BytesMessage, CloseConnection, Ping, Pong
 
-from tests.web.peers import ECHO, ECHO_ONE, HOST, OWN, Served, Tab, read_answer, served, serving, websocket_fields
+from tests.web.peers import ECHO, ECHO_ONE, HOST, OWN, WAIT, Served, Tab, read_answer, served, serving, websocket_fields
 from tests.web.test_output import ask
-from trio_cogment.api.common_pb2 import Action
+from trio_cogment.api.common_pb2 import Action, Observation
 from trio_cogment.base.config import RpcConfig, WebConfig
 from trio_cogment.budget.byte_pool import BytePool
 from trio_cogment.budget.memory import memory_of_run
 from trio_cogment.budget.turns import measure_turns_by
-from trio_cogment.rpc import open_listeners, serve, serve_stream
-from trio_cogment.testing.conformance.channel import CheckService
+from trio_cogment.rpc import ServerCall, open_listeners, serve, serve_stream
+from trio_cogment.testing.conformance.channel_service import CheckService, Collector
 from trio_cogment.web import WebSide
 from trio_cogment.web.frames import message_frame
 from trio_cogment.web.intake import Intake, units_of
@@ -97,6 +98,20 @@ async def test_what_a_request_has_left_behind_is_given_back() -> None:
     await intake.begin(FREE + 1000, 0)
     intake.release()
     assert (pool.used, intake.held, intake.missing) == (0, 0, 0)
+
+
+async def test_a_request_that_waits_behind_a_call_is_counted(autojump_clock: object) -> None:
+    pool = memory_of_run().messages
+    head = f"POST {WAIT} HTTP/1.1\r\nhost: {HOST}\r\ncontent-type: application/grpc-web+proto\r\n"
+    call = head.encode() + b"content-length: %d\r\n\r\n" % len(SMALL) + SMALL
+    async with served(side()) as there:
+        await there.send(call)
+        await there.service.entered.wait()
+        await there.send(call + bytes(BYTES))
+        await trio.testing.wait_all_tasks_blocked()
+        unread = len(SMALL) - 5  # the handler takes no message
+        assert pool.used == len(call) + BYTES + unread - FREE
+    assert pool.used == 0
 
 
 # --- a crowd ---
@@ -335,6 +350,29 @@ async def test_who_waits_for_memory_is_not_taken_for_gone(autojump_clock: object
         hog.close()
 
 
+async def test_a_page_that_waits_for_memory_is_not_taken_for_gone(autojump_clock: object) -> None:
+    async def size_of_each(visit: Visit, socket: Socket) -> None:
+        while True:
+            await socket.send(b"%d" % len(await socket.receive()))
+
+    there_is = WebSide(
+        config=WebConfig(ping_seconds=1, ping_timeout_seconds=1),
+        routes=lambda: (SocketRoute("/sizes", size_of_each, right=None),),
+    )
+    with memory_of_run().lent_by(CONFIG):
+        hog = memory_of_run().messages.loan()
+        async with served(there_is, config=CONFIG) as there:
+            tab = Tab(there.stream)
+            await tab.open("/sizes")
+            hog.set(TOTAL)
+            await there.send(frame_head(0x82, BYTES) + bytes(BYTES - 1))
+            await trio.sleep(4)
+            hog.set(0)
+            await there.send(b"\0")
+            assert await tab.message() == b"%d" % BYTES
+        hog.close()
+
+
 @pytest.mark.parametrize("of_page", [False, True])
 async def test_only_the_last_ping_is_answered_to_who_does_not_read(of_page: bool, autojump_clock: object) -> None:
     ours, theirs = trio.testing.lockstep_stream_pair()
@@ -464,3 +502,27 @@ async def test_many_small_chunks_let_others_have_their_turn(long_passes: None) -
             assert (await there.rest()).startswith(b"HTTP/1.1 200 ")
 
         assert await passes_during(work) > 50
+
+
+async def test_many_small_messages_of_one_request_let_others_have_their_turn(long_passes: None) -> None:
+    """Also where the handler takes each in the same moment, and so never has the caller wait."""
+    collector = Collector()
+
+    async def take_all(call: ServerCall) -> None:
+        call.set_consumer(collector)
+        await collector.wait_for_end()
+
+    service = Service("a.B")
+    service.add_method("C", take_all, RPCSignature(Cardinality.STREAM_STREAM, Action, Observation))
+    ours, theirs = trio.testing.memory_stream_pair()
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(partial(serve_stream, [service], theirs, web=side()))
+        there = Served(ours, CheckService())
+
+        async def work() -> None:
+            kind = "application/grpc-web+proto"
+            assert b"grpc-status: 0" in (await there.ask("POST", "/a.B/C", bytes(5) * MANY, content_type=kind)).body
+
+        assert await passes_during(work) > 50
+        assert len(collector.messages) == MANY
+        nursery.cancel_scope.cancel()

@@ -87,24 +87,25 @@ async def test_an_ordinary_client_is_content() -> None:
 
 
 @pytest.mark.parametrize(
-    ("request_bytes", "expected"),
+    ("request_bytes", "expected", "text"),
     [
-        (get("/"), 404),
-        (get("/metrics/"), 404),
-        (get("/metrics", "POST", "content-length: 3") + b"abc", 405),
-        (get("/metrics", "DELETE"), 405),
-        (b"nonsense\r\n\r\n", 400),
-        (b"GET /metrics HTTP/1.1\r\n\r\n", 400),  # no host
-        (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\r\n\r\n", 400),  # somebody tries TLS
-        (b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", 404),
-        (get("/metrics", "GET", "x: " + "y" * 60_000), 431),
+        (get("/"), 404, b"only /metrics"),
+        (get("/metrics/"), 404, b"only /metrics"),
+        (get("/metrics", "POST", "content-length: 3") + b"abc", 405, b"only GET and HEAD"),
+        (get("/metrics", "DELETE"), 405, b"only GET and HEAD"),
+        (b"nonsense\r\n\r\n", 400, b"bad request"),
+        (b"GET /metrics HTTP/1.1\r\n\r\n", 400, b"bad request"),  # no host
+        (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\r\n\r\n", 400, b"bad request"),  # somebody tries TLS
+        (b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", 404, b"only /metrics"),
+        (get("/metrics", "GET", "x: " + "y" * 60_000), 431, b"too long"),
     ],
 )
-async def test_what_is_refused(request_bytes: bytes, expected: int) -> None:
+async def test_what_is_refused(request_bytes: bytes, expected: int, text: bytes) -> None:
     async with served() as port:
         status, headers, body = await exchange(port, request_bytes)
         assert status == expected
         assert headers.get("allow", "") == ("GET, HEAD" if expected == 405 else "")
+        assert text in body
         assert len(body) < 100
         # Nobody else notices.
         assert (await exchange(port, get("/metrics")))[0] == 200

@@ -237,6 +237,20 @@ def test_minted_tokens(keys: bool) -> None:
     assert access.issued(token) is not keys
 
 
+def test_what_was_made_for_a_certificate_ends_with_it() -> None:
+    """The platform has no secret, so the process signs; what counts there is the platform's to say."""
+    platform = control(Rules(certificates={"ann": seat()}))
+    access = PageAccess(platform, host=Host(wall_clock=Clock()))
+    ann, _ = platform.identified("ipv4:10.0.0.7:1", ["ann"])
+    text = access.mint(seat(), 10, ann.derives)
+    assert access.valid(access.identify(text, local=False))
+    held = access.identify(text, local=False)
+    platform.adopt(Rules(certificates={}))
+    assert not access.valid(held)
+    with pytest.raises(UnauthenticatedError, match="certificate"):
+        access.identify(text, local=False)
+
+
 def test_rights() -> None:
     who = Identity(account="token:ann", local=True, grant=seat())
     check_right(who, "/pages/play")

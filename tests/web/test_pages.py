@@ -15,7 +15,9 @@ from urllib.parse import urlencode
 import pytest
 import trio
 import trio.testing
-from wsproto.events import CloseConnection, Ping, TextMessage
+from wsproto import ConnectionType, WSConnection
+from wsproto.events import BytesMessage, CloseConnection, Ping, TextMessage
+from wsproto.events import Request as Handshake
 
 from tests.access.keys import FOREIGN, KEYS, NOW, Clock, control, grant, token_text
 from tests.web.peers import ECHO, ECHO_ONE, HOST, OWN, Tab, served, serving, websocket_fields
@@ -24,6 +26,8 @@ from trio_cogment.base.about import API_VERSION, GRPC_VERSION
 from trio_cogment.base.config import RpcConfig, WebConfig
 from trio_cogment.base.errors import NotFoundError, RpcError, StatusCode
 from trio_cogment.base.host import Host
+from trio_cogment.budget.turn_order import Lane
+from trio_cogment.budget.turns import Turns, _turns
 from trio_cogment.rpc import open_listeners, serve
 from trio_cogment.web import OriginPolicy, PageAccess, PublicAddress, WebSide
 from trio_cogment.web.assets import Assets
@@ -351,6 +355,7 @@ async def test_errors(how: str, status: int, autojump_clock: object) -> None:
         answer = await there.ask("GET", f"/fails/{how}", accept="text/html", **ADMIN)
         assert answer.status == status
         assert b"<b>" not in answer.body
+        assert f"{how}: ".encode() not in answer.body  # the name of a status is for programs
 
 
 async def test_a_bug_is_logged_and_harms_nobody(autojump_clock: object, caplog: pytest.LogCaptureFixture) -> None:
@@ -606,6 +611,15 @@ async def test_a_socket(autojump_clock: object) -> None:
     assert pages.visits[0].who.account == "token:alice"
 
 
+async def test_messages_of_a_page_that_come_together(autojump_clock: object) -> None:
+    texts = [b"m%d" % number for number in range(100)]
+    async with served(side_of(Pages())) as there:
+        tab = Tab(there.stream)
+        await tab.open("/socket", **ADMIN)
+        await there.send(b"".join(tab.client.send(BytesMessage(data=text)) for text in texts))
+        assert [await tab.message() for _ in texts] == [text.upper() for text in texts]
+
+
 async def test_a_socket_of_text_for_pages_of_others(autojump_clock: object) -> None:
     """With a limit of its own; its handler says how it is closed."""
     foreign = "https://other.example"
@@ -829,6 +843,74 @@ async def test_a_server_that_stops_ends_them_at_once() -> None:
         assert pages.left == 1
         await tab.stream.aclose()
         nursery.cancel_scope.cancel()
+
+
+async def test_an_answer_of_a_server_that_stops_says_that_no_other_follows() -> None:
+    answering = trio.Event()
+
+    async def slow(_visit: Visit) -> Reply:
+        entered.set()
+        await answering.wait()
+        return Reply(200, b"late")
+
+    entered = trio.Event()
+    side = WebSide(routes=lambda: [Route("GET", "/slow", slow, right=None)])
+    async with trio.open_nursery() as nursery:
+        running = await nursery.start(partial(serve, [], await open_listeners("127.0.0.1"), web=side))
+        stream = await trio.open_tcp_stream("127.0.0.1", running.port)
+        async with stream:
+            await stream.send_all(b"GET /slow HTTP/1.1\r\nhost: localhost\r\n\r\n")
+            await entered.wait()
+            nursery.start_soon(running.drain, 3000.0)
+            await trio.testing.wait_all_tasks_blocked()
+            answering.set()
+            answer = b"".join([part async for part in stream])
+        assert b"\r\nconnection: close\r\n" in answer.lower()
+        assert answer.endswith(b"\r\n\r\nlate")
+
+
+class _Held(Turns):
+    """Turns that nobody gets for a while."""
+
+    def __init__(self) -> None:
+        super().__init__(trio.current_time)
+        self.wanted = trio.Event()
+        self.open = trio.Event()
+        self.open.set()
+
+    async def turn(self, lane: Lane, units: int = 1) -> None:
+        if not self.open.is_set():
+            self.wanted.set()
+            await self.open.wait()
+        await super().turn(lane, units)
+
+
+async def test_a_socket_that_is_asked_for_while_a_server_begins_to_stop_ends_at_once() -> None:
+    """The request has come together with another one, and is looked at when the server stops already."""
+    pages, turns = Pages(), _Held()
+    _turns.set(turns)
+
+    async def hold(_visit: Visit) -> Reply:
+        turns.open = trio.Event()
+        return Reply(200, b"first")
+
+    side = WebSide(routes=lambda: [Route("GET", "/hold", hold, right=None), *pages.routes()], access=access_of())
+    async with trio.open_nursery() as nursery:
+        running = await nursery.start(partial(serve, [], await open_listeners("127.0.0.1"), web=side))
+        async with await trio.open_tcp_stream("127.0.0.1", running.port) as stream:
+            client = WSConnection(ConnectionType.CLIENT)
+            asks = client.send(Handshake(host=HOST, target="/text", extra_headers=[(b"origin", OWN.encode())]))
+            await stream.send_all(raw("GET", "/hold") + asks)
+            await turns.wanted.wait()
+            nursery.start_soon(running.drain, 3000.0)
+            await trio.testing.wait_all_tasks_blocked()
+            turns.open.set()
+            answer = b""
+            while (1001).to_bytes(2, "big") + b"the server is stopping" not in answer:
+                more = await stream.receive_some()
+                assert more, answer
+                answer += more
+    assert b"first" in answer
 
 
 async def test_sockets_count_as_calls() -> None:

@@ -164,6 +164,8 @@ def test_a_page_of_another_site_can_send_no_json(content_type: str) -> None:
 def test_too_many_fields() -> None:
     with pytest.raises(InvalidArgumentError, match="query: expected 64 fields"):
         _ = visit(query="&".join(f"a{n}=" for n in range(65))).query
+    with pytest.raises(InvalidArgumentError, match="form: expected 64 fields"):
+        visit("&".join(f"a{n}=" for n in range(65)).encode(), "application/x-www-form-urlencoded").form()
 
 
 def test_who() -> None:

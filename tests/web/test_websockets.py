@@ -24,7 +24,7 @@ from tests.web.peers import ECHO, HOST, WAIT, Served, read_answer, served, webso
 from trio_cogment.api.common_pb2 import Action, ActorRunTrialInput, ActorRunTrialOutput, CommunicationState, Observation
 from trio_cogment.base.config import RpcConfig, WebConfig
 from trio_cogment.base.errors import NotFoundError, RpcError, StatusCode
-from trio_cogment.rpc import ServerCall, open_listeners, serve
+from trio_cogment.rpc import ServerCall, open_listeners, serve, serve_stream
 from trio_cogment.rpc.relay import parse_trailers
 from trio_cogment.testing.conformance.channel import CheckService
 from trio_cogment.web import WebSide
@@ -337,6 +337,44 @@ async def test_who_closes_before_it_calls_gets_an_answer(autojump_clock: object)
         assert socket.closed == 1000
         await there.ended.wait()
         assert trio.current_time() < 1
+
+
+async def test_what_comes_before_the_client_has_heard_the_end_is_read_to_its_own(autojump_clock: object) -> None:
+    """However much it is: the connection ends when the client has closed, too."""
+    async with opened(ECHO) as (there, socket):
+        await socket.send(HEAD, b"\x01")
+        assert await socket.status() == (StatusCode.OK, "")
+        late = Connection(ConnectionType.CLIENT)
+        messages = [late.send(BytesMessage(data=b"\x00")) for _ in range(100)]
+        await socket.stream.send_all(b"".join(messages) + late.send(CloseConnection(code=1000)))
+        await there.ended.wait()
+        assert trio.current_time() < 0.5
+
+
+async def test_a_client_is_not_taken_for_gone_while_a_handler_takes_nothing(autojump_clock: object) -> None:
+    """What it answers to pings is not read before what it has sent."""
+    taken = 0
+
+    async def handler(call: ServerCall) -> None:
+        nonlocal taken
+        await trio.sleep(100)
+        async for _ in call:
+            taken += 1
+        await call.send(Observation(tick_id=taken))
+
+    service = Service("a.B")
+    service.add_method("C", handler, RPCSignature(Cardinality.STREAM_UNARY, Action, Observation))
+    ours, theirs = trio.testing.memory_stream_pair()
+    side = WebSide(config=WebConfig(ping_seconds=10, ping_timeout_seconds=5))
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(partial(serve_stream, [service], theirs, web=side))
+        await handshake(ours, "/a.B/C", websocket_fields())
+        socket = Socket(ours)
+        await socket.send(HEAD, *[action(1)] * 1000, b"\x01")
+        assert [await socket.receive() for _ in range(2)] == [b"\x80\x00\x00\x00\x00", answer(1000)]
+        assert await socket.status() == (StatusCode.OK, "")
+        assert socket.pings > 5
+        nursery.cancel_scope.cancel()
 
 
 async def test_text_is_for_others(autojump_clock: object) -> None:
