@@ -19,6 +19,7 @@ from trio_cogment.access import (
     Rules,
     Visitor,
     authorization,
+    bearer_token,
     parse_certificates,
     unverified,
 )
@@ -76,6 +77,12 @@ def test_the_scheme_is_read_as_http_has_it_and_other_schemes_are_passed_over() -
         [("authorization", "Basic YWxpY2U6eA=="), ("authorization", f"Bearer {text}")],
     ):
         assert visitor.admit(START, metadata).account == "token:alice"
+
+
+def test_a_token_is_text_in_the_field_for_it_alone() -> None:
+    fields: list[tuple[str, str | bytes]] = [("x-note", "Bearer other"), ("authorization", b"Bearer bytes")]
+    assert bearer_token(fields) is None
+    assert bearer_token([*fields, ("authorization", "BEARER  mine ")]) == "mine"
 
 
 def test_roles_decide() -> None:
@@ -218,6 +225,14 @@ def test_the_server_signs_tokens_of_its_own() -> None:
     assert found.expires_at == NOW + 60
     assert access.mint(grant(), 60, ()) != ""
     assert control(Rules()).mint(grant(), 60, ()) == ""
+
+
+@pytest.mark.parametrize(("seconds", "lasts"), [(0.0, 1), (0.4, 1), (1.4, 1), (1.6, 2), (60.0, 60)])
+def test_a_token_of_the_server_lasts_whole_seconds_and_one_at_least(seconds: float, lasts: int) -> None:
+    access = control()
+    text = access.mint(grant(Role.OPERATOR), seconds, ())
+    assert unverified(text).expires_at == NOW + lasts
+    assert unverified(access.renew(access.verified(text, local=False), seconds)).expires_at == NOW + lasts
 
 
 def test_a_token_of_the_server_has_the_whole_of_an_id() -> None:

@@ -91,7 +91,17 @@ def test_an_operator_plays_in_its_own_trials() -> None:
     assert not identity(grant(Role.OBSERVER)).plays("t", "token:alice", "class", "actor")
 
 
+def test_what_nobody_owns_is_not_the_property_of_an_account_without_a_name() -> None:
+    nameless = identity(grant(Role.OPERATOR), account="")
+    assert not nameless.plays("t", "", "class", "actor")
+    assert not nameless.reaches(TERMINATE, "")
+
+
 def test_roles_have_names() -> None:
+    """Tokens have them, files and commands."""
+    assert {role.value for role in Role} == {
+        *("admin", "operator", "participant", "seat", "observer", "directory", "orchestrator", "worker"),
+    }
     assert roles_of(["admin", "observer"]) == {Role.ADMIN, Role.OBSERVER}
     with pytest.raises(InvalidArgumentError, match="'god': expected one of admin, operator"):
         roles_of(["god"])

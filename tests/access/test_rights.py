@@ -72,6 +72,11 @@ def test_a_token_without_roles_may_ask_how_servers_are() -> None:
     assert allowed == {"Inquire", "Version", "Status", "Check", "Watch", "List", "ServerReflectionInfo", "GetHealth"}
 
 
+def test_a_right_of_a_page_is_no_path_of_a_call() -> None:
+    assert scope_of(frozenset([Role.OBSERVER]), "/pages/logs") is Scope.ALL
+    assert scope_of(frozenset([Role.OBSERVER]), "logs") is None
+
+
 def test_rights_of_pages() -> None:
     everything, own, nothing = Scope.ALL, Scope.OWN, None
     roles = (Role.OPERATOR, Role.PARTICIPANT, Role.SEAT, Role.OBSERVER, Role.WORKER)

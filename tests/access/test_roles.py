@@ -89,3 +89,22 @@ def test_quotas_are_whole_numbers_from_0_on(field: str) -> None:
             InvalidArgumentError, match=f"^quota {field}: expected a whole number from 0 on, got {wrong!r}$"
         ):
             Quotas(**given)
+
+
+@pytest.mark.parametrize(
+    ("quotas", "text"),
+    [
+        (Quotas(), ""),
+        (Quotas(trials=0), "trials=0"),
+        (Quotas(trials=2, stored_bytes=1024, models=3), "trials=2 stored_bytes=1024 models=3"),
+    ],
+)
+def test_quotas_as_text(quotas: Quotas, text: str) -> None:
+    assert quotas.text() == text
+    assert Quotas.parse(text) == quotas
+
+
+@pytest.mark.parametrize("text", ["trials", "trials=many", "seats=2", "trials=-1", "trials=1=2"])
+def test_text_that_is_no_quotas(text: str) -> None:
+    with pytest.raises(InvalidArgumentError, match="quota"):
+        Quotas.parse(text)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import hmac
 import json
 
 import pytest
@@ -88,6 +89,19 @@ def test_no_other_text_is_valid(text: str) -> None:
         KEYS.verify(text)
 
 
+def test_a_token_may_name_so_much() -> None:
+    """What can be sent in one field of a request; not more."""
+
+    def token(size: int) -> Token:
+        return Token(token_id="t", grant=Grant(name="ann", trials=("x" * 120,) * size), expires_at=NEVER)
+
+    long, longer = KEYS.sign(token(48)), KEYS.sign(token(50))
+    assert 7500 < len(long) <= 8192 < len(longer)
+    assert KEYS.verify(long) == token(48)
+    with pytest.raises(UnauthenticatedError, match="not valid"):
+        KEYS.verify(longer)
+
+
 def test_another_platforms_token_is_not_valid_even_under_the_name_of_our_key() -> None:
     foreign = token_text(grant(Role.ADMIN), keys=FOREIGN)
     with pytest.raises(UnauthenticatedError, match="not valid"):
@@ -152,6 +166,7 @@ def test_keys_are_not_shown() -> None:
         {"i": "a", "n": "b", "e": "soon"},
         {"i": "a", "n": "b", "e": True},
         {"i": "a", "n": "b", "e": -1},
+        {"i": "a", "n": "b", "e": 2**53},
         {"i": "a", "n": "b", "e": 1, "r": ["god"]},
         {"i": "a", "n": "b", "e": 1, "r": [1]},
         {"i": "a", "n": "b", "e": 1, "t": "abc\x00"},
@@ -166,9 +181,13 @@ def test_keys_are_not_shown() -> None:
 def test_claims_that_no_token_of_ours_has_are_not_valid(claims: object) -> None:
     """Also with a good signature: a later version's, say."""
     good = token_text(grant()).split(".")
-    encoded = base64.urlsafe_b64encode(json.dumps(claims).encode()).rstrip(b"=").decode()
+    body = ".".join([*good[:2], base64.urlsafe_b64encode(json.dumps(claims).encode()).rstrip(b"=").decode()])
+    digest = hmac.digest(bytes(range(32)), b"token of trio-cogment\0" + body.encode(), "sha256")
+    text = f"{body}.{base64.urlsafe_b64encode(digest).rstrip(b'=').decode()}"
     with pytest.raises(InvalidArgumentError):
-        unverified(".".join([*good[:2], encoded, good[3]]))
+        unverified(text)
+    with pytest.raises(UnauthenticatedError, match=r"^the token is not valid here$"):
+        KEYS.verify(text)
 
 
 def test_what_is_no_token_is_not_shown() -> None:
