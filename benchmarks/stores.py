@@ -9,6 +9,10 @@ Debian's `postgresql`, and the extra `postgresql`, have to be installed; the ser
 * `follow_p99_ms`: how long after a process has begun to write a sample a follower in another process has it; the 99th
   percentile. One trial has a sample every 5 ms, each a batch of its own.
 
+The server has written before, so that it uses the files of its log again, as it does when it runs for longer: a new one
+is first filled with zeros. Garbage is collected as in a server's process, which does not look through what was there at
+its start.
+
 Rounds alternate who goes first; each figure is the median over them, a ratio that of the rounds' own ratios.
 """
 
@@ -37,6 +41,7 @@ from tests.stores.postgresql_server import postgresql_server
 from trio_cogment.api.common_pb2 import TrialParams, TrialState
 from trio_cogment.api.datalog_pb2 import DatalogSample
 from trio_cogment.api.trial_datastore_pb2 import RetrieveSamplesRequest, StoredTrialSample
+from trio_cogment.cli.services.garbage import settle
 from trio_cogment.sdk import actor_params, trial_params
 from trio_cogment.servers.datastore import Datastore, open_store
 from trio_cogment.servers.datastore._conversion import TrialConverter
@@ -50,6 +55,9 @@ PARAMS = trial_params([actor_params("ann", "player")])
 #: What a sample has beside its observation.
 _OVERHEAD_BYTES = 30
 FOLLOW_SECONDS = 0.005
+
+#: Files of 16 MiB of the server's log, which it uses again after a checkpoint.
+LOG_FILES = 16
 
 SCHEMA = """
 CREATE TABLE samples (
@@ -136,9 +144,14 @@ def benchmark(rounds: int, count: int, folder: Path | None) -> dict[str, float |
     figures: dict[str, list[float]] = {}
     tempfile.tempdir = None if folder is None else str(folder)
     with postgresql_server(fsync=True) as server:
+        for _ in range(LOG_FILES):
+            server.query("postgres", "SELECT pg_logical_emit_message(true, '', '')")
+            server.query("postgres", "SELECT pg_switch_wal()")
         for number_of_round in range(rounds):
             for size in SIZES:
                 made = batches(max(BATCH, count * SIZES[0] // size), size)
+                settle()
+                server.query("postgres", "CHECKPOINT")
                 with tempfile.TemporaryDirectory() as name:
                     contest: dict[str, Callable[[], float]] = {
                         "copy": partial(copy, server.database(), made),

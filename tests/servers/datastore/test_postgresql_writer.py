@@ -17,6 +17,7 @@ from trio_cogment.servers.datastore._postgresql_statements import (
     Changes,
     ChunkRow,
     Part,
+    StaleError,
     TrialRow,
     as_text,
     from_text,
@@ -29,8 +30,8 @@ from trio_cogment.servers.datastore._postgresql_writer import (
     WriterGoneError,
     Written,
 )
-from trio_cogment.servers.datastore._trial_edit import Row, in_chunks
-from trio_cogment.servers.datastore.chunks import Chunk, counted_chunk, decode
+from trio_cogment.servers.datastore._trial_edit import in_chunks
+from trio_cogment.servers.datastore.chunks import Chunk, ChunkSample, counted_chunk, decode
 from trio_cogment.servers.datastore.storage import EndWrite, StoredSample, TrialEnd, Write, WriteKind
 from trio_cogment.testing.conformance.trial_store import late, late_rewards, new_trial, sample
 
@@ -57,6 +58,8 @@ class FakeSession:
         self.tables = Tables()
         self.sessions_now = {1}
         self.faults = list(faults)
+        #: How many transactions were begun with a question, and how many without one.
+        self.asked = self.unasked = 0
         self._open: Tables | None = None
 
     def _call(self, *, after: bool = False) -> None:
@@ -80,6 +83,7 @@ class FakeSession:
 
     def begin(self, writer: int, keys: Collection[str], *, creates: bool) -> Begun:
         self._call()
+        self.asked += 1
         self._open = tables = copy.deepcopy(self.tables)
         tables.batches[writer] += 1
         rows = {key: tables.trials[key] for key in keys if key in tables.trials}
@@ -111,6 +115,17 @@ class FakeSession:
         self._open.chunks = {at: row for at, row in self._open.chunks.items() if at[0] not in numbers}
         self._commit()
 
+    def write(self, writer: int, begun: Begun, added: Iterable[ChunkRow], rest: Callable[[], Changes]) -> None:
+        self._call()
+        self._open = tables = copy.deepcopy(self.tables)
+        is_there = all(tables.trials.get(key) == row for key, row in begun.rows.items())
+        if writer in tables.gone or tables.batches[writer] + 1 != begun.batch or not is_there:
+            self._open = None
+            raise StaleError
+        tables.batches[writer] += 1
+        self.unasked += 1
+        self.commit(added, rest, copies=False)
+
     def commit(self, added: Iterable[ChunkRow], rest: Callable[[], Changes], *, copies: bool) -> None:
         self._call()
         new_chunks = list(added)
@@ -118,6 +133,7 @@ class FakeSession:
         tables = self._open
         assert tables is not None
         for row in [*(new.row for new in changes.new), *changes.rows]:
+            assert row.changes == (tables.trials[row.key].changes + 1 if row.key in tables.trials else 0)
             tables.trials[row.key] = row
         for number, first in changes.removed:
             del tables.chunks[number, first]
@@ -165,7 +181,7 @@ class FakeSession:
             del tables.chunks[at]
         tables.chunks[trial, merged.first_position] = ChunkRow(trial, [], merged)
         row = self._trial(trial)
-        tables.trials[row.key] = row._replace(bytes=row.bytes + growth)
+        tables.trials[row.key] = row._replace(bytes=row.bytes + growth, changes=row.changes + 1)
         self._commit()
 
     def rows(self, trial_id: str) -> list[Any]:
@@ -321,6 +337,62 @@ def test_a_trial_that_another_process_has_created_meanwhile_stays_its_owners() -
     assert session.tables.trials["a"].owner == "ann"
 
 
+def test_who_writes_alone_asks_once() -> None:
+    session = FakeSession()
+    writer = PostgresqlWriter(session)
+    writer.write(1, Batch([new_trial("a"), new_trial("b")]))
+    for tick in range(5):
+        writer.write(1, Batch([sample("a", tick), sample("b", tick)]))
+    assert (session.asked, session.unasked) == (1, 5)
+    writer.write(1, Batch([late("a", 2, 0.5)]))  # merged into a sample that is there
+    assert (session.asked, session.unasked) == (2, 5)
+    writer.write(1, Batch([sample("a", 5)]))
+    assert (session.asked, session.unasked) == (2, 6)
+    assert [one.tick_id for one in session.rows("a")] == list(range(6))
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.lists(st.tuples(st.sampled_from([1, 2]), WRITES), min_size=1, max_size=12))
+def test_writers_take_turns(batches: list[tuple[int, list[Write]]]) -> None:
+    """Two that remember what they have written do the same as two that ask each time."""
+    sessions = FakeSession(), FakeSession()
+    for session in sessions:
+        session.tables.batches[2] = 0
+        session.sessions_now = {1, 2}
+    remembering = {number: PostgresqlWriter(sessions[0]) for number in (1, 2)}
+    everything: list[tuple[int, list[Write]]] = [(1, [new_trial("a"), new_trial("b")]), *batches]
+    for number, writes in everything:
+        answers = (
+            remembering[number].write(number, Batch(writes)),
+            PostgresqlWriter(sessions[1]).write(number, Batch(writes)),
+        )
+        assert answers[0] == answers[1]
+    assert sessions[0].tables == sessions[1].tables
+    assert not sessions[1].unasked
+
+
+def test_who_counts_as_gone_is_told_though_it_asks_nothing() -> None:
+    session = FakeSession()
+    writer = PostgresqlWriter(session)
+    writer.write(1, Batch([new_trial("a"), sample("a", 0)]))
+    before = copy.deepcopy(session.tables)
+    session.tables.gone = before.gone = {1}
+    with pytest.raises(WriterGoneError):
+        writer.write(1, Batch([sample("a", 1)]))
+    assert session.tables == before
+
+
+def test_another_attempt_is_fenced_off_though_it_asks_nothing() -> None:
+    session = FakeSession()
+    session.tables.batches[2] = 0
+    writer, other = PostgresqlWriter(session), PostgresqlWriter(session)
+    writer.write(1, Batch([new_trial("a", attempt=1), sample("a", 0)._replace(attempt=1)]))
+    other.write(2, Batch([new_trial("a", attempt=2, takes_over=True)]))
+    refused = writer.write(1, Batch([sample("a", 1)._replace(attempt=1)])).refused
+    assert list(refused) == [0]
+    assert [one.tick_id for one in session.rows("a")] == [0]
+
+
 def test_samples_that_wait_keep_waiting() -> None:
     session = FakeSession()
     writer = PostgresqlWriter(session)
@@ -334,7 +406,7 @@ def test_samples_that_wait_keep_waiting() -> None:
 
 @given(st.lists(st.tuples(st.integers(0, 9), st.binary(max_size=9))), st.integers(1, 20))
 def test_pieces(samples: list[tuple[int, bytes]], most: int) -> None:
-    rows = [Row(number, tick, 0, False, data) for number, (tick, data) in enumerate(samples, 1)]
+    rows = [ChunkSample(number, tick, 0, data) for number, (tick, data) in enumerate(samples, 1)]
     pieces = list(in_chunks(rows, most))
     assert [row for piece in pieces for row in piece] == rows
     for piece in pieces:

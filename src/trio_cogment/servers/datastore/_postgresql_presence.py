@@ -162,7 +162,7 @@ class PresenceSession:
     def _take_over(self, connection: Connection[Any], before: int) -> None:
         with connection.transaction():
             numbers = [number for number, _ in connection.execute(_OPEN_TRIALS, (before,)).fetchall()]
-            moved = b"UPDATE trials SET writer = %s WHERE number = ANY(%s::bigint[])"
+            moved = b"UPDATE trials SET writer = %s, changes = changes + 1 WHERE number = ANY(%s::bigint[])"
             connection.execute(moved, (self.number, numbers))
 
     # While it is open

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from trio_cogment.api.common_pb2 import TrialParams
 from trio_cogment.base.errors import CogmentError, DataLossError, NotFoundError
 from trio_cogment.base.postgresql import TransientError, connect, database_errors, shown
 from trio_cogment.servers.datastore._postgresql_statements import (
@@ -15,9 +14,9 @@ from trio_cogment.servers.datastore._postgresql_statements import (
     key_of,
     properties_text,
 )
-from trio_cogment.servers.datastore._write_rules import Head
+from trio_cogment.servers.datastore._write_rules import stored_trial
 from trio_cogment.servers.datastore.chunks import Chunk, decode
-from trio_cogment.servers.datastore.storage import DamagedSamplesError, StoredSample, StoredTrial, TrialEnd
+from trio_cogment.servers.datastore.storage import DamagedSamplesError, StoredSample, StoredTrial
 
 if TYPE_CHECKING:
     from psycopg import Connection
@@ -108,7 +107,8 @@ class Readers:
         try:
             return self._idle.pop(), False
         except IndexError:
-            connection = connect(self._address, purpose="datastore reader")
+            # All that it ever commits are notifications, which need not wait for the disk.
+            connection = connect(self._address, purpose="datastore reader", durable=False)
             self.connections += 1
             return connection, True
 
@@ -140,7 +140,7 @@ def trials(
         conditions.append("trial_id = ANY(%s::text[])")
         values.append([key_of(trial_id) for trial_id in ids])
     query = f"{_TRIALS} {' AND '.join(conditions)} ORDER BY number LIMIT %s".encode()
-    return [_stored(row) for row in connection.execute(query, (*values, limit), binary=True)]
+    return [stored_trial(row, from_text) for row in connection.execute(query, (*values, limit), binary=True)]
 
 
 def open_logged(connection: Connection[Any], writer: int) -> list[str]:
@@ -197,39 +197,3 @@ def samples(connection: Connection[Any], number: int, after: int, limit: int, ma
 def notify(connection: Connection[Any], channel: str, payloads: Sequence[str]) -> None:
     """Tell other processes what has changed."""
     connection.execute(b"SELECT pg_notify(%s, payload) FROM unnest(%s::text[]) AS payload", (channel, list(payloads)))
-
-
-def _stored(row: tuple[Any, ...]) -> StoredTrial:
-    (
-        number,
-        trial_id,
-        user_id,
-        params,
-        count,
-        state,
-        ending,
-        logged,
-        outcome,
-        owner,
-        endpoint,
-        size,
-        raw_bytes,
-        attempt,
-    ) = row
-    head = Head(number, TrialEnd(ending), count, state=state)
-    return StoredTrial(
-        number=number,
-        trial_id=from_text(trial_id),
-        user_id=from_text(user_id),
-        params=TrialParams.FromString(params),
-        samples_count=count,
-        last_state=head.last_state,
-        end=head.end,
-        logged=logged,
-        outcome=outcome,
-        owner=from_text(owner),
-        endpoint=endpoint,
-        stored_bytes=size,
-        raw_bytes=raw_bytes,
-        attempt=attempt,
-    )

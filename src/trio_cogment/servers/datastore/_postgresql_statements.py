@@ -191,8 +191,12 @@ def _newer(where: str, version: int) -> FailedPreconditionError:
 # A transaction that writes
 
 
+class StaleError(Exception):
+    """The writer or a trial is not what it was when this process has last written to it. Nothing was written."""
+
+
 class TrialRow(NamedTuple):
-    """What is known of a trial when its row is locked."""
+    """What is known of a trial when its row is locked. Every change of the row counts in `changes`."""
 
     key: str
     number: int
@@ -210,6 +214,7 @@ class TrialRow(NamedTuple):
     attempt: int
     outcome_bytes: int
     owner: str
+    changes: int
 
 
 class Begun(NamedTuple):
@@ -295,12 +300,24 @@ class Changes:
 
 _ROW_COLUMNS = (
     "trial_id, number, ending, samples_count, high_tick, top_tick, state, next_position, bytes, info_bytes, "
-    "raw_bytes, writer, endpoint, attempt, octet_length(outcome), owner"
+    "raw_bytes, writer, endpoint, attempt, octet_length(outcome), owner, changes"
 )
 _LOCK_TRIALS = (
     f"SELECT {_ROW_COLUMNS} FROM trials WHERE trial_id = ANY(%s::text[]) ORDER BY trial_id FOR UPDATE".encode()
 )
 _LOCK_WRITER = b"UPDATE writers SET batch = batch + 1 WHERE number = %s RETURNING batch, gone"
+# A transaction that nobody waits for before it is committed fails where it finds something else than was expected: a
+# division by zero is the only error that a query can raise by itself.
+_EXPECT_WRITER = b"""
+WITH mine AS (UPDATE writers SET batch = batch + 1 WHERE number = %s AND batch = %s AND NOT gone RETURNING 1)
+SELECT 1 / count(*) FROM mine
+"""
+_EXPECT_TRIALS = b"""
+SELECT 1 / (count(*) = %s)::integer FROM (
+    SELECT FROM trials, unnest(%s::bigint[], %s::bigint[]) AS v (number, changes)
+    WHERE trials.number = v.number AND trials.changes = v.changes ORDER BY trial_id FOR UPDATE OF trials
+) AS found
+"""
 _LOCK_NUMBERS = b"SELECT last FROM trial_numbers FOR UPDATE"
 _LOCK_DOOMED = b"""
 SELECT number, trial_id, ending FROM trials WHERE trial_id = ANY(%s::text[]) ORDER BY trial_id FOR UPDATE
@@ -442,6 +459,40 @@ class WritingSession:
                 connection.execute(b"DELETE FROM trials WHERE number = ANY(%s::bigint[])", (list(numbers),))
             connection.execute(b"COMMIT")
 
+    def write(
+        self,
+        writer: int,
+        begun: Begun,
+        added: Iterable[ChunkRow],
+        rest: Callable[[], Changes],
+    ) -> None:
+        """Do a whole transaction, and wait for its end only: as `begin` and `commit`, of what is known without asking.
+
+        Args:
+            writer: whose batch it is.
+            begun: what `begin` is expected to return.
+            added: see `commit`.
+            rest: see `commit`.
+
+        Raises:
+            StaleError: it is not so.
+        """
+        from psycopg.errors import DivisionByZero
+
+        with database_errors(self._what):
+            connection = self._open()
+            assert begun.batch is not None
+            versions = [(row.number, row.changes) for row in begun.rows.values()]
+            try:
+                with connection.pipeline():
+                    connection.execute(b"BEGIN")
+                    connection.execute(_EXPECT_WRITER, (writer, begun.batch - 1))
+                    connection.execute(_EXPECT_TRIALS, (len(versions), *map(list, zip(*versions, strict=True))))
+                    self._write(connection, added, rest)
+            except DivisionByZero:
+                connection.rollback()
+                raise StaleError from None
+
     def commit(self, added: Iterable[ChunkRow], rest: Callable[[], Changes], *, copies: bool) -> None:
         """Write everything, and commit. After `TransientError` it may have been done: the next batch's number tells.
 
@@ -460,12 +511,12 @@ class WritingSession:
                     for chunk in added:
                         copy.write_row((chunk.trial, chunk.waiting, *chunk.chunk))
             with connection.pipeline():
-                for chunk in () if copies else added:
-                    connection.execute(_INSERT_CHUNK, (chunk.trial, list(chunk.waiting), *chunk.chunk))
-                self._write_rows(connection, rest())
-                connection.execute(b"COMMIT")
+                self._write(connection, () if copies else added, rest)
 
-    def _write_rows(self, connection: Connection[Any], changes: Changes) -> None:
+    def _write(self, connection: Connection[Any], added: Iterable[ChunkRow], rest: Callable[[], Changes]) -> None:
+        with connection.cursor() as cursor:
+            cursor.executemany(_INSERT_CHUNK, ((row.trial, list(row.waiting), *row.chunk) for row in added))
+        changes = rest()
         if changes.last_number is not None:
             connection.execute(b"UPDATE trial_numbers SET last = %s", (changes.last_number,))
         for new in changes.new:
@@ -482,6 +533,7 @@ class WritingSession:
             connection.execute(_CHANGE_CHUNK, (list(changed.waiting), *changed.chunk, changed.trial, first_position))
         for key in changes.removed:
             connection.execute(b"DELETE FROM chunks WHERE trial = %s AND first_position = %s", key)
+        connection.execute(b"COMMIT")
 
     def begin_merge(self, trial: int, after: int) -> tuple[str, list[Part]] | None:
         """Begin a transaction, and lock a trial that has ended; return its id and its next chunks. None: there is none.
@@ -520,7 +572,8 @@ class WritingSession:
                 gone = b"DELETE FROM chunks WHERE trial = %s AND first_position BETWEEN %s AND %s"
                 connection.execute(gone, (trial, merged.first_position, last))
                 connection.execute(_INSERT_CHUNK, (trial, [], *merged))
-                connection.execute(b"UPDATE trials SET bytes = bytes + %s WHERE number = %s", (growth, trial))
+                grown = b"UPDATE trials SET bytes = bytes + %s, changes = changes + 1 WHERE number = %s"
+                connection.execute(grown, (growth, trial))
                 connection.execute(b"COMMIT")
 
     def roll_back(self) -> None:

@@ -2,6 +2,10 @@
 
 A commit whose answer is lost may have been done. So a transaction counts the batches of its writer, in a row that it
 locks: the next transaction waits until it is certain what became of the one before, and the number tells.
+
+A writer remembers the open trials that it writes to, and how often their rows have changed. While nobody else writes to
+them, it asks for nothing: it sends what it expects, with what it writes, and the database does either all of it or
+nothing.
 """
 
 from __future__ import annotations
@@ -20,12 +24,13 @@ from trio_cogment.servers.datastore._postgresql_statements import (
     ChunkRow,
     NewTrial,
     Part,
+    StaleError,
     TrialRow,
     as_text,
     key_of,
     properties_text,
 )
-from trio_cogment.servers.datastore._trial_edit import Row, TrialEdit, in_chunks
+from trio_cogment.servers.datastore._trial_edit import TrialEdit, in_chunks
 from trio_cogment.servers.datastore._write_rules import (
     NO_SUCH_TRIAL,
     NO_TICK,
@@ -54,9 +59,10 @@ _CHUNK_BYTES = 256 * 1024
 _CHUNK_SAMPLES = 2000
 #: Where more trials than this have new chunks, these are copied.
 _MOST_INSERTED = 32
+#: So many trials are remembered.
+_MOST_REMEMBERED = 1000
 
 _trial_id_of = attrgetter("trial_id")
-_make_sample = partial(tuple.__new__, ChunkSample)
 
 _log = logging.getLogger(__name__)
 
@@ -67,6 +73,7 @@ class Session(Protocol):
     def close(self) -> None: ...
     def unknown(self, keys: Collection[str]) -> set[str]: ...
     def begin(self, writer: int, keys: Collection[str], *, creates: bool) -> Begun: ...
+    def write(self, writer: int, begun: Begun, added: Iterable[ChunkRow], rest: Callable[[], Changes]) -> None: ...
     def chunks(self, trial: int, first_tick: int, last_tick: int) -> list[ChunkRow]: ...
     def sessions(self) -> set[int]: ...
     def lock_ended(self, keys: Collection[str]) -> list[tuple[int, str, int]]: ...
@@ -149,6 +156,7 @@ class _Trial:
         endpoint: of its orchestrator.
         owner: its account, as it is kept.
         end: whether it had ended before.
+        changes: how often its row has changed with this batch.
         said: what the last write said of it, if one did.
         outcome: how it ended, if that was said.
         is_new: it is created.
@@ -164,6 +172,7 @@ class _Trial:
     endpoint: str
     owner: str
     end: TrialEnd
+    changes: int = 0
     said: TrialWrite | None = None
     params: bytes = b""
     outcome: bytes | None = None
@@ -190,7 +199,7 @@ class _Trial:
         return TrialRow(
             self.key, head.number, head.end, head.count, head.high_tick, self.edit.top_tick, head.state,
             self.edit.next_position, head.bytes, self.info_bytes, head.raw_bytes, self.writer, self.endpoint,
-            head.attempt, self.outcome_bytes, self.owner,
+            head.attempt, self.outcome_bytes, self.owner, self.changes,
         )  # fmt: skip
 
 
@@ -206,9 +215,14 @@ class PostgresqlWriter:
         self._codec = ChunkCodec(DEFAULT_LEVEL)
         #: What this process was before, too: what those had begun is this one's.
         self._numbers: set[int] = set()
+        #: The writer and the number of its last batch, and open trials as that and those before have left them.
+        self._last: tuple[int, int] | None = None
+        self._remembered: dict[str, TrialRow] = {}
 
     def close(self) -> None:
         """Close the session; the next call opens another."""
+        self._last = None
+        self._remembered.clear()
         self._session.close()
 
     def write(self, writer: int, batch: Batch) -> Written:
@@ -221,15 +235,15 @@ class PostgresqlWriter:
         """
         self._numbers.add(writer)
         try:
+            written = self._write_unasked(writer, batch)
             creates = False
-            while True:
+            while written is None:
                 written = self._attempt(writer, batch, creates)
-                if written is not None:
-                    return written
                 creates = True
         except BaseException:
-            self._session.close()
+            self.close()
             raise
+        return written
 
     def delete(self, deletion: Deletion) -> list[str]:
         """Delete trials in one transaction; return the ids of those that were deleted, by an attempt before or now.
@@ -255,7 +269,7 @@ class PostgresqlWriter:
             else:
                 self._session.delete(list(deletion.doomed.values()))
         except BaseException:
-            self._session.close()
+            self.close()
             raise
         return [trial_id for key, trial_id in keys.items() if key in deletion.doomed]
 
@@ -285,9 +299,46 @@ class PostgresqlWriter:
             before = sum(counted_chunk(part.samples_count, part.raw_bytes, part.stored_bytes) for part in run)
             self._session.commit_merge(trial, merged, last, _counted(merged) - before)
         except BaseException:
-            self._session.close()
+            self.close()
             raise
         return last
+
+    def _write_unasked(self, writer: int, batch: Batch) -> Written | None:
+        """Write samples of remembered trials; None: the batch is another one, or somebody else has written meanwhile.
+
+        What becomes of it is known without the chunks that are there, if each sample is later than those.
+        """
+        last, remembered = self._last, self._remembered
+        if batch.committing is not None or last is None or last[0] != writer:
+            return None
+        if any(type(write) is not SampleWrite for write in batch.writes):
+            return None
+        ids = set(map(_trial_id_of, batch.writes))
+        keys = {trial_id: key_of(trial_id) for trial_id in ids}
+        if len(keys) > _MOST_INSERTED or not remembered.keys() >= set(keys.values()):
+            return None
+        rows = {key: remembered[key] for key in keys.values()}
+        begun = Begun(last[1] + 1, False, None, rows)
+        step = _Transaction(_Unasked(), self._codec, writer, self._numbers, begun, keys)
+        try:
+            written = step.apply(batch.writes)
+            batch.committing = writer, last[1] + 1, written
+            self._session.write(writer, begun, step.added(), step.changes)
+        except StaleError:
+            batch.committing = None
+            return None
+        self._remember(writer, last[1] + 1, step)
+        return written
+
+    def _remember(self, writer: int, number: int, step: _Transaction) -> None:
+        self._last = writer, number
+        for row in step.rows():
+            # Its place is that of one that was just used.
+            self._remembered.pop(row.key, None)
+            if row.ending == TrialEnd.OPEN:
+                self._remembered[row.key] = row
+        while len(self._remembered) > _MOST_REMEMBERED:
+            del self._remembered[next(iter(self._remembered))]
 
     def _attempt(self, writer: int, batch: Batch, creates: bool) -> Written | None:
         """Write a batch; None: it creates trials, which `creates` has to say."""
@@ -311,7 +362,25 @@ class PostgresqlWriter:
         batch.committing = writer, begun.batch, written
         copies = len(written.trial_ids) > _MOST_INSERTED
         self._session.commit(step.added(), step.changes, copies=copies)
+        self._remember(writer, begun.batch, step)
         return written
+
+
+class Asked(Protocol):
+    """What a transaction asks while it goes on."""
+
+    def chunks(self, trial: int, first_tick: int, last_tick: int) -> list[ChunkRow]: ...
+    def sessions(self) -> set[int]: ...
+
+
+class _Unasked:
+    """Nothing is asked."""
+
+    def chunks(self, trial: int, first_tick: int, last_tick: int) -> list[ChunkRow]:
+        raise StaleError
+
+    def sessions(self) -> set[int]:
+        raise StaleError
 
 
 class _Transaction:
@@ -319,7 +388,7 @@ class _Transaction:
 
     def __init__(
         self,
-        session: Session,
+        session: Asked,
         codec: ChunkCodec,
         writer: int,
         former: Collection[int],
@@ -381,8 +450,8 @@ class _Transaction:
     def added(self) -> Iterator[ChunkRow]:
         """Make the new chunks, one after the other."""
         for trial in self._touched():
-            for rows in in_chunks(trial.edit.added, _CHUNK_BYTES):
-                yield self._chunk(trial.edit.head, rows)
+            for samples in in_chunks(trial.edit.added, _CHUNK_BYTES):
+                yield self._chunk(trial.edit, samples)
 
     def changes(self) -> Changes:
         """Return what has to be written beside new chunks, which have to be there: their sizes count."""
@@ -395,7 +464,7 @@ class _Transaction:
                 left = trial.edit.chunk(position)
                 head.bytes -= self._counted[head.number, position]
                 if left:
-                    changed.append((position, self._chunk(head, left)))
+                    changed.append((position, self._chunk(trial.edit, left)))
                 else:
                     removed.append((head.number, position))
         old = [trial for trial in touched if not trial.is_new]
@@ -419,6 +488,10 @@ class _Transaction:
             last_number=self._last_number if any(trial.is_new for trial in touched) else None,
         )
 
+    def rows(self) -> list[TrialRow]:
+        """Return what the trials that were written to are now."""
+        return [trial.row() for trial in self._touched()]
+
     def _touched(self) -> list[_Trial]:
         return [trial for trial in self._trials.values() if trial.is_touched]
 
@@ -430,24 +503,23 @@ class _Transaction:
         load = partial(self._load, row.number, trial_id)
         edit = TrialEdit(head, row.top_tick, row.next_position, load)
         writer = self._writer if row.writer in self._former else row.writer
-        whose = writer, row.endpoint, row.owner
-        return _Trial(row.key, trial_id, edit, row.info_bytes, row.outcome_bytes, *whose, head.end)
+        trial = _Trial(
+            row.key, trial_id, edit, row.info_bytes, row.outcome_bytes, writer, row.endpoint, row.owner, head.end
+        )
+        trial.changes = row.changes + 1
+        return trial
 
-    def _load(self, number: int, trial_id: str, first_tick: int, last_tick: int) -> Iterable[tuple[int, Sequence[Row]]]:
+    def _load(
+        self, number: int, trial_id: str, first_tick: int, last_tick: int
+    ) -> Iterable[tuple[int, Sequence[ChunkSample], Sequence[int]]]:
         for _, waiting, chunk in self._session.chunks(number, first_tick, last_tick):
             self._counted[number, chunk.first_position] = _counted(chunk)
-            yield (
-                chunk.first_position,
-                [
-                    Row(sample.position, sample.tick_id, sample.timestamp, sample.tick_id in waiting, sample.data)
-                    for sample in decode(chunk, trial_id)
-                ],
-            )
+            yield chunk.first_position, decode(chunk, trial_id), waiting
 
-    def _chunk(self, head: Head, rows: Sequence[Row]) -> ChunkRow:
-        chunk = self._codec.encode([_make_sample((row[0], row[1], row[2], row[4], row[5])) for row in rows])
-        head.bytes += _counted(chunk)
-        return ChunkRow(head.number, [row.tick_id for row in rows if row.waiting], chunk)
+    def _chunk(self, edit: TrialEdit, samples: Sequence[ChunkSample]) -> ChunkRow:
+        chunk = self._codec.encode(samples)
+        edit.head.bytes += _counted(chunk)
+        return ChunkRow(edit.head.number, edit.waiting(samples), chunk)
 
     def _describe(self, write: TrialWrite, trial: _Trial | None) -> str | None:
         if trial is None:

@@ -12,11 +12,10 @@ from itertools import accumulate
 from operator import itemgetter
 from typing import TypeAlias, TypeVar
 
-from trio_cogment.api.common_pb2 import TrialParams
 from trio_cogment.base.errors import DataLossError, NotFoundError
 from trio_cogment.base.sqlite_file import connect, file_errors
 from trio_cogment.servers.datastore._sqlite_chunks import CHUNKS
-from trio_cogment.servers.datastore._write_rules import Head
+from trio_cogment.servers.datastore._write_rules import stored_trial
 from trio_cogment.servers.datastore.chunks import Chunk, OpenChunk
 from trio_cogment.servers.datastore.storage import DamagedSamplesError, StoredSample, StoredTrial, TrialEnd
 
@@ -101,7 +100,7 @@ class Readers:
 
 def trial(connection: sqlite3.Connection, trial_id: str) -> list[StoredTrial]:
     """Return a trial, alone; nothing: it is not there."""
-    return [_stored(row) for row in connection.execute(f"{_TRIALS} WHERE trial_id = ?", (trial_id,))]
+    return [stored_trial(row) for row in connection.execute(f"{_TRIALS} WHERE trial_id = ?", (trial_id,))]
 
 
 def trials(
@@ -122,7 +121,7 @@ def trials(
         where = " AND ".join([*conditions, *more])
         rows += connection.execute(f"{_TRIALS} WHERE {where} ORDER BY number LIMIT ?", (*values, *some, limit))
     rows.sort(key=lambda row: row[0])
-    return [_stored(row) for row in rows[:limit]]
+    return [stored_trial(row) for row in rows[:limit]]
 
 
 def open_logged(connection: sqlite3.Connection) -> list[str]:
@@ -322,39 +321,3 @@ def _in_pieces(ids: Collection[str] | None) -> Iterable[tuple[list[str], list[st
     for start in range(0, len(ordered), _MAX_IDS):
         some = ordered[start : start + _MAX_IDS]
         yield [f"trial_id IN ({', '.join('?' * len(some))})"], some
-
-
-def _stored(row: _Row) -> StoredTrial:
-    (
-        number,
-        trial_id,
-        user_id,
-        params,
-        count,
-        state,
-        ending,
-        logged,
-        outcome,
-        owner,
-        endpoint,
-        size,
-        raw_bytes,
-        attempt,
-    ) = row
-    head = Head(number, TrialEnd(ending), count, state=state)
-    return StoredTrial(
-        number=number,
-        trial_id=trial_id,
-        user_id=user_id,
-        params=TrialParams.FromString(params),
-        samples_count=count,
-        last_state=head.last_state,
-        end=head.end,
-        logged=bool(logged),
-        outcome=outcome,
-        owner=owner,
-        endpoint=endpoint,
-        stored_bytes=size,
-        raw_bytes=raw_bytes,
-        attempt=attempt,
-    )

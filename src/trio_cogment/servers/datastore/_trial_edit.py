@@ -8,32 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
-from typing import NamedTuple
 
 from trio_cogment.base.errors import DataLossError, InvalidArgumentError
-from trio_cogment.servers.datastore._chunk_layouts import Cut, Parts
 from trio_cogment.servers.datastore._merging import begin_waiting, merge_late
 from trio_cogment.servers.datastore._write_rules import MAX_NUMBER, RULES, Action, Found, Head, refusal
+from trio_cogment.servers.datastore.chunks import ChunkSample
 from trio_cogment.servers.datastore.storage import SampleWrite, WriteKind
 
+_make_sample = partial(tuple.__new__, ChunkSample)
 
-class Row(NamedTuple):
-    """A sample of a trial."""
-
-    position: int
-    tick_id: int
-    timestamp: int
-    #: It is an out-of-sync sample that waits for the one of its tick.
-    waiting: bool
-    data: bytes
-    #: Where the parts of `data` are, if that is known.
-    cut: Cut | Parts | None = None
-
-
-_make_row = partial(tuple.__new__, Row)
-
-#: Returns the chunks with a tick from the first to the last of these, by their positions.
-Load = Callable[[int, int], Iterable[tuple[int, Sequence[Row]]]]
+#: Returns the chunks with a tick from the first to the last of these: position, samples, ticks of those that wait.
+Load = Callable[[int, int], Iterable[tuple[int, Sequence[ChunkSample], Sequence[int]]]]
 
 
 class TrialEdit:
@@ -52,7 +37,7 @@ class TrialEdit:
         changed: the positions of the chunks that were read and are not any more what they were.
     """
 
-    __slots__ = ("_added", "_load", "_loaded", "_where", "changed", "head", "next_position", "top_tick")
+    __slots__ = ("_added", "_load", "_loaded", "_waiting", "_where", "changed", "head", "next_position", "top_tick")
 
     def __init__(self, head: Head, top_tick: int, next_position: int, load: Load) -> None:
         self.head = head
@@ -61,9 +46,11 @@ class TrialEdit:
         self.changed: set[int] = set()
         self._load = load
         #: New samples by their ticks, in the order of their positions, as in each chunk.
-        self._added: dict[int, Row] = {}
-        self._loaded: dict[int, dict[int, Row]] = {}
+        self._added: dict[int, ChunkSample] = {}
+        self._loaded: dict[int, dict[int, ChunkSample]] = {}
         self._where: dict[int, int] = {}
+        #: The ticks whose samples are out of sync, and wait for the one of their tick.
+        self._waiting: set[int] = set()
 
     def write(self, write: SampleWrite) -> str | None:
         """Do what the rules say; return why a sample was refused."""
@@ -71,7 +58,7 @@ class TrialEdit:
         if self.top_tick < tick_id <= MAX_NUMBER and 0 <= timestamp <= MAX_NUMBER and kind is not WriteKind.LATE:
             # The usual case is inline: it decides how fast writing is.
             position = self.next_position
-            self._added[tick_id] = _make_row((position, tick_id, timestamp, False, data, cut))
+            self._added[tick_id] = _make_sample((position, tick_id, timestamp, data, cut))
             self.next_position = position + 1
             self.top_tick = tick_id
             self.head.raw_bytes += len(data)
@@ -86,73 +73,81 @@ class TrialEdit:
         return reason
 
     @property
-    def added(self) -> list[Row]:
+    def added(self) -> list[ChunkSample]:
         """The new samples, in the order of their positions."""
         return list(self._added.values())
 
-    def chunk(self, position: int) -> list[Row]:
+    def chunk(self, position: int) -> list[ChunkSample]:
         """Return the samples of a chunk that was read, as they are now; none: it is to be removed."""
         return list(self._loaded[position].values())
 
+    def waiting(self, samples: Sequence[ChunkSample]) -> list[int]:
+        """Return the ticks of those of these samples that wait for the one of their tick."""
+        return [one.tick_id for one in samples if one.tick_id in self._waiting] if self._waiting else []
+
     def _write_by_rules(self, write: SampleWrite) -> None:
         tick_id = write.tick_id
-        row = self._find(tick_id)
-        found = Found.NOTHING if row is None else Found.of(row.waiting, row.timestamp == write.timestamp)
+        held = self._find(tick_id)
+        same = held is not None and held.timestamp == write.timestamp
+        found = Found.NOTHING if held is None else Found.of(tick_id in self._waiting, same)
         action = RULES[write.kind, found]
         if action is Action.KEEP:
             pass
         elif action is Action.WAIT:
-            self._add(Row(self.next_position, tick_id, write.timestamp, True, begin_waiting(write.data)))
-        elif action is Action.MERGE and row is not None:
-            self._replace(row._replace(data=merge_late(row.data, write.data), cut=None))
+            self._add(ChunkSample(self.next_position, tick_id, write.timestamp, begin_waiting(write.data)))
+            self._waiting.add(tick_id)
+        elif action is Action.MERGE and held is not None:
+            self._replace(held._replace(data=merge_late(held.data, write.data), cut=None))
         else:
             data, cut = write.data, write.cut
-            if action is Action.COMPLETE and row is not None:
-                data, cut = merge_late(data, row.data), None
+            if action is Action.COMPLETE and held is not None:
+                data, cut = merge_late(data, held.data), None
             if action is Action.RERUN:
                 self._remove_from(tick_id)
-            elif row is not None:
+            elif held is not None:
                 self._remove(tick_id)
-            self._add(Row(self.next_position, tick_id, write.timestamp, False, data, cut))
+            self._add(ChunkSample(self.next_position, tick_id, write.timestamp, data, cut))
         self.head.follow(write, action)
 
-    def _find(self, tick_id: int) -> Row | None:
+    def _find(self, tick_id: int) -> ChunkSample | None:
         if tick_id > self.top_tick:
             return None
-        row = self._row(tick_id)
-        if row is None:
+        held = self._held(tick_id)
+        if held is None:
             self._read(tick_id, tick_id)
-            row = self._row(tick_id)
-        return row
+            held = self._held(tick_id)
+        return held
 
-    def _row(self, tick_id: int) -> Row | None:
-        row = self._added.get(tick_id)
-        if row is None and tick_id in self._where:
-            row = self._loaded[self._where[tick_id]][tick_id]
-        return row
+    def _held(self, tick_id: int) -> ChunkSample | None:
+        held = self._added.get(tick_id)
+        if held is None and tick_id in self._where:
+            held = self._loaded[self._where[tick_id]][tick_id]
+        return held
 
     def _read(self, first: int, last: int) -> None:
-        for position, rows in self._load(first, last):
+        for position, samples, waiting in self._load(first, last):
             if position not in self._loaded:
-                self._loaded[position] = {row.tick_id: row for row in rows}
-                self._where.update((row.tick_id, position) for row in rows)
+                self._loaded[position] = {one.tick_id: one for one in samples}
+                self._where.update((one.tick_id, position) for one in samples)
+                self._waiting.update(waiting)
 
-    def _add(self, row: Row) -> None:
-        self._added[row.tick_id] = row
-        self.next_position = row.position + 1
-        self.head.raw_bytes += len(row.data)
-        self.top_tick = max(self.top_tick, row.tick_id)
+    def _add(self, one: ChunkSample) -> None:
+        self._added[one.tick_id] = one
+        self.next_position = one.position + 1
+        self.head.raw_bytes += len(one.data)
+        self.top_tick = max(self.top_tick, one.tick_id)
 
-    def _replace(self, row: Row) -> None:
+    def _replace(self, one: ChunkSample) -> None:
         chunk = self._added
-        if row.tick_id not in chunk:
-            position = self._where[row.tick_id]
+        if one.tick_id not in chunk:
+            position = self._where[one.tick_id]
             chunk = self._loaded[position]
             self.changed.add(position)
-        self.head.raw_bytes += len(row.data) - len(chunk[row.tick_id].data)
-        chunk[row.tick_id] = row
+        self.head.raw_bytes += len(one.data) - len(chunk[one.tick_id].data)
+        chunk[one.tick_id] = one
 
     def _remove(self, tick_id: int) -> None:
+        self._waiting.discard(tick_id)
         gone = self._added.pop(tick_id, None)
         if gone is None:
             position = self._where.pop(tick_id)
@@ -168,13 +163,14 @@ class TrialEdit:
         self.top_tick = tick_id
 
 
-def in_chunks(rows: Sequence[Row], most_bytes: int) -> Iterator[Sequence[Row]]:
-    """Yield rows in pieces whose ticks ascend, of at least one row and otherwise at most this many bytes of data."""
-    first = size = 0
-    for number, row in enumerate(rows):
-        if number > first and (size + len(row.data) > most_bytes or row.tick_id < rows[number - 1].tick_id):
-            yield rows[first:number]
+def in_chunks(samples: Sequence[ChunkSample], most_bytes: int) -> Iterator[Sequence[ChunkSample]]:
+    """Yield samples in pieces whose ticks ascend, of one at least and otherwise at most this many bytes of data."""
+    first = size = before = 0
+    for number, (_, tick_id, _, data, _) in enumerate(samples):
+        if number > first and (size + len(data) > most_bytes or tick_id < before):
+            yield samples[first:number]
             first, size = number, 0
-        size += len(row.data)
-    if first < len(rows):
-        yield rows[first:]
+        size += len(data)
+        before = tick_id
+    if first < len(samples):
+        yield samples[first:] if first else samples

@@ -8,15 +8,17 @@ looks up what `RULES` says, does that to its rows, and lets the trial's `Head` f
 from __future__ import annotations
 
 import enum
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
+from typing import Any
 
-from trio_cogment.api.common_pb2 import TrialState
+from trio_cogment.api.common_pb2 import TrialParams, TrialState
 from trio_cogment.servers.datastore.storage import (
     RELEASED,
     EndWrite,
     ReplacedAttempt,
     SampleWrite,
+    StoredTrial,
     TrialEnd,
     TrialWrite,
     Write,
@@ -245,3 +247,33 @@ class Head:
         """Take note of an end, which only an open trial has, or of a reopening."""
         if write.end == TrialEnd.OPEN or self.end == TrialEnd.OPEN:
             self.end = write.end
+
+
+def stored_trial(row: Sequence[Any], text: Callable[[str], str] = str) -> StoredTrial:
+    """Return a trial of what every database keeps of it.
+
+    Args:
+        row: its columns, in the order of the names below.
+        text: returns a text as it was, from what is kept of it.
+    """
+    (
+        number, trial_id, user_id, params, count, state, ending, logged, outcome, owner, endpoint, size, raw_bytes,
+        attempt,
+    ) = row  # fmt: skip
+    head = Head(number, TrialEnd(ending), count, state=state)
+    return StoredTrial(
+        number=number,
+        trial_id=text(trial_id),
+        user_id=text(user_id),
+        params=TrialParams.FromString(params),
+        samples_count=count,
+        last_state=head.last_state,
+        end=head.end,
+        logged=bool(logged),
+        outcome=outcome,
+        owner=text(owner),
+        endpoint=endpoint,
+        stored_bytes=size,
+        raw_bytes=raw_bytes,
+        attempt=attempt,
+    )
