@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 
 import pytest
 import trio
@@ -16,6 +16,7 @@ from trio_cogment.base.errors import (
     UnavailableError,
 )
 from trio_cogment.servers.datastore import TrialStore, _postgresql, open_store
+from trio_cogment.servers.datastore._postgresql_statements import Begun, WritingSession
 from trio_cogment.servers.datastore.storage import DamagedSamplesError, EndWrite, TrialEnd
 from trio_cogment.testing.conformance.trial_store import (
     CASES,
@@ -54,6 +55,34 @@ async def test_shared(case: Callable[[TrialStore, TrialStore], Awaitable[None]],
     with trio.fail_after(60):
         async with open_store(database) as first, open_store(database) as second:
             await case(first, second)
+
+
+async def test_what_another_process_writes_is_noticed(
+    postgresql: PostgresqlServer, database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A datastore that writes alone asks for nothing; when another one has written it asks, and nothing is lost."""
+    asked: list[int] = []
+    begin = WritingSession.begin
+
+    def asks(session: WritingSession, writer: int, keys: Collection[str], *, creates: bool) -> Begun:
+        asked.append(writer)
+        return begin(session, writer, keys, creates=creates)
+
+    monkeypatch.setattr(WritingSession, "begin", asks)
+    with trio.fail_after(60):
+        async with _postgresql.open_postgresql(database) as first, _postgresql.open_postgresql(database) as second:
+            await first.apply([new_trial("a"), new_trial("b")])
+            for tick in range(10):
+                await first.apply([sample("a", tick), sample("b", tick)])
+            assert asked == [first.presence.number]
+            for tick in range(10, 30):
+                await (first, second)[tick % 2].apply([sample("a", tick), sample("b", tick)])
+            assert set(asked) == {first.presence.number, second.presence.number}
+            assert first.figures()["retries"] == second.figures()["retries"] == 0
+            for trial_id in "ab":
+                found = await read(first, trial_id)
+                assert [one.tick_id for one in found] == list(range(30))
+                assert [one.position for one in found] == list(range(1, 31))
 
 
 async def refused(address: str, error: type[CogmentError], text: str) -> None:
