@@ -66,7 +66,7 @@ S3_SERVER = ["moto[server]==5.2.5"]
 RL_PEERS = [
     *("torch==2.13.0", "stable-baselines3==2.9.2", "sb3-contrib==2.9.2", "supersuit==3.11.0", "torchrl==0.14.1"),
     *("openenv==0.10.0", "tensorboard", "datasets==5.2.0", "vmas==1.5.2"),
-    *("trl==1.16.0", "transformers==5.24.0", "accelerate==1.15.0", "jinja2"),
+    *("trl==1.16.0", "transformers==5.24.0", "accelerate==1.15.0", "jinja2", "textarena==0.7.4"),
     *("pyarrow==26.0.1", "pandas==3.1.1", "polars==2.1.0", "duckdb==2.0.1"),  # readers of an export
 ]
 #: Environments of the field's packages. dm_control of today asks MuJoCo 4 for what it has no more.
@@ -75,6 +75,8 @@ WORLDS = [
     *("mo-gymnasium==1.3.2", "highway-env==1.12.1", "popgym==1.0.7", "flappy-bird-gymnasium==0.4.0"),
     *("ale-py==0.12.1", "mpe2==1.1.1", "lbforaging==2.0.0", "rware==2.0.0"),
 ]
+#: Not beside OpenEnv: they need different versions of mcp.
+VERIFIERS = ["verifiers==0.4.0", "textarena==0.7.4"]
 RL_PEERS_TEST = [
     *("pytest>=9.0", "pytest-trio>=0.8.0", "pytest-timeout>=2.3", "hypothesis>=6.100", "pygame>=2.5"),
     *("hypercorn[trio]>=0.17.3,<0.18", "starlette>=1,<2", "trio-websocket>=0.12"),  # peers of OpenEnv in small
@@ -638,12 +640,14 @@ def interpreter(session: nox.Session, version: str) -> str:
 
 @nox.session(name="rl-peers")
 def rl_peers(session: nox.Session) -> None:
-    """Stable-Baselines3, TorchRL, RLlib, OpenEnv, Hugging Face, a PPO in one file and worlds of others, on trials."""
-    worlds = "tests/rl_peers/test_worlds.py"
+    """Stable-Baselines3, TorchRL, RLlib, OpenEnv, Hugging Face, verifiers, a PPO in one file and others' worlds."""
+    worlds, verifiers = "tests/rl_peers/test_worlds.py", "tests/rl_peers/test_verifiers.py"
     selections = {
-        "rl-peers": (RL_PEERS, ["tests/rl_peers", f"--ignore={worlds}"]),
+        "rl-peers-verifiers": (VERIFIERS, [verifiers]),
+        "rl-peers": (RL_PEERS, ["tests/rl_peers", f"--ignore={worlds}", f"--ignore={verifiers}"]),
         "rl-peers-worlds": (WORLDS, [worlds]),
     }
+    beside: dict[str, str] = {}
     for name, (packages, selection) in selections.items():
         extras = ".[gym,pettingzoo,openenv,openspiel,export,minari,dm-env]"
         env = {
@@ -652,7 +656,10 @@ def rl_peers(session: nox.Session) -> None:
             "HF_HUB_OFFLINE": "1",
             "SDL_VIDEODRIVER": "dummy",
             "MUJOCO_GL": "disabled",  # without a display: nothing is drawn
+            **beside,
         }
+        if name == "rl-peers-verifiers":
+            beside["TRIO_COGMENT_VERIFIERS_PYTHON"] = str(python_of(env))
         run(session, env, "pytest", "-m", "rl_peers", *selection, *session.posargs)
     run(session, cluster(session, "rl-peers-ray", *RLLIB), "pytest", *ON_RAY, ON_RLLIB, *session.posargs)
 

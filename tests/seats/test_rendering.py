@@ -26,6 +26,7 @@ from trio_cogment.spaces import (
     Text,
     Tuple,
 )
+from trio_cogment.spaces.elementary import any_text
 
 
 def test_the_whole_prompt() -> None:
@@ -100,6 +101,10 @@ def test_spaces_in_words(space: Space, text: str) -> None:
     assert described_space(space).startswith(text)
 
 
+def test_a_text_without_bounds_of_its_own_in_words() -> None:
+    assert described_space(any_text()) == "a text of 0 to 65536 characters"
+
+
 def test_masks_in_words() -> None:
     space = Dict({"a": Discrete(3), "b": Tuple([Discrete(2), MultiBinary(2)]), "c": Text(3)})
     mask = {"a": np.array([1, 0, 1], np.int8), "b": (None, np.array([2, 1], np.int8)), "c": None}
@@ -132,6 +137,10 @@ def test_every_action_can_be_given(space: Space, generator: np.random.Generator)
         (Discrete(3, start=-1), "minus one: -1", -1),
         (Text(8), "hello", "hello"),
         (Text(8), ' "hello"\n', "hello"),
+        # Moves of games of TextArena, which are JSON by chance.
+        (Text(8, charset="[]0123456789 "), "[4]", "[4]"),
+        (Text(8, charset="[]0123456789 "), " 42\n", "42"),
+        (Text(8), "null", "null"),
         (MultiDiscrete([2, 3]), "Not [0, 0], I play [1, 2]!", np.array([1, 2])),
         (Dict({"a": Discrete(2)}), 'My move: {"a": 1}.', {"a": 1}),
         (Tuple([Discrete(2), Text(3)]), '[1, "ab"]', (1, "ab")),

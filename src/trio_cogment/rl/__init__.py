@@ -68,6 +68,7 @@ if TYPE_CHECKING:
     from trio_cogment.rl.views.tools import environment_factory as environment_factory
     from trio_cogment.rl.views.vector import TrialVectorEnv as TrialVectorEnv
     from trio_cogment.rl.views.vector import make_vec as make_vec
+    from trio_cogment.rl.views.verifiers import verifiers_plugin as verifiers_plugin
     from trio_cogment.seats.base import Seat as Seat
     from trio_cogment.seats.base import SeatContext as SeatContext
     from trio_cogment.seats.base import SeatError as SeatError
@@ -139,6 +140,7 @@ _HOMES = {
     "serve_clients": "trio_cogment.play.clients",
     "serve_openenv": "trio_cogment.gateways.openenv.server",
     "text": "trio_cogment.seats.text",
+    "verifiers_plugin": "views.verifiers",
 }
 #: The extra that a name needs, where that is not `arrays`.
 _EXTRAS = {

@@ -30,7 +30,7 @@ from trio_cogment.spaces import (
 )
 from trio_cogment.spaces.base import ArraySpace, numbers, rounded, shown
 from trio_cogment.spaces.composite import part
-from trio_cogment.spaces.elementary import ALPHANUMERIC
+from trio_cogment.spaces.elementary import ALPHANUMERIC, any_text
 from trio_cogment.spaces.masks import allowed_numbers, check_allowed, mask_in
 
 #: Arrays with more elements are not written out.
@@ -90,12 +90,47 @@ def as_text(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(_plain(value), ensure_ascii=False)
 
 
-def what_is_new(text: str, before: str) -> str:
-    """Return the part of a text that is new, where it begins with all that was there before; else the whole text.
+def place_prompt(environment: str, agent: str, space: Space | None) -> str:
+    """Return what a language model is told of its place, before all else in a conversation.
 
-    Games of TextArena tell a player everything from the beginning with each turn.
+    Args:
+        environment: the environment's name.
+        agent: whom the model plays.
+        space: of its actions; None if they are messages of a project's own.
+
+    Raises:
+        SpaceError: an action of this space cannot be given as text.
     """
-    return text[len(before) :].lstrip("\n") if before and text.startswith(before) else text
+    action = "JSON" if space is None else described_space(space)
+    form = "." if isinstance(space, Text) else ", as JSON."
+    return f"You are {agent} in {environment}.\nYour action is {action}.\nAnswer with the action alone{form}"
+
+
+class Conversation:
+    """What a language model is told, turn by turn, by one agent's observations.
+
+    Where an observation is a text that begins with all that was there before, as in games of TextArena, a turn has only
+    what is new.
+
+    Attributes:
+        space: of the agent's actions; None if they are messages of a project's own.
+    """
+
+    def __init__(self, space: Space | None) -> None:
+        self.space = space
+        self._before = ""
+
+    def told(self, value: Any, mask: Any = None) -> str:
+        """Return an observation as text, with what is allowed, if there is a mask.
+
+        Raises:
+            SpaceError: the mask is none of the space.
+        """
+        text, before = as_text(value), self._before
+        self._before = text
+        if isinstance(value, str) and before and text.startswith(before):
+            text = text[len(before) :].lstrip("\n")
+        return text if mask is None or self.space is None else f"{text}\n\n{allowed_now(self.space, mask)}"
 
 
 def _plain(value: Any) -> Any:
@@ -155,8 +190,11 @@ def _of_multi_discrete(space: MultiDiscrete) -> str:
 
 
 def _of_text(space: Text) -> str:
+    length = f"a text of {space.min_length} to {space.max_length}"
+    if space == any_text():
+        return f"{length} characters"
     characters = "letters and digits" if space.charset == ALPHANUMERIC else f"characters of {json.dumps(space.charset)}"
-    return f"a text of {space.min_length} to {space.max_length} {characters}"
+    return f"{length} {characters}"
 
 
 def _of_dict(space: Dict) -> str:
@@ -204,8 +242,8 @@ def read_action(space: Space, answer: str, mask: Any = None) -> Any:
     """Return the action in what a language model answered.
 
     It is the whole answer, if that is JSON; else the last block of code (three backquotes) that is, else the last line;
-    else the last number in it, if the action is a number, or the last list or object otherwise. A `Text` is also taken
-    without quotes, as the whole answer without the blanks around it.
+    else the last number in it, if the action is a number, or the last list or object otherwise. A `Text` is a string of
+    JSON there, or the whole answer without the blanks around it: games take `[4]` as it is.
 
     Args:
         space: what the action has to be in.
@@ -232,9 +270,11 @@ def _values_in(space: Space, answer: str) -> Iterator[tuple[Any]]:
     last_line = stripped.rpartition("\n")[2].strip()
     for text in (stripped, *reversed(_FENCE.findall(answer)), last_line):
         try:
-            yield (json.loads(text),)
+            value = json.loads(text)
         except (ValueError, RecursionError):
             continue
+        if isinstance(value, str) or not isinstance(space, Text):
+            yield (value,)
     if isinstance(space, Text):
         yield (stripped,)
     elif isinstance(space, ArraySpace) and space.shape == ():

@@ -22,7 +22,7 @@ from trio_cogment.rl.datasets.placing import Placement, is_empty, put_right
 from trio_cogment.rl.datasets.step_columns import StepColumns
 from trio_cogment.rl.datasets.steps import Step
 from trio_cogment.rl.datasets.trials import TrialRecord
-from trio_cogment.seats.rendering import allowed_now, as_text, described_space, what_is_new
+from trio_cogment.seats.rendering import Conversation, as_text, place_prompt
 from trio_cogment.spaces import Observation, SpaceError
 
 #: The file of a data set, in its folder.
@@ -35,18 +35,13 @@ class _Chat:
     def __init__(self, trial: TrialRecord, name: str, form: Form) -> None:
         self._trial = trial
         self._name = name
-        self._space = form.action_space
-        self._shown = ""
-        self._messages = [{"role": "system", "content": self._place()}]
+        self._conversation = Conversation(form.action_space)
+        place = place_prompt(trial.environment, name, form.action_space)
+        self._messages = [{"role": "system", "content": place}]
         self._rewards: list[float] = []
         self._sum = 0.0
         self._waiting = 0.0
         self._last: Step | None = None
-
-    def _place(self) -> str:
-        action = "JSON" if self._space is None else described_space(self._space)
-        lines = [f"You are {self._name} in {self._trial.environment}.", f"Your action is {action}."]
-        return "\n".join([*lines, "Answer with the action alone, as JSON."])
 
     def add(self, step: Step) -> None:
         """Take the actor's next step."""
@@ -64,12 +59,7 @@ class _Chat:
         self._last = step
 
     def _seen(self, observation: Observation) -> str:
-        whole = as_text(observation.value)
-        text = what_is_new(whole, self._shown) if isinstance(observation.value, str) else whole
-        self._shown = whole
-        if observation.action_mask is None or self._space is None:
-            return text
-        return f"{text}\n\n{allowed_now(self._space, observation.action_mask)}"
+        return self._conversation.told(observation.value, observation.action_mask)
 
     def row(self) -> dict[str, Any]:
         """Return the row of the data set."""

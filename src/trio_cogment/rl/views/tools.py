@@ -11,7 +11,7 @@ from typing import Any
 
 from trio_cogment.base.errors import FailedPreconditionError
 from trio_cogment.rl.views.gymnasium import TrialEnv, make
-from trio_cogment.seats.rendering import allowed_now, as_text, described_space, read_action, what_is_new
+from trio_cogment.seats.rendering import Conversation, described_space, read_action
 from trio_cogment.spaces import SpaceError
 from trio_cogment.spaces.gymnasium import from_gymnasium
 
@@ -30,7 +30,7 @@ class TrialTools:
         self.env = env
         self._name = name
         self._space = from_gymnasium(env.action_space)
-        self._seen = ""
+        self._conversation = Conversation(self._space)
         self._mask: Any = None
         self._return = 0.0
         self._is_over = True
@@ -44,7 +44,7 @@ class TrialTools:
         Raises:
             EpisodeFailedError, CogmentError: as `TrialEnv.reset`.
         """
-        self._seen, self._return, self._is_over = "", 0.0, False
+        self._conversation, self._return, self._is_over = Conversation(self._space), 0.0, False
         value, info = self.env.reset(seed=seed)
         place = f"You are {self.env.agent} in {self._name}. Your action is {described_space(self._space)}."
         return f"{place}\n\n{self._told(value, info)}"
@@ -75,11 +75,8 @@ class TrialTools:
         return self._return
 
     def _told(self, value: Any, info: dict[str, Any]) -> str:
-        text = as_text(value)
-        new = what_is_new(text, self._seen) if isinstance(value, str) else text
-        self._seen = text
         self._mask = info.get("action_mask", value.get("action_mask") if isinstance(value, dict) else None)
-        return new if self._mask is None or self._is_over else f"{new}\n\n{allowed_now(self._space, self._mask)}"
+        return self._conversation.told(value, None if self._is_over else self._mask)
 
 
 def environment_factory(environment: Any, **options: Any) -> Callable[[], TrialTools]:
