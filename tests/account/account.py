@@ -147,6 +147,10 @@ class Account:
         self._contents: dict[int, bytes] = {}
         self._waiting_for: set[int] = set()
         self._answered = True
+        #: At a rate: when the first tick began, how many ticks later the one under way ends, and what went wrong.
+        self._began_at: float | None = None
+        self._ends = 1
+        self.missed = self.late = self.absent = 0
         self._bytes_said: Counter[int] = Counter()
         self._end_asked = False
         self._last_announced = False
@@ -177,6 +181,20 @@ class Account:
     def everybody(self) -> list[Person]:
         """The environment and the actors; nobody before the parameters are there."""
         return [self.environment, *self.actors] if self.stage >= Stage.GATHERING and self.actors else []
+
+    @property
+    def _hz(self) -> float:
+        return self.params.environment.tick_hz
+
+    def _shown_for(self, actor: Person, tick: int) -> int:
+        """Return the tick of the observation that an actor has in a tick."""
+        while tick > self.first and tick % max(1, actor.params.observe_every):
+            tick -= 1
+        return tick
+
+    def _ends_at(self) -> float:
+        assert self._began_at is not None
+        return self._began_at + self._ends / self._hz
 
     def at(self, now: float, wall_ns: int) -> None:
         """Something happens now."""
@@ -263,6 +281,8 @@ class Account:
             ]
             if self.taken_up is not None:
                 data["taken_up"] = self.taken_up
+            if self._hz:
+                data["tick_hz"] = self._hz
             if self._patience.checkpoint_ticks or self._patience.checkpoint_seconds:
                 data["checkpoints"] = CheckpointInterval(
                     ticks=self._patience.checkpoint_ticks, seconds=self._patience.checkpoint_seconds
@@ -275,6 +295,10 @@ class Account:
                 "impl_name": params.implementation,
                 "env_name": self.environment.name,
             }
+            if self._hz:
+                data["tick_hz"] = self._hz
+            if params.observe_every > 1:
+                data["observe_every"] = params.observe_every
         if params.HasField("config"):
             data["config"] = params.config
         self._tell(person, state=NORMAL, init_input=data)
@@ -453,6 +477,8 @@ class Account:
             self._announce(TrialState.RUNNING)
         if final and self.stage is not Stage.LAST_SET_OWED:
             self._announce(TrialState.TERMINATING)
+        if self._hz and self.stage is Stage.RUNNING and self._answered and not final:
+            self._miss_ticks()
         self.stage = Stage.ACKS_OWED if final else Stage.RUNNING
         self.sets += 1
         shown = _dated(shown)
@@ -464,6 +490,8 @@ class Account:
             self._how = self._how or BY_ENVIRONMENT
             self._note("the environment ended the trial")
         present = [actor for actor in self.actors if actor.takes_part]
+        if not final:
+            present = [actor for actor in present if self._shown_for(actor, self.tick) == self.tick]
         for actor in present:
             self._pay(actor)
             if final:
@@ -478,13 +506,47 @@ class Account:
         for actor in present:
             self._waiting_for.add(actor.number)
             self._limit("RESPONSE", actor.number, actor.params.response_timeout)
+        if self._hz:
+            if self._began_at is None:
+                self._began_at = self.now
+            self.deadlines["TICK", -2] = self._ends_at()
         self._log(self.book.leaving())
         self._answer_if_all_are_in()
 
+    def _miss_ticks(self) -> None:
+        """Observations have come after the end of their tick: what has passed is not made up for."""
+        missed = 0
+        while self._ends_at() <= self.now:
+            self._ends += 1
+            missed += 1
+        if missed:
+            self.missed += missed
+            self._note(f"ticks missed, because the observations came late: {missed}")
+
+    def _may_act(self, actor: Person, action: Any) -> bool:
+        """Tell whether an action is for this tick; what is for the ticks that follow is kept."""
+        number = self.tick if action.tick_id == NOW else action.tick_id
+        if not self.first <= number <= self.tick:
+            return False
+        answers = self._shown_for(actor, number)
+        if answers <= actor.answered:
+            return False
+        actor.answered = answers
+        over = self.tick + 1 if self._answered else self.tick
+        if answers < self._shown_for(actor, over):
+            self.late += 1
+            return False
+        # Taken again in other ticks, it says which one it was for.
+        actor.last_action = type(action)(tick_id=number, timestamp=action.timestamp, content=action.content)
+        return not self._answered
+
     def _act(self, actor: Person, action: Any) -> None:
-        if self.stage is not Stage.RUNNING or action.tick_id not in (NOW, self.tick):
+        if self.stage is not Stage.RUNNING:
             return
-        if self._answered or actor.number in self._contents:
+        if self._has_rates:
+            if not self._may_act(actor, _dated(action)):
+                return
+        elif action.tick_id not in (NOW, self.tick) or self._answered or actor.number in self._contents:
             return
         assert self.book is not None
         self._contents[actor.number] = action.content
@@ -494,13 +556,17 @@ class Account:
         self._answer_if_all_are_in()
 
     def _answer_if_all_are_in(self) -> None:
-        if self._waiting_for or self._answered:
-            return
+        if not self._waiting_for and not self._answered and not self._hz:
+            self._answer()
+
+    def _answer(self) -> None:
+        """The tick takes no actions any more."""
         self._answered = True
         if self._last_announced:
             return  # the environment does not want them
         missing = [actor for actor in self.actors if actor.is_required and actor.number not in self._contents]
-        if missing:
+        missing = [actor for actor in missing if self._held_by(actor) is None]
+        if missing and not self._hz:
             self._fill_in()
             names = ", ".join(f"'{actor.name}'" for actor in missing)
             actors = "actors" if len(missing) > 1 else "actor"
@@ -525,14 +591,35 @@ class Account:
     def _fill_in(self) -> tuple[list[bytes], list[int]]:
         """Return an action for everybody, made up where there is none, and who has no default."""
         absent = [actor for actor in self.actors if actor.number not in self._contents]
+        held = {actor.number: self._held_by(actor) for actor in absent}
+        again = {number: action for number, action in held.items() if action is not None}
+        for actor in absent:
+            unanswered = actor.answered < self._shown_for(actor, self.tick)
+            self.absent += bool(self._hz and actor.takes_part and unanswered)
+        absent = [actor for actor in absent if actor.number not in again]
         unavailable = [actor.number for actor in absent if not actor.params.HasField("default_action")]
         assert self.book is not None
         self.book.current.unavailable.extend(unavailable)
         self.book.current.defaults.extend(a.number for a in absent if a.number not in unavailable)
+        self.book.current.held.extend(again)
+        self.book.current.actions.update(again)
+        contents = self._contents | {number: action.content for number, action in again.items()}
         # Of one without a default the content is empty, as that of the default that it does not have.
-        return [
-            self._contents.get(actor.number, actor.params.default_action.content) for actor in self.actors
-        ], unavailable
+        return [contents.get(actor.number, actor.params.default_action.content) for actor in self.actors], unavailable
+
+    @property
+    def _has_rates(self) -> bool:
+        return bool(self._hz) or any(
+            actor.params.observe_every > 1 or actor.params.hold_action for actor in self.actors
+        )
+
+    def _held_by(self, actor: Person) -> Any:
+        """Return the action of an actor that is taken again; None if there is none."""
+        params = actor.params
+        if not actor.takes_part or not (params.hold_action or params.observe_every > 1):
+            return None
+        answered = actor.answered == self._shown_for(actor, self.tick)
+        return actor.last_action if params.hold_action or answered else None
 
     # The end
 
@@ -551,7 +638,7 @@ class Account:
 
     def _await_acknowledgements(self, present: list[Person]) -> None:
         for what, who in list(self.deadlines):
-            if what in ("PATIENCE", "RESPONSE"):
+            if what in ("PATIENCE", "RESPONSE", "TICK"):
                 del self.deadlines[what, who]
         if self.environment.where is Where.ENDING:
             self._owing.add(ENVIRONMENT)
@@ -601,6 +688,11 @@ class Account:
             reason=why[:MOST_OF_A_REASON],
             ticks=self.sets - self.before if self.sets > self.first else 0,
         )
+        if self._hz and self.outcome.ticks:
+            self._note(
+                f"at {self._hz:g} Hz: ticks missed: {self.missed}; late actions, dropped: {self.late}; "
+                f"actions made up: {self.absent}"
+            )
         more = {"details": details} if details else {}
         for person in everybody:
             if person.where in REACHABLE:
@@ -733,6 +825,12 @@ class Account:
             self._waiting_for.discard(who)
             if self.stage is Stage.RUNNING:
                 self._answer_if_all_are_in()
+        elif what == "TICK":
+            if self.stage is Stage.RUNNING:
+                self._ends += 1
+                if not self._answered:
+                    self._waiting_for = set()
+                    self._answer()
         elif what == "ACK":
             person = self.person(who)
             text = f"{person} did not acknowledge the end of the trial"

@@ -116,6 +116,10 @@ class Beside:
                 f"{TrialState.Name(account.state)} and tick {account.tick}",
                 f"{TrialState.Name(machine.state)} and tick {machine.tick_id}",
             )
+        elif (told := (account.missed, account.late, account.absent)) != (
+            counted := (machine.missed_ticks, machine.late_actions, machine.absent_actions)
+        ):
+            self._differs(f"missed, late, absent: {told}", str(counted))
         elif machine.outcome is not None and machine.outcome.message(tracebacks=True) != account.outcome:
             self._differs(str(account.outcome), str(machine.outcome.message(tracebacks=True)))
 

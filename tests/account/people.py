@@ -71,6 +71,8 @@ class Person:
         heard_at: when it sent something last; `nudged_at`: when it was sent its last heartbeat.
         nudges: how many of those heartbeats it has not answered.
         lost: it is out for good.
+        answered: the tick of the observation that it has answered last; -1: none. Only where there are rates.
+        last_action: its last one, likewise.
     """
 
     number: int
@@ -85,6 +87,8 @@ class Person:
     nudged_at: float = 0.0
     nudges: int = 0
     lost: bool = False
+    answered: int = -1
+    last_action: Any = None
 
     @property
     def is_environment(self) -> bool:

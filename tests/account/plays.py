@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tests.trial.harness import CLIENT, END, HEARTBEAT, LAST, LAST_ACK, NORMAL, SERVICE, Play, actor, make_params
-from trio_cogment.api.common_pb2 import ActorInitialOutput, TakenUp
+from trio_cogment.api.common_pb2 import ActorInitialOutput, TakenUp, TrialParams
 from trio_cogment.api.environment_pb2 import EnvInitialOutput
 from trio_cogment.base.errors import FailedPreconditionError, LocalProtocolError, NotFoundError
 from trio_cogment.base.outcome import EndCause
@@ -54,6 +54,10 @@ class Player:
             nb_buffered_ticks=rng.choice([0, 2, 3, 5]),
             exclude=rng.sample(FIELDS, rng.choice([0, 0, 1, 2])),
         )
+        # Not drawn from the same numbers, for the same reason as below.
+        self._paces: list[float] = [0.5, 0.5, 1, 2, 5, 40]
+        if seed % 4 == 2:
+            self._give_rates(params, random.Random(seed))
         rules = TrialRules(heartbeat_seconds=rng.choice([0, 0, 3, 20]), **rng.choice(LIMITS))
         # Not drawn, so that the others are played as they were before there was this.
         self._goes_on = seed % 16 == 5
@@ -62,6 +66,15 @@ class Player:
         self._count = len(names)
         self._names = names
         self._kinds = self._temper()
+
+    def _give_rates(self, params: TrialParams, rng: random.Random) -> None:
+        hz = rng.choice([0, 0.5, 4, 4, 60])
+        params.environment.tick_hz = hz
+        for each in params.actors:
+            each.observe_every = rng.choice([0, 0, 1, 2, 3])
+            each.hold_action = rng.random() < 0.5
+        if hz:
+            self._paces += [rng.choice([0.4, 0.5, 1, 1, 1.5, 2, 3.7]) / hz for _ in range(12)]
 
     def _an_actor(self) -> dict[str, Any]:
         rng = self._rng
@@ -164,7 +177,7 @@ class Player:
         self.play.reward(self._anybody(), self._rng.choice(PATTERNS), *sources, tick_id=self._tick_id())
 
     def time_passes(self) -> None:
-        self.play.pass_time(self._rng.choice([0.5, 0.5, 1, 2, 5, 40]))
+        self.play.pass_time(self._rng.choice(self._paces))
 
     def say(self) -> None:
         self.play.say(self._anybody(), self._rng.choice([HEARTBEAT, HEARTBEAT, LAST_ACK, NORMAL]))

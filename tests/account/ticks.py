@@ -36,6 +36,7 @@ class Tick:
     events: list[str] = field(default_factory=list)
     defaults: list[int] = field(default_factory=list)
     unavailable: list[int] = field(default_factory=list)
+    held: list[int] = field(default_factory=list)
     state: int = 0
     end: EndOfTrial | None = None
 
@@ -61,6 +62,7 @@ class Tick:
             messages=self.messages,
             default_actors=self.defaults,
             unavailable_actors=self.unavailable,
+            held_actors=self.held,
         )
 
 

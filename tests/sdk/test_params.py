@@ -27,6 +27,8 @@ def whole() -> TrialParams:
         initial_connection_timeout_seconds=1.5,
         response_timeout_seconds=2.5,
         optional=True,
+        observe_every=5,
+        hold_action=True,
         default_action=UInt32Value(value=3),
         spec=SPEC,
     )
@@ -39,6 +41,7 @@ def whole() -> TrialParams:
         trial_config=StringValue(value="t"),
         datalog_endpoint="cogment://discover",
         datalog_exclude_fields=["messages", "rewards"],
+        tick_hz=60,
         max_steps=7,
         max_inactivity_seconds=8,
         nb_buffered_ticks=9,
@@ -65,7 +68,10 @@ def test_every_field_is_set() -> None:
     nora = params.actors[0]
     assert {field.name for field, _ in nora.ListFields()} == {field.name for field in nora.DESCRIPTOR.fields}
     assert (nora.initial_connection_timeout, nora.response_timeout, nora.optional) == (1.5, 2.5, True)
-    assert (params.environment.name, params.environment.implementation) == ("world", "game")
+    assert (nora.observe_every, nora.hold_action) == (5, True)
+    environment = params.environment
+    assert {field.name for field, _ in environment.ListFields()} == {f.name for f in environment.DESCRIPTOR.fields}
+    assert (environment.name, environment.implementation, environment.tick_hz) == ("world", "game", 60)
     assert list(params.datalog.exclude_fields) == ["messages", "rewards"]
 
 

@@ -23,6 +23,7 @@ from tests.sim.orchestrators.guarded import guarded_trials
 from tests.sim.orchestrators.logged import logged_trials
 from tests.sim.orchestrators.measured import measured_trials
 from tests.sim.orchestrators.parting import parting_trials
+from tests.sim.orchestrators.rated import rated_trials
 from tests.sim.recounting import check_counts, count_now_and_then
 from tests.sim.stored import clients_on_a_file, few_are_kept, on_a_file
 from trio_cogment.testing import Counts, World, check_history
@@ -62,6 +63,7 @@ ORCHESTRATORS: dict[str, Scenario] = {
     "orchestrator that asks for tokens": guarded_trials,
     "orchestrator's data logs": logged_trials,
     "orchestrator's farewells": parting_trials,
+    "orchestrator with ticks at a rate": rated_trials,
     "orchestrator that stops": partial(parting_trials, stops=True),
 }
 FILES: dict[str, Scenario] = {

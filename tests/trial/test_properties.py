@@ -19,13 +19,15 @@ from .harness import CLIENT, END, LAST, LAST_ACK, NORMAL, SERVICE, Play, actor, 
 
 MAX_ACTORS = 4
 ACTORS = st.builds(
-    lambda client, optional, wait, respond, default, actor_class: {
+    lambda client, optional, wait, respond, default, actor_class, every, hold: {
         "actor_class": actor_class,
         "endpoint": CLIENT if client else SERVICE,
         "optional": optional,
         "initial_connection_timeout": wait,
         "response_timeout": respond,
         "default": default,
+        "observe_every": every,
+        "hold_action": hold,
     },
     st.booleans(),
     st.booleans(),
@@ -33,6 +35,8 @@ ACTORS = st.builds(
     st.sampled_from([0, 0, 1]),
     st.sampled_from([None, b"", b"D"]),
     st.sampled_from(["cls", "cls", "other"]),
+    st.sampled_from([0, 0, 1, 2, 3]),
+    st.sampled_from([False, False, True]),
 )
 INDEXES = st.integers(-1, MAX_ACTORS - 1)
 ACTOR_INDEXES = st.integers(0, MAX_ACTORS - 1)
@@ -78,6 +82,7 @@ class Trials(RuleBasedStateMachine):
         ready=st.booleans(),
         collect=st.booleans(),
         heartbeat=st.sampled_from([0, 3, 20]),
+        tick_hz=st.sampled_from([0, 0, 1, 60]),
     )
     def begin(
         self,
@@ -90,6 +95,7 @@ class Trials(RuleBasedStateMachine):
         ready: bool,
         collect: bool,
         heartbeat: float,
+        tick_hz: float,
     ) -> None:
         params = make_params(
             *(actor(f"n{index}", **more) for index, more in enumerate(actors)),
@@ -98,6 +104,7 @@ class Trials(RuleBasedStateMachine):
             nb_buffered_ticks=buffered,
             exclude=exclude,
         )
+        params.environment.tick_hz = tick_hz
         self.exclude = exclude
         self.count = len(actors)
         rules = TrialRules(heartbeat_seconds=heartbeat, **limits)
@@ -195,7 +202,7 @@ class Trials(RuleBasedStateMachine):
         else:
             self.attempt(lambda: self.play.half_close(index) if how == "half" else self.play.lose(index))
 
-    @rule(seconds=st.sampled_from([0.5, 1, 5, 40]))
+    @rule(seconds=st.sampled_from([1 / 60, 0.5, 1, 1, 5, 40]))
     def time_passes(self, seconds: float) -> None:
         self.play.pass_time(seconds)
 

@@ -56,7 +56,7 @@ def arguments(machine: TrialMachine, symbol: Input) -> tuple[Any, Any]:
     second = machine.actors[-1] if machine.actors else None
     if symbol is Input.PARAMETERS_COMPLETE:
         return None, ParametersComplete(make_params())
-    if symbol in (Input.OBSERVATION_SET, Input.FINAL_OBSERVATION_SET):
+    if symbol in (Input.OBSERVATION_SET, Input.FINAL_OBSERVATION_SET, Input.LATE_OBSERVATION_SET):
         return machine.environment, ObservationSet(tick_id=-1, observations=[b"o"], actors_map=[0, 0, 0])
     if symbol in (Input.ENVIRONMENT_LAST, Input.ENVIRONMENT_LOST):
         return machine.environment, LOSS
@@ -119,12 +119,17 @@ def test_every_pair_runs(phase: Phase, symbol: Input) -> None:
     if symbol is Input.ACTOR_JOINED:
         play = Play(make_params(actor("a", endpoint="client"))).begin()
         machine = play.machine
+    if symbol in (Input.LATE_OBSERVATION_SET, Input.TICK_DUE):
+        machine.tick_hz, machine.tick_slot, machine.answered = 4.0, 1, symbol is Input.LATE_OBSERVATION_SET
+        machine.began_at = machine.now - 1
     if symbol is Input.NOBODY_LEFT_TO_ACK:
         machine.owing.clear()
     given = arguments(machine, symbol)
-    if symbol in (Input.OBSERVATION_SET, Input.FINAL_OBSERVATION_SET):
+    if symbol in (Input.OBSERVATION_SET, Input.FINAL_OBSERVATION_SET, Input.LATE_OBSERVATION_SET):
+        late = symbol is Input.LATE_OBSERVATION_SET and phase is not Phase.RUNNING
         machine.final_marked = symbol is Input.FINAL_OBSERVATION_SET
-        assert observation_input(machine, given[1]) is symbol  # what a set maps is kept when it is checked
+        read = observation_input(machine, given[1])
+        assert read is (Input.OBSERVATION_SET if late else symbol)  # what a set maps is kept when it is checked
     machine.fire(symbol, *given)
     assert machine.phase >= phase
     if TRANSITIONS[phase, symbol][1] is Action.NOTHING and phase is not Phase.CREATED:

@@ -36,9 +36,9 @@ class ActorSession(
     send_message = awaited(TrioActorSession.send_message)
     sending_done = awaited(TrioActorSession.sending_done)
 
-    async def do_action(self, action: SentActionT) -> None:
+    async def do_action(self, action: SentActionT, *, tick_id: int | None = None) -> None:
         """See `trio_cogment.ActorSession.do_action`."""
-        await self._caller.call(self._target.do_action, action)
+        await self._caller.call(self._target.do_action, action, tick_id=tick_id)
 
     def all_events(self) -> AsyncIterator[Event[ObservationT, None]]:
         """Return the events of the trial, in order, until its end; see `trio_cogment.sdk.Session.all_events`."""

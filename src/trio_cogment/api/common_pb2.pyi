@@ -134,19 +134,21 @@ class DatalogParams(_message.Message):
     def __init__(self, endpoint: _Optional[str] = ..., exclude_fields: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class EnvironmentParams(_message.Message):
-    __slots__ = ("name", "endpoint", "implementation", "config")
+    __slots__ = ("name", "endpoint", "implementation", "config", "tick_hz")
     NAME_FIELD_NUMBER: _ClassVar[int]
     ENDPOINT_FIELD_NUMBER: _ClassVar[int]
     IMPLEMENTATION_FIELD_NUMBER: _ClassVar[int]
     CONFIG_FIELD_NUMBER: _ClassVar[int]
+    TICK_HZ_FIELD_NUMBER: _ClassVar[int]
     name: str
     endpoint: str
     implementation: str
     config: SerializedMessage
-    def __init__(self, name: _Optional[str] = ..., endpoint: _Optional[str] = ..., implementation: _Optional[str] = ..., config: _Optional[_Union[SerializedMessage, _Mapping]] = ...) -> None: ...
+    tick_hz: float
+    def __init__(self, name: _Optional[str] = ..., endpoint: _Optional[str] = ..., implementation: _Optional[str] = ..., config: _Optional[_Union[SerializedMessage, _Mapping]] = ..., tick_hz: _Optional[float] = ...) -> None: ...
 
 class ActorParams(_message.Message):
-    __slots__ = ("name", "actor_class", "endpoint", "implementation", "config", "initial_connection_timeout", "response_timeout", "optional", "default_action")
+    __slots__ = ("name", "actor_class", "endpoint", "implementation", "config", "initial_connection_timeout", "response_timeout", "optional", "default_action", "observe_every", "hold_action")
     NAME_FIELD_NUMBER: _ClassVar[int]
     ACTOR_CLASS_FIELD_NUMBER: _ClassVar[int]
     ENDPOINT_FIELD_NUMBER: _ClassVar[int]
@@ -156,6 +158,8 @@ class ActorParams(_message.Message):
     RESPONSE_TIMEOUT_FIELD_NUMBER: _ClassVar[int]
     OPTIONAL_FIELD_NUMBER: _ClassVar[int]
     DEFAULT_ACTION_FIELD_NUMBER: _ClassVar[int]
+    OBSERVE_EVERY_FIELD_NUMBER: _ClassVar[int]
+    HOLD_ACTION_FIELD_NUMBER: _ClassVar[int]
     name: str
     actor_class: str
     endpoint: str
@@ -165,7 +169,9 @@ class ActorParams(_message.Message):
     response_timeout: float
     optional: bool
     default_action: SerializedMessage
-    def __init__(self, name: _Optional[str] = ..., actor_class: _Optional[str] = ..., endpoint: _Optional[str] = ..., implementation: _Optional[str] = ..., config: _Optional[_Union[SerializedMessage, _Mapping]] = ..., initial_connection_timeout: _Optional[float] = ..., response_timeout: _Optional[float] = ..., optional: bool = ..., default_action: _Optional[_Union[SerializedMessage, _Mapping]] = ...) -> None: ...
+    observe_every: int
+    hold_action: bool
+    def __init__(self, name: _Optional[str] = ..., actor_class: _Optional[str] = ..., endpoint: _Optional[str] = ..., implementation: _Optional[str] = ..., config: _Optional[_Union[SerializedMessage, _Mapping]] = ..., initial_connection_timeout: _Optional[float] = ..., response_timeout: _Optional[float] = ..., optional: bool = ..., default_action: _Optional[_Union[SerializedMessage, _Mapping]] = ..., observe_every: _Optional[int] = ..., hold_action: bool = ...) -> None: ...
 
 class TrialParams(_message.Message):
     __slots__ = ("trial_config", "datalog", "environment", "actors", "max_steps", "max_inactivity", "nb_buffered_ticks", "properties")
@@ -251,18 +257,22 @@ class Reward(_message.Message):
     def __init__(self, tick_id: _Optional[int] = ..., receiver_name: _Optional[str] = ..., value: _Optional[float] = ..., sources: _Optional[_Iterable[_Union[RewardSource, _Mapping]]] = ...) -> None: ...
 
 class ActorInitialInput(_message.Message):
-    __slots__ = ("actor_name", "actor_class", "impl_name", "env_name", "config")
+    __slots__ = ("actor_name", "actor_class", "impl_name", "env_name", "config", "tick_hz", "observe_every")
     ACTOR_NAME_FIELD_NUMBER: _ClassVar[int]
     ACTOR_CLASS_FIELD_NUMBER: _ClassVar[int]
     IMPL_NAME_FIELD_NUMBER: _ClassVar[int]
     ENV_NAME_FIELD_NUMBER: _ClassVar[int]
     CONFIG_FIELD_NUMBER: _ClassVar[int]
+    TICK_HZ_FIELD_NUMBER: _ClassVar[int]
+    OBSERVE_EVERY_FIELD_NUMBER: _ClassVar[int]
     actor_name: str
     actor_class: str
     impl_name: str
     env_name: str
     config: SerializedMessage
-    def __init__(self, actor_name: _Optional[str] = ..., actor_class: _Optional[str] = ..., impl_name: _Optional[str] = ..., env_name: _Optional[str] = ..., config: _Optional[_Union[SerializedMessage, _Mapping]] = ...) -> None: ...
+    tick_hz: float
+    observe_every: int
+    def __init__(self, actor_name: _Optional[str] = ..., actor_class: _Optional[str] = ..., impl_name: _Optional[str] = ..., env_name: _Optional[str] = ..., config: _Optional[_Union[SerializedMessage, _Mapping]] = ..., tick_hz: _Optional[float] = ..., observe_every: _Optional[int] = ...) -> None: ...
 
 class ActorInitialOutput(_message.Message):
     __slots__ = ("actor_class", "actor_name")

@@ -25,7 +25,7 @@ class SampleInfo(_message.Message):
     def __init__(self, tick_id: _Optional[int] = ..., timestamp: _Optional[int] = ..., state: _Optional[_Union[_common_pb2.TrialState, str]] = ..., special_events: _Optional[_Iterable[str]] = ..., out_of_sync: bool = ..., end: _Optional[_Union[_common_pb2.EndOfTrial, _Mapping]] = ...) -> None: ...
 
 class DatalogSample(_message.Message):
-    __slots__ = ("info", "observations", "actions", "rewards", "messages", "default_actors", "unavailable_actors")
+    __slots__ = ("info", "observations", "actions", "rewards", "messages", "default_actors", "unavailable_actors", "held_actors")
     INFO_FIELD_NUMBER: _ClassVar[int]
     OBSERVATIONS_FIELD_NUMBER: _ClassVar[int]
     ACTIONS_FIELD_NUMBER: _ClassVar[int]
@@ -33,6 +33,7 @@ class DatalogSample(_message.Message):
     MESSAGES_FIELD_NUMBER: _ClassVar[int]
     DEFAULT_ACTORS_FIELD_NUMBER: _ClassVar[int]
     UNAVAILABLE_ACTORS_FIELD_NUMBER: _ClassVar[int]
+    HELD_ACTORS_FIELD_NUMBER: _ClassVar[int]
     info: SampleInfo
     observations: _environment_pb2.ObservationSet
     actions: _containers.RepeatedCompositeFieldContainer[_common_pb2.Action]
@@ -40,7 +41,8 @@ class DatalogSample(_message.Message):
     messages: _containers.RepeatedCompositeFieldContainer[_common_pb2.Message]
     default_actors: _containers.RepeatedScalarFieldContainer[int]
     unavailable_actors: _containers.RepeatedScalarFieldContainer[int]
-    def __init__(self, info: _Optional[_Union[SampleInfo, _Mapping]] = ..., observations: _Optional[_Union[_environment_pb2.ObservationSet, _Mapping]] = ..., actions: _Optional[_Iterable[_Union[_common_pb2.Action, _Mapping]]] = ..., rewards: _Optional[_Iterable[_Union[_common_pb2.Reward, _Mapping]]] = ..., messages: _Optional[_Iterable[_Union[_common_pb2.Message, _Mapping]]] = ..., default_actors: _Optional[_Iterable[int]] = ..., unavailable_actors: _Optional[_Iterable[int]] = ...) -> None: ...
+    held_actors: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, info: _Optional[_Union[SampleInfo, _Mapping]] = ..., observations: _Optional[_Union[_environment_pb2.ObservationSet, _Mapping]] = ..., actions: _Optional[_Iterable[_Union[_common_pb2.Action, _Mapping]]] = ..., rewards: _Optional[_Iterable[_Union[_common_pb2.Reward, _Mapping]]] = ..., messages: _Optional[_Iterable[_Union[_common_pb2.Message, _Mapping]]] = ..., default_actors: _Optional[_Iterable[int]] = ..., unavailable_actors: _Optional[_Iterable[int]] = ..., held_actors: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class RunTrialDatalogInput(_message.Message):
     __slots__ = ("trial_params", "sample")

@@ -25,7 +25,7 @@ _sym_db = _symbol_database.Default()
 from trio_cogment.api import common_pb2 as cogment_dot_api_dot_common__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1d\x63ogment/api/environment.proto\x12\ncogmentAPI\x1a\x18\x63ogment/api/common.proto\"\x8b\x01\n\x0eObservationSet\x12\x0f\n\x07tick_id\x18\x01 \x01(\x12\x12\x11\n\ttimestamp\x18\x02 \x01(\x06\x12\x14\n\x0cobservations\x18\x03 \x03(\x0c\x12\x12\n\nactors_map\x18\x04 \x03(\x05\x12+\n\ncheckpoint\x18\xe9\x07 \x01(\x0b\x32\x16.cogmentAPI.Checkpoint\"\\\n\tActionSet\x12\x0f\n\x07tick_id\x18\x01 \x01(\x04\x12\x11\n\ttimestamp\x18\x02 \x01(\x06\x12\x0f\n\x07\x61\x63tions\x18\x03 \x03(\x0c\x12\x1a\n\x12unavailable_actors\x18\x04 \x03(\r\"\x81\x02\n\x0f\x45nvInitialInput\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x11\n\timpl_name\x18\x02 \x01(\t\x12\x0f\n\x07tick_id\x18\x03 \x01(\x04\x12/\n\x0f\x61\x63tors_in_trial\x18\x04 \x03(\x0b\x32\x16.cogmentAPI.TrialActor\x12-\n\x06\x63onfig\x18\x05 \x01(\x0b\x32\x1d.cogmentAPI.SerializedMessage\x12&\n\x08taken_up\x18\xe9\x07 \x01(\x0b\x32\x13.cogmentAPI.TakenUp\x12\x34\n\x0b\x63heckpoints\x18\xea\x07 \x01(\x0b\x32\x1e.cogmentAPI.CheckpointInterval\"%\n\x10\x45nvInitialOutput\x12\x11\n\x08takes_up\x18\xe9\x07 \x01(\x08\"\x8a\x02\n\x10\x45nvRunTrialInput\x12-\n\x05state\x18\x01 \x01(\x0e\x32\x1e.cogmentAPI.CommunicationState\x12\x31\n\ninit_input\x18\x02 \x01(\x0b\x32\x1b.cogmentAPI.EnvInitialInputH\x00\x12+\n\naction_set\x18\x03 \x01(\x0b\x32\x15.cogmentAPI.ActionSetH\x00\x12&\n\x07message\x18\x04 \x01(\x0b\x32\x13.cogmentAPI.MessageH\x00\x12\x11\n\x07\x64\x65tails\x18\x05 \x01(\tH\x00\x12$\n\x03\x65nd\x18\xe9\x07 \x01(\x0b\x32\x16.cogmentAPI.EndOfTrialB\x06\n\x04\x64\x61ta\"\x97\x02\n\x11\x45nvRunTrialOutput\x12-\n\x05state\x18\x01 \x01(\x0e\x32\x1e.cogmentAPI.CommunicationState\x12\x33\n\x0binit_output\x18\x02 \x01(\x0b\x32\x1c.cogmentAPI.EnvInitialOutputH\x00\x12\x35\n\x0fobservation_set\x18\x03 \x01(\x0b\x32\x1a.cogmentAPI.ObservationSetH\x00\x12$\n\x06reward\x18\x04 \x01(\x0b\x32\x12.cogmentAPI.RewardH\x00\x12&\n\x07message\x18\x05 \x01(\x0b\x32\x13.cogmentAPI.MessageH\x00\x12\x11\n\x07\x64\x65tails\x18\x06 \x01(\tH\x00\x42\x06\n\x04\x64\x61ta2\xe0\x01\n\rEnvironmentSP\x12M\n\x08RunTrial\x12\x1c.cogmentAPI.EnvRunTrialInput\x1a\x1d.cogmentAPI.EnvRunTrialOutput\"\x00(\x01\x30\x01\x12@\n\x07Version\x12\x1a.cogmentAPI.VersionRequest\x1a\x17.cogmentAPI.VersionInfo\"\x00\x12>\n\x06Status\x12\x19.cogmentAPI.StatusRequest\x1a\x17.cogmentAPI.StatusReply\"\x00\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1d\x63ogment/api/environment.proto\x12\ncogmentAPI\x1a\x18\x63ogment/api/common.proto\"\x8b\x01\n\x0eObservationSet\x12\x0f\n\x07tick_id\x18\x01 \x01(\x12\x12\x11\n\ttimestamp\x18\x02 \x01(\x06\x12\x14\n\x0cobservations\x18\x03 \x03(\x0c\x12\x12\n\nactors_map\x18\x04 \x03(\x05\x12+\n\ncheckpoint\x18\xe9\x07 \x01(\x0b\x32\x16.cogmentAPI.Checkpoint\"\\\n\tActionSet\x12\x0f\n\x07tick_id\x18\x01 \x01(\x04\x12\x11\n\ttimestamp\x18\x02 \x01(\x06\x12\x0f\n\x07\x61\x63tions\x18\x03 \x03(\x0c\x12\x1a\n\x12unavailable_actors\x18\x04 \x03(\r\"\x93\x02\n\x0f\x45nvInitialInput\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x11\n\timpl_name\x18\x02 \x01(\t\x12\x0f\n\x07tick_id\x18\x03 \x01(\x04\x12/\n\x0f\x61\x63tors_in_trial\x18\x04 \x03(\x0b\x32\x16.cogmentAPI.TrialActor\x12-\n\x06\x63onfig\x18\x05 \x01(\x0b\x32\x1d.cogmentAPI.SerializedMessage\x12&\n\x08taken_up\x18\xe9\x07 \x01(\x0b\x32\x13.cogmentAPI.TakenUp\x12\x34\n\x0b\x63heckpoints\x18\xea\x07 \x01(\x0b\x32\x1e.cogmentAPI.CheckpointInterval\x12\x10\n\x07tick_hz\x18\xeb\x07 \x01(\x01\"%\n\x10\x45nvInitialOutput\x12\x11\n\x08takes_up\x18\xe9\x07 \x01(\x08\"\x8a\x02\n\x10\x45nvRunTrialInput\x12-\n\x05state\x18\x01 \x01(\x0e\x32\x1e.cogmentAPI.CommunicationState\x12\x31\n\ninit_input\x18\x02 \x01(\x0b\x32\x1b.cogmentAPI.EnvInitialInputH\x00\x12+\n\naction_set\x18\x03 \x01(\x0b\x32\x15.cogmentAPI.ActionSetH\x00\x12&\n\x07message\x18\x04 \x01(\x0b\x32\x13.cogmentAPI.MessageH\x00\x12\x11\n\x07\x64\x65tails\x18\x05 \x01(\tH\x00\x12$\n\x03\x65nd\x18\xe9\x07 \x01(\x0b\x32\x16.cogmentAPI.EndOfTrialB\x06\n\x04\x64\x61ta\"\x97\x02\n\x11\x45nvRunTrialOutput\x12-\n\x05state\x18\x01 \x01(\x0e\x32\x1e.cogmentAPI.CommunicationState\x12\x33\n\x0binit_output\x18\x02 \x01(\x0b\x32\x1c.cogmentAPI.EnvInitialOutputH\x00\x12\x35\n\x0fobservation_set\x18\x03 \x01(\x0b\x32\x1a.cogmentAPI.ObservationSetH\x00\x12$\n\x06reward\x18\x04 \x01(\x0b\x32\x12.cogmentAPI.RewardH\x00\x12&\n\x07message\x18\x05 \x01(\x0b\x32\x13.cogmentAPI.MessageH\x00\x12\x11\n\x07\x64\x65tails\x18\x06 \x01(\tH\x00\x42\x06\n\x04\x64\x61ta2\xe0\x01\n\rEnvironmentSP\x12M\n\x08RunTrial\x12\x1c.cogmentAPI.EnvRunTrialInput\x1a\x1d.cogmentAPI.EnvRunTrialOutput\"\x00(\x01\x30\x01\x12@\n\x07Version\x12\x1a.cogmentAPI.VersionRequest\x1a\x17.cogmentAPI.VersionInfo\"\x00\x12>\n\x06Status\x12\x19.cogmentAPI.StatusRequest\x1a\x17.cogmentAPI.StatusReply\"\x00\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -37,13 +37,13 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_ACTIONSET']._serialized_start=213
   _globals['_ACTIONSET']._serialized_end=305
   _globals['_ENVINITIALINPUT']._serialized_start=308
-  _globals['_ENVINITIALINPUT']._serialized_end=565
-  _globals['_ENVINITIALOUTPUT']._serialized_start=567
-  _globals['_ENVINITIALOUTPUT']._serialized_end=604
-  _globals['_ENVRUNTRIALINPUT']._serialized_start=607
-  _globals['_ENVRUNTRIALINPUT']._serialized_end=873
-  _globals['_ENVRUNTRIALOUTPUT']._serialized_start=876
-  _globals['_ENVRUNTRIALOUTPUT']._serialized_end=1155
-  _globals['_ENVIRONMENTSP']._serialized_start=1158
-  _globals['_ENVIRONMENTSP']._serialized_end=1382
+  _globals['_ENVINITIALINPUT']._serialized_end=583
+  _globals['_ENVINITIALOUTPUT']._serialized_start=585
+  _globals['_ENVINITIALOUTPUT']._serialized_end=622
+  _globals['_ENVRUNTRIALINPUT']._serialized_start=625
+  _globals['_ENVRUNTRIALINPUT']._serialized_end=891
+  _globals['_ENVRUNTRIALOUTPUT']._serialized_start=894
+  _globals['_ENVRUNTRIALOUTPUT']._serialized_end=1173
+  _globals['_ENVIRONMENTSP']._serialized_start=1176
+  _globals['_ENVIRONMENTSP']._serialized_end=1400
 # @@protoc_insertion_point(module_scope)

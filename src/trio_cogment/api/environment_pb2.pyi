@@ -34,7 +34,7 @@ class ActionSet(_message.Message):
     def __init__(self, tick_id: _Optional[int] = ..., timestamp: _Optional[int] = ..., actions: _Optional[_Iterable[bytes]] = ..., unavailable_actors: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class EnvInitialInput(_message.Message):
-    __slots__ = ("name", "impl_name", "tick_id", "actors_in_trial", "config", "taken_up", "checkpoints")
+    __slots__ = ("name", "impl_name", "tick_id", "actors_in_trial", "config", "taken_up", "checkpoints", "tick_hz")
     NAME_FIELD_NUMBER: _ClassVar[int]
     IMPL_NAME_FIELD_NUMBER: _ClassVar[int]
     TICK_ID_FIELD_NUMBER: _ClassVar[int]
@@ -42,6 +42,7 @@ class EnvInitialInput(_message.Message):
     CONFIG_FIELD_NUMBER: _ClassVar[int]
     TAKEN_UP_FIELD_NUMBER: _ClassVar[int]
     CHECKPOINTS_FIELD_NUMBER: _ClassVar[int]
+    TICK_HZ_FIELD_NUMBER: _ClassVar[int]
     name: str
     impl_name: str
     tick_id: int
@@ -49,7 +50,8 @@ class EnvInitialInput(_message.Message):
     config: _common_pb2.SerializedMessage
     taken_up: _common_pb2.TakenUp
     checkpoints: _common_pb2.CheckpointInterval
-    def __init__(self, name: _Optional[str] = ..., impl_name: _Optional[str] = ..., tick_id: _Optional[int] = ..., actors_in_trial: _Optional[_Iterable[_Union[_common_pb2.TrialActor, _Mapping]]] = ..., config: _Optional[_Union[_common_pb2.SerializedMessage, _Mapping]] = ..., taken_up: _Optional[_Union[_common_pb2.TakenUp, _Mapping]] = ..., checkpoints: _Optional[_Union[_common_pb2.CheckpointInterval, _Mapping]] = ...) -> None: ...
+    tick_hz: float
+    def __init__(self, name: _Optional[str] = ..., impl_name: _Optional[str] = ..., tick_id: _Optional[int] = ..., actors_in_trial: _Optional[_Iterable[_Union[_common_pb2.TrialActor, _Mapping]]] = ..., config: _Optional[_Union[_common_pb2.SerializedMessage, _Mapping]] = ..., taken_up: _Optional[_Union[_common_pb2.TakenUp, _Mapping]] = ..., checkpoints: _Optional[_Union[_common_pb2.CheckpointInterval, _Mapping]] = ..., tick_hz: _Optional[float] = ...) -> None: ...
 
 class EnvInitialOutput(_message.Message):
     __slots__ = ("takes_up",)

@@ -55,7 +55,7 @@ class TrialInfoRequest(_message.Message):
     def __init__(self, get_latest_observation: bool = ..., get_actor_list: bool = ...) -> None: ...
 
 class TrialInfo(_message.Message):
-    __slots__ = ("trial_id", "state", "env_name", "tick_id", "trial_duration", "latest_observation", "actors_in_trial", "properties", "end", "awaited", "samples_lost", "datalog_trouble", "owner", "run_id", "waits_for_datalog")
+    __slots__ = ("trial_id", "state", "env_name", "tick_id", "trial_duration", "latest_observation", "actors_in_trial", "properties", "end", "awaited", "samples_lost", "datalog_trouble", "owner", "run_id", "waits_for_datalog", "tick_rate")
     class PropertiesEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -78,6 +78,7 @@ class TrialInfo(_message.Message):
     OWNER_FIELD_NUMBER: _ClassVar[int]
     RUN_ID_FIELD_NUMBER: _ClassVar[int]
     WAITS_FOR_DATALOG_FIELD_NUMBER: _ClassVar[int]
+    TICK_RATE_FIELD_NUMBER: _ClassVar[int]
     trial_id: str
     state: _common_pb2.TrialState
     env_name: str
@@ -93,7 +94,20 @@ class TrialInfo(_message.Message):
     owner: str
     run_id: str
     waits_for_datalog: bool
-    def __init__(self, trial_id: _Optional[str] = ..., state: _Optional[_Union[_common_pb2.TrialState, str]] = ..., env_name: _Optional[str] = ..., tick_id: _Optional[int] = ..., trial_duration: _Optional[int] = ..., latest_observation: _Optional[_Union[_environment_pb2.ObservationSet, _Mapping]] = ..., actors_in_trial: _Optional[_Iterable[_Union[_common_pb2.TrialActor, _Mapping]]] = ..., properties: _Optional[_Mapping[str, str]] = ..., end: _Optional[_Union[_common_pb2.EndOfTrial, _Mapping]] = ..., awaited: _Optional[_Iterable[str]] = ..., samples_lost: _Optional[int] = ..., datalog_trouble: _Optional[str] = ..., owner: _Optional[str] = ..., run_id: _Optional[str] = ..., waits_for_datalog: bool = ...) -> None: ...
+    tick_rate: TickRate
+    def __init__(self, trial_id: _Optional[str] = ..., state: _Optional[_Union[_common_pb2.TrialState, str]] = ..., env_name: _Optional[str] = ..., tick_id: _Optional[int] = ..., trial_duration: _Optional[int] = ..., latest_observation: _Optional[_Union[_environment_pb2.ObservationSet, _Mapping]] = ..., actors_in_trial: _Optional[_Iterable[_Union[_common_pb2.TrialActor, _Mapping]]] = ..., properties: _Optional[_Mapping[str, str]] = ..., end: _Optional[_Union[_common_pb2.EndOfTrial, _Mapping]] = ..., awaited: _Optional[_Iterable[str]] = ..., samples_lost: _Optional[int] = ..., datalog_trouble: _Optional[str] = ..., owner: _Optional[str] = ..., run_id: _Optional[str] = ..., waits_for_datalog: bool = ..., tick_rate: _Optional[_Union[TickRate, _Mapping]] = ...) -> None: ...
+
+class TickRate(_message.Message):
+    __slots__ = ("hz", "missed_ticks", "late_actions", "absent_actions")
+    HZ_FIELD_NUMBER: _ClassVar[int]
+    MISSED_TICKS_FIELD_NUMBER: _ClassVar[int]
+    LATE_ACTIONS_FIELD_NUMBER: _ClassVar[int]
+    ABSENT_ACTIONS_FIELD_NUMBER: _ClassVar[int]
+    hz: float
+    missed_ticks: int
+    late_actions: int
+    absent_actions: int
+    def __init__(self, hz: _Optional[float] = ..., missed_ticks: _Optional[int] = ..., late_actions: _Optional[int] = ..., absent_actions: _Optional[int] = ...) -> None: ...
 
 class TrialInfoReply(_message.Message):
     __slots__ = ("trial",)

@@ -25,7 +25,7 @@ _sym_db = _symbol_database.Default()
 from trio_cogment.api import common_pb2 as cogment_dot_api_dot_common__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n!cogment/api/trial_datastore.proto\x12\ncogmentAPI\x1a\x18\x63ogment/api/common.proto\"\xbd\x02\n\x0fStoredTrialInfo\x12\x10\n\x08trial_id\x18\x01 \x01(\t\x12*\n\nlast_state\x18\x02 \x01(\x0e\x32\x16.cogmentAPI.TrialState\x12\x0f\n\x07user_id\x18\x03 \x01(\t\x12\x15\n\rsamples_count\x18\x04 \x01(\r\x12\'\n\x06params\x18\x05 \x01(\x0b\x32\x17.cogmentAPI.TrialParams\x12\x19\n\x10\x65nded_abnormally\x18\xe9\x07 \x01(\x08\x12$\n\x03\x65nd\x18\xea\x07 \x01(\x0b\x32\x16.cogmentAPI.EndOfTrial\x12\x18\n\x0fstorage_trouble\x18\xeb\x07 \x01(\t\x12\x15\n\x0corchestrator\x18\xec\x07 \x01(\t\x12\x15\n\x0cstored_bytes\x18\xed\x07 \x01(\x04\x12\x12\n\traw_bytes\x18\xee\x07 \x01(\x04\"\x8a\x01\n\x1cStoredTrialActorSampleReward\x12\x0e\n\x06sender\x18\x01 \x01(\x05\x12\x10\n\x08receiver\x18\x02 \x01(\x05\x12\x0e\n\x06reward\x18\x04 \x01(\x02\x12\x12\n\nconfidence\x18\x05 \x01(\x02\x12\x16\n\tuser_data\x18\x06 \x01(\rH\x00\x88\x01\x01\x42\x0c\n\n_user_data\"R\n\x1dStoredTrialActorSampleMessage\x12\x0e\n\x06sender\x18\x01 \x01(\x05\x12\x10\n\x08receiver\x18\x02 \x01(\x05\x12\x0f\n\x07payload\x18\x03 \x01(\r\"\x9d\x03\n\x16StoredTrialActorSample\x12\r\n\x05\x61\x63tor\x18\x01 \x01(\r\x12\x18\n\x0bobservation\x18\x02 \x01(\rH\x00\x88\x01\x01\x12\x13\n\x06\x61\x63tion\x18\x03 \x01(\rH\x01\x88\x01\x01\x12\x13\n\x06reward\x18\x04 \x01(\x02H\x02\x88\x01\x01\x12\x42\n\x10received_rewards\x18\x06 \x03(\x0b\x32(.cogmentAPI.StoredTrialActorSampleReward\x12>\n\x0csent_rewards\x18\x07 \x03(\x0b\x32(.cogmentAPI.StoredTrialActorSampleReward\x12\x44\n\x11received_messages\x18\x08 \x03(\x0b\x32).cogmentAPI.StoredTrialActorSampleMessage\x12@\n\rsent_messages\x18\t \x03(\x0b\x32).cogmentAPI.StoredTrialActorSampleMessageB\x0e\n\x0c_observationB\t\n\x07_actionB\t\n\x07_reward\"\x89\x03\n\x11StoredTrialSample\x12\x0f\n\x07user_id\x18\x01 \x01(\t\x12\x10\n\x08trial_id\x18\x02 \x01(\t\x12\x0f\n\x07tick_id\x18\x03 \x01(\x04\x12\x11\n\ttimestamp\x18\x04 \x01(\x06\x12%\n\x05state\x18\x05 \x01(\x0e\x32\x16.cogmentAPI.TrialState\x12\x39\n\ractor_samples\x18\x06 \x03(\x0b\x32\".cogmentAPI.StoredTrialActorSample\x12\x10\n\x08payloads\x18\x07 \x03(\x0c\x12\x17\n\x0especial_events\x18\xe9\x07 \x03(\t\x12\x17\n\x0e\x64\x65\x66\x61ult_actors\x18\xea\x07 \x03(\r\x12\x1b\n\x12unavailable_actors\x18\xeb\x07 \x03(\r\x12\x17\n\x0emerged_samples\x18\xec\x07 \x03(\x06\x12$\n\x03\x65nd\x18\xed\x07 \x01(\x0b\x32\x16.cogmentAPI.EndOfTrial\x12+\n\ncheckpoint\x18\xee\x07 \x01(\x0b\x32\x16.cogmentAPI.Checkpoint\"\xe1\x01\n\x15RetrieveTrialsRequest\x12\x11\n\ttrial_ids\x18\x01 \x03(\t\x12\x0f\n\x07timeout\x18\x02 \x01(\r\x12\x14\n\x0ctrials_count\x18\x03 \x01(\r\x12\x14\n\x0ctrial_handle\x18\x04 \x01(\t\x12\x45\n\nproperties\x18\x05 \x03(\x0b\x32\x31.cogmentAPI.RetrieveTrialsRequest.PropertiesEntry\x1a\x31\n\x0fPropertiesEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"b\n\x13RetrieveTrialsReply\x12\x30\n\x0btrial_infos\x18\x01 \x03(\x0b\x32\x1b.cogmentAPI.StoredTrialInfo\x12\x19\n\x11next_trial_handle\x18\x02 \x01(\t\"\xd6\x01\n\x16RetrieveSamplesRequest\x12\x11\n\ttrial_ids\x18\x01 \x03(\t\x12\x13\n\x0b\x61\x63tor_names\x18\x02 \x03(\t\x12\x15\n\ractor_classes\x18\x03 \x03(\t\x12\x1d\n\x15\x61\x63tor_implementations\x18\x04 \x03(\t\x12\x42\n\x16selected_sample_fields\x18\x05 \x03(\x0e\x32\".cogmentAPI.StoredTrialSampleField\x12\x1a\n\x11max_reply_samples\x18\xe9\x07 \x01(\r\"\x83\x01\n\x13RetrieveSampleReply\x12\x33\n\x0ctrial_sample\x18\x01 \x01(\x0b\x32\x1d.cogmentAPI.StoredTrialSample\x12\x37\n\x0f\x66urther_samples\x18\xe9\x07 \x03(\x0b\x32\x1d.cogmentAPI.StoredTrialSample\"Q\n\x0f\x41\x64\x64TrialRequest\x12\x0f\n\x07user_id\x18\x01 \x01(\t\x12-\n\x0ctrial_params\x18\x02 \x01(\x0b\x32\x17.cogmentAPI.TrialParams\"\x0f\n\rAddTrialReply\"G\n\x10\x41\x64\x64SampleRequest\x12\x33\n\x0ctrial_sample\x18\x01 \x01(\x0b\x32\x1d.cogmentAPI.StoredTrialSample\"\x11\n\x0f\x41\x64\x64SamplesReply\"(\n\x13\x44\x65leteTrialsRequest\x12\x11\n\ttrial_ids\x18\x01 \x03(\t\"\x13\n\x11\x44\x65leteTrialsReply\"\xf9\x01\n\x16TrialSamplesFileHeader\x12-\n\x0cversion_info\x18\x01 \x01(\x0b\x32\x17.cogmentAPI.VersionInfo\x12\x18\n\x10\x65xport_timestamp\x18\x02 \x01(\x06\x12I\n\x0ctrial_params\x18\x03 \x03(\x0b\x32\x33.cogmentAPI.TrialSamplesFileHeader.TrialParamsEntry\x1aK\n\x10TrialParamsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12&\n\x05value\x18\x02 \x01(\x0b\x32\x17.cogmentAPI.TrialParams:\x02\x38\x01*\xf0\x02\n\x16StoredTrialSampleField\x12%\n!STORED_TRIAL_SAMPLE_FIELD_UNKNOWN\x10\x00\x12)\n%STORED_TRIAL_SAMPLE_FIELD_OBSERVATION\x10\x01\x12$\n STORED_TRIAL_SAMPLE_FIELD_ACTION\x10\x02\x12$\n STORED_TRIAL_SAMPLE_FIELD_REWARD\x10\x03\x12.\n*STORED_TRIAL_SAMPLE_FIELD_RECEIVED_REWARDS\x10\x04\x12*\n&STORED_TRIAL_SAMPLE_FIELD_SENT_REWARDS\x10\x05\x12/\n+STORED_TRIAL_SAMPLE_FIELD_RECEIVED_MESSAGES\x10\x06\x12+\n\'STORED_TRIAL_SAMPLE_FIELD_SENT_MESSAGES\x10\x07\x32\xac\x04\n\x10TrialDatastoreSP\x12V\n\x0eRetrieveTrials\x12!.cogmentAPI.RetrieveTrialsRequest\x1a\x1f.cogmentAPI.RetrieveTrialsReply\"\x00\x12Z\n\x0fRetrieveSamples\x12\".cogmentAPI.RetrieveSamplesRequest\x1a\x1f.cogmentAPI.RetrieveSampleReply\"\x00\x30\x01\x12\x44\n\x08\x41\x64\x64Trial\x12\x1b.cogmentAPI.AddTrialRequest\x1a\x19.cogmentAPI.AddTrialReply\"\x00\x12J\n\tAddSample\x12\x1c.cogmentAPI.AddSampleRequest\x1a\x1b.cogmentAPI.AddSamplesReply\"\x00(\x01\x12P\n\x0c\x44\x65leteTrials\x12\x1f.cogmentAPI.DeleteTrialsRequest\x1a\x1d.cogmentAPI.DeleteTrialsReply\"\x00\x12@\n\x07Version\x12\x1a.cogmentAPI.VersionRequest\x1a\x17.cogmentAPI.VersionInfo\"\x00\x12>\n\x06Status\x12\x19.cogmentAPI.StatusRequest\x1a\x17.cogmentAPI.StatusReply\"\x00\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n!cogment/api/trial_datastore.proto\x12\ncogmentAPI\x1a\x18\x63ogment/api/common.proto\"\xbd\x02\n\x0fStoredTrialInfo\x12\x10\n\x08trial_id\x18\x01 \x01(\t\x12*\n\nlast_state\x18\x02 \x01(\x0e\x32\x16.cogmentAPI.TrialState\x12\x0f\n\x07user_id\x18\x03 \x01(\t\x12\x15\n\rsamples_count\x18\x04 \x01(\r\x12\'\n\x06params\x18\x05 \x01(\x0b\x32\x17.cogmentAPI.TrialParams\x12\x19\n\x10\x65nded_abnormally\x18\xe9\x07 \x01(\x08\x12$\n\x03\x65nd\x18\xea\x07 \x01(\x0b\x32\x16.cogmentAPI.EndOfTrial\x12\x18\n\x0fstorage_trouble\x18\xeb\x07 \x01(\t\x12\x15\n\x0corchestrator\x18\xec\x07 \x01(\t\x12\x15\n\x0cstored_bytes\x18\xed\x07 \x01(\x04\x12\x12\n\traw_bytes\x18\xee\x07 \x01(\x04\"\x8a\x01\n\x1cStoredTrialActorSampleReward\x12\x0e\n\x06sender\x18\x01 \x01(\x05\x12\x10\n\x08receiver\x18\x02 \x01(\x05\x12\x0e\n\x06reward\x18\x04 \x01(\x02\x12\x12\n\nconfidence\x18\x05 \x01(\x02\x12\x16\n\tuser_data\x18\x06 \x01(\rH\x00\x88\x01\x01\x42\x0c\n\n_user_data\"R\n\x1dStoredTrialActorSampleMessage\x12\x0e\n\x06sender\x18\x01 \x01(\x05\x12\x10\n\x08receiver\x18\x02 \x01(\x05\x12\x0f\n\x07payload\x18\x03 \x01(\r\"\x9d\x03\n\x16StoredTrialActorSample\x12\r\n\x05\x61\x63tor\x18\x01 \x01(\r\x12\x18\n\x0bobservation\x18\x02 \x01(\rH\x00\x88\x01\x01\x12\x13\n\x06\x61\x63tion\x18\x03 \x01(\rH\x01\x88\x01\x01\x12\x13\n\x06reward\x18\x04 \x01(\x02H\x02\x88\x01\x01\x12\x42\n\x10received_rewards\x18\x06 \x03(\x0b\x32(.cogmentAPI.StoredTrialActorSampleReward\x12>\n\x0csent_rewards\x18\x07 \x03(\x0b\x32(.cogmentAPI.StoredTrialActorSampleReward\x12\x44\n\x11received_messages\x18\x08 \x03(\x0b\x32).cogmentAPI.StoredTrialActorSampleMessage\x12@\n\rsent_messages\x18\t \x03(\x0b\x32).cogmentAPI.StoredTrialActorSampleMessageB\x0e\n\x0c_observationB\t\n\x07_actionB\t\n\x07_reward\"\x9f\x03\n\x11StoredTrialSample\x12\x0f\n\x07user_id\x18\x01 \x01(\t\x12\x10\n\x08trial_id\x18\x02 \x01(\t\x12\x0f\n\x07tick_id\x18\x03 \x01(\x04\x12\x11\n\ttimestamp\x18\x04 \x01(\x06\x12%\n\x05state\x18\x05 \x01(\x0e\x32\x16.cogmentAPI.TrialState\x12\x39\n\ractor_samples\x18\x06 \x03(\x0b\x32\".cogmentAPI.StoredTrialActorSample\x12\x10\n\x08payloads\x18\x07 \x03(\x0c\x12\x17\n\x0especial_events\x18\xe9\x07 \x03(\t\x12\x17\n\x0e\x64\x65\x66\x61ult_actors\x18\xea\x07 \x03(\r\x12\x1b\n\x12unavailable_actors\x18\xeb\x07 \x03(\r\x12\x17\n\x0emerged_samples\x18\xec\x07 \x03(\x06\x12$\n\x03\x65nd\x18\xed\x07 \x01(\x0b\x32\x16.cogmentAPI.EndOfTrial\x12+\n\ncheckpoint\x18\xee\x07 \x01(\x0b\x32\x16.cogmentAPI.Checkpoint\x12\x14\n\x0bheld_actors\x18\xef\x07 \x03(\r\"\xe1\x01\n\x15RetrieveTrialsRequest\x12\x11\n\ttrial_ids\x18\x01 \x03(\t\x12\x0f\n\x07timeout\x18\x02 \x01(\r\x12\x14\n\x0ctrials_count\x18\x03 \x01(\r\x12\x14\n\x0ctrial_handle\x18\x04 \x01(\t\x12\x45\n\nproperties\x18\x05 \x03(\x0b\x32\x31.cogmentAPI.RetrieveTrialsRequest.PropertiesEntry\x1a\x31\n\x0fPropertiesEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"b\n\x13RetrieveTrialsReply\x12\x30\n\x0btrial_infos\x18\x01 \x03(\x0b\x32\x1b.cogmentAPI.StoredTrialInfo\x12\x19\n\x11next_trial_handle\x18\x02 \x01(\t\"\xd6\x01\n\x16RetrieveSamplesRequest\x12\x11\n\ttrial_ids\x18\x01 \x03(\t\x12\x13\n\x0b\x61\x63tor_names\x18\x02 \x03(\t\x12\x15\n\ractor_classes\x18\x03 \x03(\t\x12\x1d\n\x15\x61\x63tor_implementations\x18\x04 \x03(\t\x12\x42\n\x16selected_sample_fields\x18\x05 \x03(\x0e\x32\".cogmentAPI.StoredTrialSampleField\x12\x1a\n\x11max_reply_samples\x18\xe9\x07 \x01(\r\"\x83\x01\n\x13RetrieveSampleReply\x12\x33\n\x0ctrial_sample\x18\x01 \x01(\x0b\x32\x1d.cogmentAPI.StoredTrialSample\x12\x37\n\x0f\x66urther_samples\x18\xe9\x07 \x03(\x0b\x32\x1d.cogmentAPI.StoredTrialSample\"Q\n\x0f\x41\x64\x64TrialRequest\x12\x0f\n\x07user_id\x18\x01 \x01(\t\x12-\n\x0ctrial_params\x18\x02 \x01(\x0b\x32\x17.cogmentAPI.TrialParams\"\x0f\n\rAddTrialReply\"G\n\x10\x41\x64\x64SampleRequest\x12\x33\n\x0ctrial_sample\x18\x01 \x01(\x0b\x32\x1d.cogmentAPI.StoredTrialSample\"\x11\n\x0f\x41\x64\x64SamplesReply\"(\n\x13\x44\x65leteTrialsRequest\x12\x11\n\ttrial_ids\x18\x01 \x03(\t\"\x13\n\x11\x44\x65leteTrialsReply\"\xf9\x01\n\x16TrialSamplesFileHeader\x12-\n\x0cversion_info\x18\x01 \x01(\x0b\x32\x17.cogmentAPI.VersionInfo\x12\x18\n\x10\x65xport_timestamp\x18\x02 \x01(\x06\x12I\n\x0ctrial_params\x18\x03 \x03(\x0b\x32\x33.cogmentAPI.TrialSamplesFileHeader.TrialParamsEntry\x1aK\n\x10TrialParamsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12&\n\x05value\x18\x02 \x01(\x0b\x32\x17.cogmentAPI.TrialParams:\x02\x38\x01*\xf0\x02\n\x16StoredTrialSampleField\x12%\n!STORED_TRIAL_SAMPLE_FIELD_UNKNOWN\x10\x00\x12)\n%STORED_TRIAL_SAMPLE_FIELD_OBSERVATION\x10\x01\x12$\n STORED_TRIAL_SAMPLE_FIELD_ACTION\x10\x02\x12$\n STORED_TRIAL_SAMPLE_FIELD_REWARD\x10\x03\x12.\n*STORED_TRIAL_SAMPLE_FIELD_RECEIVED_REWARDS\x10\x04\x12*\n&STORED_TRIAL_SAMPLE_FIELD_SENT_REWARDS\x10\x05\x12/\n+STORED_TRIAL_SAMPLE_FIELD_RECEIVED_MESSAGES\x10\x06\x12+\n\'STORED_TRIAL_SAMPLE_FIELD_SENT_MESSAGES\x10\x07\x32\xac\x04\n\x10TrialDatastoreSP\x12V\n\x0eRetrieveTrials\x12!.cogmentAPI.RetrieveTrialsRequest\x1a\x1f.cogmentAPI.RetrieveTrialsReply\"\x00\x12Z\n\x0fRetrieveSamples\x12\".cogmentAPI.RetrieveSamplesRequest\x1a\x1f.cogmentAPI.RetrieveSampleReply\"\x00\x30\x01\x12\x44\n\x08\x41\x64\x64Trial\x12\x1b.cogmentAPI.AddTrialRequest\x1a\x19.cogmentAPI.AddTrialReply\"\x00\x12J\n\tAddSample\x12\x1c.cogmentAPI.AddSampleRequest\x1a\x1b.cogmentAPI.AddSamplesReply\"\x00(\x01\x12P\n\x0c\x44\x65leteTrials\x12\x1f.cogmentAPI.DeleteTrialsRequest\x1a\x1d.cogmentAPI.DeleteTrialsReply\"\x00\x12@\n\x07Version\x12\x1a.cogmentAPI.VersionRequest\x1a\x17.cogmentAPI.VersionInfo\"\x00\x12>\n\x06Status\x12\x19.cogmentAPI.StatusRequest\x1a\x17.cogmentAPI.StatusReply\"\x00\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -36,8 +36,8 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_RETRIEVETRIALSREQUEST_PROPERTIESENTRY']._serialized_options = b'8\001'
   _globals['_TRIALSAMPLESFILEHEADER_TRIALPARAMSENTRY']._loaded_options = None
   _globals['_TRIALSAMPLESFILEHEADER_TRIALPARAMSENTRY']._serialized_options = b'8\001'
-  _globals['_STOREDTRIALSAMPLEFIELD']._serialized_start=2619
-  _globals['_STOREDTRIALSAMPLEFIELD']._serialized_end=2987
+  _globals['_STOREDTRIALSAMPLEFIELD']._serialized_start=2641
+  _globals['_STOREDTRIALSAMPLEFIELD']._serialized_end=3009
   _globals['_STOREDTRIALINFO']._serialized_start=76
   _globals['_STOREDTRIALINFO']._serialized_end=393
   _globals['_STOREDTRIALACTORSAMPLEREWARD']._serialized_start=396
@@ -47,33 +47,33 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_STOREDTRIALACTORSAMPLE']._serialized_start=621
   _globals['_STOREDTRIALACTORSAMPLE']._serialized_end=1034
   _globals['_STOREDTRIALSAMPLE']._serialized_start=1037
-  _globals['_STOREDTRIALSAMPLE']._serialized_end=1430
-  _globals['_RETRIEVETRIALSREQUEST']._serialized_start=1433
-  _globals['_RETRIEVETRIALSREQUEST']._serialized_end=1658
-  _globals['_RETRIEVETRIALSREQUEST_PROPERTIESENTRY']._serialized_start=1609
-  _globals['_RETRIEVETRIALSREQUEST_PROPERTIESENTRY']._serialized_end=1658
-  _globals['_RETRIEVETRIALSREPLY']._serialized_start=1660
-  _globals['_RETRIEVETRIALSREPLY']._serialized_end=1758
-  _globals['_RETRIEVESAMPLESREQUEST']._serialized_start=1761
-  _globals['_RETRIEVESAMPLESREQUEST']._serialized_end=1975
-  _globals['_RETRIEVESAMPLEREPLY']._serialized_start=1978
-  _globals['_RETRIEVESAMPLEREPLY']._serialized_end=2109
-  _globals['_ADDTRIALREQUEST']._serialized_start=2111
-  _globals['_ADDTRIALREQUEST']._serialized_end=2192
-  _globals['_ADDTRIALREPLY']._serialized_start=2194
-  _globals['_ADDTRIALREPLY']._serialized_end=2209
-  _globals['_ADDSAMPLEREQUEST']._serialized_start=2211
-  _globals['_ADDSAMPLEREQUEST']._serialized_end=2282
-  _globals['_ADDSAMPLESREPLY']._serialized_start=2284
-  _globals['_ADDSAMPLESREPLY']._serialized_end=2301
-  _globals['_DELETETRIALSREQUEST']._serialized_start=2303
-  _globals['_DELETETRIALSREQUEST']._serialized_end=2343
-  _globals['_DELETETRIALSREPLY']._serialized_start=2345
-  _globals['_DELETETRIALSREPLY']._serialized_end=2364
-  _globals['_TRIALSAMPLESFILEHEADER']._serialized_start=2367
-  _globals['_TRIALSAMPLESFILEHEADER']._serialized_end=2616
-  _globals['_TRIALSAMPLESFILEHEADER_TRIALPARAMSENTRY']._serialized_start=2541
-  _globals['_TRIALSAMPLESFILEHEADER_TRIALPARAMSENTRY']._serialized_end=2616
-  _globals['_TRIALDATASTORESP']._serialized_start=2990
-  _globals['_TRIALDATASTORESP']._serialized_end=3546
+  _globals['_STOREDTRIALSAMPLE']._serialized_end=1452
+  _globals['_RETRIEVETRIALSREQUEST']._serialized_start=1455
+  _globals['_RETRIEVETRIALSREQUEST']._serialized_end=1680
+  _globals['_RETRIEVETRIALSREQUEST_PROPERTIESENTRY']._serialized_start=1631
+  _globals['_RETRIEVETRIALSREQUEST_PROPERTIESENTRY']._serialized_end=1680
+  _globals['_RETRIEVETRIALSREPLY']._serialized_start=1682
+  _globals['_RETRIEVETRIALSREPLY']._serialized_end=1780
+  _globals['_RETRIEVESAMPLESREQUEST']._serialized_start=1783
+  _globals['_RETRIEVESAMPLESREQUEST']._serialized_end=1997
+  _globals['_RETRIEVESAMPLEREPLY']._serialized_start=2000
+  _globals['_RETRIEVESAMPLEREPLY']._serialized_end=2131
+  _globals['_ADDTRIALREQUEST']._serialized_start=2133
+  _globals['_ADDTRIALREQUEST']._serialized_end=2214
+  _globals['_ADDTRIALREPLY']._serialized_start=2216
+  _globals['_ADDTRIALREPLY']._serialized_end=2231
+  _globals['_ADDSAMPLEREQUEST']._serialized_start=2233
+  _globals['_ADDSAMPLEREQUEST']._serialized_end=2304
+  _globals['_ADDSAMPLESREPLY']._serialized_start=2306
+  _globals['_ADDSAMPLESREPLY']._serialized_end=2323
+  _globals['_DELETETRIALSREQUEST']._serialized_start=2325
+  _globals['_DELETETRIALSREQUEST']._serialized_end=2365
+  _globals['_DELETETRIALSREPLY']._serialized_start=2367
+  _globals['_DELETETRIALSREPLY']._serialized_end=2386
+  _globals['_TRIALSAMPLESFILEHEADER']._serialized_start=2389
+  _globals['_TRIALSAMPLESFILEHEADER']._serialized_end=2638
+  _globals['_TRIALSAMPLESFILEHEADER_TRIALPARAMSENTRY']._serialized_start=2563
+  _globals['_TRIALSAMPLESFILEHEADER_TRIALPARAMSENTRY']._serialized_end=2638
+  _globals['_TRIALDATASTORESP']._serialized_start=3012
+  _globals['_TRIALDATASTORESP']._serialized_end=3568
 # @@protoc_insertion_point(module_scope)

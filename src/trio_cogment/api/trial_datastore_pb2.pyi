@@ -98,7 +98,7 @@ class StoredTrialActorSample(_message.Message):
     def __init__(self, actor: _Optional[int] = ..., observation: _Optional[int] = ..., action: _Optional[int] = ..., reward: _Optional[float] = ..., received_rewards: _Optional[_Iterable[_Union[StoredTrialActorSampleReward, _Mapping]]] = ..., sent_rewards: _Optional[_Iterable[_Union[StoredTrialActorSampleReward, _Mapping]]] = ..., received_messages: _Optional[_Iterable[_Union[StoredTrialActorSampleMessage, _Mapping]]] = ..., sent_messages: _Optional[_Iterable[_Union[StoredTrialActorSampleMessage, _Mapping]]] = ...) -> None: ...
 
 class StoredTrialSample(_message.Message):
-    __slots__ = ("user_id", "trial_id", "tick_id", "timestamp", "state", "actor_samples", "payloads", "special_events", "default_actors", "unavailable_actors", "merged_samples", "end", "checkpoint")
+    __slots__ = ("user_id", "trial_id", "tick_id", "timestamp", "state", "actor_samples", "payloads", "special_events", "default_actors", "unavailable_actors", "merged_samples", "end", "checkpoint", "held_actors")
     USER_ID_FIELD_NUMBER: _ClassVar[int]
     TRIAL_ID_FIELD_NUMBER: _ClassVar[int]
     TICK_ID_FIELD_NUMBER: _ClassVar[int]
@@ -112,6 +112,7 @@ class StoredTrialSample(_message.Message):
     MERGED_SAMPLES_FIELD_NUMBER: _ClassVar[int]
     END_FIELD_NUMBER: _ClassVar[int]
     CHECKPOINT_FIELD_NUMBER: _ClassVar[int]
+    HELD_ACTORS_FIELD_NUMBER: _ClassVar[int]
     user_id: str
     trial_id: str
     tick_id: int
@@ -125,7 +126,8 @@ class StoredTrialSample(_message.Message):
     merged_samples: _containers.RepeatedScalarFieldContainer[int]
     end: _common_pb2.EndOfTrial
     checkpoint: _common_pb2.Checkpoint
-    def __init__(self, user_id: _Optional[str] = ..., trial_id: _Optional[str] = ..., tick_id: _Optional[int] = ..., timestamp: _Optional[int] = ..., state: _Optional[_Union[_common_pb2.TrialState, str]] = ..., actor_samples: _Optional[_Iterable[_Union[StoredTrialActorSample, _Mapping]]] = ..., payloads: _Optional[_Iterable[bytes]] = ..., special_events: _Optional[_Iterable[str]] = ..., default_actors: _Optional[_Iterable[int]] = ..., unavailable_actors: _Optional[_Iterable[int]] = ..., merged_samples: _Optional[_Iterable[int]] = ..., end: _Optional[_Union[_common_pb2.EndOfTrial, _Mapping]] = ..., checkpoint: _Optional[_Union[_common_pb2.Checkpoint, _Mapping]] = ...) -> None: ...
+    held_actors: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, user_id: _Optional[str] = ..., trial_id: _Optional[str] = ..., tick_id: _Optional[int] = ..., timestamp: _Optional[int] = ..., state: _Optional[_Union[_common_pb2.TrialState, str]] = ..., actor_samples: _Optional[_Iterable[_Union[StoredTrialActorSample, _Mapping]]] = ..., payloads: _Optional[_Iterable[bytes]] = ..., special_events: _Optional[_Iterable[str]] = ..., default_actors: _Optional[_Iterable[int]] = ..., unavailable_actors: _Optional[_Iterable[int]] = ..., merged_samples: _Optional[_Iterable[int]] = ..., end: _Optional[_Union[_common_pb2.EndOfTrial, _Mapping]] = ..., checkpoint: _Optional[_Union[_common_pb2.Checkpoint, _Mapping]] = ..., held_actors: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class RetrieveTrialsRequest(_message.Message):
     __slots__ = ("trial_ids", "timeout", "trials_count", "trial_handle", "properties")

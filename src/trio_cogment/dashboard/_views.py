@@ -264,7 +264,7 @@ def sample_row(sample: StoredSample, *, payloads: bool = True) -> News:
         messages = list(message_rows(sample))
         if messages:
             found["messages"] = messages
-    missing = [*sample.default_actors, *sample.unavailable_actors]
+    missing = [*sample.default_actors, *sample.unavailable_actors, *sample.held_actors]
     if missing:
         found["missing"] = missing
     return found

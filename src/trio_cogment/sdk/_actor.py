@@ -40,6 +40,8 @@ class ActorSession(Session[ObservationT, None], Generic[ObservationT, SentAction
         implementation: the implementation that was requested; may be empty.
         environment_name: the environment's name, for messages to it.
         config: the actor's configuration, of the type that the spec declares, or bytes; None if it has none.
+        tick_hz: ticks a second, if the trial has ticks at a rate; 0: it has not.
+        observe_every: it is observed every n-th tick; 1: every tick.
     """
 
     _output_type = ActorRunTrialOutput
@@ -60,6 +62,8 @@ class ActorSession(Session[ObservationT, None], Generic[ObservationT, SentAction
         self._config_type = kind.config
         config = init.config.content if init.HasField("config") else None
         self.config: ConfigT = self._decoded_config(config)
+        self.tick_hz: float = init.tick_hz
+        self.observe_every: int = init.observe_every or 1
         self._observed = False
         # A client actor has sent its initial message already.
         self._started = joined
@@ -98,26 +102,31 @@ class ActorSession(Session[ObservationT, None], Generic[ObservationT, SentAction
             await self._post(ActorRunTrialOutput(state=NORMAL, init_output=ActorInitialOutput()))
             self._started = True
 
-    async def do_action(self, action: SentActionT) -> None:
+    async def do_action(self, action: SentActionT, *, tick_id: int | None = None) -> None:
         """Send the action for the newest observation. An action for the final observation is dropped.
+
+        Args:
+            action: of the type that the spec declares.
+            tick_id: of an earlier observation that it answers: at a rate such an action is late, and is dropped and
+                counted, rather than taken for the newest observation.
 
         Raises:
             InvalidArgumentError: the action is not of the type that the spec declares.
             LocalProtocolError: the session has not been started, no observation has come yet, or the trial is over.
         """
         self._check_usable("do_action")
-        output = self._action(action, "do_action")
+        output = self._action(action, "do_action", tick_id)
         if output is not None:
             await self._post(output)
 
-    def do_action_nowait(self, action: SentActionT) -> None:
+    def do_action_nowait(self, action: SentActionT, *, tick_id: int | None = None) -> None:
         """As `do_action`, while `handle` runs; see there for the errors that it adds."""
         inline = self._check_inline("do_action_nowait")
-        output = self._action(action, "do_action_nowait")
+        output = self._action(action, "do_action_nowait", tick_id)
         if output is not None:
             inline.post(output)
 
-    def _action(self, action: SentActionT, doing: str) -> SharedAction | None:
+    def _action(self, action: SentActionT, doing: str, tick_id: int | None = None) -> SharedAction | None:
         """Return the message with an action; None for one that nobody waits for any more."""
         if not self._observed:
             raise LocalProtocolError(
@@ -127,7 +136,7 @@ class ActorSession(Session[ObservationT, None], Generic[ObservationT, SentAction
         content = self._encode(action, self._action_type, "action", self.actor_class)
         if self._acknowledged or self._final_data:
             return None
-        return SharedAction(self.tick_id, self._wall_clock(), content)
+        return SharedAction(self.tick_id if tick_id is None else tick_id, self._wall_clock(), content)
 
     def _take_bytes(self) -> None:
         self._observation_type = None

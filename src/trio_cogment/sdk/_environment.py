@@ -74,6 +74,7 @@ class EnvironmentSession(Session[None, ActionT], Generic[SentObservationT, Actio
         config: the environment's configuration, of the type that the spec declares, or bytes; None if it has none.
         actors: the actors of the trial, in the order of its parameters.
         first_tick: of the trial: that of the first observations.
+        tick_hz: ticks a second, if the trial has ticks at a rate; 0: it has not.
     """
 
     _output_type = EnvRunTrialOutput
@@ -98,6 +99,7 @@ class EnvironmentSession(Session[None, ActionT], Generic[SentObservationT, Actio
         self._everyone = list(range(len(self.actors)))
         self._last_sent = False
         self.first_tick: int = init.tick_id
+        self.tick_hz: float = init.tick_hz
         self._taken_up = init.taken_up if init.HasField("taken_up") else None
         self._takes_up = False
         self._interval = init.checkpoints if init.HasField("checkpoints") else None

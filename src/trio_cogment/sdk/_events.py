@@ -49,6 +49,9 @@ class ActorStatus(enum.Enum):
     UNAVAILABLE = 2
     #: The actor's default action was used. Only data logs are told.
     DEFAULT = 3
+    #: The actor's last action was taken again: it was late, or is observed every n-th tick only. Only data logs are
+    #: told; the published SDK has no such status.
+    HELD = 1001
 
 
 @dataclass(slots=True)

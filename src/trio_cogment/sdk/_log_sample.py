@@ -111,6 +111,8 @@ class LogSample:
             payload = decode(self.params.actors[index].default_action.content, kind.action, what)
             return RecvAction(index, ActorStatus.DEFAULT, payload, found.tick_id)
         payload = decode(found.content, kind.action, what)
+        if index in self.message.held_actors:
+            return RecvAction(index, ActorStatus.HELD, payload, found.tick_id, found.timestamp)
         return RecvAction(index, ActorStatus.ACTIVE, payload, found.tick_id, found.timestamp)
 
     @property

@@ -71,11 +71,15 @@ def actor_params(
     response_timeout_seconds: float = 0.0,
     optional: bool = False,
     default_action: Payload | None = None,
+    observe_every: int = 0,
+    hold_action: bool = False,
     spec: Spec | None = None,
 ) -> ActorParams:
     """Return the parameters of one actor; see the API document, "Trial Parameters". A timeout of 0 means none.
 
-    With a `spec`, the types of `config` and `default_action` are checked.
+    With a `spec`, the types of `config` and `default_action` are checked. With `observe_every=n` the actor is observed
+    every n-th tick, and its action goes on until the next observation. With `hold_action` an actor that has not acted
+    in time takes part with its last action, and not with its default one. See docs/real-time.md.
 
     Raises:
         InvalidArgumentError: a payload has the wrong type.
@@ -92,6 +96,8 @@ def actor_params(
         response_timeout=response_timeout_seconds,
         optional=optional,
         default_action=_serialized(default_action, kind.action, f"{who}: default_action"),
+        observe_every=observe_every,
+        hold_action=hold_action,
     )
 
 
@@ -108,10 +114,13 @@ def trial_params(
     max_steps: int = 0,
     max_inactivity_seconds: int = 0,
     nb_buffered_ticks: int = 0,
+    tick_hz: float = 0.0,
     properties: Mapping[str, str] = {},
     spec: Spec | None = None,
 ) -> TrialParams:
     """Return the parameters of a trial; `environment` is the implementation. 0 means no limit, or the default.
+
+    With `tick_hz` ticks end by the clock, so many a second: see docs/real-time.md.
 
     Without a `datalog_endpoint` the samples go where the orchestrator sends them by default: to the datastore of its
     process, if there is one. An empty one means nowhere. With a `spec`, the types of `environment_config` and
@@ -128,6 +137,7 @@ def trial_params(
             endpoint=environment_endpoint,
             implementation=environment,
             config=_serialized(environment_config, spec.environment_config, "environment_config"),
+            tick_hz=tick_hz,
         ),
         actors=actors,
         max_steps=max_steps,

@@ -308,6 +308,11 @@ class StoredSample:
         return [self.name(actor) for actor in self.message.default_actors]
 
     @property
+    def held_actors(self) -> list[str]:
+        """The actors whose last action was taken again."""
+        return [self.name(actor) for actor in self.message.held_actors]
+
+    @property
     def unavailable_actors(self) -> list[str]:
         """The actors that were not available."""
         return [self.name(actor) for actor in self.message.unavailable_actors]

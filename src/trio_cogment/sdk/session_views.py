@@ -79,6 +79,11 @@ class _SessionView(View[_SessionT, CallerT], Generic[_SessionT, CallerT, ConfigT
         return self._target.is_ending
 
     @property
+    def tick_hz(self) -> float:
+        """Ticks a second, if the trial has ticks at a rate; 0: it has not."""
+        return self._target.tick_hz
+
+    @property
     def implementation(self) -> str:
         """The implementation that was requested; may be empty."""
         return self._target.implementation
@@ -110,6 +115,11 @@ class ActorSessionView(
     def environment_name(self) -> str:
         """The environment's name, for messages to it."""
         return self._target.environment_name
+
+    @property
+    def observe_every(self) -> int:
+        """It is observed every n-th tick; 1: every tick."""
+        return self._target.observe_every
 
 
 class EnvironmentSessionView(

@@ -37,9 +37,9 @@ class ActorSession(
     send_message = blocking(AsyncActorSession.send_message)
     sending_done = blocking(AsyncActorSession.sending_done)
 
-    def do_action(self, action: SentActionT) -> None:
+    def do_action(self, action: SentActionT, *, tick_id: int | None = None) -> None:
         """See `trio_cogment.ActorSession.do_action`."""
-        self._caller.call(self._target.do_action, action)
+        self._caller.call(self._target.do_action, action, tick_id=tick_id)
 
     def all_events(self) -> Iterator[Event[ObservationT, None]]:
         """Return the events of the trial, in order, until its end; see `trio_cogment.sdk.Session.all_events`."""

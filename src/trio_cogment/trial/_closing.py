@@ -18,6 +18,7 @@ from trio_cogment.trial._events import ENVIRONMENT, NOT_STARTED, Send, SendShare
 from trio_cogment.trial._memory import PATIENCE, Breakage, TrialMemory
 from trio_cogment.trial._messages_and_rewards import send_rewards
 from trio_cogment.trial._participant import Participant
+from trio_cogment.trial._rates import TICK, summary
 from trio_cogment.trial._samples import END_ASKED, FINAL_OBSERVATION
 from trio_cogment.trial._stream_table import StreamInput, StreamState
 from trio_cogment.trial._ticks import AnyObservationSet, begin_tick, fill_absences, shared_observations
@@ -55,6 +56,7 @@ def final_tick(trial: TrialMemory, environment: Participant, observations: AnyOb
     trial.disarm(PATIENCE)
     for actor in trial.timed:
         trial.disarm(Timer(TimerKind.RESPONSE, actor.index))
+    trial.disarm(TICK)
     shared = shared_observations(trial, observations)
     end = EndOfTrial(cause=common_pb2.EndCause.Name(trial.orderly_cause))
     for actor in trial.engaged:
@@ -139,6 +141,9 @@ def _end(trial: TrialMemory, why: Breakage, details: str) -> None:
     trial.outcome = TrialOutcome(trial.trial_id, why.cause, why.participant, why.reason, ticks, trial.losses)
     # Losses are between a participant and the orchestrator: the others learn of those that end the trial.
     end = replace(trial.outcome, losses=()).message()
+    if trial.tick_hz and ticks:
+        trial.note_event(summary(trial))
+        trial.note("info", summary(trial))
     # To everybody in the parameters, those left out included; the stream's table knows who can hear it.
     for participant in trial.participants.values():
         trial.send_end(participant, details, end)
@@ -154,7 +159,7 @@ def _end(trial: TrialMemory, why: Breakage, details: str) -> None:
     trial.contents = [None] * len(trial.actors)
     for actor in trial.actors:
         actor.rewards = []
-        actor.default_action = None
+        actor.default_action = actor.last_action = None
     if trial.params is not None:
         # All that is still asked of them.
         trial.params = TrialParams(properties=trial.params.properties)

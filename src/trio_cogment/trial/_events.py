@@ -89,6 +89,8 @@ class TimerKind(enum.IntEnum):
     PATIENCE = enum.auto()
     INACTIVITY = enum.auto()
     HEARTBEAT = enum.auto()
+    #: The end of a tick at a rate.
+    TICK = enum.auto()
 
 
 class Timer(NamedTuple):

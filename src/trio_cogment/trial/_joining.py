@@ -31,6 +31,7 @@ def open_to_actors(trial: TrialMemory, _participant: object, complete: Parameter
     params = complete.params
     trial.params = params
     trial.max_steps = params.max_steps
+    trial.tick_hz = params.environment.tick_hz
     taken_up = complete.taken_up
     if taken_up is not None:
         trial.taken_up, trial.goes_on, trial.tick_id = taken_up, True, taken_up.tick_id
@@ -38,6 +39,8 @@ def open_to_actors(trial: TrialMemory, _participant: object, complete: Parameter
         trial.first_tick = 0 if taken_up.trial_id == trial.trial_id else taken_up.tick_id
     trial.environment = Environment(params.environment.name)
     trial.actors = tuple(Actor(index, params) for index in range(len(params.actors)))
+    trial.began_tick = trial.tick_id
+    trial.at_rates = trial.tick_hz > 0 or any(a.observe_every > 1 or a.hold_action for a in trial.actors)
     trial.addresses = ActorAddresses((actor.name, actor.actor_class) for actor in trial.actors)
     trial.participants = {participant.index: participant for participant in (trial.environment, *trial.actors)}
     trial.unsettled = set(range(len(trial.actors)))
@@ -114,6 +117,8 @@ def start_environment(trial: TrialMemory, _participant: object, _payload: object
         data.tick_id = trial.tick_id
         data.taken_up.CopyFrom(trial.taken_up)
         trial.taken_up = None  # it may be large
+    if trial.tick_hz:
+        data.tick_hz = trial.tick_hz
     rules = trial.rules
     if rules.checkpoint_ticks or rules.checkpoint_seconds:
         data.checkpoints.ticks, data.checkpoints.seconds = rules.checkpoint_ticks, rules.checkpoint_seconds
@@ -140,4 +145,8 @@ def _actor_init(trial: TrialMemory, actor: Actor) -> Any:
     data.env_name = trial.environment.name
     if params.HasField("config"):
         data.config.CopyFrom(params.config)
+    if trial.tick_hz:
+        data.tick_hz = trial.tick_hz
+    if actor.observe_every > 1:
+        data.observe_every = actor.observe_every
     return message

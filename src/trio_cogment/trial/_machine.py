@@ -62,6 +62,8 @@ _FUNCTIONS: Final[dict[Action, ActionFunction]] = {
     Action.TAKE_ACTION: _ticks.take_action,
     Action.IGNORE_UNEXPECTED_ACTION: _ticks.ignore_unexpected_action,
     Action.SEND_ACTIONS: _ticks.send_actions,
+    Action.END_TICK: _ticks.end_tick,
+    Action.MISS_TICKS: _ticks.miss_ticks,
     Action.SEND_LAST_AND_ACTIONS: _ticks.send_last_and_actions,
     Action.ACT_ABSENT: _ticks.act_absent,
     Action.GO_ON_WITHOUT: _ticks.go_on_without,
@@ -329,6 +331,8 @@ class TrialMachine(TrialMemory):
             self.fire(Input.PATIENCE_OVER, None, Breakage(EndCause.PATIENCE, reason))
         elif kind is TimerKind.INACTIVITY:
             _heartbeats.on_inactivity_timer(self)
+        elif kind is TimerKind.TICK:
+            self.fire(Input.TICK_DUE)
         else:
             participant = self.participants[timer.participant]
             if kind is TimerKind.INIT:

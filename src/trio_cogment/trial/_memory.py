@@ -102,18 +102,24 @@ class TrialMemory:
         goes_on: it goes on with a stored trial.
         first_tick: the first of the ticks that are its own: those of a branch begin where it does.
         end_marked: a soft end was asked for; `final_marked`: the environment said LAST.
+        tick_hz: ticks a second; 0: a tick ends when everybody has acted.
+        at_rates: something of `_rates` is used: a rate, actors with rates of their own, or actions that are held.
+        began_tick, began_at: the first tick, and when it began if there is a rate.
+        tick_slot: the end of the tick under way is so many ticks after `began_at`; 0 before the first.
+        missed_ticks, late_actions, absent_actions: see `TickRate` of the API.
     """
 
     #: phase -> input -> (next phase, action, announced before the action); made from the table by `_machine`.
     rows: ClassVar[Rows] = {}
 
     __slots__ = (
-        "_armed", "_counters", "_noted", "ack_loss", "actors", "addresses", "answered", "awaited", "before",
-        "collect_samples", "contents", "end_marked", "engaged", "environment", "final_marked", "first_tick",
-        "goes_on", "is_over", "last_activity", "last_words", "latest_observation", "log", "losses", "mapped",
-        "mapping", "max_steps", "now", "observed_bytes", "orderly_cause", "out", "outcome", "owing", "params",
+        "_armed", "_counters", "_noted", "absent_actions", "ack_loss", "actors", "addresses", "answered",
+        "at_rates", "awaited", "before", "began_at", "began_tick", "collect_samples", "contents", "end_marked",
+        "engaged", "environment", "final_marked", "first_tick", "goes_on", "is_over", "last_activity",
+        "last_words", "late_actions", "latest_observation", "log", "losses", "mapped", "mapping", "max_steps",
+        "missed_ticks", "now", "observed_bytes", "orderly_cause", "out", "outcome", "owing", "params",
         "participants", "phase", "row", "rules", "said_bytes", "said_tick", "shares_samples", "taken_up",
-        "tick_bytes", "tick_id", "timed", "trial_id", "unsettled", "wall_ns",
+        "tick_bytes", "tick_hz", "tick_id", "tick_slot", "timed", "trial_id", "unsettled", "wall_ns",
     )  # fmt: skip
 
     def __init__(self, trial_id: str, *, rules: TrialRules = DEFAULT_RULES, collect_samples: bool = True) -> None:
@@ -161,6 +167,12 @@ class TrialMemory:
         self.end_marked = False
         self.final_marked = False
         self.last_activity = 0.0
+        self.tick_hz = 0.0
+        self.at_rates = False
+        self.began_tick = 0
+        self.began_at = 0.0
+        self.tick_slot = 0
+        self.missed_ticks = self.late_actions = self.absent_actions = 0
         self.log: SampleLog | None = None
         #: How many bytes of messages and rewards came in tick `said_tick`.
         self.said_bytes = 0

@@ -27,6 +27,9 @@ MAX_BUFFERED_TICKS = 10_000
 #: What the API means by 0 (and the reference by everything below 2).
 DEFAULT_BUFFERED_TICKS = 2
 
+#: The clock of a server is not finer than a millisecond.
+MAX_TICK_HZ = 1000.0
+
 _PRINTABLE = re.compile(r"[\x20-\x7e]*")
 
 
@@ -45,6 +48,11 @@ def validate_params(params: TrialParams) -> TrialParams:
     if not environment.name:
         environment.name = DEFAULT_ENVIRONMENT_NAME
     _check_name("environment.name", environment.name)
+    if not 0 <= environment.tick_hz <= MAX_TICK_HZ:
+        raise InvalidArgumentError(
+            f"environment.tick_hz: expected ticks a second, at most {MAX_TICK_HZ:g} (0: no clock), "
+            f"got {environment.tick_hz:g}"
+        )
     if not result.actors:
         raise InvalidArgumentError("actors: at least one actor was expected")
     names: set[str] = set()

@@ -16,7 +16,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import Any, Final, TypeAlias
 
-from trio_cogment.api.common_pb2 import CommunicationState, TrialParams
+from trio_cogment.api.common_pb2 import Action, CommunicationState, TrialParams
 from trio_cogment.base.endpoints import is_client_endpoint
 from trio_cogment.base.errors import LocalProtocolError
 from trio_cogment.base.shared_message import SharedAction, SharedObservationSet, SharedReward
@@ -154,14 +154,23 @@ class Actor(Participant):
         default_action: the content sent when it has no action of its own, or None.
         gone: it is out for good: it did not come, or was lost.
         rewards: for the Reward before its next observation.
+        observe_every, hold_action: from the parameters.
+        observed_tick, acted_tick: the tick that it was shown last, and the one that its last action answers; -1: none.
+            Only kept in trials whose `at_rates` is set.
+        last_action: as it is taken again, where it is.
     """
 
     __slots__ = (
+        "acted_tick",
         "actor_class",
         "default_action",
         "gone",
+        "hold_action",
         "init_timeout",
         "is_client",
+        "last_action",
+        "observe_every",
+        "observed_tick",
         "required",
         "response_timeout",
         "reward_tick",
@@ -180,6 +189,10 @@ class Actor(Participant):
         self.gone = False
         self.rewards: list[Given] = []
         self.reward_tick = 0
+        self.observe_every = actor.observe_every or 1
+        self.hold_action = actor.hold_action
+        self.observed_tick = self.acted_tick = -1
+        self.last_action: Action | None = None
 
     def classify(self, message: Any) -> StreamInput:
         """Return the input that `message` is."""

@@ -110,11 +110,12 @@ class SampleLog:
         if action is not None:
             self._actions[index] = Action(tick_id=NO_ACTION_TICK, content=bytes(action.content))
 
-    def take_absences(self, defaults: Sequence[int], unavailable: Sequence[int]) -> None:
-        """Note whose action was made up, and whose is missing."""
+    def take_absences(self, defaults: Sequence[int], unavailable: Sequence[int], held: Sequence[int] = ()) -> None:
+        """Note whose action was made up, whose is missing, and whose last one was taken again."""
         message = self._message(-1)
         message.default_actors.extend(defaults)
         message.unavailable_actors.extend(unavailable)
+        message.held_actors.extend(held)
 
     def take_message(self, message: Message) -> None:
         """Keep a message as it came, but for its true sender."""

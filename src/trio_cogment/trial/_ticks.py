@@ -16,6 +16,7 @@ from trio_cogment.api.common_pb2 import CommunicationState
 from trio_cogment.api.environment_pb2 import EnvRunTrialInput, ObservationSet
 from trio_cogment.base.outcome import EndCause
 from trio_cogment.base.shared_message import Content, SharedActionSet, SharedObservation, SharedObservationSet
+from trio_cogment.trial import _rates
 from trio_cogment.trial._events import EmitSample, Send, SendShared, Timer, TimerKind
 from trio_cogment.trial._memory import Breakage, TrialMemory
 from trio_cogment.trial._messages_and_rewards import CURRENT_TICK, send_rewards
@@ -57,7 +58,10 @@ def observation_input(trial: TrialMemory, observations: AnyObservationSet) -> In
         problem = f"an observation set whose actors_map does not give each of {count} actors an observation"
         trial.ignore(trial.environment, "observation_set_with_bad_map", problem, "error")
         return None
-    return Input.FINAL_OBSERVATION_SET if trial.final_marked else Input.OBSERVATION_SET
+    if trial.final_marked:
+        return Input.FINAL_OBSERVATION_SET
+    late = trial.tick_hz and trial.answered and trial.phase is Phase.RUNNING and trial.now >= _rates.tick_time(trial)
+    return Input.LATE_OBSERVATION_SET if late else Input.OBSERVATION_SET
 
 
 def _keep_mapping(trial: TrialMemory, indexes: list[int], sent: int) -> bool:
@@ -76,20 +80,32 @@ def next_tick(trial: TrialMemory, _environment: Participant, observations: AnyOb
     shared = shared_observations(trial, observations)
     indexes = trial.mapping
     append = trial.out.append
-    for actor in trial.engaged:
+    engaged, timed = trial.engaged, trial.timed
+    if trial.at_rates:
+        engaged = _rates.observed(trial)
+        timed = [actor for actor in timed if actor.observed_tick == trial.tick_id]
+    for actor in engaged:
         index = actor.index
         if actor.rewards:
             # Before the observation: an actor learns by relating the reward to what it did last.
             send_rewards(trial, actor)
         append(SendShared(index, shared[indexes[index]]))
         awaited.add(index)
-    for actor in trial.timed:
+    for actor in timed:
         trial.arm(Timer(_RESPONSE, actor.index), actor.response_timeout)
+    if trial.tick_hz:
+        _rates.arm_tick(trial)
     if trial.log is not None:
         trial.out.extend([EmitSample(sample) for sample in trial.log.leaving()])
     if not awaited:
         # Nobody is left to act: the trial goes on with defaults, as fast as its environment.
         complete_actions(trial)
+
+
+def miss_ticks(trial: TrialMemory, environment: Participant, observations: AnyObservationSet) -> None:
+    """A tick begins after the time at which it was to end."""
+    _rates.miss_ticks(trial)
+    next_tick(trial, environment, observations)
 
 
 def shared_observations(trial: TrialMemory, observations: AnyObservationSet) -> dict[int, SharedObservation]:
@@ -144,13 +160,18 @@ def take_action(trial: TrialMemory, actor: Actor, received: Any) -> None:
     # the one that comes after the set went out, because the actor had run out of time.
     action = received.action
     tick_id, index, contents = action.tick_id, actor.index, trial.contents
-    if tick_id != CURRENT_TICK and tick_id != trial.tick_id:
+    if trial.at_rates:
+        if _MICROSECONDS_FROM <= action.timestamp < _MICROSECONDS_TO:
+            action.timestamp *= 1000
+        if not _rates.takes(trial, actor, action):
+            return
+    elif tick_id != CURRENT_TICK and tick_id != trial.tick_id:
         trial.ignore(actor, "action_of_wrong_tick", f"an action for tick {tick_id}, not {trial.tick_id}")
         return
-    if contents[index] is not None:
+    elif contents[index] is not None:
         trial.ignore(actor, "action_repeated", f"another action for tick {trial.tick_id}")
         return
-    if trial.answered:
+    elif trial.answered:
         trial.ignore(actor, "action_late", f"an action for tick {trial.tick_id} after its action set was sent")
         return
     contents[index] = content = action.content
@@ -176,6 +197,8 @@ def ignore_unexpected_action(trial: TrialMemory, actor: Actor, _received: Any) -
 def act_absent(trial: TrialMemory, actor: Actor, _payload: object) -> None:
     """An actor's time to respond is over, for this tick."""
     # It stays part of the trial: until the set is sent, an action that comes after all takes the place of the absence.
+    if actor.index not in trial.awaited:
+        return  # it was asked in an earlier tick, which has ended
     trial.awaited.discard(actor.index)
     if not trial.awaited:
         complete_actions(trial)
@@ -196,6 +219,21 @@ def go_on_without(trial: TrialMemory, actor: Actor, _loss: Breakage) -> None:
 
 def complete_actions(trial: TrialMemory) -> None:
     """Nobody's action is waited for any more: choose the input that this is."""
+    if trial.tick_hz:
+        trial.fire(Input.ACTIONS_BEFORE_TIME)
+    else:
+        _end_actions(trial)
+
+
+def end_tick(trial: TrialMemory, _participant: object, _payload: object) -> None:
+    """The time of a tick at a rate is over."""
+    trial.tick_slot += 1
+    if not trial.answered:
+        trial.awaited.clear()
+        _end_actions(trial)
+
+
+def _end_actions(trial: TrialMemory) -> None:
     # From here on the tick takes no actions: neither a late one nor a loss can complete it again.
     trial.answered = True
     if trial.final_marked:
@@ -203,6 +241,8 @@ def complete_actions(trial: TrialMemory) -> None:
         return
     if None in trial.contents:
         missing = [a.name for a in trial.actors if a.required and trial.contents[a.index] is None]
+        if trial.at_rates and missing:
+            missing = _rates.missed(trial)
         if missing:
             # For the sample alone: it says who was absent, although no action set goes out.
             fill_absences(trial)
@@ -244,15 +284,24 @@ def send_last_and_actions(trial: TrialMemory, _participant: object, _payload: ob
 def fill_absences(trial: TrialMemory) -> tuple[list[Content], list[int]]:
     """Return the contents with those of absent actors made up, and the indexes of those that have no default."""
     contents: list[Content] = []
+    held: list[int] = []
     defaults: list[int] = []
     unavailable: list[int] = []
     for actor in trial.actors:
         content = trial.contents[actor.index]
+        if content is None and trial.at_rates:
+            _rates.count_absence(trial, actor)
+            action = _rates.held_action(actor)
+            if action is not None:
+                content = action.content
+                held.append(actor.index)
+                if trial.log is not None:
+                    trial.log.take_action(actor.index, action)
         if content is None:
             # An empty default is a default all the same.
             content = actor.default_action
             (defaults if content is not None else unavailable).append(actor.index)
         contents.append(content or b"")
     if trial.log is not None:
-        trial.log.take_absences(defaults, unavailable)
+        trial.log.take_absences(defaults, unavailable, held)
     return contents, unavailable

@@ -3,7 +3,8 @@
 Rule 1: every change of a trial's phase is in this file, and a phase depends on nothing but the inputs. What a phase
 *remembers* (which actors acted, whose LAST_ACK is missing, whether the end was asked for) lives in the machine. Where
 such a memory decides the next phase, it does so by choosing the input before the table is asked. ACTIONS_COMPLETE and
-LAST_ACTIONS_COMPLETE are therefore two inputs, although the same thing happened: the last action of a tick came in.
+LAST_ACTIONS_COMPLETE are therefore two inputs, although the same thing happened: the last action of a tick came in. At
+a rate it is a third one, ACTIONS_BEFORE_TIME, and the two come when the tick is due.
 
 Rule 2: this file does not know what a stream is. A participant that breaks the rules of its stream is, here, a
 participant that was lost; `_stream_table.py` knows the rest.
@@ -31,6 +32,7 @@ Where the table falls short:
 - whether a soft end was asked for (`end_marked`) and whether the environment said LAST (`final_marked`) are flags. As
   phases they would multiply PENDING and RUNNING by three, with no difference in who may do what;
 - "all actors are ready" and "everybody has acknowledged" are sets of the machine that become empty;
+- the rate is a number, and so are the times that were missed: the clock is a timer like others (`_rates`);
 - the tick is a number, and the machine checks an observation set's tick and map before it asks the table. A set that is
   refused must leave no trace, and by the time an action runs the phase has changed;
 - the table does not know why a participant acknowledges early. A LAST_ACK before WAIT_ACKS does nothing here; the
@@ -73,6 +75,12 @@ class Input(enum.IntEnum):
     ENVIRONMENT_LAST = enum.auto()
     ACTION = enum.auto()
     ACTIONS_COMPLETE = enum.auto()
+    #: The actions are complete, and the tick ends by the clock.
+    ACTIONS_BEFORE_TIME = enum.auto()
+    #: The time of a tick at a rate is over.
+    TICK_DUE = enum.auto()
+    #: An observation set that came after the time at which its tick was to end.
+    LATE_OBSERVATION_SET = enum.auto()
     #: The actions are complete and the end was asked for, or the steps are used up.
     LAST_ACTIONS_COMPLETE = enum.auto()
     #: The actions are complete but the environment said LAST: it does not want them.
@@ -107,6 +115,8 @@ class Action(enum.IntEnum):
     TAKE_ACTION = enum.auto()
     IGNORE_UNEXPECTED_ACTION = enum.auto()
     SEND_ACTIONS = enum.auto()
+    END_TICK = enum.auto()
+    MISS_TICKS = enum.auto()
     SEND_LAST_AND_ACTIONS = enum.auto()
     TAKE_REWARD = enum.auto()
     RELAY_MESSAGE = enum.auto()
@@ -159,6 +169,11 @@ TRANSITIONS: Final[dict[tuple[Phase, Input], tuple[Phase, Action]]] = {
     (_P.RUNNING, _I.ACTION): (_P.RUNNING, _A.TAKE_ACTION),
     (_P.RUNNING, _I.ACTIONS_COMPLETE): (_P.RUNNING, _A.SEND_ACTIONS),
     (_P.RUNNING, _I.LAST_ACTIONS_COMPLETE): (_P.WAIT_FINAL, _A.SEND_LAST_AND_ACTIONS),
+    # At a rate: what is complete too early waits for its time, and what is not complete then is made up. Where the
+    # environment is late, the times that have passed are missed and not made up for, and the next one counts.
+    (_P.RUNNING, _I.ACTIONS_BEFORE_TIME): (_P.RUNNING, _A.NOTHING),
+    (_P.RUNNING, _I.TICK_DUE): (_P.RUNNING, _A.END_TICK),
+    (_P.RUNNING, _I.LATE_OBSERVATION_SET): (_P.RUNNING, _A.MISS_TICKS),
     # The environment said LAST and computes the final set: an action set now would be one that it does not read.
     (_P.RUNNING, _I.UNWANTED_ACTIONS_COMPLETE): (_P.RUNNING, _A.NOTHING),
     (_P.RUNNING, _I.REQUIRED_ACTION_MISSING): (_P.ENDED, _A.BREAK_OFF),
@@ -181,6 +196,9 @@ TRANSITIONS: Final[dict[tuple[Phase, Input], tuple[Phase, Action]]] = {
     (_P.WAIT_FINAL, _I.ACTION): (_P.WAIT_FINAL, _A.IGNORE_UNEXPECTED_ACTION),
     (_P.WAIT_FINAL, _I.ACTIONS_COMPLETE): (_P.WAIT_FINAL, _A.NOTHING),
     (_P.WAIT_FINAL, _I.LAST_ACTIONS_COMPLETE): (_P.WAIT_FINAL, _A.NOTHING),
+    (_P.WAIT_FINAL, _I.ACTIONS_BEFORE_TIME): (_P.WAIT_FINAL, _A.NOTHING),
+    (_P.WAIT_FINAL, _I.TICK_DUE): (_P.WAIT_FINAL, _A.NOTHING),
+    (_P.WAIT_FINAL, _I.LATE_OBSERVATION_SET): (_P.WAIT_FINAL, _A.NOTHING),
     (_P.WAIT_FINAL, _I.UNWANTED_ACTIONS_COMPLETE): (_P.WAIT_FINAL, _A.NOTHING),
     (_P.WAIT_FINAL, _I.REQUIRED_ACTION_MISSING): (_P.WAIT_FINAL, _A.NOTHING),
     (_P.WAIT_FINAL, _I.REWARD): (_P.WAIT_FINAL, _A.TAKE_REWARD),
@@ -203,6 +221,9 @@ TRANSITIONS: Final[dict[tuple[Phase, Input], tuple[Phase, Action]]] = {
     (_P.WAIT_ACKS, _I.ACTION): (_P.WAIT_ACKS, _A.IGNORE_UNEXPECTED_ACTION),
     (_P.WAIT_ACKS, _I.ACTIONS_COMPLETE): (_P.WAIT_ACKS, _A.NOTHING),
     (_P.WAIT_ACKS, _I.LAST_ACTIONS_COMPLETE): (_P.WAIT_ACKS, _A.NOTHING),
+    (_P.WAIT_ACKS, _I.ACTIONS_BEFORE_TIME): (_P.WAIT_ACKS, _A.NOTHING),
+    (_P.WAIT_ACKS, _I.TICK_DUE): (_P.WAIT_ACKS, _A.NOTHING),
+    (_P.WAIT_ACKS, _I.LATE_OBSERVATION_SET): (_P.WAIT_ACKS, _A.NOTHING),
     (_P.WAIT_ACKS, _I.UNWANTED_ACTIONS_COMPLETE): (_P.WAIT_ACKS, _A.NOTHING),
     (_P.WAIT_ACKS, _I.REQUIRED_ACTION_MISSING): (_P.WAIT_ACKS, _A.NOTHING),
     (_P.WAIT_ACKS, _I.REWARD): (_P.WAIT_ACKS, _A.TAKE_REWARD),
@@ -226,6 +247,9 @@ TRANSITIONS: Final[dict[tuple[Phase, Input], tuple[Phase, Action]]] = {
     (_P.ENDED, _I.ACTION): (_P.ENDED, _A.NOTHING),
     (_P.ENDED, _I.ACTIONS_COMPLETE): (_P.ENDED, _A.NOTHING),
     (_P.ENDED, _I.LAST_ACTIONS_COMPLETE): (_P.ENDED, _A.NOTHING),
+    (_P.ENDED, _I.ACTIONS_BEFORE_TIME): (_P.ENDED, _A.NOTHING),
+    (_P.ENDED, _I.TICK_DUE): (_P.ENDED, _A.NOTHING),
+    (_P.ENDED, _I.LATE_OBSERVATION_SET): (_P.ENDED, _A.NOTHING),
     (_P.ENDED, _I.UNWANTED_ACTIONS_COMPLETE): (_P.ENDED, _A.NOTHING),
     (_P.ENDED, _I.REQUIRED_ACTION_MISSING): (_P.ENDED, _A.NOTHING),
     (_P.ENDED, _I.REWARD): (_P.ENDED, _A.NOTHING),

@@ -92,6 +92,7 @@ class Figures:
     actions: list[tuple[str, float]] = field(default_factory=list)
     lost: Counter[str] = field(default_factory=Counter)
     samples: int = 0
+    rates: Counter[str] = field(default_factory=Counter)
     trials: list[float] = field(default_factory=list)
     collections: list[float] = field(default_factory=list)
     read: Callable[[], OrchestratorGauges] = field(default=lambda: OrchestratorGauges({}, 0, 0, 0))
@@ -116,6 +117,9 @@ class Figures:
 
     def samples_emitted(self, count: int) -> None:
         self.samples += count
+
+    def rate_kept(self, missed_ticks: int, late_actions: int, absent_actions: int) -> None:
+        self.rates.update(missed=missed_ticks, late=late_actions, absent=absent_actions)
 
     def trial_ended(self, seconds: float) -> None:
         self.trials.append(seconds)

@@ -34,6 +34,7 @@ REACHED = {
         "refused, served",
     },
     "orchestrator that stops": {"stop"},
+    "orchestrator with ticks at a rate": {"missed", "late", "absent"},
 }
 
 

@@ -71,6 +71,9 @@ class OrchestratorMetrics(Protocol):
     def samples_emitted(self, count: int) -> None:
         """Count samples on their way to a data log."""
 
+    def rate_kept(self, missed_ticks: int, late_actions: int, absent_actions: int) -> None:
+        """Count what has gone wrong in a trial with ticks at a rate; see `TickRate` in the API."""
+
     def trial_ended(self, seconds: float) -> None:
         """Record the time from a trial's creation to ENDED."""
 

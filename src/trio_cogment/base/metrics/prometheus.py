@@ -52,6 +52,7 @@ class PrometheusMetrics:
         self.actor_latencies: dict[str, Distribution] = {}
         self.ticks = 0
         self.samples = 0
+        self.missed_ticks = self.late_actions = self.absent_actions = 0
         self.lost = {"actor": 0, "environment": 0}
         self.read: Callable[[], OrchestratorGauges] | None = None
         self._most_classes = (config or MetricsConfig()).max_actor_classes
@@ -87,6 +88,12 @@ class PrometheusMetrics:
         """See `OrchestratorMetrics.samples_emitted`."""
         self.samples += count
 
+    def rate_kept(self, missed_ticks: int, late_actions: int, absent_actions: int) -> None:
+        """See `OrchestratorMetrics.rate_kept`."""
+        self.missed_ticks += missed_ticks
+        self.late_actions += late_actions
+        self.absent_actions += absent_actions
+
 
 class _Orchestrator(Collector):
     """Makes metrics of the measurements when they are collected."""
@@ -113,6 +120,12 @@ class _Orchestrator(Collector):
         yield CounterMetricFamily(f"{_PREFIX}ticks", "Observation sets that came from environments", metrics.ticks)
         text = "Samples on their way to a data log"
         yield CounterMetricFamily(f"{_PREFIX}samples_emitted", text, metrics.samples)
+        for name, text, count in (
+            ("missed_ticks", "Times of ticks at a rate at which there were no observations", metrics.missed_ticks),
+            ("late_actions", "Actions that came after the time of their tick", metrics.late_actions),
+            ("absent_actions", "Actions that were made up since the time of a tick was over", metrics.absent_actions),
+        ):
+            yield CounterMetricFamily(f"{_PREFIX}{name}", text, count)
         text = "Participants lost before the end of their trials"
         lost = CounterMetricFamily(f"{_PREFIX}lost_participants", text, labels=["kind"])
         for kind, count in metrics.lost.items():

@@ -438,6 +438,17 @@ def _numbers(states: Iterable[str]) -> set[int]:
     return {TrialState.Value(name) for name in states}
 
 
+def _rate_text(info: TrialInfo) -> str:
+    """Return how a trial keeps its rate; empty for one without."""
+    rate = info.tick_rate
+    if not rate.hz:
+        return ""
+    return (
+        f"{rate.hz:g} a second; missed: {rate.missed_ticks}; late actions: {rate.late_actions}; "
+        f"made up: {rate.absent_actions}"
+    )
+
+
 def _described(info: TrialInfo) -> str:
     from trio_cogment.base.outcome import TrialOutcome, lost_text
 
@@ -450,6 +461,7 @@ def _described(info: TrialInfo) -> str:
         "environment": info.env_name,
         "tick": f"{tick} ({rate} a second)",
         "time": time,
+        "tick rate": _rate_text(info),
         "actors": ", ".join(f"{actor.name} ({actor.actor_class})" for actor in info.actors_in_trial),
         "waiting for": "the data log" if info.waits_for_datalog else ", ".join(info.awaited),
         "properties": properties,

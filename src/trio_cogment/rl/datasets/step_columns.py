@@ -161,7 +161,8 @@ class ColumnBuilder:
         sample, count = run.sample, len(run.ticks)
         if sample is None or count < LEAST_RUN or run.ticks[-1] - run.ticks[0] != count - 1:
             return None
-        if not (np.diff(run.ticks) == 1).all() or sample.default_actors or sample.unavailable_actors:
+        made_up = sample.default_actors or sample.unavailable_actors or sample.held_actors
+        if not (np.diff(run.ticks) == 1).all() or made_up:
             return None
         found = []
         for actor in sample.actor_samples:

@@ -38,6 +38,7 @@ class Step:
         observation: what it was told in this tick.
         action: what it did; None in its last step, when it was not its turn, and if it was not available.
         default_action: the action is the default one of the trial's parameters.
+        held_action: the action is an earlier one, which was taken again.
         stand_in: something acted for a person who was away: a bot, or the default action was taken.
         reward: for the action: the environment's, with 64 bits if its observations tell it, or else the mean of all
             rewards; 0 if there was none. None in the last step.
@@ -56,6 +57,7 @@ class Step:
     observation: Observation
     action: Any
     default_action: bool = False
+    held_action: bool = False
     stand_in: bool = False
     reward: float | None = None
     other_rewards: Sequence[RewardFrom] = ()
@@ -192,6 +194,7 @@ class StepBuilder:
             without_spaces(observation),
             None if ended or given.action is None else track.payloads.action(given.action),
             default_action=not ended and (given.default_action or given.stand_in is StandIn.DEFAULT),
+            held_action=not ended and given.held_action,
             stand_in=not ended and given.stand_in is not None,
             is_first=step is None,
             is_last=ended,
@@ -227,7 +230,7 @@ def _close(track: _Track, *, terminated: bool) -> None:
     step, before = track.step, track.before
     if step is not None and not track.over:
         # What an action led to that nobody has seen is not a step.
-        step.action, step.default_action, step.stand_in = None, False, False
+        step.action, step.default_action, step.held_action, step.stand_in = None, False, False, False
         step.is_last, step.is_terminal = True, terminated
         step.other_rewards = track.given.rewards if track.given is not None else ()
         if before is not None:

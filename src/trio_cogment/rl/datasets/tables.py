@@ -405,6 +405,7 @@ _AFTER = {
     "active": "flag",
     "alive": "flag",
     "default_action": "flag",
+    "held_action": "flag",
     "info": "text",
     "info_types": "text",
 }
@@ -503,7 +504,7 @@ class StepTable:
             actor.name,
             actor.actor_class,
             actor.implementation,
-            actor.is_human and not (step.stand_in or step.default_action),
+            actor.is_human and not (step.stand_in or step.default_action or step.held_action),
             step.reward,
             step.terminated,
             step.truncated,
@@ -516,6 +517,7 @@ class StepTable:
             told.active,
             told.alive,
             step.default_action,
+            step.held_action,
             info,
             None if types is None else as_json(types),
         )
@@ -550,6 +552,7 @@ class StepTable:
             **{name: [False] for name in ("terminated", "truncated", "is_first", "is_last", "is_terminal")},
             **{name: [True] for name in ("active", "alive")},
             "default_action": [False],
+            "held_action": [False],
             "discount": [1.0],
         }
         numbers = {

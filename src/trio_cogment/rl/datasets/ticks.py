@@ -37,6 +37,7 @@ class ActorTick(NamedTuple):
         observation: the payload; None if it is not stored.
         action: the payload; None if there was none.
         default_action: the action is the default one of the trial's parameters.
+        held_action: the action is an earlier one, which was taken again.
         reward: the mean of the rewards, weighted by their confidence; None without any.
         rewards: these rewards.
         stand_in: what acted for a person who was away; None: the actor itself did.
@@ -48,6 +49,7 @@ class ActorTick(NamedTuple):
     reward: float | None = None
     rewards: Sequence[RewardFrom] = ()
     stand_in: StandIn | None = None
+    held_action: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +77,7 @@ def tick_of(sample: StoredSample | LogSample) -> Tick:
 
 
 def _of_stored(sample: StoredSample) -> Tick:
-    defaults = frozenset(sample.message.default_actors)
+    defaults, held = frozenset(sample.message.default_actors), frozenset(sample.message.held_actors)
     actors = {}
     for name, actor in sample.actors.items():
         message = actor.message
@@ -90,6 +92,7 @@ def _of_stored(sample: StoredSample) -> Tick:
             message.reward if message.HasField("reward") else None,
             rewards,
             actor.stand_in,
+            message.actor in held,
         )
     return Tick(sample.tick_id, sample.timestamp, actors)
 
@@ -113,6 +116,7 @@ def _of_logged(sample: LogSample) -> Tick:
             stand_in_of(
                 one.payload for one in sample.message.messages if one.sender_name == one.receiver_name == actor.name
             ),
+            index in sample.message.held_actors,
         )
     return Tick(sample.tick_id, sample.timestamp, actors)
 

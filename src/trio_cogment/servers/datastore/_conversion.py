@@ -192,7 +192,7 @@ class TrialConverter:
                 stored.checkpoint.CopyFrom(sample.observations.checkpoint)
         unavailable: Sequence[int] = ()
         defaults: Collection[int] = ()
-        if sample.unavailable_actors or sample.default_actors:
+        if sample.unavailable_actors or sample.default_actors or sample.held_actors:
             unavailable, defaults = sample.unavailable_actors[:], frozenset(sample.default_actors)
             self._take_absences(sample, stored)
         self._take_actions(sample.actions[:], unavailable, defaults, samples, payloads)
@@ -258,6 +258,7 @@ class TrialConverter:
         for name, indexes in (
             ("unavailable_actors", sample.unavailable_actors),
             ("default_actors", sample.default_actors),
+            ("held_actors", sample.held_actors),
         ):
             if indexes and max(indexes) >= self._count:
                 raise InvalidArgumentError(
@@ -265,6 +266,7 @@ class TrialConverter:
                 )
         stored.unavailable_actors.extend(sample.unavailable_actors)
         stored.default_actors.extend(sample.default_actors)
+        stored.held_actors.extend(sample.held_actors)
 
     def _take_actions(
         self,
@@ -372,6 +374,7 @@ def _check_size(sample: DatalogSample) -> None:
         ("observations.actors_map", sample.observations.actors_map),
         ("unavailable_actors", sample.unavailable_actors),
         ("default_actors", sample.default_actors),
+        ("held_actors", sample.held_actors),
     ):
         if len(entries) > MAX_DELIVERIES:
             raise InvalidArgumentError(f"sample.{field}: expected at most {MAX_DELIVERIES}, got {len(entries)}")

@@ -79,7 +79,7 @@ def _in_shared(sample: SharedSample) -> _Found:
 def _in_message(sample: DatalogSample) -> _Found:
     if not sample.HasField("info") or not sample.HasField("observations"):
         return _NONE
-    if sample.messages or sample.unavailable_actors or sample.default_actors:
+    if sample.messages or sample.unavailable_actors or sample.default_actors or sample.held_actors:
         return _NONE
     tick_id = timestamp = state = 0
     for field, value in sample.info.ListFields():  # it has no other one

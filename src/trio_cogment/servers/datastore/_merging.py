@@ -48,6 +48,7 @@ def merge_late(stored: bytes, late: bytes) -> bytes:
     for whole, more in (
         (target.default_actors, source.default_actors),
         (target.unavailable_actors, source.unavailable_actors),
+        (target.held_actors, source.held_actors),
     ):
         whole.extend(number for number in more if number not in whole)
     target.special_events.extend(event for event in source.special_events if event not in target.special_events)

@@ -90,7 +90,7 @@ def _keep_actors(sample: StoredTrialSample, actors: frozenset[int]) -> None:
         copies = StoredTrialSample(actor_samples=kept)
         del sample.actor_samples[:]
         sample.actor_samples.MergeFrom(copies.actor_samples)
-    for indexes in (sample.default_actors, sample.unavailable_actors):
+    for indexes in (sample.default_actors, sample.unavailable_actors, sample.held_actors):
         known = [index for index in indexes if index in actors]
         del indexes[:]
         indexes.extend(known)

@@ -369,6 +369,7 @@ def _checking_entries(sample: StoredTrialSample, actors: int) -> Iterator[None]:
     for name, indexes in (
         ("default_actors", sample.default_actors),
         ("unavailable_actors", sample.unavailable_actors),
+        ("held_actors", sample.held_actors),
     ):
         for index in indexes:
             _check(f"trial_sample.{name}", index, 0, actors)

@@ -40,6 +40,11 @@ def describe(
         trial_duration=max(0, round(seconds * _NANOSECONDS)),
         properties=machine.params.properties if machine.params is not None else None,
     )
+    if machine.tick_hz:
+        info.tick_rate.hz = machine.tick_hz
+        info.tick_rate.missed_ticks = machine.missed_ticks
+        info.tick_rate.late_actions = machine.late_actions
+        info.tick_rate.absent_actions = machine.absent_actions
     if end is not None:
         info.end.CopyFrom(end)
     latest = machine.latest_observation if latest_observation else None

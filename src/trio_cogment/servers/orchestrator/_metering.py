@@ -36,7 +36,7 @@ def machine_for(metrics: OrchestratorMetrics | None) -> MakeMachine:
 class MeteredMachine(TrialMachine):
     """A machine whose ticks are timed, on the trial's own time: what waits for a slow data log is nobody's fault."""
 
-    __slots__ = ("_began", "_last_set", "_metrics", "_observation", "_unanswered")
+    __slots__ = ("_began", "_last_set", "_metrics", "_observation", "_rate", "_unanswered")
 
     def __init__(self, metrics: OrchestratorMetrics, trial_id: str, *, rules: TrialRules) -> None:
         super().__init__(trial_id, rules=rules)
@@ -45,6 +45,8 @@ class MeteredMachine(TrialMachine):
         self._began: float  # set when a tick begins
         self._last_set: float | None = None
         self._unanswered = False
+        #: What has been told of the rate.
+        self._rate = (0, 0, 0)
 
     @override
     def handle(self, event: Event, now: float, wall_ns: int) -> list[Effect]:
@@ -61,11 +63,19 @@ class MeteredMachine(TrialMachine):
                 self._tick_began(now)
         if self._unanswered and self.answered:
             self._tick_answered(now)
+        if self.tick_hz:
+            self._tell_rate()
         if effects and self.collect_samples:
             emitted = sum(type(effect) is EmitSample for effect in effects)
             if emitted:
                 self._metrics.samples_emitted(emitted)
         return effects
+
+    def _tell_rate(self) -> None:
+        now, told = (self.missed_ticks, self.late_actions, self.absent_actions), self._rate
+        if now != told:
+            self._rate = now
+            self._metrics.rate_kept(now[0] - told[0], now[1] - told[1], now[2] - told[2])
 
     def forget_observation(self) -> None:
         """See `TrialMachine.forget_observation`: it is not a new tick."""
