@@ -349,3 +349,24 @@ def test_a_later_change_of_an_observation_is_seen_by_nobody(space: Space) -> Non
     info["near"] += 1
     info["far"] = np.ones(2)
     assert bytes(payload) == before
+
+
+def test_large_spaces_come_with_each_first_observation_and_are_not_kept() -> None:
+    """Each environment that waits for its next trial would have them."""
+
+    class Gallery(Duel):
+        name = "gallery"
+        observation_spaces: Mapping[str, Space] = {"left": Box(0, 255, (200, 200), "uint8"), "right": Discrete(9)}
+
+        def _all(self) -> dict[str, Observation]:
+            found = super()._all()
+            found["left"].value = np.zeros((200, 200), np.uint8)
+            return found
+
+    episode = Episode(Gallery(), ["left", "right"])
+    for _ in range(2):
+        for content, agent in zip(episode.begin().observations, Gallery.agents, strict=True):
+            seen = decoded(content)
+            assert seen.observation_space == Gallery.observation_spaces[agent]
+            assert seen.action_space == Gallery.action_spaces[agent]
+    assert [None if each is None else len(each) < 200 for each in episode._spaces] == [None, True]

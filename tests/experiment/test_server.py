@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import gc
 import importlib
 import io
 import json
 import sys
+import weakref
 import zipfile
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Mapping
@@ -17,7 +19,7 @@ from typing import Any
 
 import pytest
 import trio
-from trio.testing import MockClock
+from trio.testing import MockClock, wait_all_tasks_blocked
 
 from trio_cogment import open_platform
 from trio_cogment.base.config import PlayConfig
@@ -405,6 +407,25 @@ async def test_forgetting_somebody(tmp_path: Path, autojump_clock: MockClock) ->
         assert first.encode() not in (tmp_path / "test.db").read_bytes()
     assert first.encode() not in (tmp_path / "test.db").read_bytes()
     assert {who for who, _, _ in events_of(tmp_path)} == {"", second}
+
+
+async def test_nothing_is_kept_in_memory_of_what_was_seen_in_trials(tmp_path: Path, autojump_clock: MockClock) -> None:
+    trials: list[weakref.ref[Any]] = []
+
+    async def look(server: ExperimentServer) -> None:
+        while True:
+            trials.extend(weakref.ref(each) for each in server._running.values())
+            await server.change.wait()
+
+    async with running(tmp_path) as server:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(look, server)
+            assert await play_demo(server, 2, Random(1)) == {"complete": 2}
+            nursery.cancel_scope.cancel()
+        await wait_all_tasks_blocked()
+        gc.collect()
+        assert trials
+        assert not [each for each in trials if each() is not None]
 
 
 async def test_people_that_come_and_go_keep_nobody_out(tmp_path: Path, autojump_clock: MockClock) -> None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import logging
 import math
+import weakref
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -581,6 +583,9 @@ async def test_little_is_kept_of_a_seat_whose_trial_is_over(autojump_clock: Mock
         found = []
         for comes in (True, False, True, True):
             [seat] = await seats_of(server, played)
+            own = seat.seat
+            assert own is not None
+            mailbox = own.mailbox
             if comes:
                 async with page(seat.serve_page) as socket:
                     await act(socket)
@@ -590,7 +595,7 @@ async def test_little_is_kept_of_a_seat_whose_trial_is_over(autojump_clock: Mock
             await trio.sleep(0.1)
             assert (seat.kept_bytes > 0) == comes
             assert seat.seat is None
-            assert seat._payload is None
+            assert mailbox.observation is None
             assert not hasattr(seat, "_codec")
             found.append(seat)
         assert 2 * found[0].kept_bytes <= 150 < 3 * found[0].kept_bytes
@@ -600,6 +605,35 @@ async def test_little_is_kept_of_a_seat_whose_trial_is_over(autojump_clock: Mock
         async with page(server.seat(found[2].trial_id, "ann").serve_page) as socket:
             again = await socket.read_until(lambda message: message.get("over"))
             assert (again["tick"], again["parts"][0]["text"]) == (2, "tick 2")
+
+
+async def test_a_seat_lets_go_of_those_who_listen_when_its_trial_is_over(autojump_clock: MockClock) -> None:
+    """They know the trial, with all of its observations, and many seats are kept for those who look again."""
+
+    class Listener:
+        def __init__(self) -> None:
+            self.told: list[Any] = []
+
+        def on_event(self, what: str, detail: dict[str, Any]) -> None:
+            self.told.append(detail.get("state"))
+
+        def on_change(self) -> None:
+            self.told.append("changed")
+
+    async with server_of(Counting(1)) as (platform, server):
+        [seat] = await seats_of(server, game("ann"))
+        listener = Listener()
+        told, known = listener.told, weakref.ref(listener)
+        seat.on_event, seat.on_change = listener.on_event, listener.on_change
+        del listener
+        async with page(seat.serve_page) as socket:
+            await act(socket)
+            await socket.read_until(lambda message: message.get("over"))
+        await platform.controller.wait_trial(seat.trial_id)
+        gc.collect()
+        assert told[-2:] == ["over", "changed"]
+        assert known() is None
+        assert server.seat(seat.trial_id, "ann") is seat
 
 
 async def test_the_end_of_the_house_ends_trials(autojump_clock: MockClock) -> None:

@@ -155,8 +155,8 @@ def test_masks_within() -> None:
 
 
 def shown(value: Any, **more: Any) -> View:
-    codec, message = taken(Discrete(2), value, **more)
-    return codec.view(message)
+    codec, _ = taken(Discrete(2), value, **more)
+    return codec.view()
 
 
 def one(value: Any) -> dict[str, Any]:

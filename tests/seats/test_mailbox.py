@@ -303,3 +303,16 @@ def test_sequences(given: list[MailboxInput]) -> None:
             assert before in TURNS
         if played.told > told:
             assert mailbox.unread or ended
+
+
+@pytest.mark.parametrize("state", ENDED)
+def test_nothing_is_kept_for_who_reads_nothing_any_more(state: MailboxState) -> None:
+    played = Played()
+    mailbox = played.mailbox
+    for one in _WAY[state]:
+        played.do(one)
+        mailbox.put(reward(1))
+        mailbox.put(message("hello"))
+    mailbox.forget()
+    assert mailbox.state is state
+    assert (mailbox.observation, mailbox.tick_id, mailbox.rewards, mailbox.messages) == (None, -1, [], [])

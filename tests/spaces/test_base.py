@@ -25,6 +25,8 @@ from trio_cogment.spaces import (
     SpaceError,
     Text,
     Tuple,
+    decode_space,
+    encode_space,
 )
 
 ARM = Dict({"arm": Tuple([Box(-1, 1, (2, 3)), Discrete(3, start=-1)]), "name": Text(3, charset="ab")})
@@ -255,3 +257,19 @@ def test_representations_are_short() -> None:
     assert repr(Sequence(OneOf([MultiBinary(2), MultiDiscrete([2], [1])]), True)) == (
         "Sequence(OneOf(MultiBinary(2), MultiDiscrete([2], start=[1])), stack=True)"
     )
+
+
+def test_equal_bounds_of_many_elements_take_no_room() -> None:
+    picture = (64, 64, 3)
+    given = Box(np.zeros(picture, np.uint8), np.full(picture, 255, np.uint8), dtype="uint8")
+    for box in (given, Box(0, 255, picture, "uint8"), decode_space(encode_space(given))):
+        assert isinstance(box, Box)
+        assert box == given
+        assert (box.low.shape, box.high.shape, int(box.high.max())) == (picture, picture, 255)
+        assert box.high.dtype == box.low.dtype == np.uint8
+        assert not box.low.flags.writeable
+        assert box.low.strides == box.high.strides == (0, 0, 0)
+        assert box.low.tobytes() == bytes(64 * 64 * 3)
+    uneven = np.zeros(picture, np.float32)
+    uneven[0, 0, 0] = -1
+    assert Box(uneven, np.ones(picture)).low.strides != (0, 0, 0)

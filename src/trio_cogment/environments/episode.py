@@ -30,6 +30,9 @@ from trio_cogment.spaces.masks import mask_in
 
 _log = logging.getLogger(__name__)
 
+#: Encoded spaces that are larger, as those of pictures are, are made again with each episode: all environments that
+#: wait for a trial would have them, too.
+_KEPT_BYTES = 16 * 1024
 #: Instead of an actor's name in `frames_for`: all of them.
 EVERYONE = "*"
 
@@ -84,7 +87,7 @@ class Episode:
         self._encoders = [(actor, encoder.encode) for actor, encoder in encoders]
         self._plain = encoders[0][1].plain
         self._decoders = [ActionDecoder(actions[actor]).decode for actor in self._actors]
-        self._spaces = [self._encoded_spaces(actor) for actor in self._actors]
+        self._spaces = [self._kept_spaces(actor) for actor in self._actors]
         self.active = [False] * len(self._actors)
         self.over = True
         self._saver: Saver | None = None
@@ -99,8 +102,7 @@ class Episode:
         """
         self.over = True
         turn = self._turn(self.environment.reset(seed, options))
-        joined = [followed(payload, spaces) for payload, spaces in zip(turn.observations, self._spaces, strict=True)]
-        return Turn(joined, turn.rewards, turn.over)
+        return Turn(self._with_spaces(turn.observations), turn.rewards, turn.over)
 
     def take_up(self, taken_up: TakenUp, seed: int | None = None, options: dict[str, Any] | None = None) -> Turn:
         """Begin an episode that goes on with a stored trial: from its checkpoint if it has one, or played again.
@@ -163,9 +165,7 @@ class Episode:
         turn = Turn(turn.observations, [None] * len(self._actors), False)
         if self._frames_for:
             self._add_frame(turn.observations)
-        turn.observations = [
-            followed(payload, spaces) for payload, spaces in zip(turn.observations, self._spaces, strict=True)
-        ]
+        turn.observations = self._with_spaces(turn.observations)
         return turn
 
     def advance(self, actions: Sequence[Content | None], *, cut: bool = False, save: bool = False) -> Turn:
@@ -353,6 +353,17 @@ class Episode:
                     f"them; got {name!r}"
                 )
         return [index for index, actor in enumerate(self._actors) if EVERYONE in frames_for or actor in frames_for]
+
+    def _with_spaces(self, observations: Sequence[ObjectPayload]) -> list[ObjectPayload]:
+        """Return observations for actors who have not seen any."""
+        return [
+            followed(payload, self._encoded_spaces(actor) if spaces is None else spaces)
+            for actor, payload, spaces in zip(self._actors, observations, self._spaces, strict=True)
+        ]
+
+    def _kept_spaces(self, actor: str) -> bytes | None:
+        spaces = self._encoded_spaces(actor)
+        return spaces if len(spaces) <= _KEPT_BYTES else None
 
     def _encoded_spaces(self, actor: str) -> bytes:
         try:

@@ -28,7 +28,7 @@ class Codec(ABC):
         """
 
     @abstractmethod
-    def view(self, payload: Any) -> View:
+    def view(self) -> View:
         """Return what is shown of the observation that was taken last."""
 
     @abstractmethod
@@ -48,7 +48,11 @@ class Codec(ABC):
         raise NotImplementedError
 
     def for_newcomer(self, payload: Any) -> Any:
-        """Return the observation that was taken last for somebody who has not seen those before."""
+        """Return the observation that was taken last for somebody who has not seen those before.
+
+        Args:
+            payload: the observation; it is not changed.
+        """
         return payload
 
 
@@ -65,17 +69,19 @@ class MessageCodec(Codec):
         self._action = actor_class.action
         described: Any = actor_class.action.DESCRIPTOR  # protobuf has two types for it
         self._form = message_form(described, labels)
+        self._seen: Any = b""
 
     def observe(self, payload: Any) -> bool:
         """See `Codec.observe`: whoever observes acts."""
+        self._seen = payload
         return True
 
     @override
-    def view(self, payload: Any) -> View:
-        if isinstance(payload, Message):
-            return message_view(payload)
+    def view(self) -> View:
+        if isinstance(self._seen, Message):
+            return message_view(self._seen)
         view = View()
-        view.add_bytes("observation", payload)
+        view.add_bytes("observation", self._seen)
         return view
 
     @override
@@ -93,6 +99,7 @@ class BytesCodec(MessageCodec):
     def __init__(self) -> None:
         form = {"kind": "text", "least": 0, "most": 65536, "characters": None, "bytes": True}
         self._form = {"kind": "object", "fields": [{"name": "base64", "form": form, "optional": False}]}
+        self._seen = b""
 
     @override
     def action(self, answer: Any) -> Payload:

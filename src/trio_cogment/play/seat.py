@@ -54,6 +54,14 @@ _SAID = {
 }
 
 
+def _ignore_change() -> None:
+    pass
+
+
+def _ignore_event(what: str, detail: dict[str, Any]) -> None:
+    pass
+
+
 class _Timer(enum.Enum):
     #: For somebody to come, or to come back.
     GRACE = enum.auto()
@@ -77,7 +85,7 @@ class PageSeat:
         trial_id, actor: see above.
         seat: the actor; it joins the trial. None when its part is over, and only what was seen last is kept.
         kept_bytes: how much of it is kept for those who look again, once its part is over.
-        on_change: called when the state is another one.
+        on_change: called when the state is another one, until the seat's part is over.
         on_taken: called when the first page comes.
         on_event: called with what people and pages do, as an experiment stores it: the kind of event, and its details.
         failure: why the seat could not be taken, or was lost; empty if it was not.
@@ -98,9 +106,9 @@ class PageSeat:
         self.actor = actor
         self.failure = ""
         self.kept_bytes = 0
-        self.on_change: Callable[[], None] = lambda: None
-        self.on_taken: Callable[[], None] = lambda: None
-        self.on_event: Callable[[str, dict[str, Any]], None] = lambda what, detail: None
+        self.on_change: Callable[[], None] = _ignore_change
+        self.on_taken: Callable[[], None] = _ignore_change
+        self.on_event: Callable[[str, dict[str, Any]], None] = _ignore_event
         self.seat: Seat | None = Seat(
             actor, self._on_news, on_begun=self._on_begun, on_over=self._on_seat_over, aside=self._on_aside
         )
@@ -111,8 +119,7 @@ class PageSeat:
         self._spawn = spawn
         self._on_over = on_over
         self._presence = Presence(settings.rules.outcome)
-        #: The newest observation, decoded.
-        self._payload: Any = None
+        self._has_observed = False
         self._total = 0.0
         self._notified = 0
         self._history: deque[dict[str, Any]] = deque(maxlen=config.max_notices)
@@ -174,8 +181,8 @@ class PageSeat:
         mailbox = None if self.seat is None else self.seat.mailbox
         if mailbox is None or mailbox.has_ended or mailbox.observation is None:
             return  # `_on_seat_over` takes the end
-        self._payload = decode(mailbox.observation.payload, self._actor_class.observation, "observation")
-        asks = self._codec.observe(self._payload)
+        asks = self._codec.observe(self._decoded(mailbox.observation.payload))
+        self._has_observed = True
         if asks and not mailbox.final:
             self._do(self._presence.turn)
             return
@@ -183,6 +190,9 @@ class PageSeat:
         self._refresh()
         if not mailbox.final:
             self._send(self._codec.idle())
+
+    def _decoded(self, payload: Any) -> Any:
+        return decode(payload, self._actor_class.observation, "observation")
 
     def _on_aside(self, event: Event[Any, None]) -> bool:
         if event.reward is not None:
@@ -232,17 +242,21 @@ class PageSeat:
             self._last = self._look() if self._presence.taken else _NOTHING
         except Exception:  # noqa: BLE001  an observation that cannot be shown ends no trial
             _log.exception("trial %r, actor %r: what was seen last is lost", self.trial_id, self.actor)
-        self.seat = self._payload = None
+        if self.seat is not None:
+            self.seat.mailbox.forget()
+            self.seat = None
         del self._codec  # without the seat nobody asks it, and it remembers observations
+        # Whoever is told knows the trial, with everything in it; there is nothing more to tell.
+        self.on_change, self.on_event = _ignore_change, _ignore_event
         _, view, _ = self._last
         if view.parts:
             self.kept_bytes = sum(len(content) for _, content in view.blobs) + len(page_message({"parts": view.parts}))
 
     def _look(self) -> tuple[int | None, View, Any]:
         """Return the tick of the observation, what is shown of it, and the form for an action."""
-        if self.seat is None or self._payload is None:
+        if self.seat is None or not self._has_observed:
             return self._last
-        view = self._codec.view(self._payload)
+        view = self._codec.view()
         self._without_large(view)
         return self.seat.mailbox.tick_id, view, self._codec.form()
 
@@ -277,8 +291,9 @@ class PageSeat:
                 page.notify({"type": "late", "tick": message.tick_id})
                 self.on_event("late", detail)
             else:
+                tell = self.on_event  # the trial may be over before the sending returns
                 self._send(self._codec.action(message.answer))
-                self.on_event("action", detail)
+                tell("action", detail)
         elif isinstance(message, Rate | Say):
             self._pass_on(page, message)
         elif isinstance(message, Resign):
@@ -292,7 +307,7 @@ class PageSeat:
             raise FailedPreconditionError("you do not have this seat any more")
         if message.to not in self._settings.receivers:
             raise InvalidArgumentError(f"to: expected one of {', '.join(self._settings.receivers) or 'nobody'}")
-        if self._payload is None:
+        if not self._has_observed:
             raise FailedPreconditionError("the trial has not begun")
         if isinstance(message, Rate):
             self.seat.say([Reward(message.to, message.value, tick_id=self.seat.mailbox.tick_id)])
@@ -474,13 +489,13 @@ class PageSeat:
 
     def _substitute(self) -> None:
         """Ask the default action, or the bot, for what is asked."""
-        tick_id, seat, settings = self._asked, self.seat, self._settings
+        tick_id, seat, settings, tell = self._asked, self.seat, self._settings, self.on_event
         if tick_id is None or seat is None or seat.session is None:
             return
         if settings.rules.outcome is not Outcome.BOT:
             assert settings.default is not None
             self._send(settings.default, tick_id, (stand_in_note(StandIn.DEFAULT), self.actor))
-            self.on_event("stand-in", {"tick": tick_id, "by": StandIn.DEFAULT.value})
+            tell("stand-in", {"tick": tick_id, "by": StandIn.DEFAULT.value})
             return
         if self._bot is None and settings.bot is not None:
             self._bot = settings.bot(self.trial_id, part_of(seat.session), self._on_bot)
@@ -488,13 +503,15 @@ class PageSeat:
             self._spawn(self._run_bot, self._bot, self._bot_scope, name=f"trial {self.trial_id}: bot of {self.actor}")
         observation = seat.mailbox.observation
         assert observation is not None
-        content = encode(self._codec.for_newcomer(self._payload), self._actor_class.observation, "observation")
+        whole = self._codec.for_newcomer(self._decoded(observation.payload))
+        content = encode(whole, self._actor_class.observation, "observation")
         if self._bot is not None:
             self._bot.ask(Asked(tick_id, observation.timestamp, content))
 
     def _on_bot(self, tick_id: int, content: bytes) -> None:
+        tell = self.on_event
         self._send(content, tick_id, (stand_in_note(StandIn.BOT), self.actor))
-        self.on_event("stand-in", {"tick": tick_id, "by": StandIn.BOT.value})
+        tell("stand-in", {"tick": tick_id, "by": StandIn.BOT.value})
 
     async def _run_bot(self, bot: Bot, scope: trio.CancelScope) -> None:
         with scope:

@@ -39,15 +39,16 @@ class SpaceCodec(Codec):
 
     def __init__(self, labels: Sequence[str] = ()) -> None:
         self._labels = labels
-        self._first: pb.Observation | None = None
         self._space: sp.Space | None = None
+        self._observation_space: sp.Space | None = None
         self._seen = sp.Observation(None)
 
     def observe(self, payload: pb.Observation) -> bool:
         """See `Codec.observe`: an agent whose turn it is not, or who is out, is not asked."""
         seen = sp.decode_observation(payload)
         if seen.action_space is not None:
-            self._space, self._first = seen.action_space, payload
+            # Not the message: for pictures, that of their space is twice as large as they are.
+            self._space, self._observation_space = seen.action_space, seen.observation_space
         self._seen = seen
         if not (seen.active and seen.alive):
             return False
@@ -56,7 +57,7 @@ class SpaceCodec(Codec):
         return True
 
     @override
-    def view(self, payload: pb.Observation) -> View:
+    def view(self) -> View:
         seen, view = self._seen, View()
         if seen.frame is not None:
             if seen.frame.media_type.startswith("text/"):
@@ -101,13 +102,13 @@ class SpaceCodec(Codec):
 
     def for_newcomer(self, payload: pb.Observation) -> pb.Observation:
         """See `Codec.for_newcomer`: the first observation of a trial has the spaces."""
-        if self._first is None or payload.HasField("action_space"):
+        if self._space is None or payload.HasField("action_space"):
             return payload
         whole = pb.Observation()
         whole.CopyFrom(payload)
-        whole.action_space.CopyFrom(self._first.action_space)
-        if self._first.HasField("observation_space"):
-            whole.observation_space.CopyFrom(self._first.observation_space)
+        whole.action_space.CopyFrom(sp.encode_space(self._space))
+        if self._observation_space is not None:
+            whole.observation_space.CopyFrom(sp.encode_space(self._observation_space))
         return whole
 
 

@@ -209,7 +209,7 @@ class Mailbox:
     Attributes:
         state: where the client is.
         observation: the newest one, with its tick, timestamp and payload; None before the first. It stays after the
-            client has acted, and after the end.
+            client has acted, and after the end, until `forget`.
         final: `observation` is the trial's last one.
         unread: there is news that has not been taken.
         rewards, messages: those that came since the client has acted, in their order. Of those that came while it was
@@ -290,6 +290,12 @@ class Mailbox:
     def end(self) -> None:
         """Note that the trial is over for this actor, in whatever way. A second time it makes no difference."""
         self._enter(_I.END)
+
+    def forget(self) -> None:
+        """Keep nothing of what came, after the end: the client reads nothing any more."""
+        self.observation = self._acted_upon = None
+        self.rewards, self.messages = [], []
+        self._size = self._told_rewards = self._told_messages = 0
 
     # The client's side
 

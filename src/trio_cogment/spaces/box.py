@@ -13,11 +13,15 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
 
+#: Bounds of more elements that are all the same are kept as one number: those of pictures are as large as the pictures.
+_FEW = 1024
+
+
 class Box(ArraySpace):
     """Arrays whose elements are within bounds.
 
     Attributes:
-        low: the lowest values, an array of the space's shape and type.
+        low: the lowest values, a read-only array of the space's shape and type.
         high: the highest values, likewise. Infinite ones mean that there is no bound.
     """
 
@@ -50,6 +54,8 @@ class Box(ArraySpace):
         if not (self.low <= self.high).all():
             raise SpaceError("low: expected no value above that of high")
         self._ends, self._whole = self._ends_of_all()
+        if self._ends is not None and self.low.size > _FEW:
+            self.low, self.high = (np.broadcast_to(end, self.shape) for end in self._ends)
 
     @staticmethod
     def _shape_of_bounds(low: ArrayLike, high: ArrayLike) -> tuple[int, ...]:
