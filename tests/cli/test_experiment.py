@@ -96,7 +96,8 @@ def test_what_is_refused(arguments: list[str], error: str, folder: Path) -> None
 @pytest.mark.parametrize(
     ("before", "after", "error"),
     [
-        ("coordination:Meeting", "coordination:Meting", "Meting"),
+        ("coordination:Meeting", "coordination:Meting", "did you mean 'Meeting'?"),
+        ("coordination:follower", "coordination:folower", "did you mean 'follower'?"),
         (
             "people: [ann, bob]",
             "people: [ann, bobby]",

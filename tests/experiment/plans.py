@@ -17,7 +17,7 @@ CHECK = PagePlan(
 
 def plan(*, size: int = 2, trials: int = 1, conditions: int = 1, then: str = "end", **more: Any) -> Experiment:
     """Return an experiment: consent, instructions with a check, a waiting room, trials, one question."""
-    waiting = more.pop("waiting", {})
+    waiting, meanwhile = more.pop("waiting", {}), more.pop("meanwhile", "again")
     ready = PagePlan(name="ready-1", text="Ready?", seconds=30)
     rounds = [
         TrialPlan(
@@ -35,7 +35,7 @@ def plan(*, size: int = 2, trials: int = 1, conditions: int = 1, then: str = "en
         before=[PagePlan(name="consent", kind="consent", text="Do you agree?"), CHECK],
         waiting=Waiting(size=size, **{"seconds": 100.0, "way_out_seconds": 20.0, **waiting}),
         conditions=[Condition(name=f"condition-{k}") for k in range(conditions)],
-        dropout=Dropout(then=then, default=0 if then == "default" else None),
+        dropout=Dropout(then=then, default=0 if "default" in (then, meanwhile) else None, meanwhile=meanwhile),
         trials=rounds,
         after=[PagePlan(name="end", kind="questions", questions=[Question(name="age", ask="Age?", kind="number")])],
         **more,

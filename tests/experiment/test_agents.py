@@ -190,6 +190,41 @@ async def test_a_group_goes_on_with_fewer(tmp_path: Path, autojump_clock: MockCl
     assert (goes.id, 1) not in seats
 
 
+async def test_a_trial_goes_on_with_a_bot_and_the_next_one_is_with_fewer(
+    tmp_path: Path, autojump_clock: MockClock
+) -> None:
+    experiment = played_by("random", dropout=Dropout(then="fewer", meanwhile="bot", grace_seconds=5))
+    states: set[tuple[int, str]] = set()
+    async with running(tmp_path, experiment) as server:
+        stays, goes = (AutomaticParticipant(server, Random(k)) for k in (1, 2))
+
+        async def watch() -> None:
+            machine = server.machine
+            while True:
+                await server.change.wait()
+                if 1 not in machine.groups:
+                    continue
+                if server.seat_of(goes.id) and machine.people[goes.id].step is not Step.OUT:
+                    server.take_out(goes.id)
+                seen = server._group_view(machine.groups[1], machine.people[stays.id])
+                states.update((machine.groups[1].trial, each["state"]) for each in seen if not each["you"])
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(watch)
+            async with trio.open_nursery() as both:
+                both.start_soon(stays.run)
+                both.start_soon(goes.run)
+            nursery.cancel_scope.cancel()
+        assert (stays.end, server.machine.people[goes.id].end) == ("complete", "removed")
+    assert {(0, "bot"), (1, "gone")} <= states
+    assert (0, "gone") not in states
+    events = events_of(tmp_path)
+    assert [detail["trial"] for _, what, detail in events if what == "trial started"] == [0, 1]
+    assert {detail["by"] for who, what, detail in events if what == "stand-in" and who == goes.id} == {"bot"}
+    actors = {who for who, what, detail in events if what == "seat" and detail["trial"] == 1}
+    assert actors == {stays.id}
+
+
 @pytest.mark.parametrize(
     ("robot", "changes", "error"),
     [
@@ -207,6 +242,13 @@ def test_agents_that_cannot_be(robot: str, changes: dict[str, Any], error: str) 
     }
     with pytest.raises(InvalidArgumentError, match=error):
         ExperimentTrials(played_by(robot, **changes), lambda name: agents[name] if name in agents else resolve(name))
+
+
+def test_labels_that_are_not_as_many_as_the_actions_are_refused() -> None:
+    plan = example()
+    trials = [replace(trial, labels=["park", "museum"]) for trial in plan.trials]
+    with pytest.raises(InvalidArgumentError, match="trial 'first': labels: expected 3, one for each action of 'ann'"):
+        ExperimentTrials(replace(plan, trials=trials), resolve)
 
 
 def test_an_environment_that_cannot_be_smaller_is_refused() -> None:

@@ -263,6 +263,18 @@ def test_when_one_leaves_the_group_goes_on_with_fewer() -> None:
     assert steps(machine) == {"ann": "gone", "bob": "left", "cem": "complete"}
 
 
+def test_the_trial_goes_on_to_its_end_and_the_next_one_is_with_fewer() -> None:
+    machine = ExperimentMachine(plan(size=3, trials=3, then="fewer", meanwhile="bot"))
+    waiting(machine, "ann", "bob", "cem")
+    assert GiveUpSeat(1, "bob") in machine.leave("bob", 5)
+    assert of(machine.trial_over(1, 0, ["bob", "cem"], 6), StartTrial) == []  # it has ended by itself
+    assert machine.people["cem"].end == "gone"
+    assert of(turn(machine, "ann", 7), StartTrial) == [StartTrial(1, 1, ("ann", None, None), gone=(1, 2))]
+    machine.trial_over(1, 1, [], 8)
+    machine.trial_over(1, 2, ["ann"], 9)  # who stays away from the last one may still come to the pages after it
+    assert machine.people["ann"].step is Step.FINISHING
+
+
 def test_too_few_for_the_file_end_the_group() -> None:
     experiment = plan(size=3, then="fewer")
     machine = ExperimentMachine(replace(experiment, dropout=replace(experiment.dropout, least=2)))
@@ -533,11 +545,13 @@ class Simulation:
 
 def simulated(seed: int) -> Simulation:
     draw = random.Random(seed)
+    then = draw.choice(["end", "bot", "default", "fewer"])
     experiment = plan(
         size=draw.randint(1, 4),
         trials=draw.randint(1, 3),
         conditions=draw.randint(1, 3),
-        then=draw.choice(["end", "bot", "default", "fewer"]),
+        then=then,
+        meanwhile=draw.choice(["again", "bot", "default"]) if then == "fewer" else "again",
         assignment=draw.choice(["balanced", "seeded"]),
         seed=seed,
         waiting={"shortage": draw.choice(["bots", "let_go"]), "groups": draw.choice([None, 3])},

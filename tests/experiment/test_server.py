@@ -351,6 +351,25 @@ async def test_the_file_of_another_experiment_is_refused(tmp_path: Path, autojum
             pass
 
 
+async def test_a_file_that_has_changed_is_refused_while_somebody_is_on_the_way(
+    tmp_path: Path, autojump_clock: MockClock
+) -> None:
+    plan = example()
+    shorter = replace(plan, before=plan.before[:2])
+    async with running(tmp_path, plan) as server, page(server) as socket:
+        assert (await state(socket))["page"]["name"] == "consent"
+    refused = pytest.RaisesExc(FailedPreconditionError, match="of those who began with them 1 are on their way")
+    with pytest.RaisesGroup(refused, flatten_subgroups=True):
+        async with running(tmp_path, shorter):
+            pass
+    # Texts may change.
+    async with running(tmp_path, replace(plan, title="Another title")) as server:
+        [who] = server.machine.people
+        server.take_out(who)
+    async with running(tmp_path, shorter) as server:
+        assert server.machine.people[who].end == "removed"
+
+
 async def test_people_with_ids_of_a_platform(tmp_path: Path, autojump_clock: MockClock) -> None:
     people = People(id="query:PID", keep_out=frozenset(["before"]), parameters=frozenset(["PID"]))
     ends = {"unmatched": replace(example().end("unmatched"), redirect="https://example.com/?pid={PID}&x={other}")}

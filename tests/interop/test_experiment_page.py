@@ -28,6 +28,7 @@ pytestmark = pytest.mark.browser
 EXAMPLE = ROOT / "examples" / "experiment"
 RULE = "If all three choose the same place"
 PLACES = ("park", "museum", "station")
+ROUNDS = 5
 
 
 @pytest.fixture(scope="module")
@@ -47,21 +48,26 @@ class Study:
 
     Args:
         folder: for it.
-        page: which page of one's own it has, as of `init --experiment --page`.
+        page: which page of one's own it has, as of `init --experiment --page`; None: as of `init --experiment`.
         flags: of the command.
         grace_seconds: for how long a trial waits for somebody.
     """
 
-    def __init__(self, folder: Path, page: str = "", *flags: str, grace_seconds: int = 4) -> None:
+    def __init__(self, folder: Path, page: str | None = "", *flags: str, grace_seconds: int = 4) -> None:
         self.folder = folder
         self._flags = flags
-        if page:
-            command = [sys.executable, "-m", "trio_cogment", "init", "--experiment", f"--page={page}", str(folder)]
+        if page != "":
+            pages = [] if page is None else [f"--page={page}"]
+            command = [sys.executable, "-m", "trio_cogment", "init", "--experiment", *pages, str(folder)]
             subprocess.run(command, check=True, capture_output=True)
         else:
             shutil.copytree(EXAMPLE, folder, dirs_exist_ok=True)
         text = (folder / "experiment.yaml").read_text()
-        (folder / "experiment.yaml").write_text(text.replace("grace_seconds: 30", f"grace_seconds: {grace_seconds}"))
+        text = text.replace("grace_seconds: 30", f"grace_seconds: {grace_seconds}")
+        # People say themselves when they have seen how a trial has ended.
+        (folder / "experiment.yaml").write_text(
+            re.sub("(?m)^    environment:", "    end_seconds: 600\n    environment:", text)
+        )
         self.link = self.entrance = ""
         self._port = 0
         self._process: subprocess.Popen[str] | None = None
@@ -139,6 +145,13 @@ def choose(page: Page, place: str) -> None:
     page.get_by_role("button", name=place).click()
 
 
+def see_the_end(persons: list[Person]) -> None:
+    """Have everybody see how a trial has ended, and go on."""
+    for person in persons:
+        person.page.get_by_text("The game is over").first.wait_for()
+        person.page.get_by_role("button", name="Go on").click()
+
+
 def play(persons: list[Person], record: list[str], rounds: range) -> None:
     """Have everybody choose in each of these rounds, and write down what they did."""
     for number in rounds:
@@ -146,6 +159,10 @@ def play(persons: list[Person], record: list[str], rounds: range) -> None:
             person.page.get_by_text(re.compile(rf"Round {number + 1} of 5\.")).wait_for()
             choose(person.page, PLACES[number % 3])
             record.append(str(number % 3))
+    if rounds.stop == ROUNDS:
+        for person in persons:
+            person.page.get_by_text("That was the last round.").wait_for()
+        see_the_end(persons)
 
 
 def questionnaire(page: Page) -> None:
@@ -218,6 +235,57 @@ def test_six_people_go_all_the_way_on_a_way_with_stones(browser: Browser, tmp_pa
     seats = Counter((row["participant"], row["trial_id"]) for row in tables["events"] if row["event"] == "seat")
     assert set(seats.values()) == {1}
     assert sorted(path.name for path in (tmp_path / "data" / "trials").iterdir()) == ["README.md", "data", "meta"]
+
+
+def test_a_new_experiment_that_its_owner_changes_goes_to_the_data(browser: Browser, tmp_path: Path) -> None:
+    """The walk of the documents, from `init` on: another size of groups, a question more, a try, people, tables."""
+    folder = tmp_path / "study"
+    made = Study(folder, None)
+    file = folder / "experiment.yaml"
+    text = re.sub("(?s)conditions:.*?\n\n", "", file.read_text())  # without them, nobody plays an agent
+    for before, after in {
+        "size: 2": "size: 3",
+        "people: [ann, bob]": "people: [ann, bob, robot]",
+        "rounds: 5": "rounds: 1",
+        "      - name: remarks": "      - {name: glad, ask: Are you glad?, kind: yes_no}\n      - name: remarks",
+    }.items():
+        assert before in text
+        text = text.replace(before, after)
+    file.write_text(text)
+    command = [sys.executable, "-m", "trio_cogment", "play", "experiment.yaml", "--demo"]
+    tried = subprocess.run(command, cwd=folder, check=True, capture_output=True, text=True).stdout
+    assert tried.startswith("complete: 6\n")
+    made.start()
+    try:
+        with people(browser, 3) as everybody:
+            for person in everybody:
+                read(person.page, made.link)
+            for trial in range(2):
+                for person, place in zip(everybody, PLACES, strict=True):
+                    choose(person.page, place)
+                for person in everybody:
+                    person.page.get_by_text("You have not met.").wait_for()  # also after the last round
+                    assert "observation" not in person.page.locator("main").inner_text()
+                see_the_end(everybody)
+                for person in everybody if trial == 0 else []:
+                    assert "(ann)" in person.page.get_by_label("Your group").inner_text()
+                    person.page.get_by_role("button", name="Continue").click()
+            for person in everybody:
+                heading(person.page, "Two questions").wait_for()
+                person.page.get_by_label("5", exact=True).check()
+                person.page.get_by_label("Yes").check()
+                person.page.get_by_role("button", name="Continue").click()
+                person.page.get_by_text("MEET-OK").wait_for()
+        made.stop()
+        tables = made.tables()
+    finally:
+        made.kill()
+    assert [(row["end"], row["glad"], row["actions"]) for row in tables["participants"]] == [
+        ("complete", "true", "2")
+    ] * 3
+    assert sorted(row["action"] for row in tables["actions"]) == ["0", "0", "1", "1", "2", "2"]
+    seats = {(row["participant"], row["actor"]) for row in tables["actions"]}
+    assert len(seats) == 6  # they have changed places
 
 
 def check(page: Page | Frame) -> None:
@@ -391,6 +459,9 @@ def test_a_game_on_a_page_of_ones_own(
                     check_frame(ann)
                     assert ann.page.get_by_text("Your action").count() == ann.page.get_by_text("Messages").count() == 0
                     ann.page.reload()  # the page of one's own shows what there is, as the generated one does
+            ann.page.get_by_role("button", name="Go on").wait_for()
+            check_frame(ann)
+            see_the_end([ann, bob])
             if trial == 0:
                 for person in (ann, bob):
                     heading(person.page, "Once more").wait_for()
@@ -420,6 +491,7 @@ def test_a_chat_with_an_agent(browser: Browser, size: Any, tmp_path: Path) -> No
                 frame.get_by_text(f"You said: I am fine, {number} times: <b>good</b> Why is that?").wait_for()
             if number == 0:
                 check_frame(ann)
+        see_the_end([ann])
         ann.page.get_by_label("7", exact=True).check()
         ann.page.get_by_role("button", name="Continue").click()
         ann.page.get_by_text("TALK-OK").wait_for()
@@ -462,7 +534,7 @@ def test_all_that_the_module_offers(browser: Browser, tmp_path: Path) -> None:
         text = (folder / "experiment.yaml").read_text()
         own_page = "    page: own.html\n    show: []\n    talk: true\n    action_seconds: 60\n"
         (folder / "experiment.yaml").write_text(
-            text.replace("    roles: swap\n", "").replace("    labels: [p", f"{own_page}    labels: [p")
+            text.replace("    roles: swap\n", "").replace("    show: [members, roles, actions]\n", own_page)
         )
         served.start()
         for person in (ann, bob):

@@ -19,7 +19,17 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import trustme
 
-from tests.interop.test_experiment_page import PLACES, Study, browser, choose, heading, questionnaire, read
+from tests.interop.test_experiment_page import (
+    PLACES,
+    ROUNDS,
+    Study,
+    browser,
+    choose,
+    heading,
+    questionnaire,
+    read,
+    see_the_end,
+)
 from tests.interop.test_play_page import Person, people
 from trio_cogment import rl as tc
 from trio_cogment.access.tokens import KEY_BYTES
@@ -32,7 +42,6 @@ pytestmark = [pytest.mark.browser, pytest.mark.soak, pytest.mark.timeout(900)]
 __all__ = ["browser"]  # the fixture
 
 GROUPS = 8
-ROUNDS = 5
 LOST_SECONDS = 20
 GRACE_SECONDS = 60
 #: Keeps what the page sends, and who it is told that it is, through reloads and in all tabs of a browser.
@@ -128,6 +137,8 @@ def play(persons: list[Person], rounds: range) -> None:
         for person in persons:
             person.page.get_by_text(re.compile(rf"Round {number + 1} of {ROUNDS}\.")).wait_for()
             choose(person.page, PLACES[number % 3])
+    if rounds.stop == ROUNDS:
+        see_the_end(persons)
 
 
 def record_of(person: Person) -> tuple[str, list[dict[str, Any]]]:

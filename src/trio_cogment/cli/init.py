@@ -130,9 +130,10 @@ def _experiment_files(page: str | None) -> dict[str, str]:
         files["README.md"] = files["README.md"].replace(note, "`conversation.py` has the environment and the agent")
         return {**files, "experiment.yaml": pages["chat.yaml"], "conversation.py": pages["chat.py"]}
     # The buttons of `drawing` have the labels; a canvas has its own.
-    labels = "    labels: [park, museum, station]\n"
+    labels, shown = "    labels: [park, museum, station]\n", "    show: [members, roles, actions]\n"
     kept = labels if page == "drawing" else ""
-    text = files["experiment.yaml"].replace(labels, f"{kept}    page: {page}.html\n    show: [members]\n")
+    own = f"{kept}    page: {page}.html\n    show: [members, roles]\n"
+    text = files["experiment.yaml"].replace(labels + shown, own)
     files["experiment.yaml"] = text.replace("render_mode: ansi", "render_mode: rgb_array") if kept else text
     return files
 

@@ -20,13 +20,17 @@ from trio_cogment.cli.errors import Failure
 _PACKAGE = str(Path(__file__).parent.parent)
 
 
-def imported(name: str) -> Any:
-    """Return a module, which is looked up in the current folder first.
+def imported(name: str, folder: str = "") -> Any:
+    """Return a module.
+
+    Args:
+        name: of the module.
+        folder: in which it is looked up first; by default the current one.
 
     Raises:
         Failure: there is none, or it fails; an exception in the module itself is printed first.
     """
-    folder = os.getcwd()
+    folder = os.path.abspath(folder)
     if folder not in sys.path:
         sys.path.insert(0, folder)
     try:

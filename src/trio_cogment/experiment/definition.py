@@ -21,7 +21,7 @@ MAX_ANSWER_CHARACTERS = 10_000
 #: What kinds of questions there are.
 QUESTION_KINDS = ("text", "long", "number", "scale", "choice", "choices", "yes_no")
 #: Parts of the generated page of a trial: who is in the group, the form for an action, and messages in and out.
-PARTS = ("members", "actions", "messages", "feedback")
+PARTS = ("members", "roles", "observation", "actions", "messages", "feedback")
 PAGE_KINDS = ("text", "consent", "questions")
 #: Each way out of an experiment, with the sentence that people see if the file has no text for it.
 ENDS: Mapping[str, str] = {
@@ -271,13 +271,15 @@ class Dropout:
     """When somebody of a group goes.
 
     Attributes:
-        then: a `bot` takes the place, the `default` action is taken, `fewer` go on (the trial is played again without
-            who has gone), or the group has an `end`, which is `partial` for the others.
+        then: a `bot` takes the place, the `default` action is taken, `fewer` go on, or the group has an `end`, which is
+            `partial` for the others.
         grace_seconds: how long the trial waits for somebody whose page has gone; the others see it run down.
         tell: the others are told that a bot, or the default action, acts.
         default: the action of `default`, as JSON has it.
         bot: who acts for people who have gone, and has places that are left: `random`, or MODULE:NAME.
         least: with so many people at least the group goes on, where `then` is `fewer`.
+        meanwhile: of the trial that somebody has left, where `then` is `fewer`: it is played `again` without them, from
+            its beginning, or goes on to its end with the `bot` or the `default` action in their place.
     """
 
     then: str = "end"
@@ -286,14 +288,27 @@ class Dropout:
     default: Any = None
     bot: str = "random"
     least: int = 1
+    meanwhile: str = "again"
 
     def __post_init__(self) -> None:
         _check_one_of(self.then, ("bot", "default", "end", "fewer"), "dropout: then")
         if self.least < 1:
             raise InvalidArgumentError(f"dropout: least: expected 1 or more; got {self.least}")
         _check_seconds(self.grace_seconds, "dropout: grace_seconds")
-        if (self.then == "default") != (self.default is not None):
-            raise InvalidArgumentError("dropout: default: expected an action if, and only if, then is 'default'")
+        _check_one_of(self.meanwhile, ("again", "bot", "default"), "dropout: meanwhile")
+        if self.meanwhile != "again" and self.then != "fewer":
+            raise InvalidArgumentError("dropout: meanwhile: expected it only where then is 'fewer'")
+        if (self.in_the_trial == "default") != (self.default is not None):
+            raise InvalidArgumentError(
+                "dropout: default: expected an action if, and only if, then is 'default', or meanwhile is"
+            )
+
+    @property
+    def in_the_trial(self) -> str:
+        """What happens in the trial that somebody has left: `bot`, `default`, or `end`, where it cannot go on."""
+        if self.then != "fewer":
+            return self.then
+        return "end" if self.meanwhile == "again" else self.meanwhile
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -316,6 +331,7 @@ class TrialPlan:
         show: which parts of the generated page are there, of `PARTS`.
         talk: people may send messages and rewards to the other participants, also from a page of one's own; None: if
             `feedback` is shown.
+        end_seconds: for so long people see how the trial has ended, if they do not go on before; 0: not at all.
     """
 
     name: str
@@ -330,9 +346,10 @@ class TrialPlan:
     labels: Sequence[str] = ()
     action_seconds: float = math.inf
     renderer: bytes = b""
-    show: Sequence[str] = ("members", "actions", "messages")
+    show: Sequence[str] = ("members", "observation", "actions", "messages")
     talk: bool | None = None
     agents_argument: str = ""
+    end_seconds: float = 10.0
 
     def __post_init__(self) -> None:
         check_name(self.name, "name")
@@ -343,6 +360,8 @@ class TrialPlan:
             raise InvalidArgumentError(f"{where}: environment: expected an id, or MODULE:FUNCTION")
         _check_one_of(self.roles, ("keep", "swap"), f"{where}: roles")
         _check_seconds(self.action_seconds, f"{where}: action_seconds")
+        if not 0 <= self.end_seconds < math.inf:
+            raise InvalidArgumentError(f"{where}: end_seconds: expected seconds, 0 or more; got {self.end_seconds:g}")
         _check_unique(list(self.people), f"{where}: people")
 
 
@@ -493,6 +512,16 @@ class Experiment:
         """Return what people see at an end; without a text in the file, the sentence of `ENDS`."""
         found = self.ends.get(name, End())
         return found if found.text else End(text=ENDS[name], code=found.code, redirect=found.redirect)
+
+    def outline(self) -> dict[str, Any]:
+        """Return what has to stay the same for who is on the way, as JSON has it: names, and how many there are."""
+        return {
+            "before": [page.name for page in self.before],
+            "size": self.waiting.size,
+            "conditions": sorted(condition.name for condition in self.conditions),
+            "trials": [[trial.name, *(page.name for page in trial.pages)] for trial in self.trials],
+            "after": [page.name for page in self.after],
+        }
 
     def pages_of(self, trial: int, condition: str) -> list[PagePlan]:
         """Return the pages that somebody in a condition sees before a trial; behind the last one: after them."""

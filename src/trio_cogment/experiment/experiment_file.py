@@ -38,10 +38,10 @@ _PEOPLE = ("id", "allow", "keep_out", "parameters")
 _PAGE = (*("name", "title", "text", "consent", "questions", "file", "seconds", "attempts", "failed", "conditions"),)
 _QUESTION = ("name", "ask", "kind", "options", "low", "high", "labels", "integer", "required", "correct")
 _WAITING = ("size", "seconds", "way_out_seconds", "shortage", "groups")
-_DROPOUT = ("then", "grace_seconds", "tell", "default", "bot", "least")
+_DROPOUT = ("then", "grace_seconds", "tell", "default", "bot", "least", "meanwhile")
 _TRIAL = (
     *("name", "environment", "arguments", "people", "bots", "roles", "pages", "title", "text", "labels"),
-    *("action_seconds", "page", "show", "talk", "agents_argument"),
+    *("action_seconds", "end_seconds", "page", "show", "talk", "agents_argument"),
 )
 _CONDITION = ("arguments", "bots")
 _END = ("text", "code", "redirect")
@@ -278,7 +278,7 @@ class _Reader:
     def _dropout(self, node: yaml.Node, name: str) -> Dropout:
         values = self._file.values(node, name, _DROPOUT)
         within = f"{name}."
-        given: dict[str, Any] = self._texts(values, ("then", "bot"), within)
+        given: dict[str, Any] = self._texts(values, ("then", "bot", "meanwhile"), within)
         given |= self._numbers(values, ("grace_seconds",), within) | self._switches(values, ("tell",), within)
         given |= self._numbers(values, ("least",), within, whole=True)
         if "default" in values:
@@ -311,7 +311,8 @@ class _Reader:
         given |= self._mapping(values, "arguments", within) | self._bots(values, within)
         for key in ("people", "labels", "show"):
             given |= self._list(values, key, within)
-        given |= self._numbers(values, ("action_seconds",), within) | self._switches(values, ("talk",), within)
+        given |= self._numbers(values, ("action_seconds", "end_seconds"), within)
+        given |= self._switches(values, ("talk",), within)
         if "pages" in values:
             given["pages"] = self._pages(values["pages"], f"{within}pages")
         if "page" in values:

@@ -431,17 +431,18 @@ class ExperimentMachine:
         group.playing = False
         self.changed_groups.add(number)
         effects: list[Effect] = [Happened("", "trial over", number, {"trial": trial, "failed": failed})]
-        gone = set(lost)
-        ends = failed or (bool(gone) and self.experiment.dropout.then == "end")
+        gone, dropout = set(lost), self.experiment.dropout
+        cut_short = bool(gone) and dropout.in_the_trial == "end"
+        ends = failed or (cut_short and dropout.then == "end")
         last = group.trial + 1 == len(self.experiment.trials)
         for person in self._members(group):
             # Who stays away from the last one may still come to the pages after it.
-            if person.id in gone and (ends or not last or self.experiment.dropout.then == "fewer"):
+            if person.id in gone and (ends or not last or cut_short):
                 effects += self._happen(person, Input.LOST, now)
         if ends:
             return [*effects, *self._end_group(group, now), *self._settle(now)]
-        if gone and self.experiment.dropout.then == "fewer":
-            # The trial was cut short. `_settle` plays it again, or ends the group if there are too few.
+        if cut_short:
+            # `_settle` plays it again, or ends the group if there are too few.
             for person in self._members(group):
                 effects += self._happen(person, Input.INTERRUPTED, now)
             return [*effects, *self._settle(now)]

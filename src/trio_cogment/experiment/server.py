@@ -10,6 +10,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import hmac
+import json
 import logging
 import re
 from collections import deque
@@ -137,6 +138,7 @@ class ExperimentServer:
         self._store = store
         self._host = host
         self._config = config
+        self._outline = json.dumps(experiment.outline())
         self._perform = EffectQueue(self._perform_one)
         self._pages: dict[str, Page] = {}
         self._tickets: dict[str, str] = {}  # hash -> id
@@ -163,6 +165,7 @@ class ExperimentServer:
         """Go on where the file says, until cancelled.
 
         Raises:
+            FailedPreconditionError: somebody is on the way in it, and the experiment has other pages, say, than before.
             CogmentError: the file cannot be read.
         """
         self._clock_offset = self._host.wall_clock() / 1e9 - trio.current_time()
@@ -194,6 +197,13 @@ class ExperimentServer:
         for data in self._store.groups():
             group = Group.from_data(data)
             self.machine.groups[group.number] = group
+        live = sum(each.step is not Step.OUT for each in self.machine.people.values())
+        if live and meta.get("outline", self._outline) != self._outline:
+            raise FailedPreconditionError(
+                f"experiment {self.experiment.name!r}: the pages, trials, conditions or sizes of groups are others "
+                f"than before, and of those who began with them {live} are on their way: have them finish with the "
+                f"file as it was, or begin anew, with another file than {self._store.path} for the data"
+            )
         return float(meta["seen_at"]) if "seen_at" in meta else None
 
     async def _keep_time(self) -> None:
@@ -240,6 +250,7 @@ class ExperimentServer:
             "key": self.key,
             "closed": str(self.machine.closed).lower(),
             "seen_at": repr(self.now()),
+            "outline": self._outline,
         }
         done = False
         try:
@@ -430,7 +441,9 @@ class ExperimentServer:
             header["end"] = self._end(person.end, self._stored[who].parameters)
         if person.group is not None and person.step is not Step.OUT:
             group = self.machine.groups[person.group]
-            header["group"] = self._group_view(group, person)
+            header |= {"group": self._group_view(group, person), "trials_done": person.trial}
+            header["early"] = person.step is Step.FINISHING and person.end == "partial"
+            header["roles"] = "roles" in self.experiment.trials[min(person.trial, len(self.experiment.trials) - 1)].show
             running = self._running.get(group.number)
             if person.step is Step.PLAYING and running is not None and who in running.links:
                 seat = running.seats[who]
@@ -443,6 +456,7 @@ class ExperimentServer:
                     "html": markdown(plan_of_trial.text),
                     "number": running.trial + 1,
                     "of": len(self.experiment.trials),
+                    "end_seconds": plan_of_trial.end_seconds,
                 }
         return page_message(header)
 
@@ -468,7 +482,8 @@ class ExperimentServer:
         dropout = self.experiment.dropout
         person = None if who is None else self.machine.people.get(who)
         if who is None or person is None or person.step is Step.OUT:
-            if dropout.then == "fewer" and place < group.people:
+            played = running is not None and who in running.seats and dropout.in_the_trial != "end"
+            if place < group.people and dropout.then in ("fewer", "end") and not played:
                 return {"state": "gone"}
             return {"state": "bot" if dropout.tell else "here"}
         state, since = (None, 0.0) if running is None else running.states.get(who, (None, 0.0))

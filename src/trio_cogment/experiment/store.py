@@ -42,7 +42,7 @@ CREATE INDEX events_of ON events (participant, seq);
 CREATE TABLE recoveries (count INTEGER NOT NULL);
 INSERT INTO recoveries VALUES (0);
 """
-FORMAT = SqliteFormat(user="experiment", application_id=0x54434578, version=1, schema=_SCHEMA)  # "TCEx"
+FORMAT = SqliteFormat(user="server of an experiment", application_id=0x54434578, version=1, schema=_SCHEMA)  # "TCEx"
 
 #: JSON of what is stored.
 Data: TypeAlias = dict[str, Any]

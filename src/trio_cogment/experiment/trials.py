@@ -33,13 +33,14 @@ from trio_cogment.seats.base import Seat, SeatContext
 from trio_cogment.seats.local import LocalSeat
 from trio_cogment.seats.presence import Outcome, SeatRules
 from trio_cogment.seats.scripted import policy, random
+from trio_cogment.spaces import Discrete
 from trio_cogment.spaces.values import fill_fields
 
 #: Finds what a name in the file stands for: an id as it is, or the attribute of a module for `MODULE:NAME`.
 Resolve = Callable[[str], Any]
 
 _RANDOM, _WIZARD = "random", "wizard"
-_OUTCOMES = {"bot": Outcome.BOT, "default": Outcome.DEFAULT, "end": Outcome.LOSS, "fewer": Outcome.LOSS}
+_OUTCOMES = {"bot": Outcome.BOT, "default": Outcome.DEFAULT, "end": Outcome.LOSS}
 _SEED_BITS = 31
 
 
@@ -140,6 +141,7 @@ class ExperimentTrials:
             )
         if trial.agents_argument:
             self._check_agents_argument(trial, target, arguments, agents, people, where)
+        self._check_labels(trial, made, people, where)
         bots = {**trial.bots, **condition.bots}
         for what, names in (("people", people), ("bots", bots)):
             for name in names:
@@ -159,6 +161,15 @@ class ExperimentTrials:
             elif name != _WIZARD:
                 self._seat(name, f"{where}: bots: {agent}")
         return _Made(made, implementation, arguments, people, used)
+
+    def _check_labels(self, trial: TrialPlan, made: Environment, people: Sequence[str], where: str) -> None:
+        """See that each of the actions that people choose from has a label, if some have."""
+        for agent in people:
+            space = made.action_spaces.get(agent)
+            if trial.labels and isinstance(space, Discrete) and len(trial.labels) != space.n:
+                raise InvalidArgumentError(
+                    f"{where}: labels: expected {space.n}, one for each action of {agent!r}; got {len(trial.labels)}"
+                )
 
     def _check_agents_argument(
         self,
@@ -297,7 +308,7 @@ class ExperimentTrials:
             come_seconds=dropout.grace_seconds,
             grace_seconds=dropout.grace_seconds,
             action_seconds=plan.action_seconds,
-            outcome=_OUTCOMES[dropout.then],
+            outcome=_OUTCOMES[dropout.in_the_trial],
         )
         game = Game(
             name=self._experiment.name,

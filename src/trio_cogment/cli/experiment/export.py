@@ -7,9 +7,9 @@ from pathlib import Path
 import click
 import trio
 
-from trio_cogment.base.errors import CogmentError, NotFoundError
+from trio_cogment.base.errors import NotFoundError
 from trio_cogment.cli.errors import Failure
-from trio_cogment.cli.experiment.files import data_option, existing_data, read_experiment
+from trio_cogment.cli.experiment.files import data_errors, data_option, existing_data, read_experiment
 from trio_cogment.cli.options import FilePath, json_option
 from trio_cogment.cli.services.trial_datastore import PLAY_FILE
 from trio_cogment.cli.text import print_json
@@ -47,16 +47,15 @@ def export(file: Path, output: Path, storage: str, data: Path | None, as_json: b
     experiment = read_experiment(file, _COMMAND)
     path = existing_data(data, experiment.name, _COMMAND)
     try:
-        with opened_store(path, experiment.name) as store:
-            written, trials = tables_of(experiment, store), played_trials(store)
-        output.mkdir(parents=True, exist_ok=True)
-        for name, content in written.items():
-            (output / name).write_bytes(content)
-        counts = (0, 0)
-        if storage != "none" and trials:
-            counts = trio.run(_export_trials, storage, output / _TRIALS, trials)
-    except CogmentError as error:
-        raise Failure(f"{_COMMAND}: {error}") from error
+        with data_errors(_COMMAND, instead=", or export the tables on the researchers' page"):
+            with opened_store(path, experiment.name) as store:
+                written, trials = tables_of(experiment, store), played_trials(store)
+            output.mkdir(parents=True, exist_ok=True)
+            for name, content in written.items():
+                (output / name).write_bytes(content)
+            counts = (0, 0)
+            if storage != "none" and trials:
+                counts = trio.run(_export_trials, storage, output / _TRIALS, trials)
     except OSError as error:
         raise Failure(f"{_COMMAND}: {error.filename or output}: {error.strerror or error}") from error
     paths = [str(output / name) for name in written]

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -50,6 +51,23 @@ def read_experiment(path: str | Path, command: str) -> Experiment:
         return load_experiment(path)
     except CogmentError as error:
         raise Failure(f"{command}: {error}") from error
+
+
+@contextmanager
+def data_errors(command: str, *, instead: str = "") -> Iterator[None]:
+    """Turn errors within the block, which has the data open, into those that end a command with one line.
+
+    Args:
+        command: for their texts.
+        instead: something else that can be done while a server has the data.
+    """
+    from trio_cogment.base.host.files import LockedError
+
+    try:
+        yield
+    except CogmentError as error:
+        hint = f"; stop the server first{instead}" if isinstance(error.__cause__, LockedError) else ""
+        raise Failure(f"{command}: {error}{hint}") from error
 
 
 def data_file(given: Path | None, name: str) -> Path:

@@ -7,9 +7,8 @@ from pathlib import Path
 import click
 import trio
 
-from trio_cogment.base.errors import CogmentError, NotFoundError
-from trio_cogment.cli.errors import Failure
-from trio_cogment.cli.experiment.files import data_option, existing_data, read_experiment
+from trio_cogment.base.errors import NotFoundError
+from trio_cogment.cli.experiment.files import data_errors, data_option, existing_data, read_experiment
 from trio_cogment.cli.options import FilePath, json_option
 from trio_cogment.cli.services.trial_datastore import PLAY_FILE
 from trio_cogment.cli.text import print_json
@@ -43,22 +42,19 @@ def forget(file: Path, participant: str, storage: str, keep_trials: bool, data: 
 
     experiment = read_experiment(file, _COMMAND)
     path = existing_data(data, experiment.name, _COMMAND)
-    try:
-        with opened_store(path, experiment.name) as store:
-            played = trials_of(store, participant)
-            # The trials first: who is interrupted here can do it again.
-            deleted = 0 if keep_trials or storage == "none" else trio.run(_delete, storage, played)
-            groups = {
-                int(group["number"]): {
-                    **group,
-                    "members": [None if member == participant else member for member in group["members"]],
-                }
-                for group in store.groups()
-                if participant in group["members"]
+    with data_errors(_COMMAND), opened_store(path, experiment.name) as store:
+        played = trials_of(store, participant)
+        # The trials first: who is interrupted here can do it again.
+        deleted = 0 if keep_trials or storage == "none" else trio.run(_delete, storage, played)
+        groups = {
+            int(group["number"]): {
+                **group,
+                "members": [None if member == participant else member for member in group["members"]],
             }
-            store.write(Batch(forgotten=[participant], groups=groups))
-    except CogmentError as error:
-        raise Failure(f"{_COMMAND}: {error}") from error
+            for group in store.groups()
+            if participant in group["members"]
+        }
+        store.write(Batch(forgotten=[participant], groups=groups))
     if as_json:
         print_json({"forgotten": participant, "trials_deleted": deleted, "trials": len(played)})
         return

@@ -105,7 +105,8 @@ def _prepared(options: dict[str, Any]) -> tuple[Experiment, ExperimentTrials]:
     with failures(_COMMAND), needing("gym"):
         from trio_cogment.experiment.trials import ExperimentTrials
 
-        resolve = functools.partial(target_of, command=_COMMAND)
+        # Beside the file, as the other files that it names.
+        resolve = functools.partial(target_of, command=_COMMAND, folder=str(Path(options["target"]).parent))
         # Where programs are people, nobody plays the agents of researchers.
         wizards = not options["demo"]
         return experiment, ExperimentTrials(experiment, resolve, hosting=options["hosting"], wizards=wizards)

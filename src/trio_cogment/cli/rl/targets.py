@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, TypeVar
@@ -12,7 +13,7 @@ import click
 from trio_cogment.base.errors import CogmentError, MissingExtraError
 from trio_cogment.cli.errors import Failure
 from trio_cogment.cli.options import PairType
-from trio_cogment.cli.users_code import imported, print_traceback
+from trio_cogment.cli.users_code import imported, member, print_traceback
 
 _Decorated = TypeVar("_Decorated", bound=Callable[..., Any])
 
@@ -60,25 +61,33 @@ def environment_options(command: _Decorated) -> _Decorated:
     return arguments(hosting(command))
 
 
-def target_of(name: str | None, command: str) -> Any:
+def target_of(name: str | None, command: str, folder: str = "") -> Any:
     """Return a function of a module, or the name of something else as it is.
 
     Args:
-        name: `MODULE:FUNCTION`; the module is looked up in the current folder first. Or an id, or None.
+        name: `MODULE:FUNCTION`, or an id, or None.
         command: which wants to know, for errors.
+        folder: in which the module is looked up first; by default the current one.
 
     Raises:
-        Failure: there is no such module, or it fails.
+        Failure: there is no such module, it fails, or it has no such function.
     """
     if name is None or ":" not in name:
         return name
     module, _, attribute = name.partition(":")
     try:
-        found = imported(module)
+        found = imported(module, folder)
+        if hasattr(found, attribute) or (attribute.isidentifier() and not _is_registered(attribute)):
+            return member(found, attribute)
     except Failure as failure:
         raise Failure(f"{command}: {failure.message}") from None
-    # Otherwise it is an id of Gymnasium, which the module registers.
-    return getattr(found, attribute, name)
+    return name  # an id of Gymnasium, which the module registers
+
+
+def _is_registered(name: str) -> bool:
+    """Tell whether Gymnasium has an environment of this name, in any version."""
+    gymnasium = sys.modules.get("gymnasium")
+    return gymnasium is not None and any(spec.name == name for spec in gymnasium.registry.values())
 
 
 @contextmanager

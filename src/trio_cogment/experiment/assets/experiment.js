@@ -90,17 +90,17 @@ const MEMBER_STATES = /** @type {Record<string, string>} */ ({
   here: "here",
   reading: "still reading",
   away: "away",
-  bot: "has left; a program plays",
+  bot: "a program plays",
   gone: "has left",
 });
 
-/** @param {{group: any[], since: number}} props */
-function Members({ group, since }) {
+/** @param {{group: any[], since: number, roles: boolean}} props */
+function Members({ group, since, roles }) {
   if (group.length < 2) return null;
   return html`<ul class="members" aria-label="Your group" aria-live="polite">
     ${group.map(
       (member) => html`<li class=${member.state === "away" ? "tag warn" : "tag"}>
-        ${member.you ? "You" : `Person ${member.place}`}: ${MEMBER_STATES[member.state]}
+        ${member.you ? "You" : `Person ${member.place}`}${roles && ` (${member.role})`}: ${MEMBER_STATES[member.state]}
         ${typeof member.seconds === "number" && html`, back within <${Countdown} seconds=${member.seconds} since=${since} />`}
       </li>`,
     )}
@@ -135,6 +135,24 @@ function Game({ seat, members }) {
   </div>`;
 }
 
+/**
+ * A trial, and how it has ended: that stays for a while, since the server is a step ahead.
+ * @param {{seat: any, members: any[], over: boolean, goOn: () => void}} props
+ */
+function Trial({ seat, members, over, goOn }) {
+  const since = useMemo(() => performance.now(), [over]);
+  useEffect(() => {
+    if (!over) return undefined;
+    const timer = setTimeout(goOn, 1000 * seat.end_seconds);
+    return () => clearTimeout(timer);
+  }, [over]);
+  return html`<div>
+    ${over && html`<p class="row"><button class="main" onClick=${goOn}>Go on</button>
+      <span class="faint">goes on by itself in <${Countdown} seconds=${seat.end_seconds} since=${since} /></span></p>`}
+    <${Game} seat=${seat} members=${members} />
+  </div>`;
+}
+
 /** @param {{end: any}} props */
 function End({ end }) {
   return html`<div class="card" role="status">
@@ -163,10 +181,10 @@ function Code({ state, enter }) {
   </form>`;
 }
 
-/** @param {{say: Say}} props */
-function Leave({ say }) {
+/** @param {{say: Say, narrow: boolean}} props */
+function Leave({ say, narrow }) {
   const dialog = useRef(/** @type {HTMLDialogElement | null} */ (null));
-  return html`<footer class="narrow">
+  return html`<footer class=${narrow ? "narrow" : ""}>
     <button type="button" onClick=${() => dialog.current?.showModal()}>Leave the study</button>
     <dialog ref=${dialog} aria-labelledby="leave">
       <h2 id="leave">Leave the study?</h2>
@@ -181,7 +199,7 @@ function Leave({ say }) {
 
 /**
  * @typedef {{
- *   connection: string, reason: string, state: any, notes: string[], dismissed: string, refused: string,
+ *   connection: string, reason: string, state: any, notes: string[], dismissed: string, refused: string, ended: any,
  * }} Shown
  */
 
@@ -192,8 +210,14 @@ function show(shown, message) {
       return { ...shown, connection: message.state, reason: message.reason };
     case "experiment": {
       const notes = message.welcome?.notes ?? shown.notes;
-      return { ...shown, state: { ...message, since: performance.now() }, notes, refused: "" };
+      // Who is out sees it at once. A trial that is played again has not ended.
+      const before = shown.state?.step === "playing" ? shown.state : null;
+      const isNew = before?.seat?.end_seconds > 0 && before.seat.trial !== message.seat?.trial;
+      const ended = message.step === "out" ? null : isNew && message.trials_done >= before.seat.number ? before : shown.ended;
+      return { ...shown, state: { ...message, since: performance.now() }, notes, refused: "", ended };
     }
+    case "go on":
+      return { ...shown, ended: null };
     case "note":
       return { ...shown, notes: [...shown.notes, message.text] };
     case "dismissed":
@@ -205,9 +229,9 @@ function show(shown, message) {
   }
 }
 
-/** @param {{shown: Shown, say: Say, enter: (code: string) => void}} props */
-function Content({ shown, say, enter }) {
-  const { state } = shown;
+/** @param {{shown: Shown, say: Say, enter: (code: string) => void, goOn: () => void}} props */
+function Content({ shown, say, enter, goOn }) {
+  const { state, ended } = shown;
   if (shown.connection === "refused") {
     return html`<div class="card note bad" role="alert"><h2>Not possible</h2><p class="faint">${shown.reason}</p></div>`;
   }
@@ -224,6 +248,11 @@ function Content({ shown, say, enter }) {
       ? html`<div class="card note bad" role="alert"><h2>Not possible</h2><p>${shown.refused}</p></div>`
       : html`<p role="status">Connecting …</p>`;
   }
+  const playing = ended ?? state;
+  if (playing.step === "playing" && playing.seat) {
+    return html`<${Trial} key=${playing.seat.trial} seat=${playing.seat} members=${playing.group ?? []}
+      over=${ended !== null} goOn=${goOn} />`;
+  }
   switch (state.step) {
     case "code":
       return html`<${Code} state=${state} enter=${enter} />`;
@@ -232,9 +261,7 @@ function Content({ shown, say, enter }) {
     case "ready":
       return html`<div class="card"><p role="status">Please wait until the others are ready.</p></div>`;
     case "playing":
-      return state.seat
-        ? html`<${Game} key=${state.seat.trial} seat=${state.seat} members=${state.group ?? []} />`
-        : html`<div class="card"><p role="status">The game is about to begin …</p></div>`;
+      return html`<div class="card"><p role="status">The game is about to begin …</p></div>`;
     case "out":
       return html`<${End} end=${state.end} />`;
     default:
@@ -250,6 +277,7 @@ function App() {
     notes: [],
     dismissed: "",
     refused: "",
+    ended: null,
   });
   const wire = useMemo(() => {
     /** @param {string} code */
@@ -273,9 +301,11 @@ function App() {
     return { made, enter: (/** @type {string} */ code) => made.say(entering(code)) };
   }, []);
   const say = useMemo(() => (/** @type {object} */ message) => wire.made.say(message), [wire]);
-  const { state } = shown;
+  const goOn = useMemo(() => () => dispatch({ type: "go on" }), []);
+  // What is shown: the server may be a step ahead.
+  const state = shown.ended ?? shown.state;
   const playing = state?.step === "playing" && state.seat;
-  const where = state && (state.page?.name ?? state.step);
+  const where = state && (state.page?.name ?? state.seat?.trial ?? state.step);
   const main = useRef(/** @type {HTMLElement | null} */ (null));
   const first = useRef(true);
   useEffect(() => {
@@ -299,10 +329,12 @@ function App() {
     <main class=${playing ? "" : "narrow"} id="content" tabindex="-1" ref=${main}>
       ${shown.notes.length > 0 && html`<div class="card note notes" role="status" aria-label="From those who run the study">
         ${shown.notes.map((text) => html`<p class="pre">${text}</p>`)}</div>`}
-      ${live && state.group && (!playing || state.seat.show.includes("members")) && html`<${Members} group=${state.group} since=${state.since} />`}
-      <${Content} shown=${shown} say=${say} enter=${wire.enter} />
+      ${live && state.early && html`<p class="card note" role="status">The game has ended early.</p>`}
+      ${live && state.group && state.step !== "finishing" && (!playing || state.seat.show.includes("members")) &&
+      html`<${Members} group=${state.group} since=${state.since} roles=${state.roles} />`}
+      <${Content} shown=${shown} say=${say} enter=${wire.enter} goOn=${goOn} />
     </main>
-    ${live && html`<${Leave} say=${say} />`}`;
+    ${live && html`<${Leave} say=${say} narrow=${!playing} />`}`;
 }
 
 const root = /** @type {HTMLElement} */ (document.getElementById("app"));

@@ -193,9 +193,15 @@ function Leave({ say }) {
     </dialog>`;
 }
 
-const EVERYTHING = ["actions", "messages", "feedback", "leave"];
+const EVERYTHING = ["observation", "actions", "messages", "feedback", "leave"];
 /** @type {any[]} */
 const NOBODY = [];
+
+/** @param {any[]} parts @returns {any[]} what the environment has drawn or written; everything, if that is nothing */
+function drawn(parts) {
+  const found = parts.filter((part) => !part.name);
+  return found.length ? found : parts;
+}
 
 /**
  * @param {{
@@ -237,7 +243,7 @@ export function Seat({ welcome, state, form, notices, dismissed, say, show = EVE
         ${welcome.renderer
           ? html`<${Renderer} welcome=${welcome} state=${{ ...state, form }} notices=${notices} members=${members} act=${act}
               say=${say} base=${base} />`
-          : html`<${Parts} parts=${state.parts} blobs=${state.blobList} />`}
+          : html`<${Parts} parts=${show.includes("observation") ? state.parts : drawn(state.parts)} blobs=${state.blobList} />`}
       </section>
       <div>
         ${form && !dismissed && show.includes("actions") && html`<${Actions} form=${form} state=${state} act=${act} />`}

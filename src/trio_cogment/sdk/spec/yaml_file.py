@@ -20,6 +20,12 @@ _MERGE = "tag:yaml.org,2002:merge"
 MAX_NODES = 100_000
 #: A limit for the file itself: far more than anybody writes by hand.
 MAX_BYTES = 4 * 2**20
+#: What to do about what PyYAML complains of in words for its own authors.
+_HINTS = {
+    "mapping values are not allowed here": " (a text with a colon and a space in it needs quotes)",
+    "'\\t' that cannot start": " (lines are indented by spaces)",
+    "expected <block end>": " (the lines of a list, or of a mapping, are indented alike)",
+}
 
 
 def file_in(path: Path, names: Sequence[str]) -> Path:
@@ -72,7 +78,8 @@ class YamlFile:
             what = ", ".join(part for part in (error.context, error.problem) if part)
             mark = error.problem_mark or error.context_mark
             line = "" if mark is None else f"line {mark.line + 1}: "
-            raise InvalidArgumentError(f"{path}: {line}not YAML: {' '.join(what.split())}") from error
+            hint = next((hint for part, hint in _HINTS.items() if part in what), "")
+            raise InvalidArgumentError(f"{path}: {line}not YAML: {' '.join(what.split())}{hint}") from error
         except yaml.YAMLError as error:
             raise InvalidArgumentError(f"{path}: not YAML: {' '.join(str(error).split())}") from error
         except RecursionError:
