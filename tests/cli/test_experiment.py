@@ -10,10 +10,13 @@ import sys
 from pathlib import Path
 
 import pytest
+import trio
 from click.testing import CliRunner, Result
 
+from trio_cogment.cli.experiment.export import trials_as_files
 from trio_cogment.cli.root import cli
 from trio_cogment.experiment import load_experiment
+from trio_cogment.rl.datasets.sources import open_source
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "experiment"
 
@@ -69,6 +72,22 @@ def test_a_demonstration_its_tables_and_what_is_forgotten(folder: Path) -> None:
     done = run("experiment", "export", "experiment.yaml", data, "--output=tables", "--json")
     written = json.loads(done.output)
     assert (len(written["written"]), written["trials"], written["steps"]) == (5, 6, 90)
+
+
+async def test_the_archive_of_the_researchers_page_has_the_trials(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert (await trio.to_thread.run_sync(run, "play", "experiment.yaml", "--demo")).exit_code == 0
+    async with open_source("sqlite:.cogment/play.db") as client:
+        ids = [trial.trial_id async for trial in client.all_trials()]
+        files = await trials_as_files(client, [*ids[:2], "lost"])
+        assert {"trials/README.md", "trials/meta/info.json"} < files.keys()
+        assert b"of 2 trials" in files["trials/README.md"]
+        assert await trials_as_files(client, ["lost"]) == {}
+        monkeypatch.setattr("trio_cogment.cli.experiment.export._MAX_ARCHIVED_BYTES", 100)
+        files = await trials_as_files(client, ids)
+    assert list(files) == ["trials-are-missing.txt"]
+    assert b"`trio-cogment experiment export` writes them" in files["trials-are-missing.txt"]
 
 
 @pytest.mark.parametrize(

@@ -87,7 +87,7 @@ async def test_the_page_and_its_files(autojump_clock: object) -> None:
         assert json.loads((await admin.ask("GET", "/")).body)["message"] == "trio-cogment"
         home = await admin.ask("GET", f"/~{admin.token}/", accept="text/html", authorization="")
         assert home.headers["location"] == f"../~{admin.token}/dashboard"
-        assert await admin.json("GET", f"{API}/me") == {"name": "ann", "roles": ["admin"]}
+        assert await admin.json("GET", f"{API}/me") == {"name": "ann", "roles": ["admin"], "pages": {}}
 
 
 async def test_start_and_stop(autojump_clock: object) -> None:

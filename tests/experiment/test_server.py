@@ -28,7 +28,7 @@ from trio_cogment.base.host import Host, inline_runner
 from trio_cogment.experiment.definition import Dropout, Experiment, People, Waiting
 from trio_cogment.experiment.demo import AutomaticParticipant, MemorySocket, play_demo
 from trio_cogment.experiment.experiment_file import load_experiment
-from trio_cogment.experiment.overview import overview, zipped
+from trio_cogment.experiment.overview import overview
 from trio_cogment.experiment.participant_table import Step
 from trio_cogment.experiment.server import ExperimentServer, open_experiment
 from trio_cogment.experiment.store import opened_store
@@ -475,7 +475,7 @@ async def test_what_researchers_see_and_do(tmp_path: Path, autojump_clock: MockC
         assert (await state(socket))["end"]["name"] == "unmatched"
         seen = overview(server)
         assert (seen["closed"], seen["ends"], seen["steps"]) == (True, {"unmatched": 1}, {})
-        with zipfile.ZipFile(io.BytesIO(zipped(await server.tables()))) as archive:
+        with zipfile.ZipFile(io.BytesIO(await server.archive())) as archive:
             assert sorted(archive.namelist()) == sorted(
                 [*(f"{name}.csv" for name in ("participants", "answers", "events", "actions")), "codebook.md"]
             )

@@ -367,7 +367,7 @@ def test_researchers_see_everybody_and_act(browser: Browser, size: Any, tmp_path
         page.get_by_role("button", name="Close the waiting room").click()
         page.get_by_text("the waiting room is closed").wait_for()
         with page.expect_download() as download:
-            page.get_by_role("link", name="Export the tables").click()
+            page.get_by_role("link", name="Export the data").click()
         assert download.value.suggested_filename == "meeting.zip"
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import aclosing
 from typing import Any
 
@@ -231,6 +231,7 @@ class Dashboard:
         types: of payloads.
         directory: what is registered where; None: nothing is shown of it.
         metrics: what is measured; None: nothing.
+        pages: other pages of the server, by what links to them say.
         host: the clock.
         began: when the server started, on Trio's clock.
     """
@@ -244,12 +245,14 @@ class Dashboard:
         types: Spec | None,
         directory: DirectoryClient | None,
         metrics: Measured | None,
+        pages: Mapping[str, str],
         host: Host,
         began: float,
     ) -> None:
         self._calls = calls
         self._log = log
         self._types = types
+        self._pages = pages
         self._board = Board(platform.orchestrator, trio.current_time)
         self._budget = Budget()
         self._trials = TrialPages(calls.here, self._board, lambda: platform.orchestrator.default_params)
@@ -287,7 +290,8 @@ class Dashboard:
 
     async def _me(self, visit: Visit) -> Reply:
         grant = visit.who.grant
-        return json_data({"name": grant.name, "roles": sorted(role.value for role in grant.roles)})
+        roles = sorted(role.value for role in grant.roles)
+        return json_data({"name": grant.name, "roles": roles, "pages": dict(self._pages)})
 
     async def _live(self, visit: Visit, socket: Socket) -> None:
         board, identity = self._board, visit.who

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
@@ -32,6 +32,7 @@ async def open_dashboard(
     metrics: Measured | None = None,
     find: Find | None = None,
     mint: Mint | None = None,
+    pages: Mapping[str, str] | None = None,
     host: Host | None = None,
 ) -> AsyncIterator[Callable[[], list[AnyRoute]]]:
     """Have a dashboard for the time of the block, within that of the platform.
@@ -48,6 +49,7 @@ async def open_dashboard(
         mint: returns a token of the visitor for these, given its grant, the seconds for which it
             counts, and what it is derived from; empty, or
             without this, only visitors who may see everything see what they have.
+        pages: other pages of this server for those who see everything: their paths, by what links to them say.
         host: the clock.
     """
     log = LogRing()
@@ -66,6 +68,7 @@ async def open_dashboard(
             types=types,
             directory=directory,
             metrics=metrics,
+            pages=pages or {},
             host=host or Host(),
             began=began,
         )

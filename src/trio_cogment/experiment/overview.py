@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import io
-import zipfile
 from collections import Counter
 from typing import Any
 
@@ -64,12 +62,3 @@ def overview(server: ExperimentServer) -> dict[str, Any]:
         "people": rows,
         "groups": groups,
     }
-
-
-def zipped(files: dict[str, bytes]) -> bytes:
-    """Return files as one ZIP file."""
-    packed = io.BytesIO()
-    with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:
-        for name, content in files.items():
-            archive.writestr(name, content)
-    return packed.getvalue()

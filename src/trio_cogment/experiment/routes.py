@@ -14,7 +14,7 @@ import trio
 
 from trio_cogment.access import PAGES
 from trio_cogment.base.errors import InvalidArgumentError, NotFoundError
-from trio_cogment.experiment.overview import overview, zipped
+from trio_cogment.experiment.overview import overview
 from trio_cogment.experiment.server import ExperimentServer
 from trio_cogment.web.assets import Assets
 from trio_cogment.web.json_text import json_text
@@ -114,10 +114,10 @@ class _Pages:
         return Reply(303, headers=((b"location", visit.request.outside(link).encode()),))
 
     async def export(self, _visit: Visit) -> Reply:
-        """Return the tables as a ZIP file."""
+        """Return the data as a ZIP file."""
         name = f"{self._server.experiment.name}.zip".encode()
         headers = ((b"content-disposition", b'attachment; filename="' + name + b'"'),)
-        return Reply(200, zipped(await self._server.tables()), b"application/zip", headers)
+        return Reply(200, await self._server.archive(), b"application/zip", headers)
 
 
 async def _ignore(socket: Socket) -> None:

@@ -14,7 +14,7 @@ import json
 import logging
 import re
 from collections import deque
-from collections.abc import AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import cache, partial
 from typing import Any
@@ -38,7 +38,7 @@ from trio_cogment.experiment.machine import Effect, ExperimentMachine, Group, Pa
 from trio_cogment.experiment.messages import Enter, Leave, Message, Turn, WayOut, parse
 from trio_cogment.experiment.participant_table import Step
 from trio_cogment.experiment.store import Batch, Event, ExperimentStore, StoredParticipant
-from trio_cogment.experiment.tables import tables_of
+from trio_cogment.experiment.tables import played_trials, tables_of, zipped
 from trio_cogment.experiment.trials import ExperimentTrials
 from trio_cogment.platform import Platform
 from trio_cogment.play.effects import EffectQueue
@@ -117,6 +117,7 @@ class ExperimentServer:
         machine: where everybody is; for reading.
         key: of the participants' link: who has it can take part.
         change: an event that is set when anything is other than before, and another one then.
+        export_trials: returns files with trials, of the trials' ids, for `archive`; None: there are none in it.
     """
 
     def __init__(
@@ -132,6 +133,7 @@ class ExperimentServer:
         self.experiment = experiment
         self.machine = ExperimentMachine(experiment, max_participants=config.max_participants)
         self.key = ""
+        self.export_trials: Callable[[Sequence[str]], Awaitable[dict[str, bytes]]] | None = None
         self._trials = trials
         self._play = play
         self._platform = platform
@@ -735,10 +737,13 @@ class ExperimentServer:
         self._to_write.set()
         await written.wait()
 
-    async def tables(self) -> dict[str, bytes]:
-        """Return the tables of all that has happened; see `tables_of`."""
+    async def archive(self) -> bytes:
+        """Return the tables of all that has happened, and the trials, as a ZIP file; see `tables_of`."""
         await self.flush()
-        return await self._run_in_thread(tables_of, self.experiment, self._store)
+        files = await self._run_in_thread(tables_of, self.experiment, self._store)
+        if self.export_trials is not None:
+            files |= await self.export_trials(await self._run_in_thread(played_trials, self._store))
+        return await self._run_in_thread(zipped, files)
 
     def parameters_of(self, who: str) -> Mapping[str, str]:
         """Return the parameters of somebody's link.

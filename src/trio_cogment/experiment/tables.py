@@ -14,6 +14,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import zipfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -122,6 +123,15 @@ def tables_of(experiment: Experiment, store: ExperimentStore) -> dict[str, bytes
         "actions.csv": _csv(_actions(store)),
         "codebook.md": codebook(experiment, store).encode(),
     }
+
+
+def zipped(files: dict[str, bytes]) -> bytes:
+    """Return files as one ZIP file."""
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, content in files.items():
+            archive.writestr(name, content)
+    return packed.getvalue()
 
 
 def played_trials(store: ExperimentStore) -> list[str]:

@@ -2,20 +2,29 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING
 
 import click
 import trio
 
-from trio_cogment.base.errors import NotFoundError
+from trio_cogment.base.errors import CogmentError, NotFoundError, ResourceExhaustedError
+from trio_cogment.base.host import Host
 from trio_cogment.cli.errors import Failure
 from trio_cogment.cli.experiment.files import data_errors, data_option, existing_data, read_experiment
 from trio_cogment.cli.options import FilePath, json_option
 from trio_cogment.cli.services.trial_datastore import PLAY_FILE
 from trio_cogment.cli.text import print_json
 
+if TYPE_CHECKING:
+    from trio_cogment.sdk import DatastoreClient
+
 _COMMAND = "experiment export"
 _TRIALS = "trials"
+#: An archive is made in memory.
+_MAX_ARCHIVED_BYTES = 128 * 2**20
 
 
 @click.command()
@@ -47,7 +56,7 @@ def export(file: Path, output: Path, storage: str, data: Path | None, as_json: b
     experiment = read_experiment(file, _COMMAND)
     path = existing_data(data, experiment.name, _COMMAND)
     try:
-        with data_errors(_COMMAND, instead=", or export the tables on the researchers' page"):
+        with data_errors(_COMMAND, instead=", or export the data on the researchers' page"):
             with opened_store(path, experiment.name) as store:
                 written, trials = tables_of(experiment, store), played_trials(store)
             output.mkdir(parents=True, exist_ok=True)
@@ -69,17 +78,39 @@ def export(file: Path, output: Path, storage: str, data: Path | None, as_json: b
 
 
 async def _export_trials(storage: str, folder: Path, trials: list[str]) -> tuple[int, int]:
-    """Write the trials that have samples; return how many there are, and how many steps."""
-    from trio_cogment.rl.datasets.exporting import export_async
     from trio_cogment.rl.datasets.sources import open_source
 
     async with open_source(storage) as client:
-        # A trial that was lost with its server may have no samples, and one of somebody who is forgotten is not there.
-        there = [
-            each.trial_id async for each in client.all_trials() if each.trial_id in set(trials) and each.samples_count
-        ]
-        try:
-            done = await export_async(client, parquet=folder, trials=there, partial=True, overwrite=True)
-        except NotFoundError:
-            return 0, 0
+        return await _write_trials(client, folder, trials)
+
+
+async def _write_trials(client: DatastoreClient, folder: Path, trials: Sequence[str]) -> tuple[int, int]:
+    """Write the trials that have samples; return how many there are, and how many steps."""
+    from trio_cogment.rl.datasets.exporting import export_async
+
+    # A trial that was lost with its server may have no samples, and one of somebody who is forgotten is not there.
+    wanted = set(trials)
+    there = [each.trial_id async for each in client.all_trials() if each.trial_id in wanted and each.samples_count]
+    try:
+        done = await export_async(client, parquet=folder, trials=there, partial=True, overwrite=True)
+    except NotFoundError:
+        return 0, 0
     return done.trials, done.steps
+
+
+async def trials_as_files(client: DatastoreClient, trials: Sequence[str]) -> dict[str, bytes]:
+    """Return the files of trials, for an archive; if they are too large, or cannot be written, a text that says so."""
+    run = Host().runner(1)
+
+    def contents(folder: Path) -> dict[str, bytes]:
+        paths = [path for path in sorted(folder.rglob("*")) if path.is_file()]
+        if sum(path.stat().st_size for path in paths) > _MAX_ARCHIVED_BYTES:
+            raise ResourceExhaustedError(f"they have more than {_MAX_ARCHIVED_BYTES // 2**20} MiB")
+        return {str(path.relative_to(folder)): path.read_bytes() for path in paths}
+
+    try:
+        with TemporaryDirectory(prefix="trio-cogment-") as folder:
+            await _write_trials(client, Path(folder, _TRIALS), trials)
+            return await run(contents, Path(folder))
+    except CogmentError as error:
+        return {"trials-are-missing.txt": f"{error}\n`trio-cogment {_COMMAND}` writes them.\n".encode()}

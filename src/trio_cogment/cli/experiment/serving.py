@@ -15,6 +15,7 @@ from click.core import ParameterSource
 
 from trio_cogment.base.errors import needing
 from trio_cogment.cli.errors import Failure
+from trio_cogment.cli.experiment.export import trials_as_files
 from trio_cogment.cli.experiment.files import data_file, read_experiment
 from trio_cogment.cli.rl.targets import failures, target_of
 from trio_cogment.cli.services.figures import add_platform, registry_shown
@@ -191,8 +192,13 @@ async def _opened(
             play,
             server,
         ),
-        opened_pages(settings, resources, platform, trials.participants.spec) as dashboard,
+        opened_pages(
+            settings, resources, platform, trials.participants.spec, {"Experiment": "/experiment/"}
+        ) as dashboard,
     ):
+        params = platform.orchestrator.datalog_of(trials.params)
+        if storage is not None and platform.datastore is not None:
+            server.export_trials = functools.partial(trials_as_files, platform.datastore_client())
 
         def routes(access: PageAccess) -> list[AnyRoute]:
             assert dashboard is not None, "the start has been refused without pages"
@@ -203,7 +209,6 @@ async def _opened(
             return {**found, "researchers": f"{address}/experiment/"}
 
         models = {} if platform.model_registry is None or archive is None else {"models": shown_place(archive)}
-        params = platform.orchestrator.datalog_of(trials.params)
         yield Running(
             services=[platform.services],
             stop=platform.stop,

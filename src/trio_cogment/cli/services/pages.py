@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
@@ -23,7 +23,11 @@ Routes = Callable[["PageAccess"], Iterable["AnyRoute"]]
 
 @asynccontextmanager
 async def opened_pages(
-    settings: ServerSettings, resources: Resources, platform: Platform, types: Spec | None
+    settings: ServerSettings,
+    resources: Resources,
+    platform: Platform,
+    types: Spec | None,
+    pages: Mapping[str, str] | None = None,
 ) -> AsyncIterator[Routes | None]:
     """Have the pages for the time of the block; None: the server has no browsers.
 
@@ -32,6 +36,7 @@ async def opened_pages(
         resources: of the process.
         platform: what is shown.
         types: of payloads.
+        pages: see `open_dashboard`.
     """
     if settings.web is None or not settings.web.enabled:
         yield None
@@ -48,6 +53,7 @@ async def opened_pages(
             metrics=resources.registry,
             find=find,
             mint=None if tokens is None else tokens.mint,
+            pages=pages,
         ) as dashboard_routes,
     ):
 

@@ -96,6 +96,7 @@ function App() {
       <nav aria-label="parts">
         <ul>
           ${PARTS.map(([name, title]) => html`<li><a href="#/${name}" aria-current=${current === name ? "page" : undefined}>${title}</a></li>`)}
+          ${me && !ownOnly(me.roles) && Object.entries(me.pages).map(([title, path]) => html`<li><a href=${OUTSIDE + path}>${title}</a></li>`)}
         </ul>
       </nav>
       <span class="row end">

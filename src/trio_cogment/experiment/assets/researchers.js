@@ -40,7 +40,7 @@ function Summary({ state, act }) {
     <div class="row">
       <button onClick=${() => act({ what: state.closed ? "open" : "close" })}>
         ${state.closed ? "Open the waiting room" : "Close the waiting room"}</button>
-      <a class="button" href="export.zip" download>Export the tables</a>
+      <a class="button" href="export.zip" download>Export the data</a>
     </div>
   </section>`;
 }
