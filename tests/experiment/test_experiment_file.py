@@ -131,6 +131,7 @@ ends: {complete: {redirect: "https://example.com/?pid={PROLIFIC_PID}"}}
             "title: a: b",
             "line 1: not YAML: mapping values are not allowed here (a text with a colon and a space in it needs",
         ),
+        ("ends: {complete: {text: ok?}}", "but got '?' (a text with such a sign within { } or [ ] needs quotes)"),
         ("trials:\n\t- x", "cannot start any token (lines are indented by spaces)"),
         (TRIALS + "ends: {completed: {}}", "ends: unknown 'completed'; did you mean 'complete'?"),
         (TRIALS + "ends: {complete: {redirect: 'javascript:x'}}", "redirect: expected an address"),

@@ -247,7 +247,7 @@ def test_a_new_experiment_that_its_owner_changes_goes_to_the_data(browser: Brows
         "size: 2": "size: 3",
         "people: [ann, bob]": "people: [ann, bob, robot]",
         "rounds: 5": "rounds: 1",
-        "      - name: remarks": "      - {name: glad, ask: Are you glad?, kind: yes_no}\n      - name: remarks",
+        "      - name: remarks": '      - {name: glad, ask: "Are you glad?", kind: yes_no}\n      - name: remarks',
     }.items():
         assert before in text
         text = text.replace(before, after)

@@ -24,6 +24,7 @@ MAX_BYTES = 4 * 2**20
 _HINTS = {
     "mapping values are not allowed here": " (a text with a colon and a space in it needs quotes)",
     "'\\t' that cannot start": " (lines are indented by spaces)",
+    "expected ',' or": " (a text with such a sign within { } or [ ] needs quotes)",
     "expected <block end>": " (the lines of a list, or of a mapping, are indented alike)",
 }
 
