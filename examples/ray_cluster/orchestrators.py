@@ -23,15 +23,10 @@ class Orchestrator:
         threading.Thread(target=trio.run, args=(self._serve, directory), daemon=True).start()
 
     async def _serve(self, directory: str) -> None:
-        async with (
-            open_platform(tc.RL_SPEC) as platform,
-            trio.open_nursery() as nursery,
-            open_directory(directory) as at,
-        ):
+        address, spec = ray.util.get_node_ip_address(), tc.RL_SPEC
+        async with open_platform(spec) as platform, trio.open_nursery() as nursery, open_directory(directory) as at:
             platform.participants.register_environment(tc.environment("CartPole-v1"))
-            running = await nursery.start(
-                serve, platform.services, await open_listeners(ray.util.get_node_ip_address())
-            )
+            running = await nursery.start(serve, platform.services, await open_listeners(address))
             await keep_registered(at, [Offer(kind=kind, port=running.port) for kind in KINDS])
 
 
@@ -48,8 +43,7 @@ async def main(count: int = 2) -> None:
         seats = {"player_0": tc.random(seed=1)}
         results = await tc.run_trials_async(40, on=on, environment="cogment://discover", seats=seats, seeds=0)
         print(f"{len(results)} trials at {len(on)} orchestrators, {len(results.failures)} failed")
-        for actor in actors:
-            ray.kill(actor)
+        actors.clear()  # Ray ends those that nobody refers to
         nursery.cancel_scope.cancel()
 
 

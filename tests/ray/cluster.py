@@ -13,6 +13,9 @@ from typing import Any
 
 #: With this Ray keeps what Linux sends between its processes on loopback.
 LOOPBACK = {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0"}
+#: How often the start of a node is tried. On a busy machine a raylet gives up when its agent, a program in Python, has
+#: not said within 15 s where it listens, which no setting changes. The next agent finds its files in memory.
+_STARTS = 4
 #: Ray's own times, in which a host that hangs is noticed after more than a minute.
 PATIENT = "TRIO_COGMENT_RAY_PATIENT"
 #: Times with which it takes seconds.
@@ -84,11 +87,28 @@ class Grid:
 
 
 def started_again(start: Callable[[], Any]) -> Any:
-    """Start a node, a second time if need be: Ray gives one half a minute, which is not enough on a busy machine."""
-    try:
-        return start()
-    except Exception:  # noqa: BLE001  Ray raises nothing more exact
-        return start()
+    """Start a node, again if need be, without what an attempt has left behind.
+
+    Raises:
+        AssertionError: it has not started; the text has the errors of Ray's logs.
+    """
+    before = set(descendants(os.getpid()))
+    for attempt in range(_STARTS):
+        try:
+            return start()
+        except Exception as error:  # Ray raises nothing more exact
+            if attempt == _STARTS - 1:
+                raise AssertionError(f"a node of Ray does not start: {error}\n{logged_errors()}") from error
+            for pid in set(descendants(os.getpid())) - before:
+                end(pid)
+    raise AssertionError
+
+
+def logged_errors() -> str:
+    """Return what the nodes of the newest session have logged as errors."""
+    logs = Path("/tmp/ray/session_latest/logs")
+    lines = [f"{path.name}: {line}" for path in sorted(logs.glob("*.*")) for line in path.read_text().splitlines()]
+    return "\n".join(line for line in lines if "Check failed" in line or " E " in line)
 
 
 def raylet_of(node: Any) -> int:

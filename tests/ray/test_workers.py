@@ -423,7 +423,24 @@ def test_logs_of_workers_carry_trial_ids(capsys: pytest.CaptureFixture[str]) -> 
     finally:
         root.handlers[:] = before
     said = capsys.readouterr().err.splitlines()
-    assert said == ["[WARNING] [trio_cogment.x] trial run-7: it is late", "trial run-8: [WARNING] [mine] tired"]
+    assert said == ["[WARNING] [trio_cogment.x] trial run-7: it is late", "[WARNING] [mine] trial run-8: tired"]
+
+
+@pytest.mark.parametrize(("address", "tries"), [(None, 3), ("10.0.0.1:6379", 1)])
+def test_a_cluster_that_does_not_start(monkeypatch: pytest.MonkeyPatch, address: str | None, tries: int) -> None:
+    """Ray raises a bare Exception where its own processes did not wait for each other."""
+    asked: list[str] = []
+
+    def init(address: str, **_options: Any) -> None:
+        asked.append(address)
+        raise Exception("the node timed out")
+
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+    monkeypatch.setattr("ray.is_initialized", lambda: False)
+    monkeypatch.setattr("ray.init", init)
+    with pytest.raises(FailedPreconditionError, match=r"expected a Ray cluster at .*: the node timed out"):
+        tc.run_trials(1, on=trio_cogment.ray.workers(1, address=address), environment=Paced, seats=SEATS)
+    assert asked == [address or "local"] * tries
 
 
 def test_ray_is_not_imported_before_it_is_used() -> None:

@@ -57,6 +57,13 @@ def see_spans(ids: Callable[[str], tuple[str, str]]) -> Iterator[None]:
         _spans = before
 
 
+def with_trial(record: logging.LogRecord) -> str:
+    """Return the message of a record that `TrialFilter` has seen; if it is about a trial it begins with the id."""
+    trial_id = getattr(record, "trial_id", "")
+    prefix = PREFIX % trial_id
+    return record.message if not trial_id or record.message.startswith(prefix) else prefix + record.message
+
+
 class TrialFilter(logging.Filter):
     """Sets `trial_id`, `trace_id` and `span_id` of every record; empty: it belongs to none. No record is dropped."""
 

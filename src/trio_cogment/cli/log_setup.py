@@ -12,7 +12,7 @@ import sys
 from datetime import UTC, datetime
 from typing import Any
 
-from trio_cogment.base.log_context import TrialFilter
+from trio_cogment.base.log_context import TrialFilter, with_trial
 from trio_cogment.cli.errors import Failure
 from trio_cogment.cli.logs import LOG_LEVELS, LogSettings
 from trio_cogment.cli.text import printable, shortened
@@ -38,11 +38,7 @@ class _Text(logging.Formatter):
         return _time(record)
 
     def formatMessage(self, record: logging.LogRecord) -> str:
-        trial_id = getattr(record, "trial_id", "")
-        prefix = f"trial {trial_id}: "
-        if trial_id and not record.message.startswith(prefix):
-            record.message = prefix + record.message
-        record.message = printable(shortened(record.message, MAX_MESSAGE_CHARACTERS))
+        record.message = printable(shortened(with_trial(record), MAX_MESSAGE_CHARACTERS))
         return super().formatMessage(record)
 
     def formatException(self, ei: Any) -> str:

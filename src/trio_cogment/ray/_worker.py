@@ -14,11 +14,9 @@ from functools import partial
 from signal import SIGKILL
 from typing import TypeAlias
 
-import trio
-
 from trio_cogment.base.errors import CogmentError, FailedPreconditionError, InvalidArgumentError
 from trio_cogment.base.host import Host
-from trio_cogment.base.log_context import TrialFilter
+from trio_cogment.base.log_context import TrialFilter, with_trial
 from trio_cogment.rl.runner.orchestrators import open_sites
 from trio_cogment.rl.runner.sites import Attempt, Casting, OpenSites, Site, Task
 from trio_cogment.sdk.bridges.thread import TrioThread
@@ -43,18 +41,14 @@ class _Trials:
         self._has_news = threading.Event()
         self._is_idle = threading.Event()
 
-    async def play(self, site: Site, tasks: list[Task]) -> None:
-        """Run trials."""
-        self._running += len(tasks)
-        self._is_idle.clear()
-        async with trio.open_nursery() as nursery:
-            for task in tasks:
-                nursery.start_soon(self._play, site, task)
+    async def play(self, site: Site, task: Task) -> None:
+        """Run a trial."""
 
-    async def _play(self, site: Site, task: Task) -> None:
         async def started() -> None:
             self._tell(task.trial_id, None)
 
+        self._running += 1
+        self._is_idle.clear()
         try:
             told: Told = await site.attempt(task, started)
         except Exception as error:  # noqa: BLE001  a bug, of which the run has to know
@@ -96,9 +90,7 @@ class Worker:
     def __init__(self, name: str, number: int, pickled: bytes) -> None:
         _end_with_parent()
         _set_up_logs()
-        self._name = name
-        self._number = number
-        self._pickled = pickled
+        self._name, self._number, self._pickled = name, number, pickled
         self._thread: TrioThread[OpenSites] | None = None
         self._opening = threading.Lock()
         self._trials = _Trials()
@@ -107,10 +99,9 @@ class Worker:
         """Open the platform, unless it is open; return the names of the trials' actors, or why there are none."""
         try:
             return self._opened().value.actors
-        except InvalidArgumentError as error:
-            return InvalidArgumentError(str(error))
         except CogmentError as error:
-            return FailedPreconditionError(str(error))
+            kind = InvalidArgumentError if isinstance(error, InvalidArgumentError) else FailedPreconditionError
+            return kind(str(error))
         except Exception as error:  # noqa: BLE001  the user's environment, or a module that is not there
             _log.exception("%s cannot start", self._name)
             return FailedPreconditionError(f"{self._name} cannot start: {type(error).__name__}: {error}")
@@ -138,7 +129,8 @@ class Worker:
     def give(self, pickled: bytes) -> None:
         """Begin to run trials: a list of tasks, pickled. `news` tells of them."""
         thread = self._opened()
-        thread.start(self._trials.play, thread.value.sites[0], pickle.loads(pickled))
+        for task in pickle.loads(pickled):
+            thread.start(self._trials.play, thread.value.sites[0], task)
 
     def news(self) -> bytes:
         """Wait for news of trials, and return it: pairs of their ids and `Told`, pickled."""
@@ -165,11 +157,9 @@ def _end_with_parent() -> None:
 
 
 class _Text(logging.Formatter):
-    def format(self, record: logging.LogRecord) -> str:
-        """Return a line; one that is about a trial begins with its id."""
-        text = super().format(record)
-        about = getattr(record, "trial_id", "")
-        return text if not about or f"trial {about}" in text else f"trial {about}: {text}"
+    def formatMessage(self, record: logging.LogRecord) -> str:
+        record.message = with_trial(record)
+        return super().formatMessage(record)
 
 
 def _set_up_logs() -> None:

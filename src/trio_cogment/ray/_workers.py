@@ -30,6 +30,8 @@ from trio_cogment.rl.runner.sites import (
 )
 from trio_cogment.rpc import OwnNursery
 
+#: How often the start of a cluster is tried: on a busy machine Ray's own programs wait too short a time for each other.
+_STARTS = 3
 #: How long workers may take to start, on machines where nothing of the package is in memory.
 _START_SECONDS = 120.0
 #: How long a worker that has failed may take to answer; it is asked again.
@@ -127,10 +129,10 @@ class Workers(SiteGroup):
             async with OwnNursery() as nursery:
                 try:
                     for site in sites:
-                        await site.start()
+                        names_of_actors = await site.start()
                         nursery.start_soon(site.listen, name=f"news of {site.name}")
                         nursery.start_soon(site.give, name=f"trials for {site.name}")
-                    yield OpenSites(sites[0].actors, sites, datastore)
+                    yield OpenSites(names_of_actors, sites, datastore)
                 finally:
                     nursery.cancel_scope.cancel()
                     with trio.CancelScope(shield=True, deadline=trio.current_time() + _STOP_SECONDS):
@@ -143,10 +145,13 @@ class Workers(SiteGroup):
     def _connect(self) -> None:
         # Without an address Ray joins whatever cluster was started last on this machine.
         address = self.address or ("auto" if os.environ.get("RAY_ADDRESS") else "local")
-        try:
-            _ray().init(address=address, include_dashboard=None if address != "local" else False)
-        except (ConnectionError, ValueError, RuntimeError) as error:
-            raise FailedPreconditionError(f"address: expected a Ray cluster at {address!r}: {error}") from error
+        for left in reversed(range(_STARTS)):
+            try:
+                _ray().init(address=address, include_dashboard=None if address != "local" else False)
+                return
+            except Exception as error:  # Ray raises nothing more exact
+                if address != "local" or not left:
+                    raise FailedPreconditionError(f"address: expected a Ray cluster at {address!r}: {error}") from error
 
     async def _require_room(self, in_thread: Runner) -> None:
         """Raise if the workers do not fit: Ray would let them wait for ever."""
@@ -181,6 +186,8 @@ class Workers(SiteGroup):
             "max_restarts": -1,
             "max_task_retries": 0,
             "max_concurrency": _MAX_CALLS,
+            # The dashboard has nothing to say of calls that only carry trials, and each would cost a report.
+            "enable_task_events": False,
         }
         try:
             made = _ray().remote(**options)(Worker)
@@ -252,13 +259,11 @@ class _WorkerSite:
     Attributes:
         name: of the worker.
         handle: what Ray knows it by.
-        actors: of the trials, when it has started.
     """
 
     def __init__(self, name: str, handle: Any) -> None:
         self.name = name
         self.handle = handle
-        self.actors: tuple[str, ...] = ()
         #: It has answered, and Ray has said nothing else since.
         self._up = trio.Event()
         #: Of the trials that it has been given, or will be: who hears of them.
@@ -266,8 +271,8 @@ class _WorkerSite:
         self._to_give: list[Task] = []
         self._has_tasks = trio.Event()
 
-    async def start(self) -> None:
-        """Wait until the worker is there.
+    async def start(self) -> tuple[str, ...]:
+        """Wait until the worker is there; return the names of the trials' actors.
 
         Raises:
             FailedPreconditionError: it does not come, or cannot start what it was given.
@@ -275,12 +280,10 @@ class _WorkerSite:
         with trio.move_on_after(_START_SECONDS):
             while True:
                 try:
-                    self.actors = await self._opened()
+                    return await self._opened()
                 except SiteDownError as error:
                     _log.warning("%s", error)
-                    await trio.sleep(_LOOK_SECONDS)
-                else:
-                    return
+                await trio.sleep(_LOOK_SECONDS)
         raise FailedPreconditionError(
             f"{self.name}: expected it to start within {_START_SECONDS:g} s: the cluster may have no room for it, or "
             "its nodes cannot import what it needs; `ray status` and the logs of Ray tell more"
@@ -288,24 +291,21 @@ class _WorkerSite:
 
     async def _opened(self) -> tuple[str, ...]:
         try:
-            found = await _result(self.handle.open.remote())
+            found: tuple[str, ...] | CogmentError = await _result(self.handle.open.remote())
         except Exception as error:
             raise SiteDownError(f"{self.name}: {_words(error)}") from error
         if isinstance(found, CogmentError):
             raise found
         self._up.set()
-        actors: tuple[str, ...] = found
-        return actors
+        return found
 
     async def probe(self) -> None:
         """See `Site.probe`."""
         with trio.move_on_after(_PROBE_SECONDS):
             try:
                 await self._opened()
-            except SiteDownError:
-                raise
             except CogmentError as error:
-                raise SiteDownError(f"{self.name}: {error}") from error
+                raise SiteDownError(str(error)) from error
             return
         raise SiteDownError(f"{self.name}: no answer within {_PROBE_SECONDS:g} s")
 
@@ -394,6 +394,6 @@ class _WorkerSite:
 def _words(error: BaseException) -> str:
     """Return what happened in one line: Ray's errors have the tracebacks and pids of several processes."""
     cause = getattr(error, "cause", None)
-    if isinstance(cause, BaseException):
-        return f"{type(cause).__name__}: {cause}"
-    return f"{type(error).__name__}: {str(error).strip().splitlines()[0] if str(error).strip() else ''}"
+    told = cause if isinstance(cause, BaseException) else error
+    first, *_ = str(told).strip().splitlines() or [""]
+    return f"{type(told).__name__}: {first}"
