@@ -289,10 +289,20 @@ def published_legacy_sdk(session: nox.Session) -> dict[str, str]:
     return {"TRIO_COGMENT_LEGACY_SDK_PYTHON": str(python_of(foreign))}
 
 
-def run(session: nox.Session, env: dict[str, str], *command: str, silent: bool = False) -> None:
-    """Run a command of an environment; `silent` shows what it prints only if it fails."""
+def run(
+    session: nox.Session, env: dict[str, str], *command: str, silent: bool = False, codes: list[int] | None = None
+) -> None:
+    """Run a command of an environment; `silent` shows what it prints only if it fails.
+
+    Args:
+        session: of whom.
+        env: the environment.
+        command: with its arguments.
+        silent: see above.
+        codes: with which it has not failed; None: 0.
+    """
     program = Path(env["VIRTUAL_ENV"]) / "bin" / command[0]
-    session.run(str(program), *command[1:], env=env, external=True, silent=silent)
+    session.run(str(program), *command[1:], env=env, external=True, silent=silent, success_codes=codes)
 
 
 @nox.session
@@ -640,7 +650,10 @@ def interpreter(session: nox.Session, version: str) -> str:
 
 @nox.session(name="rl-peers")
 def rl_peers(session: nox.Session) -> None:
-    """Stable-Baselines3, TorchRL, RLlib, OpenEnv, Hugging Face, verifiers, a PPO in one file and others' worlds."""
+    """Stable-Baselines3, TorchRL, RLlib, OpenEnv, Hugging Face, verifiers, a PPO in one file and others' worlds.
+
+    `nox -s rl-peers -- -k NAME` runs some of them, `nox -s rllib` only those with RLlib.
+    """
     worlds, verifiers = "tests/rl_peers/test_worlds.py", "tests/rl_peers/test_verifiers.py"
     selections = {
         "rl-peers-verifiers": (VERIFIERS, [verifiers]),
@@ -660,8 +673,20 @@ def rl_peers(session: nox.Session) -> None:
         }
         if name == "rl-peers-verifiers":
             beside["TRIO_COGMENT_VERIFIERS_PYTHON"] = str(python_of(env))
-        run(session, env, "pytest", "-m", "rl_peers", *selection, *session.posargs)
-    run(session, cluster(session, "rl-peers-ray", *RLLIB), "pytest", *ON_RAY, ON_RLLIB, *session.posargs)
+        run(session, env, "pytest", "-m", "rl_peers", *selection, *session.posargs, codes=chosen(session))
+    rllib(session)
+
+
+@nox.session
+def rllib(session: nox.Session) -> None:
+    """RLlib and PyTorch on trials, over a cluster of Ray on this machine: a part of rl-peers."""
+    env = cluster(session, "rl-peers-ray", *RLLIB)
+    run(session, env, "pytest", *ON_RAY, ON_RLLIB, *session.posargs, codes=chosen(session))
+
+
+def chosen(session: nox.Session) -> list[int]:
+    """Return pytest's codes for success; 5 says that arguments have chosen none, for another environment has them."""
+    return [0, 5] if session.posargs else [0]
 
 
 @nox.session
