@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from gymnasium.spaces import Text
 
 import trio_cogment.rl as tc
 from tests.rl.datasets.recorded import Duel, play, recording
@@ -124,3 +125,22 @@ async def test_bytes_are_no_chat(tmp_path: Path) -> None:
         with pytest.raises(SpaceError, match="expected values of spaces, or messages whose types the spec has"):
             await export_async(platform, chat=tmp_path / "chats")
     assert names_in(tmp_path) == []
+
+
+class Tea(Riddle):
+    """A riddle in French."""
+
+    def __init__(self) -> None:
+        super().__init__("thé")
+        self.observation_space = Text(2000, min_length=0, charset="It has3lers.é?YNo!\npi")
+        self.action_space = Text(20, charset="thépi")
+
+
+def test_text_of_every_alphabet_is_written_as_it_is(tmp_path: Path) -> None:
+    store = f"sqlite:{tmp_path / 'trials.db'}"
+    env = tc.make(Tea, store=store)
+    env.reset()
+    env.step("thé")
+    env.close()
+    export(store, chat=tmp_path / "chats")
+    assert '"content": "thé"' in (tmp_path / "chats" / "chats.jsonl").read_text(encoding="utf-8")

@@ -14,6 +14,7 @@ from minari.data_collector import EpisodeBuffer
 import trio_cogment.rl as tc
 from tests.rl.datasets.recorded import play, recording
 from tests.rl.datasets.test_long_episodes import LONG, made_by_minari
+from tests.rl.datasets.test_minari import Solo
 from tests.rl.datasets.test_replaying import Unsorted
 from trio_cogment.base.errors import NotFoundError
 
@@ -101,3 +102,15 @@ async def test_keys_that_were_played_in_another_order() -> None:
 def test_what_is_not_there() -> None:
     with pytest.raises(NotFoundError):
         tc.check_dataset("nowhere-v0")
+
+
+async def test_pictures_that_are_stored_as_they_are() -> None:
+    game = Solo()
+    async with recording(game) as platform:
+        await play(platform, game, "one", seed=4)
+        await tc.export_async(platform, minari="tests/solo-v0", minari_metadata={"author_email": "ann@localhost"})
+    assert kinds("tests/solo-v0") == {}
+    metadata = minari.load_dataset("tests/solo-v0").storage.metadata
+    assert metadata["author_email"] == {"ann@localhost"}
+    # Sets are read by later versions, too.
+    assert set(metadata["trio_cogment"]) >= {"observation_space", "action_space"}

@@ -130,3 +130,11 @@ def test_a_key_may_begin_as_the_marks_of_presence_do() -> None:
     """`_key` says where there is a `key`, but only if there is one."""
     columns = {"_mine": [1, 2], "x": [3, 0], "_x": [True, False]}
     assert infos_in(columns, 2) == [{"_mine": 1, "x": 3}, {"_mine": 2}]
+
+
+@pytest.mark.parametrize("key", ["", "_a", ".a", "a/b", "a\0b"])
+def test_keys_that_a_file_cannot_have_are_no_columns(key: str) -> None:
+    columns = columns_of([{key: 1, "b": 2}, {key: 3, "b": 4}])
+    assert key not in columns
+    assert "b" in columns
+    assert infos_in(columns, 2) == [{key: 1, "b": 2}, {key: 3, "b": 4}]

@@ -348,3 +348,15 @@ async def wait_until(condition: Any) -> None:
     with trio.fail_after(30):
         while not condition():
             await trio.lowlevel.checkpoint()
+
+
+async def test_a_callback_may_return_something() -> None:
+    told: list[int] = []
+
+    class Counting(TrialCallback):
+        def on_trial_end(self, result: TrialResult) -> Any:
+            told.append(result.index)
+            return len(told)
+
+    await run_trials_async(2, environment=countdown(1), seats=SEATS, callbacks=[Counting()])
+    assert sorted(told) == [0, 1]

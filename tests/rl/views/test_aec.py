@@ -256,3 +256,16 @@ def test_failures_end_their_episode_alone(made: Callable[..., Any], quiet: None)
     view.step(0)
     view.step(0)
     assert view.rewards == {"a_0": 1, "b_0": 1}
+
+
+def test_what_was_chosen_before_a_reset_is_not_played_after_it(made: Callable[..., Any]) -> None:
+    env, other = made(Rps()), made(Rps())
+    for one in (env, other):
+        one.reset(seed=1)
+    env.step(2)  # the first of two; nothing is played yet
+    env.reset(seed=1)
+    for one in (env, other):
+        for _ in one.agents[:]:
+            one.step(0)
+    assert env.rewards == other.rewards
+    assert env._cumulative_rewards == other._cumulative_rewards

@@ -385,3 +385,24 @@ def test_rewards_are_sent_beside_the_observations_if_anybody_gets_them(
     assert [match.step({ME: 1})[ME].reward for _ in range(2)] == [0.1, 0.2]
     match.close()
     assert found == sent
+
+
+def test_a_step_before_the_first_reset(open_match: Callable[[Counter], Match]) -> None:
+    match = open_match(Counter())
+    with pytest.raises(FailedPreconditionError, match="step: expected a reset first$"):
+        match.step({ME: 1})
+    match.reset()
+    match.step({ME: 1})
+
+
+def test_a_reset_that_fails_in_the_middle_ends_the_episode(open_match: Callable[[Counter], Match]) -> None:
+    match = open_match(Counter())
+    match.reset()
+    match.step({ME: 1})
+    with pytest.raises(CogmentError, match="as it was told"):
+        match.reset(options={"fail": True})
+    assert match.over
+    with pytest.raises(FailedPreconditionError, match="expected a reset first"):
+        match.step({ME: 1})
+    match.reset()
+    assert play(match)

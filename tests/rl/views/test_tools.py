@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import inspect
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 import trio_cogment.rl as tc
 from tests.rl.riddle import Riddle
+from tests.rl.views.environments import Masked
 from trio_cogment.base.errors import FailedPreconditionError
 
 
@@ -59,3 +61,10 @@ def test_there_is_one_tool_with_types_and_documentation() -> None:
     names = {name for name in functions if not name.startswith("_")}
     assert names == {"reset", "act", "get_reward"}
     assert "Args:\n" in str(inspect.getdoc(tc.TrialTools.act))
+
+
+def test_a_mask_in_the_information_is_told() -> None:
+    tools = tc.environment_factory(partial(Masked, "Discrete"))()
+    assert "Allowed now: 1, 3." in tools.reset(seed=1)
+    assert "Allowed now: 1, 3." in tools.act("3")
+    tools.env.close()

@@ -258,3 +258,17 @@ def test_a_partial_reset_leaves_the_statistics_of_the_others() -> None:
         assert env.episode_lengths.tolist() == [0, 2]
     finally:
         env.close()
+
+
+def test_all_are_closed_where_one_cannot_be_made() -> None:
+    made: list[Counter] = []
+
+    def make() -> Counter:
+        if len(made) == 2:
+            raise ValueError("the third is one too many")
+        made.append(Counter())
+        return made[-1]
+
+    with pytest.raises(ValueError, match="the third"):
+        tc.make_vec(make, 3)
+    assert [env.closed for env in made] == [1, 1]
