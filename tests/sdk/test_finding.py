@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -202,3 +203,36 @@ async def test_who_is_slow_is_not_waited_for_when_another_knows(autojump_clock: 
     assert [one.endpoint for one in found] == ["owner"]
     assert trio.current_time() == 0
     answers["slow"](None, RpcError(StatusCode.DEADLINE_EXCEEDED, "late"))
+
+
+class Asked:
+    """A datastore that has the answer to one question."""
+
+    def __init__(self, answer: Any) -> None:
+        self._answer = answer
+
+    async def trial(self, _trial_id: str) -> Any:
+        if isinstance(self._answer, Exception):
+            raise self._answer
+        return self._answer
+
+
+async def found_by(datastore: Any) -> FoundTrial:
+    async def look_up() -> Informants:
+        return Informants(datastore, {})
+
+    return await TrialFinder(look_up).find("t")
+
+
+async def test_a_stored_trial_whose_orchestrator_is_gone_is_nowhere() -> None:
+    stored = SimpleNamespace(orchestrator="", ended=False, state=TrialState.RUNNING)
+    assert await found_by(Asked(stored)) == FoundTrial("t", "", TrialState.RUNNING, is_stored=True)
+
+
+async def test_a_datastore_that_does_not_answer_is_named() -> None:
+    with pytest.raises(UnavailableError, match=r"not all have: the datastore: it is gone$"):
+        await found_by(Asked(RpcError(StatusCode.UNAVAILABLE, "it is gone")))
+    with pytest.raises(NotFoundError):
+        await found_by(Asked(RpcError(StatusCode.UNIMPLEMENTED, "none here")))
+    with pytest.raises(RpcError, match="not for you"):
+        await found_by(Asked(RpcError(StatusCode.PERMISSION_DENIED, "not for you")))

@@ -19,6 +19,7 @@ from trio_cogment.base.errors import InvalidArgumentError
 from trio_cogment.base.services import IMPLEMENTATION
 from trio_cogment.rpc import RunningServer, open_listeners, serve
 from trio_cogment.sdk import EnvironmentSession, Participants
+from trio_cogment.sdk import _participants_program as program_module
 from trio_cogment.sdk._participants_program import (
     DEFAULT_PORT,
     DIRECTORY_VARIABLE,
@@ -159,3 +160,20 @@ async def test_a_signal_stops_it_in_order(monkeypatch: pytest.MonkeyPatch) -> No
             with pytest.raises(OSError, match="connect"):
                 await trio.open_tcp_stream("127.0.0.1", serving.port)
     assert not ended
+
+
+async def test_a_second_signal_ends_the_process_with_the_status_of_shells(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Ended(BaseException):
+        pass
+
+    def exit_(status: int) -> None:
+        ended.append(status)
+        raise Ended
+
+    ended: list[int] = []
+    monkeypatch.setattr(os, "_exit", exit_)
+    send, received = trio.open_memory_channel[int](1)
+    send.send_nowait(signal.SIGTERM)
+    with pytest.raises(Ended):
+        await program_module._end_process(received)
+    assert ended == [128 + signal.SIGTERM]

@@ -389,7 +389,7 @@ def test_rewards_are_sent_beside_the_observations_if_anybody_gets_them(
 
 def test_a_step_before_the_first_reset(open_match: Callable[[Counter], Match]) -> None:
     match = open_match(Counter())
-    with pytest.raises(FailedPreconditionError, match="step: expected a reset first$"):
+    with pytest.raises(FailedPreconditionError, match=r"step: expected a reset first$"):
         match.step({ME: 1})
     match.reset()
     match.step({ME: 1})

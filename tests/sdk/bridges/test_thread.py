@@ -11,6 +11,7 @@ import pytest
 import trio
 
 from trio_cogment.base.errors import FailedPreconditionError
+from trio_cogment.sdk.bridges.call import Call
 from trio_cogment.sdk.bridges.thread import TrioThread
 
 PATIENCE_SECONDS = 30
@@ -175,3 +176,14 @@ def test_a_forked_process_touches_nothing(monkeypatch: pytest.MonkeyPatch) -> No
     with pytest.raises(FailedPreconditionError):
         call.wait()
     thread.close()
+
+
+def test_a_call_that_is_refused_is_over_and_says_so() -> None:
+    told: list[str] = []
+    call = Call(doubled, (4,), {}, noun="thing", on_end=lambda: told.append("over"))
+    assert not call.is_over()
+    call.refuse()
+    assert call.is_over()
+    assert told == ["over"]
+    with pytest.raises(FailedPreconditionError, match=r"^the thing was closed before the call returned$"):
+        call.result()

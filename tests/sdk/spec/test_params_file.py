@@ -455,3 +455,10 @@ def test_types_are_those_of_another_folder(tmp_path: Path) -> None:
     path = tmp_path / "params.yaml"
     path.write_text(SPEC_KEY.format("game/cogment.yaml"))
     assert load_params(path).environment.config.content == UInt32Value(value=3).SerializeToString()
+
+
+@pytest.mark.parametrize("spelling", ["", "~", "null", "Null", "NULL"])
+def test_spellings_of_null_say_nothing(tmp_path: Path, spelling: str) -> None:
+    params = load_params(written(tmp_path, f"trial_params:\n  max_steps: {spelling}\n  environment: {spelling}\n"))
+    assert not params.max_steps
+    assert not params.environment.ByteSize()
