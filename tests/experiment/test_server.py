@@ -370,6 +370,18 @@ async def test_a_file_that_has_changed_is_refused_while_somebody_is_on_the_way(
         assert server.machine.people[who].end == "removed"
 
 
+async def test_the_end_of_a_trial_is_shown_for_less_than_the_next_action_takes(
+    tmp_path: Path, autojump_clock: MockClock
+) -> None:
+    plan = example()
+    first, second = plan.trials
+    in_a_row = replace(plan, trials=[first, replace(second, pages=[], action_seconds=6)])
+    for experiment, expected in ((plan, 10), (in_a_row, 3)):
+        async with running(tmp_path / str(expected), experiment) as server:
+            assert server._end_seconds(0, "follows") == expected
+            assert server._end_seconds(1, "follows") == 10
+
+
 async def test_people_with_ids_of_a_platform(tmp_path: Path, autojump_clock: MockClock) -> None:
     people = People(id="query:PID", keep_out=frozenset(["before"]), parameters=frozenset(["PID"]))
     ends = {"unmatched": replace(example().end("unmatched"), redirect="https://example.com/?pid={PID}&x={other}")}

@@ -288,6 +288,39 @@ def test_a_new_experiment_that_its_owner_changes_goes_to_the_data(browser: Brows
     assert len(seats) == 6  # they have changed places
 
 
+def test_who_looks_at_the_end_of_a_trial_is_not_away_from_the_next_one(browser: Browser, tmp_path: Path) -> None:
+    """It begins at once where no page comes before it; who looks for longer than the grace keeps the seat."""
+    made = Study(tmp_path, grace_seconds=2)
+    file = tmp_path / "experiment.yaml"
+    text = re.sub("(?s)    pages:.*?\n\n", "\n", file.read_text()).replace("rounds: 5", "rounds: 1")
+    file.write_text(text)
+    made.start()
+    try:
+        with people(browser) as both:
+            for person in both:
+                read(person.page, made.link)
+            for person in both:
+                choose(person.page, "park")
+            ann, bob = both
+            see_the_end([bob])
+            choose(bob.page, "museum")
+            ann.page.get_by_role("button", name="Go on").wait_for()
+            ann.page.keyboard.press("3")  # is for no game that cannot be seen
+            ann.page.wait_for_timeout(4000)
+            see_the_end([ann])
+            choose(ann.page, "park")
+            see_the_end(both)
+            for person in both:
+                questionnaire(person.page)
+                person.page.get_by_text("MEET-OK").wait_for()
+        made.stop()
+        tables = made.tables()
+    finally:
+        made.kill()
+    assert [row["end"] for row in tables["participants"]] == ["complete", "complete"]
+    assert [row["action"] for row in tables["actions"]] == ["0", "0", "1", "0"]
+
+
 def check(page: Page | Frame) -> None:
     """See that axe finds nothing, and that the page is as wide as the screen."""
     found = violations(page)

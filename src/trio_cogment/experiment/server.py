@@ -458,7 +458,7 @@ class ExperimentServer:
                     "html": markdown(plan_of_trial.text),
                     "number": running.trial + 1,
                     "of": len(self.experiment.trials),
-                    "end_seconds": plan_of_trial.end_seconds,
+                    "end_seconds": self._end_seconds(running.trial, group.condition),
                 }
         return page_message(header)
 
@@ -474,6 +474,14 @@ class ExperimentServer:
             }
             for place, who in enumerate(group.members)
         ]
+
+    def _end_seconds(self, trial: int, condition: str) -> float:
+        """Return for how long people see how a trial has ended: less, if the time of an action of the next one runs."""
+        experiment = self.experiment
+        most = experiment.trials[trial].end_seconds
+        if trial + 1 == len(experiment.trials) or experiment.pages_of(trial + 1, condition):
+            return most
+        return min(most, experiment.trials[trial + 1].action_seconds / 2)
 
     def _role(self, group: Group, place: int) -> str:
         """Return the agent that a member plays, or has played last."""

@@ -107,11 +107,14 @@ function Members({ group, since, roles }) {
   </ul>`;
 }
 
+/** @type {string[]} */
+const NOTHING_SHOWN = [];
+
 /**
  * The seat of a trial, over a connection of its own.
- * @param {{seat: any, members: any[]}} props
+ * @param {{seat: any, members: any[], hidden: boolean}} props
  */
-function Game({ seat, members }) {
+function Game({ seat, members, hidden }) {
   const [seen, dispatch] = useReducer(reduce, NOTHING);
   const base = BEFORE + seat.link;
   const wire = useMemo(
@@ -130,26 +133,27 @@ function Game({ seat, members }) {
     ${seat.html && html`<div class="card"><${Text} markup=${seat.html} /></div>`}
     ${seen.connection === "lost" && !seen.dismissed && html`<p class="bad" role="alert">connection lost, trying again</p>`}
     ${seen.welcome
-      ? html`<${Seat} ...${seen} say=${say} show=${seat.show} base=${base} members=${members} />`
+      ? html`<${Seat} ...${seen} say=${say} show=${hidden ? NOTHING_SHOWN : seat.show} base=${base} members=${members} />`
       : html`<p role="status">The game is about to begin …</p>`}
   </div>`;
 }
 
 /**
- * A trial, and how it has ended: that stays for a while, since the server is a step ahead.
- * @param {{seat: any, members: any[], over: boolean, goOn: () => void}} props
+ * A trial, and how it has ended: that stays for a while, since the server is a step ahead. The next trial, which may have
+ * begun, is there meanwhile, hidden, so that it does not wait for somebody who seems to be away.
+ * @param {{seat: any, members: any[], over: boolean, hidden: boolean, goOn: () => void}} props
  */
-function Trial({ seat, members, over, goOn }) {
+function Trial({ seat, members, over, hidden, goOn }) {
   const since = useMemo(() => performance.now(), [over]);
   useEffect(() => {
     if (!over) return undefined;
     const timer = setTimeout(goOn, 1000 * seat.end_seconds);
     return () => clearTimeout(timer);
   }, [over]);
-  return html`<div>
+  return html`<div hidden=${hidden}>
     ${over && html`<p class="row"><button class="main" onClick=${goOn}>Go on</button>
       <span class="faint">goes on by itself in <${Countdown} seconds=${seat.end_seconds} since=${since} /></span></p>`}
-    <${Game} seat=${seat} members=${members} />
+    <${Game} seat=${seat} members=${members} hidden=${hidden} />
   </div>`;
 }
 
@@ -248,10 +252,10 @@ function Content({ shown, say, enter, goOn }) {
       ? html`<div class="card note bad" role="alert"><h2>Not possible</h2><p>${shown.refused}</p></div>`
       : html`<p role="status">Connecting …</p>`;
   }
-  const playing = ended ?? state;
-  if (playing.step === "playing" && playing.seat) {
-    return html`<${Trial} key=${playing.seat.trial} seat=${playing.seat} members=${playing.group ?? []}
-      over=${ended !== null} goOn=${goOn} />`;
+  const trials = [ended, state].filter((each) => each?.step === "playing" && each.seat);
+  if (trials.length > 0) {
+    return trials.map((each, index) => html`<${Trial} key=${each.seat.trial} seat=${each.seat} members=${each.group ?? []}
+      over=${each === ended} hidden=${index > 0} goOn=${goOn} />`);
   }
   switch (state.step) {
     case "code":
