@@ -107,6 +107,13 @@ async def state(socket: MemorySocket, wanted: Callable[[dict[str, Any]], Any] = 
             return message
 
 
+async def until_said(socket: MemorySocket, kind: str) -> dict[str, Any]:
+    """Return the next message of this type."""
+    while (message := await socket.read())["type"] != kind:
+        pass
+    return message
+
+
 async def until(server: ExperimentServer, wanted: Callable[[], Any]) -> None:
     """Wait until something is so in the server."""
     while not wanted():
@@ -380,6 +387,24 @@ async def test_the_end_of_a_trial_is_shown_for_less_than_the_next_action_takes(
         async with running(tmp_path / str(expected), experiment) as server:
             assert server._end_seconds(0, "follows") == expected
             assert server._end_seconds(1, "follows") == 10
+
+
+async def test_going_on_after_a_trial_is_an_event_once(tmp_path: Path, autojump_clock: MockClock) -> None:
+    async with running(tmp_path) as server, page(server) as socket:
+        who = (await state(socket))["id"]
+        await socket.say(type="go on", at=1)  # no trial has ended
+        await socket.say(type="ping", sent=1, took=1)
+        await until_said(socket, "pong")
+        server.machine.people[who].trial = 1
+        await socket.say(type="go on", at=12.5)
+        await socket.say(type="go on", at=13)
+        await socket.say(type="go on", at="soon")
+        refused = await until_said(socket, "refused")
+        assert "at: expected milliseconds" in refused["reason"]
+    went = [
+        (each, detail["trial"], detail["page_ms"]) for each, what, detail in events_of(tmp_path) if what == "went on"
+    ]
+    assert went == [(who, 0, 12.5)]
 
 
 async def test_people_with_ids_of_a_platform(tmp_path: Path, autojump_clock: MockClock) -> None:

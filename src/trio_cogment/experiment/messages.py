@@ -53,6 +53,17 @@ class Turn:
 
 
 @dataclass(frozen=True, slots=True)
+class GoOn:
+    """The person has seen how a trial has ended.
+
+    Attributes:
+        at_ms: see `Turn`.
+    """
+
+    at_ms: float | None
+
+
+@dataclass(frozen=True, slots=True)
 class WayOut:
     """The person is tired of waiting."""
 
@@ -62,7 +73,7 @@ class Leave:
     """The person leaves for good."""
 
 
-Message: TypeAlias = Enter | Turn | WayOut | Leave | Ping
+Message: TypeAlias = Enter | Turn | GoOn | WayOut | Leave | Ping
 
 
 def parse(data: bytes) -> Message:
@@ -120,10 +131,16 @@ def _turn(said: dict[str, Any]) -> Turn:
     answers = _object(said, "answers", _MAX_ANSWERS)
     for name, value in answers.items():
         _check_answer(name, value)
+    return Turn(text_of(said.get("page"), "page", _MAX_NAME), answers, said.get("agrees") is True, _at_ms(said))
+
+
+def _at_ms(said: dict[str, Any]) -> float | None:
     at_ms = said.get("at")
-    if at_ms is not None and (isinstance(at_ms, bool) or not isinstance(at_ms, int | float) or not abs(at_ms) < 1e15):
+    if at_ms is None:
+        return None
+    if isinstance(at_ms, bool) or not isinstance(at_ms, int | float) or not abs(at_ms) < 1e15:
         raise InvalidArgumentError("at: expected milliseconds")
-    return Turn(text_of(said.get("page"), "page", _MAX_NAME), answers, said.get("agrees") is True, at_ms)
+    return at_ms
 
 
 def _check_answer(name: str, value: Any) -> None:
@@ -144,6 +161,7 @@ _READERS: dict[str, Callable[[dict[str, Any]], Message]] = {
     "ping": ping_of,
     "enter": _enter,
     "turn": _turn,
+    "go on": lambda said: GoOn(_at_ms(said)),
     "way out": lambda said: WayOut(),
     "leave": lambda said: Leave(),
 }

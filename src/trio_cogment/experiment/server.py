@@ -35,7 +35,7 @@ from trio_cogment.base.host import Host
 from trio_cogment.experiment import machine as machines
 from trio_cogment.experiment.definition import Experiment, PagePlan, Question
 from trio_cogment.experiment.machine import Effect, ExperimentMachine, Group, Participant
-from trio_cogment.experiment.messages import Enter, Leave, Message, Turn, WayOut, parse
+from trio_cogment.experiment.messages import Enter, GoOn, Leave, Message, Turn, WayOut, parse
 from trio_cogment.experiment.participant_table import Step
 from trio_cogment.experiment.store import Batch, Event, ExperimentStore, StoredParticipant
 from trio_cogment.experiment.tables import played_trials, tables_of, zipped
@@ -146,6 +146,7 @@ class ExperimentServer:
         self._tickets: dict[str, str] = {}  # hash -> id
         self._stored: dict[str, StoredParticipant] = {}
         self._notes: dict[str, deque[str]] = {}
+        self._seen_trials: dict[str, int] = {}
         self._running: dict[int, _RunningTrial] = {}
         self._batch = Batch()
         self._written: list[trio.Event] = []
@@ -310,12 +311,23 @@ class ExperimentServer:
             if effects:
                 self._happened(visitor.id, "sent", None, detail)
             self._do(effects)
+        elif isinstance(message, GoOn):
+            self._go_on(page, visitor.id, message)
         elif isinstance(message, WayOut):
             self._do(self.machine.way_out(visitor.id, self.now()))
         elif isinstance(message, Leave):
             self._do(self.machine.leave(visitor.id, self.now()))
         else:
             raise InvalidArgumentError("expected what a page of an experiment says")
+
+    def _go_on(self, page: Page, who: str, message: GoOn) -> None:
+        """Take that somebody has seen how a trial has ended, once for each."""
+        person = self.machine.participant(who)
+        if self._seen_trials.get(who, 0) < person.trial:
+            self._seen_trials[who] = person.trial
+            latency = None if page.latency_seconds is None else 1000 * page.latency_seconds
+            detail = {"trial": person.trial - 1, "page_ms": message.at_ms, "latency_ms": latency}
+            self._happened(who, "went on", person.group, detail)
 
     def _enter(self, page: Page, visitor: _Visitor, message: Enter) -> None:
         known = self._tickets.get(_hashed(message.ticket)) if message.ticket else None
@@ -735,6 +747,7 @@ class ExperimentServer:
         """Have nothing of somebody in memory."""
         self._tickets.pop(self._stored.pop(who).ticket, None)
         self._notes.pop(who, None)
+        self._seen_trials.pop(who, None)
         self._batch.participants.pop(who, None)
         self._batch.events = [each for each in self._batch.events if each.participant != who]
 

@@ -305,7 +305,13 @@ function App() {
     return { made, enter: (/** @type {string} */ code) => made.say(entering(code)) };
   }, []);
   const say = useMemo(() => (/** @type {object} */ message) => wire.made.say(message), [wire]);
-  const goOn = useMemo(() => () => dispatch({ type: "go on" }), []);
+  const goOn = useMemo(
+    () => () => {
+      say({ type: "go on", at: Date.now() });
+      dispatch({ type: "go on" });
+    },
+    [say],
+  );
   // What is shown: the server may be a step ahead.
   const state = shown.ended ?? shown.state;
   const playing = state?.step === "playing" && state.seat;
