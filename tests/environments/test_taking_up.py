@@ -19,6 +19,7 @@ from trio_cogment.environments.errors import TakingUpError
 from trio_cogment.environments.making import make_environment
 from trio_cogment.environments.serving import Hosting, environment
 from trio_cogment.environments.taking_up import Saver, check_same
+from trio_cogment.rl.views.raw_types import TypeMemory
 from trio_cogment.spaces import Observation, encode_action, encode_observation
 
 SAVING = PlatformConfig(orchestrator=OrchestratorConfig(checkpoint_ticks=3))
@@ -222,7 +223,8 @@ def test_a_limit_of_steps_goes_on_from_where_it_was() -> None:
     def limited() -> Any:
         return gymnasium.wrappers.TimeLimit(Counting(), 4)
 
-    one = make_environment(limited)
+    # Wrappers that count nothing are nobody's business: a checkpoint of a view is loaded where it is served, too.
+    one = make_environment(lambda: TypeMemory(limited()))
     one.reset(1, None)
     for _ in range(3):
         observations = one.step({"player_0": 0})
@@ -234,3 +236,7 @@ def test_a_limit_of_steps_goes_on_from_where_it_was() -> None:
     again.load(saver.save(), observations)
     assert not other.over
     assert other.step({"player_0": 0})["player_0"].truncated
+    bare = Saver.of(make_environment(Counting))
+    assert bare is not None
+    with pytest.raises(ValueError, match=r"around the environment, none; got gymnasium.TimeLimit._elapsed_steps"):
+        bare.load(saver.save(), observations)

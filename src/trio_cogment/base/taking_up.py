@@ -7,7 +7,7 @@ that tick from the last checkpoint before it, or from the first tick if there is
 from __future__ import annotations
 
 import zlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from trio_cogment.api.common_pb2 import Checkpoint, PastTick, TakenUp, TrialParams
@@ -28,6 +28,13 @@ def is_whole(checkpoint: Checkpoint) -> bool:
     """Whether a checkpoint is what was saved: neither damaged nor half of it."""
     content = checkpoint.content
     return len(content) == checkpoint.size and zlib.crc32(content) == checkpoint.crc32
+
+
+def saves(sample: StoredTrialSample) -> bool:
+    """Whether a sample has a checkpoint from which its trial can go on."""
+    if not sample.HasField("checkpoint"):
+        return False
+    return sample.checkpoint.tick_id == sample.tick_id and is_whole(sample.checkpoint)
 
 
 def branch_of(properties: Mapping[str, str]) -> tuple[str, int] | None:
@@ -64,18 +71,41 @@ class PastReader:
         tick_id = sample.tick_id
         if self.complete or (self._wanted is not None and tick_id > self._wanted):
             return
-        if sample.HasField("checkpoint") and sample.checkpoint.tick_id == tick_id and is_whole(sample.checkpoint):
+        if saves(sample):
             # What was before it is not needed any more, nor what is missing there.
             self._checkpoint, self._past, self._missing = sample.checkpoint, [], None
-        elif self._missing is not None:
-            pass
-        elif tick_id != (self._next or 0):
-            self._lose(self._next or 0, "expected its sample, which is not stored")
-        elif self._past and not self._past[-1].actions:
-            self._lose(tick_id - 1, "expected the actions of all actors, which are not stored")
+        else:
+            self._follow(tick_id)
         self._next = tick_id + 1
         if self._missing is None:
             self._past.append(self._tick(sample))
+
+    def add_run(
+        self,
+        first_tick: int,
+        observations: Sequence[tuple[bytes, ...]],
+        actions: Sequence[tuple[bytes, ...]],
+    ) -> None:
+        """Do the same for several ticks, one after the other, that have no checkpoint, and of all actors everything.
+
+        Args:
+            first_tick: of these.
+            observations: of each tick, by actor.
+            actions: likewise.
+        """
+        if self.complete or not observations:
+            return
+        if self._wanted is not None:
+            count = self._wanted + 1 - first_tick
+            observations, actions = observations[: max(count, 0)], actions[: max(count, 0)]
+            if not observations:
+                return
+        self._follow(first_tick)
+        self._next = first_tick + len(observations)
+        if self._missing is None:
+            self._past += [
+                PastTick(observations=seen, actions=acted) for seen, acted in zip(observations, actions, strict=True)
+            ]
 
     def taken_up(self) -> TakenUp:
         """Return the past.
@@ -94,6 +124,15 @@ class PastReader:
         # Its actions, if it has any, are what others do now.
         del self._past[-1].actions[:], self._past[-1].unavailable_actors[:]
         return TakenUp(trial_id=self._trial_id, tick_id=last, checkpoint=self._checkpoint, past=self._past)
+
+    def _follow(self, tick_id: int) -> None:
+        """Take note of what is missing between the last tick that was added and this one."""
+        if self._missing is not None:
+            pass
+        elif tick_id != (self._next or 0):
+            self._lose(self._next or 0, "expected its sample, which is not stored")
+        elif self._past and not self._past[-1].actions:
+            self._lose(tick_id - 1, "expected the actions of all actors, which are not stored")
 
     def _tick(self, sample: StoredTrialSample) -> PastTick:
         payloads, unavailable = sample.payloads[:], sample.unavailable_actors[:]

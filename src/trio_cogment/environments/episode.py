@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Any
 
 from google.protobuf.message import DecodeError
@@ -139,22 +140,20 @@ class Episode:
             hint = "" if seed is not None else " (the stored trial has no seed)"
             self._check(turn, past[0], first, hint)
         environment, actors = self.environment, self._actors
-        alone = environment if isinstance(environment, GymnasiumEnvironment) else None
-        for number in range(1, len(past)):
+        begin, made = 1, None
+        if isinstance(environment, GymnasiumEnvironment):
+            begin, made = self._play_usual(environment, past)
+        for number in range(begin, len(past)):
             before, tick = past[number - 1], past[number]
             if environment.over:
                 raise self._not_taken_up("", first + number - 1, "expected it to go on; the episode is over")
-            actions: list[Content | None] = [*before.actions]
-            for index in before.unavailable_actors[:]:
-                actions[index] = None
-            decoded = self._decoded(actions)
-            if alone is None:
-                found = environment.step(decoded)
+            if made is not None and isinstance(environment, GymnasiumEnvironment):
+                found, made = environment.told(made), None
             else:
-                result = alone.make_step(decoded[actors[0]])
-                if number < len(past) - 1 and self._goes_on_as(result, tick.observations[0]):
-                    continue
-                found = alone.told(result)
+                actions: list[Content | None] = [*before.actions]
+                for index in before.unavailable_actors[:]:
+                    actions[index] = None
+                found = environment.step(self._decoded(actions))
             if number < len(past) - 1 and self._is_stored(found, tick.observations[:]):
                 self.active = [found[actor].active for actor in actors]
                 continue
@@ -245,17 +244,35 @@ class Episode:
         self.over = False
         return Turn(payloads, [None] * len(payloads), False)
 
-    def _goes_on_as(self, result: Any, stored: bytes) -> bool:
-        """Whether what a step of Gymnasium returned is the stored observation of an agent that goes on, as most are.
+    def _play_usual(self, environment: GymnasiumEnvironment, past: Sequence[PastTick]) -> tuple[int, Any]:
+        """Make steps while each returns the stored observation of an agent that goes on, as most do.
 
         Then it is what was looked at when it was stored: what the environment itself does is to take most of the time.
+
+        Returns:
+            The first tick that is to be looked at, by its place in the past, and what the environment has returned for
+            it; None: its step was not made.
         """
-        if type(result) is not tuple or len(result) != 5:
-            return False
-        value, reward, terminated, truncated, info = result
-        if terminated is not False or truncated is not False or info or type(reward) is not float:
-            return False
-        return self._plain(value, reward) == stored
+        step, plain, decode = environment.make_step, self._plain, self._decoders[0]
+        try:
+            usual = [(tick.actions[0], following.observations[0]) for tick, following in pairwise(past)]
+        except IndexError:
+            return 1, None
+        del usual[-1:]  # the last tick is always looked at
+        for number, (action, stored) in enumerate(usual, 1):
+            try:
+                decoded = decode(action)
+            except SpaceError:
+                return number, None  # nor is there one of an actor that was unavailable
+            result = step(decoded)
+            if type(result) is not tuple or len(result) != 5:
+                return number, result
+            value, reward, terminated, truncated, info = result
+            if terminated is not False or truncated is not False or info or type(reward) is not float:
+                return number, result
+            if plain(value, reward) != stored:
+                return number, result
+        return len(usual) + 1, None
 
     def _is_stored(self, found: Mapping[str, Observation], stored: Sequence[bytes]) -> bool:
         """Whether observations are the stored ones, byte for byte; if not, they may be so but for frames and spaces."""

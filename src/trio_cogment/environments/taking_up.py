@@ -42,8 +42,16 @@ class Saver:
     def __init__(self, environment: Environment, inner: Any, wrappers: Sequence[Any], *, plain: bool) -> None:
         self._environment = environment
         self._inner = inner
-        self._wrappers = wrappers
         self._plain = plain
+        #: Where the counters of the wrappers are, by what they are called in what is saved. Wrappers without any are
+        #: not counted: an environment elsewhere may have others of these.
+        self._counters: dict[str, tuple[dict[str, Any], str]] = {}
+        for wrapper in wrappers:
+            for name in _COUNTERS:
+                if name in vars(wrapper):
+                    called = f"{_kind(wrapper)}.{name}"
+                    again = sum(each.startswith(called) for each in self._counters)
+                    self._counters[f"{called} {again + 1}" if again else called] = vars(wrapper), name
 
     @classmethod
     def of(cls, environment: Environment) -> Saver | None:
@@ -72,10 +80,7 @@ class Saver:
             Exception: whatever the environment raised.
         """
         state = self._inner.save() if self._plain else self._inner.get_state()
-        counters = [
-            {name: value for name in _COUNTERS if isinstance(value := vars(each).get(name), int)}
-            for each in self._wrappers
-        ]
+        counters = {called: counters[name] for called, (counters, name) in self._counters.items()}
         fields: dict[str, Any] = {"state": state, "counters": counters}
         ended = getattr(self._environment, "_ended", None)
         if ended:
@@ -101,13 +106,14 @@ class Saver:
             state, counters = fields["state"], fields["counters"]
         except (DecodeError, SpaceError, LookupError) as error:
             raise ValueError(f"expected a state that was saved, got something else: {error}") from None
-        if len(counters) != len(self._wrappers):
-            raise ValueError(f"expected {len(self._wrappers)} wrappers around the environment, got {len(counters)}")
-        for each, values in zip(self._wrappers, counters, strict=True):
-            for name, value in values.items():
-                if name in _COUNTERS:
-                    setattr(each, name, value)
+        if not isinstance(counters, dict) or counters.keys() != self._counters.keys():
+            raise ValueError(
+                f"expected the counters of the wrappers around the environment, {', '.join(self._counters) or 'none'}; "
+                f"got {', '.join(counters) if isinstance(counters, dict) and counters else 'none'}"
+            )
         (self._inner.load if self._plain else self._inner.set_state)(state)
+        for called, (into, name) in self._counters.items():
+            into[name] = counters[called]
         loaded = getattr(self._environment, "loaded", None)
         if loaded is not None:
             loaded(observations, frozenset(fields.get("ended", ())))
@@ -144,7 +150,7 @@ def check_same(environment: str, actor: str, tick: int, expected: bytes, got: by
     Raises:
         TakingUpError: it is another one; the text names the first field that differs.
     """
-    if expected == got:
+    if is_same(expected, got):
         return
     before, now = _compared(expected), _compared(got)
     for field in pb.Observation.DESCRIPTOR.fields:

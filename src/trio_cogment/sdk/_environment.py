@@ -102,7 +102,8 @@ class EnvironmentSession(Session[None, ActionT], Generic[SentObservationT, Actio
         self.tick_hz: float = init.tick_hz
         self._taken_up = init.taken_up if init.HasField("taken_up") else None
         self._takes_up = False
-        self._interval = init.checkpoints if init.HasField("checkpoints") else None
+        asked = init.checkpoints
+        self._interval = (asked.ticks, asked.seconds) if init.HasField("checkpoints") else None
         self._saved_tick, self._saved_at = self.first_tick, math.nan
         # An implementation may run in another thread, where Trio tells no time.
         self._clock = trio.lowlevel.current_clock()
@@ -176,14 +177,15 @@ class EnvironmentSession(Session[None, ActionT], Generic[SentObservationT, Actio
         interval = self._interval
         if interval is None:
             return False
-        if 0 < interval.ticks <= self._next_tick - self._saved_tick:
+        ticks, seconds = interval
+        if ticks > 0 and self._next_tick - self._saved_tick >= ticks:
             return True
-        if interval.seconds <= 0:
+        if seconds <= 0:
             return False
         now = self._clock.current_time()
         if self._saved_at != self._saved_at:  # the first time
             self._saved_at = now
-        return now - self._saved_at >= interval.seconds
+        return now - self._saved_at >= seconds
 
     def checkpoint(self, content: bytes) -> None:
         """Store the environment's state with the observations that are sent next: a trial can go on from there.

@@ -84,6 +84,10 @@ def fill_value(message: pb.Value, value: Any, depth: int = 0) -> None:
         return
     if depth >= MAX_DEPTH:
         raise SpaceError(f"expected at most {MAX_DEPTH} levels of nesting")
+    known = _WRITERS_OF_TYPES.get(type(value))
+    if known is not None:
+        known(message, value, depth)
+        return
     if is_graph(value):
         _fill_graph(message.graph, value, depth)
         return
@@ -151,6 +155,8 @@ _WRITERS: tuple[tuple[type, Callable[[pb.Value, Any, int], None]], ...] = (
     (bytes, _fill_bytes),
     (np.ndarray, lambda message, value, _depth: fill_array(message.array, value)),
 )
+#: The same for values of exactly these types, which most are.
+_WRITERS_OF_TYPES = {kind: writer for kind, writer in _WRITERS if kind not in (np.generic, np.ndarray)}
 
 
 def _decode(message: pb.Value, copy: bool, depth: int) -> Any:

@@ -17,9 +17,10 @@ from trio_cogment.api.common_pb2 import TrialState
 from trio_cogment.api.datalog_pb2 import DatalogSample
 from trio_cogment.api.trial_datastore_pb2 import StoredTrialActorSample, StoredTrialSample
 from trio_cogment.base.errors import DataLossError
+from trio_cogment.base.taking_up import checkpoint_of
 from trio_cogment.sdk import actor_params, trial_params
 from trio_cogment.servers.datastore import chunks
-from trio_cogment.servers.datastore._chunk_layouts import Cut, Layouts, Parts
+from trio_cogment.servers.datastore._chunk_layouts import Cut, Layouts, Parts, Whole
 from trio_cogment.servers.datastore._conversion import TrialConverter
 from trio_cogment.servers.datastore.chunks import (
     PLAIN,
@@ -332,3 +333,25 @@ def test_a_cut_skips_what_does_not_differ() -> None:
     with pytest.raises(ValueError, match="1 samples of"):
         ChunkCodec().encode([ChunkSample(1, 300, 2, data + b"\0", cut)])
     assert np.array_equal(columns(ChunkCodec().encode([ChunkSample(1, 300, 2, data, cut)]), "t").ticks, [300])
+
+
+def test_samples_known_to_be_whole_lie_between_others() -> None:
+    """Those with a checkpoint come every few ticks; the columns of the others are made of all of them together."""
+    converter = TrialConverter("trial", trial_params([actor_params("a", "cls", implementation="i")], environment="e"))
+    made = []
+    for tick in range(100):
+        sample = DatalogSample()
+        sample.info.tick_id, sample.info.timestamp, sample.info.state = tick, 1000 + tick, TrialState.RUNNING
+        sample.observations.observations.append(b"%d" % tick)
+        sample.observations.actors_map.append(0)
+        sample.actions.add(tick_id=tick, content=b"a" * (tick % 5))
+        if tick % 10 == 9:
+            sample.observations.checkpoint.CopyFrom(checkpoint_of(tick, bytes(100)))
+        write = converter.write(sample)
+        made.append(ChunkSample(tick + 1, write.tick_id, write.timestamp, write.data, write.cut))
+    assert sum(sample.cut is Whole.WHOLE for sample in made) >= 8
+    chunk = ChunkCodec().encode(made)
+    assert [sample.data for sample in decode(chunk, "trial")] == [sample.data for sample in made]
+    runs = list(chunks.OpenChunk(chunk, "trial").runs())
+    assert [tick for run in runs for tick in run.ticks] == list(range(100))
+    assert all((run.layout is None) == (run.ticks[0] % 10 == 9) for run in runs)

@@ -8,11 +8,12 @@ its payloads, bit for bit. Any other bytes have none.
 
 from __future__ import annotations
 
+import enum
 import struct
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from itertools import chain
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from google.protobuf.message import DecodeError
 
@@ -199,6 +200,16 @@ class Parts(NamedTuple):
     layout: Layout
     middle: bytes
     payloads: Sequence[bytes]
+
+
+class Whole(enum.Enum):
+    """Instead of the parts of a sample, where it is known that it has no layout: it is kept as it is."""
+
+    WHOLE = enum.auto()
+
+
+#: Where the parts of a sample are, if that is known.
+Known: TypeAlias = Cut | Parts | Whole | None
 
 
 class Split(NamedTuple):

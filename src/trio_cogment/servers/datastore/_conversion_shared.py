@@ -20,7 +20,14 @@ from typing import Any, NamedTuple
 from trio_cogment.api.common_pb2 import Checkpoint
 from trio_cogment.api.datalog_pb2 import DatalogSample, SampleInfo
 from trio_cogment.base.shared_message import SharedSample, varint
-from trio_cogment.servers.datastore._chunk_layouts import CHECKPOINT_TAG, Layouts, Parts, payload_head, tick_field
+from trio_cogment.servers.datastore._chunk_layouts import (
+    CHECKPOINT_TAG,
+    Layouts,
+    Parts,
+    Whole,
+    payload_head,
+    tick_field,
+)
 from trio_cogment.servers.datastore._conversion_templates import Deliveries
 from trio_cogment.servers.datastore._write_rules import MAX_NUMBER
 from trio_cogment.servers.datastore.storage import SampleWrite
@@ -206,7 +213,7 @@ class _Template:
 
 def _with_checkpoint(write: SampleWrite, checkpoint: Checkpoint) -> SampleWrite:
     content = checkpoint.SerializeToString()
-    return write._replace(data=write.data + CHECKPOINT_TAG + varint(len(content)) + content, cut=None)
+    return write._replace(data=b"".join((write.data, CHECKPOINT_TAG, varint(len(content)), content)), cut=Whole.WHOLE)
 
 
 class SharedTemplates:

@@ -2,16 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from functools import lru_cache
+from itertools import pairwise
+from typing import TypeAlias
 
 from trio_cogment.api.common_pb2 import TakenUp, TrialParams
 from trio_cogment.api.trial_datastore_pb2 import StoredTrialSample
 from trio_cogment.base.errors import DataLossError, NotFoundError, PermissionDeniedError
-from trio_cogment.base.taking_up import PastReader
+from trio_cogment.base.taking_up import PastReader, saves
+from trio_cogment.servers.datastore._chunk_layouts import Layout
+from trio_cogment.servers.datastore._sqlite import SqliteStore
+from trio_cogment.servers.datastore.chunks import OpenChunk
 from trio_cogment.servers.datastore.storage import StoredTrial, TrialStore
+
+#: A sample, or the first tick of several with the observations and actions of each.
+_Part: TypeAlias = StoredTrialSample | tuple[int, Sequence[tuple[bytes, ...]], Sequence[tuple[bytes, ...]]]
 
 #: So many samples before the tick are read first: mostly the last checkpoint is among them. If it is not, more are.
 _WINDOWS = (32, 1024)
+#: The same where they are kept in chunks, of which none is read in part.
+_WINDOWS_OF_CHUNKS = (1024,)
 _AT_ONCE = 1024
 _MAX_BYTES = 4 * 1024 * 1024
 
@@ -26,7 +37,7 @@ async def read_past(
     if may_read is not None and not may_read(trial.owner):
         raise PermissionDeniedError(f"trial {trial_id!r}: it belongs to somebody else")
     last = trial.samples_count - 1 if tick_id is None else tick_id
-    for window in _WINDOWS:
+    for window in _WINDOWS_OF_CHUNKS if isinstance(store, SqliteStore) else _WINDOWS:
         # A sample's position is above its tick: of those before it, none is left out that is within the window.
         after = last - window
         if after <= 0:
@@ -40,6 +51,24 @@ async def read_past(
 
 async def _read(store: TrialStore, trial: StoredTrial, tick_id: int | None, after: int) -> PastReader:
     reader = PastReader(trial.trial_id, trial.params, tick_id)
+    parts: Sequence[_Part] | None = None
+    if isinstance(store, SqliteStore):
+        parts = await _read_chunks(store, trial, tick_id, after)
+    if parts is None:
+        parts = await _read_samples(store, trial, tick_id, after)
+    # What is before the last checkpoint is not needed.
+    begin = len(parts) - 1
+    while begin > 0 and not (isinstance(part := parts[begin], StoredTrialSample) and saves(part)):
+        begin -= 1
+    for part in parts[max(begin, 0) :]:
+        if isinstance(part, StoredTrialSample):
+            reader.add(part)
+        else:
+            reader.add_run(*part)
+    return reader
+
+
+async def _read_samples(store: TrialStore, trial: StoredTrial, tick_id: int | None, after: int) -> Sequence[_Part]:
     found: list[StoredTrialSample] = []
     while True:
         page = await store.samples(trial.number, after=after, limit=_AT_ONCE, max_bytes=_MAX_BYTES)
@@ -48,9 +77,66 @@ async def _read(store: TrialStore, trial: StoredTrial, tick_id: int | None, afte
             break
         after = page[-1].position
     # By tick: what was written by hand may have come in another order.
-    for sample in sorted(found, key=lambda sample: sample.tick_id):
-        reader.add(sample)
-    return reader
+    return sorted(found, key=lambda sample: sample.tick_id)
+
+
+async def _read_chunks(
+    store: SqliteStore, trial: StoredTrial, tick_id: int | None, after: int
+) -> Sequence[_Part] | None:
+    """Do the same of columns, without a message for each sample; None: the ticks do not ascend."""
+    found: list[_Part] = []
+    order: list[int] = []
+    more = True
+    while more:
+        parts, more = await store.parts(trial.number, after=after, max_bytes=_MAX_BYTES)
+        for part in parts:
+            if isinstance(part, list):
+                some = [StoredTrialSample.FromString(row.data) for row in part if _is_past(row.tick_id, tick_id)]
+                found += some
+                order += [sample.tick_id for sample in some]
+                after = part[-1].position
+                continue
+            chunk, behind = part
+            opened = OpenChunk(chunk, trial.trial_id)
+            for ticks, one in _runs_of(opened, opened.index(behind), tick_id):
+                found.append(one)
+                order += ticks
+            after = chunk.last_position
+        if not parts or (tick_id is not None and order and order[-1] >= tick_id):
+            break
+    return found if all(first < second for first, second in pairwise(order)) else None
+
+
+def _runs_of(chunk: OpenChunk, first: int, tick_id: int | None) -> Iterator[tuple[Sequence[int], _Part]]:
+    """Yield the samples of a chunk from a place on that are past, with their ticks."""
+    for run in chunk.runs():
+        skipped = max(0, first - run.start)
+        ticks = run.ticks[skipped:]
+        if tick_id is not None and ticks and ticks[-1] > tick_id:
+            ticks = ticks[: sum(tick <= tick_id for tick in ticks)]
+        if not ticks:
+            continue
+        begin, end = skipped, skipped + len(ticks)
+        places = None if run.layout is None else _places_in(run.layout.key)
+        if places is None or ticks[-1] - ticks[0] != len(ticks) - 1:
+            for data in chunk.data(run.start + begin, run.start + end):
+                sample = StoredTrialSample.FromString(data)
+                yield (sample.tick_id,), sample
+            continue
+        seen, acted = (list(zip(*(run.payloads[place][begin:end] for place in some), strict=True)) for some in places)
+        yield ticks, (ticks[0], seen, acted)
+
+
+@lru_cache(64)
+def _places_in(key: bytes) -> tuple[Sequence[int], Sequence[int]] | None:
+    """Return which payloads of a layout are the observations and actions of all actors; None: not all have both."""
+    sample = Layout.of_key(key).sample()
+    actors = sorted(sample.actor_samples, key=lambda one: one.actor)
+    if not actors or sample.unavailable_actors or [one.actor for one in actors] != list(range(len(actors))):
+        return None
+    if not all(one.HasField("observation") and one.HasField("action") for one in actors):
+        return None
+    return [one.observation for one in actors], [one.action for one in actors]
 
 
 def _is_past(tick_id: int, wanted: int | None) -> bool:

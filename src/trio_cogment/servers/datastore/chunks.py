@@ -43,9 +43,11 @@ from trio_cogment.api.trial_datastore_pb2 import StoredTrialSample
 from trio_cogment.base.errors import DataLossError
 from trio_cogment.servers.datastore._chunk_layouts import (
     Cut,
+    Known,
     Layout,
     Layouts,
     Parts,
+    Whole,
     payload_head,
     tick_field,
     tick_fields,
@@ -101,7 +103,7 @@ class ChunkSample(NamedTuple):
     tick_id: int
     timestamp: int
     data: bytes
-    cut: Cut | Parts | None = None
+    cut: Known = None
 
 
 class Chunk(NamedTuple):
@@ -269,6 +271,16 @@ class _Group:
     layout: Layout | None
     count: int
     columns: list[_Column]
+
+    def payloads(self) -> list[list[bytes]]:
+        """Return the values of each payload; nothing for samples as they are."""
+        if self.layout is None:
+            return []
+        count, columns = self.count, self.columns[self.layout.floats :]
+        return [
+            column.values(0, count) if column.width < 0 else _cut_evenly(column.rows(count), column.width, 0, count)
+            for column in columns
+        ]
 
 
 @dataclass(slots=True)
@@ -449,46 +461,65 @@ class _Builder:
         self._layouts = layouts
         self._numbers: dict[bytes, int] = {}
         self._found: list[_Gathered] = []
+        #: Samples whose columns are made together with those of the same layout that come later, by its number: the
+        #: samples between them may be of others, as each one with a checkpoint is.
+        self._waiting: dict[int, tuple[Cut | Layout, list[ChunkSample]]] = {}
         self.which = bytearray()
 
     def add(self, samples: Sequence[ChunkSample]) -> None:
         first = samples[0].cut
-        groups: Iterable[tuple[Cut | Layout | None, Iterable[ChunkSample]]] = groupby(samples, _alike_of)
+        groups: Iterable[tuple[Cut | Layout | Whole | None, Iterable[ChunkSample]]] = groupby(samples, _alike_of)
         if isinstance(first, Cut) and list(map(_cut_of, samples)).count(first) == len(samples):
             groups = [(first, samples)]  # most often it is so
         for alike, group in groups:
-            some = list(group)
-            layout = alike.layout if isinstance(alike, Cut) else alike
-            if layout is None or not self._has_room(layout):
-                for sample in some:
+            if alike is None or alike is Whole.WHOLE:
+                for sample in group:
                     self._add_one(sample)
-            elif isinstance(alike, Cut):
-                self._add_all(layout, len(some), _columns_at(alike, b"".join(map(_data_of, some)), len(some)))
+                continue
+            layout = alike.layout if isinstance(alike, Cut) else alike
+            if self._has_room(layout):
+                self._add_alike(alike, self._number(layout), list(group))
             else:
-                parts: list[Any] = list(map(_cut_of, some))
-                columns: list[Sequence[bytes]] = []
-                if layout.floats:
-                    columns += zip(*layout.numbers.iter_unpack(b"".join(map(_middle_of, parts))), strict=True)
-                if layout.payloads:
-                    columns += zip(*map(_payloads_of, parts), strict=True)
-                self._add_all(layout, len(some), list(map(_Column.of, columns)))
+                for sample in group:
+                    self._add_one(sample)
+        for number in list(self._waiting):
+            self._gather(number)
+
+    def _add_alike(self, alike: Cut | Layout, number: int, samples: list[ChunkSample]) -> None:
+        self.which += bytes((number,)) * len(samples)
+        waiting = self._waiting.get(number)
+        if waiting is not None and waiting[0] is alike:
+            waiting[1].extend(samples)
+        else:
+            self._gather(number)
+            self._waiting[number] = alike, samples
+
+    def _gather(self, number: int) -> None:
+        """Make columns of the samples that wait for more of their layout, before others of it are added."""
+        alike, some = self._waiting.pop(number, (None, []))
+        if isinstance(alike, Cut):
+            self._found[number].add(len(some), _columns_at(alike, b"".join(map(_data_of, some)), len(some)))
+        elif alike is not None:
+            parts: list[Any] = list(map(_cut_of, some))
+            columns: list[Sequence[bytes]] = []
+            if alike.floats:
+                columns += zip(*alike.numbers.iter_unpack(b"".join(map(_middle_of, parts))), strict=True)
+            if alike.payloads:
+                columns += zip(*map(_payloads_of, parts), strict=True)
+            self._found[number].add(len(some), list(map(_Column.of, columns)))
 
     def _has_room(self, layout: Layout) -> bool:
         return layout.key in self._numbers or len(self._found) < _MAX_LAYOUTS
 
-    def _add_all(self, layout: Layout, count: int, columns: list[_Column]) -> None:
-        number = self._number(layout)
-        self._found[number].add(count, columns)
-        self.which += bytes((number,)) * count
-
     def _add_one(self, sample: ChunkSample) -> None:
-        _, tick_id, timestamp, data, _ = sample
-        found = self._layouts.split(tick_id, timestamp, data)
+        _, tick_id, timestamp, data, cut = sample
+        found = None if cut is Whole.WHOLE else self._layouts.split(tick_id, timestamp, data)
         if found is None or not self._has_room(found.layout):
             number = self._number(None)
             self._found[number].add_one((data,))
         else:
             number = self._number(found.layout)
+            self._gather(number)
             self._found[number].add_one(found.values)
         self.which.append(number)
 
@@ -508,7 +539,7 @@ _cut_of, _data_of = attrgetter("cut"), attrgetter("data")
 _middle_of, _payloads_of = attrgetter("middle"), attrgetter("payloads")
 
 
-def _alike_of(sample: ChunkSample) -> Cut | Layout | None:
+def _alike_of(sample: ChunkSample) -> Cut | Layout | Whole | None:
     """Return what samples have in common whose parts can be taken together."""
     cut = sample[4]
     return cut.layout if isinstance(cut, Parts) else cut
@@ -597,6 +628,22 @@ class ChunkCodec:
         return chunk._replace(checksum=_checksum(chunk))
 
 
+class ChunkRun(NamedTuple):
+    """Samples of a chunk, one after the other, that have one layout.
+
+    Attributes:
+        start: where they begin in the chunk.
+        ticks: of each.
+        layout: of all of them; None: these have none in common, and `OpenChunk.data` gives them.
+        payloads: for each payload of the layout, what it is in each of them.
+    """
+
+    start: int
+    ticks: Sequence[int]
+    layout: Layout | None
+    payloads: Sequence[Sequence[bytes]]
+
+
 class OpenChunk:
     """A chunk whose bytes are decoded, so that samples can be taken from it several times.
 
@@ -655,6 +702,24 @@ class OpenChunk:
             return list(_samples_of(body, start, stop, ticks, timestamps))
         except (ValueError, LookupError, struct.error) as error:
             raise _damaged(self._chunk, self._trial_id, str(error)) from error
+
+    def runs(self) -> Iterator[ChunkRun]:
+        """Yield its samples in runs that have one layout each; together they are all of them, in their order.
+
+        Raises:
+            DataLossError: the chunk is damaged.
+        """
+        body = self._body
+        ticks = _part(body.ticks, 0, self.samples_count)
+        groups = [group.payloads() for group in body.groups]
+        passed = [0] * len(groups)
+        start = 0
+        for number, alike in groupby(body.which or bytes(self.samples_count)):
+            count, begin = len(list(alike)), passed[number]
+            some = [column[begin : begin + count] for column in groups[number]]
+            yield ChunkRun(start, ticks[start : start + count], body.groups[number].layout, some)
+            passed[number] += count
+            start += count
 
     def columns(self) -> Columns:
         """Return all samples as arrays; NumPy must be installed."""

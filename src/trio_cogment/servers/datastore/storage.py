@@ -29,7 +29,7 @@ from typing import NamedTuple, Protocol
 from trio_cogment.api.common_pb2 import TrialParams
 from trio_cogment.base.errors import DataLossError
 from trio_cogment.base.records import record
-from trio_cogment.servers.datastore._chunk_layouts import Cut, Parts
+from trio_cogment.servers.datastore._chunk_layouts import Known
 
 
 class TrialEnd(enum.IntEnum):
@@ -100,7 +100,7 @@ class SampleWrite(NamedTuple):
     data: bytes
     kind: WriteKind
     #: Where the parts of `data` are, if the conversion knows that; a storage that keeps columns need not look for them.
-    cut: Cut | Parts | None = None
+    cut: Known = None
     #: See the head of this module.
     attempt: int = 0
 
