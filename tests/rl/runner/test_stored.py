@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from contextlib import aclosing
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import trio
 
 from tests.rl.runner.worlds import REWARD, answering, countdown, gated, participants
 from trio_cogment.api.common_pb2 import TrialState
+from trio_cogment.base.config import OrchestratorConfig, PlatformConfig
 from trio_cogment.base.errors import FailedPreconditionError, InvalidArgumentError
 from trio_cogment.base.outcome import EndCause
 from trio_cogment.platform import open_platform
@@ -20,6 +23,7 @@ from trio_cogment.rl.runner import TrialCallback, TrialResult, open_run, run_tri
 from trio_cogment.rl.runner.sites import RUN_PROPERTY
 from trio_cogment.rpc import open_listeners, serve
 from trio_cogment.sdk import Controller
+from trio_cogment.spaces import Observation, encode_action, encode_observation
 
 SEATS: dict[str, Any] = {"player_0": answering}
 
@@ -122,6 +126,87 @@ async def test_attempts_that_did_not_end_well_count_for_nothing_but_their_ids() 
     assert first is not None
     assert first.cause is EndCause.HARD_TERMINATION
     assert all(trial.state == TrialState.ENDED for trial in stored.values())
+
+
+@pytest.mark.parametrize("checkpoints", [0, 2])
+async def test_a_trial_that_was_broken_off_goes_on_at_its_last_tick(checkpoints: int) -> None:
+    """With the same result as one that was not: returns, ticks and samples are those of the whole."""
+    waits, reached = trio.Event(), trio.Event()
+
+    async def stalling(session: Any) -> None:
+        await session.start()
+        async for event in session.all_events():
+            if event.observation is not None:
+                if event.observation.tick_id == 9:
+                    reached.set()
+                    await waits.wait()
+                await session.do_action(encode_action(np.int64(event.observation.tick_id % 2)))
+
+    settings = PlatformConfig(orchestrator=OrchestratorConfig(checkpoint_ticks=checkpoints))
+    async with open_platform(participants(), store="memory:", config=settings) as platform:
+        datastore = platform.datastore_client()
+        every: dict[str, Any] = {
+            "on": platform,
+            "environment": "CartPole-v1",
+            "seeds": 4,
+            "seats": {"player_0": stalling},
+        }
+        with trio.CancelScope() as scope:
+            async with open_run(1, name="mine", **every):
+                await reached.wait()
+                scope.cancel()
+        waits.set()
+        results = await run_trials_async(1, name="mine", resume=True, **every)
+        expected = await run_trials_async(1, name="other", **every)
+        assert results.trial_ids.tolist() == ["mine-0-2"]
+        assert (results.returns.tolist(), results.ticks.tolist()) == (
+            expected.returns.tolist(),
+            expected.ticks.tolist(),
+        )
+        (trial,) = await datastore.trials(["mine-0-2"])
+        tick = int(trial.params.properties["branch.tick"])
+        assert trial.params.properties["branch.trial"] == "mine-0"
+        assert 0 < tick <= 9
+        async with aclosing(datastore.samples_with_past("mine-0-2")) as samples:
+            found = [sample.tick_id async for sample in samples]
+        assert found == list(range(expected.ticks[0]))
+        # It is whole now: nothing is missing, and what is read of the store is the same.
+        again = await run_trials_async(1, name="mine", resume=True, **every)
+        assert (again.returns.tolist(), again.ticks.tolist()) == (expected.returns.tolist(), expected.ticks.tolist())
+        assert again.trials[0].orchestrator == ""
+
+
+async def test_one_whose_environment_cannot_be_taken_up_begins_again(caplog: pytest.LogCaptureFixture) -> None:
+    waits, reached = trio.Event(), trio.Event()
+
+    async def counts(session: Any) -> None:
+        await session.start([("*", encode_observation(Observation(np.int64(0))))])
+        async for event in session.all_events():
+            if event.actions:
+                finish = session.end if session.tick_id == 8 else session.produce_observations
+                await finish([("*", encode_observation(Observation(np.int64(session.tick_id + 1), 1.0)))])
+
+    async def stalling(session: Any) -> None:
+        await session.start()
+        async for event in session.all_events():
+            if event.observation is not None:
+                if event.observation.tick_id == 7:
+                    reached.set()
+                    await waits.wait()
+                await session.do_action(encode_action(np.int64(0)))
+
+    async with open_platform(participants(), store="memory:") as platform:
+        every: dict[str, Any] = {"on": platform, "environment": counts, "seats": {"player_0": stalling}, "name": "mine"}
+        with trio.CancelScope() as scope:
+            async with open_run(1, **every):
+                await reached.wait()
+                scope.cancel()
+        waits.set()
+        results = await run_trials_async(1, resume=True, **every)
+        assert results.trial_ids.tolist() == ["mine-0-3"]
+        assert not results.failures
+        assert results.ticks.tolist() == [10]
+    assert "it begins again, because it could not be gone on with" in caplog.text
 
 
 async def test_a_name_is_not_used_twice_by_accident() -> None:

@@ -133,6 +133,7 @@ async def open_run(
             trial_id=trial_id or _names(name or host.new_id()),
             before=before.results,
             tries=before.tries,
+            unfinished=before.unfinished,
         )
         try:
             async with OwnNursery() as nursery:
@@ -229,7 +230,8 @@ async def run_trials_async(n: int, *, check: bool = False, **settings: Unpack[Ru
               the platform, if it has one.
             - name: of the run, a property of its trials (`run`), and the beginning of their ids.
             - resume: go on with the run of this name: trials that have ended well and are in the store are not run
-              again, and their results are among the others.
+              again, and their results are among the others. One that was broken off goes on at the last tick that is
+              stored, if its environment can be taken up; a policy with a memory of its own begins there without it.
             - retries: how often a trial that was lost by an accident (its site or the connection to a participant was
               lost) is started again, at another site if there is one.
             - timeout_seconds: how long a trial may take; then it is ended hard, and has failed.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -10,11 +11,14 @@ from typing import TypeAlias
 import trio
 
 from trio_cogment.rl.runner._schedule import Job, Schedule
+from trio_cogment.rl.runner._stored import Unfinished
 from trio_cogment.rl.runner._watching import is_asynchronous
 from trio_cogment.rl.runner.callbacks import TrialCallback
 from trio_cogment.rl.runner.progress import Progress, ProgressFunction
 from trio_cogment.rl.runner.results import Results, TrialResult
 from trio_cogment.rl.runner.sites import Site, SiteDownError, Task, Verdict
+
+_log = logging.getLogger(__name__)
 
 #: Names a trial, by its place in the run and how often it was tried to start it, this time included.
 TrialName: TypeAlias = Callable[[int, int], str]
@@ -49,6 +53,7 @@ class Run:
         trial_id: TrialName,
         before: Sequence[TrialResult] = (),
         tries: Mapping[int, int] | None = None,
+        unfinished: Mapping[int, Unfinished] | None = None,
     ) -> None:
         self.actors = tuple(actors)
         self._schedule = schedule
@@ -64,6 +69,8 @@ class Run:
         self._lost: list[TrialResult] = []
         #: How many ids each trial has had; none of them is used twice, because nobody knows what it was used for.
         self._tries: dict[int, int] = dict(tries or {})
+        #: Those that go on with an attempt of an earlier run.
+        self._unfinished: dict[int, Unfinished] = dict(unfinished or {})
         self._starts: dict[int, int] = {}
         self._last_error = "no site could be reached"
         self._changed = trio.Event()
@@ -204,13 +211,27 @@ class Run:
 
     async def _attempt(self, job: Job, number: int) -> None:
         tries = self._tries[job.index] = self._tries.get(job.index, 0) + 1
-        task = Task(job.index, job.seed, self._trial_id(job.index, tries), self._timeout_seconds)
+        before = self._unfinished.pop(job.index, None)
+        goes_on = None if before is None else (before.trial_id, before.tick_id)
+        task = Task(job.index, job.seed, self._trial_id(job.index, tries), self._timeout_seconds, goes_on)
 
         async def started() -> None:
             await self._tell(lambda callback: callback.on_trial_start(job.index, job.seed, task.trial_id))
 
         tried = await self._sites[number].attempt(task, started)
         verdict = tried.verdict
+        if before is not None:
+            if verdict in (Verdict.DONE, Verdict.LOST) and tried.result.failed and not self._schedule.stopped:
+                why = tried.result.error
+                _log.warning(
+                    "trial %s: it begins again, because it could not be gone on with: %s", before.trial_id, why
+                )
+                await self._attempt(job, number)
+                return
+            if verdict is Verdict.DONE:
+                tried = replace(tried, result=_whole(tried.result, before))
+            else:
+                self._unfinished[job.index] = before
         if verdict is Verdict.IN_DOUBT:
             job.doubts += 1
             verdict = Verdict.NOT_STARTED if job.doubts < _MAX_DOUBTS else Verdict.SITE_LOST
@@ -260,6 +281,12 @@ class Run:
     def _notify(self) -> None:
         changed, self._changed = self._changed, trio.Event()
         changed.set()
+
+
+def _whole(result: TrialResult, before: Unfinished) -> TrialResult:
+    """Return the result of a trial that has gone on, with what was before."""
+    returns = {actor: before.returns.get(actor, 0.0) + value for actor, value in result.returns.items()}
+    return replace(result, ticks=before.tick_id + result.ticks, returns=returns)
 
 
 class _Following:

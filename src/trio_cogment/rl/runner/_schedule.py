@@ -95,6 +95,11 @@ class Schedule:
         return job.retries_left > 0 and not self._stopped
 
     @property
+    def stopped(self) -> bool:
+        """Whether no trial is started any more."""
+        return self._stopped
+
+    @property
     def running(self) -> int:
         """How many trials run."""
         return sum(site.running for site in self._sites)

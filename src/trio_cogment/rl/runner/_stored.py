@@ -2,8 +2,9 @@
 
 The trials of a run with a name have it as a property, and their ids say which trial of the run each is, and which
 attempt. So nothing has to be written down beside the trials, and a run goes on wherever it was broken off, whatever its
-sites were. An attempt that has not ended well counts for nothing; but its id is not used again, because a site that
-nobody sees may still write to it.
+sites were. The id of an attempt that has not ended well is not used again, because a site that nobody sees may still
+write to it. But one that was broken off in the middle is gone on with, by a new attempt, at the last tick of it that is
+stored: that is a branch of it.
 """
 
 from __future__ import annotations
@@ -18,13 +19,32 @@ from google.protobuf.message import DecodeError
 from trio_cogment.api import rl_pb2
 from trio_cogment.base.errors import FailedPreconditionError, InvalidArgumentError
 from trio_cogment.base.outcome import EndCause
+from trio_cogment.base.taking_up import branch_of
 from trio_cogment.rl.runner._trial import counted, stored_score
 from trio_cogment.rl.runner.results import TrialResult
 from trio_cogment.rl.runner.sites import RUN_PROPERTY, OpenSites
 from trio_cogment.sdk import StoredTrial
 
-#: Ends after which an episode is whole. One that was broken off is run again.
+#: Ends after which an episode is whole.
 _WELL = (EndCause.ENVIRONMENT, EndCause.STEP_LIMIT)
+#: Ends of episodes that were broken off, and would have gone on; so would those without any. Whoever breaks a run off
+#: takes the actors with it that are in its process.
+_BROKEN_OFF = (EndCause.HARD_TERMINATION, EndCause.PARTICIPANT_LOST, EndCause.SERVER_STOPPED, EndCause.INTERNAL)
+
+
+@dataclass(frozen=True, slots=True)
+class Unfinished:
+    """A trial that was broken off.
+
+    Attributes:
+        trial_id: its id.
+        tick_id: the last tick that is stored.
+        returns: of the actors, before that tick.
+    """
+
+    trial_id: str
+    tick_id: int
+    returns: Mapping[str, float]
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,10 +54,12 @@ class Before:
     Attributes:
         results: of the trials that have ended well, one for each.
         tries: how many ids each trial has had.
+        unfinished: of each trial that is to go on, the attempt that got furthest.
     """
 
     results: Sequence[TrialResult] = ()
     tries: Mapping[int, int] = field(default_factory=dict)
+    unfinished: Mapping[int, Unfinished] = field(default_factory=dict)
 
 
 async def stored_before(name: str, seeds: Sequence[int | None], sites: OpenSites, *, resume: bool) -> Before:
@@ -60,6 +82,7 @@ async def stored_before(name: str, seeds: Sequence[int | None], sites: OpenSites
         return Before()
     tries: dict[int, int] = {}
     done: dict[int, StoredTrial] = {}
+    broken: dict[int, StoredTrial] = {}
     pattern = re.compile(re.escape(name) + r"-(?P<index>[0-9]{1,9})(?:-(?P<tries>[0-9]{1,9}))?")
     async with aclosing(datastore.all_trials(properties={RUN_PROPERTY: name})) as trials:
         async for trial in trials:
@@ -76,6 +99,8 @@ async def stored_before(name: str, seeds: Sequence[int | None], sites: OpenSites
                 _check_same(name, trial, index, seeds[index], sites.actors)
                 if trial.is_complete and trial.outcome is not None and trial.outcome.cause in _WELL:
                     done.setdefault(index, trial)
+                elif _may_go_on(trial) and trial.samples_count > getattr(broken.get(index), "samples_count", 1):
+                    broken[index] = trial
     results = []
     for index, trial in done.items():
         assert trial.outcome is not None
@@ -87,12 +112,30 @@ async def stored_before(name: str, seeds: Sequence[int | None], sites: OpenSites
                 seeds[index],
                 "",
                 cause=trial.outcome.cause,
-                ticks=trial.outcome.ticks,
+                ticks=begun_at(trial) + trial.outcome.ticks,
                 attempts=tries[index],
                 outcome=trial.outcome,
             )
             results.append(counted(result, score, sites.actors))
-    return Before(results, tries)
+    unfinished = {}
+    for index, trial in broken.items():
+        tick_id = trial.samples_count - 1
+        score = await stored_score("of the store", datastore, trial.trial_id, sites.actors, before=tick_id)
+        if index not in done and score is not None:
+            unfinished[index] = Unfinished(trial.trial_id, tick_id, score.returns)
+    return Before(results, tries, unfinished)
+
+
+def begun_at(trial: StoredTrial) -> int:
+    """Return the tick with which a trial began: of a branch it is not 0."""
+    branch = branch_of(trial.params.properties)
+    return 0 if branch is None else branch[1]
+
+
+def _may_go_on(trial: StoredTrial) -> bool:
+    """Whether a trial was broken off and can be taken up; a branch lacks what was before it."""
+    broken_off = trial.outcome is None or trial.outcome.cause in _BROKEN_OFF
+    return broken_off and branch_of(trial.params.properties) is None
 
 
 def _check_same(name: str, trial: StoredTrial, index: int, seed: int | None, actors: Sequence[str]) -> None:

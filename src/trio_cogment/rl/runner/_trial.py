@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
@@ -89,7 +90,7 @@ class OrchestratorSite:
             score = self.scores.pop(trial_id)
         self.running.discard(trial_id)
         if tried.result.outcome is not None and not score.complete and self.datastore is not None:
-            score = await stored_score(self.name, self.datastore, trial_id, actors) or score
+            score = await stored_score(self.name, self.datastore, trial_id, actors, own=True) or score
         result = counted(replace(tried.result, seconds=trio.current_time() - began), score, actors)
         return Attempt(result, tried.verdict)
 
@@ -160,11 +161,15 @@ async def _attempt(site: OrchestratorSite, task: Task, actors: Sequence[str], st
     trial_id, timeout_seconds = task.trial_id, task.timeout_seconds
     result = TrialResult(task.index, trial_id, task.seed, site.name)
     try:
-        taken = await site.controller.start_trial(params_of(site.params, task.seed), trial_id=trial_id) != trial_id
+        params = params_of(site.params, task.seed)
+        if task.goes_on is None:
+            reply = await site.controller.start_trial(params, trial_id=trial_id)
+        else:
+            reply = await site.controller.start_branch(*task.goes_on, params=params, trial_id=trial_id)
     except RpcError as error:
         verdict = Verdict.NOT_STARTED if error.code in _UNREACHABLE else Verdict.DONE
         return Attempt(replace(result, error=f"orchestrator {site.name}: start_trial: {error}"), verdict)
-    if taken:
+    if reply != trial_id:
         text = f"orchestrator {site.name}: start_trial: the id {trial_id!r} is taken"
         return Attempt(replace(result, error=text), Verdict.DONE)
     await started()
@@ -225,7 +230,15 @@ async def _sit(site: OrchestratorSite, trial_id: str, name: str) -> None:
         _log.exception("trial %s: actor %r raised", trial_id, name)
 
 
-async def stored_score(site: str, datastore: DatastoreClient, trial_id: str, actors: Sequence[str]) -> Score | None:
+async def stored_score(
+    site: str,
+    datastore: DatastoreClient,
+    trial_id: str,
+    actors: Sequence[str],
+    *,
+    own: bool = False,
+    before: int | None = None,
+) -> Score | None:
     """Count the stored observations of a trial; None if they cannot be read.
 
     Args:
@@ -233,11 +246,19 @@ async def stored_score(site: str, datastore: DatastoreClient, trial_id: str, act
         datastore: has the trial.
         trial_id: its id.
         actors: the actors to count.
+        own: leave out what it has from the trial of which it is a branch.
+        before: only the ticks before this one; None: all.
     """
     score = Score(actors)
     try:
-        async with datastore.samples(trial_id, partial=True, fields=["observation"]) as samples:
+        if own:
+            samples = datastore.samples(trial_id, partial=True, fields=["observation"])
+        else:
+            samples = datastore.samples_with_past(trial_id, partial=True)
+        async with aclosing(samples):
             async for sample in samples:
+                if before is not None and sample.tick_id >= before:
+                    break
                 for name, actor in sample.actors.items():
                     content = actor.observation_bytes
                     if content is not None:

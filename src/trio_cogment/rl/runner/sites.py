@@ -73,12 +73,14 @@ class Task:
         seed: of its environment; None for none.
         trial_id: the id that this attempt has, and no other.
         timeout_seconds: how long it may take, before it is ended hard.
+        goes_on: the stored trial that it goes on with, and at which tick; None: it begins.
     """
 
     index: int
     seed: int | None
     trial_id: str
     timeout_seconds: float
+    goes_on: tuple[str, int] | None = None
 
 
 class Verdict(enum.Enum):
