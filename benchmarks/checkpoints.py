@@ -100,12 +100,12 @@ def branch_seconds(env: Any, trial_id: str, tick: int, clock: Callable[[], float
 class Session:
     """What a session looks at in each tick."""
 
-    _interval = None
+    _asks = False
     _checkpoint = None
 
     @property
     def wants_checkpoint(self) -> bool:
-        return self._interval is not None
+        return self._asks
 
 
 def questions_seconds() -> float:

@@ -147,6 +147,7 @@ class Episode:
             before, tick = past[number - 1], past[number]
             if environment.over:
                 raise self._not_taken_up("", first + number - 1, "expected it to go on; the episode is over")
+            found: Mapping[str, Observation]
             if made is not None and isinstance(environment, GymnasiumEnvironment):
                 found, made = environment.told(made), None
             else:

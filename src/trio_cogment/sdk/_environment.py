@@ -11,7 +11,7 @@ import trio
 from google.protobuf.message import DecodeError
 from typing_extensions import TypeVar, override
 
-from trio_cogment.api.common_pb2 import Checkpoint, TakenUp
+from trio_cogment.api.common_pb2 import Checkpoint, CheckpointInterval, TakenUp
 from trio_cogment.api.environment_pb2 import (
     ActionSet,
     EnvInitialInput,
@@ -102,9 +102,11 @@ class EnvironmentSession(Session[None, ActionT], Generic[SentObservationT, Actio
         self.tick_hz: float = init.tick_hz
         self._taken_up = init.taken_up if init.HasField("taken_up") else None
         self._takes_up = False
-        asked = init.checkpoints
-        self._interval = (asked.ticks, asked.seconds) if init.HasField("checkpoints") else None
-        self._saved_tick, self._saved_at = self.first_tick, math.nan
+        asked = init.checkpoints if init.HasField("checkpoints") else CheckpointInterval()
+        #: So many ticks, and so many seconds, after a checkpoint another one is due.
+        self._interval = asked.ticks or math.inf, asked.seconds or math.inf
+        self._asks = asked.ticks > 0 or asked.seconds > 0
+        self._due_tick, self._saved_at = self.first_tick + self._interval[0], math.nan
         # An implementation may run in another thread, where Trio tells no time.
         self._clock = trio.lowlevel.current_clock()
         self._checkpoint: Checkpoint | None = None
@@ -174,13 +176,12 @@ class EnvironmentSession(Session[None, ActionT], Generic[SentObservationT, Actio
     @property
     def wants_checkpoint(self) -> bool:
         """Whether it is time for `checkpoint`, as the settings of the orchestrator say."""
-        interval = self._interval
-        if interval is None:
+        if not self._asks:
             return False
-        ticks, seconds = interval
-        if ticks > 0 and self._next_tick - self._saved_tick >= ticks:
+        if self.tick_id + 1 >= self._due_tick:
             return True
-        if seconds <= 0:
+        seconds = self._interval[1]
+        if seconds == math.inf:
             return False
         now = self._clock.current_time()
         if self._saved_at != self._saved_at:  # the first time
@@ -193,13 +194,9 @@ class EnvironmentSession(Session[None, ActionT], Generic[SentObservationT, Actio
         Args:
             content: all that it needs to go on from these observations; it may be loaded on another machine.
         """
-        tick_id = self._next_tick
+        tick_id = self.first_tick if self.tick_id < 0 else self.tick_id + 1
         self._checkpoint = checkpoint_of(tick_id, content)
-        self._saved_tick, self._saved_at = tick_id, self._clock.current_time()
-
-    @property
-    def _next_tick(self) -> int:
-        return self.first_tick if self.tick_id < 0 else self.tick_id + 1
+        self._due_tick, self._saved_at = tick_id + self._interval[0], self._clock.current_time()
 
     async def produce_observations(
         self, observations: Observations[SentObservationT], rewards: Iterable[Reward] = ()

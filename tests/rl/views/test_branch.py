@@ -227,7 +227,7 @@ def test_so_of_fifty_episodes(name: str, checkpoints: int) -> None:
     env.close()
 
 
-@pytest.mark.parametrize("name", ["CartPole", "rock-paper-scissors", "tic-tac-toe"])
+@pytest.mark.parametrize("name", GAMES)
 def test_other_actions_change_nothing_before(name: str, tmp_path: Path) -> None:
     env = GAMES[name](store=f"sqlite:{tmp_path / 'trials.db'}")
     episode = Episode(Game(env), 7)

@@ -25,7 +25,7 @@ from trio_cogment.api.trial_datastore_pb2 import (
 from trio_cogment.base.config import DatastoreConfig
 from trio_cogment.rpc import CallOpener, ClientCall, InProcessChannel, methods_of
 from trio_cogment.servers.datastore import Datastore, TrialStore, datastore_services, open_store
-from trio_cogment.servers.datastore._chunk_layouts import Parts
+from trio_cogment.servers.datastore._chunk_layouts import Cut, Parts
 from trio_cogment.servers.datastore._memory import MemoryStore
 from trio_cogment.servers.datastore.chunks import ChunkSample
 from trio_cogment.servers.datastore.storage import SampleWrite, Write
@@ -160,7 +160,7 @@ async def open_harness(
 def values_of(write: SampleWrite | ChunkSample) -> tuple[bytes, ...]:
     """Return the numbers and payloads of a sample as the conversion hands them over."""
     cut = write.cut
-    assert cut is not None
+    assert isinstance(cut, Cut | Parts)
     if isinstance(cut, Parts):
         assert write.data.endswith(cut.layout.after)
         return (*cut.layout.numbers.unpack(cut.middle), *cut.payloads)

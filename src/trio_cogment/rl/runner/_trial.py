@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from contextlib import aclosing
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, aclosing
 from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
@@ -30,7 +30,7 @@ from trio_cogment.rl.runner._watching import watched_actor
 from trio_cogment.rl.runner.results import TrialResult
 from trio_cogment.rl.runner.sites import Attempt, SiteDownError, Started, Task, Verdict
 from trio_cogment.rpc import OwnNursery
-from trio_cogment.sdk import ActorImplementation, Controller, DatastoreClient
+from trio_cogment.sdk import ActorImplementation, Controller, DatastoreClient, StoredSample
 
 #: Takes part in a trial as a client actor: its id, the actor, the actor's name.
 Join: TypeAlias = Callable[[str, ActorImplementation, str], Awaitable[None]]
@@ -251,12 +251,13 @@ async def stored_score(
     """
     score = Score(actors)
     try:
+        samples: AbstractAsyncContextManager[AsyncIterator[StoredSample]]
         if own:
             samples = datastore.samples(trial_id, partial=True, fields=["observation"])
         else:
-            samples = datastore.samples_with_past(trial_id, partial=True)
-        async with aclosing(samples):
-            async for sample in samples:
+            samples = aclosing(datastore.samples_with_past(trial_id, partial=True))
+        async with samples as stream:
+            async for sample in stream:
                 if before is not None and sample.tick_id >= before:
                     break
                 for name, actor in sample.actors.items():

@@ -80,7 +80,7 @@ def _in_shared(sample: SharedSample) -> _Found:
         payloads.append(bytes(action.content))
     places = observations.actors_map
     found = _found(sample.tick_id, sample.timestamp, sample.state, sample.rewards, count, places, payloads)
-    return found if observations.checkpoint is None else found._replace(checkpoint=observations.checkpoint)
+    return found if observations.checkpoint is None else _Found(*found[:-1], observations.checkpoint)
 
 
 def _in_message(sample: DatalogSample) -> _Found:
@@ -213,7 +213,8 @@ class _Template:
 
 def _with_checkpoint(write: SampleWrite, checkpoint: Checkpoint) -> SampleWrite:
     content = checkpoint.SerializeToString()
-    return write._replace(data=b"".join((write.data, CHECKPOINT_TAG, varint(len(content)), content)), cut=Whole.WHOLE)
+    data = b"".join((write.data, CHECKPOINT_TAG, varint(len(content)), content))
+    return _make_write((*write[:4], data, write.kind, Whole.WHOLE, write.attempt))
 
 
 class SharedTemplates:
