@@ -164,7 +164,9 @@ def main() -> int:
     whole = all(numbers == list(range(ticks + 1)) for numbers in seen.samples.values())
     figures = {
         "ticks": len(delays),
-        "within_2_ms_percent": round(100 * sum(delay <= WITHIN_SECONDS for delay in delays) / (len(delays) + missed), 2),
+        "within_2_ms_percent": round(
+            100 * sum(delay <= WITHIN_SECONDS for delay in delays) / (len(delays) + missed), 2
+        ),
         "delay_p50_ms": round(1000 * delays[len(delays) // 2], 2),
         "delay_p99_ms": round(1000 * delays[int(0.99 * len(delays))], 2),
         "delay_max_ms": round(1000 * delays[-1], 2),

@@ -11,6 +11,7 @@ import pytest
 from trio_cogment.base.errors import InvalidArgumentError
 from trio_cogment.experiment.definition import ENDS, Experiment, People, Question
 from trio_cogment.experiment.experiment_file import load_experiment
+from trio_cogment.experiment.trials import ExperimentTrials
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "experiment" / "experiment.yaml"
 TRIALS = "trials:\n  - environment: CartPole-v1\n"
@@ -47,6 +48,15 @@ def test_what_a_short_file_means(tmp_path: Path) -> None:
     assert found.trials[0].name == "trial-1"
     assert found.trials[0].action_seconds == math.inf
     assert found.participants == People()
+
+
+def test_games_that_do_not_wait(tmp_path: Path) -> None:
+    found = read(tmp_path, TRIALS + "    tick_hz: 15\n    observe_every: 30\n    hold_action: true\n")
+    trial = found.trials[0]
+    assert (trial.tick_hz, trial.observe_every, trial.hold_action) == (15.0, 30, True)
+    for wrong in ("tick_hz: 2000", "tick_hz: -1", "observe_every: -1"):
+        with pytest.raises(InvalidArgumentError, match=wrong.partition(":")[0]):
+            read(tmp_path, f"{TRIALS}    {wrong}\n")
 
 
 def test_all_that_a_file_may_say(tmp_path: Path) -> None:
@@ -201,3 +211,16 @@ def test_answers_as_they_are_kept(question: dict[str, Any], answer: object, kept
 def test_what_is_no_answer(question: dict[str, Any], answer: object) -> None:
     with pytest.raises(InvalidArgumentError, match="expected"):
         Question(name="q", ask="?", **question).checked(answer)
+
+
+async def test_trials_at_a_rate(tmp_path: Path) -> None:
+    """Their parameters say so; and people need a default action."""
+    rest = "    tick_hz: 15\n    observe_every: 30\n    hold_action: true\nwaiting: {size: 1}\n"
+    found = read(tmp_path, f"{TRIALS}{rest}dropout: {{then: default, default: 0}}\n")
+    trials = ExperimentTrials(found, str)
+    params = trials.params
+    assert params.environment.tick_hz == 15
+    assert [(actor.observe_every, actor.hold_action) for actor in params.actors] == [(30, True)]
+    await trials.aclose()
+    with pytest.raises(InvalidArgumentError, match=r"expected a default action, because ticks end by the clock"):
+        ExperimentTrials(read(tmp_path, TRIALS + rest), str)

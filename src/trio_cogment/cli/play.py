@@ -59,6 +59,9 @@ _OF_ENVIRONMENTS = {
     "hosting": "with --params, the module makes the environment",
     "seed": "with --params, the configuration of the environment is in the file (environment.config)",
     "people": "with --params, people are the actors of the file whose endpoint is cogment://client",
+    "tick_hz": "with --params, it is in the file (tick_hz of the environment)",
+    "observe_every": "with --params, it is in the file (observe_every of an actor)",
+    "hold_action": "with --params, it is in the file (hold_action of an actor)",
     "default_action": "with --params, default actions are in the file (default_action of an actor)",
 }
 
@@ -125,6 +128,26 @@ def _seconds(_ctx: click.Context, param: click.Parameter, value: float) -> float
 )
 @click.option(
     "--default", "default_action", metavar="JSON", help="The default action. With --params, it is in the file."
+)
+@click.option(
+    "--tick_hz",
+    type=click.FloatRange(min=0, max=1000),
+    default=0.0,
+    show_default=True,
+    help="Ticks a second, by the clock: the game does not wait for people, and takes the default action of one who has "
+    "not acted in time. 0: it waits. With --params, it is in the file.",
+)
+@click.option(
+    "--observe_every",
+    type=click.IntRange(min=0, max=1_000_000),
+    default=0,
+    show_default=True,
+    help="People are shown every n-th tick, and act once for all ticks up to the next one. 0: every tick.",
+)
+@click.option(
+    "--hold_action",
+    is_flag=True,
+    help="With --tick_hz: what a person did last is done again until the next action, not the default action.",
 )
 @click.option(
     "--grace",
@@ -277,7 +300,16 @@ def _of_environment(options: dict[str, Any]) -> Prepared:
     participants.register_actor(seat.actor(SeatContext(name, _BOT)), _BOT, ["player"])
     people = options["people"] or made.agents[:1]
     default = _json(options["default_action"])
-    params = people_params(made, people, bot=_BOT, default=default, seed=options["seed"])
+    params = people_params(
+        made,
+        people,
+        bot=_BOT,
+        default=default,
+        seed=options["seed"],
+        tick_hz=options["tick_hz"],
+        observe_every=options["observe_every"],
+        hold_action=options["hold_action"],
+    )
     types = load_types("--web_spec", options["web_spec"]) or RL_SPEC
     game = replace(_game(options, params, _BOT, name), with_seed=with_seed)
     return Prepared(game, participants, types, served.aclose)

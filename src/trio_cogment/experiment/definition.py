@@ -311,6 +311,10 @@ class Dropout:
         return "end" if self.meanwhile == "again" else self.meanwhile
 
 
+#: Ticks a second, and ticks to an observation, as trials take them.
+MAX_TICK_HZ, MAX_OBSERVE_EVERY = 1000.0, 1_000_000
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrialPlan:
     """One of the trials that a group plays in a row.
@@ -327,6 +331,10 @@ class TrialPlan:
         pages: that each member sees before it; the group waits for all.
         title, text, labels: as of `trio-cogment play`.
         action_seconds: how long a person has for an action; infinite: no limit.
+        tick_hz: ticks end by the clock, so many a second, and a person who has not acted by then takes part with the
+            default action (`dropout.default`); 0: the trial waits for people.
+        observe_every: people are shown every n-th tick, and act once for all up to the next one; 0: every tick.
+        hold_action: a person's last action is taken again until the next one.
         renderer: an HTML page of one's own that shows observations; empty: there is none.
         show: which parts of the generated page are there, of `PARTS`.
         talk: people may send messages and rewards to the other participants, also from a page of one's own; None: if
@@ -345,6 +353,9 @@ class TrialPlan:
     text: str = ""
     labels: Sequence[str] = ()
     action_seconds: float = math.inf
+    tick_hz: float = 0.0
+    observe_every: int = 0
+    hold_action: bool = False
     renderer: bytes = b""
     show: Sequence[str] = ("members", "observation", "actions", "messages")
     talk: bool | None = None
@@ -362,6 +373,12 @@ class TrialPlan:
         _check_seconds(self.action_seconds, f"{where}: action_seconds")
         if not 0 <= self.end_seconds < math.inf:
             raise InvalidArgumentError(f"{where}: end_seconds: expected seconds, 0 or more; got {self.end_seconds:g}")
+        if not 0 <= self.tick_hz <= MAX_TICK_HZ:
+            raise InvalidArgumentError(f"{where}: tick_hz: expected 0 to {MAX_TICK_HZ:g}, got {self.tick_hz:g}")
+        if not 0 <= self.observe_every <= MAX_OBSERVE_EVERY:
+            raise InvalidArgumentError(
+                f"{where}: observe_every: expected 0 to {MAX_OBSERVE_EVERY}, got {self.observe_every}"
+            )
         _check_unique(list(self.people), f"{where}: people")
 
 

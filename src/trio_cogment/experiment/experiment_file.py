@@ -41,7 +41,8 @@ _WAITING = ("size", "seconds", "way_out_seconds", "shortage", "groups")
 _DROPOUT = ("then", "grace_seconds", "tell", "default", "bot", "least", "meanwhile")
 _TRIAL = (
     *("name", "environment", "arguments", "people", "bots", "roles", "pages", "title", "text", "labels"),
-    *("action_seconds", "end_seconds", "page", "show", "talk", "agents_argument"),
+    *("action_seconds", "end_seconds", "tick_hz", "observe_every", "hold_action", "page", "show", "talk"),
+    "agents_argument",
 )
 _CONDITION = ("arguments", "bots")
 _END = ("text", "code", "redirect")
@@ -311,8 +312,9 @@ class _Reader:
         given |= self._mapping(values, "arguments", within) | self._bots(values, within)
         for key in ("people", "labels", "show"):
             given |= self._list(values, key, within)
-        given |= self._numbers(values, ("action_seconds", "end_seconds"), within)
-        given |= self._switches(values, ("talk",), within)
+        given |= self._numbers(values, ("action_seconds", "end_seconds", "tick_hz"), within)
+        given |= self._numbers(values, ("observe_every",), within, whole=True)
+        given |= self._switches(values, ("talk", "hold_action"), within)
         if "pages" in values:
             given["pages"] = self._pages(values["pages"], f"{within}pages")
         if "page" in values:

@@ -283,6 +283,9 @@ class ExperimentTrials:
             bot=dropout.bot,
             default=dropout.default,
             seed=random_numbers.Random(f"{self._experiment.seed} {group} {trial}").getrandbits(_SEED_BITS),
+            tick_hz=plan.tick_hz,
+            observe_every=plan.observe_every,
+            hold_action=plan.hold_action,
         )
         actors = [actor for actor in params.actors if actor.name not in without]
         wizards = tuple(actor.name for actor in actors if made.bots.get(actor.name) == _WIZARD)

@@ -23,6 +23,9 @@ def people_params(
     bot: str = "",
     default: Any = None,
     seed: int | None = None,
+    tick_hz: float = 0.0,
+    observe_every: int = 0,
+    hold_action: bool = False,
 ) -> TrialParams:
     """Return the parameters of trials in which people and bots play; people are shown what the environment renders.
 
@@ -33,6 +36,9 @@ def people_params(
         people: those of its agents who are people's.
         bot: the implementation that plays the others.
         default: an action in the form of JSON, which is taken for people who are away; None: there is none.
+        tick_hz: ticks end by the clock, so many a second; 0: when everybody has acted.
+        observe_every: people are shown every n-th tick.
+        hold_action: when a person has not acted in time, the last action is taken again.
         seed: of the environment in each trial, and of what bots draw; None: each trial is another.
 
     Raises:
@@ -54,7 +60,16 @@ def people_params(
                 except SpaceError as error:
                     raise error.of("default") from None
             actors.append(
-                actor_params(agent, PLAYER, implementation=HUMAN, endpoint=CLIENT, default_action=taken, spec=RL_SPEC)
+                actor_params(
+                    agent,
+                    PLAYER,
+                    implementation=HUMAN,
+                    endpoint=CLIENT,
+                    default_action=taken,
+                    observe_every=observe_every,
+                    hold_action=hold_action,
+                    spec=RL_SPEC,
+                )
             )
         elif bot:
             actors.append(actor_params(agent, PLAYER, implementation=bot, endpoint=DISCOVER, spec=RL_SPEC))
@@ -62,7 +77,7 @@ def people_params(
             raise InvalidArgumentError(f"agent {agent!r}: expected a person or a bot")
     spec = getattr(environment, "gymnasium_spec", "")
     config = rl_pb2.EnvironmentConfig(frames_for=people, seed=seed, spec=spec)
-    return trial_params(actors, environment=environment.name, environment_config=config, spec=RL_SPEC)
+    return trial_params(actors, environment=environment.name, environment_config=config, tick_hz=tick_hz, spec=RL_SPEC)
 
 
 def with_seed(params: TrialParams, seed: int) -> None:

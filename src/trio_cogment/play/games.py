@@ -68,7 +68,11 @@ class Game:
         if not self.bot and (self.lobby.shortage is Shortage.BOTS or Outcome.BOT in outcomes):
             raise InvalidArgumentError("bot: expected the implementation of bots, got none")
         self._check_limits()
+        hz = self.params.environment.tick_hz
         for actor in self.people():
+            if hz and not actor.HasField("default_action"):
+                why = f"ticks end by the clock (tick_hz: {hz:g})"
+                raise InvalidArgumentError(f"params: actor {actor.name!r}: expected a default action, because {why}")
             if self.rules_of(actor.name).outcome is Outcome.DEFAULT and not actor.HasField("default_action"):
                 raise InvalidArgumentError(f"params: actor {actor.name!r}: expected a default action")
 

@@ -43,6 +43,8 @@ _log = logging.getLogger(__name__)
 
 #: For so long a bot may be at its last answer when it is not needed any more.
 _GOODBYE_SECONDS = 2.0
+#: People see and act for about so long: at a rate whose ticks are shorter they steer, and do not answer single ticks.
+_REACTION_SECONDS = 1.0
 #: What is to be seen before the first observation.
 _NOTHING: tuple[int | None, View, Any] = (None, View(), None)
 #: What the log says of a person: why a trial waits, and who acts.
@@ -287,7 +289,7 @@ class PageSeat:
                 return  # it has been told
             detail = {"tick": message.tick_id, "action": message.answer, "page_ms": message.at_ms}
             detail["latency_ms"] = None if page.latency_seconds is None else 1000 * page.latency_seconds
-            if message.tick_id != self._asked:
+            if message.tick_id != self._asked and not self._steers(message.tick_id):
                 page.notify({"type": "late", "tick": message.tick_id})
                 self.on_event("late", detail)
             else:
@@ -300,6 +302,25 @@ class PageSeat:
             self._do(partial(self._presence.resign, page))
         elif not isinstance(message, Hello):  # which pages of lobbies have to say
             raise InvalidArgumentError("expected what a page of a seat says")
+
+    def _rate(self) -> dict[str, Any]:
+        """Return what a page is told of the rate of ticks; nothing of a trial without one."""
+        session = None if self.seat is None else self.seat.session
+        if session is None or not session.tick_hz:
+            return {}
+        return {"tick_hz": session.tick_hz, "observe_every": session.observe_every}
+
+    def _window_seconds(self) -> float:
+        """Return how long the trial waits for an answer, if it has ticks at a rate; 0: it waits."""
+        session = None if self.seat is None else self.seat.session
+        return session.observe_every / session.tick_hz if session is not None and session.tick_hz else 0.0
+
+    def _steers(self, tick_id: int) -> bool:
+        """Whether an answer to what was shown a moment ago is one to what is asked now."""
+        window, asked = self._window_seconds(), self._asked
+        if asked is None or self.seat is None or self.seat.session is None or not 0 < window < _REACTION_SECONDS:
+            return False
+        return 0 <= tick_id <= asked and (asked - tick_id) / self.seat.session.tick_hz <= _REACTION_SECONDS
 
     def _pass_on(self, page: Page, message: Rate | Say) -> None:
         """Send what the person says to others."""
@@ -379,7 +400,7 @@ class PageSeat:
         elif then is Then.WAIT:
             self._arm(_Timer.GRACE, self._settings.rules.grace_seconds)
         elif then is Then.SHOW:
-            self._arm(_Timer.ACTION, self._settings.rules.action_seconds)
+            self._begin_answer()
             self._refresh()
         elif then is Then.SUBSTITUTE:
             if self.is_vacant:
@@ -400,7 +421,7 @@ class PageSeat:
         self._disarm(_Timer.GRACE)
         self._greet(page)
         if self._asked is not None and self._deadline == math.inf:
-            self._arm(_Timer.ACTION, self._settings.rules.action_seconds)
+            self._begin_answer()
 
     def _greet(self, page: Page) -> None:
         """Show a page everything that there is."""
@@ -416,6 +437,7 @@ class PageSeat:
                 "total": self._total,
                 "grace": self._settings.rules.grace_seconds,
                 "history": list(self._history),
+                **self._rate(),
             }
         )
         page.refresh(self._render)
@@ -441,6 +463,14 @@ class PageSeat:
         if timer is _Timer.ACTION:
             self._deadline = trio.current_time() + seconds
         self._spawn(self._sleep, timer, scope, seconds, name=f"trial {self.trial_id}: time of {self.actor}")
+
+    def _begin_answer(self) -> None:
+        """Begin the time for an action: at a rate the trial's clock has it, and people see how much is left of it."""
+        window = self._window_seconds()
+        if not window:
+            self._arm(_Timer.ACTION, self._settings.rules.action_seconds)
+        elif window >= _REACTION_SECONDS:
+            self._deadline = trio.current_time() + window
 
     def _disarm(self, timer: _Timer) -> None:
         self._timers[timer].cancel()
@@ -483,7 +513,7 @@ class PageSeat:
             self.seat.act(content, tick_id, messages=notes)
         except CogmentError:
             if self._asked is not None:
-                self._arm(_Timer.ACTION, self._settings.rules.action_seconds)
+                self._begin_answer()
             raise
         self._refresh()
 

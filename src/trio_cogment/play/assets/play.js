@@ -48,6 +48,9 @@ function Bar({ seen, wire }) {
     <span class="row end">
       ${place === "seat" && state.asked !== null && state.seconds !== null &&
       html`<span class="tag warn">time left <${Countdown} seconds=${state.seconds} since=${state.since} /></span>`}
+      ${place === "seat" && welcome.tick_hz > 0 &&
+      html`<span class="tag" title="The game does not wait: who has not acted in time takes part by default">
+        ${Number(welcome.tick_hz.toPrecision(3))} ticks a second</span>`}
       ${place === "seat" && state.tick !== null && html`<span class="tag">tick ${state.tick}</span>`}
       ${connection === "open" && !dismissed && html`<${Latency} wire=${wire} />`}
       ${connection === "lost" && !dismissed && html`<span class="tag bad" role="alert">${seen.reason || "connection lost, trying again"}</span>`}
