@@ -60,6 +60,7 @@ if TYPE_CHECKING:
     from trio_cogment.rl.views.gymnasium import make as make
     from trio_cogment.rl.views.gymnasium import register as register
     from trio_cogment.rl.views.options import PlatformOptions as PlatformOptions
+    from trio_cogment.rl.views.options import Rate as Rate
     from trio_cogment.rl.views.parallel import TrialParallelEnv as TrialParallelEnv
     from trio_cogment.rl.views.parallel import make_parallel as make_parallel
     from trio_cogment.rl.views.rounds import EpisodeFailedError as EpisodeFailedError
@@ -94,6 +95,7 @@ _HOMES = {
     "OpenEnvServer": "trio_cogment.gateways.openenv.server",
     "PLAYER": "trio_cogment.environments.spec",
     "PlatformOptions": "views.options",
+    "Rate": "views.options",
     "RL_SPEC": "trio_cogment.environments.spec",
     "Results": "runner",
     "RunFailedError": "runner",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 from trio_cogment.api.common_pb2 import ActorParams
 from trio_cogment.base.endpoints import DISCOVER
@@ -63,6 +63,7 @@ class Seat(ABC):
         default: the action that is taken when there is no other; None if there is none.
         response_timeout_seconds: how long an answer may take before the actor counts as lost; 0: no limit.
         connection_timeout_seconds: how long to wait for the actor when a trial starts; 0: no limit.
+        observe_every, hold_action: see `observed`.
     """
 
     label: str
@@ -96,6 +97,23 @@ class Seat(ABC):
         self.default = default
         self.response_timeout_seconds = response_timeout_seconds
         self.connection_timeout_seconds = connection_timeout_seconds
+        self.observe_every = 0
+        self.hold_action = False
+
+    def observed(self, every: int = 0, *, hold_action: bool = False) -> Self:
+        """Have the seat observed every n-th tick, and return it: `policy(slow).observed(5)`; see docs/real-time.md.
+
+        Args:
+            every: n: its action answers what it is shown, and goes on until the next observation; 0: every tick.
+            hold_action: when it has not acted in time, its last action is taken again, and not `default`.
+
+        Raises:
+            InvalidArgumentError: n is negative, or no integer.
+        """
+        if isinstance(every, bool) or not isinstance(every, int) or every < 0:
+            raise InvalidArgumentError(f"every: expected how manieth tick, or 0 for every one; got {every!r}")
+        self.observe_every, self.hold_action = every, hold_action
+        return self
 
     def actor_params(
         self,
@@ -131,6 +149,8 @@ class Seat(ABC):
             response_timeout_seconds=self.response_timeout_seconds,
             optional=self.optional,
             default_action=default,
+            observe_every=self.observe_every,
+            hold_action=self.hold_action,
             spec=RL_SPEC,
         )
 

@@ -66,6 +66,7 @@ async def open_run(
     seeds: int | Iterable[int | None] | None = None,
     options: Mapping[str, Any] | None = None,
     max_steps: int = 0,
+    tick_hz: float = 0.0,
     on: Place | Sequence[Place] | Mapping[str, Place] | None = None,
     store: Any = None,
     model_registry: str | None = None,
@@ -101,6 +102,7 @@ async def open_run(
         params=params,
         options=options,
         max_steps=max_steps,
+        tick_hz=tick_hz,
         store=store,
         model_registry=model_registry,
         name=name,
@@ -108,6 +110,7 @@ async def open_run(
         seeds=[seed for seed in given if seed is not None],
     )
     _require_numbers(Integral, 0, retries=retries, max_steps=max_steps)
+    _require_numbers(Real, 0, tick_hz=tick_hz)
     _require_numbers(Real, 0, timeout_seconds=timeout_seconds, unreachable_seconds=unreachable_seconds)
     async with AsyncExitStack() as stack:
         opened = await open_sites(stack, on, casting, host)
@@ -182,6 +185,7 @@ class RunOptions(TypedDict, total=False):
     seeds: int | Iterable[int] | None
     options: Mapping[str, Any] | None
     max_steps: int
+    tick_hz: float
     on: Any
     store: Any
     model_registry: str | None
@@ -221,6 +225,9 @@ async def run_trials_async(n: int, *, check: bool = False, **settings: Unpack[Ru
               generators.
             - options: of the environments' episodes.
             - max_steps: after this many steps the orchestrator ends a trial; 0 for no limit.
+            - tick_hz: ticks end by the clock, so many a second (docs/real-time.md): who has not acted by then takes
+              part with the `default` of the seat, or its last action (`seat.observed(hold_action=True)`); 0: the trials
+              wait for everybody, or have the rate of `params`.
             - on: where the trials run: an open platform, a client of `connect()`, a controller, an endpoint, the
               workers of a Ray cluster (`trio_cogment.ray.workers`), or several of them, in a list or by name. Each of
               them, and each worker, is a site. By default a platform is opened for the run.

@@ -234,6 +234,8 @@ def _template(casting: Casting, local: _LocalEnvironment | None) -> tuple[TrialP
         params.properties[RUN_PROPERTY] = casting.name
     if casting.max_steps:
         params.max_steps = casting.max_steps
+    if casting.tick_hz:
+        params.environment.tick_hz = casting.tick_hz
     if casting.options is not None or not params.environment.HasField("config"):
         params.environment.config.content = _config(params, casting, local).SerializeToString()
     names = {actor.name for actor in params.actors}

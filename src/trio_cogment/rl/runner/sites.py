@@ -43,6 +43,7 @@ class Casting:
         params: the trials' parameters, in place of what is made of the others.
         options: of the environment's episodes.
         max_steps: after this many the orchestrator ends a trial; 0 for no limit.
+        tick_hz: ticks a second; 0: as the parameters say.
         store: keeps or serves the trials' samples.
         model_registry: the endpoint of the registry from which seats have their models.
         name: of the run, a property of its trials; empty: it has none.
@@ -57,6 +58,7 @@ class Casting:
     params: TrialParams | None = None
     options: Mapping[str, Any] | None = None
     max_steps: int = 0
+    tick_hz: float = 0.0
     store: Any = None
     model_registry: str | None = None
     name: str = ""

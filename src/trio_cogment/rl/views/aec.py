@@ -8,7 +8,7 @@ from typing import Any
 from trio_cogment.rl.views.agents import AECEnv, Illegal, SeatedAgents, check_illegal, open_match, plays_illegal
 from trio_cogment.rl.views.copies import Recipe
 from trio_cogment.rl.views.match import Match
-from trio_cogment.rl.views.options import PlatformOptions
+from trio_cogment.rl.views.options import PlatformOptions, Rate
 from trio_cogment.rl.views.turns import info_of
 from trio_cogment.seats.base import Seat
 
@@ -148,6 +148,7 @@ def make_aec(
     agents: Sequence[str] = ("player_0", "player_1"),
     implementation: str = "",
     render_mode: str | None = None,
+    rate: Rate | None = None,
     options: PlatformOptions | None = None,
     platform: Any = None,
     store: Any = None,
@@ -170,6 +171,7 @@ def make_aec(
         agents: for an environment that is served elsewhere, all its agents.
         implementation: of an environment that is served elsewhere, if there are several.
         render_mode: with which the environment is made.
+        rate: ticks end by the clock, and agents take part with a default action when they are late; see `Rate`.
         options: where the trials run, all of it; the arguments from `store` on are for what is needed most.
         platform: another view, whose platform is shared: the trials are kept in its store.
         store: keeps every episode as a trial: `memory:` or `sqlite:PATH`.
@@ -202,12 +204,14 @@ def make_aec(
         options=options,
         platform=platform,
         arguments=arguments,
+        rate=rate,
     )
     view = TrialAECEnv(match, render_mode=render_mode, plays_illegal=plays_illegal(illegal_actions, match.environment))
     settings = {
         "agents": agents,
         "implementation": implementation,
         "render_mode": render_mode,
+        "rate": rate,
         "illegal_actions": illegal_actions,
     }
     view.recipe = Recipe(match, make_aec, environment, seats, settings, arguments)

@@ -9,7 +9,7 @@ from trio_cogment.base.errors import InvalidArgumentError, MissingExtraError, Un
 from trio_cogment.rl.views.copies import Remade
 from trio_cogment.rl.views.gymnasium import find_environment
 from trio_cogment.rl.views.match import Match
-from trio_cogment.rl.views.options import PlatformOptions
+from trio_cogment.rl.views.options import PlatformOptions, Rate
 from trio_cogment.rl.views.turns import Turns
 from trio_cogment.seats.base import Seat
 from trio_cogment.spaces import to_gymnasium
@@ -166,6 +166,7 @@ def open_match(
     options: PlatformOptions,
     platform: Any,
     arguments: dict[str, Any],
+    rate: Rate | None = None,
 ) -> Match:
     """Return the match of a view of PettingZoo; see `make_parallel` for the arguments and the errors."""
     found = find_environment(
@@ -176,4 +177,4 @@ def open_match(
         render_mode=render_mode,
         arguments=arguments,
     )
-    return Match(found, seats=seats or {}, platform=platform, options=options, arguments=arguments)
+    return Match(found, seats=seats or {}, platform=platform, options=options, arguments=arguments, rate=rate)

@@ -11,7 +11,7 @@ from trio_cogment.environments.gymnasium import GymnasiumEnvironment
 from trio_cogment.environments.making import make_environment, make_to_watch
 from trio_cogment.rl.views.copies import Recipe, Remade
 from trio_cogment.rl.views.match import BranchPoint, Match
-from trio_cogment.rl.views.options import PlatformOptions, is_address
+from trio_cogment.rl.views.options import PlatformOptions, Rate, is_address
 from trio_cogment.rl.views.parameters import RemoteEnvironment, watching
 from trio_cogment.rl.views.turns import Turns, info_of
 from trio_cogment.seats.base import Seat
@@ -165,6 +165,7 @@ def make(
     agents: Sequence[str] = (SINGLE_AGENT,),
     implementation: str = "",
     render_mode: str | None = None,
+    rate: Rate | None = None,
     options: PlatformOptions | None = None,
     platform: Any = None,
     store: Any = None,
@@ -185,6 +186,7 @@ def make(
         agents: for an environment that is served elsewhere, all its agents.
         implementation: of an environment that is served elsewhere, if there are several.
         render_mode: with which the environment is made.
+        rate: ticks end by the clock, and the agent takes part with a default action when it is late; see `Rate`.
         options: where the trials run, all of it; the arguments from `store` on are for what is needed most.
         platform: another view, whose platform is shared: the trials are kept in its store.
         store: keeps every episode as a trial: `memory:` or `sqlite:PATH`.
@@ -211,13 +213,20 @@ def make(
         render_mode=render_mode,
         arguments=arguments,
     )
-    match = seated(found, seats, seat, platform=platform, options=options, arguments=arguments)
-    kwargs = {"seats": seats, "seat": seat, "implementation": implementation, "options": options, **arguments}
+    match = seated(found, seats, seat, platform=platform, options=options, arguments=arguments, rate=rate)
+    own = {"seats": seats, "seat": seat, "implementation": implementation, "rate": rate, "options": options}
+    kwargs = {**own, **arguments}
     if match.environment is None:
         kwargs["agents"] = agents
     spec = spec_of(environment, match, {key: value for key, value in kwargs.items() if value})
     view = TrialEnv(match, render_mode=render_mode, spec=spec)
-    settings = {"seat": seat, "agents": agents, "implementation": implementation, "render_mode": render_mode}
+    settings = {
+        "seat": seat,
+        "agents": agents,
+        "implementation": implementation,
+        "render_mode": render_mode,
+        "rate": rate,
+    }
     view.recipe = Recipe(match, make, environment, seats, settings, arguments)
     return view
 
@@ -231,6 +240,7 @@ def seated(
     options: PlatformOptions | None,
     arguments: Mapping[str, Any] = {},
     branch: BranchPoint | None = None,
+    rate: Rate | None = None,
 ) -> Match:
     """Return a match with one agent of the caller's; see `make`."""
     match = Match(
@@ -241,6 +251,7 @@ def seated(
         options=options,
         arguments=arguments,
         branch=branch,
+        rate=rate,
     )
     if len(match.mine) == 1:
         return match

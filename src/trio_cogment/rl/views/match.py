@@ -22,7 +22,7 @@ from trio_cogment.environments.errors import InvalidActionError
 from trio_cogment.rl.views.codec import NO_ACTION, ActionEncoder, ObservationDecoder
 from trio_cogment.rl.views.drivers import at_once, nothing
 from trio_cogment.rl.views.next_round import NextRound
-from trio_cogment.rl.views.options import PlatformOptions
+from trio_cogment.rl.views.options import PlatformOptions, Rate
 from trio_cogment.rl.views.parameters import (
     RemoteEnvironment,
     driven_agents,
@@ -72,6 +72,7 @@ class Match:
         options: of its own platform.
         arguments: with which the environment was made, for the record.
         branch: the tick of a stored trial with which all episodes begin.
+        rate: ticks by the clock; None: they end when everybody has acted.
 
     Attributes:
         name: of the environment.
@@ -97,7 +98,10 @@ class Match:
         options: PlatformOptions | None = None,
         arguments: Mapping[str, Any] = {},
         branch: BranchPoint | None = None,
+        rate: Rate | None = None,
     ) -> None:
+        if rate is not None and platform is None:
+            options = rate.in_real_time(options)
         self._branch = branch
         self._remote = environment if isinstance(environment, RemoteEnvironment) else None
         self.environment = environment if not isinstance(environment, RemoteEnvironment) else None
@@ -134,6 +138,7 @@ class Match:
                 self.platform,
                 instance=self.platform.new_trial_id(),
                 arguments=arguments,
+                rate=rate,
             )
             if branch is not None:
                 self._params, _ = recorded_params(self._params, branch.seed, branch.options)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from trio_cogment.base.config import PlatformConfig
@@ -80,6 +80,43 @@ class PlatformOptions:
                 raise InvalidArgumentError(
                     f"seats: human: expected port=None with {where}, because clients join there; got {seat.port}"
                 )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rate:
+    """Ticks of a view's trials that end by the clock; see docs/real-time.md.
+
+    Attributes:
+        tick_hz: ticks a second.
+        default: the action that is taken for an agent of the caller's that has not acted when a tick ends; where these
+            differ, a mapping with one for each of the caller's agents.
+        hold_action: its last action is taken again, if it has one.
+        observe_every: the caller's agents are shown every n-th tick, and act once for all up to the next one.
+
+    Raises:
+        InvalidArgumentError: it is no rate, or there is no default.
+    """
+
+    tick_hz: float
+    default: Any
+    hold_action: bool = False
+    observe_every: int = 0
+
+    def __post_init__(self) -> None:
+        if not self.tick_hz > 0:
+            raise InvalidArgumentError(f"rate: tick_hz: expected ticks a second, more than 0; got {self.tick_hz!r}")
+        if self.default is None:
+            raise InvalidArgumentError("rate: default: expected the action of an agent that has not acted; got None")
+
+    def default_of(self, agent: str, agents: Collection[str]) -> Any:
+        """Return the default action of one of the caller's agents, which are given."""
+        given = self.default
+        return given[agent] if isinstance(given, Mapping) and given.keys() == set(agents) else given
+
+    def in_real_time(self, options: PlatformOptions | None) -> PlatformOptions:
+        """Return the options of a platform whose clock goes on between steps, unless they say otherwise."""
+        found = options or PlatformOptions()
+        return found if found.thread is not None else replace(found, thread=True)
 
 
 def is_address(target: Any) -> bool:

@@ -10,7 +10,7 @@ from trio_cogment.environments.errors import InvalidActionError
 from trio_cogment.rl.views.agents import Illegal, ParallelEnv, SeatedAgents, check_illegal, open_match, plays_illegal
 from trio_cogment.rl.views.copies import Recipe
 from trio_cogment.rl.views.match import Match
-from trio_cogment.rl.views.options import PlatformOptions
+from trio_cogment.rl.views.options import PlatformOptions, Rate
 from trio_cogment.rl.views.turns import info_of
 from trio_cogment.seats.base import Seat
 from trio_cogment.spaces import SpaceError
@@ -134,6 +134,7 @@ def make_parallel(
     agents: Sequence[str] = ("player_0", "player_1"),
     implementation: str = "",
     render_mode: str | None = None,
+    rate: Rate | None = None,
     options: PlatformOptions | None = None,
     platform: Any = None,
     store: Any = None,
@@ -154,6 +155,7 @@ def make_parallel(
         agents: for an environment that is served elsewhere, all its agents.
         implementation: of an environment that is served elsewhere, if there are several.
         render_mode: with which the environment is made.
+        rate: ticks end by the clock, and agents take part with a default action when they are late; see `Rate`.
         options: where the trials run, all of it; the arguments from `store` on are for what is needed most.
         platform: another view, whose platform is shared: the trials are kept in its store.
         store: keeps every episode as a trial: `memory:` or `sqlite:PATH`.
@@ -186,6 +188,7 @@ def make_parallel(
         options=options,
         platform=platform,
         arguments=arguments,
+        rate=rate,
     )
     view = TrialParallelEnv(
         match, render_mode=render_mode, plays_illegal=plays_illegal(illegal_actions, match.environment)
@@ -194,6 +197,7 @@ def make_parallel(
         "agents": agents,
         "implementation": implementation,
         "render_mode": render_mode,
+        "rate": rate,
         "illegal_actions": illegal_actions,
     }
     view.recipe = Recipe(match, make_parallel, environment, seats, settings, arguments)

@@ -13,11 +13,12 @@ from trio_cogment.base.errors import InvalidArgumentError
 from trio_cogment.environments.base import SINGLE_AGENT, Environment
 from trio_cogment.environments.episode import Episode
 from trio_cogment.environments.spec import PLAYER, RL_SPEC
+from trio_cogment.rl.views.options import Rate
 from trio_cogment.rl.views.platforms import IMPLEMENTATION, ViewPlatform
 from trio_cogment.sdk import actor_params, trial_params
 from trio_cogment.seats.base import Seat
 from trio_cogment.seats.remote import HumanSeat, RemoteSeat
-from trio_cogment.spaces import SpaceError
+from trio_cogment.spaces import SpaceError, encode_action
 from trio_cogment.spaces.values import fill_fields
 
 
@@ -104,6 +105,7 @@ def params_of(
     *,
     instance: str,
     arguments: Mapping[str, Any] = {},
+    rate: Rate | None = None,
 ) -> TrialParams:
     """Return the parameters of a view's trials; the labels of seats are registered with the platform.
 
@@ -114,15 +116,36 @@ def params_of(
         platform: where the trials run.
         instance: the name of the environment object, if it is elsewhere.
         arguments: with which the environment was made.
+        rate: ticks by the clock; None: they end when everybody has acted.
+
+    Raises:
+        InvalidArgumentError: the default action of the rate is not in the action space of an agent.
     """
     opened = platform.opened
     actors = []
+    mine = [agent for agent in environment.agents if agent not in seats]
     for agent in environment.agents:
         seat = seats.get(agent)
-        if seat is None:
+        space = None if isinstance(environment, RemoteEnvironment) else environment.action_spaces[agent]
+        if seat is None and rate is not None:
+            try:
+                default = encode_action(rate.default_of(agent, mine), space)
+            except SpaceError as error:
+                raise InvalidArgumentError(f"environment {name!r}, actor {agent!r}: rate: default: {error}") from None
+            actors.append(
+                actor_params(
+                    agent,
+                    PLAYER,
+                    implementation=IMPLEMENTATION,
+                    endpoint=opened.mine,
+                    default_action=default,
+                    observe_every=rate.observe_every,
+                    hold_action=rate.hold_action,
+                )
+            )
+        elif seat is None:
             actors.append(actor_params(agent, PLAYER, implementation=IMPLEMENTATION, endpoint=opened.mine))
         else:
-            space = None if isinstance(environment, RemoteEnvironment) else environment.action_spaces[agent]
             actors.append(
                 seat.actor_params(
                     agent,
@@ -150,6 +173,7 @@ def params_of(
         environment_endpoint=opened.endpoint if remote is None else remote.endpoint,
         environment_config=config,
         datalog_endpoint=platform.options.datalog_endpoint,
+        tick_hz=0.0 if rate is None else rate.tick_hz,
         spec=RL_SPEC,
     )
 

@@ -3,6 +3,9 @@
 Their events are handled where they arrive. So a step of a view, whose last action completes the tick, has everybody's
 next observation when it returns: the environment has been stepped on the way.
 
+At a rate the trial does not wait for a step. What comes while nobody waits is kept for the next one, the newest only,
+with the rewards of those before it; and an action says which observation it answers, so that it is late if it is.
+
 Where an actor of the view and the environment are both in this process, an observation is the object that the
 environment returned, as it would be without a trial; and so with actions. What comes from elsewhere is decoded.
 """
@@ -10,6 +13,7 @@ environment returned, as it would be without a trial; and so with actions. What 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -105,6 +109,12 @@ class Round:
         self._absent = len(mine) + (episode is not None)
         self._missing = len(mine)
         self._mine = len(mine)
+        #: Of a trial at a rate: the ticks of the observations that the caller has, and what has come since.
+        self._has_rate = False
+        self._ticks: dict[str, int] = {}
+        self._newer: dict[str, Observation] = {}
+        self._newer_ticks: dict[str, int] = {}
+        self._newer_is_last = False
 
     # What the view does
 
@@ -136,10 +146,24 @@ class Round:
 
     def act(self, actions: Mapping[str, Content]) -> None:
         """Send the actions of mine; each of them must be there."""
+        if self._has_rate:
+            self._act_in_time(actions)
+            return
         self._missing = self._mine
         self.observations = {}
         for name, action in actions.items():
             self._sessions[name].do_action_nowait(action)
+
+    def _act_in_time(self, actions: Mapping[str, Content]) -> None:
+        answered = self._ticks
+        self.observations, self._newer = self._newer, {}
+        self._ticks, self._newer_ticks = self._newer_ticks, {}
+        self._missing = self._mine - len(self.observations)
+        if self._newer_is_last:
+            self.ending = self._missing == 0
+            return  # nobody wants an action any more
+        for name, action in actions.items():
+            self._sessions[name].do_action_nowait(action, tick_id=answered[name])
 
     def discard(self) -> None:
         """Give it up: the environment is not used any more, and nothing of it is an error."""
@@ -225,12 +249,13 @@ class Round:
     async def play_actor(self, session: ActorSession[Any, Any, Any]) -> None:
         """Take the part of an actor whom the view drives, from the trial's start to its end."""
         self._sessions[session.name] = session
+        self._has_rate = session.tick_hz > 0
         try:
             await session.start()
             self._arrived()
             await session.handle_contents(partial(self._on_observation, session))
         finally:
-            if not self.ending and not self.discarded and self.lost is None:
+            if not (self.ending or self._newer_is_last or self.discarded) and self.lost is None:
                 self.lost = session.details or "the trial ended"
                 self._around.notify()
 
@@ -242,12 +267,32 @@ class Round:
         # One who is out is shown the same value again and again, which the receiver might change.
         if found is None or not (found.alive or found.terminated or found.truncated):
             found = self._decoded(name, bytes(payload))
+        if self._has_rate:
+            self._take_in_time(session, found)
+            return
         if found is not None:
             self.observations[name] = found
         if session.is_ending:
             self.ending = True
         self._missing -= 1
         if self._missing == 0:
+            self._around.notify()
+
+    def _take_in_time(self, session: ActorSession[Any, Any, Any], found: Observation | None) -> None:
+        """Take an observation of a trial that does not wait; None: it could not be read, and `failure` says why."""
+        name, waits = session.name, self._missing > 0
+        there, ticks = (self.observations, self._ticks) if waits else (self._newer, self._newer_ticks)
+        before = there.get(name)
+        if found is not None:
+            if before is not None and before.reward is not None and found.reward is not None:
+                found = replace(found, reward=before.reward + found.reward)
+            there[name], ticks[name] = found, session.tick_id
+        if session.is_ending:
+            self._newer_is_last = True
+            self.ending = self.ending or waits
+        if waits and before is None:
+            self._missing -= 1
+        if self._missing == 0 or self.failure is not None:
             self._around.notify()
 
     def _decoded(self, name: str, content: bytes) -> Observation | None:
