@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import trio
-from trio.testing import wait_all_tasks_blocked
+from trio.testing import MockClock, wait_all_tasks_blocked
 
 from tests.rl.runner.worlds import REWARD, answering, countdown, failing_at, gated, participants
 from trio_cogment.base.errors import FailedPreconditionError, InvalidArgumentError
@@ -61,6 +61,15 @@ async def test_max_steps_truncates() -> None:
     assert results.truncated.all()
     assert not results.terminated.any()
     assert not results.failures
+
+
+async def test_ticks_at_a_rate(autojump_clock: MockClock) -> None:
+    began = trio.current_time()
+    results = await run_trials_async(2, environment=countdown(1000), seats=SEATS, max_steps=9, tick_hz=2, parallel=2)
+    assert results.ticks.tolist() == [11, 11]
+    assert trio.current_time() - began == pytest.approx(5, abs=0.1)
+    with pytest.raises(InvalidArgumentError, match="tick_hz: expected a number, 0 or more"):
+        await run_trials_async(1, environment=countdown(), seats=SEATS, tick_hz=-1)
 
 
 async def test_no_more_than_parallel_trials_run() -> None:
