@@ -8,11 +8,12 @@ import hypothesis.strategies as st
 from hypothesis import HealthCheck, settings
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from trio_cogment.api.common_pb2 import ActorInitialOutput
+from trio_cogment.api.common_pb2 import ActorInitialOutput, TrialState
 from trio_cogment.api.environment_pb2 import EnvInitialOutput
 from trio_cogment.base.errors import FailedPreconditionError, LocalProtocolError, NotFoundError
 from trio_cogment.base.outcome import EndCause
-from trio_cogment.trial import ENVIRONMENT, Joined, Lost, ParametersComplete, TrialRules
+from trio_cogment.trial import ENVIRONMENT, Joined, Lost, ParametersComplete, Timer, TimerKind, TrialRules
+from trio_cogment.trial._events import NO_PARTICIPANT
 from trio_cogment.trial._stream_table import StreamState
 
 from .harness import CLIENT, END, LAST, LAST_ACK, NORMAL, SERVICE, Play, actor, kind_of, make_params, snapshot
@@ -249,8 +250,12 @@ class Trials(RuleBasedStateMachine):
             assert not self.last_sets or data.tick_id > self.last_sets[-1]
             self.last_sets.append(data.tick_id)
         elif kind == "NORMAL/observation":
-            # Who sees one tick sees the next, until it is lost.
-            assert message.observation.tick_id == self.last_observed.get(index, -1) + 1
+            # Who sees one tick sees the next that is for it, until it is lost.
+            shown, before = message.observation.tick_id, self.last_observed.get(index, -1)
+            every = self.play.params.actors[index].observe_every or 1
+            assert shown == before + 1 if every == 1 else shown > before
+            # The last one is for everybody.
+            assert shown % every == 0 or self.play.states[-1] >= TrialState.TERMINATING
             self.last_observed[index] = message.observation.tick_id
         elif kind == "HEARTBEAT":
             assert self.play.machine.participants[index].state not in (StreamState.IDLE, StreamState.LOST)
@@ -285,7 +290,10 @@ class Trials(RuleBasedStateMachine):
         assert machine.state == self.play.states[-1]
         if not machine.answered and not machine.is_over:
             waiting_for = sorted(machine.awaited)
-            assert waiting_for
+            if machine.tick_hz:
+                assert Timer(TimerKind.TICK, NO_PARTICIPANT) in self.play.timers
+            else:
+                assert waiting_for
             for index in waiting_for:
                 assert machine.participants[index].state is StreamState.ACTIVE
 
