@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from trio_cogment.api.common_pb2 import TrialState
 from trio_cogment.base.postgresql import TransientError
 from trio_cogment.servers.datastore._postgresql_statements import (
     Begun,
@@ -30,9 +31,10 @@ from trio_cogment.servers.datastore._postgresql_writer import (
     WriterGoneError,
     Written,
 )
-from trio_cogment.servers.datastore._trial_edit import in_chunks
+from trio_cogment.servers.datastore._trial_edit import TrialEdit, in_chunks
+from trio_cogment.servers.datastore._write_rules import Head
 from trio_cogment.servers.datastore.chunks import Chunk, ChunkSample, counted_chunk, decode
-from trio_cogment.servers.datastore.storage import EndWrite, StoredSample, TrialEnd, Write, WriteKind
+from trio_cogment.servers.datastore.storage import EndWrite, SampleWrite, StoredSample, TrialEnd, Write, WriteKind
 from trio_cogment.testing.conformance.trial_store import late, late_rewards, new_trial, sample
 
 
@@ -402,6 +404,43 @@ def test_samples_that_wait_keep_waiting() -> None:
     found = session.rows("a")
     assert [one.tick_id for one in found] == [0, 5]
     assert late_rewards(StoredSample(found[1].position, 5, found[1].data)) == [0.5, 0.25]
+
+
+def edit() -> TrialEdit:
+    """Return a trial that has a sample of tick 3, at position 1."""
+    made = TrialEdit(Head(1), -1, 1, lambda _first, _last: ())
+    assert made.write(sample("a", 3)) is None
+    return made
+
+
+@given(
+    st.lists(
+        st.builds(
+            sample,
+            st.just("a"),
+            st.integers(3, 40),
+            kind=st.sampled_from([*[WriteKind.LOGGED] * 9, WriteKind.STORED, WriteKind.LATE]),
+            state=st.sampled_from([TrialState.RUNNING, TrialState.ENDED]),
+        ),
+        min_size=1,
+        max_size=6,
+    ),
+    st.booleans(),
+)
+def test_samples_that_follow_are_added_as_one_by_one(writes: list[SampleWrite], in_order: bool) -> None:
+    if in_order:
+        writes.sort(key=lambda write: write.tick_id)
+    together, alone, before = edit(), edit(), edit()
+    done = together.extend(writes)
+    ticks = [write.tick_id for write in writes]
+    follow = ticks == sorted(set(ticks)) and ticks[0] > 3 and all(write.kind != WriteKind.LATE for write in writes)
+    assert done == follow
+    if done:
+        assert [alone.write(write) for write in writes] == [None] * len(writes)
+    else:
+        alone = before
+    for name in ("head", "added", "next_position", "top_tick", "changed"):
+        assert getattr(together, name) == getattr(alone, name)
 
 
 @given(st.lists(st.tuples(st.integers(0, 9), st.binary(max_size=9))), st.integers(1, 20))

@@ -11,6 +11,7 @@ nothing.
 from __future__ import annotations
 
 import logging
+from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -62,7 +63,7 @@ _MOST_INSERTED = 32
 #: So many trials are remembered.
 _MOST_REMEMBERED = 1000
 
-_trial_id_of = attrgetter("trial_id")
+_trial_id_of, _attempt_of = attrgetter("trial_id"), attrgetter("attempt")
 
 _log = logging.getLogger(__name__)
 
@@ -311,17 +312,22 @@ class PostgresqlWriter:
         last, remembered = self._last, self._remembered
         if batch.committing is not None or last is None or last[0] != writer:
             return None
-        if any(type(write) is not SampleWrite for write in batch.writes):
-            return None
-        ids = set(map(_trial_id_of, batch.writes))
-        keys = {trial_id: key_of(trial_id) for trial_id in ids}
+        by_trial = defaultdict[str, list[SampleWrite]](list)
+        for write in batch.writes:
+            if type(write) is not SampleWrite:
+                return None
+            by_trial[write.trial_id].append(write)
+        keys = {trial_id: key_of(trial_id) for trial_id in by_trial}
         if len(keys) > _MOST_INSERTED or not remembered.keys() >= set(keys.values()):
             return None
         rows = {key: remembered[key] for key in keys.values()}
         begun = Begun(last[1] + 1, False, None, rows)
         step = _Transaction(_Unasked(), self._codec, writer, self._numbers, begun, keys)
         try:
-            written = step.apply(batch.writes)
+            written = step.extend(by_trial)
+            if written is None:
+                step = _Transaction(_Unasked(), self._codec, writer, self._numbers, begun, keys)
+                written = step.apply(batch.writes)
             batch.committing = writer, last[1] + 1, written
             self._session.write(writer, begun, step.added(), step.changes)
         except StaleError:
@@ -408,6 +414,15 @@ class _Transaction:
             trial_id: self._known(trial_id, begun.rows[key]) for trial_id, key in keys.items() if key in begun.rows
         }
 
+    def extend(self, writes: Mapping[str, Sequence[SampleWrite]]) -> Written | None:
+        """Do what `apply` would with samples, by trial, that all follow; None: they do not, and this is of no use."""
+        for trial_id, some in writes.items():
+            trial = self._trials[trial_id]
+            if set(map(_attempt_of, some)) != {trial.edit.head.attempt} or not trial.edit.extend(some):
+                return None
+            trial.is_touched = True
+        return self._finished(Written())
+
     def apply(self, writes: Sequence[Write]) -> Written:
         """Apply the writes; return what becomes of them."""
         written = Written()
@@ -440,6 +455,9 @@ class _Transaction:
                 refused[index] = reason
             elif trial is not None:
                 trial.is_touched = True
+        return self._finished(written)
+
+    def _finished(self, written: Written) -> Written:
         touched = self._touched()
         written.trial_ids.update(trial.trial_id for trial in touched)
         written.trials |= any(trial.edit.head.end != trial.end for trial in touched)

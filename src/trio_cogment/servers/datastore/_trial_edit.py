@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
+from operator import lt
 
 from trio_cogment.base.errors import DataLossError, InvalidArgumentError
 from trio_cogment.servers.datastore._merging import begin_waiting, merge_late
@@ -71,6 +72,27 @@ class TrialEdit:
             except (InvalidArgumentError, DataLossError) as error:
                 return str(error)
         return reason
+
+    def extend(self, writes: Sequence[SampleWrite]) -> bool:
+        """Do what `write` would with samples that each follow the one before; False: they do not, nothing was done."""
+        _, ticks, timestamps, states, data, kinds, cuts, _ = zip(*writes, strict=True)
+        if not (
+            self.top_tick < ticks[0]
+            and ticks[-1] <= MAX_NUMBER
+            and all(map(lt, ticks, ticks[1:]))
+            and min(timestamps) >= 0
+            and max(timestamps) <= MAX_NUMBER
+            and WriteKind.LATE not in kinds
+        ):
+            return False
+        positions = range(self.next_position, self.next_position + len(ticks))
+        made = map(_make_sample, zip(positions, ticks, timestamps, data, cuts, strict=True))
+        self._added.update(zip(ticks, made, strict=True))
+        self.next_position = positions.stop
+        self.top_tick = ticks[-1]
+        self.head.raw_bytes += sum(map(len, data))
+        self.head.grow(ticks[-1], states[-1], len(ticks))
+        return True
 
     @property
     def added(self) -> list[ChunkSample]:

@@ -223,9 +223,9 @@ class Head:
         """What readers are told: see `StoredTrial.last_state`."""
         return self.state if self.end == TrialEnd.OPEN else TrialState.ENDED
 
-    def grow(self, tick_id: int, state: int) -> None:
-        """Take note of a new sample, not LATE, above all others: what `follow` comes to then."""
-        self.count += 1
+    def grow(self, tick_id: int, state: int, count: int = 1) -> None:
+        """Take note of a new sample, not LATE, above all others, or of the last of several: what `follow` comes to."""
+        self.count += count
         self.high_tick = tick_id
         self.state = state
         self.end = _ENDED if state == _ENDED_STATE else _OPEN
