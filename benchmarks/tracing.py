@@ -7,8 +7,9 @@ processor time of a tick, all threads of the process together:
 * off: this package, without tracing;
 * on: this package, with a share of the ticks as spans (`--ratio`, 0.01), sent to a receiver in another process.
 
-`embedded` is a trial of two actors in one process, each round in a process of its own. `wire` is an orchestrator in a
-process of its own, as in `wire.py`, with its participants in another one. The ratios are medians over the rounds.
+`embedded` is a trial of two actors in one process, each round in a process of its own; long enough that the connection
+to the receiver, which a process makes once, does not count as a price of ticks. `wire` is an orchestrator in a process
+of its own, as in `wire.py`, with its participants in another one. The ratios are medians over the rounds.
 """
 
 from __future__ import annotations
@@ -122,7 +123,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--before", metavar="PATH", help="the `src` of a checkout to compare with")
     parser.add_argument("--rounds", type=int, default=15)
-    parser.add_argument("--ticks", type=int, default=20_000, help="of an embedded trial, in a round")
+    parser.add_argument("--ticks", type=int, default=60_000, help="of an embedded trial, in a round")
     parser.add_argument("--window", type=float, default=2.0, metavar="SECONDS", help="of a round over the wire")
     parser.add_argument("--ratio", type=float, default=0.01, help="which share of the ticks are spans")
     parser.add_argument("--only", choices=["embedded", "wire"])

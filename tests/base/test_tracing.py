@@ -106,6 +106,8 @@ async def test_a_trial_is_a_trace_of_its_participants_and_ticks(receiver: Receiv
     for tick in ticks:
         assert sorted(attributes["trio_cogment.actor.name"] for _, attributes in tick.events) == ["ann", "bob"]
         assert tick.began <= tick.ended
+        # As the spans that were open: of the same kind, of the same state.
+        assert (tick.kind, tick.status, tick.state) == (trial.kind, trial.status, trial.state)
 
 
 async def test_every_nth_tick_is_a_span(receiver: Receiver) -> None:
@@ -115,6 +117,20 @@ async def test_every_nth_tick_is_a_span(receiver: Receiver) -> None:
     assert len(ids) == 8
     assert {later - earlier for earlier, later in itertools.pairwise(ids)} == {5}
     assert ids[0] == int(receiver.one("trial").trace_id, 16) % 5
+
+
+async def test_a_span_that_is_over_is_sent_though_nothing_follows(receiver: Receiver) -> None:
+    async with open_tracing(config(receiver, export_interval_seconds=0.01)) as tracing:
+        with tracing.span("whole", {}) as whole:
+            tracing.make_ended(
+                "part", lambda: ({"a": 1}, [("event", {"b": "c"}, 3)]), parent=whole, start_ns=2, end_ns=4
+            )
+            assert tracing.figures()["ended"] == 1
+            await trio.to_thread.run_sync(receiver.wait, lambda spans: bool(spans))
+            (part,) = receiver.spans
+    assert (part.name, part.attributes, part.events) == ("part", {"a": 1}, (("event", {"b": "c"}),))
+    assert (part.began, part.ended) == (2, 4)
+    assert receiver.parent_of(part) == receiver.one("whole")
 
 
 async def test_no_tick_is_a_span_at_a_ratio_of_nothing(receiver: Receiver) -> None:

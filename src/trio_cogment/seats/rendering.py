@@ -107,7 +107,7 @@ def place_prompt(environment: str, agent: str, space: Space | None) -> str:
 
 
 class Conversation:
-    """What a language model is told, turn by turn, by one agent's observations.
+    """The turns of a language model's user in one conversation, made of one agent's observations.
 
     Where an observation is a text that begins with all that was there before, as in games of TextArena, a turn has only
     what is new.

@@ -27,6 +27,9 @@ if TYPE_CHECKING:
 
 __all__ = ["annotate", "open_tracing", "tracing_of_run"]
 
+#: How long a span that is over waits at most until it is among those to be sent.
+_HAND_OVER_SECONDS = 1.0
+
 _tracing: trio.lowlevel.RunVar[Tracing | None] = trio.lowlevel.RunVar("trio_cogment.base.tracing", None)
 
 
@@ -84,17 +87,29 @@ async def open_tracing(
         raise MissingExtraError.of(error.name or "opentelemetry", "otel", needed_for="tracing") from error
     close: Callable[[], None] | None = None
     if provider is None:
-        opened, figures, close = exporting(config, service, attributes or {})
-        tracing = Tracing(opened, config, figures)
+        tracing, close = exporting(config, service, attributes or {})
     else:
         tracing = Tracing(provider, config, dict)
     _tracing.set(tracing)
+    handing_over = trio.CancelScope()
+    if close is not None:
+        trio.lowlevel.spawn_system_task(_hand_over, tracing, handing_over)
     try:
         with logged(tracing):
             yield tracing
     finally:
         _tracing.set(None)
+        handing_over.cancel()
+        tracing.hand_over()
         if close is not None:
             # Shielded: what the end of a cancelled program looks like is what one wants to see.
             with trio.move_on_after(config.flush_seconds, shield=True):
                 await trio.to_thread.run_sync(close, abandon_on_cancel=True)
+
+
+async def _hand_over(tracing: Tracing, scope: trio.CancelScope) -> None:
+    """Give spans that are over to what sends them, until the scope is cancelled."""
+    with scope:
+        while True:
+            await trio.sleep(_HAND_OVER_SECONDS)
+            tracing.hand_over()

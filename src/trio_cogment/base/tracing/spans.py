@@ -13,11 +13,12 @@ from opentelemetry import trace
 from opentelemetry.context import Context
 from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
 from opentelemetry.sdk.resources import OTELResourceDetector, Resource
-from opentelemetry.sdk.trace import ReadableSpan
+from opentelemetry.sdk.trace import Event, ReadableSpan
 from opentelemetry.sdk.trace import TracerProvider as SdkProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExportResult
+from opentelemetry.sdk.trace.id_generator import RandomIdGenerator
 from opentelemetry.sdk.trace.sampling import ParentBased, TraceIdRatioBased
-from opentelemetry.trace import Link, Status, StatusCode, TracerProvider
+from opentelemetry.trace import Link, SpanContext, Status, StatusCode, TracerProvider
 from opentelemetry.trace import Span as Span
 from opentelemetry.trace import SpanKind as SpanKind
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
@@ -38,13 +39,18 @@ ACTOR_CLASS = "trio_cogment.actor.class"
 IMPLEMENTATION = "trio_cogment.participant.implementation"
 
 Attributes: TypeAlias = Mapping[str, str | int | float | bool | Sequence[str]]
+#: The attributes of a span, and its events: each with its name, its attributes and when it was.
+Description: TypeAlias = tuple[Attributes, Sequence[tuple[str, Attributes, int]]]
 
 #: What every span of a call has.
 RPC: Attributes = {"rpc.system.name": "grpc"}
 
 Figures: TypeAlias = Callable[[], Mapping[str, int]]
 
+#: So many spans that are over are handed over at once; or as many as there are, every second.
+_AT_ONCE = 64
 _SCHEMA = "https://opentelemetry.io/schemas/1.43.0"
+_IDS = RandomIdGenerator()
 _PROPAGATOR = TraceContextTextMapPropagator()
 _HEADERS = frozenset(_PROPAGATOR.fields)
 #: Statuses that are a server's own fault, as the semantic conventions for gRPC have it.
@@ -59,6 +65,7 @@ class Tracing:
         provider: of OpenTelemetry.
         config: how many ticks are spans.
         figures: see below.
+        take: takes spans that are over, where this process exports them by itself.
 
     Attributes:
         figures: returns how many spans have `ended`, were `sent`, and could not be: `failed`. What is none of the three
@@ -67,8 +74,16 @@ class Tracing:
         trials: the spans of the trials that go on, by their ids: records of the log are about them.
     """
 
-    def __init__(self, provider: TracerProvider, config: TracingConfig, figures: Figures) -> None:
+    def __init__(
+        self,
+        provider: TracerProvider,
+        config: TracingConfig,
+        figures: Figures,
+        take: Callable[[ReadableSpan], None] | None = None,
+    ) -> None:
         self.figures = figures
+        self._take = take
+        self._waiting: list[tuple[str, Callable[[], Description], Span, int, int]] = []
         self._tracer = provider.get_tracer("trio_cogment", __version__, schema_url=_SCHEMA)
         self.tick_interval = round(1 / config.tick_ratio) if config.tick_ratio else 0
         self.trials: dict[str, Span] = {}
@@ -110,6 +125,42 @@ class Tracing:
             set_status_on_exception=False,
         )
 
+    def make_ended(
+        self, name: str, describe: Callable[[], Description], *, parent: Span, start_ns: int, end_ns: int
+    ) -> None:
+        """Make a span of what is over.
+
+        Args:
+            name: of the span.
+            describe: returns its attributes, and the events in it: each with its name, its attributes and when it was.
+                The thread that sends the span calls it.
+            parent: a span that is recorded.
+            start_ns: nanoseconds since the epoch.
+            end_ns: likewise.
+        """
+        if self._take is not None:
+            self._waiting.append((name, describe, parent, start_ns, end_ns))
+            if len(self._waiting) >= _AT_ONCE:
+                self.hand_over()
+            return
+        attributes, events = describe()
+        span = self.start(name, attributes, parent=parent, start_ns=start_ns)
+        for event, about, at_ns in events:
+            span.add_event(event, about, at_ns)
+        span.end(end_ns)
+
+    @property
+    def waiting(self) -> int:
+        """The number of spans that are over and were not handed over yet."""
+        return len(self._waiting)
+
+    def hand_over(self) -> None:
+        """Give the spans that are over to what sends them: many at once cost less than each by itself."""
+        waiting, self._waiting = self._waiting, []
+        for details in waiting:
+            assert self._take is not None
+            self._take(EndedSpan(*details))
+
     @contextmanager
     def span(self, name: str, attributes: Attributes, **details: Any) -> Iterator[Span]:
         """Have a span for the time of a block, in which it is the current one. See `start`."""
@@ -122,6 +173,42 @@ class Tracing:
             raise
         finally:
             made.end()
+
+
+class EndedSpan(ReadableSpan):
+    """A span of what is over, of which nothing is made until it is sent: see `Tracing.make_ended`.
+
+    One that is opened, added to and ended costs a tick ten times as much: limits, locks, samplers, events one by one.
+    """
+
+    def __init__(
+        self, name: str, describe: Callable[[], Description], parent: Span, start_ns: int, end_ns: int
+    ) -> None:
+        self._name = name
+        self._describe = describe
+        self._above = parent
+        self._start_time = start_ns
+        self._end_time = end_ns
+        #: That of its parent, until it is made: it says that the span is recorded.
+        self._context = parent.get_span_context()
+
+    def made(self) -> ReadableSpan:
+        """Return the span as OpenTelemetry's exporters take it."""
+        parent = self._above
+        assert isinstance(parent, ReadableSpan), "it is recorded"
+        whole = parent.get_span_context()
+        attributes, events = self._describe()
+        return ReadableSpan(
+            self._name,
+            SpanContext(whole.trace_id, _IDS.generate_span_id(), False, whole.trace_flags, whole.trace_state),
+            whole,
+            parent.resource,
+            attributes,
+            [Event(event, about, at_ns) for event, about, at_ns in events],
+            start_time=self._start_time,
+            end_time=self._end_time,
+            instrumentation_scope=parent.instrumentation_scope,
+        )
 
 
 def of_peer(peer: str) -> dict[str, Any]:
@@ -240,10 +327,8 @@ def logged(tracing: Tracing) -> Iterator[None]:
         yield
 
 
-def exporting(
-    config: TracingConfig, service: str, attributes: Mapping[str, str]
-) -> tuple[TracerProvider, Figures, Callable[[], None]]:
-    """Return a provider whose spans are sent by OTLP, its figures, and what sends the last ones, which blocks."""
+def exporting(config: TracingConfig, service: str, attributes: Mapping[str, str]) -> tuple[Tracing, Callable[[], None]]:
+    """Return what makes spans that are sent by OTLP, and what sends the last ones, which blocks."""
     # Variables of the environment come first, as in every program with OpenTelemetry.
     resource = Resource.create({"service.name": service, **attributes}).merge(OTELResourceDetector().detect())
     provider = SdkProvider(
@@ -264,9 +349,10 @@ def exporting(
         logging.getLogger(name).addFilter(_once_a_minute)
 
     def figures() -> dict[str, int]:
-        return {"ended": processor.ended, "sent": exporter.sent, "failed": exporter.failed}
+        return {"ended": processor.ended + tracing.waiting, "sent": exporter.sent, "failed": exporter.failed}
 
-    return provider, figures, provider.shutdown
+    tracing = Tracing(provider, config, figures, processor.on_end)
+    return tracing, provider.shutdown
 
 
 class _CountingProcessor(BatchSpanProcessor):
@@ -281,7 +367,7 @@ class _CountingExporter(OTLPSpanExporter):
     sent = failed = 0
 
     def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
-        result = super().export(spans)
+        result = super().export([span.made() if type(span) is EndedSpan else span for span in spans])
         if result is SpanExportResult.SUCCESS:
             self.sent += len(spans)
         else:

@@ -1,13 +1,14 @@
 """The trace of a trial: a span for the trial, for each participant, and for the ticks that are sampled.
 
-A tick's span is made when the tick is over, and the actions of its actors are events of it: a span for each would cost
+A tick's span is made when it is sent, and the actions of its actors are events of it: a span for each would cost
 more than the tick. A tick that is no span costs its trial one comparison for each input.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Sequence
 from contextlib import AbstractContextManager
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from trio_cogment.base.errors import CogmentError
@@ -16,7 +17,7 @@ from trio_cogment.base.tracing import spans
 from trio_cogment.trial import ENVIRONMENT, Event, Received, TrialMachine
 
 if TYPE_CHECKING:
-    from trio_cogment.base.tracing.spans import Span, Tracing
+    from trio_cogment.base.tracing.spans import Description, Span, Tracing
 
 
 class TrialTrace:
@@ -36,6 +37,8 @@ class TrialTrace:
         attributes = {spans.TRIAL_ID: machine.trial_id, spans.USER_ID: user_id}
         self._span = tracing.start("trial", attributes, start_ns=wall_clock())
         self._participants: dict[int, Span] = {}
+        #: Of the actors; empty until a tick was a span.
+        self._names: tuple[str, ...] = ()
         self._interval = tracing.tick_interval if self._span.is_recording() else 0
         #: When the tick began that is to be a span; 0: none is under way.
         self._began_ns = 0
@@ -135,13 +138,19 @@ class TrialTrace:
         return self._tick_id + self._interval
 
     def _end_tick(self, now_ns: int) -> None:
-        machine = self._machine
-        attributes: dict[str, Any] = {spans.TICK_ID: self._tick_id, spans.TRIAL_ID: machine.trial_id}
-        if self._awaited:
-            attributes[spans.MISSING] = sorted(machine.actors[index].name for index in self._awaited)
-        span = self._tracing.start("tick", attributes, parent=self._span, start_ns=self._began_ns)
-        for index, at_ns in self._actions:
-            span.add_event("action", {spans.ACTOR_NAME: machine.actors[index].name}, at_ns)
-        span.end(now_ns)
+        if not self._names:
+            self._names = tuple(actor.name for actor in self._machine.actors)
+        describe = partial(_described, self._machine.trial_id, self._tick_id, self._names, self._awaited, self._actions)
+        self._tracing.make_ended("tick", describe, parent=self._span, start_ns=self._began_ns, end_ns=now_ns)
         self._began_ns = 0
-        self._actions.clear()
+        self._awaited, self._actions = set(), []
+
+
+def _described(
+    trial_id: str, tick_id: int, names: Sequence[str], missing: Collection[int], actions: Sequence[tuple[int, int]]
+) -> Description:
+    """Return what the span of a tick tells; in a thread of its own, so of what changes no more."""
+    attributes: dict[str, Any] = {spans.TICK_ID: tick_id, spans.TRIAL_ID: trial_id}
+    if missing:
+        attributes[spans.MISSING] = sorted(names[index] for index in missing)
+    return attributes, [("action", {spans.ACTOR_NAME: names[index]}, at_ns) for index, at_ns in actions]
