@@ -1,28 +1,39 @@
 """Changes after sending: whoever changes what was sent or received, nobody else sees it, small payloads and large ones.
 
 The conformance kit holds the channels themselves to it, gRPC-Web and WebSockets among them (`mutation_is_private`).
-Here are the ways above them: the messages of a trial, its samples, worlds of dm_env_rpc, and versions of models.
+Here are the ways above them: the messages of a trial, its samples, versions of models, and the gateways: worlds of
+dm_env_rpc, REST, the old API, and OpenEnv.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import trio
+from google.protobuf.struct_pb2 import Value
 from google.protobuf.wrappers_pb2 import BytesValue
 from trio.testing import MockClock
 
 from tests.cli.process import listening, served
 from tests.gateways.dm_env_rpc.gateway.games import DONE, joined, playing
+from tests.gateways.legacy.playing import parameters, staged
+from tests.gateways.legacy.servers import AgentServer, EnvironmentServer
+from tests.gateways.openenv.games import Walk
+from tests.gateways.openenv.games import served as openenv
+from tests.gateways.openenv.test_client import Player
+from tests.gateways.openenv.test_client import playing as playing_openenv
+from tests.gateways.rest import playing as rest
 from tests.servers.model_registry.helpers import METHODS, open_harness
 from trio_cogment import connect, open_platform
 from trio_cogment.api import model_registry_pb2 as pb
 from trio_cogment.gateways.dm_env_rpc import Connection
+from trio_cogment.gateways.openenv.client import openenv_environment
 from trio_cogment.sdk import (
     ActorSession,
     Controller,
@@ -275,3 +286,153 @@ async def test_a_buffer_may_be_used_again_for_each_piece(
         info = await client.store("m", pieces(), size=20 * size)
         expected = b"".join(bytes([number]) * size for number in range(20))
         assert await client.retrieve("m") == (info, expected)
+
+
+@SIZES
+async def test_nobody_behind_requests_sees_what_others_change(size: int, autojump_clock: MockClock) -> None:
+    """The JSON that one caller got is its own, and the environment changes what it has sent and received."""
+    heard: list[str] = []
+
+    async def environment(session: EnvironmentSession) -> None:
+        shown = rest.observation(0)
+        await session.start([("*", shown)])
+        shown.step = 99
+        async for event in session.all_events():
+            if event.message is not None:
+                note = Value()
+                event.message.payload.Unpack(note)
+                event.message.payload.value = SPOILED
+                heard.append(note.string_value)
+                await session.send_message(note, "*")
+                note.string_value = "spoiled"
+            if event.actions is not None:
+                assert [action.payload.number for action in event.actions] == [event.tick_id, event.tick_id + 10]
+                for action in event.actions:
+                    action.payload.number = 99
+                shown.step = event.tick_id + 1
+                await session.produce_observations([("*", shown)])
+                shown.step = 99
+
+    def note(tick: int) -> str:
+        return seen_at(tick, size).decode()
+
+    actors = [{"name": name, "actor_class": "player", "implementation": "web"} for name in ACTORS[:2]]
+    async with rest.opened_proxy(environment) as (proxy, _):
+        await proxy.start_trial(rest.ME, rest.start_body(trial_id="t", actors=actors))
+        joined: dict[str, Any] = {}
+
+        async def join(name: str) -> None:
+            joined[name] = await proxy.join(rest.ME, "t", name)
+
+        async with trio.open_nursery() as nursery:
+            for name in ACTORS[:2]:
+                nursery.start_soon(join, name)
+        tokens = {name: each["token"] for name, each in joined.items()}
+        for tick in range(TICKS):
+            found: dict[str, Any] = {}
+
+            async def act(name: str, tick: int = tick, found: dict[str, Any] = found) -> None:
+                said = [{"receiver": "env", "payload": note(tick)}] if name == "ann" else []
+                body = rest.act_body(tick + 10 * (name == "ben"), messages=said)
+                found[name] = await proxy.act(rest.holding(tokens[name]), "t", name, tick, body)
+
+            for reply in joined.values():
+                assert reply["observation"] == {"step": tick}
+                reply["observation"]["step"] = 99
+            async with trio.open_nursery() as nursery:
+                for name in ACTORS[:2]:
+                    nursery.start_soon(act, name)
+            for reply in found.values():
+                for message in reply.get("messages", ()):
+                    assert message["payload"] in map(note, range(TICKS))
+                    message["payload"] = "spoiled"
+            joined = found
+        assert heard == [note(tick) for tick in range(TICKS)]
+
+
+@SIZES
+async def test_nobody_beside_old_participants_sees_what_they_change(size: int, autojump_clock: MockClock) -> None:
+    """Old servers change what they got as soon as they have seen it, and what they have sent."""
+    seen: list[bytes] = []
+    acted: list[list[bytes]] = []
+    sent: list[Any] = []
+
+    async def agent(method: str, request: Any) -> None:
+        if method == "Decide":
+            seen.append(request.observation.data.content)
+            request.observation.data.content = done_at("p", len(seen) - 1, size)
+
+    async def ground(method: str, request: Any) -> None:
+        for reply in sent:
+            for shown in reply.observation_set.observations:
+                shown.content = SPOILED
+        sent.clear()
+        if method == "Update":
+            acted.append(list(request.action_set.actions))
+            for index in range(len(request.action_set.actions)):
+                request.action_set.actions[index] = SPOILED
+
+    def alter(reply: Any, trial_id: str) -> None:
+        for shown in reply.observation_set.observations:
+            shown.content = seen_at(reply.observation_set.tick_id, size)
+        sent.append(reply)
+
+    agents = AgentServer(before=agent)
+    environments = EnvironmentServer(ends_at=TICKS, alter=alter, before=ground)
+    async with staged(agents, environments) as stage:
+        await stage.play(parameters(old=("p",), environment="old"))
+        for name in ("d1", "d2"):
+            assert stage.newcomer.observations(name) == [seen_at(tick, size) for tick in range(TICKS + 1)]
+    assert seen == [seen_at(tick, size) for tick in range(TICKS)]
+    assert acted == [
+        [done_at("p", tick, size).upper(), *(b"%s at %d" % (name, tick) for name in (b"d1", b"d2"))]
+        for tick in range(TICKS)
+    ]
+
+
+class OneBuffer(Walk):
+    """A game whose observations are all one array, and that changes the actions it gets."""
+
+    def __init__(self, size: int, acted: list[bytes]) -> None:
+        super().__init__()
+        self.acted = acted
+        self.shown = np.zeros(size, "uint8")
+        self.observation_spaces = {"player_0": Box(0, 255, (size,), "uint8")}
+        self.action_spaces = {"player_0": Box(0, 255, (size,), "uint8")}
+
+    def reset(self, seed: int | None, options: dict[str, Any] | None) -> Mapping[str, Observation]:
+        self.shown[:] = 0
+        return {"player_0": Observation(self.shown)}
+
+    def step(self, actions: Mapping[str, Any]) -> Mapping[str, Observation]:
+        action = actions["player_0"]
+        self.acted.append(bytes(action))
+        if action.flags.writeable:
+            action[:] = 66
+        self.shown[:] = len(self.acted)
+        self.over = len(self.acted) == TICKS
+        return {"player_0": Observation(self.shown, terminated=self.over)}
+
+
+@SIZES
+async def test_nobody_at_openenv_sees_what_others_change(size: int) -> None:
+    acted: list[bytes] = []
+    told: list[bytes] = []
+
+    def act(observation: Observation) -> Any:
+        told.append(bytes(observation.value))
+        answer[:] = len(told)
+        if observation.value.flags.writeable:
+            observation.value[:] = 77
+        return answer
+
+    answer = np.zeros(size, "uint8")
+    player = Player(act)
+    async with (
+        openenv(partial(OneBuffer, size, acted)) as (server, _),
+        playing_openenv(openenv_environment(server.url), player) as play,
+    ):
+        await play()
+    assert told == [bytes([tick]) * size for tick in range(TICKS)]
+    assert acted == [bytes([tick + 1]) * size for tick in range(TICKS)]
+    assert bytes(player.observations[-1].value) == bytes([TICKS]) * size
