@@ -36,6 +36,7 @@ def described(name: str) -> Descriptor:
         ("Color", ["COLOR_RED", "COLOR_DARK_BLUE"]),
         ("Only", ["ONLY_ONE"]),
         ("Way", ["LEFT", "RIGHT"]),
+        ("Step", ["STEP", "STEP_UP"]),
     ):
         found = file.enum_type.add(name=enum)
         for number, value in enumerate(values):
@@ -59,6 +60,8 @@ def described(name: str) -> Descriptor:
     add("maybe", Field.TYPE_BOOL, oneof_index=1, proto3_optional=True)
     turn = file.message_type.add(name="Turn")
     turn.field.add(name="way", number=1, type=Field.TYPE_ENUM, label=1, type_name=".forms.Way")
+    walk = file.message_type.add(name="Walk")
+    walk.field.add(name="step", number=1, type=Field.TYPE_ENUM, label=1, type_name=".forms.Step")
     pool = descriptor_pool.DescriptorPool()
     pool.AddSerializedFile(struct_pb2.DESCRIPTOR.serialized_pb)
     pool.AddSerializedFile(file.SerializeToString())
@@ -126,6 +129,11 @@ def test_labels_are_for_the_only_field() -> None:
     ]
     of_many = fields(message_form(described("All"), labels))["color"]["form"]
     assert [each["label"] for each in of_many["options"]] == ["red", "dark blue"]
+
+
+def test_a_value_that_has_the_name_of_all_of_them_keeps_it() -> None:
+    [step] = fields(message_form(described("Walk"))).values()
+    assert [each["label"] for each in step["form"]["options"]] == ["step", "step up"]
 
 
 def test_keys_of_labels() -> None:

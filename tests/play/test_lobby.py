@@ -170,6 +170,18 @@ async def test_the_link_of_a_seat_is_made_once_and_from_that_of_the_page(autojum
             seat.on_taken()
 
 
+async def test_the_time_of_a_group_is_told_while_it_runs(autojump_clock: MockClock) -> None:
+    rules = LobbyRules(seats=2, wait_seconds=100)
+    async with lobby("ann", "bob", lobby=rules) as (opened, _), _page_of(opened) as ann, _page_of(opened) as bob:
+        await hello(ann)
+        assert (await hello(bob))["seconds"] is None
+        await ann.say(type="ready")
+        assert (await bob.read_until(lambda told: told.get("ready") == 1))["seconds"] == 100
+        await trio.sleep(30)
+        await ann.say(type="resign")
+        assert (await bob.read_until(lambda told: told.get("ready") == 0))["seconds"] is None
+
+
 async def test_who_leaves_while_the_trial_starts_gives_up_its_seat(autojump_clock: MockClock) -> None:
     async with lobby("ann", "bob") as (opened, house):
         house.may_start = trio.Event()

@@ -72,6 +72,23 @@ async def test_the_link_of_a_seat(autojump_clock: MockClock) -> None:
         assert (await there.ask("GET", f"{link}socket", **websocket_fields(""))).status == 101
 
 
+async def test_the_socket_of_a_seat_is_that_of_its_page(autojump_clock: MockClock) -> None:
+    """Also where a game is named as the trial."""
+    async with pages_of() as (there, server, access, _clock):
+        [game] = server.games
+        [made], _ = await server.start(game, 1, False)
+        tab = Tab(there.stream)
+        await tab.open(f"{made(())}socket")
+        while (message := read_message(await tab.message()))["type"] != "seat":
+            pass
+        assert message["welcome"]["actor"] == "ann"
+        ours, theirs = memory_stream_pair()
+        async with serving(ours, theirs, WebSide(routes=partial(play_routes, server, access), access=access)):
+            tab = Tab(ours)
+            await tab.open(f"{seat_link(access, 60, 'game', 'ann')}socket")
+            assert await tab.end() == (4000, "there is no such seat, or its trial is long over")
+
+
 @pytest.mark.parametrize("wrong", ["", "x", "tc1.0.0.0", "tc1.%00.a.b", "<script>", "~", "a" * 9000])
 async def test_forged_tokens(wrong: str, autojump_clock: MockClock) -> None:
     async with pages_of() as (there, _, _access, _clock):
@@ -138,6 +155,7 @@ async def test_a_renderer_is_shut_in(autojump_clock: MockClock) -> None:
         [made], _ = await server.start(game, 1, False)
         link = made(())
         page = await there.ask("GET", f"{link}renderer")
+        assert page.status == 200
         assert page.body.endswith(b"</script><p>mine</p>")
         policy = page.headers["content-security-policy"]
         assert "sandbox allow-scripts" in policy

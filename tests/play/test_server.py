@@ -7,7 +7,7 @@ import json
 import logging
 import math
 import weakref
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import Any
@@ -21,7 +21,7 @@ from tests.play.pages import SPEC, Counting, Socket, page, params, platform_of, 
 from trio_cogment import open_platform
 from trio_cogment.api.common_pb2 import TrialParams, TrialState
 from trio_cogment.base.config import PlayConfig
-from trio_cogment.base.errors import InvalidArgumentError, NotFoundError, ResourceExhaustedError
+from trio_cogment.base.errors import InvalidArgumentError, NotFoundError, ResourceExhaustedError, UnavailableError
 from trio_cogment.dashboard._views import sample_row
 from trio_cogment.platform import Platform
 from trio_cogment.play.games import Game
@@ -87,6 +87,91 @@ async def test_a_person_plays_a_trial(autojump_clock: MockClock) -> None:
         async with page(seat.serve_page) as socket:  # who looks again
             assert (await socket.read())["over"]
     assert environment.actions == [[1], [2], [3]]
+
+
+@pytest.mark.parametrize("there", [True, False])
+async def test_a_seat_can_be_given_up_for_somebody(there: bool, autojump_clock: MockClock) -> None:
+    """As by its page, and without waiting for one that is gone."""
+    async with server_of(Counting(10**6)) as (_, server):
+        [seat] = await seats_of(server, game("ann", seat=SeatRules(outcome=Outcome.LOSS, grace_seconds=1000)))
+        async with page(seat.serve_page) as socket:
+            await act(socket)
+            if there:
+                seat.resign()
+                told = await socket.read_until(lambda message: message["type"] == "dismissed")
+                assert told["reason"] == "left"
+        if not there:
+            await trio.testing.wait_all_tasks_blocked()
+            assert seat.state is PresenceState.AWAY
+            seat.resign()
+        assert seat.state is PresenceState.LEFT
+
+
+async def test_a_seat_that_there_is_not_is_not_waited_for_where_no_trial_goes_on(autojump_clock: MockClock) -> None:
+    async with server_of(Counting()) as (_, server):
+        before = trio.current_time()
+        with pytest.raises(NotFoundError, match="there is no such seat"):
+            await server.seat_in_time("counting-1", "ann")
+        assert trio.current_time() == before
+
+
+@pytest.fixture
+def resuming(monkeypatch: pytest.MonkeyPatch) -> list[Callable[[str, TrialParams], None]]:
+    """A platform that goes on with trials; what is told of them."""
+    told: list[Callable[[str, TrialParams], None]] = []
+    monkeypatch.setattr(Platform, "resumes", property(lambda _: True))
+    monkeypatch.setattr(Platform, "on_resumed", lambda _, tell: told.append(tell))
+    return told
+
+
+async def test_trials_that_may_go_on_have_their_game_and_a_seed(resuming: list[Any], autojump_clock: MockClock) -> None:
+    seeds: list[int] = []
+
+    def with_seed(params: TrialParams, seed: int) -> None:
+        seeds.append(seed)
+        params.properties["seed"] = str(seed)
+
+    async with server_of(Counting()) as (platform, server):
+        for _ in range(2):
+            [seat] = await seats_of(server, game("ann", with_seed=with_seed))
+            [info] = await platform.controller.trial_infos([seat.trial_id])
+            assert info.properties["seed"] == str(seeds[-1])
+            assert "counting" in info.properties.values()
+    assert len(set(seeds)) == 2
+
+
+async def test_people_come_back_to_a_trial_that_goes_on(
+    resuming: list[Callable[[str, TrialParams], None]], autojump_clock: MockClock
+) -> None:
+    """By the links that they have; without them it ends in the end."""
+    environment, played = Counting(10**6), game("ann")
+    async with server_of(environment, played) as (platform, server):
+        [seat] = await seats_of(server, played)
+        [info] = await platform.controller.trial_infos([seat.trial_id])
+        await platform.controller.terminate_trial(seat.trial_id, hard=True)
+        [tell] = resuming
+        tell("another", params("ann"))  # of no game here
+        with pytest.raises(UnavailableError, match="the game will be back in a moment"):
+            await server.seat_in_time("another", "ann")
+        going_on = params("ann")
+        going_on.properties.update(info.properties)
+        trial_id = await platform.controller.start_trial(params=going_on)
+        found: list[PageSeat] = []
+
+        async def come_back() -> None:
+            found.append(await server.seat_in_time(trial_id, "ann"))
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(come_back)
+            await trio.testing.wait_all_tasks_blocked()
+            before = trio.current_time()
+            tell(trial_id, going_on)
+        assert trio.current_time() == before
+        async with page(found[0].serve_page) as socket:
+            await act(socket)
+            await act(socket)
+        with trio.fail_after(10_000):
+            await platform.controller.wait_trial_state(trial_id)
 
 
 async def test_seats_are_counted_by_who_is_there(autojump_clock: MockClock) -> None:
@@ -375,6 +460,10 @@ async def test_feedback_goes_to_others(autojump_clock: MockClock) -> None:
             await to_ann.say(type="message", to="env", text="hello")
             await to_ann.say(type="message", to="bob", text="<b>hello</b>")
             await to_ann.say(type="reward", to="bob", value=-0.1)
+            sent = [await to_ann.read_until(lambda message: message["type"] == "sent") for _ in range(3)]
+            assert [(each["to"], each["what"]) for each in sent] == [
+                *(("env", "message"), ("bob", "message"), ("bob", "reward")),
+            ]
             said = await to_bob.read_until(lambda message: message["type"] == "message")
             assert (said["from"], said["text"]) == ("ann", "<b>hello</b>")
             for _ in range(2):

@@ -83,6 +83,17 @@ WORDS = {"kind": "text", "least": 2, "most": 5, "characters": "ab", "bytes": Fal
             },
         ),
         (
+            MultiDiscrete([2, 2], start=[40, -100]),
+            {
+                "kind": "choices",
+                "shape": [2],
+                "forms": [
+                    {"kind": "choice", "options": [option(40, "1"), option(41, "2")]},
+                    {"kind": "choice", "options": [option(-100), option(-99)]},
+                ],
+            },
+        ),
+        (
             MultiDiscrete([2, 65]),
             {"kind": "sliders", "shape": [2], "forms": [number(0, 1, 0, integer=True), number(0, 64, 0, integer=True)]},
         ),
