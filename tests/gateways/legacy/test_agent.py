@@ -144,6 +144,7 @@ async def test_a_reward_for_every_tick_on_request() -> None:
     assert [name for name, _ in server.calls] == ["Start", "Decide", "Reward", "Decide", "Reward", "Decide", "End"]
     rewards = server.requests("Reward")
     assert [(each.tick_id, each.reward.value, len(each.reward.feedbacks)) for each in rewards] == [(0, 0, 0), (1, 0, 0)]
+    assert [each.reward.confidence for each in rewards] == [1, 1]
 
 
 @pytest.mark.parametrize("hard", [False, True])

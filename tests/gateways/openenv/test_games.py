@@ -272,6 +272,7 @@ async def test_an_environment_is_made_where_it_is_hosted() -> None:
     [
         ({"seats": {"player_7": 1}}, "seats: expected agents of 'player_0', 'player_1'; got 'player_7'"),
         ({"default_actions": {"me": 1}}, "default_actions: expected agents of"),
+        ({"default_actions": {"player_0": 0, "me": 1}}, "default_actions: expected agents of .*; got 'me'"),
         ({"default_actions": {"player_1": 7}}, "actor 'player_1': default_actions: expected 0 to 2, got 7"),
     ],
 )

@@ -44,6 +44,7 @@ from trio_cogment.spaces import Frame, Observation, SpaceError
             },
             Reset(3, "e", "t", "player_1", ("player_1",), {"a": [1]}, True),
         ),
+        ({"type": "reset", "data": {"trial": "x" * 255, "seat": ""}}, Reset(trial="x" * 255)),
         ({"type": "step", "data": {"value": 1}}, Step({"value": 1})),
         ({"type": "state"}, State()),
         ({"type": "close"}, Close()),

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -90,3 +91,33 @@ def test_the_documents_of_a_seat_are_json() -> None:
     assert document["info"] == {**document["info"], "title": "CartPole-v1", "version": "1.0.0"}
     assert {"/reset", "/step", "/state", "/mcp", "/schema", "/metadata", "/health"} == document["paths"].keys()
     assert schemas["action"]["required"] == ["value"]
+
+
+def parts_of(schema: Any) -> Iterator[dict[str, Any]]:
+    """Yield a schema and those within it."""
+    if isinstance(schema, dict):
+        if "type" in schema or "anyOf" in schema or "enum" in schema:
+            yield schema
+        for name, inner in schema.items():
+            if name != SPACE_KEYWORD:
+                yield from parts_of(inner)
+
+
+def test_tools_can_read_the_description() -> None:
+    """What they insist on: methods, summaries, and types that JSON has."""
+    schemas = seat_schemas("player_0", Box(-np.inf, np.inf, (4,)), Discrete(2))
+    paths = openapi("CartPole-v1", schemas)["paths"]
+    methods = {path: " ".join(operations) for path, operations in paths.items()}
+    assert methods == {
+        **dict.fromkeys(("/reset", "/step", "/mcp"), "post"),
+        **dict.fromkeys(("/state", "/health", "/metadata", "/schema"), "get"),
+    }
+    for path, operations in paths.items():
+        for method, operation in operations.items():
+            assert operation["summary"].endswith(".")
+            assert ("requestBody" in operation) is (method == "post")
+            assert "200" in operation["responses"], path
+    types = {"array", "boolean", "integer", "null", "number", "object", "string"}
+    found = [part for name in ("action", "observation", "state") for part in parts_of(schemas[name])]
+    assert {part["type"] for part in [*found, *parts_of(paths)] if isinstance(part.get("type"), str)} <= types
+    assert schemas["state"]["properties"]["seat"] == {"type": "string"}

@@ -260,6 +260,18 @@ def test_the_description_is_of_openapi() -> None:
                 assert answer["description"].endswith(".")
 
 
+def test_what_a_field_is_without_a_value_is_described() -> None:
+    """It is what the gateway takes then."""
+    schemas = document("1")["components"]["schemas"]
+    defaults = {
+        (name, field): given["default"]
+        for name, schema in schemas.items()
+        for field, given in schema["properties"].items()
+        if "default" in given
+    }
+    assert defaults[("SentReward", "confidence")] == 1
+
+
 def test_a_request_that_succeeds_has_the_status_that_is_described() -> None:
     described = {
         (method.upper(), path): next(iter(operation["responses"]))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -45,3 +46,18 @@ def test_after_another_look_it_sees_what_the_world_shows_now() -> None:
     assert seen(agent, "after") == [1, 1]
     with pytest.raises(InvalidEnvironmentError, match="observation 'after': expected a value, got none"):
         agent.begin(step("before"))
+
+
+def test_what_is_wrong_with_a_step_names_the_server_the_actor_and_the_field() -> None:
+    message = pb.ActionObservationSpecs()
+    message.observations[1].CopyFrom(TensorSpec.of("seen", "float32", (2,)).message())
+    message.observations[2].CopyFrom(TensorSpec.of("reward", "float32", ()).message())
+    agent = Agent(server=SERVER, name=NAME, view=View.of(SERVER, NAME, Specs.of(message), ()))
+    seen, words = np.ones(2, np.float32), np.array("much")
+    with pytest.raises(InvalidEnvironmentError, match="reward") as caught:
+        agent.advance(Step(State.RUNNING, {"seen": seen, "reward": words}, first=False, last=False), "")
+    assert (caught.value.environment, caught.value.actor) == (SERVER, NAME)
+    observation = agent.begin(Step(State.RUNNING, {"seen": seen}, first=True, last=False))
+    with pytest.raises(InvalidEnvironmentError) as caught:
+        agent.encode(replace(observation, info={"why": object()}))
+    assert (caught.value.environment, caught.value.actor) == (SERVER, NAME)

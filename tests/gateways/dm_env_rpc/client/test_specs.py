@@ -50,6 +50,8 @@ def test_a_wrong_tensor_is_named() -> None:
         ("int32", (-1, 2), [[1, 2], [3, 4]], [[1, 2], [3, 4]]),
         ("bool", (), True, True),
         ("str", (), "left", "left"),
+        ("str", (-1,), ["left", "right"], ["left", "right"]),
+        ("str", (-1,), [], []),
     ],
 )
 def test_values_in_the_type_of_a_specification(dtype: str, shape: tuple[int, ...], value: Any, expected: Any) -> None:

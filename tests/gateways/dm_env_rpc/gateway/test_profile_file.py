@@ -95,6 +95,20 @@ def test_types_of_its_own(tmp_path: Path) -> None:
     assert list(found.spec.names()) == ["clerk", "buyer"]
 
 
+@pytest.mark.parametrize("name", ["cogment.yaml", "cogment.yml"])
+def test_types_of_the_project_beside_it(name: str, tmp_path: Path) -> None:
+    path = written(tmp_path, a=CLIENT.replace("player", "clerk"))
+    (tmp_path / name).write_text(SPEC_FILE)
+    assert list(load_profile(path).spec.names()) == ["clerk", "buyer"]
+
+
+@pytest.mark.parametrize("text", ["true", "false"])
+def test_a_policy_that_is_a_flag(text: str, tmp_path: Path) -> None:
+    section = f"dm_env_rpc: {{policies: {{presence: {text}}}}}\n"
+    found = load_profile(written(tmp_path, cogment=SPEC_FILE + PARAMS + section))
+    assert found.templates["default"].presence is (text == "true")
+
+
 @pytest.mark.parametrize(
     ("text", "line", "expected"),
     [

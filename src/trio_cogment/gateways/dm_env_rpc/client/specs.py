@@ -124,7 +124,9 @@ def tensor_for(spec: TensorSpec, value: Any) -> pb.Tensor:
     row = spec.type
     if row.name in ("str", "object"):
         array = np.asarray(value) if row.name == "str" else np.asarray(value, object)
-        if row.name == "str" and array.dtype.kind != "U" and array.size:
+        if row.name == "str" and not array.size:
+            array = array.astype(np.str_)  # of nothing NumPy makes numbers
+        if row.name == "str" and array.dtype.kind != "U":
             raise SpaceError(f"expected str, got {array.dtype}")
     else:
         array = _in_type(value, row.dtype)
