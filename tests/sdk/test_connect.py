@@ -29,6 +29,7 @@ from trio_cogment import (
     serve_participants,
     trial_params,
 )
+from trio_cogment.api.common_pb2 import TrialState
 from trio_cogment.api.orchestrator_pb2 import TrialInfoReply, TrialInfoRequest
 from trio_cogment.base.about import About
 from trio_cogment.base.config import DirectoryServerConfig, RpcConfig
@@ -113,6 +114,8 @@ async def test_every_service_is_reached(way: str, tmp_path: Path) -> None:
             assert actions == [UInt32Value(value=2), None]
             (trial,) = await datastore.trials([trial_id])
             assert trial.user_id == "me"
+            lifecycle = await client.service(ServiceKind.LIFECYCLE)
+            assert (await Controller(lifecycle).trial_infos([trial_id]))[0].state == TrialState.ENDED
             registry = await client.model_registry()
             await registry.publish("model", b"weights")
             assert (await registry.retrieve("model"))[1] == b"weights"

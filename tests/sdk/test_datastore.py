@@ -322,6 +322,9 @@ async def test_samples_are_added_by_hand(how: str) -> None:
         trial = await store.trial("one")
         assert trial is not None
         assert (trial.user_id, trial.samples_count, trial.ended) == ("me", 3, True)
+        await store.add_trial("empty", params(), user_id="me")
+        async with store.samples("empty", partial=True) as samples:
+            assert [sample async for sample in samples] == []
         with pytest.raises(RpcError) as caught:
             async with store.adding("two") as adder:
                 await adder.add(StoredTrialSample(tick_id=1))

@@ -151,6 +151,28 @@ async def test_a_file_is_whole_whoever_else_writes_it(tmp_path: Path) -> None:
     assert {path.name for path in tmp_path.iterdir()} == {"target"}  # noqa: ASYNC240  a test's own folder
 
 
+async def test_a_file_that_is_not_whole_is_not_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where it is cancelled in the middle; what was there before stays."""
+    target = tmp_path / "target"
+    target.write_bytes(b"before")
+    begun = trio.Event()
+
+    async def download(_client: Any, _info: Any) -> AsyncIterator[bytes]:
+        yield b"half"
+        begun.set()
+        await trio.sleep_forever()
+
+    async with open_harness() as one:
+        client = ModelRegistryClient(one.channel)
+        await client.store("m", b"whole")
+        monkeypatch.setattr(ModelRegistryClient, "_download", download)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(client.retrieve_to, target, "m")
+            await begun.wait()
+            nursery.cancel_scope.cancel()
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == {"target": b"before"}  # noqa: ASYNC240  a test's own folder
+
+
 async def test_a_model_that_somebody_else_has_deleted_is_made_again(tmp_path: Path) -> None:
     source = tmp_path / "source"
     source.write_bytes(b"file")

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import functools
 from collections.abc import AsyncIterator, Callable, Coroutine
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 import trio_cogment.sync
 from trio_cogment.base.errors import AlreadyExistsError, InvalidArgumentError, NotFoundError
-from trio_cogment.base.services import ServiceKind
+from trio_cogment.base.services import IMPLEMENTATION, ServiceKind
+from trio_cogment.rpc import Metadata
 from trio_cogment.sdk import EnvironmentSession, Participants
+from trio_cogment.sdk._participants import only
 from trio_cogment.sdk.spec import ActorClass, Spec
 
 
@@ -154,3 +157,23 @@ def test_what_has_no_name_is_the_default(register: Callable[..., None]) -> None:
     register(participants, never)
     with pytest.raises(AlreadyExistsError, match="default"):
         register(participants, never, "default")
+
+
+def call_with(**metadata: str) -> Any:
+    return SimpleNamespace(metadata=Metadata([(name.replace("_", "-"), value) for name, value in metadata.items()]))
+
+
+def test_metadata_that_a_call_must_have() -> None:
+    assert only(call_with(trial_id="t"), "trial-id") == "t"
+    with pytest.raises(InvalidArgumentError, match=r"^metadata trial-id: expected one value$"):
+        only(call_with(), "trial-id")
+
+
+def test_an_implementation_of_another_package_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    participants = Participants()
+    monkeypatch.setattr(participants, "_plugin", lambda _kind, name: maze if name == "theirs" else None)
+    call = call_with()
+    monkeypatch.setattr(participants, "choose", lambda _kind, wanted: wanted[IMPLEMENTATION])
+    assert participants.find(ServiceKind.ENVIRONMENT, call, "trial 't'", "theirs").implementation is maze
+    with pytest.raises(NotFoundError, match="trial 't'"):
+        participants.find(ServiceKind.ENVIRONMENT, call, "trial 't'", "nobody's")
