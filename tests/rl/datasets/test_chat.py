@@ -122,7 +122,8 @@ async def test_bytes_are_no_chat(tmp_path: Path) -> None:
         params = trial_params([actor_params("a", "c", implementation="a")], environment="e")
         trial_id = await platform.controller.start_trial(params)
         await platform.controller.wait_trial(trial_id)
-        with pytest.raises(SpaceError, match="expected values of spaces, or messages whose types the spec has"):
+        words = "^actor 'a.*': expected values of spaces, or messages whose types the spec has"
+        with pytest.raises(SpaceError, match=words):
             await export_async(platform, chat=tmp_path / "chats")
     assert names_in(tmp_path) == []
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,7 @@ from hypothesis import strategies as st
 from tests.spaces.strategies import generators, same, spaces
 from trio_cogment.rl.datasets.arrow import keeps_missing_lists
 from trio_cogment.rl.datasets.column_values import masks_of, values_of
-from trio_cogment.rl.datasets.tables import MaskColumns, SpaceColumns
+from trio_cogment.rl.datasets.tables import MaskColumns, SpaceColumns, StepTable
 from trio_cogment.spaces import (
     Box,
     Dict,
@@ -134,3 +135,24 @@ def test_parts_that_are_missing() -> None:
         columns.append({"b": np.int64(1)})
     with pytest.raises(SpaceError, match=r"expected the column 'observation\.a'"):
         values_of(Dict({"a": Discrete(2)}), "observation", pa.table({"row": [1]}))
+
+
+@pytest.mark.parametrize(
+    ("rows", "size", "row", "room"),
+    [
+        (0, 0, 10, 10),
+        (0, 0, 40, 3),
+        (0, 0, 50, 2),
+        (0, 0, 1000, 1),
+        (7, 0, 10, 3),
+        (7, 90, 10, 1),
+        (2, 41, 20, 3),
+        (9, 500, 1, 1),
+    ],
+)
+def test_there_is_room_for_rows_until_there_are_so_many_or_so_many_bytes(
+    rows: int, size: int, row: int, room: int
+) -> None:
+    """The row that makes it full belongs to it, and one always has room."""
+    table: Any = SimpleNamespace(rows=rows, size_bytes=size)
+    assert StepTable.room(table, 10, 100, row) == room

@@ -52,12 +52,23 @@ async def test_images_are_stored_as_they_are() -> None:
     async with recording(game) as platform:
         await play(platform, game, "one", seed=3, options={"level": 1, "deep": {"er": [1, 2]}})
         await play(platform, game, "two")
-        done = await export_async(platform, minari="tests/solo-v1", minari_metadata={"author": "ann"})
+        about: dict[str, Any] = {
+            "author": "ann",
+            "author_email": "ann@example.org",
+            "algorithm_name": "by hand",
+            "code_permalink": "https://example.org/code",
+            "description": "Pictures.",
+            "requirements": ["numpy"],
+        }
+        done = await export_async(platform, minari="tests/solo-v1", minari_metadata=about)
     assert done.minari == ["tests/solo-v1"]
     dataset = minari.load_dataset("tests/solo-v1")
     assert (dataset.total_episodes, dataset.total_steps) == (2, 10)
     assert dataset.observation_space == to_gymnasium(game.observation_spaces["player_0"])
-    assert dataset.storage.metadata["author"] == {"ann"}
+    told = dataset.storage.metadata
+    assert (told["author"], told["author_email"], told["algorithm_name"]) == ({"ann"}, {"ann@example.org"}, "by hand")
+    assert (told["code_permalink"], told["description"]) == ("https://example.org/code", "Pictures.")
+    assert told["requirements"] == ["numpy"]
     for index, episode in enumerate(dataset):
         for tick, image in enumerate(episode.observations):
             assert image.dtype == np.uint8

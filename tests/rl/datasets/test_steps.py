@@ -68,6 +68,16 @@ def test_the_reward_is_that_of_the_next_observation() -> None:
     assert [list(step.other_rewards) for step in steps] == [[], [], []]
 
 
+@pytest.mark.parametrize("how", [{"terminated": True}, {"truncated": True}, {"alive": False}], ids=repr)
+def test_an_action_after_the_end_is_none(how: dict[str, bool]) -> None:
+    """Some actors act to the last observation, too; nobody takes that."""
+    game = Game()
+    game.feed(a=ActorTick(told(0), did(1)))
+    game.feed(a=ActorTick(told(1, **how), did(2), default_action=True))
+    _, last = game.finish()
+    assert (last.action, last.default_action, last.stand_in, last.is_last) == (None, False, False, True)
+
+
 def test_without_the_environments_reward_it_is_the_mean_of_all() -> None:
     game = Game()
     game.feed(a=ActorTick(told(0), did(1), reward=0.5, rewards=[RewardFrom("b", 0.5, 1.0)]))

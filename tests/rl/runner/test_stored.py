@@ -14,15 +14,17 @@ import trio
 
 from tests.rl.runner.worlds import REWARD, answering, countdown, gated, participants
 from trio_cogment.api.common_pb2 import TrialState
+from trio_cogment.api.trial_datastore_pb2 import StoredTrialSample
 from trio_cogment.base.config import OrchestratorConfig, PlatformConfig
 from trio_cogment.base.errors import FailedPreconditionError, InvalidArgumentError
 from trio_cogment.base.outcome import EndCause
 from trio_cogment.platform import open_platform
 from trio_cogment.rl import policy, run_trials
 from trio_cogment.rl.runner import TrialCallback, TrialResult, open_run, run_trials_async
+from trio_cogment.rl.runner._trial import stored_score
 from trio_cogment.rl.runner.sites import RUN_PROPERTY
 from trio_cogment.rpc import open_listeners, serve
-from trio_cogment.sdk import Controller
+from trio_cogment.sdk import Controller, DatastoreClient, actor_params, trial_params
 from trio_cogment.spaces import Observation, encode_action, encode_observation
 
 SEATS: dict[str, Any] = {"player_0": answering}
@@ -272,3 +274,20 @@ async def test_arguments(given: dict[str, Any], said: str) -> None:
     with pytest.raises(InvalidArgumentError, match=said):
         async with open_run(1, environment=countdown(), seats=SEATS, **given):
             pass
+
+
+async def test_the_returns_of_a_trial_that_has_no_end_are_counted_as_far_as_they_go() -> None:
+    """Its orchestrator is gone; and one that cannot be read has none."""
+    async with open_platform(store="memory:") as platform:
+        datastore = DatastoreClient(platform.channel)
+        await datastore.add_trial("half", trial_params([actor_params("ann", "player")]), user_id="me")
+        async with datastore.adding("half") as adder:
+            for tick in range(3):
+                sample = StoredTrialSample(trial_id="half", tick_id=tick, state=TrialState.RUNNING)
+                sample.actor_samples.add(actor=0, observation=0)
+                sample.payloads.append(encode_observation(Observation(np.float32(0), reward=0.5)).SerializeToString())
+                await adder.add(sample)
+        score = await stored_score("here", datastore, "half", ["ann"])
+        assert score is not None
+        assert score.returns == {"ann": 1.5}
+        assert await stored_score("here", datastore, "none", ["ann"]) is None

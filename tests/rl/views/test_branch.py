@@ -17,10 +17,12 @@ import pytest
 from dm_env import specs
 
 import trio_cogment.rl as tc
+from trio_cogment.api.rl_pb2 import EnvironmentConfig
 from trio_cogment.base.config import OrchestratorConfig, PlatformConfig
 from trio_cogment.base.errors import FailedPreconditionError, InvalidArgumentError, NotFoundError
 from trio_cogment.environments.base import SINGLE_AGENT
 from trio_cogment.platform import Platform
+from trio_cogment.rl.views.branch import _target
 from trio_cogment.sdk import StoredSample, StoredTrial
 
 
@@ -480,3 +482,11 @@ def described(path: Path, trial_id: str) -> StoredTrial:
 
     found: StoredTrial = _read(path, read)
     return found
+
+
+@pytest.mark.parametrize("name", ["", "somewhere:Environment-v0", "package.module", "gymnasium.envs:CartPole"])
+def test_a_trial_names_no_code_that_is_imported(name: str) -> None:
+    """Whoever has stored it may be anybody."""
+    with pytest.raises(FailedPreconditionError, match="expected one that can be made again from what is stored"):
+        _target("t", EnvironmentConfig(id=name), {})
+    assert _target("t", EnvironmentConfig(id="CartPole-v1"), {}) == "CartPole-v1"

@@ -180,6 +180,20 @@ def test_a_seed_that_an_environment_elsewhere_cannot_be_told() -> None:
         episode_params(TrialParams(), 2**64, None)
 
 
+def test_an_environment_elsewhere_is_told_the_seed_and_the_options() -> None:
+    from trio_cogment.api.common_pb2 import TrialParams
+    from trio_cogment.api.rl_pb2 import EnvironmentConfig
+    from trio_cogment.rl.views.parameters import episode_params
+
+    params = TrialParams(max_steps=7)
+    found = episode_params(params, 3, {"size": 5})
+    config = EnvironmentConfig.FromString(found.environment.config.content)
+    assert (found.max_steps, config.seed, [each.key for each in config.options.fields]) == (7, 3, ["size"])
+    assert params == TrialParams(max_steps=7)
+    config = EnvironmentConfig.FromString(episode_params(params, 3, None).environment.config.content)
+    assert (config.seed, list(config.options.fields)) == (3, [])
+
+
 def test_a_view_that_nobody_holds_is_no_garbage_of_a_cycle(monkeypatch: pytest.MonkeyPatch) -> None:
     abandoned: list[ViewPlatform] = []
     abandon = ViewPlatform.abandon
