@@ -6,7 +6,7 @@ import math
 import os
 import sqlite3
 from collections.abc import Awaitable, Callable
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +27,7 @@ from trio_cogment.api.trainer.trainer_pb2 import (
     RunStatus,
     SubmitRunRequest,
 )
-from trio_cogment.base.errors import ResourceExhaustedError, StatusCode
+from trio_cogment.base.errors import ResourceExhaustedError, RpcError, StatusCode
 from trio_cogment.base.host import Host, inline_runner
 from trio_cogment.rpc import ClientCall, InProcessChannel
 from trio_cogment.rpc.relay import OnBehalf
@@ -730,3 +730,17 @@ async def test_what_a_workers_token_is_derived_from_survives_the_trainer(tmp_pat
         assert order.sources == (Source("t1", "alice", ann.key_name, NEVER),)
     async with serving(storage, dispatcher) as (_, trainer):
         assert trainer.board.entry("a").latest.sources == order.sources
+
+
+async def test_all_streams_end_when_the_trainer_stops() -> None:
+    """A server that drains waits for them."""
+    async with serving() as (client, trainer):
+        run_id = await client.submit()
+        async with client.watch() as first, client.watch() as second, client.stream(run_id) as third:
+            for call in (first, second):
+                assert (await next_of(call)).run_id == run_id
+            trainer.stop()
+            for call in (first, second, third):
+                with trio.fail_after(5), suppress(RpcError):
+                    while await call.receive() is not None:
+                        pass

@@ -154,6 +154,16 @@ async def test_a_run_fails_with_so_many_failed_trials(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("quiet")
+async def test_a_run_goes_on_until_there_are_so_many_failed_trials(tmp_path: Path) -> None:
+    """The first failure ends nothing, and those after the second have no turn."""
+    async with training(people(failing_at(0, 4, wrapped=countdown())), tmp_path) as (client, _):
+        with trio.fail_after(60):
+            await client.submit("r", **trials(50, parallel=1, stop_after_failures=2))
+            await until(client, "r", "TERM")
+            assert (await client.record("r")).failure_reason.startswith("2 of 50 trials failed: ")
+
+
+@pytest.mark.usefixtures("quiet")
 async def test_a_run_succeeds_although_some_trials_fail(tmp_path: Path) -> None:
     async with training(people(failing_at(1, wrapped=countdown())), tmp_path) as (client, _):
         with trio.fail_after(20):
