@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -211,6 +212,20 @@ async def test_end_after_the_end_is_accepted_and_later_unknown(autojump_clock: t
         with pytest.raises(RpcError, match=f"there is no trial '{client.trial_id}'") as caught:
             await client.end()
         assert caught.value.code.name == "NOT_FOUND"
+
+
+async def test_of_trials_that_are_over_the_oldest_are_forgotten_first(
+    monkeypatch: pytest.MonkeyPatch, autojump_clock: trio.testing.MockClock
+) -> None:
+    monkeypatch.setattr("trio_cogment.gateways.legacy.client_trials.MAX_TOMBSTONES", 2)
+    given: Any = SimpleNamespace()
+    trials = ClientTrials(given, given, given, given)
+    for trial_id in ("first", "second", "third"):
+        trials._tombstones[trial_id] = (given, trio.current_time())
+        await trio.sleep(TOMBSTONE_SECONDS / 10)
+    assert [trials._known(trial_id) for trial_id in ("first", "second", "third")] == [None, given, given]
+    await trio.sleep(TOMBSTONE_SECONDS * 0.85)
+    assert [trials._known(trial_id) for trial_id in ("second", "third")] == [None, given]
 
 
 async def test_heartbeats_keep_a_trial_alive(autojump_clock: trio.testing.MockClock) -> None:
