@@ -33,12 +33,6 @@ def test_values_are_those_that_are_not_blank(tmp_path: Path) -> None:
     assert blank.values(inner, "top.a", ("x",)) == {}
 
 
-@pytest.mark.parametrize("spelling", ["", "~", "null", "Null", "NULL"])
-def test_each_spelling_of_nothing_is_blank(spelling: str, tmp_path: Path) -> None:
-    file, root = opened(tmp_path, f"a: {spelling}\nb: nil\n")
-    assert list(file.values(root, "top", ("a", "b"))) == ["b"]
-
-
 def test_a_key_that_is_not_known_is_named_with_its_line(tmp_path: Path) -> None:
     file, root = opened(tmp_path, "name: 1\nnaem: 2\n")
     with pytest.raises(InvalidArgumentError, match=r"file\.yaml.*2.*naem") as caught:
