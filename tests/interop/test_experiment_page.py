@@ -9,6 +9,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import zipfile
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -378,7 +379,7 @@ def test_researchers_see_everybody_and_act(browser: Browser, size: Any, tmp_path
         page = researcher.page
         page.goto(served.entrance)
         page.wait_for_url("**/dashboard")
-        page.goto(f"{served.origin}/experiment/")
+        page.get_by_role("link", name="Experiment").click()
         page.get_by_text("Nobody has come yet.").wait_for()
         check(page)
         for person in (ann, bob):
@@ -402,6 +403,8 @@ def test_researchers_see_everybody_and_act(browser: Browser, size: Any, tmp_path
         with page.expect_download() as download:
             page.get_by_role("link", name="Export the data").click()
         assert download.value.suggested_filename == "meeting.zip"
+        with zipfile.ZipFile(download.value.path()) as archive:
+            assert {"participants.csv", "codebook.md"} < set(archive.namelist())
 
 
 def test_a_researcher_plays_an_agent(browser: Browser, tmp_path: Path) -> None:
