@@ -101,16 +101,21 @@ async def orchestrator(
         yield platform
 
 
-async def killed(store: MemoryStore, tick_id: int, trial_id: str = "t", **settings: Any) -> None:
+async def killed(
+    store: MemoryStore, tick_id: int, trial_id: str = "t", branch: tuple[str, int] | None = None, **settings: Any
+) -> None:
     """Run a trial until a tick, in a process that is killed there."""
     mortal = Mortal(store)
     reached = trio.Event()
     table = Table(tick_id, reached.set)
     with trio.CancelScope() as scope:
         async with orchestrator(mortal, table, **settings) as platform:
-            await platform.controller.start_trial(PARAMS, trial_id=trial_id)
+            if branch is None:
+                await platform.controller.start_trial(PARAMS, trial_id=trial_id)
+            else:
+                await platform.controller.start_branch(*branch, trial_id=trial_id)
             await reached.wait()
-            await stored(store, trial_id, tick_id - 1)
+            await stored(store, trial_id, tick_id - 1 - (0 if branch is None else branch[1]))
             mortal.is_dead = True
             scope.cancel()
     assert (await get(store, trial_id)).end is TrialEnd.OPEN
@@ -180,6 +185,25 @@ async def test_a_trial_goes_on_after_the_death_of_its_orchestrator(tick_id: int)
         assert (trial.end, trial.attempt) == (TrialEnd.ENDED, 2)
         (info,) = await platform.controller.trial_infos(["t"])
         assert dict(info.properties) == dict(trial.params.properties)
+
+
+@pytest.mark.parametrize("tick_id", [4, 5, 8])
+async def test_a_branch_goes_on_with_what_was_before_it(tick_id: int) -> None:
+    """Its own samples begin with its first tick; what is before is read of the trial of which it is a branch."""
+    store = MemoryStore(1 << 30)
+    async with orchestrator(store, Table()) as platform:
+        await platform.controller.start_trial(PARAMS, trial_id="first")
+        await over(platform, "first")
+    await killed(store, tick_id, branch=("first", 4))
+    had = (await get(store, "t")).samples_count
+    table = Table()
+    async with orchestrator(store, table) as platform:
+        samples = await over(platform)
+    assert [sample.tick_id for sample in samples] == list(range(4, LAST_TICK + 1))
+    assert totals(samples) == TOTALS[4:]
+    assert table.ticks == list(range(4 + max(0, had - 1), LAST_TICK + 1))
+    properties = (await get(store, "t")).params.properties
+    assert (properties["branch.trial"], properties["branch.tick"], properties["resume.attempt"]) == ("first", "4", "2")
 
 
 async def test_nothing_goes_on_unless_it_is_asked_for() -> None:

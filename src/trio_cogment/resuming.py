@@ -21,6 +21,7 @@ from trio_cogment.api.common_pb2 import TrialParams
 from trio_cogment.base.config import OrchestratorConfig
 from trio_cogment.base.errors import CogmentError, FailedPreconditionError, NotFoundError, UnavailableError
 from trio_cogment.base.outcome import EndCause, TrialOutcome
+from trio_cogment.base.taking_up import branch_of
 from trio_cogment.servers.datastore import Datastore, StoredTrial, TrialEnd
 from trio_cogment.servers.orchestrator import Orchestrator
 
@@ -243,6 +244,8 @@ class Resuming:
         except NotFoundError:
             if trial.samples_count:
                 raise
+            if (branch := branch_of(params.properties)) is not None:
+                _, taken_up = await orchestrator.read_past(*branch)
         tick_id = 0 if taken_up is None else taken_up.tick_id
         params.properties.update({RESUME_ATTEMPT: str(attempt), RESUME_TICK: str(tick_id)})
         before = orchestrator.trials.get(trial_id)

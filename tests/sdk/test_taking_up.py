@@ -109,17 +109,24 @@ async def test_it_comes_to_the_tick_from_its_checkpoint_or_from_the_beginning(ti
             assert dict(info.params.properties) == {"branch.trial": first, "branch.tick": str(tick)}
 
 
-async def test_a_branch_of_a_branch_needs_only_what_it_has() -> None:
-    async with table(Sum(), checkpoint_ticks=2) as platform:
+@pytest.mark.parametrize("checkpoint_ticks", [0, 2, 5])
+async def test_a_branch_of_a_branch_has_its_past_from_both(checkpoint_ticks: int) -> None:
+    async with table(Sum(), checkpoint_ticks=checkpoint_ticks) as platform:
         first = await platform.controller.start_trial(PARAMS)
         await played(platform, first)
         second = await platform.controller.start_branch(first, 3)
         await played(platform, second)
-        third = await platform.controller.start_branch(second, 8)
-        assert seen(await played(platform, third)) == TOTALS[8:]
-        # It has no checkpoint of its own before tick 5, and its first tick is 3.
-        with pytest.raises(CogmentError, match=f"trial '{second}': tick 0: expected its sample, which is not stored"):
-            await platform.controller.start_branch(second, 4)
+        # Of a branch that has no checkpoint of its own yet, what is before it is read of the other trial.
+        for tick in (3, 4, 8):
+            third = await platform.controller.start_branch(second, tick)
+            assert seen(await played(platform, third)) == TOTALS[tick:]
+            last = min(tick + 1, LAST_TICK - 1)
+            fourth = await platform.controller.start_branch(third, last)
+            assert seen(await played(platform, fourth)) == TOTALS[last:]
+        await platform.datastore_client().delete_trials([first])
+        if not checkpoint_ticks:
+            with pytest.raises(CogmentError, match=f"there is no trial '{first}'"):
+                await platform.controller.start_branch(second, 4)
 
 
 async def test_with_its_past_a_branch_is_whole() -> None:

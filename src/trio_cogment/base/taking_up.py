@@ -43,6 +43,25 @@ def branch_of(properties: Mapping[str, str]) -> tuple[str, int] | None:
     return (trial_id, int(tick)) if trial_id and tick.isdecimal() else None
 
 
+def joined(before: TakenUp, own: TakenUp) -> TakenUp:
+    """Return the past of a branch with that of the trial of which it is one, up to the tick with which it begins.
+
+    Raises:
+        DataLossError: they are not of the same actors.
+    """
+    if len(before.past[-1].observations) != len(own.past[0].observations):
+        raise DataLossError(
+            f"trial {own.trial_id!r}: expected the actors of trial {before.trial_id!r}, of which it is a branch; got "
+            "others"
+        )
+    found = TakenUp(trial_id=own.trial_id, tick_id=own.tick_id)
+    if before.HasField("checkpoint"):
+        found.checkpoint.CopyFrom(before.checkpoint)
+    found.past.extend(before.past[:-1])
+    found.past.extend(own.past)
+    return found
+
+
 class PastReader:
     """Makes the past of a trial of its samples.
 
@@ -56,6 +75,8 @@ class PastReader:
         self._trial_id = trial_id
         self._actors = [actor.name for actor in params.actors]
         self._wanted = tick_id
+        self._branch = branch_of(params.properties)
+        self._first = 0
         self._checkpoint: Checkpoint | None = None
         self._past: list[PastTick] = []
         self._next: int | None = None
@@ -65,6 +86,11 @@ class PastReader:
     def complete(self) -> bool:
         """Whether further samples would not be looked at."""
         return self._wanted is not None and self._next is not None and self._next > self._wanted
+
+    @property
+    def before(self) -> tuple[str, int] | None:
+        """Of which trial the past is needed, too, up to which tick: that of a branch begins in another trial."""
+        return self._branch if self._checkpoint is None and self._first else None
 
     def add(self, sample: StoredTrialSample) -> None:
         """Take the next sample, by tick."""
@@ -127,10 +153,13 @@ class PastReader:
 
     def _follow(self, tick_id: int) -> None:
         """Take note of what is missing between the last tick that was added and this one."""
+        if self._next is None and self._branch is not None and tick_id == self._branch[1]:
+            self._first = tick_id
+        expected = self._first if self._next is None else self._next
         if self._missing is not None:
             pass
-        elif tick_id != (self._next or 0):
-            self._lose(self._next or 0, "expected its sample, which is not stored")
+        elif tick_id != expected:
+            self._lose(expected, "expected its sample, which is not stored")
         elif self._past and not self._past[-1].actions:
             self._lose(tick_id - 1, "expected the actions of all actors, which are not stored")
 

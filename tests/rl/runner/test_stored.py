@@ -130,16 +130,16 @@ async def test_attempts_that_did_not_end_well_count_for_nothing_but_their_ids() 
     assert all(trial.state == TrialState.ENDED for trial in stored.values())
 
 
-@pytest.mark.parametrize("checkpoints", [0, 2])
-async def test_a_trial_that_was_broken_off_goes_on_at_its_last_tick(checkpoints: int) -> None:
+@pytest.mark.parametrize(("checkpoints", "again"), [(0, False), (2, False), (0, True)])
+async def test_a_trial_that_was_broken_off_goes_on_at_its_last_tick(checkpoints: int, again: bool) -> None:
     """With the same result as one that was not: returns, ticks and samples are those of the whole."""
-    waits, reached = trio.Event(), trio.Event()
+    waits, reached, stall = trio.Event(), trio.Event(), 9
 
     async def stalling(session: Any) -> None:
         await session.start()
         async for event in session.all_events():
             if event.observation is not None:
-                if event.observation.tick_id == 9:
+                if event.observation.tick_id == stall:
                     reached.set()
                     await waits.wait()
                 await session.do_action(encode_action(np.int64(event.observation.tick_id % 2)))
@@ -157,25 +157,33 @@ async def test_a_trial_that_was_broken_off_goes_on_at_its_last_tick(checkpoints:
             async with open_run(1, name="mine", **every):
                 await reached.wait()
                 scope.cancel()
+        if again:  # so is the attempt that goes on with it
+            reached, stall = trio.Event(), 15
+            with trio.CancelScope() as scope:
+                async with open_run(1, name="mine", resume=True, **every):
+                    await reached.wait()
+                    scope.cancel()
         waits.set()
         results = await run_trials_async(1, name="mine", resume=True, **every)
         expected = await run_trials_async(1, name="other", **every)
-        assert results.trial_ids.tolist() == ["mine-0-2"]
+        name, before = ("mine-0-3", "mine-0-2") if again else ("mine-0-2", "mine-0")
+        assert results.trial_ids.tolist() == [name]
         assert (results.returns.tolist(), results.ticks.tolist()) == (
             expected.returns.tolist(),
             expected.ticks.tolist(),
         )
-        (trial,) = await datastore.trials(["mine-0-2"])
+        (trial,) = await datastore.trials([name])
         tick = int(trial.params.properties["branch.tick"])
-        assert trial.params.properties["branch.trial"] == "mine-0"
-        assert 0 < tick <= 9
-        async with aclosing(datastore.samples_with_past("mine-0-2")) as samples:
+        assert trial.params.properties["branch.trial"] == before
+        assert 0 < tick <= stall
+        async with aclosing(datastore.samples_with_past(name)) as samples:
             found = [sample.tick_id async for sample in samples]
         assert found == list(range(expected.ticks[0]))
         # It is whole now: nothing is missing, and what is read of the store is the same.
-        again = await run_trials_async(1, name="mine", resume=True, **every)
-        assert (again.returns.tolist(), again.ticks.tolist()) == (expected.returns.tolist(), expected.ticks.tolist())
-        assert again.trials[0].orchestrator == ""
+        once_more = await run_trials_async(1, name="mine", resume=True, **every)
+        assert once_more.returns.tolist() == expected.returns.tolist()
+        assert once_more.ticks.tolist() == expected.ticks.tolist()
+        assert once_more.trials[0].orchestrator == ""
 
 
 async def test_one_whose_environment_cannot_be_taken_up_begins_again(caplog: pytest.LogCaptureFixture) -> None:

@@ -99,7 +99,7 @@ async def stored_before(name: str, seeds: Sequence[int | None], sites: OpenSites
                 _check_same(name, trial, index, seeds[index], sites.actors)
                 if trial.is_complete and trial.outcome is not None and trial.outcome.cause in _WELL:
                     done.setdefault(index, trial)
-                elif _may_go_on(trial) and trial.samples_count > getattr(broken.get(index), "samples_count", 1):
+                elif _was_broken_off(trial) and _last_tick(trial) > max(0, _last_tick(broken.get(index))):
                     broken[index] = trial
     results = []
     for index, trial in done.items():
@@ -119,7 +119,7 @@ async def stored_before(name: str, seeds: Sequence[int | None], sites: OpenSites
             results.append(counted(result, score, sites.actors))
     unfinished = {}
     for index, trial in broken.items():
-        tick_id = trial.samples_count - 1
+        tick_id = _last_tick(trial)
         score = await stored_score("of the store", datastore, trial.trial_id, sites.actors, before=tick_id)
         if index not in done and score is not None:
             unfinished[index] = Unfinished(trial.trial_id, tick_id, score.returns)
@@ -132,10 +132,13 @@ def begun_at(trial: StoredTrial) -> int:
     return 0 if branch is None else branch[1]
 
 
-def _may_go_on(trial: StoredTrial) -> bool:
-    """Whether a trial was broken off and can be taken up; a branch lacks what was before it."""
-    broken_off = trial.outcome is None or trial.outcome.cause in _BROKEN_OFF
-    return broken_off and branch_of(trial.params.properties) is None
+def _last_tick(trial: StoredTrial | None) -> int:
+    """Return the last tick of which a trial has a sample; -1: there is none."""
+    return -1 if trial is None or not trial.samples_count else begun_at(trial) + trial.samples_count - 1
+
+
+def _was_broken_off(trial: StoredTrial) -> bool:
+    return trial.outcome is None or trial.outcome.cause in _BROKEN_OFF
 
 
 def _check_same(name: str, trial: StoredTrial, index: int, seed: int | None, actors: Sequence[str]) -> None:

@@ -10,7 +10,7 @@ from typing import TypeAlias
 from trio_cogment.api.common_pb2 import TakenUp, TrialParams
 from trio_cogment.api.trial_datastore_pb2 import StoredTrialSample
 from trio_cogment.base.errors import DataLossError, NotFoundError, PermissionDeniedError
-from trio_cogment.base.taking_up import PastReader, saves
+from trio_cogment.base.taking_up import PastReader, joined, saves
 from trio_cogment.servers.datastore._chunk_layouts import Layout
 from trio_cogment.servers.datastore._sqlite import SqliteStore
 from trio_cogment.servers.datastore.chunks import OpenChunk
@@ -28,14 +28,37 @@ _MAX_BYTES = 4 * 1024 * 1024
 
 
 async def read_past(
-    store: TrialStore, trial_id: str, tick_id: int | None, may_read: Callable[[str], bool] | None
+    store: TrialStore,
+    trial_id: str,
+    tick_id: int | None,
+    may_read: Callable[[str], bool] | None,
+    lineage: tuple[str, ...] = (),
 ) -> tuple[TrialParams, TakenUp]:
-    """Return a stored trial's parameters, and what another one needs that goes on with it; see `Intake.past`."""
+    """Return a stored trial's parameters, and what another one needs that goes on with it; see `Intake.past`.
+
+    Args:
+        store: has the trial, and those of which it is a branch.
+        trial_id: its id.
+        tick_id: see there.
+        may_read: see there.
+        lineage: the trials that are branches of it, whose past is read.
+    """
     trial = await store.trial(trial_id)
     if trial is None:
         raise NotFoundError(f"there is no trial {trial_id!r}")
     if may_read is not None and not may_read(trial.owner):
         raise PermissionDeniedError(f"trial {trial_id!r}: it belongs to somebody else")
+    reader, own = await _read_own(store, trial, tick_id)
+    if reader.before is None:
+        return trial.params, own
+    earlier, first = reader.before
+    if earlier in lineage or earlier == trial_id:
+        raise DataLossError(f"trial {trial_id!r}: it is a branch of itself")
+    _, before = await read_past(store, earlier, first, may_read, (*lineage, trial_id))
+    return trial.params, joined(before, own)
+
+
+async def _read_own(store: TrialStore, trial: StoredTrial, tick_id: int | None) -> tuple[PastReader, TakenUp]:
     last = trial.samples_count - 1 if tick_id is None else tick_id
     for window in _WINDOWS_OF_CHUNKS if isinstance(store, SqliteStore) else _WINDOWS:
         # A sample's position is above its tick: of those before it, none is left out that is within the window.
@@ -43,10 +66,12 @@ async def read_past(
         if after <= 0:
             break
         try:
-            return trial.params, (await _read(store, trial, tick_id, after)).taken_up()
+            reader = await _read(store, trial, tick_id, after)
+            return reader, reader.taken_up()
         except (DataLossError, NotFoundError):
             pass  # no checkpoint is there
-    return trial.params, (await _read(store, trial, tick_id, 0)).taken_up()
+    reader = await _read(store, trial, tick_id, 0)
+    return reader, reader.taken_up()
 
 
 async def _read(store: TrialStore, trial: StoredTrial, tick_id: int | None, after: int) -> PastReader:

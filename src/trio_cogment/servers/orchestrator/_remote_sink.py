@@ -14,9 +14,9 @@ from trio_cogment.access import lasting
 from trio_cogment.api.common_pb2 import TakenUp, TrialParams
 from trio_cogment.api.datalog_pb2 import DatalogSample, RunTrialDatalogInput
 from trio_cogment.api.trial_datastore_pb2 import RetrieveSamplesRequest, RetrieveTrialsRequest
-from trio_cogment.base.errors import NotFoundError, RpcError, StatusCode, is_storage_failure
+from trio_cogment.base.errors import DataLossError, NotFoundError, RpcError, StatusCode, is_storage_failure
 from trio_cogment.base.services import SERVICES, TRIAL_ID, TRIAL_ORCHESTRATOR, TRIAL_OWNER, USER_ID, ServiceKind
-from trio_cogment.base.taking_up import PastReader
+from trio_cogment.base.taking_up import PastReader, branch_of, joined
 from trio_cogment.rpc import ClientCall, MetadataLike, methods_of
 from trio_cogment.servers.orchestrator._connections import Connections, Target
 from trio_cogment.servers.orchestrator._room import Holding
@@ -84,7 +84,11 @@ class RemoteSink:
         return ((TRIAL_ID, trial_id), (USER_ID, user_id), *whose, *where, *who)
 
     async def past(
-        self, trial_id: str, tick_id: int | None, _may_read: Callable[[str], bool] | None = None
+        self,
+        trial_id: str,
+        tick_id: int | None,
+        _may_read: Callable[[str], bool] | None = None,
+        lineage: tuple[str, ...] = (),
     ) -> tuple[TrialParams, TakenUp]:
         """Return what `Intake.past` does of the datastore that the data log is, which says who may read what.
 
@@ -99,10 +103,12 @@ class RemoteSink:
                 raise NotFoundError(f"there is no trial {trial_id!r}")
             info = reply.trial_infos[0]
             # Of one that goes on only what is there: its samples to come would be waited for.
-            last = info.samples_count - 1 if tick_id is None else tick_id
+            branch = branch_of(info.params.properties)
+            end = info.samples_count + (0 if branch is None else branch[1])
+            last = end - 1 if tick_id is None else tick_id
             reader = PastReader(trial_id, info.params, last)
             request = RetrieveSamplesRequest(trial_ids=[trial_id])
-            if last < info.samples_count:
+            if last < end:
                 async with opener.call(RETRIEVE_SAMPLES, metadata=who) as call:
                     await call.send(request)
                     await call.done_sending()
@@ -110,7 +116,14 @@ class RemoteSink:
                         reader.add(message.trial_sample)
                         if reader.complete:
                             break
-        return info.params, reader.taken_up()
+        own = reader.taken_up()
+        if reader.before is None:
+            return info.params, own
+        earlier, first = reader.before
+        if earlier in lineage or earlier == trial_id:
+            raise DataLossError(f"trial {trial_id!r}: it is a branch of itself")
+        _, before = await self.past(earlier, first, None, (*lineage, trial_id))
+        return info.params, joined(before, own)
 
     @asynccontextmanager
     async def open(self, trial_id: str, user_id: str, params: TrialParams) -> AsyncIterator[SampleStream]:
