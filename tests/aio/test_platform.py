@@ -341,3 +341,35 @@ async def typed(session: aio.ActorSession[Duration, StringValue, None], env: aio
     await session.do_action(Duration())  # type: ignore[arg-type]  # what is tested
     await env.start([("*", Duration())])
     await env.produce_observations([("*", StringValue())])  # type: ignore[list-item]  # what is tested
+
+
+def test_ticks_at_a_rate() -> None:
+    """An action for an earlier observation is late, and counted; the trial goes on by the clock."""
+
+    acted = asyncio.Event()
+
+    async def until_acted(session: aio.EnvironmentSession) -> None:
+        await session.start([("*", b"")])
+        async for event in session.all_events():
+            if event.actions is not None:
+                await (session.end if acted.is_set() else session.produce_observations)([("*", b"")])
+
+    async def late(session: aio.ActorSession) -> None:
+        assert (session.tick_hz, session.observe_every) == (50, 1)
+        async for event in session.all_events():
+            if event.observation is not None and event.tick_id == 1:
+                await session.do_action(b"", tick_id=0)
+                acted.set()
+
+    async def program() -> None:
+        given = sdk.trial_params([sdk.actor_params("ann", "c", implementation="late", default_action=b"")], tick_hz=50)
+        async with aio.open_platform() as platform:
+            platform.participants.register_environment(until_acted)
+            platform.participants.register_actor(late, "late")
+            trial_id = await platform.controller.start_trial(given)
+            await platform.controller.wait_trial(trial_id)
+            [info] = await platform.controller.trial_infos([trial_id])
+        assert info.tick_rate.late_actions == 1
+        assert info.tick_rate.absent_actions == info.tick_id
+
+    run(program)

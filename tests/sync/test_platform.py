@@ -445,3 +445,33 @@ print("closed")
     )
     wanted = ["interrupted", "True", "ended", "not", "closed", "computed", "closed"]
     assert (done.returncode, done.stdout.split()) == (0, wanted), done.stderr
+
+
+def test_ticks_at_a_rate() -> None:
+    """An action for an earlier observation is late, and counted; the trial goes on by the clock."""
+    told: list[tuple[float, int]] = []
+    acted = threading.Event()
+
+    def late(session: sync.ActorSession) -> None:
+        told.append((session.tick_hz, session.observe_every))
+        for event in session.all_events():
+            if event.observation is not None and event.tick_id == 1:
+                session.do_action(b"", tick_id=0)
+                acted.set()
+
+    def until_acted(session: sync.EnvironmentSession) -> None:
+        session.start([("*", b"")])
+        for event in session.all_events():
+            if event.actions is not None:
+                (session.end if acted.is_set() else session.produce_observations)([("*", b"")])
+
+    given = sdk.trial_params([sdk.actor_params("ann", "c", implementation="late", default_action=b"")], tick_hz=50)
+    with sync.open_platform() as platform:
+        platform.participants.register_environment(until_acted)
+        platform.participants.register_actor(late, "late")
+        trial_id = platform.controller.start_trial(given)
+        platform.controller.wait_trial(trial_id)
+        [info] = platform.controller.trial_infos([trial_id])
+    assert told == [(50, 1)]
+    assert info.tick_rate.late_actions == 1
+    assert info.tick_rate.absent_actions == info.tick_id

@@ -164,6 +164,13 @@ async def test_a_start_without_parameters_says_whose_were_wrong(tmp_path: Path) 
         assert output.err.endswith("; these are the orchestrator's default parameters; --params names others\n")
 
 
+def test_a_rate_is_described() -> None:
+    info = TrialInfo(trial_id="t")
+    assert "tick rate" not in _described(info)
+    info.tick_rate.hz, info.tick_rate.late_actions = 59.94, 2
+    assert "tick rate    59.94 a second; missed: 0; late actions: 2; made up: 0" in _described(info).splitlines()
+
+
 async def test_trials_are_listed_and_described(tmp_path: Path) -> None:
     async with scene(tmp_path) as found, endless(found, "going"):
         await found.said("start", found.params(), "--trial_id=over", "--wait")

@@ -57,6 +57,12 @@ trial_params:
     assert params.max_inactivity == DEFAULT_MAX_INACTIVITY_SECONDS
 
 
+def test_ticks_at_a_rate(tmp_path: Path) -> None:
+    text = "trial_params: {environment: {tick_hz: 60}, actors: [{name: a, observe_every: 5, holdAction: yes}]}"
+    params = load_params(written(tmp_path, text))
+    assert (params.environment.tick_hz, params.actors[0].observe_every, params.actors[0].hold_action) == (60, 5, True)
+
+
 @pytest.mark.parametrize("key", ["max_inactivity", "maxInactivity"])
 def test_explicit_inactivity_of_zero_stays(tmp_path: Path, key: str) -> None:
     assert load_params(written(tmp_path, f"trial_params: {{{key}: 0}}")).max_inactivity == 0
