@@ -74,6 +74,42 @@ WORLDS = [
     *("textarena==0.7.4", "envpool==1.2.5", "dm-control==1.0.49", "mujoco<4", "minigrid==3.2.0"),
     *("mo-gymnasium==1.3.2", "highway-env==1.12.1", "popgym==1.0.7", "flappy-bird-gymnasium==0.4.0"),
     *("ale-py==0.12.1", "mpe2==1.1.1", "lbforaging==2.0.0", "rware==2.0.0"),
+    *(
+        "dmlab2d==1.0.2",
+        "chex",
+        "dm-tree",
+        "immutabledict",
+        "ml-collections",
+        "networkx",
+    ),  # of Melting Pot's substrates
+    *("opencv-python-headless", "pandas==3.1.1", "reactivex"),
+]
+#: Its build fetches models of bots, of which the substrates need none; so it is built with an empty folder of them.
+MELTING_POT = "dm-meltingpot==2.4.1"
+MELTING_POT_ASSETS = "meltingpot-assets-2.3.0.tar.gz"
+#: LeRobot with what its data sets import; the rest of it takes 4 GB more. It is for older packages than the others.
+LEROBOT = [
+    *(
+        "torch==2.13.0",
+        "torchvision",
+        "numpy<2.3",
+        "datasets>=4.8,<5",
+        "pandas<3",
+        "pyarrow<27",
+        "jsonlines",
+        "av>=15,<16",
+    ),
+    *(
+        "einops",
+        "draccus<0.12",
+        "huggingface-hub>=1.6,<2",
+        "pillow",
+        "packaging<26",
+        "termcolor",
+        "tqdm",
+        "safetensors",
+    ),
+    *("opencv-python-headless<4.14", "requests", "deepdiff"),
 ]
 #: Not beside OpenEnv: they need different versions of mcp.
 VERIFIERS = ["verifiers==0.4.0", "textarena==0.7.4"]
@@ -654,17 +690,19 @@ def rl_peers(session: nox.Session) -> None:
 
     `nox -s rl-peers -- -k NAME` runs some of them, `nox -s rllib` only those with RLlib.
     """
-    worlds, verifiers = "tests/rl_peers/test_worlds.py", "tests/rl_peers/test_verifiers.py"
-    selections = {
-        "rl-peers-verifiers": (VERIFIERS, [verifiers]),
-        "rl-peers": (RL_PEERS, ["tests/rl_peers", f"--ignore={worlds}", f"--ignore={verifiers}"]),
-        "rl-peers-worlds": (WORLDS, [worlds]),
+    worlds = ["tests/rl_peers/test_worlds.py", "tests/rl_peers/test_melting_pot.py"]
+    verifiers = "tests/rl_peers/test_verifiers.py"
+    elsewhere = [f"--ignore={file}" for file in [*worlds, verifiers, ON_LEROBOT]]
+    selections: dict[str, tuple[list[str], list[list[str]], list[str]]] = {
+        "rl-peers-verifiers": (VERIFIERS, [], [verifiers]),
+        "rl-peers": (RL_PEERS, [], ["tests/rl_peers", *elsewhere]),
+        "rl-peers-worlds": (WORLDS, [["--no-deps", melting_pot(session)]], worlds),
     }
     beside: dict[str, str] = {}
-    for name, (packages, selection) in selections.items():
+    for name, (packages, more, selection) in selections.items():
         extras = ".[gym,pettingzoo,openenv,openspiel,export,minari,dm-env]"
         env = {
-            **environment(session, name, ["-e", extras, *RL_PEERS_TEST, *packages]),
+            **environment(session, name, ["-e", extras, *RL_PEERS_TEST, *packages], *more),
             "TRIO_COGMENT_RL_PEERS": "1",
             "HF_HUB_OFFLINE": "1",
             "SDL_VIDEODRIVER": "dummy",
@@ -687,6 +725,42 @@ def rllib(session: nox.Session) -> None:
 def chosen(session: nox.Session) -> list[int]:
     """Return pytest's codes for success; 5 says that arguments have chosen none, for another environment has them."""
     return [0, 5] if session.posargs else [0]
+
+
+@nox.session
+def lerobot(session: nox.Session) -> None:
+    """LeRobot's own reader on what an export has, on Python 3.12; 5 GB."""
+    needs = ["-e", ".[gym,export]", *RL_PEERS_TEST, *LEROBOT]
+    python = interpreter(session, "3.12")
+    env = environment(session, "lerobot", needs, ["--no-deps", "lerobot==0.6.1"], python=python)
+    env |= {"TRIO_COGMENT_RL_PEERS": "1", "HF_HUB_OFFLINE": "1", "HF_HOME": str(Path(env["VIRTUAL_ENV"]) / "hub")}
+    run(session, env, "pytest", "-m", "rl_peers", ON_LEROBOT, *session.posargs)
+
+
+ON_LEROBOT = "tests/rl_peers/test_lerobot.py"
+
+
+def melting_pot(session: nox.Session) -> str:
+    """Build a wheel of Melting Pot without its bots, unless it is there; return its path.
+
+    The build takes the models of bots from an archive in the folder for temporary files, and fetches it otherwise.
+    """
+    folder = (Path(session.cache_dir).parent / "melting-pot").absolute()
+    if not list(folder.glob("*.whl")):
+        (folder / "assets").mkdir(parents=True, exist_ok=True)
+        with tarfile.open(folder / MELTING_POT_ASSETS, "w:gz") as archive:
+            archive.add(folder / "assets", "assets")
+        pip(
+            session,
+            Path(sys.executable),
+            "wheel",
+            "--no-deps",
+            "--wheel-dir",
+            str(folder),
+            MELTING_POT,
+            TMPDIR=str(folder),
+        )
+    return str(next(folder.glob("*.whl")))
 
 
 @nox.session

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.docs.measured_tables import cells, require_table
+from tests.rl_peers.test_melting_pot import NAMES as SUBSTRATES
 from tests.rl_peers.test_vmas import NAMES as VMAS
 from tests.rl_peers.test_worlds import PLAYED, REFUSED
 
@@ -72,6 +73,7 @@ _PACKAGES = {
     "dm_control": "dm_control",
     "openspiel": "OpenSpiel",
     "vmas": "VMAS",
+    "meltingpot": "Melting Pot",
     "mpe2": "MPE2",
 }
 
@@ -83,7 +85,7 @@ def package_of(name: str) -> str:
 
 def test_the_environments_are_those_that_are_tested() -> None:
     """Played and refused by tests/rl_peers, which have these lists."""
-    played = dict.fromkeys([*PLAYED, *VMAS], "played")
+    played = dict.fromkeys([*PLAYED, *VMAS, *(f"meltingpot/{name}" for name in SUBSTRATES)], "played")
     found: dict[str, dict[str, list[str]]] = {}
     for name, what in {**played, **dict.fromkeys(REFUSED, "refused")}.items():
         found.setdefault(package_of(name), {"played": [], "refused": []})[what].append(f"`{name}`")
@@ -101,8 +103,9 @@ def test_a_package_has_one_version() -> None:
     text = "\n".join(row[3] for row in rows()) + (ROOT / "noxfile.py").read_text(encoding="utf-8")
     for name, version in _PINNED.findall(text):
         pinned.setdefault(re.sub(r"\[.*\]", "", name), set()).add(version)
-    # An old generator of stubs, h2 as a client of today beside the one that the project has, the SDK of the legacy API.
-    for name in ("grpcio-tools", "h2", "cogment"):
+    # An old generator of stubs, h2 as a client of today beside the one that the project has, the SDK of the legacy API,
+    # and a script's LeRobot, which is the last one for the oldest Python.
+    for name in ("grpcio-tools", "h2", "cogment", "lerobot"):
         pinned.pop(name)
     assert not {name: found for name, found in pinned.items() if len(found) > 1}
 

@@ -217,18 +217,6 @@ def test_what_makes_no_sense_of_several(change: dict[str, Any], text: str, monke
 
 
 def test_names_of_dm_control_and_melting_pot(monkeypatch: pytest.MonkeyPatch) -> None:
-    substrate = ModuleType("meltingpot.substrate")
-    config = SimpleNamespace(default_player_roles=("default",) * 2)
-    vars(substrate).update(
-        SUBSTRATES={"clean_up"}, get_config=lambda _: config, build=lambda _, roles, **others: Harvest(roles, **others)
-    )
-    meltingpot = ModuleType("meltingpot")
-    vars(meltingpot)["substrate"] = substrate
-    monkeypatch.setitem(sys.modules, "meltingpot", meltingpot)
-    assert make_environment("meltingpot/clean_up").agents == ("player_0", "player_1")
-    with pytest.raises(NotFoundError, match="did you mean 'clean_up'"):
-        make_environment("meltingpot/clean_op")
-
     generator = np.random.RandomState(0)
     suite = ModuleType("dm_control.suite")
 

@@ -427,11 +427,13 @@ def of_control_suite(target: str, arguments: Mapping[str, Any]) -> DmEnvironment
 def of_melting_pot(target: str, arguments: Mapping[str, Any]) -> SeveralDmEnvironment:
     """Return a substrate of Melting Pot by its name, such as `meltingpot/commons_harvest__open`.
 
-    Its roles are the default ones, unless there is an argument `roles`.
+    Its roles are the default ones, unless there is an argument `roles`. A substrate takes no other one, and no seed:
+    even what it is built with, it plays in one of several ways.
 
     Raises:
         MissingExtraError: Melting Pot is not installed.
         NotFoundError: there is no such substrate.
+        InvalidArgumentError: it does not take such an argument, or such a role.
     """
     try:
         from meltingpot import substrate
@@ -443,6 +445,12 @@ def of_melting_pot(target: str, arguments: Mapping[str, Any]) -> SeveralDmEnviro
     if name not in substrate.SUBSTRATES:
         meant = suggestion(name, substrate.SUBSTRATES, "meltingpot.substrate.SUBSTRATES are those that there are")
         raise NotFoundError(f"environment {target!r}: there is no substrate of that name; {meant}")
+    others = ", ".join(repr(key) for key in arguments if key != "roles")
+    if others:
+        raise InvalidArgumentError(f"environment {target!r}: arguments: expected roles alone, got {others}")
     roles = arguments.get("roles") or substrate.get_config(name).default_player_roles
-    others = {key: value for key, value in arguments.items() if key != "roles"}
-    return SeveralDmEnvironment(substrate.build(name, roles=roles, **others), name=target)
+    try:
+        built = substrate.build(name, roles=roles)
+    except ValueError as error:  # one of its roles is none of this substrate
+        raise InvalidArgumentError(f"environment {target!r}: roles: {error}") from error
+    return SeveralDmEnvironment(built, name=target)
