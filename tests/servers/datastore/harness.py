@@ -25,10 +25,9 @@ from trio_cogment.api.trial_datastore_pb2 import (
 from trio_cogment.base.config import DatastoreConfig
 from trio_cogment.rpc import CallOpener, ClientCall, InProcessChannel, methods_of
 from trio_cogment.servers.datastore import Datastore, TrialStore, datastore_services, open_store
-from trio_cogment.servers.datastore._chunk_layouts import Cut, Parts
+from trio_cogment.servers.datastore._chunk_layouts import Parts, SampleData, Uncut, joined
 from trio_cogment.servers.datastore._memory import MemoryStore
-from trio_cogment.servers.datastore.chunks import ChunkSample
-from trio_cogment.servers.datastore.storage import SampleWrite, Write
+from trio_cogment.servers.datastore.storage import Write
 
 DATA_LOG = methods_of(datalog_pb2.DESCRIPTOR.services_by_name["DatalogSP"])["RunTrialDatalog"]
 LOG_EXPORTER = methods_of(datalog_pb2.DESCRIPTOR.services_by_name["LogExporterSP"])["RunTrialDatalog"]
@@ -157,15 +156,14 @@ async def open_harness(
         yield Harness(channel, datastore)
 
 
-def values_of(write: SampleWrite | ChunkSample) -> tuple[bytes, ...]:
+def values_of(data: SampleData) -> tuple[bytes, ...]:
     """Return the numbers and payloads of a sample as the conversion hands them over."""
-    cut = write.cut
-    assert isinstance(cut, Cut | Parts)
-    if isinstance(cut, Parts):
-        assert write.data.endswith(cut.layout.after)
-        return (*cut.layout.numbers.unpack(cut.middle), *cut.payloads)
-    assert len(write.data) == cut.size
-    return tuple(write.data[at : at + length] for at, length in cut.places)
+    if isinstance(data, Parts):
+        assert data.size == len(data.joined())
+        return (*data.layout.numbers.unpack(data.middle), *data.payloads)
+    assert isinstance(data, Uncut)
+    assert data.cut.size == len(joined(data))
+    return tuple(column[0] for column in data.cut.columns([data.came]))
 
 
 class GateStore(MemoryStore):

@@ -20,7 +20,7 @@ from trio_cogment.base.errors import DataLossError
 from trio_cogment.base.taking_up import checkpoint_of
 from trio_cogment.sdk import actor_params, trial_params
 from trio_cogment.servers.datastore import chunks
-from trio_cogment.servers.datastore._chunk_layouts import Cut, Layouts, Parts, Whole
+from trio_cogment.servers.datastore._chunk_layouts import Cut, Layouts, Parts, Uncut, Whole, joined
 from trio_cogment.servers.datastore._conversion import TrialConverter
 from trio_cogment.servers.datastore.chunks import (
     PLAIN,
@@ -28,6 +28,7 @@ from trio_cogment.servers.datastore.chunks import (
     Chunk,
     ChunkCodec,
     ChunkSample,
+    NewSample,
     VaryingValues,
     columns,
     decode,
@@ -85,18 +86,16 @@ def _logged(count: int, *, size: int = 40, varying: bool = False, first: int = 0
     return made
 
 
-def converted(logged: Sequence[DatalogSample]) -> list[ChunkSample]:
-    """Return samples as the conversion makes them."""
+def taken(logged: Sequence[DatalogSample]) -> list[NewSample]:
+    """Return samples as the conversion hands them over."""
     converter = TrialConverter("trial", trial_params([actor_params(name, "player") for name in ("ann", "bob")]))
-    writes = [converter.write(sample) for sample in logged]
-    return [
-        ChunkSample(position, write.tick_id, write.timestamp, write.data, write.cut)
-        for position, write in enumerate(writes, 1)
-    ]
+    writes = [converter.write_by_template(sample) or converter.write(sample) for sample in logged]
+    return [(position, write.tick_id, write.timestamp, write.data) for position, write in enumerate(writes, 1)]
 
 
-def _plain(samples: Sequence[ChunkSample]) -> list[ChunkSample]:
-    return [sample._replace(cut=None) for sample in samples]
+def converted(logged: Sequence[DatalogSample]) -> list[ChunkSample]:
+    """Return the same samples, put together."""
+    return [ChunkSample(*sample[:3], joined(sample[3])) for sample in taken(logged)]
 
 
 @given(_samples(), st.sampled_from([0, 1, 3]))
@@ -146,24 +145,27 @@ def test_more_layouts_than_a_chunk_may_have() -> None:
 
 def test_known_layouts_are_as_many_as_any_others() -> None:
     """A chunk numbers its layouts by a byte."""
-    known, samples = Layouts(), []
+    known = Layouts()
+    samples: list[ChunkSample] = []
+    parts: list[NewSample] = []
     for n in range(1, 300):
         data = StoredTrialSample(trial_id="t" * n, tick_id=n, timestamp=n, payloads=[b"x"]).SerializeToString()
         split = known.split(n, n, data)
         assert split is not None
         middle = split.layout.middle.pack(split.layout.same[0], n.to_bytes(8, "little"), split.layout.same[1])
-        samples.append(ChunkSample(n, n, n, data, Parts(split.layout, middle, [b"x"])))
-    assert decode(ChunkCodec().encode(samples), "t") == _plain(samples)
+        samples.append(ChunkSample(n, n, n, data))
+        parts.append((n, n, n, Parts(split.layout, n, middle, [b"x"], len(data))))
+    assert decode(ChunkCodec().encode(parts), "t") == samples
 
 
 @pytest.mark.parametrize("varying", [False, True])
 def test_samples_of_a_trial_are_columns(varying: bool) -> None:
-    samples = converted(_logged(400, varying=varying))
+    samples, handed = converted(_logged(400, varying=varying)), taken(_logged(400, varying=varying))
     # The first of each kind teaches what is known of the others.
-    assert sum(sample.cut is None for sample in samples) < 12
-    assert any(isinstance(sample.cut, Parts) for sample in samples) is varying
-    chunk = ChunkCodec().encode(samples)
-    assert decode(chunk, "trial") == _plain(samples)
+    assert sum(isinstance(data, bytes) for *_, data in handed) < 12
+    assert any(isinstance(data, Parts) for *_, data in handed) is varying
+    chunk = ChunkCodec().encode(handed)
+    assert decode(chunk, "trial") == samples
     found = columns(chunk, "trial")
     assert found.ticks.tolist() == list(range(400))
     assert found.positions.tolist() == list(range(1, 401))
@@ -302,12 +304,12 @@ def test_a_frame_that_lacks_its_end_is_noticed() -> None:
 @pytest.mark.parametrize("varying", [False, True])
 def test_cuts_of_templates_agree_with_the_search(varying: bool) -> None:
     known = Layouts()
-    for sample in converted(_logged(200, varying=varying)):
-        if isinstance(sample.cut, Cut | Parts):
-            split = known.split(sample.tick_id, sample.timestamp, sample.data)
+    for _, tick_id, timestamp, data in taken(_logged(200, varying=varying)):
+        if not isinstance(data, bytes | Whole):
+            split = known.split(tick_id, timestamp, joined(data))
             assert split is not None
-            assert values_of(sample) == split.values
-            assert sample.cut.layout.key == split.layout.key
+            assert values_of(data) == split.values
+            assert (data.layout if isinstance(data, Parts) else data.cut.layout).key == split.layout.key
 
 
 def test_layouts_are_limited() -> None:
@@ -325,20 +327,41 @@ def test_numbers_beyond_what_is_signed() -> None:
     assert decode(ChunkCodec().encode(samples), "trial") == samples
 
 
-def test_a_cut_skips_what_does_not_differ() -> None:
+def test_a_cut_knows_what_is_empty() -> None:
     data = StoredTrialSample(tick_id=300, timestamp=2, payloads=[b"", b"abc"]).SerializeToString()
-    cut = Layouts().cut(300, 2, data)
-    assert isinstance(cut, Cut)
-    assert values_of(ChunkSample(1, 300, 2, data, cut)) == (b"", b"abc")
-    with pytest.raises(ValueError, match="1 samples of"):
-        ChunkCodec().encode([ChunkSample(1, 300, 2, data + b"\0", cut)])
-    assert np.array_equal(columns(ChunkCodec().encode([ChunkSample(1, 300, 2, data, cut)]), "t").ticks, [300])
+    split = Layouts().split(300, 2, data)
+    assert split is not None
+    came = b"\xac\x02" + (2).to_bytes(8, "little") + b"--abc"
+    places = [slice(0, 0), slice(12, 15)]
+    cut = Cut(split.layout, len(data), len(came), slice(0, 2), slice(2, 10), places, {})
+    assert values_of(Uncut(cut, came)) == (b"", b"abc")
+    assert joined(Uncut(cut, came)) == data
+    chunk = ChunkCodec().encode([(1, 300, 2, Uncut(cut, came))])
+    assert decode(chunk, "t") == [ChunkSample(1, 300, 2, data)]
+    assert np.array_equal(columns(chunk, "t").ticks, [300])
+
+
+_NUMBERS = st.floats(width=32, allow_nan=False) | st.sampled_from([1.0, -0.0, 0.5])
+
+
+@given(st.lists(st.lists(_NUMBERS, min_size=4, max_size=4), min_size=1, max_size=30), st.integers(1, 2))
+def test_means_of_columns_are_those_of_single_samples(numbers: list[list[float]], sources: int) -> None:
+    logged = _logged(len(numbers))
+    for sample, row in zip(logged, numbers, strict=True):
+        del sample.rewards[0].sources[:]
+        for number in range(sources):
+            value, confidence = row[2 * number : 2 * number + 2]
+            sample.rewards[0].sources.add(sender_name="env", value=value, confidence=confidence)
+    full = TrialConverter("trial", trial_params([actor_params(name, "player") for name in ("ann", "bob")]))
+    whole = [full.convert(sample)[0].SerializeToString() for sample in logged]
+    decoded = decode(ChunkCodec(0).encode(taken(logged)), "trial")
+    assert [sample.data for sample in decoded] == whole
 
 
 def test_samples_known_to_be_whole_lie_between_others() -> None:
     """Those with a checkpoint come every few ticks; the columns of the others are made of all of them together."""
     converter = TrialConverter("trial", trial_params([actor_params("a", "cls", implementation="i")], environment="e"))
-    made = []
+    handed: list[NewSample] = []
     for tick in range(100):
         sample = DatalogSample()
         sample.info.tick_id, sample.info.timestamp, sample.info.state = tick, 1000 + tick, TrialState.RUNNING
@@ -347,11 +370,11 @@ def test_samples_known_to_be_whole_lie_between_others() -> None:
         sample.actions.add(tick_id=tick, content=b"a" * (tick % 5))
         if tick % 10 == 9:
             sample.observations.checkpoint.CopyFrom(checkpoint_of(tick, bytes(100)))
-        write = converter.write(sample)
-        made.append(ChunkSample(tick + 1, write.tick_id, write.timestamp, write.data, write.cut))
-    assert sum(sample.cut is Whole.WHOLE for sample in made) >= 8
-    chunk = ChunkCodec().encode(made)
-    assert [sample.data for sample in decode(chunk, "trial")] == [sample.data for sample in made]
+        write = converter.write_by_template(sample) or converter.write(sample)
+        handed.append((tick + 1, write.tick_id, write.timestamp, write.data))
+    assert sum(isinstance(data, Whole) for *_, data in handed) >= 8
+    chunk = ChunkCodec().encode(handed)
+    assert [sample.data for sample in decode(chunk, "trial")] == [joined(data) for *_, data in handed]
     runs = list(chunks.OpenChunk(chunk, "trial").runs())
     assert [tick for run in runs for tick in run.ticks] == list(range(100))
     assert all((run.layout is None) == (run.ticks[0] % 10 == 9) for run in runs)

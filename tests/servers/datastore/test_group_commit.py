@@ -11,8 +11,10 @@ import pytest
 import trio
 
 from tests.servers.datastore.harness import GateStore, params_with
+from trio_cogment.api.trial_datastore_pb2 import StoredTrialSample
 from trio_cogment.base.config import DatastoreConfig
 from trio_cogment.base.errors import NotFoundError, ResourceExhaustedError, UnavailableError
+from trio_cogment.servers.datastore._chunk_layouts import Layouts, Parts
 from trio_cogment.servers.datastore._group_commit import GroupCommit, WriteStream
 from trio_cogment.servers.datastore.storage import SampleWrite, TrialEnd, TrialWrite, Write, WriteKind
 
@@ -269,3 +271,23 @@ async def test_who_is_cancelled_while_waiting_has_put_nothing(autojump_clock: Cl
         store.gate.set()
         await stream.flush()
         assert [len(batch) for batch in store.batches] == [1]
+
+
+@pytest.mark.parametrize("takes", [False, True])
+async def test_a_storage_gets_parts_only_if_it_takes_them(
+    takes: bool, monkeypatch: pytest.MonkeyPatch, autojump_clock: Clock
+) -> None:
+    monkeypatch.setattr(GateStore, "takes_parts", takes, raising=False)
+    data = StoredTrialSample(trial_id="t", tick_id=3, timestamp=1, payloads=[b"seen"]).SerializeToString()
+    split = Layouts().split(3, 1, data)
+    assert split is not None
+    middle = split.layout.middle.pack(split.layout.same[0], (1).to_bytes(8, "little"), split.layout.same[1])
+    parts = Parts(split.layout, 3, middle, [b"seen"], len(data))
+    async with running() as (writer, store):
+        await writer.write(sample_write(3)._replace(data=parts))
+        ((given,),) = store.batches
+        assert isinstance(given, SampleWrite)
+        assert given.data == (parts if takes else data)
+        (trial,) = await store.trials(after=0, limit=1)
+        (stored,) = await store.samples(trial.number, after=0, limit=2, max_bytes=1000)
+        assert stored.data == data

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from tests.servers.datastore.stores import Make, in_memory, in_sqlite_inline
 from tests.servers.datastore.test_conformance import name
 from trio_cogment.api.common_pb2 import TrialState
+from trio_cogment.servers.datastore._chunk_layouts import joined
 from trio_cogment.servers.datastore._merging import begin_waiting, merge_late
 from trio_cogment.servers.datastore.storage import (
     EndWrite,
@@ -50,11 +51,11 @@ class Model:
         whole = [row[0] for row in self.rows if not row[2]]
         if write.kind == WriteKind.LATE:
             if old is None:
-                self.rows.append((write.tick_id, 0, True, write.state, begin_waiting(write.data)))
+                self.rows.append((write.tick_id, 0, True, write.state, begin_waiting(joined(write.data))))
             else:
-                self.rows[self.rows.index(old)] = (*old[:4], merge_late(old[4], write.data))
+                self.rows[self.rows.index(old)] = (*old[:4], merge_late(old[4], joined(write.data)))
             return
-        data = write.data
+        data = joined(write.data)
         known = write.kind == WriteKind.LOGGED and old is not None and not old[2] and old[1] == write.timestamp
         if not known:
             if write.kind == WriteKind.LOGGED and old is not None:

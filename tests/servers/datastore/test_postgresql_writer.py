@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from trio_cogment.api.common_pb2 import TrialState
 from trio_cogment.base.postgresql import TransientError
+from trio_cogment.servers.datastore._chunk_layouts import size_of
 from trio_cogment.servers.datastore._postgresql_statements import (
     Begun,
     Changes,
@@ -31,9 +32,9 @@ from trio_cogment.servers.datastore._postgresql_writer import (
     WriterGoneError,
     Written,
 )
-from trio_cogment.servers.datastore._trial_edit import TrialEdit, in_chunks
+from trio_cogment.servers.datastore._trial_edit import Row, TrialEdit, in_chunks
 from trio_cogment.servers.datastore._write_rules import Head
-from trio_cogment.servers.datastore.chunks import Chunk, ChunkSample, counted_chunk, decode
+from trio_cogment.servers.datastore.chunks import Chunk, counted_chunk, decode
 from trio_cogment.servers.datastore.storage import EndWrite, SampleWrite, StoredSample, TrialEnd, Write, WriteKind
 from trio_cogment.testing.conformance.trial_store import late, late_rewards, new_trial, sample
 
@@ -445,11 +446,11 @@ def test_samples_that_follow_are_added_as_one_by_one(writes: list[SampleWrite], 
 
 @given(st.lists(st.tuples(st.integers(0, 9), st.binary(max_size=9))), st.integers(1, 20))
 def test_pieces(samples: list[tuple[int, bytes]], most: int) -> None:
-    rows = [ChunkSample(number, tick, 0, data) for number, (tick, data) in enumerate(samples, 1)]
+    rows = [Row(number, tick, 0, data) for number, (tick, data) in enumerate(samples, 1)]
     pieces = list(in_chunks(rows, most))
     assert [row for piece in pieces for row in piece] == rows
     for piece in pieces:
-        assert len(piece) == 1 or sum(len(row.data) for row in piece) <= most
+        assert len(piece) == 1 or sum(size_of(row.data) for row in piece) <= most
         assert [row.tick_id for row in piece] == sorted(row.tick_id for row in piece)
 
 

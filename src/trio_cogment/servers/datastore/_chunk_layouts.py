@@ -8,11 +8,12 @@ its payloads, bit for bit. Any other bytes have none.
 
 from __future__ import annotations
 
-import enum
+import math
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import lru_cache
 from itertools import chain
+from operator import attrgetter, itemgetter
 from typing import NamedTuple, TypeAlias
 
 from google.protobuf.message import DecodeError
@@ -155,61 +156,227 @@ class Layout:
         return found
 
 
-class Cut:
-    """Where the parts of samples are that have the same layout and the same lengths of everything.
-
-    Args:
-        layout: of the samples.
-        tick_length: of the field that holds the tick.
-        lengths: of the payloads.
-
-    Attributes:
-        layout: see above.
-        places: where each number and each payload begins in a sample, and how long it is.
-        size: of a sample.
-    """
-
-    __slots__ = ("layout", "places", "size")
-
-    def __init__(self, layout: Layout, tick_length: int, lengths: Sequence[int]) -> None:
-        self.layout = layout
-        self.places: list[tuple[int, int]] = []
-        at = len(layout.before) + tick_length
-        for name, piece in zip((*layout.names, ""), layout.same, strict=True):
-            at += len(piece)
-            if name:
-                if name != "timestamp":  # that is kept for all samples
-                    self.places.append((at, _LENGTHS[name]))
-                at += _LENGTHS[name]
-        for length in lengths:
-            at += len(payload_head(length))
-            self.places.append((at, length))
-            at += length
-        self.size = at + len(layout.after)
-
-
 class Parts(NamedTuple):
-    """The parts of one sample, as who has put it together knows them.
+    """A serialized sample that is not put together: who keeps columns needs only its parts.
 
     Attributes:
         layout: of the sample.
+        tick_id: of the sample.
         middle: what is between its tick and its payloads.
         payloads: of the sample.
+        size: how many bytes it has.
     """
 
     layout: Layout
+    tick_id: int
     middle: bytes
     payloads: Sequence[bytes]
+    size: int
+
+    def joined(self) -> bytes:
+        """Return it put together."""
+        layout, tick_id, middle, payloads, _ = self
+        pieces = [layout.before, tick_field(tick_id), middle]
+        for payload in payloads:
+            pieces += payload_head(len(payload)), payload
+        pieces.append(layout.after)
+        return b"".join(pieces)
 
 
-class Whole(enum.Enum):
-    """Instead of the parts of a sample, where it is known that it has no layout: it is kept as it is."""
+class Cut:
+    """Where the parts of stored samples are in samples as they came, which have one layout and the same lengths.
 
-    WHOLE = enum.auto()
+    Args:
+        layout: of the stored samples.
+        size: of a stored sample.
+        came: of a sample as it came.
+        tick: where its tick is, a varint; empty: it is 0.
+        timestamp: where its timestamp is, 8 bytes.
+        values: where each number of the layout is, and then each payload; empty: it is 0, or an empty payload.
+        means: for the numbers that are means of rewards, where values and confidences of these are.
+
+    Attributes:
+        layout: see above.
+        size: see above.
+    """
+
+    __slots__ = ("_columns", "_form", "_means", "_pieces", "layout", "size")
+
+    def __init__(
+        self,
+        layout: Layout,
+        size: int,
+        came: int,
+        tick: slice,
+        timestamp: slice,
+        values: Sequence[slice],
+        means: Mapping[int, Sequence[tuple[slice, slice]]],
+    ) -> None:
+        self.layout, self.size = layout, size
+        self._form = list(_form_of(layout, tick, timestamp, values, means))
+        places = [*values, *(place for sources in means.values() for source in sources for place in source)]
+        ends = {place.start: place.stop for place in places if place.stop > place.start}
+        columns = {start: number for number, start in enumerate(sorted(ends))}
+        form, at = ["<"], 0
+        for start in sorted(ends):
+            form.append(f"{start - at}x{ends[start] - start}s")
+            at = ends[start]
+        self._pieces = struct.Struct("".join([*form, f"{came - at}x"]))
+        #: The column of each value; -1: it is empty.
+        self._columns = [columns[place.start] if place.stop > place.start else -1 for place in values]
+        self._means = {
+            number: [
+                tuple(columns[place.start] if place.stop > place.start else -1 for place in source)
+                for source in sources
+            ]
+            for number, sources in means.items()
+        }
+
+    def columns(self, came: Sequence[bytes]) -> list[Sequence[bytes]]:
+        """Return the numbers and payloads of samples, each as a column."""
+        count = len(came)
+        pieces = list(zip(*map(self._pieces.unpack, came), strict=True))
+        found: list[Sequence[bytes]] = []
+        for number, column in enumerate(self._columns):
+            if number in self._means:
+                found.append(_means_of(self._means[number], pieces, count))
+            elif column >= 0:
+                found.append(pieces[column])
+            else:
+                found.append([_ZERO if number < self.layout.floats else b""] * count)
+        return found
+
+    def joined(self, came: bytes) -> bytes:
+        """Return the stored sample."""
+        pieces = [(piece,) for piece in self._pieces.unpack(came)] if self._means else []
+        parts: list[bytes] = []
+        for part in self._form:
+            if isinstance(part, bytes):
+                parts.append(part)
+            elif isinstance(part, slice):
+                parts.append(came[part])
+            else:
+                parts += _means_of(self._means[part], pieces, 1)
+        return b"".join(parts)
 
 
-#: Where the parts of a sample are, if that is known.
-Known: TypeAlias = Cut | Parts | Whole | None
+def _form_of(
+    layout: Layout, tick: slice, timestamp: slice, values: Sequence[slice], means: Collection[int]
+) -> Iterator[bytes | slice | int]:
+    """Yield what a stored sample is made of: what is always the same, where the rest is, which numbers are means."""
+    yield layout.before
+    if tick.stop > tick.start:
+        yield _TICK_TAG
+        yield tick
+    number = 0
+    for name, same in zip((*layout.names, ""), layout.same, strict=True):
+        yield same
+        if name == "timestamp":
+            yield timestamp
+        elif name:
+            place = values[number]
+            yield number if number in means else place if place.stop > place.start else _ZERO
+            number += 1
+    for place in values[layout.floats :]:
+        yield payload_head(place.stop - place.start)
+        yield place
+    yield layout.after
+
+
+class Uncut(NamedTuple):
+    """A sample as it came: a serialized `DatalogSample`.
+
+    Attributes:
+        cut: where the parts of the stored sample are in it.
+        came: see above.
+    """
+
+    cut: Cut
+    came: bytes
+
+
+_cut_of, _size_of_cut, _size_of_parts = itemgetter(0), attrgetter("size"), attrgetter("size")
+
+
+class Whole(NamedTuple):
+    """A serialized stored sample of which it is known that it has no layout: it is kept as it is.
+
+    Attributes:
+        data: see above.
+    """
+
+    data: bytes
+
+
+#: A serialized stored sample, or what it is made of.
+SampleData: TypeAlias = bytes | Parts | Uncut | Whole
+
+
+def size_of(data: SampleData) -> int:
+    """Return how many bytes a stored sample has."""
+    if isinstance(data, bytes):
+        return len(data)
+    if isinstance(data, Whole):
+        return len(data.data)
+    return data.size if isinstance(data, Parts) else data.cut.size
+
+
+def sizes_of(data: Collection[SampleData]) -> list[int]:
+    """Return the same of several; most often they are all of one kind."""
+    kinds = set(map(type, data))
+    if kinds == {Uncut}:
+        return list(map(_size_of_cut, map(_cut_of, data)))
+    if kinds == {Parts}:
+        return list(map(_size_of_parts, data))
+    return list(map(size_of, data))
+
+
+def joined(data: SampleData) -> bytes:
+    """Return a stored sample as bytes."""
+    if isinstance(data, bytes):
+        return data
+    if isinstance(data, Whole):
+        return data.data
+    return data.joined() if isinstance(data, Parts) else data.cut.joined(data.came)
+
+
+_ZERO, _NEGATIVE_ZERO = struct.pack("<f", 0.0), struct.pack("<f", -0.0)
+
+
+def _means_of(sources: Sequence[tuple[int, ...]], pieces: Sequence[Sequence[bytes]], count: int) -> Sequence[bytes]:
+    """Return the means of rewards as `RewardMean` makes them: a test holds both together."""
+    if len(sources) == 1:
+        ((value, confidence),) = sources
+        # Most often there is one reward, of which one is sure: the mean is its value.
+        if (
+            confidence >= 0
+            and value >= 0
+            and set(pieces[confidence]) == {_SURE}
+            and _NEGATIVE_ZERO not in pieces[value]
+        ):
+            return pieces[value]
+    totals, weights = [0.0] * count, [0.0] * count
+    for value, confidence in sources:
+        values, confidences = (
+            struct.unpack(f"<{count}f", b"".join(pieces[column])) if column >= 0 else (0.0,) * count
+            for column in (value, confidence)
+        )
+        for number, weight in enumerate(confidences):
+            if weight > 0:
+                totals[number] += values[number] * weight
+                weights[number] += weight
+    means = [total / weight if weight > 0 else 0.0 for total, weight in zip(totals, weights, strict=True)]
+    return list(map(_four_bytes, means))
+
+
+_SURE = struct.pack("<f", 1.0)
+
+
+def _four_bytes(number: float) -> bytes:
+    try:
+        return struct.pack("<f", number)
+    except OverflowError:  # as protobuf does it
+        return struct.pack("<f", math.copysign(math.inf, number))
 
 
 class Split(NamedTuple):
@@ -226,14 +393,6 @@ class Layouts:
     def __init__(self) -> None:
         self._known: dict[tuple[bytes, int, int, bytes], list[Layout]] = {}
         self._bytes = 0
-
-    def cut(self, tick_id: int, timestamp: int, data: bytes) -> Cut | None:
-        """Return where the parts of a sample are, and of all with the same layout and lengths; None: it has none."""
-        found = self.split(tick_id, timestamp, data)
-        if found is None:
-            return None
-        layout = found.layout
-        return Cut(layout, found.tick_length, [len(payload) for payload in found.values[layout.floats :]])
 
     def split(self, tick_id: int, timestamp: int, data: bytes) -> Split | None:
         """Return the parts of a sample; None: it is none that has a layout."""

@@ -22,6 +22,7 @@ from trio_cogment.base.addressing import ActorAddresses
 from trio_cogment.base.errors import InvalidArgumentError
 from trio_cogment.base.rewards import RewardMean
 from trio_cogment.base.shared_message import SharedSample
+from trio_cogment.servers.datastore._chunk_layouts import joined
 from trio_cogment.servers.datastore._conversion_shared import SharedTemplates
 from trio_cogment.servers.datastore._conversion_templates import Deliveries, Templates
 from trio_cogment.servers.datastore._write_rules import MAX_NUMBER
@@ -89,10 +90,11 @@ class TrialConverter:
         Raises:
             InvalidArgumentError: see `convert`; nothing has changed then.
         """
-        return self.write_by_template(sample) or _last(self.writing(sample))
+        write = self.write_by_template(sample) or _last(self.writing(sample))
+        return write._replace(data=joined(write.data))
 
     def write_by_template(self, sample: DatalogSample) -> SampleWrite | None:
-        """Do the same by a fast path; None: there is no template for the sample, use `writing`."""
+        """Convert a sample by a fast path to its parts; None: there is no template for it, use `writing`."""
         write = self.templates.convert(sample)
         if write is None and not self.templates.wanted:
             write = self._shared.convert(sample)
@@ -101,7 +103,7 @@ class TrialConverter:
         return write
 
     def write_at_once(self, sample: DatalogSample) -> SampleWrite | None:
-        """Do the same if that is one step of some milliseconds at most; None: use `writing`.
+        """Convert a sample if that is one step of some milliseconds at most; None: use `writing`.
 
         Raises:
             InvalidArgumentError: see `convert`; nothing has changed then.
@@ -125,7 +127,7 @@ class TrialConverter:
         return write
 
     def writing(self, sample: DatalogSample) -> Iterator[SampleWrite | None]:
-        """Do the same by the full conversion, in steps of some milliseconds: yield None after each, then the result.
+        """Convert a sample in full, in steps of some milliseconds: yield None after each, then the result.
 
         Nothing has changed before the last step.
 

@@ -4,8 +4,7 @@
 stored sample is put together from the payloads, the rewards and what is the same in all samples of its layout. The
 layout is learned from the full conversion, and follows from what is looked at of each sample: who sees which
 observation, who gave rewards to whom, and which numbers are 0, as protobuf leaves zeros out. The lengths of payloads do
-not matter, nor how large they are: each is copied once. The parts go with the sample to the storage, which need not
-look for them.
+not matter, nor how large they are. The parts are what the storage gets; most samples are never put together.
 """
 
 from __future__ import annotations
@@ -25,6 +24,7 @@ from trio_cogment.servers.datastore._chunk_layouts import (
     Layouts,
     Parts,
     Whole,
+    joined,
     payload_head,
     tick_field,
 )
@@ -40,7 +40,7 @@ _MAX_TEMPLATES = 64
 _MAX_CREDIT = 256
 _LEARN = 32
 
-_make_write = partial(tuple.__new__, SampleWrite)
+_make_write, _make_parts = partial(tuple.__new__, SampleWrite), partial(tuple.__new__, Parts)
 
 
 class _Found(NamedTuple):
@@ -80,7 +80,7 @@ def _in_shared(sample: SharedSample) -> _Found:
         payloads.append(bytes(action.content))
     places = observations.actors_map
     found = _found(sample.tick_id, sample.timestamp, sample.state, sample.rewards, count, places, payloads)
-    return found if observations.checkpoint is None else _Found(*found[:-1], observations.checkpoint)
+    return found if observations.checkpoint is None else found._replace(checkpoint=observations.checkpoint)
 
 
 def _in_message(sample: DatalogSample) -> _Found:
@@ -151,10 +151,10 @@ class _Template:
         ValueError: there is no template for such a sample.
     """
 
-    __slots__ = ("_layout", "_means", "_pack", "_pick", "_same", "_write")
+    __slots__ = ("_layout", "_means", "_pack", "_pick", "_same", "_size", "_write")
 
     def __init__(self, found: _Found, write: SampleWrite, deliveries: Deliveries) -> None:
-        split = Layouts().split(write.tick_id, write.timestamp, write.data)
+        split = Layouts().split(write.tick_id, write.timestamp, joined(write.data))
         if split is None:
             raise ValueError("it has no layout")
         layout = self._layout = split.layout
@@ -184,7 +184,9 @@ class _Template:
             raise ValueError("it has no timestamp and no rewards")
         self._same = layout.same
         self._pick: Any = itemgetter(*picked)
-        self._pack = struct.Struct("".join(form)).pack
+        middle = struct.Struct("".join(form))
+        self._pack = middle.pack
+        self._size = len(layout.before) + middle.size + len(layout.after)
 
     def convert(self, found: _Found) -> SampleWrite | None:
         """Convert a sample; None: it has numbers that do not fit."""
@@ -203,18 +205,18 @@ class _Template:
             middle = self._pack(*self._pick(row))
         except (struct.error, OverflowError):
             return None
-        joined = [layout.before, tick_field(tick_id), middle]
+        size = self._size + len(tick_field(tick_id))
         for payload in payloads:
-            joined += payload_head(len(payload)), payload
-        joined.append(layout.after)
-        write, cut = self._write, Parts(layout, middle, payloads)
-        return _make_write((write[0], tick_id, timestamp, write[3], b"".join(joined), write[5], cut, write[7]))
+            length = len(payload)
+            size += length + len(payload_head(length))
+        write, parts = self._write, _make_parts((layout, tick_id, middle, payloads, size))
+        return _make_write((write[0], tick_id, timestamp, write[3], parts, write[5], write[6]))
 
 
 def _with_checkpoint(write: SampleWrite, checkpoint: Checkpoint) -> SampleWrite:
     content = checkpoint.SerializeToString()
-    data = b"".join((write.data, CHECKPOINT_TAG, varint(len(content)), content))
-    return _make_write((*write[:4], data, write.kind, Whole.WHOLE, write.attempt))
+    whole = b"".join((joined(write.data), CHECKPOINT_TAG, varint(len(content)), content))
+    return write._replace(data=Whole(whole))
 
 
 class SharedTemplates:
@@ -263,7 +265,7 @@ class SharedTemplates:
         except (ValueError, LookupError):
             return  # it has something that is not usual
         converted = template.convert(found)
-        if converted is None or converted.data != write.data:
+        if converted is None or joined(converted.data) != joined(write.data):
             return
         if len(self._of_key) >= _MAX_TEMPLATES:
             self._of_key.clear()

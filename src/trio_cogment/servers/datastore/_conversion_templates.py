@@ -3,25 +3,22 @@
 Most ticks of a trial differ only in their numbers and in the content of their payloads. So do the bytes that protobuf
 serialises them to, which takes it a microsecond: between these places, which have the same length from tick to tick,
 the bytes are the same. A `Template` is learned from a sample and from what the full conversion made of it: it knows the
-places in both. A sample whose other bytes are all the same is cut at these places, and the pieces are put together to
-the stored sample. Its fields are not read one by one: what they mean follows from the bytes that are the same.
+places in both. A sample whose other bytes are all the same is not read field by field, and not put together either: it
+goes to the storage as it came (`Uncut`), and that takes the columns out of all samples of a commit at once. Where the
+bytes are wanted, of trials that are followed, they are parsed to the very message that `TrialConverter.convert`
+returns, and need not be those that protobuf would choose.
 
-The result is parsed to the very message that `TrialConverter.convert` returns; the bytes need not be those that
-protobuf would choose.
-
-It takes 4 microseconds where the full conversion takes 10.5: without it `ingest_ratio` of `benchmarks/datastore.py` is
-38 % lower. Samples whose payloads vary in length from tick to tick gain nothing, so after some misses most of them are
-not even looked up: `_conversion_shared` is for them.
+It takes 3 microseconds where the full conversion takes 10.5. Samples whose payloads vary in length from tick to tick
+gain nothing, so after some misses most of them are not even looked up: `_conversion_shared` is for them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import chain
-from operator import itemgetter
 from struct import Struct
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from trio_cogment.api.common_pb2 import Action, Reward, RewardSource
 from trio_cogment.api.datalog_pb2 import DatalogSample, SampleInfo
@@ -31,7 +28,7 @@ from trio_cogment.api.trial_datastore_pb2 import (
     StoredTrialActorSampleReward,
     StoredTrialSample,
 )
-from trio_cogment.servers.datastore._chunk_layouts import Layouts
+from trio_cogment.servers.datastore._chunk_layouts import Cut, Layouts, Uncut, joined
 from trio_cogment.servers.datastore._protobuf_wire import Field, Place, find_places, number_of, tag
 from trio_cogment.servers.datastore._write_rules import MAX_NUMBER
 from trio_cogment.servers.datastore.storage import SampleWrite
@@ -64,7 +61,7 @@ _CONTINUES = bytes(byte >> 7 for byte in range(256))
 #: The places that hold varints.
 _TICKS = ("tick", "action_tick", "other_tick")
 
-_make_write = partial(tuple.__new__, SampleWrite)
+_make_write, _make_uncut = partial(tuple.__new__, SampleWrite), partial(tuple.__new__, Uncut)
 
 
 _SOURCE = {tag(RewardSource, "value"): Field("value"), tag(RewardSource, "confidence"): Field("confidence")}
@@ -113,31 +110,6 @@ _STORED = {
 }
 
 
-#: The `struct` format of values of fixed length; all others are bytes.
-_FORMATS = {"timestamp": "Q", "value": "f", "confidence": "f", "mean": "f"}
-
-
-class _Cut(NamedTuple):
-    """How to cut bytes at their places: pieces that are always the same alternate with pieces that differ."""
-
-    struct: Struct
-    same: tuple[bytes, ...]
-
-
-def _cut(data: bytes, places: Sequence[Place]) -> _Cut:
-    form = ["<"]
-    same: list[bytes] = []
-    at = 0
-    for place in places:
-        same.append(data[at : place.start])
-        form.append(f"{place.start - at}s")
-        form.append(_FORMATS.get(place.what) or f"{place.end - place.start}s")
-        at = place.end
-    same.append(data[at:])
-    form.append(f"{len(data) - at}s")
-    return _Cut(Struct("".join(form)), tuple(same))
-
-
 class Deliveries(NamedTuple):
     """Which actors received and sent the rewards of a sample.
 
@@ -150,53 +122,56 @@ class Deliveries(NamedTuple):
     sent: Mapping[int, Sequence[int]]
 
 
-class _Columns:
-    """At which index of a row the pieces of a sample are.
+class _Places:
+    """The places of a sample by what is there, as slices; those of numbers that are 0 are empty."""
 
-    Attributes:
-        of: the indexes of the pieces with a name, in order.
-        sources: the indexes of value and confidence of each source of a reward; 0 where they are 0, as protobuf leaves
-            zeros out.
-        end: the index after all of them.
-    """
-
-    def __init__(self, places: Sequence[Place], first: int) -> None:
-        self.of: dict[str, list[int]] = {}
-        self.sources: list[dict[str, int]] = []
-        number = first + 1
+    def __init__(self, places: Iterable[Place]) -> None:
+        self.of: dict[str, list[slice]] = {}
+        #: The value and the confidence of each source of a reward.
+        self.sources: list[dict[str, slice]] = []
         for place in places:
+            where = slice(place.start, place.end)
             if place.what == "source":
-                self.sources.append({"value": 0, "confidence": 0})
-            elif place.end > place.start:
-                if place.what in ("value", "confidence"):
-                    self.sources[-1][place.what] = number
-                self.of.setdefault(place.what, []).append(number)
-                number += 2
-        self.end = number
+                self.sources.append({"value": _NOWHERE, "confidence": _NOWHERE})
+            elif place.what in ("value", "confidence"):
+                self.sources[-1][place.what] = where
+            else:
+                self.of.setdefault(place.what, []).append(where)
+
+    def one(self, what: str) -> slice:
+        found = self.of.get(what)
+        return found[0] if found else _NOWHERE
 
 
-def _pieces(places: Iterable[Place], columns: _Columns, deliveries: Deliveries) -> Iterator[tuple[Place, int]]:
-    """Yield the places of the stored sample that differ, and the index of a row for each."""
-    actor, mean = -1, columns.end
-    payloads = iter(columns.of.get("payload", ()))
+_NOWHERE = slice(0, 0)
+
+
+def _values(
+    stored: Iterable[Place], came: _Places, deliveries: Deliveries
+) -> tuple[list[slice], dict[int, list[tuple[slice, slice]]]]:
+    """Return where the numbers and payloads of a stored sample are in the one that came; and of what means are made."""
+    actor = -1
+    numbers, payloads = list[slice](), list[slice]()
+    means: dict[int, list[tuple[slice, slice]]] = {}
+    # Those that are empty may not be there.
+    left = (where for where in came.of.get("payload", ()) if where.stop > where.start)
     sources: Iterator[int] = iter(())
-    source: Mapping[str, int] = {}
-    for place in places:
+    source: Mapping[str, slice] = {}
+    for place in stored:
         if place.what == "actor":
             actor += 1
             sources = chain(deliveries.received.get(actor, ()), deliveries.sent.get(actor, ()))
         elif place.what == "reward":
-            source = columns.sources[next(sources)]
+            source = came.sources[next(sources)]
         elif place.what == "mean":
-            yield place, mean
-            mean += 1
+            received = [came.sources[number] for number in deliveries.received[actor]]
+            means[len(numbers)] = [(each["value"], each["confidence"]) for each in received]
+            numbers.append(_NOWHERE)
         elif place.what in ("value", "confidence"):
-            yield place, source[place.what]
+            numbers.append(source[place.what])
         elif place.what == "payload":
-            if place.end > place.start:
-                yield place, next(payloads)
-        elif place.what in columns.of:  # else it is 0
-            yield place, columns.of[place.what][0]
+            payloads.append(next(left) if place.end > place.start else _NOWHERE)
+    return [*numbers, *payloads], means
 
 
 class Template:
@@ -206,8 +181,8 @@ class Template:
     varint ends where its place does. Without the second check the varint of a longer number could go on in the bytes
     after its place, and these would be other fields.
 
-    What the stored sample is made of is collected in one row: 0.0, the pieces of the stored sample that are always the
-    same, the pieces of the given sample, and the means of the rewards.
+    The sample is not taken to pieces here, only looked at: the storage takes columns out of all that it stores at once
+    (`Cut`), and most samples are never put together.
 
     Args:
         data: a serialised sample with `info` and without messages and user data.
@@ -222,59 +197,49 @@ class Template:
     """
 
     __slots__ = (
-        "_action_ticks",
-        "_continues",
-        "_means",
-        "_pack",
-        "_pick",
-        "_pick_ticks",
-        "_row",
-        "_same",
-        "_tick",
-        "_timestamp",
-        "_unpack",
-        "_write",
-        "bytes",
-    )
+        "_action_ticks", "_continues", "_cut", "_same", "_tick", "_timestamp", "_unpack_same", "_unpack_ticks",
+        "_write", "bytes",
+    )  # fmt: skip
 
     def __init__(self, data: bytes, write: SampleWrite, deliveries: Deliveries) -> None:
         places = list(find_places(data, _SAMPLE, 0, len(data)))
-        cut = _cut(data, [place for place in places if place.end > place.start])
-        stored = list(find_places(write.data, _STORED, 0, len(write.data)))
-        cut_of_stored = Layouts().cut(write.tick_id, write.timestamp, write.data)
-        self._write = write._replace(data=b"", cut=cut_of_stored)
-        # How many pieces the stored sample has decides where in the row those of the given one begin.
-        count = sum(1 for _ in _pieces(stored, _Columns(places, 0), deliveries))
-        columns = _Columns(places, count + 2)
-        pieces = list(_pieces(stored, columns, deliveries))
-        stored_cut = _cut(write.data, [place for place, _ in pieces])
-        self._unpack, self._same = cut.struct.unpack, cut.same
-        self._pack, self._row = stored_cut.struct.pack, (0.0, *stored_cut.same)
-        self.bytes = sum(_PLACE_BYTES + len(piece) for piece in cut.same + stored_cut.same)
-        picked = [1]
-        for number, (_, piece) in enumerate(pieces):
-            picked += piece, number + 2
-        if len(picked) < 2:
+        whole = joined(write.data)
+        split = Layouts().split(write.tick_id, write.timestamp, whole)
+        if split is None:
+            raise ValueError("it has no layout")
+        self._write = write
+        form, same, at = ["<"], list[bytes](), 0
+        ticks, tick_form, tick_at = list[Place](), ["<"], 0
+        for place in places:
+            if place.end > place.start:
+                form.append(f"{place.start - at}s{place.end - place.start}x")
+                same.append(data[at : place.start])
+                at = place.end
+                if place.what in _TICKS:
+                    ticks.append(place)
+                    tick_form.append(f"{place.start - tick_at}x{place.end - place.start}s")
+                    tick_at = place.end
+        same.append(data[at:])
+        self._same, self._unpack_same = tuple(same), Struct("".join([*form, f"{len(data) - at}s"])).unpack
+        self._unpack_ticks = Struct("".join([*tick_form, f"{len(data) - tick_at}x"])).unpack
+        self._continues = b"".join(self._unpack_ticks(data)).translate(_CONTINUES)
+        found = _Places(places)
+        self._timestamp, tick = found.one("timestamp"), found.one("tick")
+        self._tick = next((number for number, place in enumerate(ticks) if place.what == "tick"), -1)
+        values, means = _values(find_places(whole, _STORED, 0, len(whole)), found, deliveries)
+        pieces = (*same, *split.layout.same)
+        self.bytes = sum(map(len, pieces)) + _PLACE_BYTES * (len(pieces) + len(values))
+        self._cut = Cut(split.layout, len(whole), len(data), tick, self._timestamp, values, means)
+        if len(same) < 2:
             raise ValueError("there is nothing that differs")
-        self._pick: Callable[[tuple[Any, ...]], tuple[Any, ...]] = itemgetter(*picked)
-        # With a single index `itemgetter` returns no tuple, so the first column, which is always the same, is picked
-        # twice.
-        self._pick_ticks: Callable[[tuple[Any, ...]], tuple[bytes, ...]] = itemgetter(
-            1, 1, *(number for name in _TICKS for number in columns.of.get(name, ()))
-        )
-        self._continues = self._continuations(self._row + self._unpack(data))
-        self._means = [
-            [(columns.sources[source]["value"], columns.sources[source]["confidence"]) for source in received]
-            for _, received in sorted(deliveries.received.items())
-        ]
-        self._tick = columns.of.get("tick", [0])[0]
-        self._timestamp = columns.of.get("timestamp", [0])[0]
-        if any(place.what == "tick" and place.end - place.start > _MAX_TICK_BYTES for place in places):
+        if tick.stop - tick.start > _MAX_TICK_BYTES:
             raise ValueError("a tick that may be too large")
         #: Those that are as long as `_NO_ACTION`.
-        lengths = [place.end - place.start for place in places if place.what == "action_tick"]
-        ticks = zip(columns.of.get("action_tick", ()), lengths, strict=True)
-        self._action_ticks = [number for number, length in ticks if length == len(_NO_ACTION)]
+        self._action_ticks = [
+            number
+            for number, place in enumerate(ticks)
+            if place.what == "action_tick" and place.end - place.start == len(_NO_ACTION)
+        ]
 
     def convert(self, data: bytes) -> SampleWrite | None:
         """Convert a serialised sample that is as long as the one this was learned from.
@@ -282,32 +247,20 @@ class Template:
         Returns:
             None: it has another layout.
         """
-        fields = self._unpack(data)
-        if fields[::2] != self._same:
+        if self._unpack_same(data) != self._same:
             return None
-        row: tuple[Any, ...] = self._row + fields
-        if self._continuations(row) != self._continues:
+        ticks = self._unpack_ticks(data)
+        if b"".join(ticks).translate(_CONTINUES) != self._continues:
             return None
         for number in self._action_ticks:
-            if row[number] == _NO_ACTION:
+            if ticks[number] == _NO_ACTION:
                 return None
-        timestamp = row[self._timestamp] if self._timestamp else 0
+        timestamp = int.from_bytes(data[self._timestamp], "little")
         if timestamp > MAX_NUMBER:
             return None
-        tick_id = number_of(row[self._tick]) if self._tick else 0
-        for sources in self._means:  # as `RewardMean`, without its calls: a test holds both conversions together
-            total = weights = 0.0
-            for value, confidence in sources:
-                weight = row[confidence]
-                if weight > 0:
-                    total += row[value] * weight
-                    weights += weight
-            row += (total / weights if weights > 0 else 0.0,)
-        trial_id, _, _, state, _, kind, cut, attempt = self._write
-        return _make_write((trial_id, tick_id, timestamp, state, self._pack(*self._pick(row)), kind, cut, attempt))
-
-    def _continuations(self, row: tuple[Any, ...]) -> bytes:
-        return b"".join(self._pick_ticks(row)).translate(_CONTINUES)
+        tick_id = number_of(ticks[self._tick]) if self._tick >= 0 else 0
+        trial_id, _, _, state, _, kind, attempt = self._write
+        return _make_write((trial_id, tick_id, timestamp, state, _make_uncut((self._cut, data)), kind, attempt))
 
 
 class Templates:
@@ -361,10 +314,10 @@ class Templates:
         data = sample.SerializeToString()
         try:
             template = Template(data, write, deliveries)
-        except (ValueError, IndexError):
+        except (ValueError, LookupError, StopIteration):
             return  # it has something that is not usual
         converted = template.convert(data)
-        if converted is None or converted._replace(cut=None) != write:
+        if converted is None or converted._replace(data=joined(converted.data)) != write:
             return
         if self._bytes + template.bytes > _MAX_TEMPLATES_BYTES:
             self._of_length.clear()

@@ -25,6 +25,7 @@ from trio_cogment.base.errors import (
 )
 from trio_cogment.base.group_commit import CommitBatch, CommitQueue, storage_failure
 from trio_cogment.base.recount import Count
+from trio_cogment.servers.datastore._chunk_layouts import joined, size_of
 from trio_cogment.servers.datastore._recurring_failure import RecurringFailure
 from trio_cogment.servers.datastore._stored_bytes import Account, Accounts, Purse
 from trio_cogment.servers.datastore.storage import (
@@ -196,6 +197,7 @@ class GroupCommit(CommitQueue[_Batch]):
             full_bytes=config.commit_bytes,
         )
         self._store = store
+        self._takes_parts = bool(getattr(store, "takes_parts", False))
         self.accounts = Accounts(store)
         self._config = config
         #: The duration of the last commit.
@@ -267,7 +269,7 @@ class GroupCommit(CommitQueue[_Batch]):
         """Queue a write."""
         size = 0
         if type(write) is SampleWrite:
-            size = len(write.data)
+            size = size_of(write.data)
         elif type(write) is TrialWrite:
             size = write.params.ByteSize()
         elif type(write) is OutcomeWrite:
@@ -335,10 +337,15 @@ class GroupCommit(CommitQueue[_Batch]):
                 await self._store_batch(less, counts)
 
     async def _apply(self, batch: _Batch) -> Mapping[int, str]:
+        writes = batch.writes if self._takes_parts else list(map(_joined, batch.writes))
         if not batch.reserved:
-            return await self._store.apply(batch.writes)
+            return await self._store.apply(writes)
         async with self.accounts.settling(batch.reserved):
-            return await self._store.apply(batch.writes)
+            return await self._store.apply(writes)
+
+
+def _joined(write: Write) -> Write:
+    return write._replace(data=joined(write.data)) if type(write) is SampleWrite else write
 
 
 def _drop_failed(batch: _Batch) -> Counter[WriteStream]:

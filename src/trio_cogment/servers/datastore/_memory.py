@@ -14,6 +14,7 @@ import trio
 from trio_cogment.api.common_pb2 import TrialParams
 from trio_cogment.base.errors import DataLossError, InvalidArgumentError, NotFoundError, ResourceExhaustedError
 from trio_cogment.base.recount import Count
+from trio_cogment.servers.datastore._chunk_layouts import joined
 from trio_cogment.servers.datastore._merging import begin_waiting, merge_late
 from trio_cogment.servers.datastore._watching import StoreWatch, Watches
 from trio_cogment.servers.datastore._write_rules import (
@@ -162,19 +163,19 @@ class MemoryTrial:
         tick_id = write.tick_id
         if tick_id > self._highest_tick and write.kind != _LATE:
             # Nearly every sample: it follows all others. `remember` takes it back.
-            self._append(write, waiting=False, data=write.data)
+            self._append(write, waiting=False, data=joined(write.data))
             self.head.grow(tick_id, write.state)
             return
         row = self._row(tick_id)
         action = self._action(write, row)
         if action is Action.COMPLETE and row is not None:
-            data = merge_late(write.data, row.data)
+            data = merge_late(joined(write.data), row.data)
         elif action is Action.MERGE and row is not None:
-            data = merge_late(row.data, write.data)
+            data = merge_late(row.data, joined(write.data))
         elif action is Action.WAIT:
-            data = begin_waiting(write.data)
+            data = begin_waiting(joined(write.data))
         else:
-            data = write.data
+            data = joined(write.data)
         if action is Action.MERGE and row is not None:
             self._set(row.position, row._replace(data=data), undo)
         elif action is Action.RERUN:

@@ -63,6 +63,8 @@ class PostgresqlStore:
         retries: how often something was tried again because its connection broke.
     """
 
+    takes_parts = True
+
     def __init__(self, parts: _Parts, host: Host) -> None:
         self._parts = parts
         self._run_writer = host.runner(1)

@@ -31,7 +31,7 @@ from trio_cogment.servers.datastore._postgresql_statements import (
     key_of,
     properties_text,
 )
-from trio_cogment.servers.datastore._trial_edit import TrialEdit, in_chunks
+from trio_cogment.servers.datastore._trial_edit import Row, TrialEdit, in_chunks
 from trio_cogment.servers.datastore._write_rules import (
     NO_SUCH_TRIAL,
     NO_TICK,
@@ -534,7 +534,7 @@ class _Transaction:
             self._counted[number, chunk.first_position] = _counted(chunk)
             yield chunk.first_position, decode(chunk, trial_id), waiting
 
-    def _chunk(self, edit: TrialEdit, samples: Sequence[ChunkSample]) -> ChunkRow:
+    def _chunk(self, edit: TrialEdit, samples: Sequence[Row]) -> ChunkRow:
         chunk = self._codec.encode(samples)
         edit.head.bytes += _counted(chunk)
         return ChunkRow(edit.head.number, edit.waiting(samples), chunk)

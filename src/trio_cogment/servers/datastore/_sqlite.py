@@ -152,6 +152,7 @@ class SqliteStore:
 
     #: No other process has the database meanwhile, so whoever wrote to it before is gone.
     exclusive = True
+    takes_parts = True
 
     def __init__(self, writer: SqliteWriter, readers: Readers, run_writer: Runner, run_reader: Runner) -> None:
         self._writer = writer

@@ -17,8 +17,9 @@ from operator import attrgetter
 from typing import NamedTuple
 
 from trio_cogment.base.errors import DataLossError
+from trio_cogment.servers.datastore._chunk_layouts import sizes_of
 from trio_cogment.servers.datastore._write_rules import NO_TICK
-from trio_cogment.servers.datastore.chunks import Chunk, ChunkCodec, ChunkSample, counted_chunk, decode
+from trio_cogment.servers.datastore.chunks import Chunk, ChunkCodec, ChunkSample, NewSample, counted_chunk, decode
 from trio_cogment.servers.datastore.storage import ROW_BYTES, TrialEnd
 
 _log = logging.getLogger(__name__)
@@ -41,16 +42,19 @@ INSERT INTO chunks (first_position, position, first_tick, last_tick, samples_cou
 """
 
 
-def in_chunks(samples: Sequence[ChunkSample]) -> Iterator[Sequence[ChunkSample]]:
+def in_chunks(samples: Sequence[NewSample]) -> Iterator[Sequence[NewSample]]:
     """Yield the samples that make one chunk, of which there is more than one if they have very many bytes."""
+    sizes = sizes_of([sample[3] for sample in samples])
+    if len(samples) <= CHUNK_SAMPLES and sum(sizes) <= CHUNK_BYTES:
+        yield samples
+        return
     start = size = 0
-    for index, sample in enumerate(samples):
-        length = len(sample[3])
+    for index, length in enumerate(sizes):
         if index > start and (size + length > CHUNK_BYTES or index - start >= CHUNK_SAMPLES):
             yield samples[start:index]
             start, size = index, 0
         size += length
-    yield samples[start:] if start else samples
+    yield samples[start:]
 
 
 def insert_chunks(

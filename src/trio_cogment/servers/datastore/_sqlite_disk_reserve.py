@@ -14,6 +14,7 @@ from contextlib import suppress
 from trio_cogment.api.common_pb2 import TrialState
 from trio_cogment.base.errors import ResourceExhaustedError
 from trio_cogment.base.sqlite_file import LOG, PAGE_BYTES
+from trio_cogment.servers.datastore._chunk_layouts import size_of
 from trio_cogment.servers.datastore.storage import SampleWrite, TrialWrite, Write
 
 #: The reserve: this many bytes, or this part (an eighth) of a small disk.
@@ -103,7 +104,7 @@ def only_ends(connection: sqlite3.Connection, writes: Sequence[Write], size: int
         return False
     for write in writes:
         if isinstance(write, SampleWrite):
-            if write.state != TrialState.ENDED or len(write.data) > _END_SAMPLE_BYTES:
+            if write.state != TrialState.ENDED or size_of(write.data) > _END_SAMPLE_BYTES:
                 return False
         elif isinstance(write, TrialWrite):
             found = "SELECT 1 FROM trials WHERE trial_id = ?"

@@ -7,12 +7,12 @@ import sqlite3
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
 from operator import itemgetter
 from typing import Any
 
 from trio_cogment.base.errors import DataLossError, InvalidArgumentError
 from trio_cogment.base.sqlite_file import PAGE_BYTES, WritingConnection
+from trio_cogment.servers.datastore._chunk_layouts import SampleData, joined, sizes_of
 from trio_cogment.servers.datastore._merging import begin_waiting, merge_late
 from trio_cogment.servers.datastore._recent_samples import ChangeSet, TrialChanges
 from trio_cogment.servers.datastore._sqlite_chunks import (
@@ -43,7 +43,15 @@ from trio_cogment.servers.datastore._write_rules import (
     replaced,
     taken,
 )
-from trio_cogment.servers.datastore.chunks import DEFAULT_LEVEL, Chunk, ChunkCodec, ChunkSample, counted_chunk, decode
+from trio_cogment.servers.datastore.chunks import (
+    DEFAULT_LEVEL,
+    Chunk,
+    ChunkCodec,
+    ChunkSample,
+    NewSample,
+    counted_chunk,
+    decode,
+)
 from trio_cogment.servers.datastore.storage import (
     ROW_BYTES,
     OutcomeWrite,
@@ -122,8 +130,6 @@ def change_heads(connection: sqlite3.Connection, heads: Iterable[Head]) -> None:
             connection.execute(statement, parameters(values[done : done + size]))
             done += size
 
-
-_make_chunk_sample = partial(tuple.__new__, ChunkSample)
 
 #: Trials whose state is cached between batches; that of others is read again.
 _MAX_KNOWN = 4096
@@ -388,11 +394,11 @@ class SqliteWriter:
 
 
 def _size(writes: Sequence[Write]) -> int:
-    size = 0
+    size = sum(sizes_of([write.data for write in writes if type(write) is SampleWrite]))
     for write in writes:
-        if isinstance(write, SampleWrite):
-            size += len(write.data)
-        elif isinstance(write, TrialWrite):
+        if type(write) is SampleWrite:
+            continue
+        if isinstance(write, TrialWrite):
             size += write.params.ByteSize()
         elif isinstance(write, OutcomeWrite):
             size += len(write.outcome)
@@ -420,7 +426,7 @@ class _Transaction:
         self._touched: dict[str, tuple[_Known, TrialEnd]] = {}
         #: Samples that are not inserted yet: those that come into chunks, by trial, and the column values of the
         #: others, one sample after the other. Of a trial, the others come first.
-        self._chunked: dict[int, tuple[_Known, list[ChunkSample]]] = {}
+        self._chunked: dict[int, tuple[_Known, list[NewSample]]] = {}
         self._values: list[Any] = []
         #: Chunks that samples were looked for in, by their positions: their samples by tick.
         self._opened: dict[int, dict[int, ChunkSample]] = {}
@@ -430,11 +436,11 @@ class _Transaction:
         """Apply the writes of a batch; return which were refused and why."""
         refused: dict[int, str] = {}
         current, known = None, None
-        chunked: list[ChunkSample] = []
+        chunked: list[NewSample] = []
         for index, write in enumerate(writes):
             if isinstance(write, SampleWrite):
                 # The usual case, a tick above all others, is inline: it decides how fast writing is.
-                trial_id, tick_id, timestamp, state, data, kind, cut, attempt = write
+                trial_id, tick_id, timestamp, state, data, kind, attempt = write
                 if trial_id != current:
                     current, known = trial_id, self._look_up_trial(trial_id)
                     if known is not None:
@@ -446,7 +452,7 @@ class _Transaction:
                     and kind is not WriteKind.LATE
                     and (not attempt or attempt == known.head.attempt)
                 ):
-                    chunked.append(_make_chunk_sample((self.next_position, tick_id, timestamp, data, cut)))
+                    chunked.append((self.next_position, tick_id, timestamp, data))
                     self.next_position += 1
                     known.top_tick = known.chunk_tick = tick_id
                     known.head.grow(tick_id, state)
@@ -567,14 +573,14 @@ class _Transaction:
         if held is not None and action in (Action.MERGE, Action.REPLACE):
             self._take_apart(place, known)
         if action is Action.MERGE:
-            merged = merge_late(data, write.data)
+            merged = merge_late(data, joined(write.data))
             self._connection.execute("UPDATE samples SET data = ? WHERE position = ?", (merged, position))
             known.head.bytes += len(merged) - len(data)
             known.head.raw_bytes += len(merged) - len(data)
         elif action is Action.WAIT:
-            self._add(write, known, begin_waiting(write.data), waiting=True)
+            self._add(write, known, begin_waiting(joined(write.data)), waiting=True)
         elif action is Action.COMPLETE:
-            merged = merge_late(write.data, data)
+            merged = merge_late(joined(write.data), data)
             self._remove("position = ?", position, known)
             self._add(write, known, merged, waiting=False)
         elif action is not Action.KEEP:
@@ -595,19 +601,19 @@ class _Transaction:
         self._connection.execute(f"DELETE FROM samples WHERE {condition}", (value,))
         _lose(known.head, count, ROW_BYTES * count + size, size)
 
-    def _add(self, write: SampleWrite, known: _Known, data: bytes, *, waiting: bool) -> None:
+    def _add(self, write: SampleWrite, known: _Known, data: SampleData, *, waiting: bool) -> None:
         if not waiting and write.tick_id > known.chunk_tick:
-            sample = ChunkSample(self.next_position, write.tick_id, write.timestamp, data)
-            self._chunked_of(known).append(sample)
+            self._chunked_of(known).append((self.next_position, write.tick_id, write.timestamp, data))
             known.chunk_tick = write.tick_id
         else:
+            data = joined(data)
             self._values += self.next_position, known.head.number, write.tick_id, write.timestamp, waiting, data
             known.head.bytes += ROW_BYTES + len(data)
             known.head.raw_bytes += len(data)
         self.next_position += 1
         known.top_tick = max(known.top_tick, write.tick_id)
 
-    def _chunked_of(self, known: _Known) -> list[ChunkSample]:
+    def _chunked_of(self, known: _Known) -> list[NewSample]:
         return self._chunked.setdefault(known.head.number, (known, []))[1]
 
     # What is written into a chunk takes it apart; it is made again when chunks are merged.
@@ -672,7 +678,7 @@ class _Transaction:
         self._connection.execute(f"DELETE FROM chunks WHERE {condition}", (value,))
         self._opened.clear()
 
-    def _insert_chunks(self, samples: Sequence[ChunkSample], known: _Known) -> None:
+    def _insert_chunks(self, samples: Sequence[NewSample], known: _Known) -> None:
         chunks = [self._codec.encode(some) for some in in_chunks(samples)]
         insert_chunks(self._connection, known.head.number, chunks)
         for chunk in chunks:
@@ -694,7 +700,7 @@ class _Transaction:
             if samples:
                 self._insert_chunks(samples, known)
                 if number in watched_trials:
-                    watched_trials[number].samples += [StoredSample(one[0], one[1], one[3]) for one in samples]
+                    watched_trials[number].samples += [StoredSample(one[0], one[1], joined(one[3])) for one in samples]
                 # The list is in use by who adds to it.
                 samples.clear()
 

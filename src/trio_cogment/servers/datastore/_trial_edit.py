@@ -9,14 +9,26 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from operator import lt
+from typing import NamedTuple
 
 from trio_cogment.base.errors import DataLossError, InvalidArgumentError
+from trio_cogment.servers.datastore._chunk_layouts import SampleData, joined, size_of, sizes_of
 from trio_cogment.servers.datastore._merging import begin_waiting, merge_late
 from trio_cogment.servers.datastore._write_rules import MAX_NUMBER, RULES, Action, Found, Head, refusal
 from trio_cogment.servers.datastore.chunks import ChunkSample
 from trio_cogment.servers.datastore.storage import SampleWrite, WriteKind
 
-_make_sample = partial(tuple.__new__, ChunkSample)
+
+class Row(NamedTuple):
+    """A sample of a trial, as it is encoded: as `ChunkSample`, and its parts may be all that there is of its data."""
+
+    position: int
+    tick_id: int
+    timestamp: int
+    data: SampleData
+
+
+_make_row = partial(tuple.__new__, Row)
 
 #: Returns the chunks with a tick from the first to the last of these: position, samples, ticks of those that wait.
 Load = Callable[[int, int], Iterable[tuple[int, Sequence[ChunkSample], Sequence[int]]]]
@@ -47,22 +59,22 @@ class TrialEdit:
         self.changed: set[int] = set()
         self._load = load
         #: New samples by their ticks, in the order of their positions, as in each chunk.
-        self._added: dict[int, ChunkSample] = {}
-        self._loaded: dict[int, dict[int, ChunkSample]] = {}
+        self._added: dict[int, Row] = {}
+        self._loaded: dict[int, dict[int, Row]] = {}
         self._where: dict[int, int] = {}
         #: The ticks whose samples are out of sync, and wait for the one of their tick.
         self._waiting: set[int] = set()
 
     def write(self, write: SampleWrite) -> str | None:
         """Do what the rules say; return why a sample was refused."""
-        _, tick_id, timestamp, state, data, kind, cut, _ = write
+        _, tick_id, timestamp, state, data, kind, _ = write
         if self.top_tick < tick_id <= MAX_NUMBER and 0 <= timestamp <= MAX_NUMBER and kind is not WriteKind.LATE:
             # The usual case is inline: it decides how fast writing is.
             position = self.next_position
-            self._added[tick_id] = _make_sample((position, tick_id, timestamp, data, cut))
+            self._added[tick_id] = _make_row((position, tick_id, timestamp, data))
             self.next_position = position + 1
             self.top_tick = tick_id
-            self.head.raw_bytes += len(data)
+            self.head.raw_bytes += size_of(data)
             self.head.grow(tick_id, state)
             return None
         reason = refusal(write)
@@ -75,7 +87,7 @@ class TrialEdit:
 
     def extend(self, writes: Sequence[SampleWrite]) -> bool:
         """Do what `write` would with samples that each follow the one before; False: they do not, nothing was done."""
-        _, ticks, timestamps, states, data, kinds, cuts, _ = zip(*writes, strict=True)
+        _, ticks, timestamps, states, data, kinds, _ = zip(*writes, strict=True)
         if not (
             self.top_tick < ticks[0]
             and ticks[-1] <= MAX_NUMBER
@@ -86,24 +98,24 @@ class TrialEdit:
         ):
             return False
         positions = range(self.next_position, self.next_position + len(ticks))
-        made = map(_make_sample, zip(positions, ticks, timestamps, data, cuts, strict=True))
+        made = map(_make_row, zip(positions, ticks, timestamps, data, strict=True))
         self._added.update(zip(ticks, made, strict=True))
         self.next_position = positions.stop
         self.top_tick = ticks[-1]
-        self.head.raw_bytes += sum(map(len, data))
+        self.head.raw_bytes += sum(sizes_of(data))
         self.head.grow(ticks[-1], states[-1], len(ticks))
         return True
 
     @property
-    def added(self) -> list[ChunkSample]:
+    def added(self) -> list[Row]:
         """The new samples, in the order of their positions."""
         return list(self._added.values())
 
-    def chunk(self, position: int) -> list[ChunkSample]:
+    def chunk(self, position: int) -> list[Row]:
         """Return the samples of a chunk that was read, as they are now; none: it is to be removed."""
         return list(self._loaded[position].values())
 
-    def waiting(self, samples: Sequence[ChunkSample]) -> list[int]:
+    def waiting(self, samples: Sequence[Row]) -> list[int]:
         """Return the ticks of those of these samples that wait for the one of their tick."""
         return [one.tick_id for one in samples if one.tick_id in self._waiting] if self._waiting else []
 
@@ -116,22 +128,22 @@ class TrialEdit:
         if action is Action.KEEP:
             pass
         elif action is Action.WAIT:
-            self._add(ChunkSample(self.next_position, tick_id, write.timestamp, begin_waiting(write.data)))
+            self._add(Row(self.next_position, tick_id, write.timestamp, begin_waiting(joined(write.data))))
             self._waiting.add(tick_id)
         elif action is Action.MERGE and held is not None:
-            self._replace(held._replace(data=merge_late(held.data, write.data), cut=None))
+            self._replace(held._replace(data=merge_late(joined(held.data), joined(write.data))))
         else:
-            data, cut = write.data, write.cut
+            data = write.data
             if action is Action.COMPLETE and held is not None:
-                data, cut = merge_late(data, held.data), None
+                data = merge_late(joined(data), joined(held.data))
             if action is Action.RERUN:
                 self._remove_from(tick_id)
             elif held is not None:
                 self._remove(tick_id)
-            self._add(ChunkSample(self.next_position, tick_id, write.timestamp, data, cut))
+            self._add(Row(self.next_position, tick_id, write.timestamp, data))
         self.head.follow(write, action)
 
-    def _find(self, tick_id: int) -> ChunkSample | None:
+    def _find(self, tick_id: int) -> Row | None:
         if tick_id > self.top_tick:
             return None
         held = self._held(tick_id)
@@ -140,7 +152,7 @@ class TrialEdit:
             held = self._held(tick_id)
         return held
 
-    def _held(self, tick_id: int) -> ChunkSample | None:
+    def _held(self, tick_id: int) -> Row | None:
         held = self._added.get(tick_id)
         if held is None and tick_id in self._where:
             held = self._loaded[self._where[tick_id]][tick_id]
@@ -149,23 +161,23 @@ class TrialEdit:
     def _read(self, first: int, last: int) -> None:
         for position, samples, waiting in self._load(first, last):
             if position not in self._loaded:
-                self._loaded[position] = {one.tick_id: one for one in samples}
+                self._loaded[position] = {one.tick_id: Row(*one) for one in samples}
                 self._where.update((one.tick_id, position) for one in samples)
                 self._waiting.update(waiting)
 
-    def _add(self, one: ChunkSample) -> None:
+    def _add(self, one: Row) -> None:
         self._added[one.tick_id] = one
         self.next_position = one.position + 1
-        self.head.raw_bytes += len(one.data)
+        self.head.raw_bytes += size_of(one.data)
         self.top_tick = max(self.top_tick, one.tick_id)
 
-    def _replace(self, one: ChunkSample) -> None:
+    def _replace(self, one: Row) -> None:
         chunk = self._added
         if one.tick_id not in chunk:
             position = self._where[one.tick_id]
             chunk = self._loaded[position]
             self.changed.add(position)
-        self.head.raw_bytes += len(one.data) - len(chunk[one.tick_id].data)
+        self.head.raw_bytes += size_of(one.data) - size_of(chunk[one.tick_id].data)
         chunk[one.tick_id] = one
 
     def _remove(self, tick_id: int) -> None:
@@ -175,7 +187,7 @@ class TrialEdit:
             position = self._where.pop(tick_id)
             gone = self._loaded[position].pop(tick_id)
             self.changed.add(position)
-        self.head.raw_bytes -= len(gone.data)
+        self.head.raw_bytes -= size_of(gone.data)
         self.head.count -= 1
 
     def _remove_from(self, tick_id: int) -> None:
@@ -185,14 +197,14 @@ class TrialEdit:
         self.top_tick = tick_id
 
 
-def in_chunks(samples: Sequence[ChunkSample], most_bytes: int) -> Iterator[Sequence[ChunkSample]]:
+def in_chunks(samples: Sequence[Row], most_bytes: int) -> Iterator[Sequence[Row]]:
     """Yield samples in pieces whose ticks ascend, of one at least and otherwise at most this many bytes of data."""
     first = size = before = 0
-    for number, (_, tick_id, _, data, _) in enumerate(samples):
-        if number > first and (size + len(data) > most_bytes or tick_id < before):
+    for number, (one, length) in enumerate(zip(samples, sizes_of([one[3] for one in samples]), strict=True)):
+        if number > first and (size + length > most_bytes or one[1] < before):
             yield samples[first:number]
             first, size = number, 0
-        size += len(data)
-        before = tick_id
+        size += length
+        before = one[1]
     if first < len(samples):
         yield samples[first:] if first else samples

@@ -36,19 +36,22 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import accumulate, chain, compress, groupby, islice, repeat
-from operator import attrgetter, sub
-from typing import TYPE_CHECKING, Any, NamedTuple
+from operator import attrgetter, itemgetter, sub
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from trio_cogment.api.trial_datastore_pb2 import StoredTrialSample
 from trio_cogment.base.errors import DataLossError
 from trio_cogment.servers.datastore._chunk_layouts import (
     Cut,
-    Known,
     Layout,
     Layouts,
     Parts,
+    SampleData,
+    Uncut,
     Whole,
+    joined,
     payload_head,
+    sizes_of,
     tick_field,
     tick_fields,
 )
@@ -96,14 +99,16 @@ class ChunkSample(NamedTuple):
         tick_id: of the sample.
         timestamp: nanoseconds since the epoch.
         data: a serialized `StoredTrialSample`, or any other bytes.
-        cut: where its parts are, if the conversion knows that; it is trusted.
     """
 
     position: int
     tick_id: int
     timestamp: int
     data: bytes
-    cut: Known = None
+
+
+#: The same as it is encoded, where its parts are enough, which are trusted.
+NewSample: TypeAlias = tuple[int, int, int, SampleData]
 
 
 class Chunk(NamedTuple):
@@ -237,9 +242,12 @@ class _Column:
         width = self.width
         if width < 0:
             into += _COLUMN.pack(_VARYING, 0, self.size), _little(self.lengths).tobytes(), self.all()
-        elif self.planed or _in_planes(width, count):
+        elif self.planed:
+            into += _COLUMN.pack(_PLANES, width, self.size), self.all()
+        elif _in_planes(width, count):
             into.append(_COLUMN.pack(_PLANES, width, self.size))
-            into += [self.plane(number, 0, count, count) for number in range(width)]
+            data, begin, end = self.data, self.begin, self.begin + self.size
+            into += [data[at:end:width] for at in range(begin, begin + width)]
         else:
             into += _COLUMN.pack(_FIXED, width, self.size), self.all()
 
@@ -438,22 +446,6 @@ class _Gathered:
         return _Group(self._layout, sum(counts), [_Column.joined(columns, counts) for columns in each])
 
 
-def _columns_at(cut: Cut, data: bytes, count: int) -> list[_Column]:
-    """Return the columns of samples that are one after the other."""
-    size = cut.size
-    if len(data) != size * count:
-        raise ValueError(f"{count} samples of {size} bytes have {len(data)}")
-    columns = []
-    for at, width in cut.places:
-        planed = _in_planes(width, count)
-        if planed:
-            pieces = [data[number::size] for number in range(at, at + width)]
-        else:
-            pieces = [data[begin : begin + width] for begin in range(at, len(data), size)]
-        columns.append(_Column(width, _NO_LENGTHS, b"".join(pieces), planed=planed))
-    return columns
-
-
 class _Builder:
     """Sorts samples by their layouts."""
 
@@ -463,16 +455,18 @@ class _Builder:
         self._found: list[_Gathered] = []
         #: Samples whose columns are made together with those of the same layout that come later, by its number: the
         #: samples between them may be of others, as each one with a checkpoint is.
-        self._waiting: dict[int, tuple[Cut | Layout, list[ChunkSample]]] = {}
+        self._waiting: dict[int, tuple[Cut | Layout, list[NewSample]]] = {}
         self.which = bytearray()
 
-    def add(self, samples: Sequence[ChunkSample]) -> None:
-        first = samples[0].cut
-        groups: Iterable[tuple[Cut | Layout | Whole | None, Iterable[ChunkSample]]] = groupby(samples, _alike_of)
-        if isinstance(first, Cut) and list(map(_cut_of, samples)).count(first) == len(samples):
-            groups = [(first, samples)]  # most often it is so
+    def add(self, samples: Sequence[NewSample]) -> None:
+        data = list(map(_data_of, samples))
+        # A `Cut`, or a layout, is what comes first in all but bytes.
+        alikes = list(map(_first_of, data)) if set(map(type, data)) <= _KNOWN else list(map(_alike_of, data))
+        groups: Iterable[tuple[Cut | Layout | None, Iterable[NewSample]]] = [(alikes[0], samples)]
+        if alikes.count(alikes[0]) < len(samples):
+            groups = groupby(samples, lambda sample: _alike_of(sample[3]))
         for alike, group in groups:
-            if alike is None or alike is Whole.WHOLE:
+            if alike is None:
                 for sample in group:
                     self._add_one(sample)
                 continue
@@ -485,7 +479,7 @@ class _Builder:
         for number in list(self._waiting):
             self._gather(number)
 
-    def _add_alike(self, alike: Cut | Layout, number: int, samples: list[ChunkSample]) -> None:
+    def _add_alike(self, alike: Cut | Layout, number: int, samples: list[NewSample]) -> None:
         self.which += bytes((number,)) * len(samples)
         waiting = self._waiting.get(number)
         if waiting is not None and waiting[0] is alike:
@@ -497,23 +491,18 @@ class _Builder:
     def _gather(self, number: int) -> None:
         """Make columns of the samples that wait for more of their layout, before others of it are added."""
         alike, some = self._waiting.pop(number, (None, []))
-        if isinstance(alike, Cut):
-            self._found[number].add(len(some), _columns_at(alike, b"".join(map(_data_of, some)), len(some)))
-        elif alike is not None:
-            parts: list[Any] = list(map(_cut_of, some))
-            columns: list[Sequence[bytes]] = []
-            if alike.floats:
-                columns += zip(*alike.numbers.iter_unpack(b"".join(map(_middle_of, parts))), strict=True)
-            if alike.payloads:
-                columns += zip(*map(_payloads_of, parts), strict=True)
-            self._found[number].add(len(some), list(map(_Column.of, columns)))
+        if alike is None:
+            return
+        parts: list[Any] = list(map(_data_of, some))
+        columns = alike.columns(list(map(_came_of, parts))) if isinstance(alike, Cut) else _columns_of(alike, parts)
+        self._found[number].add(len(some), list(map(_Column.of, columns)))
 
     def _has_room(self, layout: Layout) -> bool:
         return layout.key in self._numbers or len(self._found) < _MAX_LAYOUTS
 
-    def _add_one(self, sample: ChunkSample) -> None:
-        _, tick_id, timestamp, data, cut = sample
-        found = None if cut is Whole.WHOLE else self._layouts.split(tick_id, timestamp, data)
+    def _add_one(self, sample: NewSample) -> None:
+        tick_id, timestamp, data = sample[1], sample[2], joined(sample[3])
+        found = None if isinstance(sample[3], Whole) else self._layouts.split(tick_id, timestamp, data)
         if found is None or not self._has_room(found.layout):
             number = self._number(None)
             self._found[number].add_one((data,))
@@ -535,14 +524,23 @@ class _Builder:
         return [found.group() for found in self._found]
 
 
-_cut_of, _data_of = attrgetter("cut"), attrgetter("data")
+_first_of, _came_of, _data_of = itemgetter(0), itemgetter(1), itemgetter(3)
 _middle_of, _payloads_of = attrgetter("middle"), attrgetter("payloads")
+_KNOWN = {Uncut, Parts}
 
 
-def _alike_of(sample: ChunkSample) -> Cut | Layout | Whole | None:
+def _columns_of(layout: Layout, parts: Sequence[Parts]) -> list[Sequence[bytes]]:
+    columns: list[Sequence[bytes]] = []
+    if layout.floats:
+        columns += zip(*layout.numbers.iter_unpack(b"".join(map(_middle_of, parts))), strict=True)
+    if layout.payloads:
+        columns += zip(*map(_payloads_of, parts), strict=True)
+    return columns
+
+
+def _alike_of(data: SampleData) -> Cut | Layout | None:
     """Return what samples have in common whose parts can be taken together."""
-    cut = sample[4]
-    return cut.layout if isinstance(cut, Parts) else cut
+    return None if isinstance(data, bytes | Whole) else data[0]
 
 
 _make_sample = partial(tuple.__new__, ChunkSample)
@@ -559,13 +557,13 @@ class ChunkCodec:
         self._level = level
         self._layouts = Layouts()
 
-    def encode(self, samples: Sequence[ChunkSample]) -> Chunk:
+    def encode(self, samples: Sequence[NewSample]) -> Chunk:
         """Return a chunk of samples, one at least, whose positions ascend."""
         builder = _Builder(self._layouts)
         builder.add(samples)
-        positions, ticks, timestamps, data, _ = zip(*samples, strict=True)
+        positions, ticks, timestamps, data = zip(*samples, strict=True)
         body = _Body(_runs(positions), _runs(ticks), timestamps, builder.groups(), bytes(builder.which))
-        return self._chunk(body, sum(map(len, data)))
+        return self._chunk(body, sum(sizes_of(data)))
 
     def merge(self, chunks: Sequence[Chunk], trial_id: str) -> Chunk:
         """Return one chunk with the samples of several of the trial, in their order.
@@ -673,7 +671,7 @@ class OpenChunk:
             DataLossError: the chunk is damaged.
         """
         positions, ticks, timestamps, data = self._part(after, limit)
-        return list(map(_make_sample, zip(positions, ticks, timestamps, data, repeat(None))))
+        return list(map(_make_sample, zip(positions, ticks, timestamps, data, strict=True)))
 
     def stored(self, *, after: int = 0, limit: int | None = None) -> Iterator[tuple[int, int, bytes]]:
         """Return the same as what a `StoredSample` is made of."""

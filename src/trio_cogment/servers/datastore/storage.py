@@ -29,7 +29,7 @@ from typing import NamedTuple, Protocol
 from trio_cogment.api.common_pb2 import TrialParams
 from trio_cogment.base.errors import DataLossError
 from trio_cogment.base.records import record
-from trio_cogment.servers.datastore._chunk_layouts import Known
+from trio_cogment.servers.datastore._chunk_layouts import SampleData, size_of
 
 
 class TrialEnd(enum.IntEnum):
@@ -96,11 +96,9 @@ class SampleWrite(NamedTuple):
     timestamp: int
     #: A `TrialState`.
     state: int
-    #: A serialized `StoredTrialSample`.
-    data: bytes
+    #: A serialized `StoredTrialSample`; its parts only for a storage that `takes_parts`.
+    data: SampleData
     kind: WriteKind
-    #: Where the parts of `data` are, if the conversion knows that; a storage that keeps columns need not look for them.
-    cut: Known = None
     #: See the head of this module.
     attempt: int = 0
 
@@ -148,7 +146,7 @@ def trial_bytes(trial_id: str, user_id: str, params_bytes: int, outcome_bytes: i
 def counted_bytes(write: Write) -> int:
     """Return what a write adds at most to what counts against the quota of its trial's owner."""
     if type(write) is SampleWrite:
-        return ROW_BYTES + len(write.data)
+        return ROW_BYTES + size_of(write.data)
     if type(write) is TrialWrite:
         return trial_bytes(write.trial_id, write.user_id, write.params.ByteSize(), 0)
     return len(write.outcome) if type(write) is OutcomeWrite else 0
@@ -245,6 +243,9 @@ class TrialStore(Protocol):
             Which writes were refused, by their index, and why: what is for a trial that is not there, a tick
             or timestamp of 2**63 or more, something LATE that is not a serialized `StoredTrialSample`, a trial whose
             id is taken, what is of another attempt (a `ReplacedAttempt`). The others are done.
+
+        A storage with an attribute `takes_parts` that is True is given samples as `Parts`, where they are known; it
+        looks at `data` with `size_of` and `joined` of `servers.datastore._chunk_layouts`.
         """
 
     async def trial(self, trial_id: str) -> StoredTrial | None:

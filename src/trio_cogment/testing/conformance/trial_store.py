@@ -81,7 +81,7 @@ def sample(
     """Return what adds a sample; another `run` gives it another timestamp."""
     timestamp = 1_000_000 * run + tick_id
     message = StoredTrialSample(trial_id=trial_id, tick_id=tick_id, timestamp=timestamp, payloads=[payload])
-    return SampleWrite(trial_id, tick_id, timestamp, state, message.SerializeToString(), kind, None, attempt)
+    return SampleWrite(trial_id, tick_id, timestamp, state, message.SerializeToString(), kind, attempt)
 
 
 def late(trial_id: str, tick_id: int, reward: float) -> SampleWrite:
