@@ -10,6 +10,7 @@ import trio.testing
 
 from trio_cogment.base.metrics.prometheus import PrometheusMetrics
 from trio_cogment.platform import open_platform
+from trio_cogment.rl.datasets.ticks import tick_of
 from trio_cogment.sdk import ActorSession, ActorStatus, DatalogSession, EnvironmentSession, LogSample, actor_params
 from trio_cogment.sdk import trial_params as make_trial
 
@@ -173,3 +174,25 @@ async def test_a_slow_actor_is_observed_every_fifth_tick(autojump_clock: trio.te
         taken.append(action.payload)
     assert taken == [b"D"] * 3 + [b"t0"] * 5 + [b"t5"] * 5 + [b"t10"] * 2
     assert (metrics.missed_ticks, metrics.late_actions) == (0, 0)
+
+
+async def test_what_is_stored(autojump_clock: trio.testing.MockClock) -> None:
+    """The datastore has what was taken, and whose last action it was; a data set says so, too."""
+    async with open_platform(store="memory:") as platform:
+        platform.participants.register_environment(environment, "e")
+        platform.participants.register_actor(prompt, "prompt")
+        platform.participants.register_actor(slow, "slow")
+        controller = platform.controller
+        actors = [actor_params("a", "c", implementation="prompt", default_action=b"D")]
+        actors.append(actor_params("b", "c", implementation="slow", hold_action=True))
+        trial_id = await controller.start_trial(make_trial(actors, environment="e", tick_hz=HZ))
+        await controller.wait_trial(trial_id)
+        stored = [sample async for sample in platform.datastore_client().samples(trial_id)]
+    assert len(stored) == TICKS + 1
+    for sample in stored[:TICKS]:
+        tick = sample.tick_id
+        is_late = tick % LATE_EVERY == LATE_EVERY - 1
+        assert sample.held_actors == (["b"] if is_late else [])
+        assert sample.actors["a"].action_bytes == b"p%d" % tick
+        assert sample.actors["b"].action_bytes == b"s%d" % (tick - is_late)
+        assert tick_of(sample).actors["b"].held_action == is_late
