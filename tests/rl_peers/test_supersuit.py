@@ -40,3 +40,25 @@ def test_games_in_processes() -> None:
     assert envs.step(np.array([0, 1, 2, 0]))[1].tolist() == [-1, 1, -1, 1]
     envs.close()
     game.close()
+
+
+@pytest.mark.filterwarnings("ignore")  # of its own
+def test_stacked_frames_are_stored_as_they_were(tmp_path: Path) -> None:
+    """The wrapper gives the same array in every step; a view gives what it gave."""
+    import gymnasium
+    import supersuit
+
+    def stacked() -> Any:
+        return supersuit.frame_stack_v1(gymnasium.make("CartPole-v1"), 3)
+
+    bare = stacked()
+    seen = [bare.reset(seed=1)[0].copy(), *(bare.step(1)[0].copy() for _ in range(3))]
+    store = f"sqlite:{tmp_path / 'trials.db'}"
+    view = tc.make(stacked, store=store)
+    found = [view.reset(seed=1)[0].copy(), *(view.step(1)[0].copy() for _ in range(3))]
+    view.close()
+    assert np.array_equal(found, seen)
+    tc.export(store, parquet=tmp_path / "data")
+    replay: Any = tc.replay_environment(tmp_path / "data")
+    stored = [replay.reset(None, None), *(replay.step({}) for _ in range(3))]
+    assert np.array_equal([one["player_0"].value for one in stored], seen)
