@@ -102,8 +102,8 @@ MUTATIONS = (
         "a late action given to the next tick",
         "an action of the tick before is taken for this one's",
         "trial/_ticks.py",
-        "    if tick_id != CURRENT_TICK and tick_id != trial.tick_id:\n        trial.ignore(actor",
-        "    if tick_id != CURRENT_TICK and not trial.tick_id - 1 <= tick_id <= trial.tick_id:\n"
+        "    elif tick_id != CURRENT_TICK and tick_id != trial.tick_id:\n        trial.ignore(actor",
+        "    elif tick_id != CURRENT_TICK and not trial.tick_id - 1 <= tick_id <= trial.tick_id:\n"
         "        trial.ignore(actor",
     ),
     Mutation(
