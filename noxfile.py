@@ -74,14 +74,10 @@ WORLDS = [
     *("textarena==0.7.4", "envpool==1.2.5", "dm-control==1.0.49", "mujoco<4", "minigrid==3.2.0"),
     *("mo-gymnasium==1.3.2", "highway-env==1.12.1", "popgym==1.0.7", "flappy-bird-gymnasium==0.4.0"),
     *("ale-py==0.12.1", "mpe2==1.1.1", "lbforaging==2.0.0", "rware==2.0.0"),
-    *(
-        "dmlab2d==1.0.2",
-        "chex",
-        "dm-tree",
-        "immutabledict",
-        "ml-collections",
-        "networkx",
-    ),  # of Melting Pot's substrates
+]
+#: Of Melting Pot's substrates; in one process with the others it is aborted.
+LAB2D = [
+    *("dmlab2d==1.0.2", "chex", "dm-tree", "immutabledict", "ml-collections", "networkx"),
     *("opencv-python-headless", "pandas==3.1.1", "reactivex"),
 ]
 #: Its build fetches models of bots, of which the substrates need none; so it is built with an empty folder of them.
@@ -690,13 +686,14 @@ def rl_peers(session: nox.Session) -> None:
 
     `nox -s rl-peers -- -k NAME` runs some of them, `nox -s rllib` only those with RLlib.
     """
-    worlds = ["tests/rl_peers/test_worlds.py", "tests/rl_peers/test_melting_pot.py"]
+    worlds, substrates = "tests/rl_peers/test_worlds.py", "tests/rl_peers/test_melting_pot.py"
     verifiers = "tests/rl_peers/test_verifiers.py"
-    elsewhere = [f"--ignore={file}" for file in [*worlds, verifiers, ON_LEROBOT]]
+    elsewhere = [f"--ignore={file}" for file in [worlds, substrates, verifiers, ON_LEROBOT]]
     selections: dict[str, tuple[list[str], list[list[str]], list[str]]] = {
         "rl-peers-verifiers": (VERIFIERS, [], [verifiers]),
         "rl-peers": (RL_PEERS, [], ["tests/rl_peers", *elsewhere]),
-        "rl-peers-worlds": (WORLDS, [["--no-deps", melting_pot(session)]], worlds),
+        "rl-peers-worlds": (WORLDS, [], [worlds]),
+        "rl-peers-melting-pot": (LAB2D, [["--no-deps", melting_pot(session)]], [substrates]),
     }
     beside: dict[str, str] = {}
     for name, (packages, more, selection) in selections.items():

@@ -18,7 +18,7 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore"),  # of the package and what it brings
 ]
 
-NAMES = ["collaborative_cooking__circuit", "coins", "prisoners_dilemma_in_the_matrix__repeated"]
+NAMES = ["daycare", "coins", "prisoners_dilemma_in_the_matrix__repeated"]
 STEPS = 25
 
 
