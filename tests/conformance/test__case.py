@@ -46,4 +46,5 @@ def test_each_case_says_what_it_is_about() -> None:
         assert each.rule.endswith(".")
         assert each.source
         assert each.documented or each.reference or each.ours
+        assert "" not in each.reference, each.key
         assert bool(each.ours) == bool(each.row), each.key

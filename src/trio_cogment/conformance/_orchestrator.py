@@ -474,7 +474,13 @@ async def one_who_acted_and_left(play: Stage) -> str:
     return "waits for c"
 
 
-def _bad_set(name: str, said: str, tick_id: int, indexes: list[int], *, reference: str, may_end: bool) -> None:
+_BURNT = "shown [], at tick 1; the next one is of tick 2"
+_GONE = "the server is gone"
+
+
+def _bad_set(
+    name: str, said: str, tick_id: int, indexes: list[int], *, reference: str | tuple[str, ...], may_end: bool
+) -> None:
     @_on_stage
     async def play_bad_set(play: Stage) -> str:
         await play.begin(play.params("a", "b"))
@@ -484,26 +490,48 @@ def _bad_set(name: str, said: str, tick_id: int, indexes: list[int], *, referenc
             await play[each].next("observation")
             await play[each].act()
         await env.next("action set")
-        await env.observe(tick_id, indexes=indexes)
-        await play.fence(ENV, "a")
+        try:
+            await env.observe(tick_id, indexes=indexes)
+            await play.fence(ENV, "a")
+        except (RpcError, NothingCameError):
+            try:
+                await play.info()
+            except RpcError:
+                return _GONE
+            raise
         shown, tick = actor.kinds(), (await play.info()).tick_id
         await env.observe(indexes=[0, 0])
         good = (await actor.next("observation")).observation.tick_id
-        return f"shown {shown}, tick {tick} stays; the next one is of tick {good}"
+        return f"shown {shown}, at tick {tick}; the next one is of tick {good}"
 
     play_bad_set.__name__ = name
     play_bad_set.__doc__ = f"{said} is refused, and costs no tick."
     _case(
         "ObservationSet",
-        documented="shown [], tick 0 stays; the next one is of tick 1",
+        documented="shown [], at tick 0; the next one is of tick 1",
         reference=reference,
         may_end=may_end,
     )(play_bad_set)
 
 
-_bad_set("observations_of_another_tick", "An observation set of another tick", 5, [0, 0], reference="", may_end=False)
-_bad_set("too_few_observations", "An observation set for fewer actors", -1, [0], reference="", may_end=True)
-_bad_set("observations_that_are_not_there", "An index beyond the observations", -1, [0, 7], reference="", may_end=True)
+_bad_set(
+    "observations_of_another_tick",
+    "An observation set of another tick",
+    5,
+    [0, 0],
+    reference=_BURNT,
+    may_end=False,
+)
+_bad_set("too_few_observations", "An observation set for fewer actors", -1, [0], reference=_GONE, may_end=True)
+_bad_set(
+    "observations_that_are_not_there",
+    "An index beyond the observations",
+    -1,
+    [0, 7],
+    # Nobody is shown anything; it may be that nothing follows, either.
+    reference=(_BURNT, "a did not get observation"),
+    may_end=True,
+)
 
 
 @_case("TrialInfo.latest_observation", documented="RUNNING at 1 with o1, a:cls, env")
@@ -685,7 +713,7 @@ async def watching_one_state(play: Stage) -> str:
     return ", ".join(seen)
 
 
-@_case("VersionInfo", documented="cogment-api, grpc", reference="cogment-api, cogment-orchestrator, grpc")
+@_case("VersionInfo", documented="cogment-api, grpc", reference="cogment-api, grpc")
 @_on_stage
 async def versions(play: Stage) -> str:
     """A service tells at least the versions of the API and of gRPC."""
