@@ -16,6 +16,7 @@ from tests.experiment.plans import plan
 from trio_cogment.base.errors import FailedPreconditionError, InvalidArgumentError, NotFoundError
 from trio_cogment.experiment.definition import Experiment
 from trio_cogment.experiment.machine import (
+    RESUME_SECONDS,
     Effect,
     EndTrial,
     ExperimentMachine,
@@ -336,6 +337,50 @@ def test_a_trial_begins_only_with_people_who_are_here() -> None:
     assert of(machine.attach("ann", 60), StartTrial) == [StartTrial(1, 1, ("ann", "bob"))]
 
 
+def test_who_is_away_between_trials_is_waited_for_as_in_a_trial() -> None:
+    """Not for as long as the page may be read, which is for who is here; who comes back has that again."""
+    experiment = plan(trials=2, then="bot")
+    first, second = experiment.trials
+    long = replace(second, pages=[replace(second.pages[0], seconds=600)])
+    machine = ExperimentMachine(replace(experiment, trials=[first, long]))
+    waiting(machine, "ann", "bob")
+    machine.trial_over(1, 0, [], 50)
+    machine.detach("ann", 60)
+    assert machine.people["ann"].deadline == 90
+    machine.attach("ann", 80)
+    assert machine.people["ann"].deadline == 650
+    turn(machine, "bob", 81)
+    machine.detach("ann", 100)
+    again = copy(machine)
+    again.resume(1000, stopped_at=110)
+    assert again.people["ann"].deadline == 1060  # after a restart all have to come back
+    effects = machine.pass_time(130)
+    assert machine.people["ann"].end == "gone"
+    assert of(effects, StartTrial) == [StartTrial(1, 1, (None, "bob"))]
+
+
+def test_who_was_away_at_the_end_of_a_trial_is_waited_for_as_long() -> None:
+    experiment = plan(trials=2, then="bot")
+    first, second = experiment.trials
+    long = replace(second, pages=[replace(second.pages[0], seconds=600)])
+    machine = ExperimentMachine(replace(experiment, trials=[first, long]))
+    waiting(machine, "ann", "bob")
+    machine.detach("ann", 49)
+    machine.trial_over(1, 0, [], 50)
+    assert machine.people["ann"].deadline == 80
+
+
+def test_who_is_alone_has_the_time_of_the_page() -> None:
+    experiment = plan(size=1, trials=2)
+    first, second = experiment.trials
+    long = replace(second, pages=[replace(second.pages[0], seconds=600)])
+    machine = ExperimentMachine(replace(experiment, trials=[first, long]))
+    waiting(machine, "ann")
+    machine.trial_over(1, 0, [], 50)
+    machine.detach("ann", 60)
+    assert machine.people["ann"].deadline == 650
+
+
 def test_a_researcher_ends_a_group_and_closes_the_waiting_room() -> None:
     machine = ExperimentMachine(plan())
     waiting(machine, "ann", "bob", "cem")
@@ -427,6 +472,8 @@ class Simulation:
         self.playing: dict[int, tuple[int, tuple[str | None, ...]]] = {}
         self.events: list[Happened] = []
         self.came = 0
+        self.seen: dict[str, float] = {}  # when the pages of those who are away were closed
+        self.restarted = -math.inf
 
     def take(self, effects: list[Effect]) -> None:
         for effect in effects:
@@ -465,6 +512,8 @@ class Simulation:
             if person.step in (Step.PREPARING, Step.READY, Step.PLAYING):
                 assert person.group is not None
                 assert not machine.groups[person.group].over
+            if person.step is Step.READY and person.here:
+                self.check_is_waited_for(machine.groups[person.group or 0])
         places = [who for group in machine.groups.values() for who in group.members if who is not None]
         assert len(places) == len(set(places))  # nobody is in two places
         for number, group in machine.groups.items():
@@ -472,6 +521,24 @@ class Simulation:
         # Who waits and is here is never as many as a group.
         if not machine.is_full and not machine.closed:
             assert len(machine.waiting()) < machine.experiment.waiting.size
+
+    def check_is_waited_for(self, group: Group) -> None:
+        """See that a group between trials waits for somebody, and for none of them too long."""
+        machine = self.machine
+        there = [machine.people[who] for who in group.members if who in machine.people]
+        members = [each for each in there if each.step in (Step.PREPARING, Step.READY)]
+        late = [each for each in members if each.step is Step.PREPARING or not each.here]
+        assert late
+        for person in late:
+            page = machine.page_of(person)
+            read = math.inf if page is None else person.since + (page.seconds or machine.experiment.page_seconds)
+            grace = machine.experiment.dropout.grace_seconds
+            # From when they were seen last, or came to this step; after a restart there is more time for everybody.
+            back = math.inf
+            if not person.here:
+                away = max(self.seen.get(person.id, 0.0), person.since)
+                back = max(away + grace, self.restarted + max(grace, RESUME_SECONDS))
+            assert self.now - 1e-6 <= person.deadline <= min(read, back) + 1e-6
 
     def one(self) -> None:
         machine, draw = self.machine, self.random
@@ -489,7 +556,11 @@ class Simulation:
                     answers = {"rule": "b"}
                 self.take(machine.answer(pick.id, page.name, answers, draw.random() > 0.05, self.now))
         elif what < 0.65:
-            self.take(machine.detach(pick.id, self.now) if pick.here else machine.attach(pick.id, self.now))
+            if pick.here:
+                self.seen[pick.id] = self.now
+                self.take(machine.detach(pick.id, self.now))
+            else:
+                self.take(machine.attach(pick.id, self.now))
         elif what < 0.67:
             self.take(machine.leave(pick.id, self.now))
         elif what < 0.68:
@@ -521,6 +592,7 @@ class Simulation:
         stopped, self.now = self.now, self.now + self.random.uniform(0, 300)
         self.machine = copy(self.machine)
         self.playing.clear()
+        self.restarted = self.now
         self.take(self.machine.resume(self.now, stopped_at=stopped))
         for person in list(self.machine.people.values()):
             if self.random.random() < 0.9:
@@ -546,6 +618,7 @@ class Simulation:
 def simulated(seed: int) -> Simulation:
     draw = random.Random(seed)
     then = draw.choice(["end", "bot", "default", "fewer"])
+    grace_seconds, page_seconds = draw.choice([5, 30, 120]), draw.choice([30, 300])
     experiment = plan(
         size=draw.randint(1, 4),
         trials=draw.randint(1, 3),
@@ -556,7 +629,12 @@ def simulated(seed: int) -> Simulation:
         seed=seed,
         waiting={"shortage": draw.choice(["bots", "let_go"]), "groups": draw.choice([None, 3])},
     )
-    return Simulation(experiment, seed)
+    trials = [
+        replace(trial, pages=[replace(page, seconds=page_seconds) for page in trial.pages])
+        for trial in experiment.trials
+    ]
+    dropout = replace(experiment.dropout, grace_seconds=grace_seconds)
+    return Simulation(replace(experiment, trials=trials, dropout=dropout), seed)
 
 
 @pytest.mark.parametrize("seeds", range(30))

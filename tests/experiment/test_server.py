@@ -244,6 +244,32 @@ async def test_who_closes_the_page_for_good_ends_the_group_and_the_other_is_paid
         assert server.experiment.end("partial").code == "MEET-PART"
 
 
+async def test_who_closes_the_page_between_trials_holds_up_the_group_for_the_grace(
+    tmp_path: Path, autojump_clock: MockClock
+) -> None:
+    """And not for the time of the page; the others see it run down, as in a trial."""
+    async with running(tmp_path, example(dropout=Dropout(grace_seconds=5))) as server:
+        people = [AutomaticParticipant(server, Random(k)) for k in (1, 2)]
+        async with trio.open_nursery() as nursery:
+            for each in people:
+                nursery.start_soon(each.run)
+            await until(server, lambda: server.machine.groups and server.machine.groups[1].trial == 1)
+            nursery.cancel_scope.cancel()
+        async with page(server, ticket=people[0].ticket) as socket:
+
+            def other(message: dict[str, Any]) -> dict[str, Any]:
+                return next((each for each in message.get("group", []) if not each["you"]), {})
+
+            async with page(server, ticket=people[1].ticket):
+                await state(socket, lambda message: other(message).get("state") == "reading")
+            began = trio.current_time()
+            away = other(await state(socket, lambda message: other(message).get("state") == "away"))
+            assert 0 < away["seconds"] <= 5
+            assert (await state(socket, lambda message: message["step"] == "finishing"))["early"]
+            assert trio.current_time() - began <= 5
+        assert server.machine.people[people[1].id].end == "gone"
+
+
 @pytest.mark.parametrize(("tell", "told"), [(True, "bot"), (False, "here")])
 async def test_the_others_see_the_time_run_down(
     tell: bool, told: str, tmp_path: Path, autojump_clock: MockClock

@@ -5,13 +5,16 @@ from __future__ import annotations
 import csv
 import io
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from tests.experiment.plans import plan
 from tests.experiment.test_experiment_file import EXAMPLE
 from trio_cogment.base.errors import NotFoundError
 from trio_cogment.experiment.experiment_file import load_experiment
+from trio_cogment.experiment.machine import ExperimentMachine, Happened
 from trio_cogment.experiment.store import Batch, Event, ExperimentStore, StoredParticipant, opened_store, trials_of
 from trio_cogment.experiment.tables import played_trials, tables_of
 
@@ -93,6 +96,48 @@ def test_each_table(store: ExperimentStore) -> None:
         section = codebook.partition(f"## {name}.csv")[2].partition("\n## ")[0]
         for column in rows[0]:
             assert f"| `{column}` |" in section
+
+
+@pytest.mark.parametrize(
+    ("attempts", "failed", "given", "attempt", "end"),
+    [
+        (2, "out", ["b", "a"], "2", "waiting"),
+        (2, "out", ["b", "b"], "2", "screened"),
+        (1, "on", ["b"], "1", "waiting"),
+        (2, "on", ["b", "b"], "2", "waiting"),
+        (1, "out", ["a"], "1", "waiting"),
+    ],
+)
+def test_attempts_at_a_check(
+    attempts: int, failed: str, given: list[str], attempt: str, end: str, tmp_path: Path
+) -> None:
+    """From the machine to the table: the one that was taken, and the answers of each wrong one in the events."""
+    experiment = plan()
+    experiment = replace(experiment, before=[replace(experiment.before[1], attempts=attempts, failed=failed)])
+    machine = ExperimentMachine(experiment)
+    effects = machine.come("ann", 0)
+    for answer in given:
+        effects += machine.answer("ann", "check", {"rule": answer}, True, 1)
+    assert (machine.people["ann"].end or machine.people["ann"].step.value) == end
+    happened = [each for each in effects if isinstance(each, Happened)]
+    kept = StoredParticipant("ann", "ticket", {}, machine.people["ann"].to_data())
+    batch = Batch(
+        participants={"ann": kept}, events=[Event(1, e.id, e.what, e.group, dict(e.detail)) for e in happened]
+    )
+    with opened_store(tmp_path / "x.db", "test") as opened:
+        opened.write(batch)
+        files = tables_of(experiment, opened)
+    found = {
+        name: list(csv.DictReader(io.StringIO(files[f"{name}.csv"].decode(), newline="")))
+        for name in ("answers", "events")
+    }
+    [row] = found["answers"]
+    right = given[-1] == "a"
+    assert (row["answer"], row["right"], row["attempt"]) == (given[-1], str(right).lower(), attempt)
+    wrong = [json.loads(row["detail"]) for row in found["events"] if row["event"] == "check failed"]
+    assert [(each["attempt"], each["answers"]) for each in wrong] == [
+        (number, {"rule": answer}) for number, answer in enumerate(given, 1) if answer == "b"
+    ]
 
 
 def test_trials(store: ExperimentStore) -> None:

@@ -334,21 +334,19 @@ class ExperimentMachine:
             return self._one(who, Input.DECLINE, now)
         checked = plan.checked(answers)
         wrong = plan.wrong(checked)
+        attempt = person.failed + 1
         effects: list[Effect] = []
         if wrong:
-            person.failed += 1
+            person.failed = attempt
             self.changed.add(who)
-            detail = {"page": page, "wrong": wrong, "attempt": person.failed}
+            detail = {"page": page, "wrong": wrong, "attempt": attempt, "answers": checked}
             effects.append(Happened(who, "check failed", person.group, detail))
-            if person.failed < plan.attempts:
+            if attempt < plan.attempts:
                 return [*effects, Show(who)]
-            if plan.failed == "out":
-                return [*effects, *self._answered(person, plan, checked), *self._one(who, Input.FAIL, now)]
-        return [*effects, *self._answered(person, plan, checked), *self._one(who, Input.TURN, now)]
-
-    def _answered(self, person: Participant, plan: PagePlan, answers: Mapping[str, Any]) -> list[Effect]:
-        detail = {"page": plan.name, "answers": dict(answers), "attempts": person.failed + 1}
-        return [Happened(person.id, "answered", person.group, detail)]
+        detail = {"page": page, "answers": checked, "attempts": attempt}
+        effects.append(Happened(who, "answered", person.group, detail))
+        then = Input.FAIL if wrong and plan.failed == "out" else Input.TURN
+        return [*effects, *self._one(who, then, now)]
 
     def way_out(self, who: str, now: float) -> list[Effect]:
         """Have somebody be tired of waiting.
@@ -471,8 +469,7 @@ class ExperimentMachine:
                 effects.append(Happened("", "trial lost", group.number, {"trial": group.trial}))
             for person in self._members(group):
                 effects += self._happen(person, Input.INTERRUPTED, now)
-                if person.step is Step.READY:
-                    person.deadline = now + max(self.experiment.dropout.grace_seconds, RESUME_SECONDS)
+                self._limit_absence(person, now, max(self.experiment.dropout.grace_seconds, RESUME_SECONDS))
         return [*effects, *self._settle(now)]
 
     # --- time ---
@@ -507,13 +504,11 @@ class ExperimentMachine:
             return self._out(person, end)
         if action is Action.RETURN:
             person.here = True
-            if person.step is Step.READY:
-                person.deadline = math.inf
+            self._limit_absence(person, now)
             return [Show(person.id)]
         if action is Action.NOTE_AWAY:
             person.here = False
-            if person.step is Step.READY:
-                person.deadline = now + self.experiment.dropout.grace_seconds
+            self._limit_absence(person, now)
             return []
         if action is Action.TURN:
             person.page += 1
@@ -539,8 +534,8 @@ class ExperimentMachine:
             return self._begin_page(person, now)
         if step is Step.WAITING:
             person.deadline = now + self.experiment.waiting.seconds
-        elif step is Step.READY and not person.here:
-            person.deadline = now + self.experiment.dropout.grace_seconds
+        else:
+            self._limit_absence(person, now)
         return [Happened(person.id, step.value, person.group, {"trial": person.trial}), Show(person.id)]
 
     def _begin_page(self, person: Participant, now: float) -> list[Effect]:
@@ -549,13 +544,28 @@ class ExperimentMachine:
         if person.page < len(pages):
             page = pages[person.page]
             person.since = now
-            person.deadline = now + (self.experiment.page_seconds if page.seconds is None else page.seconds)
+            person.deadline = self._page_deadline(person, page)
+            self._limit_absence(person, now)
             return [Happened(person.id, "page", person.group, {"page": page.name}), Show(person.id)]
         if person.step is Step.READING:
             return self._begin(person, Step.WAITING, now)
         if person.step is Step.PREPARING:
             return self._begin(person, Step.READY, now)
         return self._out(person, person.end or "complete")
+
+    def _page_deadline(self, person: Participant, page: PagePlan) -> float:
+        return person.since + (self.experiment.page_seconds if page.seconds is None else page.seconds)
+
+    def _limit_absence(self, person: Participant, now: float, grace_seconds: float | None = None) -> None:
+        """Set the time of somebody between trials: the group waits for who is away as it does in a trial."""
+        grace = self.experiment.dropout.grace_seconds if grace_seconds is None else grace_seconds
+        if person.step is Step.READY:
+            person.deadline = math.inf if person.here else now + grace
+        elif person.step is Step.PREPARING and (page := self.page_of(person)) is not None:
+            person.deadline = self._page_deadline(person, page)
+            # Who is alone in the group holds up nobody.
+            if not person.here and person.group is not None and len(self._members(self.groups[person.group])) > 1:
+                person.deadline = min(person.deadline, now + grace)
 
     def _out(self, person: Participant, end: str) -> list[Effect]:
         before = person.step

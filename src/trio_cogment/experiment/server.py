@@ -12,6 +12,7 @@ import hashlib
 import hmac
 import json
 import logging
+import math
 import re
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
@@ -292,6 +293,7 @@ class ExperimentServer:
                 self._happened(visitor.id, "page closed", None, {})
                 if visitor.id in self.machine.people:
                     self._do(self.machine.detach(visitor.id, self.now()))
+                    self._show_others(visitor.id)
 
     def _on_page(self, page: Page, visitor: _Visitor, message: Message) -> None:
         self._check_disk()
@@ -416,6 +418,7 @@ class ExperimentServer:
             {"width": message.width, "height": message.height},
         )
         self._do(self.machine.attach(who, self.now()))
+        self._show_others(who)
 
     # --- what pages are shown ---
 
@@ -512,8 +515,8 @@ class ExperimentServer:
         if person.step is Step.PLAYING and state in _ABSENT:
             return {"state": "bot" if dropout.tell else "here"}
         if not person.here or state is PresenceState.AWAY:
-            left = dropout.grace_seconds - (self.now() - since) if state is PresenceState.AWAY else None
-            return {"state": "away", "seconds": None if left is None else max(left, 0.0)}
+            over = since + dropout.grace_seconds if state is PresenceState.AWAY else person.deadline
+            return {"state": "away", "seconds": None if math.isinf(over) else max(over - self.now(), 0.0)}
         return {"state": "reading" if person.step is Step.PREPARING else "here"}
 
     def _end(self, name: str, parameters: Mapping[str, str]) -> dict[str, Any]:

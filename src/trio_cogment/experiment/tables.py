@@ -43,7 +43,7 @@ _ANSWERS = {
     "question": "name of the question",
     "answer": "a text, a number, true or false; several choices as JSON",
     "right": "for checks: whether it is the right answer",
-    "attempt": "for pages with checks: 1 for the first attempt that went through",
+    "attempt": "for pages with checks: which attempt was taken, from 1; events `check failed` have those before it",
 }
 _EVENTS = {
     "time_ns": "when the server saw it; nanoseconds since the epoch, as in samples of trials",
@@ -79,7 +79,7 @@ EVENT_KINDS = {
     "went on": "the person has seen how a trial has ended, or the time for it was over; page_ms as with sent",
     "sent": "the person is done with a page; page_ms is the time by the page's clock",
     "answered": "the answers of a page were taken",
-    "check failed": "checks of a page were answered wrongly",
+    "check failed": "checks of a page were answered wrongly; `attempt` counts from 1, `answers` has all of the page",
     "waiting": "the participant waits for a group",
     "grouped": "the participant is in a group now",
     "preparing": "the participant is before a trial",
