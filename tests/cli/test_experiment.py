@@ -74,6 +74,29 @@ def test_a_demonstration_its_tables_and_what_is_forgotten(folder: Path) -> None:
     assert (len(written["written"]), written["trials"], written["steps"]) == (5, 6, 90)
 
 
+@pytest.mark.parametrize(
+    ("participants", "most"),
+    [("query:PID", 4), ("code, allow: [a, b, c, d, e], keep_out: [a, b]", 2), ("drawn", 4)],
+)
+def test_a_demonstration_begins_anew_each_time(participants: str, most: int, folder: Path) -> None:
+    """Nobody is at an end of before, or finds all places taken; and no two programs have the same id."""
+    text = (folder / "experiment.yaml").read_text().replace("size: 2", "size: 2\n  groups: 2")
+    (folder / "experiment.yaml").write_text(f"{text}participants: {{id: {participants}}}\n")
+    for _ in range(2):
+        done = run("play", "experiment.yaml", "--demo", "--storage=memory:")
+        assert done.output.splitlines()[0] == f"complete: {most}", done.output
+        done = run(
+            "experiment", "export", "experiment.yaml", "--data=.cogment/meeting.demo.db", "--output=t", "--storage=none"
+        )
+        assert len(rows(folder / "t" / "participants.csv")) == most, done.output
+        assert len(rows(folder / "t" / "actions.csv")) == most * 10
+    done = run("play", "experiment.yaml", "--demo", "--storage=memory:", "--data=.cogment/meeting.demo.db")
+    assert "a demonstration begins with a file of its own" in done.output
+    (folder / ".cogment" / "meeting.demo.db").write_text("somebody's")  # it is not what it seems to be
+    assert run("play", "experiment.yaml", "--demo", "--storage=memory:").exit_code == 1
+    assert (folder / ".cogment" / "meeting.demo.db").read_text() == "somebody's"
+
+
 async def test_the_archive_of_the_researchers_page_has_the_trials(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

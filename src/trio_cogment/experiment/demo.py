@@ -203,26 +203,39 @@ def _nested(flat: list[Any], shape: list[int]) -> Any:
     return [_nested(flat[k * size : (k + 1) * size], shape[1:]) for k in range(shape[0])]
 
 
+def people_of_demo(experiment: Experiment, groups: int) -> int:
+    """Return how many programs are to take part: so many groups of them, or as many as there are ids for."""
+    size, ids = experiment.waiting.size, _ids(experiment)
+    return groups * size if ids is None else min(groups, len(ids) // size) * size or len(ids)
+
+
+def _ids(experiment: Experiment) -> list[str] | None:
+    """Return the ids of those who may come; None: everybody may."""
+    people = experiment.participants
+    return sorted(people.allow - people.keep_out) if people.allow else None
+
+
 async def play_demo(server: ExperimentServer, people: int, random: Random) -> dict[str, int]:
     """Have programs take part, all at once; return how many have come to each end.
 
     Args:
         server: of the experiment.
-        people: how many.
+        people: how many; where only some ids may come, no more than these.
         random: draws answers and actions.
     """
     ends: dict[str, int] = {}
-    ids = sorted(server.experiment.participants.allow)
+    ids = _ids(server.experiment)
+    if ids is None:
+        ids = [f"demo-{number + 1}" for number in range(people)]
 
-    async def one(number: int) -> None:
-        who = ids[number % len(ids)] if ids else f"demo-{number + 1}"
+    async def one(who: str) -> None:
         one_of_them = AutomaticParticipant(server, Random(random.random()), parameters=_link(server, who), code=who)
         end = await one_of_them.run()
         ends[end] = ends.get(end, 0) + 1
 
     async with trio.open_nursery() as nursery:
-        for number in range(people):
-            nursery.start_soon(one, number)
+        for who in ids[:people]:
+            nursery.start_soon(one, who)
     return ends
 
 

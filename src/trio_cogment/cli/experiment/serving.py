@@ -232,18 +232,33 @@ def run_demo(
     Raises:
         Failure: the file is wrong, or the experiment could not go on.
     """
+    from trio_cogment.experiment.demo import people_of_demo
+
     experiment, trials = _prepared(options)
     groups = experiment.waiting.groups or _DEMO_GROUPS * len(experiment.conditions)
-    people = groups * experiment.waiting.size
+    people = people_of_demo(experiment, groups)
     # Not the file of the people: programs are in no group of theirs.
     path = options["data"] or data_file(None, experiment.name).with_name(f"{experiment.name}.demo.db")
     with failures(_COMMAND):
+        if options["data"] is None:
+            _delete_demo(path, experiment)
+        elif path.exists():
+            raise Failure(f"{_COMMAND}: --data: {path} is there already; a demonstration begins with a file of its own")
         ends = trio.run(_demo, experiment, trials, path, storage, archive, configuration, people)
     for end, count in sorted(ends.items()):
         click.echo(f"{end}: {count}")
     click.echo(
         f"data: {path}\ntables: trio-cogment experiment export {options['target']} --data {path} --output tables"
     )
+
+
+def _delete_demo(path: Path, experiment: Experiment) -> None:
+    """Delete what programs have left behind: they come anew, and would be at their ends."""
+    if path.exists():
+        with _store(path, experiment):
+            pass  # it is nobody else's, and nobody has it open
+        for name in (f"{path}-wal", f"{path}-shm", path):
+            Path(name).unlink(missing_ok=True)
 
 
 async def _demo(
