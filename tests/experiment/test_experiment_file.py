@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from trio_cogment.base.errors import InvalidArgumentError
-from trio_cogment.experiment.definition import ENDS, Experiment, People, Question
+from trio_cogment.experiment.definition import ENDS, PARTICIPANT_COLUMNS, Experiment, People, Question
 from trio_cogment.experiment.experiment_file import load_experiment
 from trio_cogment.experiment.trials import ExperimentTrials
 
@@ -145,6 +145,30 @@ ends: {complete: {redirect: "https://example.com/?pid={PROLIFIC_PID}"}}
         ("trials:\n\t- x", "cannot start any token (lines are indented by spaces)"),
         (TRIALS + "ends: {completed: {}}", "ends: unknown 'completed'; did you mean 'complete'?"),
         (TRIALS + "ends: {complete: {redirect: 'javascript:x'}}", "redirect: expected an address"),
+        (TRIALS + "ends: {complete: {redirect: 'https://x/?{A'}}", "redirect: expected {NAME} for a parameter"),
+        (
+            TRIALS + "participants: {parameters: []}\nends: {full: {redirect: 'https://x/?{PID}'}}",
+            "ends: full: redirect: {PID} is not known of anybody; expected it in participants: parameters",
+        ),
+        (
+            TRIALS
+            + "participants: {id: 'query:PID', parameters: [a]}\nends: {full: {redirect: 'https://x/{PDI}{PID}'}}",
+            "redirect: {PDI} is not known",
+        ),
+        (
+            TRIALS + "participants: {id: link, allow: [a]}\nends: {full: {redirect: 'https://x/{signature}'}}",
+            "redirect: {signature} is not known",
+        ),
+        *(
+            (
+                f"{TRIALS}after:\n  - questions:\n    - {{name: {name}, ask: b}}",
+                f"line 5: after[0].questions[0]: question '{name}': name: {error}",
+            )
+            for name, error in {
+                **dict.fromkeys(PARTICIPANT_COLUMNS, "expected another one; participants.csv has a column of"),
+                "link_pid": "columns that begin with link_ are of the links",
+            }.items()
+        ),
         (TRIALS + "participants: {id: name}", "participants: id: expected drawn, code, link or query:NAME"),
         (TRIALS + "participants: {id: code}", "participants: allow: expected the ids"),
         (TRIALS + "participants: {allow: [a]}", "with id: drawn nobody has an id before"),

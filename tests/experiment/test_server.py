@@ -434,8 +434,8 @@ async def test_going_on_after_a_trial_is_an_event_once(tmp_path: Path, autojump_
 
 
 async def test_people_with_ids_of_a_platform(tmp_path: Path, autojump_clock: MockClock) -> None:
-    people = People(id="query:PID", keep_out=frozenset(["before"]), parameters=frozenset(["PID"]))
-    ends = {"unmatched": replace(example().end("unmatched"), redirect="https://example.com/?pid={PID}&x={other}")}
+    people = People(id="query:PID", keep_out=frozenset(["before"]), parameters=frozenset(["source"]))
+    ends = {"unmatched": replace(example().end("unmatched"), redirect="https://example.com/?pid={PID}&x={source}")}
     experiment = example(participants=people, ends=ends, before=[], waiting=Waiting(size=2, way_out_seconds=0))
     async with running(tmp_path, experiment) as server:
         async with page(server) as socket:
@@ -448,7 +448,7 @@ async def test_people_with_ids_of_a_platform(tmp_path: Path, autojump_clock: Moc
             end = (await state(socket, lambda message: message["step"] == "out"))["end"]
             assert end["redirect"] == "https://example.com/?pid=a%20b&x="
         assert list(server.machine.people) == ["a b"]
-        assert server.parameters_of("a b") == {"PID": "a b"}  # what the file does not name is not kept
+        assert server.parameters_of("a b") == {}  # what the file does not name is not kept, and the id is there
 
 
 async def test_people_with_codes_and_with_links(tmp_path: Path, autojump_clock: MockClock) -> None:

@@ -7,6 +7,7 @@ it. Questions know how an answer is checked: the page in the browser helps peopl
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -37,6 +38,27 @@ ENDS: Mapping[str, str] = {
     "removed": "Those who run this study have ended it for you.",
     "refused": "This study is not open to you, or you have taken part before.",
 }
+
+#: Columns of participants.csv and what they mean; questions have columns of their own beside them.
+PARTICIPANT_COLUMNS: Mapping[str, str] = {
+    "participant": "id of the participant",
+    "number": "the first who came is 1",
+    "step": "where the participant was last: reading, waiting, preparing, ready, playing, finishing, out",
+    "end": f"how it ended: {', '.join(ENDS)}",
+    "condition": "of the participant's group",
+    "group": "number of the group",
+    "place": "in the group, from 1",
+    "trials_played": "number of trials that have ended for the participant",
+    "came_ns": "when the participant came; nanoseconds since the epoch",
+    "out_ns": "when it ended for the participant",
+    "pages_opened": "number of times that a page was opened, or loaded again",
+    "tab_changes": "number of times that another tab or window took over",
+    "actions": "number of actions",
+}
+#: What columns of parameters of the link begin with.
+PARAMETER_COLUMN = "link_"
+#: What a redirect has in place of a parameter of the link.
+PLACEHOLDER = re.compile(r"\{([^{}]{1,64})\}")
 
 
 def check_name(value: str, what: str) -> None:
@@ -89,6 +111,12 @@ class Question:
     def __post_init__(self) -> None:
         check_name(self.name, "name")
         where = f"question {self.name!r}"
+        if self.name in PARTICIPANT_COLUMNS:
+            raise InvalidArgumentError(
+                f"{where}: name: expected another one; participants.csv has a column of this name"
+            )
+        if self.name.startswith(PARAMETER_COLUMN):
+            raise InvalidArgumentError(f"{where}: name: columns that begin with {PARAMETER_COLUMN} are of the links")
         if not self.ask:
             raise InvalidArgumentError(f"{where}: ask: expected a text")
         _check_one_of(self.kind, QUESTION_KINDS, f"{where}: kind")
@@ -407,7 +435,8 @@ class End:
     Attributes:
         text: Markdown; empty: the sentence of `ENDS`.
         code: to be copied, for a platform that recruits people.
-        redirect: an address that a button leads to; `{PROLIFIC_PID}` stands for that parameter of the person's link.
+        redirect: an address that a button leads to; `{PROLIFIC_PID}` stands for that parameter of the person's link,
+            which has to be kept, or to be the id.
     """
 
     text: str = ""
@@ -417,6 +446,8 @@ class End:
     def __post_init__(self) -> None:
         if self.redirect and not self.redirect.startswith(("https://", "http://")):
             raise InvalidArgumentError(f"redirect: expected an address (https://...); got {self.redirect!r}")
+        if set("{}") & set(PLACEHOLDER.sub("", self.redirect)):
+            raise InvalidArgumentError(f"redirect: expected {{NAME}} for a parameter; got {self.redirect!r}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -446,6 +477,21 @@ class People:
             raise InvalidArgumentError(f"participants: allow: expected the ids of those who may come, with id: {kind}")
         if kind == "drawn" and (self.allow or self.keep_out):
             raise InvalidArgumentError("participants: allow, keep_out: with id: drawn nobody has an id before")
+
+    @property
+    def parameter_of_id(self) -> str:
+        """The parameter of links that is the id; empty: none is."""
+        kind, _, name = self.id.partition(":")
+        return {"query": name, "link": "participant"}.get(kind, "")
+
+    def keeps(self, parameter: str) -> bool:
+        """Return whether a parameter of links is kept."""
+        signs = self.id == "link" and parameter == "signature"
+        return not signs and (self.parameters is None or parameter in self.parameters)
+
+    def knows(self, parameter: str) -> bool:
+        """Return whether a parameter is known of somebody whose link has it."""
+        return self.keeps(parameter) or parameter == self.parameter_of_id
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -505,8 +551,14 @@ class Experiment:
         for page in pages:
             for name in page.conditions:
                 _check_one_of(name, names, f"page {page.name!r}: conditions")
-        for name in self.ends:
+        for name, end in self.ends.items():
             _check_one_of(name, tuple(ENDS), "ends")
+            for parameter in PLACEHOLDER.findall(end.redirect):
+                if not self.participants.knows(parameter):
+                    raise InvalidArgumentError(
+                        f"ends: {name}: redirect: {{{parameter}}} is not known of anybody; "
+                        "expected it in participants: parameters, or as the parameter of the id"
+                    )
         fewer = self.dropout.then == "fewer"
         if fewer and self.dropout.least > self.waiting.size:
             raise InvalidArgumentError(

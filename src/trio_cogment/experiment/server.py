@@ -13,7 +13,6 @@ import hmac
 import json
 import logging
 import math
-import re
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -34,7 +33,7 @@ from trio_cogment.base.errors import (
 )
 from trio_cogment.base.host import Host
 from trio_cogment.experiment import machine as machines
-from trio_cogment.experiment.definition import Experiment, PagePlan, Question
+from trio_cogment.experiment.definition import PLACEHOLDER, Experiment, PagePlan, Question
 from trio_cogment.experiment.machine import Effect, ExperimentMachine, Group, Participant
 from trio_cogment.experiment.messages import Enter, GoOn, Leave, Message, Turn, WayOut, parse
 from trio_cogment.experiment.participant_table import Step
@@ -63,7 +62,6 @@ _MAX_WAITING_EVENTS = 50_000
 _RETRY_SECONDS = 1.0
 _LAST_WRITE_SECONDS = 5.0
 _ABSENT = frozenset([PresenceState.ABSENT, PresenceState.LEFT])
-_PARAMETER = re.compile(r"\{([^{}]{1,64})\}")
 
 
 class _RunningTrial:
@@ -390,12 +388,8 @@ class ExperimentServer:
         """Have a page be somebody's: the newest one is, and the one before it is told."""
         ticket = ticket or self._host.secret_bytes(_TICKET_BYTES).hex()
         new = who not in self.machine.people
-        kept = self.experiment.participants.parameters
-        parameters = {
-            name: value
-            for name, value in message.parameters.items()
-            if (kept is None or name in kept) and name != "signature"
-        }
+        keeps = self.experiment.participants.keeps
+        parameters = {name: value for name, value in message.parameters.items() if keeps(name)}
         before = self._stored.get(who)
         if before is not None:
             self._tickets.pop(before.ticket, None)
@@ -455,7 +449,8 @@ class ExperimentServer:
                 "way_out_in": max(person.since + waiting.way_out_seconds - now, 0.0),
             }
         elif person.step is Step.OUT:
-            header["end"] = self._end(person.end, self._stored[who].parameters)
+            of_id = {self.experiment.participants.parameter_of_id: who}
+            header["end"] = self._end(person.end, {**self._stored[who].parameters, **of_id})
         if person.group is not None and person.step is not Step.OUT:
             group = self.machine.groups[person.group]
             header |= {"group": self._group_view(group, person), "trials_done": person.trial}
@@ -521,7 +516,7 @@ class ExperimentServer:
 
     def _end(self, name: str, parameters: Mapping[str, str]) -> dict[str, Any]:
         end = self.experiment.end(name)
-        address = _PARAMETER.sub(lambda match: quote(parameters.get(match[1], ""), safe=""), end.redirect)
+        address = PLACEHOLDER.sub(lambda match: quote(parameters.get(match[1], ""), safe=""), end.redirect)
         return {"name": name, "html": markdown(end.text), "code": end.code, "redirect": address}
 
     # --- what the machine wants ---

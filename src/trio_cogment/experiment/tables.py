@@ -18,24 +18,9 @@ import zipfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from trio_cogment.experiment.definition import ENDS, Experiment, PagePlan, Question
+from trio_cogment.experiment.definition import PARAMETER_COLUMN, PARTICIPANT_COLUMNS, Experiment, PagePlan, Question
 from trio_cogment.experiment.store import Event, ExperimentStore
 
-_PARTICIPANTS = {
-    "participant": "id of the participant",
-    "number": "the first who came is 1",
-    "step": "where the participant was last: reading, waiting, preparing, ready, playing, finishing, out",
-    "end": f"how it ended: {', '.join(ENDS)}",
-    "condition": "of the participant's group",
-    "group": "number of the group",
-    "place": "in the group, from 1",
-    "trials_played": "number of trials that have ended for the participant",
-    "came_ns": "when the participant came; nanoseconds since the epoch",
-    "out_ns": "when it ended for the participant",
-    "pages_opened": "number of times that a page was opened, or loaded again",
-    "tab_changes": "number of times that another tab or window took over",
-    "actions": "number of actions",
-}
 _ANSWERS = {
     "participant": "id of the participant",
     "time_ns": "when the server got it; nanoseconds since the epoch, as in samples of trials",
@@ -154,7 +139,7 @@ def _parameters(store: ExperimentStore) -> list[str]:
 
 def _participants(experiment: Experiment, store: ExperimentStore) -> Iterator[Sequence[Any]]:
     questions, parameters = list(_questions(experiment)), _parameters(store)
-    yield [*_PARTICIPANTS, *questions, *(f"link_{name}" for name in parameters)]
+    yield [*PARTICIPANT_COLUMNS, *questions, *(f"{PARAMETER_COLUMN}{name}" for name in parameters)]
     conditions = {int(each["number"]): each["condition"] for each in store.groups()}
     seen: dict[str, dict[str, Any]] = {}
     for event in store.events():
@@ -251,7 +236,7 @@ def codebook(experiment: Experiment, store: ExperimentStore) -> str:
         "",
     ]
     for name, columns in (
-        ("participants", _PARTICIPANTS),
+        ("participants", PARTICIPANT_COLUMNS),
         ("answers", _ANSWERS),
         ("events", _EVENTS),
         ("actions", _ACTIONS),
@@ -262,7 +247,9 @@ def codebook(experiment: Experiment, store: ExperimentStore) -> str:
             lines += [
                 f"| `{each.name}` | {_cell(each.ask)} ({_values(each)}) |" for each in _questions(experiment).values()
             ]
-            lines += [f"| `link_{each}` | the parameter `{each}` of the link |" for each in _parameters(store)]
+            lines += [
+                f"| `{PARAMETER_COLUMN}{each}` | the parameter `{each}` of the link |" for each in _parameters(store)
+            ]
         if name == "events":
             lines += ["", "| event | meaning |", "|---|---|"]
             lines += [f"| {kind} | {meaning} |" for kind, meaning in EVENT_KINDS.items()]
