@@ -7,6 +7,7 @@ import logging
 import socket
 import subprocess
 import sys
+import threading
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from functools import partial
@@ -17,6 +18,7 @@ import grpc
 import httpx
 import pytest
 import trio
+from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
@@ -358,7 +360,27 @@ async def test_records_of_the_log_name_their_trace(receiver: Receiver, caplog: p
 # When nobody takes the spans
 
 
-async def test_a_receiver_that_is_away_costs_the_trial_nothing(caplog: pytest.LogCaptureFixture) -> None:
+class Held:
+    """Exports that end when they are let go: a tick that waits for one would wait until they are."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.begun = threading.Event()
+        self.let_go = threading.Event()
+        #: Of each that has had to wait: it was let go.
+        self.ends: list[bool] = []
+        export = OTLPSpanExporter.export
+
+        def held(exporter: OTLPSpanExporter, spans: Any) -> Any:
+            if not self.let_go.is_set():
+                self.begun.set()
+                self.ends.append(self.let_go.wait(20))
+            return export(exporter, spans)
+
+        monkeypatch.setattr(OTLPSpanExporter, "export", held)
+
+
+async def test_no_tick_waits_for_a_receiver_that_is_away(monkeypatch: pytest.MonkeyPatch) -> None:
+    held = Held(monkeypatch)
     with socket.create_server(("127.0.0.1", 0)) as silent:  # it accepts, and never answers
         port = silent.getsockname()[1]
         settings = TracingConfig(
@@ -366,27 +388,39 @@ async def test_a_receiver_that_is_away_costs_the_trial_nothing(caplog: pytest.Lo
             export_interval_seconds=0.01, export_timeout_seconds=0.5, flush_seconds=0.1,
         )  # fmt: skip
         async with open_tracing(settings) as tracing:
-            await play(ticks=100)
-            # No thread has to have done anything meanwhile: the trial has not waited.
-            assert tracing.figures()["ended"] >= 104
-    waits = tracing.figures()
-    assert waits["sent"] == 0
+            await play(ticks=4)
+            await trio.to_thread.run_sync(held.begun.wait)
+            await play(ticks=100)  # ten times what there is room for
+            assert not held.ends
+            assert tracing.figures()["ended"] >= 108
+            assert tracing.figures()["sent"] + tracing.figures()["failed"] == 0
+            held.let_go.set()
+    assert all(held.ends)
+    assert tracing.figures()["sent"] == 0
 
 
-async def test_a_receiver_that_is_killed_and_comes_back() -> None:
+async def test_no_tick_waits_for_a_receiver_that_is_killed_and_comes_back(monkeypatch: pytest.MonkeyPatch) -> None:
     """What it has not taken meanwhile waits in a queue of 50; the trial of 200 ticks has not."""
+    held = Held(monkeypatch)
+    held.let_go.set()
     with receiving() as first:
         settings = config(first, export_interval_seconds=0.01, export_timeout_seconds=0.05, max_queued_spans=50)
         async with open_tracing(settings) as tracing:
             await play(ticks=1)
             await trio.to_thread.run_sync(first.wait, lambda spans: any(span.name == "trial" for span in spans))
             await trio.to_thread.run_sync(first.stop)
+            held.let_go.clear()
+            await play(ticks=4)
+            await trio.to_thread.run_sync(held.begun.wait)
             await play(ticks=200)
+            assert not held.ends
+            held.let_go.set()
             with receiving(first.port) as second:
                 await play(ticks=1)
                 is_there = partial(second.wait, lambda spans: any(span.name == "trial" for span in spans))
                 await trio.to_thread.run_sync(is_there)
         figures = tracing.figures()
+    assert all(held.ends)
     assert figures["sent"] == len(first.spans) + len(second.spans)
     assert figures["ended"] >= 200 > figures["sent"]
 
