@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from string import ascii_letters
 
 import pytest
 import trio
@@ -15,7 +16,7 @@ from click.testing import CliRunner, Result
 
 from trio_cogment.cli.experiment.export import trials_as_files
 from trio_cogment.cli.root import cli
-from trio_cogment.experiment import load_experiment
+from trio_cogment.experiment import demo, load_experiment
 from trio_cogment.rl.datasets.sources import open_source
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "experiment"
@@ -95,6 +96,36 @@ def test_a_demonstration_begins_anew_each_time(participants: str, most: int, fol
     (folder / ".cogment" / "meeting.demo.db").write_text("somebody's")  # it is not what it seems to be
     assert run("play", "experiment.yaml", "--demo", "--storage=memory:").exit_code == 1
     assert (folder / ".cogment" / "meeting.demo.db").read_text() == "somebody's"
+
+
+def test_nothing_that_a_forgotten_person_has_typed_is_in_a_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where a person is so small a part of the file that it would not be made smaller for that."""
+    study = tmp_path / "study"
+    assert run("init", "--experiment", "--page=chat", str(study)).exit_code == 0
+    monkeypatch.chdir(study)
+    plan = Path("experiment.yaml")
+    plan.write_text(plan.read_text().replace("before:", "waiting: {groups: 30}\nbefore:", 1))
+    monkeypatch.setattr(demo, "action_of", lambda form, random: "typed " + "".join(random.choices(ascii_letters, k=60)))
+    monkeypatch.delitem(sys.modules, "conversation", raising=False)
+    done = run("play", "experiment.yaml", "--demo", "--file_storage_compression=0")
+    assert done.output.splitlines()[0] == "complete: 30", done.output
+    data = "--data=.cogment/conversation.demo.db"
+    assert run("experiment", "export", "experiment.yaml", data, "--output=tables", "--storage=none").exit_code == 0
+    actions = rows(study / "tables" / "actions.csv")
+    first = actions[0]["participant"]
+    typed = [json.loads(row["action"]).encode() for row in actions if row["participant"] == first]
+    others = [json.loads(row["action"]).encode() for row in actions if row["participant"] != first]
+    kept = study / ".cogment" / "play.db"
+    assert len(typed) == 4
+    assert all(text in kept.read_bytes() for text in (*typed, *others))
+    done = run("experiment", "forget", "experiment.yaml", first, data)
+    assert "trials deleted: 1 of 1" in done.output, done.output
+    for path in (study / ".cogment").iterdir():
+        content = path.read_bytes()
+        assert not [text for text in typed if text in content], path
+    assert all(text in kept.read_bytes() for text in others)
 
 
 async def test_the_archive_of_the_researchers_page_has_the_trials(

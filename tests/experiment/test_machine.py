@@ -449,19 +449,6 @@ def test_a_server_that_starts_again_goes_on_where_it_was() -> None:
     assert again.people["cem"].end == "gone"
 
 
-def test_forgetting_somebody_who_is_out() -> None:
-    machine = ExperimentMachine(plan())
-    waiting(machine, "ann", "bob")
-    with pytest.raises(FailedPreconditionError, match="take them out first"):
-        machine.forget("ann")
-    machine.leave("ann", 1)
-    machine.take_changes()
-    machine.forget("ann")
-    assert machine.groups[1].members == [None, "bob"]
-    assert [group.number for group in machine.take_changes()[1]] == [1]
-    machine.pass_time(1000)
-
-
 class Simulation:
     """People who come, go, return and dawdle, at random; checks what must hold after each step."""
 

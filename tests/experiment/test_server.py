@@ -477,20 +477,6 @@ async def test_people_with_codes_and_with_links(tmp_path: Path, autojump_clock: 
             assert server.parameters_of("ann-7") == {"participant": "ann-7"}
 
 
-async def test_forgetting_somebody(tmp_path: Path, autojump_clock: MockClock) -> None:
-    async with running(tmp_path) as server:
-        await play_demo(server, 2, Random(3))
-        first, second = server.machine.people
-        trials = await server.forget(first)
-        assert len(trials) == 2
-        assert list(server.machine.people) == [second]
-        with pytest.raises(NotFoundError):
-            await server.forget(first)
-        assert first.encode() not in (tmp_path / "test.db").read_bytes()
-    assert first.encode() not in (tmp_path / "test.db").read_bytes()
-    assert {who for who, _, _ in events_of(tmp_path)} == {"", second}
-
-
 async def test_nothing_is_kept_in_memory_of_what_was_seen_in_trials(tmp_path: Path, autojump_clock: MockClock) -> None:
     trials: list[weakref.ref[Any]] = []
 

@@ -363,22 +363,6 @@ class ExperimentMachine:
         """Have somebody leave for good."""
         return self._one(who, Input.LEAVE, now)
 
-    def forget(self, who: str) -> None:
-        """Know nothing of somebody any more who is out.
-
-        Raises:
-            NotFoundError: there is nobody of this id.
-            FailedPreconditionError: they are not out.
-        """
-        person = self.participant(who)
-        if person.step is not Step.OUT:
-            raise FailedPreconditionError(f"participant {who!r} takes part; take them out first")
-        del self.people[who]
-        if person.group is not None:
-            group = self.groups[person.group]
-            group.members = [None if member == who else member for member in group.members]
-            self.changed_groups.add(group.number)
-
     # --- what a researcher does ---
 
     def take_out(self, who: str, now: float) -> list[Effect]:

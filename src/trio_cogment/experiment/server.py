@@ -266,7 +266,6 @@ class ExperimentServer:
                 batch.participants |= later.participants
                 batch.groups |= later.groups
                 batch.events += later.events
-                batch.forgotten += later.forgotten
                 batch.dropped += later.dropped
                 self._written = waiters + self._written
         for waiter in waiters if done else ():
@@ -718,28 +717,6 @@ class ExperimentServer:
             page = self._pages.get(person.id)
             if page is not None:
                 page.notify({"type": "note", "text": text})
-
-    async def forget(self, who: str) -> list[str]:
-        """Delete everything that is known of somebody who is out; return the ids of the trials they have played in.
-
-        Raises:
-            NotFoundError: there is nobody of this id.
-            FailedPreconditionError: they take part.
-        """
-        self.machine.participant(who)
-        await self.flush()
-        events = await self._run_in_thread(lambda: list(self._store.events("seat")))
-        played = [each.detail["trial_id"] for each in events if each.participant == who]
-        self.machine.forget(who)
-        self._drop(who)
-        page = self._pages.pop(who, None)
-        if page is not None:
-            page.close()
-        self._batch.forgotten.append(who)
-        self._keep()
-        await self.flush()
-        self._note_change()
-        return list(dict.fromkeys(played))
 
     def _drop(self, who: str) -> None:
         """Have nothing of somebody in memory."""

@@ -13,6 +13,7 @@ from trio_cogment.cli.options import FilePath, json_option
 from trio_cogment.cli.services.trial_datastore import PLAY_FILE
 from trio_cogment.cli.text import print_json
 
+_FILE = "sqlite:"
 _COMMAND = "experiment forget"
 
 
@@ -39,13 +40,18 @@ def forget(file: Path, participant: str, storage: str, keep_trials: bool, data: 
     EXPERIMENT is the experiment file. The server must not run meanwhile.
     """
     from trio_cogment.experiment.store import Batch, opened_store, trials_of
+    from trio_cogment.servers.datastore.compacting import erase_deleted
 
     experiment = read_experiment(file, _COMMAND)
     path = existing_data(data, experiment.name, _COMMAND)
     with data_errors(_COMMAND), opened_store(path, experiment.name) as store:
         played = trials_of(store, participant)
         # The trials first: who is interrupted here can do it again.
-        deleted = 0 if keep_trials or storage == "none" else trio.run(_delete, storage, played)
+        deleted = 0
+        if played and not keep_trials and storage != "none":
+            deleted = trio.run(_delete, storage, played)
+            if storage.startswith(_FILE):
+                erase_deleted(storage.removeprefix(_FILE))
         groups = {
             int(group["number"]): {
                 **group,
@@ -65,8 +71,6 @@ async def _delete(storage: str, trials: list[str]) -> int:
     """Delete trials; return how many were there."""
     from trio_cogment.rl.datasets.sources import open_source
 
-    if not trials:
-        return 0
     try:
         async with open_source(storage) as client:
             there = [each.trial_id async for each in client.all_trials() if each.trial_id in set(trials)]

@@ -315,8 +315,11 @@ class SqliteWriter:
         with self._transaction() as connection:
             return find_unmerged(connection)
 
-    def give_back(self) -> bool:
-        """Give the system what the database does not use, if that is a tenth of it; False: there is no room for that.
+    def give_back(self, *, always: bool = False) -> bool:
+        """Give the system what the database does not use; return False if there is no room for that.
+
+        Args:
+            always: do so also if that is less than a tenth of it. Nothing of what was deleted is in the file then.
 
         Raises:
             CogmentError: see `file_errors`; nothing was changed.
@@ -327,7 +330,7 @@ class SqliteWriter:
             nonlocal done
             (pages,) = connection.execute("PRAGMA page_count").fetchone()
             (unused,) = connection.execute("PRAGMA freelist_count").fetchone()
-            if unused * _VACUUM_PART < pages:
+            if unused * _VACUUM_PART < pages and not always:
                 return
             disk = os.statvfs(self._path)
             # All that is left is written to the log first, and to a file of its own before.

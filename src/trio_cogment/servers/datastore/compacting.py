@@ -1,4 +1,4 @@
-"""`compact`: makes chunks of the samples in a database that no datastore uses, and the file smaller.
+"""`compact`: makes chunks of the samples in a database that no datastore uses, and the file smaller; `erase_deleted`.
 
 Nothing here knows of Trio: it is for a program that does nothing else.
 """
@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import NamedTuple
 
-from trio_cogment.base.errors import InvalidArgumentError, NotFoundError
+from trio_cogment.base.errors import InvalidArgumentError, NotFoundError, ResourceExhaustedError
 from trio_cogment.base.sqlite_hold import DatabaseHold
 from trio_cogment.servers.datastore._sqlite import FORMAT
 from trio_cogment.servers.datastore._sqlite_chunks import Merge
@@ -56,21 +57,43 @@ def compact(
     if not 0 <= level <= MOST_LEVEL:
         raise InvalidArgumentError(f"level: expected 0 to {MOST_LEVEL}, got {level}")
     path = os.path.realpath(path)
+    with _opened(path, level) as writer:
+        before = os.path.getsize(path)
+        trials = _merge_all(writer, on_progress)
+        given_back = writer.give_back()
+    return Compacted(trials, before, os.path.getsize(path), given_back)
+
+
+def erase_deleted(path: str) -> None:
+    """Have nothing of deleted trials be in a file, not even where it is unused. The file is written anew for that.
+
+    Args:
+        path: see `compact`, as the errors.
+    """
+    path = os.path.realpath(path)
+    with _opened(path, DEFAULT_LEVEL) as writer:
+        while writer.sweep():
+            pass
+        if not writer.give_back(always=True):
+            raise ResourceExhaustedError(
+                f"storage: {path}: no room on the disk to write the file anew; what was deleted can be in unused parts"
+            )
+
+
+@contextmanager
+def _opened(path: str, level: int) -> Iterator[SqliteWriter]:
     if not os.path.exists(path):
         raise NotFoundError(f"storage: there is no file {path}")
     hold = DatabaseHold(FORMAT, path)
-    before = os.path.getsize(path)
     try:
         hold.open()
         writer = SqliteWriter(path, full=True, max_bytes=0, clock=time.monotonic, missing=hold.missing, level=level)
         try:
-            trials = _merge_all(writer, on_progress)
-            given_back = writer.give_back()
+            yield writer
         finally:
             writer.close()
     finally:
         hold.close()
-    return Compacted(trials, before, os.path.getsize(path), given_back)
 
 
 def _merge_all(writer: SqliteWriter, on_progress: Callable[[int, int], None]) -> int:
