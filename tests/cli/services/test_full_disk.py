@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 import trio
 
 from tests.cli.process import PATIENCE_SECONDS, Server, run, served, server
+from tests.ports import free_port
 from trio_cogment.sdk import ActorSession, EnvironmentSession, Participants
 
 TICKS = 600
@@ -108,14 +111,18 @@ async def test_nothing_is_lost_where_somebody_enlarges_a_full_disk(tmp_path: Pat
 
 
 async def test_a_trial_waits_for_a_full_disk_and_goes_on_with_room(storage: list[str], tmp_path: Path) -> None:
-    async with full(storage, tmp_path, seconds=10 * PATIENCE_SECONDS) as (one, params):
+    port = free_port()
+    flags = [*storage, f"--prometheus_port={port}"]
+    async with full(flags, tmp_path, seconds=10 * PATIENCE_SECONDS) as (one, params):
         where = f"--endpoint=grpc://127.0.0.1:{one.port}"
+        assert await refused_writes(port) == 0
         half = await run("client", "trial", "start", params, "--trial_id=old", where)
         assert (half.code, half.err) == (0, "")
         info = await described_when(where, "old", lambda info: info["datalogTrouble"])
         assert info["state"] == "RUNNING"
         assert "no room left" in info["datalogTrouble"]
         assert int(info["samplesLost"]) == 0
+        assert await refused_writes(port) > 0
         listed = await run("client", "trial", "list", where)
         assert listed.out.splitlines()[-1].endswith(" takes no samples")  # and holds the trial up, soon
         shown = await run("client", "trial", "info", "old", where)
@@ -180,6 +187,15 @@ async def test_what_a_full_disk_has_cost_is_told(storage: list[str], tmp_path: P
         await one.read_rest()
         assert one.out.endswith(f"; samples lost: {lost}\n")
     assert "the data log is back" not in one.err
+
+
+async def refused_writes(port: int) -> float:
+    """Return how many writes the metrics say there was no room for."""
+    async with httpx.AsyncClient() as client:
+        text = (await client.get(f"http://127.0.0.1:{port}/metrics")).text
+    found = re.search(r'^trio_cogment_writes_refused_total\{service="trial_datastore"\} (\S+)$', text, re.MULTILINE)
+    assert found is not None
+    return float(found[1])
 
 
 def is_settled(info: dict[str, Any]) -> bool:

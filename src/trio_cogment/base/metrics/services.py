@@ -33,6 +33,7 @@ _GAUGES = {
 }
 _COUNTERS = {
     "samples_stored": ("Samples that have been made durable", ""),
+    "writes_refused": ("Writes that a store had no room for; those that are tried again count again", ""),
     "tokens_refused": ("Calls without a valid token", ""),
     "spans": ("Spans of traces: that have ended, and of these sent, or not taken by the receiver", "outcome"),
 }

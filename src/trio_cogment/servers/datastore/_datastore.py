@@ -65,7 +65,12 @@ class Datastore:
     def figures(self) -> dict[str, float]:
         """Return what metrics show of it; see `trio_cogment.base.metrics.services`."""
         writes, size = self.writer.queued
-        return {"samples_stored": self.stored_samples, "queued_writes": writes, "queued_write_bytes": size}
+        return {
+            "samples_stored": self.stored_samples,
+            "writes_refused": self.writer.refused_writes,
+            "queued_writes": writes,
+            "queued_write_bytes": size,
+        }
 
     def sink(self, *, max_unconfirmed: int | None = None, endpoint: str = "") -> Intake:
         """Return where an orchestrator of this process writes samples: it has the shape of its `SampleSink`.

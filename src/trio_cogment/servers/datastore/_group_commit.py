@@ -185,6 +185,7 @@ class GroupCommit(CommitQueue[_Batch]):
     Attributes:
         accounts: what counts against quotas.
         stored_samples: how many samples were committed.
+        refused_writes: how many writes there was no room for; those that are tried again count again.
     """
 
     def __init__(self, store: TrialStore, config: DatastoreConfig) -> None:
@@ -205,6 +206,7 @@ class GroupCommit(CommitQueue[_Batch]):
         self._followers = 0
         self._failure = RecurringFailure(_log, "writes failed", "writes do not fail any more")
         self.stored_samples = 0
+        self.refused_writes = 0
 
     def stream(self, max_writes: int | None = None, purse: Purse | None = None) -> WriteStream:
         """Return a new write stream.
@@ -314,6 +316,7 @@ class GroupCommit(CommitQueue[_Batch]):
             if isinstance(error, ResourceExhaustedError) and len(batch.writes) > 1:
                 await self._store_halves(batch)
                 return
+            self.refused_writes += isinstance(error, ResourceExhaustedError)
             failure = storage_failure(error, _log)
             if failure is error:
                 self._failure.failed(error)
