@@ -32,6 +32,12 @@ def rows() -> list[list[str]]:
     return found
 
 
+def _is_header(line: str) -> bool:
+    lines = PAGE.read_text(encoding="utf-8").splitlines()
+    below = [lines[place + 1] for place, one in enumerate(lines[:-1]) if one == line]
+    return all(re.fullmatch(r"\|( ?-+ ?\|)+", one) for one in below)
+
+
 @cache
 def functions_of(file: str) -> set[str]:
     tree = ast.parse((ROOT / file).read_text(encoding="utf-8"))
@@ -40,6 +46,11 @@ def functions_of(file: str) -> set[str]:
 
 def test_the_page_has_its_rows() -> None:
     assert len(rows()) > 40
+    above = ""
+    for line in PAGE.read_text(encoding="utf-8").splitlines():
+        if line.startswith("| ") and above == "":
+            assert _is_header(line), f"a row after an empty line is shown as text: {line}"
+        above = line
     for line in PAGE.read_text(encoding="utf-8").splitlines():
         if line.startswith("| ") and "|---" not in line and line.count(" | ") != _COLUMNS - 1:
             # Of other tables, and none of those with surprises.
