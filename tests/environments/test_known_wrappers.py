@@ -39,6 +39,29 @@ def test_what_a_wrapper_gets_wrong_is_said_once(
     assert record.getMessage().endswith("(docs/peers.md)")
 
 
+@pytest.mark.parametrize(
+    "name",
+    ["MeltingPotCompatibilityV0", "DmControlCompatibilityV0", "BSuiteCompatibilityV0", "DmLabCompatibilityV0"],
+)
+def test_advice_for_limits_that_are_told_as_ends(
+    name: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No adapter tells them apart, ours neither: what was told is a discount of 0 in both cases."""
+    monkeypatch.setattr(known_wrappers, "_told", set())
+    wrap(type(name, (Rps,), {"__module__": "shimmy.dm_env"})())
+    (record,) = caplog.records
+    assert "max_steps below that limit" in record.getMessage()
+
+
+def test_ends_that_are_told_the_wrong_way_round(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(known_wrappers, "_told", set())
+    wrap(type("DmControlMultiAgentCompatibilityV0", (Rps,), {"__module__": "shimmy.dm_env"})())
+    (record,) = caplog.records
+    assert "the wrong way round; the environment of dm_env itself is taken" in record.getMessage()
+
+
 def test_nothing_of_others(caplog: pytest.LogCaptureFixture) -> None:
     env = Outer(Rps())
     env.env.env = env  # it leads back to itself

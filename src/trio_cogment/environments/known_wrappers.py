@@ -19,11 +19,24 @@ _FAULTS = {
         "without these"
     ),
     ("shimmy", "MeltingPotCompatibilityV0"): (
-        "it tells every last step as terminated, a time limit included; the substrate itself, as an environment of "
-        "dm_env, tells them apart"
+        "it tells every last step as terminated, a limit of the substrate included, because Lab2D gives each the "
+        "discount 0; a trial with max_steps below that limit is told as truncated"
     ),
     ("shimmy", "DmControlCompatibilityV0"): (
-        "it tells a cut-off with discount 0 as terminated; the environment of dm_env itself is taken, too"
+        "it knows a time limit by a discount other than 0, and tells one with discount 0 as terminated; a trial with "
+        "max_steps below that limit is told as truncated"
+    ),
+    ("shimmy", "DmControlMultiAgentCompatibilityV0"): (
+        "it tells a last step with discount 0 as truncated, and any other, as time limits are, as terminated, which is "
+        "the wrong way round; the environment of dm_env itself is taken, too"
+    ),
+    ("shimmy", "BSuiteCompatibilityV0"): (
+        "it tells every last step as terminated, a limit of steps included, because bsuite gives each the discount 0; "
+        "a trial with max_steps below that limit is told as truncated"
+    ),
+    ("shimmy", "DmLabCompatibilityV0"): (
+        "it tells every end as terminated, a limit of time included; a trial with max_steps below that limit is told "
+        "as truncated"
     ),
     ("supersuit", "black_death_par"): (
         "it tells no end when one comes, and then plays one more step of zeros, which is terminated and truncated for "
