@@ -17,6 +17,7 @@ from tests.rl.datasets.test_long_episodes import LONG, made_by_minari
 from tests.rl.datasets.test_minari import Solo
 from tests.rl.datasets.test_replaying import Unsorted
 from trio_cogment.base.errors import NotFoundError
+from trio_cogment.spaces import Box, Dict, Tuple
 
 pytestmark = pytest.mark.filterwarnings("ignore:.* is (set to )?None:UserWarning")
 
@@ -97,6 +98,22 @@ async def test_keys_that_were_played_in_another_order() -> None:
     found = kinds("tests/game-player_0-v0")
     assert found["unsorted_keys"][0].startswith("observation_space: the keys were ['z', 'a'] when it was played")
     assert found["unsorted_keys"][1]
+    assert found["types"][1], "replays have the types that were played"
+
+
+async def test_keys_within_keys_that_were_played_in_another_order() -> None:
+    inner = Dict({"d": Box(-1, 1, (1,), np.float64), "c": Box(-1, 1, (1,), np.float64)})
+    game = Solo(Dict({"a": Box(-1, 1, (1,), np.float64), "b": Tuple((inner,))}))
+    async with recording(game) as platform:
+        await play(platform, game, "one", seed=4)
+        await tc.export_async(platform, minari="tests/deep-v0")
+    assert kinds("tests/deep-v0") == {
+        "unsorted_keys": (
+            "observation_space.b.0: the keys were ['d', 'c'] when it was played, and are loaded as ['c', 'd']: "
+            "flattened values have their columns in another order",
+            True,
+        )
+    }
 
 
 def test_what_is_not_there() -> None:

@@ -69,11 +69,14 @@ def _of_spaces(recordings: Any) -> Iterator[DatasetFinding]:
         seen = from_gymnasium(getattr(loaded, field))
         if field in about:
             played = from_jsonable(about[field])
-            if _keys(played) != _keys(seen):
-                text = (
-                    f"{field}: the keys were {_keys(played)} when it was played, and are loaded as {_keys(seen)}: "
-                    "flattened values have their columns in another order"
-                )
+            loaded_keys = dict(_keys(seen, field))
+            moved = [
+                f"{part}: the keys were {keys} when it was played, and are loaded as {loaded_keys.get(part, [])}"
+                for part, keys in _keys(played, field)
+                if keys != loaded_keys.get(part)
+            ]
+            if moved:
+                text = f"{'; '.join(moved)}: flattened values have their columns in another order"
                 yield DatasetFinding("unsorted_keys", text, replayed=True)
         pictures = [name for name, leaf in _leaves(seen) if _is_picture(leaf)]
         if pictures and loaded.storage.metadata.get("jpeg_encoding", True):
@@ -101,7 +104,7 @@ def _of_episodes(recordings: Any) -> Iterator[DatasetFinding]:
         field: from_gymnasium(getattr(recordings.dataset, field)) for field in ("observation_space", "action_space")
     }
     unreadable, nan = list[int](), list[int]()
-    types: dict[str, str] = {}
+    types: dict[str, dict[str, str]] = {field: {} for field in spaces}
     for place in range(len(recordings)):
         episode = recordings.read(place)
         if not np.isfinite(np.asarray(episode.rewards, float)).all():
@@ -109,7 +112,7 @@ def _of_episodes(recordings: Any) -> Iterator[DatasetFinding]:
         for field, space in spaces.items():
             values = episode.observations if field == "observation_space" else episode.actions
             for name, told in _other_types(space, values, field.removesuffix("_space")):
-                types.setdefault(name, told)
+                types[field].setdefault(name, told)
         if recordings.is_arrow and not unreadable:
             try:
                 recordings.dataset[place]
@@ -120,8 +123,10 @@ def _of_episodes(recordings: Any) -> Iterator[DatasetFinding]:
             f"{_named(unreadable)}: information of one number for each step, which Minari has written and cannot read"
         )
         yield DatasetFinding("unreadable_infos", text, replayed=True)
-    if types:
-        yield DatasetFinding("types", "; ".join(types.values()))
+    for field, found in types.items():
+        if found:
+            # Replays have the spaces that were played, where the metadata have them.
+            yield DatasetFinding("types", "; ".join(found.values()), replayed=field in recordings.about)
     if nan:
         yield DatasetFinding("nan_rewards", f"{_named(nan)}: rewards that are no finite numbers")
 
@@ -156,8 +161,15 @@ def _is_picture(space: Space) -> bool:
     )
 
 
-def _keys(space: Space) -> list[str]:
-    return list(space.spaces) if isinstance(space, Dict) else []
+def _keys(space: Space, name: str) -> Iterator[tuple[str, list[str]]]:
+    """Yield the keys of each Dict within a space, in order, and where it is."""
+    if isinstance(space, Dict):
+        yield name, list(space.spaces)
+        for key, part in space.spaces.items():
+            yield from _keys(part, f"{name}.{key}")
+    elif isinstance(space, Tuple):
+        for place, part in enumerate(space.spaces):
+            yield from _keys(part, f"{name}.{place}")
 
 
 def _named(places: list[int]) -> str:
