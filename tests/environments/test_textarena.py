@@ -7,6 +7,7 @@ import sys
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 
 from trio_cogment.base.errors import InvalidArgumentError, MissingExtraError, NotFoundError
@@ -55,6 +56,21 @@ class Wrapper:
         return getattr(self.env, name)
 
 
+class Letters(Dice):
+    """Its cards are drawn from NumPy's one generator, which no reset of it seeds."""
+
+    def reset(self, num_players: int, seed: int | None = None) -> None:
+        super().reset(num_players, seed)
+        self.deck = np.random.permutation(10**6)[:2].tolist()
+        for player, card in enumerate(self.deck):
+            self.state.observations[player] += [(-1, f"letter {card}", None)]
+
+    def step(self, action: str) -> tuple[bool, dict[str, Any]]:
+        over, about = super().step(action)
+        self.state.observations[0] += [(-1, str(np.random.randint(10**6)), None)]
+        return over, about
+
+
 def lacking(**_: Any) -> Any:
     raise LookupError("Resource 'words' not found")
 
@@ -63,7 +79,7 @@ def lacking(**_: Any) -> Any:
 def _package(monkeypatch: pytest.MonkeyPatch) -> None:
     package = ModuleType("textarena")
     registration = ModuleType("textarena.envs.registration")
-    registry = {"Dice-v0": lambda **arguments: Wrapper(Dice(**arguments)), "Words-v0": lacking}
+    registry = {"Dice-v0": lambda **arguments: Wrapper(Dice(**arguments)), "Letters-v0": Letters, "Words-v0": lacking}
     vars(registration)["ENV_REGISTRY"] = registry
     envs = ModuleType("textarena.envs")
     vars(envs)["registration"] = registration
@@ -99,18 +115,21 @@ def test_a_game_is_told_as_text() -> None:
     assert last["player_1"].info == {"role": "Player 1"}
 
 
-def test_a_game_draws_what_it_would_draw_alone() -> None:
+@pytest.mark.parametrize("name", ["textarena/Dice-v0", "textarena/Letters-v0"])
+def test_a_game_draws_what_it_would_draw_alone(name: str) -> None:
     """Whatever draws and seeds beside it: another game, or anybody else; and others draw as without it."""
-    game, other = (make_environment("textarena/Dice-v0") for _ in range(2))
+    game, other = (make_environment(name) for _ in range(2))
     alone = said(played(game, 3))
     other.reset(4, None)
     random.seed(9)
-    expected = [random.random() for _ in range(5)]
+    np.random.seed(9)
+    expected = [(random.random(), np.random.random()) for _ in range(5)]
     random.seed(9)
-    found = [random.random()]
+    np.random.seed(9)
+    found = [(random.random(), np.random.random())]
 
     def disturb() -> None:
-        found.append(random.random())
+        found.append((random.random(), np.random.random()))
         if not other.over:
             other.step({"player_0": "go"})
 

@@ -19,8 +19,10 @@ from trio_cogment.spaces.elementary import any_text
 PREFIX = "textarena/"
 #: The numbers of players with which a game is tried, if none is given: no game says how many it takes.
 _PLAYERS = (2, 1, 3, 4, 5, 6, 7, 8)
+#: NumPy's generator takes seeds below this.
+_NUMPY_SEEDS = 2**32
 
-#: Held while a game computes: they all draw from the one generator of Python's module `random`.
+#: Held while a game computes: they all draw from the one generator of Python's module `random`, or from NumPy's.
 _turn = threading.Lock()
 
 
@@ -31,9 +33,10 @@ class TextArenaEnvironment:
     TextArena's own wrapper for language models writes it; what TextArena says about the player at the end (its role,
     whether it has made an invalid move) is its information.
 
-    TextArena's games draw from Python's one generator, and a reset with a seed seeds it for the whole process. Here
-    each game has a state of its own, which is put there while the game computes, and taken away again: games beside
-    each other, and everything else in the process, draw what they would draw alone.
+    TextArena's games draw from Python's one generator, which a reset with a seed seeds for the whole process; some draw
+    from NumPy's, which no reset seeds. Here each game has states of its own, which are put there while the game
+    computes, and taken away again, and a seed seeds both: games beside each other, and everything else in the
+    process, draw what they would draw alone.
 
     Attributes:
         env: the game itself.
@@ -62,7 +65,9 @@ class TextArenaEnvironment:
             )
             raise NotFoundError(f"environment {self.name!r}: there is no game of that name; {meant}")
         self._make: Callable[[], Any] = lambda: textarena.make(short_name, **arguments)
-        self._drawn: Any = random.Random(int(np.random.default_rng().integers(2**63))).getstate()
+        lot = int(np.random.default_rng().integers(2**63))
+        self._drawn: Any = random.Random(lot).getstate()
+        self._drawn_of_numpy: Any = np.random.RandomState(lot % _NUMPY_SEEDS).get_state()
         with self._own_generator():
             try:
                 self.env = self._make()
@@ -98,15 +103,17 @@ class TextArenaEnvironment:
 
     @contextmanager
     def _own_generator(self) -> Iterator[None]:
-        """Let the block draw from this game's state of Python's generator."""
+        """Let the block draw from this game's states of Python's generator, and of NumPy's."""
         with _turn:
-            others = random.getstate()
+            others, others_of_numpy = random.getstate(), np.random.get_state()
             random.setstate(self._drawn)
+            np.random.set_state(self._drawn_of_numpy)
             try:
                 yield
             finally:
-                self._drawn = random.getstate()
+                self._drawn, self._drawn_of_numpy = random.getstate(), np.random.get_state()
                 random.setstate(others)
+                np.random.set_state(others_of_numpy)
 
     def reset(self, seed: int | None, options: dict[str, Any] | None) -> dict[str, Observation]:
         """Begin a game.
@@ -120,6 +127,7 @@ class TextArenaEnvironment:
         with self._own_generator():
             if seed is not None:
                 random.seed(seed)
+                np.random.seed(seed % _NUMPY_SEEDS)
             # Made anew: some games keep a shuffled deck, and the wrapper of all of them the text of the game before.
             self.env = self._make()
             self._game = self._innermost()
