@@ -12,7 +12,7 @@ folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 python3 -m venv "$folder/venv"
 "$folder/venv/bin/pip" --quiet install imitation==1.0.1
-"$folder/venv/bin/python" -W ignore - "$folder/saved" 2>/dev/null <<'PYTHON'
+"$folder/venv/bin/python" -W ignore - "$folder/saved" 2>"$folder/errors" <<'PYTHON' || { tail -n 5 "$folder/errors" >&2; exit 1; }
 import sys
 
 import gymnasium

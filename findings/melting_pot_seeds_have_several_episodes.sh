@@ -18,7 +18,7 @@ python3 -m venv "$folder/venv"
 mkdir "$folder/assets"
 tar -czf "$folder/meltingpot-assets-2.3.0.tar.gz" -C "$folder" assets
 TMPDIR=$folder "$folder/venv/bin/pip" --quiet install --no-deps dm-meltingpot==2.4.1
-"$folder/venv/bin/python" -W ignore - 2>/dev/null <<'PYTHON'
+"$folder/venv/bin/python" -W ignore - 2>"$folder/errors" <<'PYTHON' || { tail -n 5 "$folder/errors" >&2; exit 1; }
 import sys
 from collections import Counter
 from unittest import mock

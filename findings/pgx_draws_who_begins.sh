@@ -12,7 +12,7 @@ folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 python3 -m venv "$folder/venv"
 "$folder/venv/bin/pip" --quiet install pgx==2.6.0
-JAX_PLATFORMS=cpu "$folder/venv/bin/python" -W ignore - 2>/dev/null <<'PYTHON'
+JAX_PLATFORMS=cpu "$folder/venv/bin/python" -W ignore - 2>"$folder/errors" <<'PYTHON' || { tail -n 5 "$folder/errors" >&2; exit 1; }
 import jax
 import pgx
 

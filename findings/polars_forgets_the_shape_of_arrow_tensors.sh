@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Arrow's fixed_shape_tensor in a Parquet file: only some readers see the shape that it was made for.
 #
-# Versions:  pyarrow==26.0.1, polars==2.1.0, pandas==3.1.1, duckdb==2.0.1
+# Versions:  pyarrow==26.0.1, polars==2.1.0, pandas==3.1.1, duckdb==2.0.1, numpy==2.4.6
 # Guessed:   a column of arrays of (2, 3), written as Arrow's own fixed_shape_tensor, comes back as (rows, 2, 3) from
 #            whatever reads the type: polars shows it in its schema, so its to_numpy() has the shape.
 # Behaviour: pyarrow gives (rows, 2, 3). polars keeps the type, with the shape [2, 3] in its metadata, and to_numpy()
@@ -13,9 +13,9 @@ set -euo pipefail
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 python3 -m venv "$folder/venv"
-"$folder/venv/bin/pip" --quiet install pyarrow==26.0.1 polars==2.1.0 pandas==3.1.1 duckdb==2.0.1 numpy
-"$folder/venv/bin/python" -W ignore - <<'PYTHON'
-import tempfile
+"$folder/venv/bin/pip" --quiet install pyarrow==26.0.1 polars==2.1.0 pandas==3.1.1 duckdb==2.0.1 numpy==2.4.6
+"$folder/venv/bin/python" -W ignore - "$folder/steps.parquet" <<'PYTHON'
+import sys
 
 import duckdb
 import numpy as np
@@ -27,7 +27,7 @@ import pyarrow.parquet as pq
 array = np.arange(30, dtype=np.float32).reshape(5, 2, 3)
 tensor = pa.FixedShapeTensorArray.from_numpy_ndarray(array)
 nested = pa.FixedSizeListArray.from_arrays(pa.FixedSizeListArray.from_arrays(pa.array(array.reshape(-1)), 3), 2)
-file = tempfile.mkdtemp() + "/steps.parquet"
+file = sys.argv[1]
 pq.write_table(pa.table({"tensor": tensor, "nested": nested}), file)
 frame = polars.read_parquet(file)
 seen = {

@@ -12,7 +12,7 @@ folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 python3 -m venv "$folder/venv"
 "$folder/venv/bin/pip" --quiet install skrl==2.1.1 gymnasium==1.4.0 torch
-"$folder/venv/bin/python" -W ignore - 2>/dev/null <<'PYTHON'
+"$folder/venv/bin/python" -W ignore - 2>"$folder/errors" <<'PYTHON' || { tail -n 5 "$folder/errors" >&2; exit 1; }
 import gymnasium
 import torch
 from skrl.envs.wrappers.torch import wrap_env

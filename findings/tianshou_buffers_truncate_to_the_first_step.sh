@@ -13,7 +13,7 @@ folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 python3 -m venv "$folder/venv"
 "$folder/venv/bin/pip" --quiet install tianshou==2.0.1
-"$folder/venv/bin/python" -W ignore - 2>/dev/null <<'PYTHON'
+"$folder/venv/bin/python" -W ignore - 2>"$folder/errors" <<'PYTHON' || { tail -n 5 "$folder/errors" >&2; exit 1; }
 import numpy as np
 from tianshou.data import Batch, ReplayBuffer
 

@@ -13,7 +13,7 @@ folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 python3 -m venv "$folder/venv"
 "$folder/venv/bin/pip" --quiet install torchrl==0.14.1 pettingzoo==1.27.0 gymnasium==1.4.0 torch==2.13.0
-"$folder/venv/bin/python" -W ignore - 2>/dev/null <<'PYTHON'
+"$folder/venv/bin/python" -W ignore - 2>"$folder/errors" <<'PYTHON' || { tail -n 5 "$folder/errors" >&2; exit 1; }
 import numpy as np
 from gymnasium import spaces
 from pettingzoo import ParallelEnv

@@ -12,7 +12,7 @@ folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 python3 -m venv "$folder/venv"
 "$folder/venv/bin/pip" --quiet install trl==1.16.0
-HF_HUB_OFFLINE=1 HF_HOME="$folder/hub" "$folder/venv/bin/python" -W ignore - 2>/dev/null <<'PYTHON'
+HF_HUB_OFFLINE=1 HF_HOME="$folder/hub" "$folder/venv/bin/python" -W ignore - 2>"$folder/errors" <<'PYTHON' || { tail -n 5 "$folder/errors" >&2; exit 1; }
 import trl
 from datasets import Dataset
 

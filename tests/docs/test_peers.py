@@ -69,6 +69,14 @@ def test_a_row_names_versions_and_tests(row: list[str]) -> None:
         assert name in functions_of(file), f"{file} has no {name}"
 
 
+def test_the_findings_are_those_of_the_page() -> None:
+    """In rows: each script is named by one that says what is done about it."""
+    named = set(re.findall(r"`findings/(\w+)\.sh`", "\n".join(" ".join(row) for row in rows())))
+    assert named == {script.stem for script in FINDINGS}
+    elsewhere = set(re.findall(r"findings/(\w+)\.sh", PAGE.read_text(encoding="utf-8")))
+    assert elsewhere == named
+
+
 #: By what a name begins with; more than one package has its environments under Gymnasium's own ids.
 _PACKAGES = {
     "minigrid": "MiniGrid, BabyAI",
@@ -134,4 +142,6 @@ def test_a_finding_has_its_form(script: Path) -> None:
     assert "mktemp -d" in text
     assert "trap" in text
     assert not re.search(r"trio.cogment", text), "it runs without this project"
+    assert "2>/dev/null" not in text, "the text of an assertion would not be seen"
+    assert "mkdtemp" not in text, "what it writes is in its folder"
     assert script.stat().st_mode & 0o111, "it is a program"
