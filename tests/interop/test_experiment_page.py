@@ -22,7 +22,7 @@ from tests.interop.browser.programs import ROOT
 from tests.interop.test_play_page import PHONE, Person, people, violations
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser, Frame, FrameLocator, Page
+    from playwright.sync_api import Browser, Frame, FrameLocator, Page, WebSocketRoute
 
 pytestmark = pytest.mark.browser
 
@@ -320,6 +320,33 @@ def test_who_looks_at_the_end_of_a_trial_is_not_away_from_the_next_one(browser: 
         made.kill()
     assert [row["end"] for row in tables["participants"]] == ["complete", "complete"]
     assert [row["action"] for row in tables["actions"]] == ["0", "0", "1", "0"]
+
+
+def test_a_network_that_is_lost_without_a_word_is_noticed(browser: Browser, tmp_path: Path) -> None:
+    """Nothing closes: what either side says is lost. The page says so, and comes back by itself when it can."""
+    passes = [True]
+
+    def line(page: WebSocketRoute) -> None:
+        server = page.connect_to_server()
+        page.on_message(lambda message: server.send(message) if passes[0] else None)
+        server.on_message(lambda message: page.send(message) if passes[0] else None)
+
+    with study(tmp_path) as served, people(browser, 1) as [ann]:
+        ann.page.set_default_timeout(60_000)
+        ann.page.route_web_socket(re.compile("/socket$"), line)
+        ann.page.goto(served.link)
+        ann.page.get_by_role("button", name="I agree").wait_for()
+        passes[0] = False
+        ann.page.get_by_text("connection lost, trying again").wait_for()
+        passes[0] = True
+        ann.page.get_by_text("connection lost, trying again").wait_for(state="detached")
+        ann.page.get_by_role("button", name="I agree").click()
+        ann.page.get_by_text("In each round").wait_for()
+        served.stop()
+        tables = served.tables()
+    kinds = [row["event"] for row in tables["events"]]
+    assert (kinds.count("page opened"), kinds.count("tab changed")) == (1, 0)
+    assert kinds.count("reconnected") >= 1
 
 
 def check(page: Page | Frame) -> None:

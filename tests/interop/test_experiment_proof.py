@@ -71,20 +71,27 @@ WebSocket.prototype.send = function (data) {
 
 
 class Line:
-    """A line to the server that can be lost: connections go dead, and new ones wait."""
+    """A line to the server that can be lost: its connections are cut, and there are no new ones."""
 
     def __init__(self, to_port: int) -> None:
         self._to_port = to_port
-        self._works = threading.Event()
-        self._works.set()
+        self._works = True
+        self._open: set[socket.socket] = set()
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.port: int = self._listener.getsockname()[1]
         threading.Thread(target=self._accept, daemon=True).start()
 
-    def lose(self, seconds: float) -> None:
-        self._works.clear()
-        time.sleep(seconds)
-        self._works.set()
+    def lose(self) -> int:
+        """Cut the line; return how many connections it had."""
+        self._works = False
+        cut = list(self._open)
+        for each in cut:
+            with suppress(OSError):
+                each.shutdown(socket.SHUT_RDWR)
+        return len(cut) // 2
+
+    def restore(self) -> None:
+        self._works = True
 
     def close(self) -> None:
         self._listener.close()
@@ -96,17 +103,21 @@ class Line:
                 threading.Thread(target=self._serve, args=(there,), daemon=True).start()
 
     def _serve(self, there: socket.socket) -> None:
-        self._works.wait()
-        with suppress(OSError), closing(there), closing(socket.create_connection(("127.0.0.1", self._to_port))) as here:
-            back = threading.Thread(target=self._pass_on, args=(here, there), daemon=True)
-            back.start()
-            self._pass_on(there, here)
-            back.join()
+        with suppress(OSError), closing(there):
+            if not self._works:
+                return
+            with closing(socket.create_connection(("127.0.0.1", self._to_port))) as here:
+                ends = {there, here}
+                self._open |= ends
+                back = threading.Thread(target=self._pass_on, args=(here, there), daemon=True)
+                back.start()
+                self._pass_on(there, here)
+                back.join()
+                self._open -= ends
 
     def _pass_on(self, one: socket.socket, other: socket.socket) -> None:
         with suppress(OSError):
             while data := one.recv(65536):
-                self._works.wait()
                 other.sendall(data)
         with suppress(OSError):
             other.shutdown(socket.SHUT_RDWR)
@@ -184,12 +195,23 @@ def test_24_participants_come_and_go_and_nothing_is_lost(browser: Browser, tmp_p
         records = [record_of(group[0]) for group in groups[5:]]
         for group in groups[5:]:
             group[0].page.close()
-        losing = threading.Thread(target=line.lose, args=(LOST_SECONDS,))
-        losing.start()
+        # Cut while the group plays: the other one acts, sees the time run down, and the trial waits.
+        assert line.lose() >= 2  # the page's, and the seat's
+        lost_at, beside = time.monotonic(), groups[4][1].page
+        lost.page.get_by_text("connection lost").first.wait_for()
+        beside.get_by_text("away, back within").wait_for()
+        beside.get_by_text(re.compile(rf"Round 3 of {ROUNDS}\.")).wait_for()
+        choose(beside, PLACES[2])
         for group in groups[:4]:
             play(group, range(2, ROUNDS))
-        losing.join()
-        play(groups[4], range(2, ROUNDS))
+        lost.page.wait_for_timeout(max(1000 * (LOST_SECONDS - (time.monotonic() - lost_at)), 0))
+        beside.get_by_text("away, back within").wait_for()
+        beside.get_by_text(re.compile(rf"Round 3 of {ROUNDS}\.")).wait_for()
+        line.restore()
+        lost.page.get_by_text("connection lost").first.wait_for(state="detached")
+        beside.get_by_text("away, back within").wait_for(state="detached")
+        choose(lost.page, PLACES[2])
+        play(groups[4], range(3, ROUNDS))
         for group in groups[5:]:
             questionnaire(group[1].page)
             group[1].page.get_by_text("MEET-PART").wait_for()
@@ -208,7 +230,8 @@ def test_24_participants_come_and_go_and_nothing_is_lost(browser: Browser, tmp_p
             for person in group:
                 questionnaire(person.page)
                 person.page.get_by_text("MEET-OK").wait_for()
-        gone = [group[0] for group in groups[5:]]
+        gone, closed = [group[0] for group in groups[5:]], {who for who, _ in records}
+        who_lost, changed = record_of(lost)[0], {record_of(person)[0] for person in groups[3]}
         records += [record_of(person) for person in everybody if person not in gone]
         served.stop()
         line.close()
@@ -216,8 +239,29 @@ def test_24_participants_come_and_go_and_nothing_is_lost(browser: Browser, tmp_p
         assert lost.origins == {f"https://localhost:{line.port}"}
         tables = served.tables()
     agree(tables, dict(records))
+    for who in closed:
+        assert ways(tables, who) == ["page opened", "page closed"]
+    assert {who for who in dict(records) if "tab changed" in ways(tables, who)} == changed
+    # Its connections were cut once in the first trial, and the server was stopped once.
+    first, *_ = [
+        row["trial_id"] for row in tables["events"] if row["event"] == "seat" and row["participant"] == who_lost
+    ]
+    states = [
+        json.loads(row["detail"])["state"]
+        for row in tables["events"]
+        if (row["event"], row["participant"], row["trial_id"]) == ("presence", who_lost, first)
+    ]
+    assert states[-4:] == ["held", "away", "held", "over"]
+    assert ways(tables, who_lost)[:3] == ["page opened", "page closed", "reconnected"]
+    assert ways(tables, who_lost).count("reconnected") == 2
     replayed = tc.replay_environment(tmp_path / "study" / "data" / "trials")
     assert sorted(replayed.agents) == ["ann", "bob", "robot"]
+
+
+def ways(tables: dict[str, list[dict[str, str]]], who: str) -> list[str]:
+    """Return how the pages of somebody came and went."""
+    kinds = ("page opened", "tab changed", "reconnected", "page closed")
+    return [row["event"] for row in tables["events"] if row["participant"] == who and row["event"] in kinds]
 
 
 def agree(tables: dict[str, list[dict[str, str]]], records: dict[str, list[dict[str, Any]]]) -> None:
@@ -242,9 +286,12 @@ def agree(tables: dict[str, list[dict[str, str]]], records: dict[str, list[dict[
     assert trials == {who: 2 if end == "complete" else 1 for who, end in ends.items()}
     for who, said in records.items():
         of = [row for row in events if row["participant"] == who]
-        # Each connection, whether it was a new tab, a page that was loaded again, or one that came back.
-        opened = sum(row["event"] in ("page opened", "tab changed") for row in of)
-        assert opened == sum(message["type"] == "enter" for message in said)
+        # Each connection, as what it was: a page that came back, another tab, or a page that was loaded (again).
+        entered = [message for message in said if message["type"] == "enter"]
+        back, tabs = sum(message["again"] for message in entered), len({message["tab"] for message in entered})
+        came = Counter(ways(tables, who))
+        assert (came["reconnected"], came["tab changed"]) == (back, tabs - 1)
+        assert came["page opened"] == len(entered) - back - (tabs - 1)
         # Each page that was done, with the time at the page.
         turns = [message for message in said if message["type"] == "turn"]
         sent = [json.loads(row["detail"]) for row in of if row["event"] == "sent"]

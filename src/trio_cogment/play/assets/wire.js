@@ -6,6 +6,8 @@
  */
 
 const PING_MS = 2000;
+/** A connection on which nothing has come for so long after a ping is given up: a network that is lost says nothing. */
+const SILENCE_MS = 10_000;
 const FIRST_PAUSE_MS = 400;
 const LONGEST_PAUSE_MS = 5000;
 /** With these codes the server says that there is no use in trying again. */
@@ -67,6 +69,8 @@ export class Wire {
     this.pause = FIRST_PAUSE_MS;
     this.ended = false;
     this.isHeard = false;
+    /** @type {number | null} when what has no answer yet was said first */
+    this.waiting = null;
     /** @type {WebSocket | null} */
     this.socket = null;
     this.encoder = new TextEncoder();
@@ -89,10 +93,12 @@ export class Wire {
     socket.onmessage = (event) => this.take(decode(event.data));
     socket.onclose = (event) => this.closed(event);
     this.socket = socket;
+    this.waiting = performance.now();
   }
 
   /** @param {Message} message */
   take(message) {
+    this.waiting = null;
     // A server that has nothing to say yet may still refuse.
     if (!this.isHeard) this.onState("open", "");
     this.isHeard = true;
@@ -106,6 +112,7 @@ export class Wire {
 
   /** @param {CloseEvent} event */
   closed(event) {
+    this.waiting = null;
     if (this.ended) return;
     if (REFUSED.has(event.code)) {
       this.ended = true;
@@ -118,6 +125,14 @@ export class Wire {
   }
 
   ping() {
+    if (this.waiting !== null && performance.now() - this.waiting > SILENCE_MS && this.socket) {
+      // It would wait for the other end before it says that it is closed.
+      this.socket.onopen = this.socket.onmessage = this.socket.onclose = null;
+      this.socket.close();
+      this.closed(new CloseEvent("close", { code: 1006 }));
+      return;
+    }
+    if (this.socket?.readyState === WebSocket.OPEN) this.waiting ??= performance.now();
     this.say({ type: "ping", sent: performance.now(), took: this.latency });
   }
 
