@@ -390,7 +390,7 @@ def test_a_researcher_ends_a_group_and_closes_the_waiting_room() -> None:
     machine.close(6)
     assert steps(machine)["cem"] == "unmatched"
     machine.come("dan", 7)
-    assert steps(machine)["dan"] == "full"
+    assert steps(machine)["dan"] == "unmatched"  # as those who were there: it is closed, not full
     machine.reopen()
     machine.come("eve", 8)
     assert steps(machine)["eve"] == "reading"
@@ -425,7 +425,7 @@ def test_seeded_conditions_are_balanced_and_drawn() -> None:
 
 def copy(machine: ExperimentMachine) -> ExperimentMachine:
     """Return what a server that was stopped reads of its file."""
-    again = ExperimentMachine(machine.experiment)
+    again = ExperimentMachine(machine.experiment, max_participants=machine._max_participants)
     for person in machine.people.values():
         again.add(Participant.from_data(json.loads(json.dumps(person.to_data()))))
     for group in machine.groups.values():
@@ -454,13 +454,15 @@ class Simulation:
 
     def __init__(self, experiment: Experiment, seed: int) -> None:
         self.random = random.Random(seed)
-        self.machine = ExperimentMachine(experiment)
+        self.machine = ExperimentMachine(experiment, max_participants=self.random.choice([12, 10_000]))
         self.now = 0.0
         self.playing: dict[int, tuple[int, tuple[str | None, ...]]] = {}
         self.events: list[Happened] = []
         self.came = 0
         self.seen: dict[str, float] = {}  # when the pages of those who are away were closed
         self.restarted = -math.inf
+        self.started: set[int] = set()  # groups that have played
+        self.forgotten: set[str] = set()
 
     def take(self, effects: list[Effect]) -> None:
         for effect in effects:
@@ -481,11 +483,20 @@ class Simulation:
                 assert with_fewer or not effect.gone
                 if with_fewer:
                     assert sum(who is not None for who in effect.places) + len(effect.gone) == group.people
-                if effect.trial == 0 and self.machine.experiment.waiting.shortage == "let_go":
-                    assert None not in group.members
+                # Nobody's place is empty when a group begins; and never, where one who has gone ends it.
+                people = effect.places[: group.people]
+                if effect.group not in self.started or self.machine.experiment.dropout.then == "end":
+                    assert None not in people
+                if self.machine.experiment.waiting.shortage == "let_go":
+                    assert group.people == self.machine.experiment.waiting.size
+                self.started.add(effect.group)
                 self.playing[effect.group] = (effect.trial, effect.places)
             elif isinstance(effect, EndTrial):
                 del self.playing[effect.group]
+            elif isinstance(effect, Forget):
+                assert effect.id not in self.machine.people
+                assert not [group for group in self.machine.groups.values() if effect.id in group.members]
+                self.forgotten.add(effect.id)
         self.check()
 
     def check(self) -> None:
@@ -499,6 +510,7 @@ class Simulation:
             if person.step in (Step.PREPARING, Step.READY, Step.PLAYING):
                 assert person.group is not None
                 assert not machine.groups[person.group].over
+            assert not machine.closed or person.step not in (Step.READING, Step.WAITING)
             if person.step is Step.READY and person.here:
                 self.check_is_waited_for(machine.groups[person.group or 0])
         places = [who for group in machine.groups.values() for who in group.members if who is not None]
@@ -565,6 +577,10 @@ class Simulation:
             self.take(machine.trial_over(number, trial, away, self.now, failed=draw.random() < 0.03))
         elif what < 0.805:
             self.restart()
+        elif what < 0.81 or (machine.closed and what < 0.85):
+            self.take(machine.reopen() if machine.closed else machine.close(self.now))
+        elif what < 0.815 and machine.groups:
+            self.take(machine.take_group_out(draw.choice(list(machine.groups)), self.now))
         else:
             self.wait(draw.expovariate(1 / 8))
 
@@ -598,7 +614,7 @@ class Simulation:
                 self.wait(self.machine.next_deadline() - self.now)
         assert {each.step for each in self.machine.people.values()} <= {Step.OUT}
         assert all(group.over for group in self.machine.groups.values())
-        ends = [each.id for each in self.events if each.what == "out"]
+        ends = [each.id for each in self.events if each.what == "out" and each.id not in self.forgotten]
         assert sorted(ends) == sorted(self.machine.people)  # each is told once
 
 

@@ -289,7 +289,8 @@ class ExperimentMachine:
         self.changed.add(who)
         effects.append(Happened(who, "came"))
         if self.is_full or self.closed or not there_is_room:
-            return [*effects, *self._happen(person, Input.FULL, now)]
+            why = Input.CLOSE if self.closed and there_is_room and not self.is_full else Input.FULL
+            return [*effects, *self._happen(person, why, now)]
         effects += self._begin(person, Step.READING, now)
         return [*effects, *self._settle(now)]
 
