@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import gc
 import importlib
 import io
@@ -32,7 +33,7 @@ from trio_cogment.experiment.overview import overview
 from trio_cogment.experiment.participant_table import Step
 from trio_cogment.experiment.server import ExperimentServer, open_experiment
 from trio_cogment.experiment.store import opened_store
-from trio_cogment.experiment.tables import EVENT_KINDS
+from trio_cogment.experiment.tables import EVENT_KINDS, tables_of
 from trio_cogment.experiment.trials import ExperimentTrials
 from trio_cogment.play.server import open_play
 from trio_cogment.seats.presence import PresenceState
@@ -179,6 +180,58 @@ async def test_a_second_tab_takes_the_place_over(tmp_path: Path, autojump_clock:
                 await state(second, lambda message: message["page"]["name"] == "instructions")
         assert len(server.machine.people) == 1
     assert [kind for _, kind, _ in events_of(tmp_path)].count("tab changed") == 1
+
+
+async def test_reloads_reconnections_and_changes_of_tabs_are_told_apart(
+    tmp_path: Path, autojump_clock: MockClock
+) -> None:
+    """Also where the server has not heard yet that the connection before is gone."""
+
+    ticket = ""
+    async with running(tmp_path) as server:
+        async with trio.open_nursery() as pages:
+            for tab, again in (
+                ("one", False),
+                ("one", False),  # loaded again
+                ("one", True),
+                ("two", False),
+                ("one", True),  # it did not know that it had no place any more
+            ):
+                socket = MemorySocket()
+                pages.start_soon(server.serve_page, socket)
+                await socket.say(type="enter", ticket=ticket, tab=tab, again=again)
+                ticket = (await state(socket))["welcome"]["ticket"]
+            pages.cancel_scope.cancel()
+        async with page(server, ticket=ticket, tab="one", again=True) as socket:
+            await state(socket)
+    # And of a page that knows another server.
+    async with running(tmp_path) as server:
+        async with page(server, ticket=ticket, tab="one", again=True) as socket:
+            await state(socket)
+        async with page(server, ticket=ticket, tab="three") as socket:  # nobody was there any more
+            await state(socket)
+    assert [what for _, what, _ in events_of(tmp_path) if what in ("page opened", "tab changed", "reconnected")] == [
+        *("page opened", "page opened", "reconnected", "tab changed", "tab changed", "reconnected"),
+        *("reconnected", "page opened"),
+    ]
+    with opened_store(tmp_path / "test.db", "meeting") as store:
+        [row] = csv.DictReader(io.StringIO(tables_of(example(), store)["participants.csv"].decode(), newline=""))
+    assert (row["pages_opened"], row["tab_changes"], row["reconnections"]) == ("5", "2", "3")
+
+
+async def test_nothing_is_recorded_of_who_has_declined(tmp_path: Path, autojump_clock: MockClock) -> None:
+    async with running(tmp_path) as server:
+        async with page(server) as socket:
+            ticket = (await state(socket))["welcome"]["ticket"]
+            await socket.say(type="turn", page="consent", agrees=False)
+            assert "Nothing more is recorded" in (await state(socket))["end"]["html"]
+            async with page(server, ticket=ticket) as second:
+                assert (await state(second))["end"]["name"] == "declined"
+        async with page(server, ticket=ticket, again=True) as socket:
+            assert (await state(socket))["end"]["name"] == "declined"
+    recorded = [what for who, what, _ in events_of(tmp_path) if who]
+    assert recorded[-1] == "out"
+    assert recorded.count("page opened") == 1
 
 
 async def test_answers_that_make_no_sense_are_refused_and_nothing_is_lost(

@@ -51,8 +51,9 @@ PARTICIPANT_COLUMNS: Mapping[str, str] = {
     "trials_played": "number of trials that have ended for the participant",
     "came_ns": "when the participant came; nanoseconds since the epoch",
     "out_ns": "when it ended for the participant",
-    "pages_opened": "number of times that a page was opened, or loaded again",
+    "pages_opened": "number of times that a page was opened, or loaded again, in whichever tab",
     "tab_changes": "number of times that another tab or window took over",
+    "reconnections": "number of times that a page has lost its connection, and was there again",
     "actions": "number of actions",
 }
 #: What columns of parameters of the link begin with.

@@ -25,12 +25,16 @@ class Enter:
         ticket: by which the server knows the browser again; empty: it has none.
         parameters: of the link.
         code: that the person has typed.
+        tab: an id of the tab or window, which stays when its page is loaded again; empty: it says none.
+        again: it was let in before, and has lost its connection since.
         width, height: of the page, in CSS pixels.
     """
 
     ticket: str
     parameters: Mapping[str, str]
     code: str
+    tab: str
+    again: bool
     width: int
     height: int
 
@@ -124,7 +128,9 @@ def _enter(said: dict[str, Any]) -> Enter:
         for name, value in _object(said, "parameters", _MAX_PARAMETERS).items()
     }
     ticket, code = text_of(said.get("ticket", ""), "ticket", 128), text_of(said.get("code", ""), "code", 128)
-    return Enter(ticket, parameters, code.strip(), _pixels(said, "width"), _pixels(said, "height"))
+    tab = text_of(said.get("tab", ""), "tab", 128)
+    again = said.get("again") is True
+    return Enter(ticket, parameters, code.strip(), tab, again, _pixels(said, "width"), _pixels(said, "height"))
 
 
 def _turn(said: dict[str, Any]) -> Turn:

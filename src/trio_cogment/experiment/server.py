@@ -142,6 +142,7 @@ class ExperimentServer:
         self._outline = json.dumps(experiment.outline())
         self._perform = EffectQueue(self._perform_one)
         self._pages: dict[str, Page] = {}
+        self._tabs: dict[str, str] = {}  # of those pages
         self._tickets: dict[str, str] = {}  # hash -> id
         self._stored: dict[str, StoredParticipant] = {}
         self._notes: dict[str, deque[str]] = {}
@@ -286,8 +287,8 @@ class ExperimentServer:
         finally:
             # A page that was opened later has taken its place.
             if visitor.id and self._pages.get(visitor.id) is page:
-                del self._pages[visitor.id]
-                self._happened(visitor.id, "page closed", None, {})
+                del self._pages[visitor.id], self._tabs[visitor.id]
+                self._note_page(visitor.id, "page closed")
                 if visitor.id in self.machine.people:
                     self._do(self.machine.detach(visitor.id, self.now()))
                     self._show_others(visitor.id)
@@ -396,22 +397,28 @@ class ExperimentServer:
         self._tickets[_hashed(ticket)] = who
         self._stored[who] = StoredParticipant(who, _hashed(ticket), parameters, {} if before is None else before.data)
         visitor.id = who
-        open_before = self._pages.get(who)
-        self._pages[who] = page
+        open_before, tab_before = self._pages.get(who), self._tabs.get(who)
+        self._pages[who], self._tabs[who] = page, message.tab
         if open_before is not None:
             open_before.notify({"type": "dismissed", "reason": "taken over"})
             open_before.close()
         page.greeting = {"title": self.experiment.title, "ticket": ticket, "notes": list(self._notes.get(who, ()))}
         if new:
             self._do(self.machine.come(who, self.now()))
-        self._happened(
-            who,
-            "tab changed" if open_before is not None else "page opened",
-            None,
-            {"width": message.width, "height": message.height},
-        )
+        # The server may not have heard yet that a connection is gone, so that there is one does not tell tabs apart.
+        if open_before is not None and (message.tab != tab_before or not message.tab):
+            what = "tab changed"
+        else:
+            what = "reconnected" if message.again else "page opened"
+        self._note_page(who, what, width=message.width, height=message.height)
         self._do(self.machine.attach(who, self.now()))
         self._show_others(who)
+
+    def _note_page(self, who: str, what: str, **detail: Any) -> None:
+        """Have what a page does be an event; who has declined was told that nothing more is recorded."""
+        person = self.machine.people.get(who)
+        if person is None or person.end != "declined":
+            self._happened(who, what, None, detail)
 
     # --- what pages are shown ---
 

@@ -58,7 +58,8 @@ _ACTIONS = {
 EVENT_KINDS = {
     "came": "somebody has come for the first time",
     "page opened": "a page was opened, or loaded again; width and height are those of the page in CSS pixels",
-    "tab changed": "another tab or window of the same person has taken over",
+    "tab changed": "a page was opened in another tab or window while one was open, and has taken over; as before",
+    "reconnected": "a page whose connection was lost, or whose server was stopped, is there again; as before",
     "page closed": "the page is gone: closed, or its connection was lost",
     "page": "a page of the file is shown; after a trial it is seen once the person has gone on",
     "went on": "the person has seen how a trial has ended, or the time for it was over; page_ms as with sent",
@@ -152,7 +153,7 @@ def _participants(experiment: Experiment, store: ExperimentStore) -> Iterator[Se
             *(each.id, data["number"], data["step"], data["end"], conditions.get(group, ""), group),
             *(None if data["place"] is None else data["place"] + 1, data["trial"]),
             *(found.get("came"), found.get("out"), found.get("page opened", 0) + found.get("tab changed", 0)),
-            *(found.get("tab changed", 0), found.get("action", 0)),
+            *(found.get("tab changed", 0), found.get("reconnected", 0), found.get("action", 0)),
             *(_plain(found.get("answers", {}).get(name)) for name in questions),
             *(each.parameters.get(name) for name in parameters),
         ]
@@ -161,7 +162,7 @@ def _participants(experiment: Experiment, store: ExperimentStore) -> Iterator[Se
 def _count(found: dict[str, Any], event: Event) -> None:
     if event.what in ("came", "out"):
         found[event.what] = event.time_ns
-    elif event.what in ("page opened", "tab changed", "action"):
+    elif event.what in ("page opened", "tab changed", "reconnected", "action"):
         found[event.what] = found.get(event.what, 0) + 1
     elif event.what == "answered":
         found.setdefault("answers", {}).update(event.detail["answers"])

@@ -12,6 +12,8 @@ import { Questions, answers } from "./questions.js";
 /** What a proxy has before the paths of the server. */
 const BEFORE = location.pathname.replace(/(\/~[^/]*)?\/experiment\/[^/]*\/$/, "");
 const TICKET = `trio-cogment experiment ${location.pathname}`;
+/** Tells this tab from others of the same browser; it stays when the page is loaded again. */
+const TAB = (sessionStorage[TICKET] ??= Math.random().toString(36).slice(2));
 /** Time that is left is shown below this many seconds. */
 const SHOWN_SECONDS = 120;
 
@@ -284,12 +286,15 @@ function App() {
     ended: null,
   });
   const wire = useMemo(() => {
+    let wasLetIn = false;
     /** @param {string} code */
     const entering = (code) => ({
       type: "enter",
       ticket: localStorage.getItem(TICKET) ?? "",
       parameters: Object.fromEntries(new URLSearchParams(location.search)),
       code,
+      tab: TAB,
+      again: wasLetIn,
       width: innerWidth,
       height: innerHeight,
     });
@@ -297,6 +302,7 @@ function App() {
       (message) => {
         // Not that of the session: a second tab is the same person.
         if (message.welcome?.ticket) localStorage.setItem(TICKET, message.welcome.ticket);
+        wasLetIn ||= Boolean(message.welcome);
         dispatch(message);
       },
       (state, reason) => dispatch({ type: "connection", state, reason }),
