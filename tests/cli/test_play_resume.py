@@ -98,7 +98,8 @@ async def interrupted(folder: Path, people: int, number: signal.Signals = signal
                 datastore = await client.datastore()
                 found = await datastore.trials(wait_seconds=0)
                 names = [trial.trial_id for trial in found]
-                ended = {name: [one.tick_id async for one in datastore.samples([name])] for name in names}
+                # A page may hear of the end before it is stored.
+                ended = {name: [one.tick_id async for one in datastore.samples([name], follow=True)] for name in names}
     assert len(ended) == people
     for trial in found:
         assert trial.params.properties["resume.attempt"] == "2"

@@ -31,7 +31,7 @@ OUR_MESSAGES = {
     *(".cogmentAPI.LogExporterSampleRequest", ".cogmentAPI.LogExporterSampleReply"),
     *(".cogmentAPI.EndOfTrial", ".cogmentAPI.ParticipantLoss"),
     *(".cogmentAPI.TakenUp", ".cogmentAPI.TakeUp", ".cogmentAPI.PastTick"),
-    *(".cogmentAPI.Checkpoint", ".cogmentAPI.CheckpointInterval"),
+    *(".cogmentAPI.Checkpoint", ".cogmentAPI.CheckpointInterval", ".cogmentAPI.TickRate"),
 }
 OUR_ENUMS = {".cogmentAPI.EndCause"}
 #: A protobuf package of our own, which the wheel has nothing in, and its files.

@@ -95,7 +95,9 @@ def units_of(seed: int) -> list[Unit]:
     units = [Unit(seed, ("safety", "liveness")[seed % 2])]
     if seed % SERVICE_ONCE_IN == 0:
         services = list(SERVICE_SUITES)
-        units.append(Unit(seed, services[seed // SERVICE_ONCE_IN % len(services)]))
+        turn, place = divmod(seed // SERVICE_ONCE_IN, len(services))
+        # Each turn begins one later, so that every suite comes to be checked, however many there are.
+        units.append(Unit(seed, services[(place + turn) % len(services)]))
     return units
 
 

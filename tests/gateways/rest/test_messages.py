@@ -53,6 +53,15 @@ def test_fields_without_a_value_are_there() -> None:
     }
 
 
+def test_fields_that_the_reference_has_not_are_there_only_with_a_value() -> None:
+    assert to_json(ActorParams(observe_every=3))["observe_every"] == 3
+    assert "hold_action" not in to_json(ActorParams(observe_every=3))
+    info = TrialInfo(trial_id="t")
+    assert "tick_rate" not in to_json(info)
+    info.tick_rate.hz = 60
+    assert to_json(info)["tick_rate"]["hz"] == 60.0
+
+
 def test_integers_of_64_bits_are_texts_enums_names_and_bytes_base64() -> None:
     info = TrialInfo(trial_id="t", state=TrialState.RUNNING, tick_id=2**63, properties={"a": "b"})
     found = to_json(info)

@@ -1,7 +1,8 @@
 """Messages as JSON and back, with the conventions of the reference's web proxy.
 
-Fields have the names of the protos and are there without a value, too. Enums are names, integers of 64 bits texts,
-bytes base64. A field that nobody knows is refused. What has no declared type is bytes, and so base64.
+Fields have the names of the protos and are there without a value, too, but for those of our own. Enums are names,
+integers of 64 bits texts, bytes base64. A field that nobody knows is refused. What has no declared type is bytes, and
+so base64.
 
 What participants add to rewards and messages (an `Any`) is any JSON: in a `google.protobuf.Value`, unless it is an
 object whose `@type` names a message of the project.
@@ -28,6 +29,9 @@ _TYPE = "@type"
 _TYPE_PREFIX = "type.googleapis.com/"
 #: Errors of the parser may have the whole input in them.
 _LONGEST_TEXT = 500
+#: What the reference has no field for has a higher number, in its own package.
+_REFERENCE_PACKAGE = "cogmentAPI"
+_REFERENCE_FIELDS = 1000
 _PARSE_ERRORS = (json_format.Error, ValueError, TypeError, AttributeError, RecursionError)
 
 
@@ -68,31 +72,38 @@ def to_json(message: Message) -> Any:
     except _PARSE_ERRORS as error:
         kind = message.DESCRIPTOR.full_name
         raise RemoteProtocolError(f"a {kind} cannot be written as JSON: {str(error)[:_LONGEST_TEXT]}") from None
-    _add_nulls(document, message.DESCRIPTOR)
+    _complete(document, message.DESCRIPTOR)
     return document
 
 
-def _add_nulls(document: Any, kind: Any) -> None:
-    """Write null for each message that is not set, as the reference does and Python's protobuf does not."""
+def _complete(document: Any, kind: Any) -> None:
+    """Write null for each message that is not set, as the reference does and Python's protobuf does not.
+
+    Fields of our own are there only where they have a value: the reference does not know them.
+    """
     if is_well_known(kind) or not isinstance(document, dict):
         return
+    is_reference = kind.file.package == _REFERENCE_PACKAGE
     for field in kind.fields:
+        if is_reference and field.number > _REFERENCE_FIELDS and not document.get(field.name):
+            document.pop(field.name, None)
+            continue
         if field.message_type is None or field.containing_oneof is not None:
             if field.message_type is not None and field.name in document:
-                _add_nulls(document[field.name], field.message_type)
+                _complete(document[field.name], field.message_type)
             continue
         value = document.get(field.name)
         if is_map(field):
             of_value = field.message_type.fields_by_name["value"].message_type
             for item in (value or {}).values() if of_value is not None else ():
-                _add_nulls(item, of_value)
+                _complete(item, of_value)
         elif field.is_repeated:
             for item in value or ():
-                _add_nulls(item, field.message_type)
+                _complete(item, field.message_type)
         elif value is None:
             document[field.name] = None
         else:
-            _add_nulls(value, field.message_type)
+            _complete(value, field.message_type)
 
 
 def _pool(kind: Any) -> Any:
