@@ -64,14 +64,6 @@ async def written_by_each(process: trio.Process, trials: int) -> None:
         assert await lines.next() is not None
 
 
-async def seen(store: TrialStore) -> None:
-    """Return when the process of a store has seen that there is another."""
-    assert isinstance(store, PostgresqlStore)
-    with trio.fail_after(30):
-        while len(store.presence.seen) < 2:  # noqa: ASYNC110  it looks every second
-            await trio.sleep(0.05)
-
-
 @pytest.fixture
 def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
     """Who has no session counts as gone soon, however long the server has been up."""
@@ -145,22 +137,33 @@ async def wait_for_end(store: TrialStore, trial_id: str) -> TrialEnd:
     return trial.end
 
 
-@pytest.mark.usefixtures("hasty")
-async def test_the_trials_of_who_was_killed_are_ended_by_another(database: str) -> None:
-    async with open_store(database) as store:
-        await store.apply([new_trial("living"), sample("living", 0)])
+async def check_killed(database: str) -> None:
+    """Of two writers with fifty open trials each one is killed; this process, the third, ends its trials."""
+    async with open_store(database) as store, writing(database, "living", 50, 0) as living:
+        await written_by_each(living, 50)
+        await store.apply([new_trial("own"), sample("own", 0)])
         async with writing(database, "killed", 50, 0) as process:
             await written_by_each(process, 50)
-            await seen(store)
             process.kill()
             await process.wait()
         with trio.fail_after(10):
             for number in range(50):
                 assert await wait_for_end(store, f"killed-{number}") == TrialEnd.ABNORMAL
-        assert (await get(store, "living")).end == TrialEnd.OPEN
         for number in range(50):
             assert [one.tick_id for one in await read(store, f"killed-{number}")] == list(range(20))
-        assert await store.open_logged() == ["living"]
+            assert (await get(store, f"living-{number}")).end == TrialEnd.OPEN
+        assert await store.open_logged() == ["own"]
+
+
+@pytest.mark.usefixtures("hasty")
+async def test_the_trials_of_who_was_killed_are_ended_by_another(database: str) -> None:
+    await check_killed(database)
+
+
+@pytest.mark.soak
+async def test_the_trials_of_who_was_killed_are_ended_with_all_times_as_they_are(server: PostgresqlServer) -> None:
+    await trio.sleep(_postgresql_presence.PAUSE_SECONDS + 1)  # the server has just been started
+    await check_killed(server.database())
 
 
 @pytest.mark.usefixtures("hasty")
@@ -169,7 +172,6 @@ async def test_a_trial_whose_data_log_came_to_another_goes_on(database: str) -> 
         async with writing(database, "killed", 2, 0) as process:
             await written_by_each(process, 2)
             await store.apply([new_trial("killed-0"), sample("killed-0", 20)])
-            await seen(store)
             process.kill()
             await process.wait()
         with trio.fail_after(20):

@@ -245,7 +245,6 @@ class Presence:
     Attributes:
         number: of this writer, while it has a session; 0: it has none now.
         reconnections: how often it was made anew.
-        seen: writers that had a session when they were looked for, this one among them.
         releases: trials of writers that are gone are not ended but handed over; see `PresenceSession.end_of`.
     """
 
@@ -265,8 +264,9 @@ class Presence:
         self._changed = trio.lowlevel.ParkingLot()
         self._failure: CogmentError | None = None
         self._known: dict[str, tuple[int, int]] = {}
-        self.seen: set[int] = set()
-        #: Writers that had a session, and since when they have none.
+        #: Writers that had no session when this process began: their trials are given time by its leases.
+        self._before: set[int] = set()
+        #: Other writers that have no session, and since when. A row is there a moment before its writer has the lock.
         self._missing: dict[int, float] = {}
         self._quiet_until = trio.current_time()
         self._renew = False
@@ -281,6 +281,8 @@ class Presence:
             CogmentError: see `PresenceSession.open`.
         """
         await self._run(lambda: self._session.open(renew=False))
+        _, writers = await self._run(self._session.writers)
+        self._before = {number for number, lives in writers.items() if not lives}
         self.number = self._session.number
 
     async def there(self, deadline: float) -> int:
@@ -375,10 +377,10 @@ class Presence:
         now = trio.current_time()
         for number, lives in writers.items():
             if lives:
-                self.seen.add(number)
+                self._before.discard(number)
                 self._missing.pop(number, None)
-            elif number in self.seen and number != self.number:
-                # Those that had no session when this process began are given time by its leases.
+            elif number not in self._before and number != self.number:
+                # It may have come and gone between two looks.
                 self._missing.setdefault(number, now)
         for number in [number for number in self._missing if number not in writers]:
             del self._missing[number]
@@ -387,7 +389,6 @@ class Presence:
             return
         for number in [number for number, since in self._missing.items() if now - since >= GONE_SECONDS]:
             del self._missing[number]
-            self.seen.discard(number)
             ended = await self._run(partial(self._session.end_of, number, releases=self.releases))
             if ended:
                 what = "handed over, or ended abnormally" if self.releases else "marked as ended abnormally"
