@@ -641,10 +641,15 @@ def soak(session: nox.Session) -> None:
     """The long proofs; minutes to hours."""
     # A proof may take longer than what counts as a hang elsewhere.
     options = ["-o", "faulthandler_timeout=0"]
-    env = {**checks(session), **published_sdk(session)}
-    run(session, env, "pytest", *options, "-m", "soak and not browser", *session.posargs)
+    env = {**checks(session), **published_sdk(session), **s3_server(session)}
+    marks = "soak and not browser"
+    if missing := postgresql_missing(session):
+        untested(session, f"there is no {', '.join(missing)}", "in PostgreSQL")
+        marks = f"{marks} and not postgresql"
+    run(session, env, "pytest", *options, "-m", marks, *session.posargs)
     if session.posargs:
         return
+    run(session, cluster(session), "pytest", *options, "-m", "rl_peers and soak", "--timeout=900", "tests/ray")
     run(session, env, "pytest", "--sim-seeds", "300", *PARALLEL, *SIMULATED)
     if shutil.which("npm") is None:
         untested(session, "there is no npm", "in a browser")

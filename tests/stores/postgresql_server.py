@@ -80,8 +80,12 @@ class PostgresqlServer:
 
     def query(self, database: str, command: str) -> str:
         """Return what psql prints of a command."""
+        return self.tool("psql", database, "-X", "-A", "-t", "-q", "-v", "ON_ERROR_STOP=1", "-c", command)
+
+    def tool(self, name: str, database: str, *arguments: str) -> str:
+        """Return what one of its programs prints that is run on a database."""
         where = ("-h", "127.0.0.1", "-p", str(self.port), "-U", "cogment", "-d", database)
-        return self._run("psql", "-X", "-A", "-t", "-q", "-v", "ON_ERROR_STOP=1", *where, "-c", command)
+        return self._run(name, *where, *arguments)
 
     def _run(self, name: str, *arguments: str) -> str:
         # Into a file: the server keeps what it has inherited open.

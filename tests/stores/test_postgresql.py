@@ -15,8 +15,9 @@ from trio_cogment.base.errors import (
     InvalidArgumentError,
     UnavailableError,
 )
+from trio_cogment.base.postgresql import connect
 from trio_cogment.servers.datastore import TrialStore, _postgresql, open_store
-from trio_cogment.servers.datastore._postgresql_statements import Begun, WritingSession
+from trio_cogment.servers.datastore._postgresql_statements import LOCK_TABLES, VERSION, Begun, WritingSession
 from trio_cogment.servers.datastore.storage import DamagedSamplesError, EndWrite, TrialEnd
 from trio_cogment.testing.conformance.trial_store import (
     CASES,
@@ -105,6 +106,46 @@ async def test_what_cannot_be_used(postgresql: PostgresqlServer, database: str) 
     name = database.rpartition("/")[2]
     postgresql.query(name, "UPDATE trio_cogment.datastore_format SET version = 77")
     await refused(database, FailedPreconditionError, "another version .*version is 77, this one knows 1 to 2")
+
+
+async def older(postgresql: PostgresqlServer, database: str) -> str:
+    """Store a trial, and make the tables those of version 1; return the database's name."""
+    async with open_store(database) as store:
+        await store.apply([new_trial("a"), sample("a", 0), sample("a", 1)])
+    name = database.rpartition("/")[2]
+    postgresql.query(name, "ALTER TABLE trio_cogment.trials DROP COLUMN attempt")
+    postgresql.query(name, "UPDATE trio_cogment.datastore_format SET version = 1")
+    return name
+
+
+async def test_the_tables_of_an_older_version_are_changed(postgresql: PostgresqlServer, database: str) -> None:
+    name = await older(postgresql, database)
+
+    async def start() -> None:
+        async with open_store(database) as store:
+            assert (await get(store, "a")).attempt == 0
+            assert [one.tick_id for one in await read(store, "a")] == [0, 1]
+
+    async with trio.open_nursery() as nursery:  # one of them changes them
+        nursery.start_soon(start)
+        nursery.start_soon(start)
+    assert postgresql.query(name, "SELECT version FROM trio_cogment.datastore_format") == f"{VERSION}"
+    async with open_store(database) as store:
+        await store.apply([sample("a", 2), EndWrite("a", TrialEnd.ENDED)])
+        assert [one.tick_id for one in await read(store, "a")] == [0, 1, 2]
+
+
+async def test_tables_are_not_changed_while_an_older_version_uses_them(
+    postgresql: PostgresqlServer, database: str
+) -> None:
+    name = await older(postgresql, database)
+    with connect(database, purpose="an older datastore") as connection:
+        connection.execute("SELECT pg_advisory_lock_shared(%s, 0)", (LOCK_TABLES,))
+        said = "the tables in .* have to be changed for this version .* while other datastores use them; stop those"
+        await refused(database, FailedPreconditionError, said)
+        assert postgresql.query(name, "SELECT version FROM trio_cogment.datastore_format") == "1"
+    async with open_store(database) as store:
+        assert (await get(store, "a")).samples_count == 2
 
 
 async def test_several_start_at_once_in_an_empty_database(database: str) -> None:

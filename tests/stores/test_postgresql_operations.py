@@ -54,6 +54,24 @@ async def test_a_server_with_metrics(database: str, tmp_path: Path) -> None:
     assert output.err == "trio-cogment: --storage: expected no --file_storage beside it\n"
 
 
+async def test_a_backup_is_restored(postgresql: PostgresqlServer, database: str) -> None:
+    """It is made while trials are written, and has those of its moment; they go on behind it."""
+    name, file = database.rpartition("/")[2], postgresql.folder / "trials.dump"
+    async with open_store(database) as store:
+        await store.apply([new_trial("ended"), sample("ended", 0), EndWrite("ended", TrialEnd.ENDED)])
+        await store.apply([new_trial("open"), sample("open", 0)])
+        before = await get(store, "ended")
+        await trio.to_thread.run_sync(postgresql.tool, "pg_dump", name, "--format=custom", f"--file={file}")
+        await store.apply([sample("open", 1), new_trial("later"), sample("later", 0)])
+    await trio.to_thread.run_sync(postgresql.tool, "pg_restore", name, "--clean", str(file))
+    async with open_store(database) as store:
+        assert {trial.trial_id for trial in await store.trials(after=0, limit=10)} == {"ended", "open"}
+        assert await get(store, "ended") == before
+        await store.apply([sample("open", 1), EndWrite("open", TrialEnd.ENDED), new_trial("new"), sample("new", 0)])
+        assert [one.tick_id for one in await read(store, "open")] == [0, 1]
+        assert [one.tick_id for one in await read(store, "new")] == [0]
+
+
 async def test_copied_from_a_file_and_back(database: str, tmp_path: Path) -> None:
     first, second = f"sqlite:{tmp_path}/first.db", f"sqlite:{tmp_path}/second.db"
     async with open_store(first) as store:

@@ -14,7 +14,7 @@ import trio
 from tests.stores.postgresql_server import PostgresqlServer, postgresql_server
 from trio_cogment.api.common_pb2 import TrialState
 from trio_cogment.api.trial_datastore_pb2 import RetrieveSamplesRequest
-from trio_cogment.base.errors import CogmentError, UnavailableError
+from trio_cogment.base.errors import UnavailableError
 from trio_cogment.servers.datastore import Datastore, TrialStore, _postgresql_presence, open_store
 from trio_cogment.servers.datastore._postgresql import PostgresqlStore
 from trio_cogment.servers.datastore.storage import TrialEnd
@@ -78,16 +78,13 @@ def server() -> Iterator[PostgresqlServer]:
 
 
 async def follow(datastore: Datastore, trial_id: str, found: dict[str, list[int]]) -> None:
-    """Read a trial from its beginning until it has ended."""
-    while True:
-        try:
-            async with datastore.reading(RetrieveSamplesRequest(trial_ids=[trial_id])) as pages:
-                found[trial_id] = []
-                async for samples in pages:
-                    found[trial_id] += [one.tick_id for one in samples]
-                return
-        except CogmentError:
-            await trio.sleep(0.05)  # it is not there yet
+    """Read a trial from its beginning until it has ended; once it is there, nothing may come between."""
+    while not await datastore.store.trials(after=0, limit=1, ids=[trial_id]):  # noqa: ASYNC110  others make it
+        await trio.sleep(0.05)
+    found[trial_id] = []
+    async with datastore.reading(RetrieveSamplesRequest(trial_ids=[trial_id])) as pages:
+        async for samples in pages:
+            found[trial_id] += [one.tick_id for one in samples]
 
 
 async def check_two_writers_and_a_reader(address: str, seconds: float) -> None:

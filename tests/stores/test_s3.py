@@ -171,6 +171,32 @@ async def test_a_server_that_stays_away_ends_an_upload_and_its_number(
         assert await stored(registry, 1) > max(given)
 
 
+async def test_a_backup_of_a_bucket_is_restored() -> None:
+    """A copy of the prefix, as `aws s3 sync` makes it, while a version is added in the middle of it."""
+    prefix, backup = next(_prefixes), next(_prefixes)
+    source, target = ObjectStore(prefix), ObjectStore(backup)
+
+    def copy(folder: str = "", *, blobs: bool) -> None:
+        folders, entries = source.list(folder)
+        for entry in entries:
+            target.put(entry.key, source.get(entry.key).data)
+        for name in folders:
+            if folder or (name == ".blobs") == blobs:
+                copy(name, blobs=blobs)
+
+    async with ModelRegistry(prefix) as registry:
+        await registry.create_or_update(ModelInfo(model_id="walker"))
+        given = [await stored(registry, 1), await stored(registry, 2)]
+        copy(blobs=False)
+        later = await stored(registry, 1)
+        copy(blobs=True)
+    async with ModelRegistry(backup) as registry:
+        assert registry.find("walker").numbers == given
+        for number in given:
+            assert await whole(registry, number)
+        assert await stored(registry, 1) == later, "what came later has gone, and its number"
+
+
 async def test_a_directory_goes_on_on_another_machine() -> None:
     """With ETags that are hashes of the content."""
     place = f"{next(_prefixes)}/directory.json"

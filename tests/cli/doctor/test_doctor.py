@@ -11,6 +11,7 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import trio
@@ -22,6 +23,7 @@ from tests.rpc.tls_files import make_party
 from trio_cogment.base.errors import FailedPreconditionError
 from trio_cogment.base.host.files import LockedError, SystemFiles
 from trio_cogment.base.object_store import ObjectStore
+from trio_cogment.base.postgresql import ServerFacts
 from trio_cogment.cli.doctor import data, machine
 from trio_cogment.cli.doctor.findings import Finding, Level, fail, lines, ok, warn, worst
 from trio_cogment.platform import open_platform
@@ -339,3 +341,36 @@ def test_serves_archive_may_be_a_bucket(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr(ObjectStore, "check", lambda _store: (_ for _ in ()).throw(OSError(errno.EIO, "away")))
     _, found = findings("--archive_dir=s3://bucket/models")
     assert found["models"] == ("fail", "s3://bucket/models: away")
+
+
+#: A server of PostgreSQL of which nothing is to be said.
+FACTS: dict[str, Any] = {
+    "version": "17.2",
+    "clock_seconds": 0.0,
+    "may_create": True,
+    "fsync": True,
+    "notices_clients": True,
+    "connections": (20, 100),
+}
+
+
+@pytest.mark.parametrize(
+    ("changed", "level", "said"),
+    [
+        ({}, None, ""),
+        ({"may_create": False}, FAIL, "the user may not make tables"),
+        ({"fsync": False}, WARN, "fsync is off"),
+        ({"notices_clients": False}, WARN, "client_connection_check_interval cannot be set"),
+        ({"clock_seconds": -7.0}, WARN, "its clock is -7 s beside this machine's"),
+        ({"clock_seconds": 6.0}, WARN, "its clock is +6 s beside this machine's"),
+        ({"clock_seconds": 4.0}, None, ""),
+        ({"connections": (94, 100)}, WARN, "94 of 100 connections are in use, and a datastore has up to 7"),
+        ({"connections": (93, 100)}, None, ""),
+    ],
+)
+def test_a_database(monkeypatch: pytest.MonkeyPatch, changed: dict[str, Any], level: Level | None, said: str) -> None:
+    monkeypatch.setattr(data, "facts_of", lambda _address: ServerFacts(**{**FACTS, **changed}))
+    first, *rest = data.database("trials", "postgresql://cogment:secret@db/trials")
+    assert first == ok("trials", "postgresql://cogment:***@db/trials: PostgreSQL 17.2")
+    assert [one.level for one in rest] == ([] if level is None else [level])
+    assert all(said in one.text and one.advice and "secret" not in one.text for one in rest)
