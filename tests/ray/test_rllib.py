@@ -69,17 +69,19 @@ def test_env_runners_step_trials(grid: Grid, tmp_path: Path, runners: int) -> No
     assert sum(trial.samples_count for trials in stores for trial in trials) >= 400
 
 
-def test_a_vector_of_trials_in_an_env_runner(grid: Grid, tmp_path: Path) -> None:
+@pytest.mark.parametrize("runners", [0, 1, 2])
+def test_a_vector_of_trials_in_an_env_runner(grid: Grid, tmp_path: Path, runners: int) -> None:
     grid.have(2)
     folder = str(tmp_path)
 
     def make(context: Any) -> Any:
         return tc.make_vec("CartPole-v1", context["num_envs"], store=f"sqlite:{folder}/{os.getpid()}.db")
 
-    said = trained(make, runners=1, environments=4, mode="vector_entry_point")
+    said = trained(make, runners=runners, environments=4, mode="vector_entry_point")
     assert said["episode_return_mean"] > 8
-    (trials,) = (trials for trials in stored(tmp_path) if trials)
-    assert len(trials) >= 4
+    stores = [trials for trials in stored(tmp_path) if trials]
+    assert len(stores) == max(runners, 1)
+    assert all(len(trials) >= 4 for trials in stores)
 
 
 @pytest.mark.timeout(1200)
@@ -114,7 +116,7 @@ def test_ppo_learns_on_trials_that_are_recorded(grid: Grid, tmp_path: Path) -> N
     assert sum(trial.samples_count for trial in trials) >= steps
 
 
-@pytest.mark.parametrize("runners", [0, 1])
+@pytest.mark.parametrize("runners", [0, 1, 2])
 def test_players_of_a_game(grid: Grid, tmp_path: Path, runners: int) -> None:
     from ray.rllib.algorithms.ppo import PPOConfig
     from ray.rllib.connectors.env_to_module import FlattenObservations
@@ -145,8 +147,9 @@ def test_players_of_a_game(grid: Grid, tmp_path: Path, runners: int) -> None:
     finally:
         algorithm.stop()
     assert said["num_episodes"] > 0
-    (trials,) = (trials for trials in stored(tmp_path) if trials)
-    assert trials[0].actor_names == ["player_0", "player_1"]
+    stores = [trials for trials in stored(tmp_path) if trials]
+    assert len(stores) == max(runners, 1)
+    assert all(trial.actor_names == ["player_0", "player_1"] for trials in stores for trial in trials)
 
 
 def played(env: Any, rounds: int) -> list[Any]:

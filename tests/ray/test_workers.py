@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import inspect
-import logging
 import os
 import signal
 import subprocess
 import sys
 import threading
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -20,14 +19,21 @@ import trio
 
 import trio_cogment.ray
 import trio_cogment.rl as tc
-from tests.ray.cluster import PATIENT, Grid, end, lives, parent_of, raylet_of
-from tests.ray.worlds import Paced, Still, played
+from tests.ray.cluster import PATIENT, Grid, end, lives, parent_of, raylet_of, started_again
+from tests.ray.worlds import Paced, Still, Talking, played
+from tests.stores.postgresql_server import postgresql_server
 from trio_cogment.base.errors import FailedPreconditionError, InvalidArgumentError
+from trio_cogment.base.services import ServiceKind
 from trio_cogment.platform import open_platform
 from trio_cogment.ray import _workers
-from trio_cogment.ray._worker import Worker, _set_up_logs
+from trio_cogment.ray._worker import Worker
+from trio_cogment.rl.datasets.sources import open_source
 from trio_cogment.rl.runner import Progress, Results, open_run, run_trials_async
 from trio_cogment.rpc import open_listeners, serve
+from trio_cogment.sdk import Participants, serve_participants
+from trio_cogment.servers.directory import DirectoryServer
+from trio_cogment.servers.discovery import open_directory
+from trio_cogment.spaces import decode_observation, encode_action
 
 N = 200
 STEP_SECONDS = 0.003
@@ -56,8 +62,27 @@ def same(one: Results, other: Results) -> bool:
     return all((getattr(one, name) == getattr(other, name)).all() for name in ("returns", "ticks", "seeds", "causes"))
 
 
-async def with_fault(folder: Path, fault: Callable[[int], None], *, after: int = 30) -> Results:
-    """Run trials on two workers; when some have ended, something happens to the process that has played most."""
+@pytest.fixture
+def told(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """When Ray has told a run that a worker of its is gone."""
+    times: list[float] = []
+    lose = _workers._WorkerSite._lose
+
+    def noted(site: Any, trial_ids: Iterable[str], error: Exception) -> None:
+        times.append(trio.current_time())
+        lose(site, trial_ids, error)
+
+    monkeypatch.setattr(_workers._WorkerSite, "_lose", noted)
+    return times
+
+
+async def with_fault(
+    folder: Path, fault: Callable[[int], None], told: list[float], *, seconds: float = 30.0
+) -> Results:
+    """Run trials on two workers; when some have ended, something happens to the process that has played most.
+
+    The run is to end this many seconds after Ray has told.
+    """
     arguments = {"folder": str(folder), "seconds": STEP_SECONDS}
     async with open_run(
         N, on=on_nodes(), environment=Paced, arguments=arguments, seats=SEATS, seeds=0, parallel=8, retries=2
@@ -65,10 +90,12 @@ async def with_fault(folder: Path, fault: Callable[[int], None], *, after: int =
         count = 0
         async for _ in run:
             count += 1
-            if count == after:
+            if count == 30:
                 ((pid, _),) = played(folder).most_common(1)
                 await trio.to_thread.run_sync(fault, pid)
-        return checked(await run.wait())
+        results = checked(await run.wait())
+        assert trio.current_time() - told[0] <= seconds
+        return results
 
 
 async def test_equal_results_everywhere(grid: Grid, tmp_path: Path) -> None:
@@ -103,7 +130,7 @@ def test_a_worker_is_no_actor_of_asyncio() -> None:
     assert inspect.getmembers(Worker, inspect.iscoroutinefunction) == []
 
 
-async def test_a_worker_that_is_killed(grid: Grid, tmp_path: Path) -> None:
+async def test_a_worker_that_is_killed(grid: Grid, tmp_path: Path, told: list[float]) -> None:
     grid.have(2)
     killed = []
 
@@ -111,7 +138,7 @@ async def test_a_worker_that_is_killed(grid: Grid, tmp_path: Path) -> None:
         killed.append(pid)
         os.kill(pid, signal.SIGKILL)
 
-    results = await with_fault(tmp_path, kill)
+    results = await with_fault(tmp_path, kill, told)
     assert same(results, await in_process()), "as if nothing had been"
     assert killed[0] not in [pid for pid in played(tmp_path) if lives(pid)]
     # Four at a time ran there, and no more than these were lost.
@@ -119,7 +146,7 @@ async def test_a_worker_that_is_killed(grid: Grid, tmp_path: Path) -> None:
     assert len(played(tmp_path)) == 3, "another process has taken its place"
 
 
-async def test_a_raylet_that_is_killed(grid: Grid, tmp_path: Path) -> None:
+async def test_a_raylet_that_is_killed(grid: Grid, tmp_path: Path, told: list[float]) -> None:
     nodes = grid.have(2)
     gone: list[int] = []
 
@@ -131,25 +158,57 @@ async def test_a_raylet_that_is_killed(grid: Grid, tmp_path: Path) -> None:
         with_deadline(lambda: not lives(pid), ZOMBIE_SECONDS)
         grid.forget(node)
 
-    results = await with_fault(tmp_path, kill)
+    results = await with_fault(tmp_path, kill, told)
     assert not lives(gone[0]), "nobody plays on where the run does not look any more"
     assert len(results.lost) <= 4
     assert same(results, await in_process())
 
 
-async def test_a_node_that_is_removed(grid: Grid, tmp_path: Path) -> None:
+#: A worker that is told of its raylet's process.
+BEGINS = "from trio_cogment.ray._worker import _end_with_parent; _end_with_parent(); print('works')"
+
+
+def test_a_worker_whose_raylet_died_before_it_could_ask() -> None:
+    """Linux tells nobody of a death before the question; also while the dead one's parent has not looked."""
+    with subprocess.Popen([sys.executable, "-c", ""]) as raylet:
+        os.waitid(os.P_PID, raylet.pid, os.WEXITED | os.WNOWAIT)  # it is dead, and there
+        dead = begun_below(raylet.pid)
+        raylet.wait()
+    assert (dead.returncode, dead.stdout) == (-signal.SIGKILL, "")
+    gone = begun_below(raylet.pid)
+    assert (gone.returncode, gone.stdout) == (-signal.SIGKILL, "")
+    living = begun_below(os.getpid())
+    assert (living.returncode, living.stdout) == (0, "works\n")
+
+
+def begun_below(raylet: int) -> subprocess.CompletedProcess[str]:
+    env = {**os.environ, "RAY_RAYLET_PID": str(raylet)}
+    return subprocess.run([sys.executable, "-c", BEGINS], env=env, stdout=subprocess.PIPE, text=True, check=False)
+
+
+async def test_workers_are_told_of_their_raylet(grid: Grid) -> None:
+    import ray
+
+    grid.have(1)
+    told = ray.remote(num_cpus=0, resources={"room": 1})(lambda: (os.environ["RAY_RAYLET_PID"], os.getppid()))
+    variable, parent = await trio.to_thread.run_sync(ray.get, told.remote())
+    assert int(variable) == parent
+    assert parent in [raylet_of(node) for node in grid.nodes]
+
+
+async def test_a_node_that_is_removed(grid: Grid, tmp_path: Path, told: list[float]) -> None:
     nodes = grid.have(2)
 
     def remove(pid: int) -> None:
         (node,) = (node for node in nodes if raylet_of(node) == parent_of(pid))
         grid.remove(node)
 
-    results = await with_fault(tmp_path, remove)
+    results = await with_fault(tmp_path, remove, told)
     assert len(results.lost) <= 4
     assert same(results, await in_process())
 
 
-async def test_a_host_that_stands_still_and_is_woken(grid: Grid, tmp_path: Path) -> None:
+async def test_a_host_that_stands_still_and_is_woken(grid: Grid, tmp_path: Path, told: list[float]) -> None:
     """Its trials are repeated; what it does when it wakes up counts for nothing, and it ends."""
     nodes = grid.have(2)
     stopped: list[int] = []
@@ -160,7 +219,7 @@ async def test_a_host_that_stands_still_and_is_woken(grid: Grid, tmp_path: Path)
         for each in stopped:
             os.kill(each, signal.SIGSTOP)
 
-    results = await with_fault(tmp_path, stop)
+    results = await with_fault(tmp_path, stop, told, seconds=90.0)
     assert same(results, await in_process())
     before = played(tmp_path)
     pid, raylet = stopped
@@ -174,6 +233,25 @@ async def test_a_host_that_stands_still_and_is_woken(grid: Grid, tmp_path: Path)
         end(pid)
         grid.forget(next(node for node in nodes if raylet_of(node) == raylet))
     assert played(tmp_path)[pid] <= before[pid] + 4, "it has not got any more trials"
+
+
+async def test_a_worker_alone_that_stands_still(grid: Grid, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its raylet answers for it, so Ray says nothing; the run does, some time after its trials should be over."""
+    grid.have(2)
+    monkeypatch.setattr(_workers, "_HUNG_SECONDS", 2.0)
+    arguments = {"folder": str(tmp_path), "seconds": STEP_SECONDS}
+    every: dict[str, Any] = {"environment": Paced, "seats": SEATS, "seeds": 0, "parallel": 4}
+    stopped = 0
+    async with open_run(60, on=on_nodes(), arguments=arguments, retries=2, timeout_seconds=5.0, **every) as run:
+        for position in range(60):
+            await run.result(position)
+            if position == 10:
+                ((stopped, _),) = played(tmp_path).most_common(1)
+                os.kill(stopped, signal.SIGSTOP)
+        results = checked(await run.wait())
+    assert 0 < len(results.lost) <= 4
+    assert same(results, await in_process(60))
+    await trio.to_thread.run_sync(with_deadline, lambda: not lives(stopped), 30)
 
 
 @pytest.mark.soak
@@ -324,6 +402,30 @@ async def test_the_program_of_a_run_is_killed(grid: Grid, tmp_path: Path) -> Non
         nursery.cancel_scope.cancel()
 
 
+@pytest.mark.postgresql
+async def test_trials_go_on_without_their_database(grid: Grid, tmp_path: Path) -> None:
+    """Their samples wait in the workers, and are there when it is back."""
+    grid.have(2)
+    every: dict[str, Any] = {"environment": Paced, "seats": SEATS, "seeds": 0, "parallel": 4}
+    with postgresql_server() as server:
+        store = server.database()
+        arguments = {"folder": str(tmp_path), "seconds": STEP_SECONDS}
+        async with open_run(60, on=on_nodes(), arguments=arguments, store=store, **every) as run:
+            for position in range(60):
+                await run.result(position)
+                if position == 10:
+                    await trio.to_thread.run_sync(server.stop, "immediate")
+                    await trio.sleep(1)
+                    await trio.to_thread.run_sync(server.start)
+            results = checked(await run.wait())
+        async with open_source(store) as datastore:
+            stored = await datastore.trials()
+    assert len(results.lost) == 0
+    assert {trial.trial_id for trial in stored} == set(results.trial_ids.tolist())
+    assert all(trial.is_complete for trial in stored)
+    assert same(results, await in_process(60))
+
+
 async def test_models_are_loaded_once_by_each_worker(grid: Grid, tmp_path: Path) -> None:
     grid.have(2)
     folder = str(tmp_path)
@@ -384,6 +486,124 @@ async def test_workers_that_do_not_fit(grid: Grid, workers: dict[str, Any], said
 
 
 @pytest.mark.parametrize(
+    ("count", "index", "said"),
+    [
+        (2, -1, "expected room for 2 of 1 CPU each in the placement group, and there is room for 1"),
+        (1, 1, "expected room for 1 of 1 CPU each in the placement group, and there is room for 0"),
+    ],
+)
+async def test_workers_that_do_not_fit_their_placement_group(
+    grid: Grid, monkeypatch: pytest.MonkeyPatch, count: int, index: int, said: str
+) -> None:
+    from ray.util import placement_group, remove_placement_group
+    from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
+
+    grid.have(2)
+    monkeypatch.setattr(_workers, "_START_SECONDS", 5.0)
+    group = placement_group([{"CPU": 1.5}, {"room": 1}])
+    try:
+        placement = PlacementGroupSchedulingStrategy(group, placement_group_bundle_index=index)
+        on = trio_cogment.ray.workers(count, placement=placement)
+        with pytest.raises(FailedPreconditionError, match=said):
+            await run_trials_async(1, on=on, environment=Paced, seats=SEATS)
+        fits = trio_cogment.ray.workers(1, placement=PlacementGroupSchedulingStrategy(group))
+        checked(await run_trials_async(1, on=fits, environment=Paced, seats=SEATS))
+    finally:
+        remove_placement_group(group)
+
+
+async def test_workers_that_do_not_fit_their_node(grid: Grid, monkeypatch: pytest.MonkeyPatch) -> None:
+    from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+    import ray
+
+    grid.have(2)
+    monkeypatch.setattr(_workers, "_START_SECONDS", 5.0)
+    node, *_ = (one["NodeID"] for one in ray.nodes() if one["Alive"] and one["Resources"].get("room"))
+    on = trio_cogment.ray.workers(3, placement=NodeAffinitySchedulingStrategy(node, soft=False))
+    with pytest.raises(FailedPreconditionError, match="of 1 CPU each in that node, and there is room for 2"):
+        await run_trials_async(1, on=on, environment=Paced, seats=SEATS)
+
+
+async def test_room_that_is_on_no_node(grid: Grid, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each node has a free processor, so the cluster has two; a worker that takes two fits nowhere."""
+    from ray.util import placement_group, remove_placement_group
+
+    grid.have(2)
+    monkeypatch.setattr(_workers, "_START_SECONDS", 5.0)
+    monkeypatch.setattr(_workers, "_ROOM_LOOKS", 4)
+    group = placement_group([{"CPU": 1, "room": 1}] * 2, strategy="STRICT_SPREAD")
+    try:
+        assert await trio.to_thread.run_sync(group.wait, 60)
+        with pytest.raises(
+            FailedPreconditionError, match="of 2 CPU each in the Ray cluster, and others leave room for 0"
+        ):
+            await run_trials_async(1, on=trio_cogment.ray.workers(1, num_cpus=2), environment=Paced, seats=SEATS)
+    finally:
+        remove_placement_group(group)
+
+
+class Served:
+    """An actor of Ray that has a policy, and serves it for seats of trials elsewhere.
+
+    Args:
+        directory: the endpoint of the directory with which it registers.
+    """
+
+    def __init__(self, directory: str) -> None:
+        threading.Thread(target=trio.run, args=(self._serve, directory), daemon=True).start()
+
+    async def _serve(self, directory: str) -> None:
+        participants = Participants(tc.RL_SPEC)
+        participants.register_actor(_left, "on-gpu")
+        async with open_directory(directory) as client:
+            await serve_participants(participants, address="127.0.0.1", directory=client)
+
+
+async def _left(session: Any) -> None:
+    async for event in session.all_events():
+        if event.observation is not None:
+            active = decode_observation(event.observation.payload).active
+            await session.do_action(encode_action(0) if active else b"")
+
+
+async def test_a_policy_on_a_gpu_serves_seats_of_workers(grid: Grid) -> None:
+    import ray
+
+    grid.have(2)
+    node = started_again(lambda: grid.cluster.add_node(num_cpus=0, num_gpus=1))
+    try:
+        async with (
+            DirectoryServer() as server,
+            open_platform(directory=server) as platform,
+            trio.open_nursery() as nursery,
+        ):
+            running = await nursery.start(serve, platform.services, await open_listeners("127.0.0.1"))
+            directory = f"grpc://127.0.0.1:{running.port}"
+            policy = ray.remote(num_cpus=0, num_gpus=1)(Served).remote(directory)
+            async with open_directory(directory) as client:
+                with trio.fail_after(120):
+                    while not await client.inquire(ServiceKind.ACTOR):  # noqa: ASYNC110  a process that starts
+                        await trio.sleep(0.1)
+            results = await run_trials_async(
+                8,
+                on=on_nodes(),
+                environment=Paced,
+                seats={"player_0": tc.endpoint("cogment://discover", "on-gpu")},
+                directory=directory,
+                seeds=0,
+                parallel=2,
+            )
+            ray.kill(policy)
+            nursery.cancel_scope.cancel()
+    finally:
+        grid.cluster.remove_node(node)
+    checked(results)
+    assert set(results.orchestrators.tolist()) == {"worker 0", "worker 1"}
+    assert same(results, await run_trials_async(8, environment=Paced, seats={"player_0": _left}, seeds=0))
+
+
+@pytest.mark.parametrize(
     ("given", "said"),
     [
         ({"arguments": {"lock": threading.Lock()}}, "arguments: 'lock': expected what can be pickled for the workers"),
@@ -410,20 +630,13 @@ def test_arguments_of_workers() -> None:
         trio_cogment.ray.workers(1, num_gpus=-1)
 
 
-def test_logs_of_workers_carry_trial_ids(capsys: pytest.CaptureFixture[str]) -> None:
-    root = logging.getLogger()
-    before, root.handlers[:] = list(root.handlers), []
-    try:
-        _set_up_logs()
-        logging.getLogger("trio_cogment.x").warning("trial %s: it is late", "run-7")
-        from trio_cogment.base.log_context import trial_bound
-
-        with trial_bound("run-8"):
-            logging.getLogger("mine").warning("tired")
-    finally:
-        root.handlers[:] = before
-    said = capsys.readouterr().err.splitlines()
-    assert said == ["[WARNING] [trio_cogment.x] trial run-7: it is late", "[WARNING] [mine] trial run-8: tired"]
+def test_logs_of_workers_carry_trial_ids(grid: Grid) -> None:
+    """In the files of the worker's process, which Ray shows where the run was started."""
+    grid.have(2)
+    tc.run_trials(2, on=on_nodes(1), environment=Talking, seats=SEATS, name="told")
+    files = Path(grid.cluster.head_node.get_logs_dir_path()).glob("worker-*.err")
+    said = [line for file in files for line in file.read_text().splitlines() if "[mine]" in line]
+    assert sorted(said) == [f"[WARNING] [mine] trial told-{index}: tired" for index in range(2)]
 
 
 @pytest.mark.parametrize(("address", "tries"), [(None, 3), ("10.0.0.1:6379", 1)])

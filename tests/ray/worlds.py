@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import time
 from collections import Counter
@@ -50,6 +51,15 @@ class Still(gymnasium.Env[Any, Any]):
     def step(self, action: Any) -> Any:
         """Make the step."""
         return 0, float(action[0]), True, False, {}
+
+
+class Talking(Still):
+    """It logs that it is at a step."""
+
+    def step(self, action: Any) -> Any:
+        """Make the step."""
+        logging.getLogger("mine").warning("tired")
+        return super().step(action)
 
 
 def played(folder: Path) -> Counter[int]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import logging
+import os
 import pickle
 import sys
 import threading
@@ -11,6 +12,7 @@ from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from signal import SIGKILL
 from typing import TypeAlias
 
@@ -28,6 +30,8 @@ Told: TypeAlias = Attempt | str | None
 _GATHER_SECONDS = 0.02
 #: Linux's prctl(2): the signal that a process gets when its parent dies.
 _PR_SET_PDEATHSIG = 1
+#: The variable in which Ray tells a worker the id of its raylet's process.
+_RAYLET = "RAY_RAYLET_PID"
 
 _log = logging.getLogger(__name__)
 
@@ -152,8 +156,23 @@ def _end_with_parent() -> None:
 
     Linux ends it, whatever it computes; on other systems Ray has no clusters of several machines.
     """
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, SIGKILL)
+    if sys.platform != "linux":
+        return
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.prctl(_PR_SET_PDEATHSIG, SIGKILL):
+        _log.warning("this worker may outlive its raylet: prctl: %s", os.strerror(ctypes.get_errno()))
+    # Of a parent that died before the call nobody is told.
+    if (raylet := os.environ.get(_RAYLET)) and not _lives(raylet):
+        os.kill(os.getpid(), SIGKILL)
+
+
+def _lives(pid: str) -> bool:
+    try:
+        stat = Path("/proc", pid, "stat").read_text()
+    except OSError:
+        return False
+    # Behind the name of the program, which may have any characters. Z: it is dead, and its parent has not looked.
+    return stat.rpartition(")")[2].split()[0] not in ("Z", "X")
 
 
 class _Text(logging.Formatter):

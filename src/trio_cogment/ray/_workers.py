@@ -155,26 +155,37 @@ class Workers(SiteGroup):
 
     async def _require_room(self, in_thread: Runner) -> None:
         """Raise if the workers do not fit: Ray would let them wait for ever."""
-        if not isinstance(self.placement, str) or not self.needs:
-            return  # a placement group has reserved what it needs
-        nodes = [node["Resources"] for node in await in_thread(_ray().nodes) if node["Alive"]]
-        room, words = self._room(nodes), "there is room for"
-        if room >= self.count:
-            words = "others leave room for"
-            for _ in range(_ROOM_LOOKS):
-                # What another run had becomes free some time after its end.
-                room = self._room([await in_thread(_ray().available_resources)])
-                if room >= self.count:
-                    return
-                await trio.sleep(_LOOK_SECONDS)
-        asked = ", ".join(f"{need:g} {name}" for name, need in self.needs.items())
-        raise FailedPreconditionError(
-            f"workers: expected room for {self.count} of {asked} each in the Ray cluster, and {words} {room}: ask for "
-            "fewer workers, or smaller ones (num_cpus, num_gpus, resources), or add nodes"
-        )
+        if not self.needs:
+            return
+        bundles = await in_thread(_bundles, self.placement)
+        if bundles is not None:
+            # What others have of the group is not looked at, nor whether it has its place yet.
+            self._check_room(self._room(bundles), "there is room for", "the placement group", "bundles to it")
+            return
+        # With a NodeAffinitySchedulingStrategy that is not soft.
+        only = None if getattr(self.placement, "soft", True) else self.placement.node_id
+        alive = [node for node in await in_thread(_ray().nodes) if node["Alive"] and only in (None, node["NodeID"])]
+        where = ("the Ray cluster" if only is None else "that node"), "nodes"
+        self._check_room(self._room([node["Resources"] for node in alive]), "there is room for", *where)
+        for _ in range(_ROOM_LOOKS):
+            # What another run had becomes free some time after its end.
+            free = await in_thread(_free_resources)
+            room = self._room([free.get(node["NodeID"], {}) for node in alive])
+            if room >= self.count:
+                return
+            await trio.sleep(_LOOK_SECONDS)
+        self._check_room(room, "others leave room for", *where)
 
     def _room(self, nodes: Sequence[Mapping[str, float]]) -> int:
         return sum(min(int(has.get(name, 0) / need + 1e-9) for name, need in self.needs.items()) for has in nodes)
+
+    def _check_room(self, room: int, words: str, where: str, more: str) -> None:
+        if room < self.count:
+            asked = ", ".join(f"{need:g} {name}" for name, need in self.needs.items())
+            raise FailedPreconditionError(
+                f"workers: expected room for {self.count} of {asked} each in {where}, and {words} {room}: ask for "
+                f"fewer workers, or smaller ones (num_cpus, num_gpus, resources), or add {more}"
+            )
 
     def _start(self, names: list[str], pickled: bytes) -> list[Any]:
         needs = dict(self.needs)
@@ -202,6 +213,22 @@ class Workers(SiteGroup):
 async def _disconnect(in_thread: Runner) -> None:
     with trio.CancelScope(shield=True, deadline=trio.current_time() + _START_SECONDS):
         await in_thread(_ray().shutdown)
+
+
+def _bundles(placement: Any) -> list[Mapping[str, float]] | None:
+    """Return the bundles of a placement group in which workers are to be; None: they need not be in one."""
+    group = getattr(placement, "placement_group", None)
+    bundles: list[Mapping[str, float]] | None = getattr(group, "bundle_specs", None)  # the group may be a word, too
+    index = getattr(placement, "placement_group_bundle_index", -1)
+    return bundles if bundles is None or index < 0 else bundles[index : index + 1]
+
+
+def _free_resources() -> Mapping[str, Mapping[str, float]]:
+    """Return, by the id of a node, what is free there: what Ray offers openly is the sum over all nodes."""
+    from ray._private.state import available_resources_per_node
+
+    found: Mapping[str, Mapping[str, float]] = available_resources_per_node()
+    return found
 
 
 def _ray() -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -25,7 +26,11 @@ from trio_cogment.rl.runner import (
     open_run,
     run_trials_async,
 )
-from trio_cogment.sdk import Controller, actor_params, trial_params
+from trio_cogment.rpc import open_listeners, serve
+from trio_cogment.sdk import Controller, actor_params, serve_participants, trial_params
+from trio_cogment.seats.remote import endpoint
+from trio_cogment.servers.directory import DirectoryServer
+from trio_cogment.servers.discovery import open_directory
 
 SEATS: dict[str, Any] = {"player_0": answering}
 TWO: dict[str, Any] = {"player_0": answering, "player_1": answering}
@@ -369,3 +374,27 @@ async def test_a_callback_may_return_something() -> None:
 
     await run_trials_async(2, environment=countdown(1), seats=SEATS, callbacks=[Counting()])
     assert sorted(told) == [0, 1]
+
+
+async def test_a_directory_finds_the_seats_of_a_run() -> None:
+    """Of a platform that is opened for the run; an orchestrator that is there has one of its own, or none."""
+    elsewhere: dict[str, Any] = {"player_0": endpoint("cogment://discover", "answering")}
+    every: dict[str, Any] = {"environment": countdown(3), "seats": elsewhere}
+    async with (
+        DirectoryServer() as server,
+        open_platform(directory=server) as platform,
+        trio.open_nursery() as nursery,
+    ):
+        running = await nursery.start(serve, platform.services, await open_listeners("127.0.0.1"))
+        directory = f"grpc://127.0.0.1:{running.port}"
+        async with open_directory(directory) as client:
+            await nursery.start(partial(serve_participants, participants(), address="127.0.0.1", directory=client))
+            with trio.fail_after(30):
+                while not await client.inquire(ServiceKind.ACTOR):  # noqa: ASYNC110  it registers in the background
+                    await trio.sleep(0.01)
+            results = await run_trials_async(2, directory=directory, **every)
+        with pytest.raises(InvalidArgumentError, match="directory: expected None for trials at orchestrators"):
+            await run_trials_async(1, on=platform, directory=directory, **every)
+        nursery.cancel_scope.cancel()
+    assert not results.failures
+    assert results.ticks.tolist() == [4, 4]

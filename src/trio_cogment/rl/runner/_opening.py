@@ -70,6 +70,7 @@ async def open_run(
     on: Place | Sequence[Place] | Mapping[str, Place] | None = None,
     store: Any = None,
     model_registry: str | None = None,
+    directory: str | None = None,
     name: str = "",
     resume: bool = False,
     retries: int = 0,
@@ -105,6 +106,7 @@ async def open_run(
         tick_hz=tick_hz,
         store=store,
         model_registry=model_registry,
+        directory=directory,
         name=name,
         parallel=parallel or 0,
         seeds=[seed for seed in given if seed is not None],
@@ -189,6 +191,7 @@ class RunOptions(TypedDict, total=False):
     on: Any
     store: Any
     model_registry: str | None
+    directory: str | None
     name: str
     resume: bool
     retries: int
@@ -235,6 +238,8 @@ async def run_trials_async(n: int, *, check: bool = False, **settings: Unpack[Ru
               for the run, a storage as for `open_platform`.
             - model_registry: the endpoint of the registry in which the seats look for their models; by default that of
               the platform, if it has one.
+            - directory: the endpoint of the directory that finds seats and an environment `cogment://discover`, for the
+              platform that is opened for the run, or by each worker; an orchestrator elsewhere has its own.
             - name: of the run, a property of its trials (`run`), and the beginning of their ids.
             - resume: go on with the run of this name: trials that have ended well and are in the store are not run
               again, and their results are among the others. One that was broken off goes on at the last tick that is

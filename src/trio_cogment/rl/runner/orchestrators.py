@@ -82,8 +82,15 @@ async def _open_orchestrators(
     store = casting.store
     if own:
         participants = Participants(RL_SPEC, host=host)
-        platform = open_platform(participants, store=None if is_endpoint(store) else store, host=host)
+        platform = open_platform(
+            participants, store=None if is_endpoint(store) else store, directory=casting.directory, host=host
+        )
         named = {"local": await stack.enter_async_context(platform)}
+    elif casting.directory is not None:
+        raise InvalidArgumentError(
+            "directory: expected None for trials at orchestrators that are there: each asks the directory that it was "
+            "started with"
+        )
     local = _LocalEnvironment.of(casting.environment, casting.hosting, casting.arguments)
     if local is not None and local.aclose is not None:
         stack.push_async_callback(local.aclose)

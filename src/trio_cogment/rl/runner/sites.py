@@ -46,6 +46,7 @@ class Casting:
         tick_hz: ticks a second; 0: as the parameters say.
         store: keeps or serves the trials' samples.
         model_registry: the endpoint of the registry from which seats have their models.
+        directory: the endpoint of the directory of the platform that is opened for the run.
         name: of the run, a property of its trials; empty: it has none.
         parallel: the maximum number of trials at the same time.
         seeds: of the trials, as far as they have some.
@@ -61,6 +62,7 @@ class Casting:
     tick_hz: float = 0.0
     store: Any = None
     model_registry: str | None = None
+    directory: str | None = None
     name: str = ""
     parallel: int = 1
     seeds: Sequence[int] = ()
