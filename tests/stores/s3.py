@@ -71,18 +71,26 @@ class Gate:
 
     Attributes:
         endpoint: where it listens, also when it is closed.
+        address: the same as host and port.
         silent: connections are accepted, and nothing is passed on.
         passed: how many bytes were passed on to the server.
+        answered: how many bytes were passed on from it.
+        cut: after so many more bytes a connection ends, once; None: none does.
+        cuts_answers: they are counted from the server, not to it.
     """
 
     def __init__(self, port: int) -> None:
         self.silent = False
         self.passed = 0
+        self.answered = 0
+        self.cut: int | None = None
+        self.cuts_answers = False
         self._port = port
         self._own_port = free_port()
         self._listener: socket.socket | None = None
         self._open: set[socket.socket] = set()
         self.endpoint = f"http://127.0.0.1:{self._own_port}"
+        self.address = f"127.0.0.1:{self._own_port}"
 
     def open(self) -> None:
         """Listen."""
@@ -116,8 +124,16 @@ class Gate:
             while data := source.recv(65536):
                 if self.silent:
                     continue
+                if self.cut is not None and counted != self.cuts_answers:
+                    left = self.cut - len(data)
+                    self.cut = left if left > 0 else None
+                    if left <= 0:
+                        target.sendall(data[: len(data) + left])
+                        break
                 if counted:
                     self.passed += len(data)
+                else:
+                    self.answered += len(data)
                 target.sendall(data)
         for one in (source, target):
             with suppress(OSError):

@@ -11,6 +11,7 @@ from functools import partial
 import pytest
 import trio
 
+from tests.stores import s3
 from tests.stores.postgresql_server import PostgresqlServer, postgresql_server
 from trio_cogment.api.common_pb2 import TrialState
 from trio_cogment.api.trial_datastore_pb2 import RetrieveSamplesRequest
@@ -239,6 +240,40 @@ async def check_server_away(server: PostgresqlServer, seconds: float) -> None:
 async def test_the_server_crashes_and_comes_back(server: PostgresqlServer, seconds: float) -> None:
     with trio.fail_after(100):
         await check_server_away(server, seconds)
+
+
+@pytest.mark.parametrize("answers", [False, True], ids=["questions", "answers"])
+@pytest.mark.parametrize("cuts", [8, pytest.param(400, marks=[pytest.mark.soak, pytest.mark.timeout(900)])])
+async def test_a_batch_is_done_once_at_whatever_byte_its_connection_breaks(
+    postgresql: PostgresqlServer, database: str, answers: bool, cuts: int
+) -> None:
+    """In what is sent, and in what comes back: then it was committed, or was not."""
+    gate = s3.Gate(postgresql.port)
+    gate.open()
+    try:
+        async with open_store(database.replace(f"127.0.0.1:{postgresql.port}", gate.address)) as store:
+            assert await store.apply([new_trial("a"), sample("a", 0)]) == {}
+            assert await store.apply([sample("a", 1), late("a", 0, 0.5)]) == {}
+            before = gate.passed, gate.answered
+            assert await store.apply([sample("a", 2), late("a", 1, 0.5)]) == {}
+            size = gate.answered - before[1] if answers else gate.passed - before[0]
+            assert size > 20
+            gate.cuts_answers = answers
+            broken = 0
+            for number in range(cuts):
+                gate.cut = 1 + size * number // cuts
+                tick = number + 3
+                assert await store.apply([sample("a", tick), late("a", tick - 1, 0.5)]) == {}
+                broken += gate.cut is None
+                gate.cut = None
+            # The measured batch had some of what goes on beside it.
+            assert broken > cuts // 2
+        async with open_store(database) as store:
+            found = await read(store, "a")
+            assert [one.tick_id for one in found] == list(range(cuts + 3))
+            assert all(late_rewards(one) == [0.5] for one in found[:-1])
+    finally:
+        gate.close()
 
 
 async def test_late_samples_from_two(database: str) -> None:
