@@ -399,6 +399,127 @@ def test_anybody_can_take_part(browser: Browser, size: Any, tmp_path: Path) -> N
         check(ann.page)
 
 
+ALL_KINDS = """
+  - name: kinds
+    questions:
+      - {name: word, ask: "One word?", kind: text}
+      - {name: age, ask: "How old are you?", kind: number, low: 18, integer: true}
+      - {name: tea, ask: "Tea or coffee?", kind: choice, options: [tea, coffee]}
+      - {name: days, ask: "On which days?", kind: choices, options: [Monday, Friday, Sunday]}
+      - {name: glad, ask: "Are you glad?", kind: yes_no}
+      - {name: sure, ask: "How sure are you?", kind: scale, low: 1, high: 3, labels: [not at all, very]}
+      - {name: more, ask: "Anything else?", kind: long, required: false}
+
+waiting:
+  groups: 1
+"""
+CODES = "participants: {id: code, allow: [ann-7, bob-9]}\n"
+
+
+def click_on(page: Page) -> None:
+    page.get_by_role("button", name="Continue").click()
+
+
+@pytest.mark.parametrize("size", [None, PHONE], ids=["desk", "phone"])
+def test_every_kind_of_page_question_and_end(browser: Browser, size: Any, tmp_path: Path) -> None:
+    """Those of links with parameters, to the end that leads back, and codes that are typed."""
+    options = {} if size is None else {"viewport": size, "has_touch": True, "color_scheme": "dark"}
+    made = Study(tmp_path)
+    file = tmp_path / "experiment.yaml"
+    text = file.read_text().replace("rounds: 5", "rounds: 1").replace("\n\nwaiting:\n", ALL_KINDS)
+    redirect = '    redirect: "https://example.com/done?pid={PID}&from={source}"\n'
+    text = text.replace("    code: MEET-OK\n", redirect)
+    people_of_links = 'participants: {id: "query:PID", keep_out: [before], parameters: [source]}\n'
+    file.write_text(text + people_of_links)
+    made.start()
+    try:
+        with people(browser, 3, **options) as [ann, bob, cem]:
+            cem.page.goto(made.link)
+            cem.page.get_by_text("expected PID=... in it").wait_for()
+            check(cem.page)
+            cem.page.goto(f"{made.link}?PID=before")
+            cem.page.get_by_text("This study is not open to you").wait_for()
+            check(cem.page)
+            for person, name in ((ann, "a b"), (bob, "bob")):
+                page = person.page
+                page.goto(f"{made.link}?PID={name}&source=lab&other=kept-by-nobody")
+                page.get_by_role("button", name="I agree").click()
+                page.get_by_text("In each round").wait_for()
+                check(page)
+                click_on(page)
+                page.get_by_label(RULE).check()
+                click_on(page)
+                page.get_by_label("One word?").fill("word")
+                check(page)
+                page.get_by_label("How old are you?").fill("30")
+                page.get_by_label("coffee").check()
+                for day in ("Monday", "Sunday"):
+                    page.get_by_label(day).check()
+                page.get_by_label("No", exact=True).check()
+                page.get_by_label("3", exact=True).check()
+                click_on(page)
+            cem.page.goto(f"{made.link}?PID=cem")
+            cem.page.get_by_text("All places of this study are taken.").wait_for()
+            check(cem.page)
+            for trial in range(2):
+                for person in (ann, bob):
+                    choose(person.page, "park")
+                ann.page.get_by_role("button", name="Go on").wait_for()
+                check(ann.page)
+                see_the_end([ann, bob])
+                if trial == 0:
+                    heading(ann.page, "Once more").wait_for()
+                    check(ann.page)
+                    click_on(ann.page)
+                    ann.page.get_by_text("Please wait until the others are ready.").wait_for()
+                    check(ann.page)
+                    click_on(bob.page)
+            questionnaire(ann.page)
+            back = ann.page.get_by_role("link", name="Back to where you came from")
+            back.wait_for()
+            check(ann.page)
+            assert back.get_attribute("href") == "https://example.com/done?pid=a%20b&from=lab"
+            made.stop()
+            tables = made.tables()
+            # Another study, for those who have codes.
+            made.link = ""
+            file.write_text(text.replace("name: meeting", "name: codes").replace(redirect, "") + CODES)
+            made.start()
+            page = bob.page
+            page.goto(made.link)
+            page.get_by_label("Your code").wait_for()
+            check(page)
+            for code, answer in (("ann-8", "There is no such code."), ("ann-7", "You will play a short game")):
+                page.get_by_label("Your code").fill(code)
+                click_on(page)
+                page.get_by_text(answer).wait_for()
+                check(page)
+            page.get_by_role("button", name="I do not agree").click()
+            page.get_by_text("You have not agreed").wait_for()
+            check(page)
+            made.stop()
+            codes = made.tables()["participants"]
+    finally:
+        made.kill()
+    assert [(row["participant"], row["end"], row["link_source"]) for row in tables["participants"]][:1] == [
+        ("a b", "complete", "lab")
+    ]
+    assert not [row for rows in tables.values() for row in rows if "kept-by-nobody" in str(row)]
+    answered = {
+        name: tables["participants"][0][name] for name in ("word", "age", "tea", "days", "glad", "sure", "more")
+    }
+    assert answered == {
+        "word": "word",
+        "age": "30",
+        "tea": "coffee",
+        "days": '["Monday", "Sunday"]',
+        "glad": "false",
+        "sure": "3",
+        "more": "",
+    }
+    assert [(row["participant"], row["end"]) for row in codes] == [("ann-7", "declined")]
+
+
 @pytest.mark.parametrize("size", [None, PHONE], ids=["desk", "phone"])
 def test_researchers_see_everybody_and_act(browser: Browser, size: Any, tmp_path: Path) -> None:
     options = {} if size is None else {"viewport": size, "has_touch": True, "color_scheme": "dark"}
