@@ -10,9 +10,10 @@ from typing import Any
 
 import pytest
 import trio
+from purerpc import Service
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from tests.cli.process import listening
+from tests.cli.process import listening, run_here
 from trio_cogment import (
     ActorSession,
     EnvironmentSession,
@@ -62,13 +63,15 @@ class Three:
     platforms: list[Platform]
     endpoints: list[str]
     directory: DirectoryClient
+    services: list[Service]
 
 
 @asynccontextmanager
 async def three(*, datastore: bool) -> AsyncIterator[Three]:
     async with AsyncExitStack() as stack:
         server = await stack.enter_async_context(DirectoryServer(config=DirectoryServerConfig(startup_lag_seconds=0)))
-        channel = await stack.enter_async_context(InProcessChannel(directory_services(server)))
+        services = directory_services(server)
+        channel = await stack.enter_async_context(InProcessChannel(services))
         directory = DirectoryClient(channel)
         platforms, endpoints = [], []
         for number in range(3):
@@ -84,7 +87,7 @@ async def three(*, datastore: bool) -> AsyncIterator[Three]:
                     await directory.register(kind, parse_server_endpoint(endpoint))
             platforms.append(platform)
             endpoints.append(endpoint)
-        yield Three(platforms, endpoints, directory)
+        yield Three(platforms, endpoints, directory, services)
 
 
 async def begin(platform: Platform, *, stored: bool) -> str:
@@ -111,6 +114,17 @@ async def test_a_trial_of_any_orchestrator_is_found(datastore: bool) -> None:
             assert found.ended
         with pytest.raises(NotFoundError, match="'nobody': no datastore and no orchestrator knows it"):
             await client.find_trial("nobody")
+
+
+@pytest.mark.parametrize("datastore", [False, True], ids=["asked", "stored"])
+async def test_the_command_line_finds_a_trial_of_any_orchestrator(datastore: bool) -> None:
+    async with three(datastore=datastore) as all_, listening(*all_.services) as directory:
+        for platform, endpoint in zip(all_.platforms, all_.endpoints, strict=True):
+            trial_id = await begin(platform, stored=datastore)
+            output = await run_here("client", "trial", "find", f"--directory_endpoint={directory}", trial_id)
+            # A datastore knows no state of a trial that has no sample yet.
+            state = "UNKNOWN" if datastore else "RUNNING"
+            assert (output.code, output.out) == (0, f"{trial_id}  {endpoint}  {state}\n"), output.err
 
 
 async def test_who_does_not_answer_is_named_unless_somebody_knows() -> None:
