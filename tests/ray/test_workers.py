@@ -258,7 +258,8 @@ async def test_a_worker_alone_that_stands_still(grid: Grid, tmp_path: Path, monk
 def test_a_host_that_stands_still_with_the_times_of_ray() -> None:
     """The same with the times of a cluster that nobody has tuned: Ray tells after more than a minute."""
     test = "tests/ray/test_workers.py::test_a_host_that_stands_still_and_is_woken"
-    command = [sys.executable, "-m", "pytest", "-q", "-o", "faulthandler_timeout=0", "-m", "rl_peers", test]
+    options = ["-q", "--timeout=500", "-o", "faulthandler_timeout=0", "-m", "rl_peers"]
+    command = [sys.executable, "-m", "pytest", *options, test]
     subprocess.run(command, check=True, env={**os.environ, PATIENT: "1"}, timeout=600)
 
 
