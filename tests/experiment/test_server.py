@@ -276,6 +276,17 @@ async def test_taking_somebody_out_is_at_their_screen_at_once(tmp_path: Path, au
             server.take_out("nobody")
 
 
+async def test_notes_of_researchers_are_there_after_a_restart(tmp_path: Path, autojump_clock: MockClock) -> None:
+    async with running(tmp_path) as server, page(server) as ann, page(server) as bob:
+        first, second = await state(ann), await state(bob)
+        server.tell("For all.")
+        server.tell("For you alone.", first["id"])
+    async with running(tmp_path) as server:
+        for before, notes in ((first, ["For all.", "For you alone."]), (second, ["For all."])):
+            async with page(server, ticket=before["welcome"]["ticket"]) as socket:
+                assert (await state(socket))["welcome"]["notes"] == notes
+
+
 async def test_who_closes_the_page_for_good_ends_the_group_and_the_other_is_paid(
     tmp_path: Path, autojump_clock: MockClock
 ) -> None:

@@ -197,6 +197,8 @@ class ExperimentServer:
             self.machine.add(person)
             self._stored[person.id] = each
             self._tickets[each.ticket] = person.id
+        for event in self._store.events("told"):
+            self._note(event.participant, event.detail["text"])
         for data in self._store.groups():
             group = Group.from_data(data)
             self.machine.groups[group.number] = group
@@ -719,7 +721,7 @@ class ExperimentServer:
         else:
             people = [each for each in self.machine.people.values() if each.step is not Step.OUT]
         for person in people:
-            self._notes.setdefault(person.id, deque(maxlen=_MAX_NOTES)).append(text)
+            self._note(person.id, text)
             self._happened(person.id, "told", person.group, {"text": text})
             page = self._pages.get(person.id)
             if page is not None:
@@ -732,6 +734,9 @@ class ExperimentServer:
         self._seen_trials.pop(who, None)
         self._batch.participants.pop(who, None)
         self._batch.events = [each for each in self._batch.events if each.participant != who]
+
+    def _note(self, who: str, text: str) -> None:
+        self._notes.setdefault(who, deque(maxlen=_MAX_NOTES)).append(text)
 
     async def flush(self) -> None:
         """Wait until everything that has happened is in the file."""

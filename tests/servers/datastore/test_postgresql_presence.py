@@ -1,4 +1,4 @@
-"""Which other writers count as gone, and when: with a session that is made up, in virtual time."""
+"""Other writers that count as gone, and from when on: with a session that is made up, in virtual time."""
 
 from __future__ import annotations
 
