@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # d3rlpy takes actions of float32 for choices of a discrete space, if those in the data set are whole numbers.
 #
-# Versions:  d3rlpy==2.8.1, numpy (that it brings)
+# Versions:  d3rlpy==2.8.1, torch==2.14.1, gymnasium==1.0.0 (which it pins), numpy==2.4.6
 # Guessed:   an action space is discrete or continuous by the type of the actions: two numbers of float32 for each step are
 #            continuous.
 # Behaviour: it goes by the values: actions of float32 of the shape (10, 2) that are -1, 0 or 1 are ActionSpace.DISCRETE of
@@ -13,7 +13,7 @@ set -euo pipefail
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 python3 -m venv "$folder/venv"
-"$folder/venv/bin/pip" --quiet install d3rlpy==2.8.1
+"$folder/venv/bin/pip" --quiet install d3rlpy==2.8.1 torch==2.14.1 gymnasium==1.0.0 numpy==2.4.6
 "$folder/venv/bin/python" -W ignore - 2>"$folder/errors" <<'PYTHON' || { tail -n 5 "$folder/errors" >&2; exit 1; }
 import numpy as np
 from d3rlpy.dataset import MDPDataset

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # imitation's rollouts say of episodes that a time limit cut off that they are terminal.
 #
-# Versions:  imitation==1.0.1, stable-baselines3 and gymnasium (that it brings)
+# Versions:  imitation==1.0.1, stable-baselines3==2.2.1, gymnasium==0.29.1 (which it pins), torch==2.14.1, datasets==5.0.1,
+#            numpy==2.4.6
 # Guessed:   Trajectory.terminal, "does this trajectory end in a terminal state", is False where TimeLimit has truncated.
 # Behaviour: it is True, and `dones` of the flattened transitions as well; that it was the limit is in the infos alone, which
 #            are left out by default. What was float32 comes back as float64 from serialize.save and load.
@@ -11,7 +12,8 @@ set -euo pipefail
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 python3 -m venv "$folder/venv"
-"$folder/venv/bin/pip" --quiet install imitation==1.0.1
+"$folder/venv/bin/pip" --quiet install imitation==1.0.1 stable-baselines3==2.2.1 gymnasium==0.29.1 torch==2.14.1 datasets==5.0.1 \
+  numpy==2.4.6
 "$folder/venv/bin/python" -W ignore - "$folder/saved" 2>"$folder/errors" <<'PYTHON' || { tail -n 5 "$folder/errors" >&2; exit 1; }
 import sys
 

@@ -12,8 +12,8 @@ set -euo pipefail
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 python3 -m venv "$folder/venv"
-"$folder/venv/bin/pip" --quiet install dmlab2d==1.0.2 dm-env chex dm-tree immutabledict ml-collections networkx \
-  opencv-python-headless pandas reactivex
+"$folder/venv/bin/pip" --quiet install dmlab2d==1.0.2 dm-env==1.6 chex==0.1.92 dm-tree==0.1.10 immutabledict==4.3.1 \
+  ml-collections==1.1.0 networkx==3.6.1 opencv-python-headless==5.0.0.93 pandas==3.1.1 reactivex==6.1.0
 # The build fetches models of bots, which no substrate needs, unless it finds them in the folder for temporary files.
 mkdir "$folder/assets"
 tar -czf "$folder/meltingpot-assets-2.3.0.tar.gz" -C "$folder" assets

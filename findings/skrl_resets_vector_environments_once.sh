@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # skrl's wrapper of a vector environment begins episodes at its first reset() only.
 #
-# Versions:  skrl==2.1.1, gymnasium==1.4.0, torch (that it brings)
+# Versions:  skrl==2.1.1, gymnasium==1.4.0, torch==2.14.1
 # Guessed:   reset() begins new episodes, as it does of the wrapper of a single environment.
 # Behaviour: of a vector environment the second reset() and all after it return the newest observation again, and nothing
 #            is reset: two in a row are equal, and the episodes go on where they were.
@@ -11,7 +11,7 @@ set -euo pipefail
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 python3 -m venv "$folder/venv"
-"$folder/venv/bin/pip" --quiet install skrl==2.1.1 gymnasium==1.4.0 torch
+"$folder/venv/bin/pip" --quiet install skrl==2.1.1 gymnasium==1.4.0 torch==2.14.1
 "$folder/venv/bin/python" -W ignore - 2>"$folder/errors" <<'PYTHON' || { tail -n 5 "$folder/errors" >&2; exit 1; }
 import gymnasium
 import torch

@@ -1,4 +1,4 @@
-"""`docs/peers.md` names tests that exist, and the versions that are tested; `findings/` has the form it should have."""
+"""`docs/peers.md` names tests that exist, and one version of each package; `findings/` has the form it should have."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ def test_the_environments_are_those_that_are_tested() -> None:
 
 
 def test_a_package_has_one_version() -> None:
-    """That of the page, of the tests' environments, and of the findings."""
+    """That of the page, and of the environments of tests in which it is pinned."""
     pinned: dict[str, set[str]] = {}
     text = "\n".join(row[3] for row in rows()) + (ROOT / "noxfile.py").read_text(encoding="utf-8")
     for name, version in _PINNED.findall(text):
@@ -127,6 +127,19 @@ def test_a_package_has_one_version() -> None:
     for name in ("grpcio-tools", "h2", "cogment", "lerobot"):
         pinned.pop(name)
     assert not {name: found for name, found in pinned.items() if len(found) > 1}
+
+
+def test_a_finding_has_the_versions_of_its_row() -> None:
+    """Of what both name; a script may need more, in the versions that its package asks for."""
+    for row in rows():
+        seen = {(re.sub(r"\[.*\]", "", name), version) for name, version in _PINNED.findall(row[3])}
+        names = {name for name, _ in seen}
+        for script in re.findall(r"findings/(\w+)\.sh", " ".join(row)):
+            text = (ROOT / "findings" / f"{script}.sh").read_text(encoding="utf-8")
+            pins = {(re.sub(r"\[.*\]", "", name), version) for name, version in _PINNED.findall(text)}
+            shared = {(name, version) for name, version in pins if name in names}
+            assert shared, script
+            assert shared <= seen, script
 
 
 @pytest.mark.parametrize("script", FINDINGS, ids=lambda script: script.stem)
