@@ -265,8 +265,13 @@ class Asking:
 
         return await outcome(call)
 
-    async def pushed_back(self, value: str) -> str:
-        return await self.unary("Refuse", Note(content=value.encode()))
+    async def pushed_back(self, value: str = "", name: str = "Refuse") -> str:
+        """Return the status of a call whose answer says when to retry it; the server counts how often it comes."""
+        with pytest.raises(RpcError) as refused:
+            async with self.channel() as channel:
+                await channel.unary(METHODS[name], Note(content=value.encode()), timeout=20)
+        assert dict(refused.value.trailing_metadata)["attempts"] == "1"
+        return refused.value.code.name
 
     async def after_a_pause(self, port: int = 0, config: RpcConfig = OURS_BY_DEFAULT) -> str:
         """Return what a call is told that a server has not answered for a while, and the one after it."""
@@ -317,19 +322,19 @@ CLIENT_ROWS: list[tuple[str, list[tuple[frozenset[str], Ask]]]] = [
     ("the answer before the last request (a reset with NO_ERROR)", [(ALL, lambda to: to.early())]),
     (
         "UNAVAILABLE with a pushback that is no number",
-        [(H2, lambda to: to.unary("Text")), (WITH_HANDLERS, lambda to: to.pushed_back("abc"))],
+        [(H2, lambda to: to.pushed_back(name="Text")), (WITH_HANDLERS, lambda to: to.pushed_back("abc"))],
     ),
     (
         "with one of weeks",
-        [(H2, lambda to: to.unary("Huge")), (WITH_HANDLERS, lambda to: to.pushed_back("3000000000"))],
+        [(H2, lambda to: to.pushed_back(name="Huge")), (WITH_HANDLERS, lambda to: to.pushed_back("3000000000"))],
     ),
     (
         "with one that is negative",
-        [(H2, lambda to: to.unary("Negative")), (WITH_HANDLERS, lambda to: to.pushed_back("-1"))],
+        [(H2, lambda to: to.pushed_back(name="Negative")), (WITH_HANDLERS, lambda to: to.pushed_back("-1"))],
     ),
     (
         "with one of `300ms`",
-        [(H2, lambda to: to.unary("Units")), (WITH_HANDLERS, lambda to: to.pushed_back("300ms"))],
+        [(H2, lambda to: to.pushed_back(name="Units")), (WITH_HANDLERS, lambda to: to.pushed_back("300ms"))],
     ),
     ("a reset with NO_ERROR and nothing else", [(H2, lambda to: to.unary("Reset"))]),
     ("a reset with NO_ERROR after the message", [(H2, lambda to: to.unary("ResetAfterMessage"))]),

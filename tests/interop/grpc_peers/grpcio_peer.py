@@ -12,6 +12,7 @@ import json
 import sys
 import threading
 import time
+from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -43,9 +44,19 @@ def first_of(requests: Any) -> Any:
     return next(iter(requests))
 
 
+#: How often a call with each pushback has come.
+attempts = Counter[bytes]()
+
+
+def refusal(request: bytes) -> tuple[tuple[str, str], ...]:
+    """Return the trailers that ask for a pushback, and say how often it has been asked for: once, if nobody retries."""
+    attempts[request] += 1
+    return (PUSHBACK, request[2:].decode()), ("attempts", str(attempts[request]))  # the content of a message
+
+
 def refuse(request: bytes, context: Any) -> bytes:
     """Say that there is no room, with the pushback that was asked for."""
-    context.set_trailing_metadata(((PUSHBACK, request[2:].decode()),))  # the content of a message
+    context.set_trailing_metadata(refusal(request))
     context.abort(grpc.StatusCode.UNAVAILABLE, "full")
     raise AssertionError
 
@@ -72,7 +83,7 @@ async def _first(requests: Any, _: Any) -> Any:
 
 
 async def _refuse(request: bytes, context: Any) -> None:
-    context.set_trailing_metadata(((PUSHBACK, request[2:].decode()),))  # the content of a message
+    context.set_trailing_metadata(refusal(request))
     await context.abort(grpc.StatusCode.UNAVAILABLE, "full")
 
 
@@ -120,7 +131,8 @@ def status_of(call: Any) -> str:
     try:
         call()
     except grpc.RpcError as error:
-        return str(error.code().name)
+        pushed = " with a pushback" if PUSHBACK in dict(error.trailing_metadata() or ()) else ""
+        return f"{error.code().name}{pushed}"
     return "OK"
 
 

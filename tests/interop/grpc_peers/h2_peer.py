@@ -10,6 +10,7 @@ import json
 import socket
 import sys
 import threading
+from collections import Counter
 from typing import Any
 
 import h2.config
@@ -25,6 +26,8 @@ SECONDS = 20
 OPENING = [(":status", "200"), ("content-type", "application/grpc")]
 #: What a server of this module sends in `grpc-retry-pushback-ms`, by the names of its methods.
 PUSHBACKS = {"Text": "abc", "Huge": "3000000000", "Negative": "-1", "Units": "300ms"}
+#: How often each of these has been called, over whichever connection.
+attempts = Counter[str]()
 
 
 class Peer:
@@ -100,6 +103,7 @@ class Peer:
         while stream not in self.over and not self.gone:
             self.read()
         fields = self.fields.get(stream, {})
+        assert "grpc-retry-pushback-ms" not in fields
         if "grpc-status" in fields:
             return CODES[int(fields["grpc-status"])]
         return self.over.get(stream, "the connection is closed")
@@ -177,11 +181,9 @@ def answer(peer: Peer, stream: int, method: str) -> None:
         peer.flush()
 
     if method in PUSHBACKS:
-        peer.h2.send_headers(
-            stream,
-            [*OPENING, ("grpc-status", "14"), ("grpc-retry-pushback-ms", PUSHBACKS[method])],
-            end_stream=True,
-        )
+        attempts[method] += 1
+        pushback = [("grpc-retry-pushback-ms", PUSHBACKS[method]), ("attempts", str(attempts[method]))]
+        peer.h2.send_headers(stream, [*OPENING, ("grpc-status", "14"), *pushback], end_stream=True)
     elif method in ("Echo", "Chat", "Padded"):
         opening()
         peer.send(stream, data, padding=255 if method == "Padded" else None)

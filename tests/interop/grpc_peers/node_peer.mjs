@@ -26,6 +26,13 @@ function definitionOf(name) {
   return { path: `/peers.Peers/${name}`, requestStream, responseStream, ...codec };
 }
 
+/** Counts how often a call with each pushback has come. */
+const attempts = new Map();
+function attempt(pushback) {
+  attempts.set(pushback, (attempts.get(pushback) ?? 0) + 1);
+  return String(attempts.get(pushback));
+}
+
 function grpcJsServer() {
   const grpc = require("@grpc/grpc-js");
   const names = ["Echo", "Chat", "First", "Refuse"];
@@ -36,7 +43,9 @@ function grpcJsServer() {
     First: (call, answer) => call.once("data", (message) => answer(null, message)),
     Refuse: (call, answer) => {
       const trailers = new grpc.Metadata();
-      trailers.set(PUSHBACK, call.request.subarray(2).toString());
+      const pushback = call.request.subarray(2).toString();
+      trailers.set(PUSHBACK, pushback);
+      trailers.set("attempts", attempt(pushback));
       answer({ code: grpc.status.UNAVAILABLE, details: "full" }, null, trailers);
     },
   };
@@ -183,7 +192,7 @@ function connectServer() {
       },
       refuse(request) {
         const pushback = new TextDecoder().decode(request.content);
-        throw new ConnectError("full", Code.Unavailable, { [PUSHBACK]: pushback });
+        throw new ConnectError("full", Code.Unavailable, { [PUSHBACK]: pushback, attempts: attempt(pushback) });
       },
     });
   return Promise.all(
