@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import sys
+from collections.abc import Callable
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
@@ -79,7 +80,11 @@ def lacking(**_: Any) -> Any:
 def _package(monkeypatch: pytest.MonkeyPatch) -> None:
     package = ModuleType("textarena")
     registration = ModuleType("textarena.envs.registration")
-    registry = {"Dice-v0": lambda **arguments: Wrapper(Dice(**arguments)), "Letters-v0": Letters, "Words-v0": lacking}
+    registry: dict[str, Callable[..., Any]] = {
+        "Dice-v0": lambda **arguments: Wrapper(Dice(**arguments)),
+        "Letters-v0": Letters,
+        "Words-v0": lacking,
+    }
     vars(registration)["ENV_REGISTRY"] = registry
     envs = ModuleType("textarena.envs")
     vars(envs)["registration"] = registration
