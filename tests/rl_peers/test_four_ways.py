@@ -13,7 +13,7 @@ import shlex
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
-from functools import partial
+from functools import partial, wraps
 from pathlib import Path
 from typing import Any
 
@@ -68,8 +68,10 @@ def chats(store: str, folder: Path) -> list[dict[str, Any]]:
     return [{key: row[key] for key in row.keys() - {"trial_id", "implementation"}} for row in rows]
 
 
-def by_trl(game: str, replies: Mapping[str, Sequence[str]], store: str, folder: Path) -> list[float]:
-    """Let TRL's trainer play; return what its environments say is the reward."""
+def by_trl(
+    game: str, replies: Mapping[str, Sequence[str]], store: str, folder: Path
+) -> tuple[list[float], list[list[str]]]:
+    """Let TRL's trainer play; return what its environments say is the reward, and what they have told."""
     from datasets import Dataset
     from transformers import Qwen3Config, Qwen3ForCausalLM
     from trl import GRPOConfig, GRPOTrainer
@@ -86,7 +88,20 @@ def by_trl(game: str, replies: Mapping[str, Sequence[str]], store: str, folder: 
         said = words(next(left), add_special_tokens=False)["input_ids"]
         return [list(said) for _ in prompt_ids], None
 
+    told: dict[int, list[str]] = {}
+
+    def remembered(method: Any) -> Any:
+        @wraps(method)  # TRL reads the signature and the docstring of a tool
+        def call(tools: tc.TrialTools, *args: Any, **options: Any) -> str:
+            text: str = method(tools, *args, **options)
+            told.setdefault(id(tools), []).append(text)
+            return text
+
+        return call
+
     with pytest.MonkeyPatch.context() as patch:
+        for name in ("reset", "act"):
+            patch.setattr(tc.TrialTools, name, remembered(getattr(tc.TrialTools, name)))
         patch.setenv("TRL_EXPERIMENTAL_SILENCE", "1")
         patch.setattr(GRPOTrainer, "_generate_single_turn", say)
         trainer = GRPOTrainer(
@@ -111,9 +126,10 @@ def by_trl(game: str, replies: Mapping[str, Sequence[str]], store: str, folder: 
         trainer.train()
     rewards = [tools.get_reward() for tools in trainer.environments]
     assert trainer.state.log_history[0]["rewards/TrialTools/mean"] == pytest.approx(sum(rewards) / len(rewards))
+    texts = [told[id(tools)] for tools in trainer.environments]
     for tools in reversed(trainer.environments):
         tools.env.close()
-    return rewards
+    return rewards, texts
 
 
 def by_openenv(game: str, replies: Mapping[str, Sequence[str]], store: str) -> dict[str, list[Any]]:
@@ -194,7 +210,7 @@ def test_the_transcript_and_the_rewards_are_the_same(game: str, tmp_path: Path) 
     assert not results.failures
     told = by_openenv(game, replies, stores["openenv"])
     traces = by_verifiers(game, replies, stores["verifiers"])
-    tools = by_trl(game, replies, stores["trl"], tmp_path)
+    tools, told_by_tools = by_trl(game, replies, stores["trl"], tmp_path)
 
     stored = {way: chats(store, tmp_path / f"{way}-chats") for way, store in stores.items()}
     rows = stored["plain"]
@@ -206,6 +222,13 @@ def test_the_transcript_and_the_rewards_are_the_same(game: str, tmp_path: Path) 
     assert stored["trl"] == rows * 2  # a group of two, which begin with the same seed
 
     assert tools == [rows[0]["return"]] * 2
+    of_model = [message["content"] for message in rows[0]["messages"] if message["role"] == "user"]
+    place = f"You are player_0 in {game}. "
+    over = f"{rows[0]['final_observation']}\n\nThe episode is over. Your return is {rows[0]['return']:g}."
+    for texts in told_by_tools:
+        begin, first = texts[0].split("\n\n", 1)
+        assert begin.startswith(place)
+        assert [first, *texts[1:]] == [*of_model, over]
     for row in rows:
         agent = row["actor"]
         trace = traces[agent]
