@@ -11,8 +11,8 @@ computes all the time. One actor of each trial is late in every fifth tick. It p
 * whether the samples are complete.
 
 The exit code is 1 if a late action is not counted exactly once or a sample is not complete: each action that was sent
-is stored as its actor's, or was counted as late. Times depend on the machine; with `--check` it is 1 as well if fewer than
-99 % of the ticks ended within 2 ms.
+is stored as its actor's, or was counted as late. Times depend on the machine; with `--check` it is 1 as well if fewer
+than 99 % of the ticks ended within 2 ms.
 """
 
 from __future__ import annotations
