@@ -5,6 +5,7 @@ The model is tiny and knows nothing. What it says is scripted, where it would be
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -87,6 +88,7 @@ def test_a_training_step_of_grpo_plays_trials(tmp_path: Path, monkeypatch: pytes
     for tools in reversed(trainer.environments):
         tools.env.close()
 
+    check_calls(store, tmp_path, words)
     assert tc.export(store, chat=tmp_path / "chats").trials == 2
     chats = load_dataset("json", data_files=str(tmp_path / "chats" / "chats.jsonl"), cache_dir=str(tmp_path / "cache"))
     rows = [row for row in chats["train"] if row["actor"] == "player_0"]
@@ -95,3 +97,21 @@ def test_a_training_step_of_grpo_plays_trials(tmp_path: Path, monkeypatch: pytes
     assert answers == ["0", "1", "1"]
     assert rows[0]["rewards"] == [0.0, 1.0, 1.0]
     assert words.apply_chat_template(rows[0]["messages"], tokenize=False).count("<|im_start|>assistant") == 3
+
+
+def check_calls(store: str, folder: Path, words: Any) -> None:
+    """Let `datasets` and the template of a model that calls tools read the trials as calls."""
+    from datasets import load_dataset
+    from transformers.utils import get_json_schema
+
+    tc.export(store, chat=folder / "calls", chat_tools=True)
+    file = str(folder / "calls" / "chats.jsonl")
+    rows = load_dataset("json", data_files=file, cache_dir=str(folder / "cache"))["train"]
+    row = next(row for row in rows if row["actor"] == "player_0")
+    tools = json.loads(row["tools"])
+    assert tools == [get_json_schema(tc.TrialTools.act)]
+    text = words.apply_chat_template(row["messages"], tools=tools, tokenize=False)
+    # One is in the template's own words about tools.
+    assert text.count('<tool_call>\n{"name": "act", "arguments": {"action": "') == 3
+    assert text.count("<tool_response>") == 3
+    assert row["messages"][-1]["content"].endswith("The episode is over. Your return is 2.")

@@ -106,6 +106,27 @@ def place_prompt(environment: str, agent: str, space: Space | None) -> str:
     return f"You are {agent} in {environment}.\nYour action is {action}.\nAnswer with the action alone{form}"
 
 
+def tool_prompt(environment: str, agent: str, space: Space | None, observed: str) -> str:
+    """Return what a language model is told first that acts by calling a tool: its place, and what it observes.
+
+    Args:
+        environment: the environment's name.
+        agent: whom the model plays.
+        space: of its actions; None if they are messages of a project's own.
+        observed: the first turn of its `Conversation`.
+
+    Raises:
+        SpaceError: an action of this space cannot be given as text.
+    """
+    action = "JSON" if space is None else described_space(space)
+    return f"You are {agent} in {environment}. Your action is {action}.\n\n{observed}"
+
+
+def end_told(observed: str, total: float) -> str:
+    """Return what such a model is told when its episode is over: the last observation, and its return."""
+    return f"{observed}\n\nThe episode is over. Your return is {total:g}."
+
+
 class Conversation:
     """The turns of a language model's user in one conversation, made of one agent's observations.
 

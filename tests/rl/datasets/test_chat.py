@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ import trio_cogment.rl as tc
 from tests.rl.datasets.recorded import Duel, play, recording
 from tests.rl.riddle import Riddle
 from trio_cogment import ActorSession, EnvironmentSession, Participants, actor_params, open_platform, trial_params
-from trio_cogment.base.errors import AlreadyExistsError, FailedPreconditionError
+from trio_cogment.base.errors import AlreadyExistsError, FailedPreconditionError, InvalidArgumentError
 from trio_cogment.rl import Exported, export, export_async
 from trio_cogment.spaces import SpaceError
 
@@ -64,6 +65,52 @@ def test_a_trial_that_was_cut_off_says_so(tmp_path: Path) -> None:
     (row,) = rows_of(tmp_path / "chats")
     assert (row["terminated"], row["truncated"]) == (False, True)
     assert len(row["messages"]) == 3
+
+
+def test_actions_as_calls_of_a_tool_are_what_the_tool_of_a_seat_tells(tmp_path: Path) -> None:
+    """The same game, played by the tool and exported with it: the same texts in the same order."""
+    store = f"sqlite:{tmp_path / 'trials.db'}"
+    tools = tc.environment_factory(Riddle, store=store)()
+    texts = [tools.reset(), tools.act("pie"), tools.act("tea")]
+    name = tools.env.agent
+    tools.env.close()
+    export(store, chat=tmp_path / "chats", chat_tools=True)
+    (row,) = rows_of(tmp_path / "chats")
+    calls = [
+        [{"type": "function", "function": {"name": "act", "arguments": {"action": action}}}]
+        for action in ("pie", "tea")
+    ]
+    first, *rest = row["messages"]
+    assert first["role"] == "user"
+    assert first["content"].startswith(f"You are {name} in ")
+    assert first["content"].split(" Your action")[1] == texts[0].split(" Your action")[1]
+    assert rest == [
+        {"role": "assistant", "content": "", "tool_calls": calls[0]},
+        {"role": "tool", "name": "act", "content": texts[1]},
+        {"role": "assistant", "content": "", "tool_calls": calls[1]},
+        {"role": "tool", "name": "act", "content": texts[2]},
+    ]
+    assert texts[2] == "tea? Yes!\n\nThe episode is over. Your return is 0.9."
+    (tool,) = json.loads(row["tools"])
+    about = tool["function"]
+    method = inspect.getdoc(tc.TrialTools.act)
+    assert method is not None
+    assert about["name"] == "act"
+    for text in (about["description"], *(each["description"] for each in about["parameters"]["properties"].values())):
+        assert text in method
+    assert (row["rewards"], row["final_observation"]) == (pytest.approx([-0.1, 1.0]), "tea? Yes!")
+
+
+def test_calls_of_a_trial_that_was_cut_off(tmp_path: Path) -> None:
+    store = f"sqlite:{tmp_path / 'trials.db'}"
+    ask_for_tea(store, ("pie",))
+    export(store, chat=tmp_path / "chats", chat_tools=True)
+    (row,) = rows_of(tmp_path / "chats")
+    assert [message["role"] for message in row["messages"]] == ["user", "assistant", "tool"]
+    assert row["messages"][-1]["content"] == "pie? No.\n\nThe episode is over. Your return is -0.1."
+    assert (row["terminated"], row["truncated"]) == (False, True)
+    with pytest.raises(InvalidArgumentError, match="chat_tools: expected a folder for chat"):
+        export(store, parquet=tmp_path / "steps", chat_tools=True)
 
 
 async def test_each_actor_is_a_row_and_values_are_json(tmp_path: Path) -> None:

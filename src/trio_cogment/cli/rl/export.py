@@ -51,6 +51,9 @@ _PACKAGES = {
     metavar="FOLDER",
     help="Write the trials as chats, a row for each actor, to this folder.",
 )
+@click.option(
+    "--chat_tools", is_flag=True, help="An action in chats is a call of a tool, and not the assistant's text."
+)
 @click.option("--trial", "trials", multiple=True, metavar="TRIAL_ID", help="Only this trial; repeatable.")
 @properties_option("Only trials")
 @click.option(
@@ -77,6 +80,7 @@ def export(
     parquet: Path | str | None,
     minari: str | None,
     chat: Path | None,
+    chat_tools: bool,
     trials: tuple[str, ...],
     properties: dict[str, str],
     spec: str,
@@ -93,6 +97,8 @@ def export(
     settings = client_settings(ctx)
     if parquet is None and minari is None and chat is None:
         raise click.UsageError("expected --parquet FOLDER, --minari ID, or --chat FOLDER")
+    if chat_tools and chat is None:
+        raise click.UsageError("--chat_tools: expected --chat FOLDER, too")
     bucket = parquet if is_object_url(parquet) else None
     _check_extras({"export": parquet, "s3": bucket, "minari": minari, "generate": needs_compiler(spec) or None})
 
@@ -107,6 +113,7 @@ def export(
                 parquet=parquet,
                 minari=minari,
                 chat=chat,
+                chat_tools=chat_tools,
                 trials=trials or None,
                 properties=properties,
                 spec=types,

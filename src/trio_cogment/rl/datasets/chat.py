@@ -4,6 +4,9 @@ A row is one actor of one trial. Its messages begin with what a language model i
 turns: what the actor saw when it was to act, by the user, and its action, by the assistant, as `seats.text` would read
 it. Where an observation is a text that begins with all that was there before (TextArena tells games so), the turn has
 only what is new.
+
+With tools, the messages are those of a model that acts by calling `act` of `environment_factory`: it is told its place
+and what it sees, calls the tool, and what comes of that is the tool's answer.
 """
 
 from __future__ import annotations
@@ -22,22 +25,42 @@ from trio_cogment.rl.datasets.placing import Placement, is_empty, put_right
 from trio_cogment.rl.datasets.step_columns import StepColumns
 from trio_cogment.rl.datasets.steps import Step
 from trio_cogment.rl.datasets.trials import TrialRecord
-from trio_cogment.seats.rendering import Conversation, as_text, place_prompt
+from trio_cogment.seats.rendering import Conversation, as_text, end_told, place_prompt, tool_prompt
 from trio_cogment.spaces import Observation, SpaceError
 
 #: The file of a data set, in its folder.
 FILE = "chats.jsonl"
+#: The tool of `TrialTools`, as trainers describe it to a model.
+ACT = {
+    "type": "function",
+    "function": {
+        "name": "act",
+        "description": "Take your next action, and see what comes of it.",
+        "parameters": {
+            "type": "object",
+            "properties": {"action": {"type": "string", "description": "Your action, as JSON."}},
+            "required": ["action"],
+        },
+        "return": {
+            "type": "string",
+            "description": "What you observe next; or why this was no action, so that you can take another one.",
+        },
+    },
+}
 
 
 class _Chat:
     """One actor of a trial, on its way through it."""
 
-    def __init__(self, trial: TrialRecord, name: str, form: Form) -> None:
+    def __init__(self, trial: TrialRecord, name: str, form: Form, *, tools: bool) -> None:
         self._trial = trial
         self._name = name
+        self._tools = tools
         self._conversation = Conversation(form.action_space)
-        place = place_prompt(trial.environment, name, form.action_space)
-        self._messages = [{"role": "system", "content": place}]
+        self._messages: list[dict[str, Any]] = []
+        if not tools:
+            place = place_prompt(trial.environment, name, form.action_space)
+            self._messages.append({"role": "system", "content": place})
         self._rewards: list[float] = []
         self._sum = 0.0
         self._waiting = 0.0
@@ -46,8 +69,8 @@ class _Chat:
     def add(self, step: Step) -> None:
         """Take the actor's next step."""
         if step.action is not None:
-            self._messages.append({"role": "user", "content": self._seen(step.observation)})
-            self._messages.append({"role": "assistant", "content": as_text(step.action)})
+            self._messages.append(self._told(self._seen(step.observation)))
+            self._messages.append(self._acted(as_text(step.action)))
             self._rewards.append(self._waiting)
             self._waiting = 0.0
         reward = step.reward or 0.0
@@ -58,6 +81,20 @@ class _Chat:
             self._waiting += reward
         self._last = step
 
+    def _told(self, text: str) -> dict[str, Any]:
+        if not self._tools:
+            return {"role": "user", "content": text}
+        if self._messages:
+            return {"role": "tool", "name": "act", "content": text}
+        space = self._conversation.space
+        return {"role": "user", "content": tool_prompt(self._trial.environment, self._name, space, text)}
+
+    def _acted(self, text: str) -> dict[str, Any]:
+        if not self._tools:
+            return {"role": "assistant", "content": text}
+        call = {"type": "function", "function": {"name": "act", "arguments": {"action": text}}}
+        return {"role": "assistant", "content": "", "tool_calls": [call]}
+
     def _seen(self, observation: Observation) -> str:
         return self._conversation.told(observation.value, observation.action_mask)
 
@@ -66,6 +103,10 @@ class _Chat:
         actor = self._trial.actors[self._name]
         last = self._last
         is_over = last is not None and last.is_last
+        final = self._seen(last.observation) if last is not None and is_over else ""
+        if self._tools and is_over and self._messages:
+            self._messages.append(self._told(end_told(final, self._sum)))
+        tools = {"tools": json.dumps([ACT])} if self._tools else {}
         return {
             "trial_id": self._trial.stored.trial_id,
             "environment": self._trial.environment,
@@ -75,11 +116,12 @@ class _Chat:
             "is_human": actor.is_human,
             "policy": actor.policy or "",
             "messages": self._messages,
+            **tools,
             "rewards": self._rewards,
             "return": self._sum,
             "terminated": bool(last is not None and last.is_terminal),
             "truncated": bool(is_over and last is not None and not last.is_terminal),
-            "final_observation": self._seen(last.observation) if last is not None and is_over else "",
+            "final_observation": final,
         }
 
 
@@ -89,15 +131,17 @@ class ChatWriter:
     Args:
         target: the folder of the data set, which gets one file, `chats.jsonl`.
         overwrite: a data set that is there is replaced; any other folder is left alone.
+        tools: actions are calls of a tool.
 
     Raises:
         AlreadyExistsError: there is something, and `overwrite` is not set.
         FailedPreconditionError: there is something else than such a data set, or the folder cannot be made.
     """
 
-    def __init__(self, target: str | os.PathLike[str], *, overwrite: bool = False) -> None:
+    def __init__(self, target: str | os.PathLike[str], *, overwrite: bool = False, tools: bool = False) -> None:
         self.path = Path(os.path.realpath(target) if os.path.islink(target) else target)
         self._overwrite = overwrite
+        self._tools = tools
         put_right(self.path)
         self._check_target()
         try:
@@ -133,7 +177,7 @@ class ChatWriter:
                 if step.payloads.form.kind == "bytes":
                     text = "expected values of spaces, or messages whose types the spec has, for a chat; got bytes"
                     raise SpaceError(text, root=f"actor {step.actor!r}")
-                chat = self._chats[step.actor] = _Chat(self._trial, step.actor, step.payloads.form)
+                chat = self._chats[step.actor] = _Chat(self._trial, step.actor, step.payloads.form, tools=self._tools)
             chat.add(step)
 
     def add_columns(self, columns: Sequence[StepColumns]) -> None:

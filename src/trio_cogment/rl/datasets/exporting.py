@@ -88,6 +88,7 @@ async def export_async(
     parquet: str | os.PathLike[str] | None = None,
     minari: str | None = None,
     chat: str | os.PathLike[str] | None = None,
+    chat_tools: bool = False,
     trials: Collection[str] | None = None,
     properties: Mapping[str, str] | None = None,
     spec: Spec | None = None,
@@ -110,7 +111,9 @@ async def export_async(
         minari: the id of a data set of Minari, such as `rps/duel-v0`; needs the extra `minari`. If the trials are of
             several environments, each has data sets of its own, such as `rps/CartPole-v1/duel-v0`.
         chat: a folder for the trials as chats, one row for each actor of a trial (`messages`, `rewards`), as models of
-            language learn from them; see docs/rl-datasets.md.
+            language learn from them; see docs/rl-language-models.md.
+        chat_tools: an action in these chats is a call of the tool `act` of `environment_factory`, and what comes of it
+            the tool's answer; the column `tools` describes it.
         trials: the ids of the trials; None: all.
         properties: only trials that have all of these properties.
         spec: the types of the project, for trials whose observations are not `trio_cogment.spaces.Observation`.
@@ -135,6 +138,8 @@ async def export_async(
     """
     if parquet is None and minari is None and chat is None:
         raise InvalidArgumentError("export: expected a folder for parquet, an id for minari, or a folder for chat")
+    if chat_tools and chat is None:
+        raise InvalidArgumentError("export: chat_tools: expected a folder for chat, too")
     as_tensors = _as_tensors(tensors)
     run = (host or Host()).runner(1)
     writers: list[Writer] = []
@@ -165,7 +170,7 @@ async def export_async(
                     from trio_cogment.rl.datasets.chat import ChatWriter
 
                     result.chat = Path(chat)
-                    writers.append(await run(bound(ChatWriter, chat, overwrite=overwrite)))
+                    writers.append(await run(bound(ChatWriter, chat, overwrite=overwrite, tools=chat_tools)))
                     store = None  # chats are made of steps, not of columns
                 one = _Export(writers, spec, result, plan, show, store)
                 await one.take_all(client, trials, properties, partial, run)

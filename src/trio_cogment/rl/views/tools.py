@@ -11,7 +11,7 @@ from typing import Any
 
 from trio_cogment.base.errors import FailedPreconditionError
 from trio_cogment.rl.views.gymnasium import TrialEnv, make
-from trio_cogment.seats.rendering import Conversation, described_space, read_action
+from trio_cogment.seats.rendering import Conversation, end_told, read_action, tool_prompt
 from trio_cogment.spaces import SpaceError
 from trio_cogment.spaces.gymnasium import from_gymnasium
 
@@ -46,8 +46,7 @@ class TrialTools:
         """
         self._conversation, self._return, self._is_over = Conversation(self._space), 0.0, False
         value, info = self.env.reset(seed=seed)
-        place = f"You are {self.env.agent} in {self._name}. Your action is {described_space(self._space)}."
-        return f"{place}\n\n{self._told(value, info)}"
+        return tool_prompt(self._name, self.env.agent, self._space, self._told(value, info))
 
     def act(self, action: str) -> str:
         """Take your next action, and see what comes of it.
@@ -68,7 +67,7 @@ class TrialTools:
         self._return += float(reward)
         self._is_over = terminated or truncated
         told = self._told(value, info)
-        return f"{told}\n\nThe episode is over. Your return is {self._return:g}." if self._is_over else told
+        return end_told(told, self._return) if self._is_over else told
 
     def get_reward(self) -> float:
         """Return the sum of the rewards of the episode so far."""
