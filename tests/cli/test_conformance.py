@@ -35,8 +35,8 @@ async def test_a_server_of_everything_is_as_it_should_be(tmp_path: Path) -> None
             done = await run_here("conformance", where, "--services=directory", "--case=secrets", "--case=versions")
             assert done.code == 0
             assert done.out == (
-                "as documented  directory/secrets   FAILED, OK, FAILED; left: 0\n"
-                "as documented  directory/versions  cogment-api, grpc\n\n2 as documented\n"
+                "as documented  directory/secrets   DeregisterRequest.secret  FAILED, OK, FAILED; left: 0\n"
+                "as documented  directory/versions  VersionInfo               cogment-api, grpc\n\n2 as documented\n"
             )
             await running.stop()
 
@@ -47,9 +47,9 @@ async def test_differences_are_shown_with_what_was_expected() -> None:
         done = await run_here("conformance", f"--endpoint={endpoint}", "--case=secrets", "--case=versions")
     assert done.code == 1
     lines = done.out.split("\n")
-    assert lines[0] == "different        directory/secrets   UNIMPLEMENTED"
+    assert lines[0] == "different        directory/secrets   DeregisterRequest.secret  UNIMPLEMENTED"
     assert "      documents:     FAILED, OK, FAILED; left: 0" in lines
-    assert "as Cogment 2.22  directory/versions  none" in lines
+    assert "as Cogment 2.22  directory/versions  VersionInfo               none" in lines
     assert lines[-2] == "1 different, 1 as Cogment 2.22"
 
 

@@ -134,14 +134,18 @@ async def _served(channel: CallOpener) -> tuple[str, ...]:
 
 
 def _table(results: list[Result]) -> str:
-    """Return a line for each case, and what a case looks at where it came out differently."""
-    rows = columns([(result.verdict.value, result.case.key, result.outcome) for result in results]).split("\n")
+    """Return a line for each case, with its source, and what a case looks at where it came out differently."""
+    rows = columns([_row(result) for result in results]).split("\n")
     lines = []
     for row, result in zip(rows, results, strict=True):
         lines.append(row)
         if result.verdict.value == "different":
             lines += [f"    {line}" for line in _described(result.case).split("\n")[1:]]
     return "\n".join(lines)
+
+
+def _row(result: Result) -> tuple[str, str, str, str]:
+    return result.verdict.value, result.case.key, result.case.source, result.outcome
 
 
 def _described(case: Case) -> str:
