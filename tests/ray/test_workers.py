@@ -242,7 +242,7 @@ async def test_a_worker_alone_that_stands_still(grid: Grid, tmp_path: Path, monk
     arguments = {"folder": str(tmp_path), "seconds": STEP_SECONDS}
     every: dict[str, Any] = {"environment": Paced, "seats": SEATS, "seeds": 0, "parallel": 4}
     stopped = 0
-    async with open_run(60, on=on_nodes(), arguments=arguments, retries=2, timeout_seconds=5.0, **every) as run:
+    async with open_run(60, on=on_nodes(), arguments=arguments, retries=2, timeout_seconds=10.0, **every) as run:
         for position in range(60):
             await run.result(position)
             if position == 10:
@@ -500,13 +500,14 @@ async def test_workers_that_do_not_fit_their_placement_group(
     from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
     grid.have(2)
-    monkeypatch.setattr(_workers, "_START_SECONDS", 5.0)
     group = placement_group([{"CPU": 1.5}, {"room": 1}])
     try:
         placement = PlacementGroupSchedulingStrategy(group, placement_group_bundle_index=index)
         on = trio_cogment.ray.workers(count, placement=placement)
-        with pytest.raises(FailedPreconditionError, match=said):
-            await run_trials_async(1, on=on, environment=Paced, seats=SEATS)
+        with monkeypatch.context() as patch:
+            patch.setattr(_workers, "_START_SECONDS", 5.0)
+            with pytest.raises(FailedPreconditionError, match=said):
+                await run_trials_async(1, on=on, environment=Paced, seats=SEATS)
         fits = trio_cogment.ray.workers(1, placement=PlacementGroupSchedulingStrategy(group))
         checked(await run_trials_async(1, on=fits, environment=Paced, seats=SEATS))
     finally:
