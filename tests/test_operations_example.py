@@ -7,6 +7,7 @@ the queries, and its `promtool` test the alerts in virtual time.
 from __future__ import annotations
 
 import json
+import math
 import os
 import re
 import shutil
@@ -34,6 +35,7 @@ from trio_cogment.rpc import Channel
 from trio_cogment.sdk import Controller, actor_params, connect, trial_params
 
 EXAMPLE = Path(__file__).resolve().parent.parent / "examples" / "operations"
+GRAFANA = EXAMPLE / "grafana.json"
 #: What Prometheus adds by itself.
 OWN_METRICS = {"up", "ALERTS"}
 OWN_LABELS = {"instance", "job"}
@@ -46,7 +48,7 @@ _LEGEND = re.compile(r"\{\{ ?(?:\$labels\.)?(\w+) ?\}\}")
 
 
 def panels() -> Iterator[dict[str, Any]]:
-    yield from (panel for panel in json.loads((EXAMPLE / "grafana.json").read_text())["panels"] if "targets" in panel)
+    yield from (panel for panel in json.loads(GRAFANA.read_text())["panels"] if "targets" in panel)
 
 
 def rules() -> list[dict[str, Any]]:
@@ -96,7 +98,17 @@ async def running_platform(folder: Path) -> AsyncIterator[list[int]]:
             await controller.wait_trial(trials[0])
             models = await client.model_registry()
             await models.publish("policy", b"weights")
-            yield [everything, of_play]
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(go_on_asking, controller)
+                yield [everything, of_play]
+                nursery.cancel_scope.cancel()
+
+
+async def go_on_asking(controller: Controller) -> None:
+    """Make unary calls: of none there is no quantile of how long they take."""
+    while True:
+        await controller.trial_infos()
+        await trio.sleep(0.2)
 
 
 GAME = """\
@@ -228,6 +240,12 @@ async def test_every_query_returns_data(tmp_path: Path) -> None:
                 with trio.move_on_after(20) as scope:
                     await answered(ask, compared)
                 assert not scope.cancelled_caught, compared
+        # What Grafana asks for the servers that one can choose from: `label_values(SERIES, LABEL)`.
+        [chosen] = [each for each in json.loads(GRAFANA.read_text())["templating"]["list"] if each["type"] == "query"]
+        found = re.fullmatch(r"label_values\((.*), (\w+)\)", chosen["query"]["query"])
+        assert found is not None
+        values = {each["metric"][found[2]] for each in await ask(found[1])}
+        assert values == {f"127.0.0.1:{port}" for port in ports}
 
 
 @pytest.mark.prometheus
@@ -286,8 +304,8 @@ class Silent(Endless):
 
 
 async def answered(ask: Any, query: str) -> None:
-    """Wait until a query returns something."""
-    while not await ask(query):  # noqa: ASYNC110  Prometheus has no event for it
+    """Wait until a query returns something, and not only what is no number, as a quantile of nothing."""
+    while all(math.isnan(float(found["value"][1])) for found in await ask(query)):  # noqa: ASYNC110  Prometheus has no event
         await trio.sleep(0.2)
 
 
