@@ -63,6 +63,13 @@ def test_json_names_the_trace_where_there_are_traces(tmp_path: Path) -> None:
     assert not {"trace_id", "span_id"} & lines[-1].keys()
 
 
+def test_text_names_the_trace_where_there_are_traces(tmp_path: Path) -> None:
+    with see_spans(lambda trial_id: ("0af7", "b7ad") if trial_id == "t" else ("", "")):
+        lines = logged(tmp_path / "log", "text")
+    assert lines[0].endswith("] trial t: level 5 [trace 0af7]")
+    assert not [line for line in lines if "[trace" in line and "trial t" not in line]
+
+
 def test_text_names_the_trial_once(tmp_path: Path) -> None:
     lines = logged(tmp_path / "log", "text")
     assert lines[0].endswith("[TRACE] [trio_cogment.servers.orchestrator._trial] trial t: level 5")

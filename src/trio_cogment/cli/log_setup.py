@@ -38,7 +38,9 @@ class _Text(logging.Formatter):
         return _time(record)
 
     def formatMessage(self, record: logging.LogRecord) -> str:
+        trace_id = getattr(record, "trace_id", "")
         record.message = printable(shortened(with_trial(record), MAX_MESSAGE_CHARACTERS))
+        record.message += f" [trace {trace_id}]" if trace_id else ""
         return super().formatMessage(record)
 
     def formatException(self, ei: Any) -> str:
