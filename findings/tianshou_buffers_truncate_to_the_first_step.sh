@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # The first step in a Tianshou ReplayBuffer decides the types of all: later numbers are cut to whole ones.
 #
-# Versions:  tianshou==2.0.1, numpy (that it brings)
+# Versions:  tianshou==2.0.1, numpy==2.4.6
 # Guessed:   a step whose numbers do not fit into the buffer's arrays is refused, or the arrays get a type that holds them,
 #            as that of rewards does.
 # Behaviour: an info of 0, or an action of 0, in the first step makes the column one of whole numbers. 0.75 and 0.5 after
@@ -12,7 +12,7 @@ set -euo pipefail
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 python3 -m venv "$folder/venv"
-"$folder/venv/bin/pip" --quiet install tianshou==2.0.1
+"$folder/venv/bin/pip" --quiet install tianshou==2.0.1 numpy==2.4.6
 "$folder/venv/bin/python" -W ignore - 2>"$folder/errors" <<'PYTHON' || { tail -n 5 "$folder/errors" >&2; exit 1; }
 import numpy as np
 from tianshou.data import Batch, ReplayBuffer

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # TRL's packing leaves out what a sequence has beyond the length, where its other strategies go on with it.
 #
-# Versions:  trl==1.16.0, datasets (that it brings)
+# Versions:  trl==1.16.0, datasets==5.2.0, transformers==5.24.0, torch==2.14.1
 # Guessed:   pack_dataset(), whose purpose is that nothing is wasted, puts the tokens of a long sequence into several packs.
 # Behaviour: "bfd", the default of the function and of SFTConfig, cuts each sequence at seq_length: of ten tokens and a
 #            length of four six are gone, without a warning. "bfd_split" and "wrapped" have all of them.
@@ -11,7 +11,7 @@ set -euo pipefail
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 python3 -m venv "$folder/venv"
-"$folder/venv/bin/pip" --quiet install trl==1.16.0
+"$folder/venv/bin/pip" --quiet install trl==1.16.0 datasets==5.2.0 transformers==5.24.0 torch==2.14.1
 HF_HUB_OFFLINE=1 HF_HOME="$folder/hub" "$folder/venv/bin/python" -W ignore - 2>"$folder/errors" <<'PYTHON' || { tail -n 5 "$folder/errors" >&2; exit 1; }
 import trl
 from datasets import Dataset

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import trio_cogment.rl as tc
-from tests.rl_peers.test_worlds import require_same
+from tests.rl_peers.test_worlds import recorded, require_same
 from tests.spaces.strategies import same
 from trio_cogment.environments.making import make_environment
 
@@ -67,7 +67,20 @@ def test_what_others_draw_stays_as_it_is() -> None:
 
 
 @pytest.mark.parametrize("hosting", ["inline", "process"])
-def test_trials_side_by_side_are_stored_exported_and_replayed(hosting: Any, tmp_path: Path) -> None:
+def test_trials_side_by_side_are_as_each_alone(hosting: Any, tmp_path: Path) -> None:
+    """In this process, and in processes of their own."""
+
+    def recorded_ones(folder: str, seeds: list[int]) -> list[list[Any]]:
+        return recorded(tmp_path / folder, "vmas/balance", seeds, arguments={"max_steps": STEPS}, hosting=hosting)
+
+    alone = [*recorded_ones("three", [3]), *recorded_ones("four", [4])]
+    for found, expected in zip(recorded_ones("both", [3, 4]), alone, strict=True):
+        assert len(found) == STEPS + 1
+        require_same(found, expected)
+
+
+@pytest.mark.parametrize("hosting", ["inline", "process"])
+def test_trials_are_stored_exported_and_replayed(hosting: Any, tmp_path: Path) -> None:
     expected = [played(make_environment("vmas/balance", max_steps=STEPS), seed) for seed in (3, 4)]
     lines = {}
     for seed in (3, 4):

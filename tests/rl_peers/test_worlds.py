@@ -13,6 +13,7 @@ import pytest
 import trio_cogment.rl as tc
 from tests.spaces.strategies import same
 from trio_cogment.base.errors import CogmentError
+from trio_cogment.environments import known_wrappers
 from trio_cogment.environments.making import make_environment
 from trio_cogment.spaces import Text
 
@@ -116,6 +117,24 @@ def test_beside_another_it_is_as_alone(name: str) -> None:
     other.close()
 
 
+def test_letters_of_numpys_generator(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """SpellingBee draws from NumPy's one generator; a list of three words stands for the one that it downloads."""
+    nltk = importlib.import_module("nltk")
+    (tmp_path / "corpora" / "words").mkdir(parents=True)
+    for name in ("en", "en-basic"):
+        (tmp_path / "corpora" / "words" / name).write_text("tea\nease\ntease\n", encoding="utf-8")
+    monkeypatch.setattr(nltk.data, "path", [str(tmp_path)])
+    monkeypatch.setattr(nltk, "download", lambda _: True)
+    env, other = made("textarena/SpellingBee-v0"), made("textarena/SpellingBee-v0")
+    alone = env.reset(3, None)["player_0"].value
+    assert other.reset(4, None)["player_0"].value != alone
+    np.random.seed(9)
+    expected = np.random.random()
+    np.random.seed(9)
+    assert env.reset(3, None)["player_0"].value == other.reset(3, None)["player_0"].value == alone
+    assert np.random.random() == expected
+
+
 @pytest.mark.parametrize("name", PLAYED)
 def test_it_is_stored_exported_and_replayed(name: str, tmp_path: Path) -> None:
     env = made(name)
@@ -131,26 +150,117 @@ def test_it_is_stored_exported_and_replayed(name: str, tmp_path: Path) -> None:
         for agent, action in actions.items():
             script[agent].append(action)
         now = env.step(actions)
+    max_steps = len(told) - 1
     if not env.over:
-        for agent, action in acted(env, now, generator).items():
-            script[agent].append(action)  # the trial is cut off with the step that this one would make
+        # The trial is cut off with one step more.
+        actions = acted(env, now, generator)
+        for agent, action in actions.items():
+            script[agent].append(action)
+        told.append(env.step(actions))
+    cut_off = not env.over
     env.close()
     lines = {agent: iter(actions) for agent, actions in script.items()}
     seats = {agent: tc.policy(lambda _, agent=agent: next(lines[agent])) for agent in agents}
     store = f"sqlite:{tmp_path / 'trials.db'}"
-    results = tc.run_trials(1, environment=name, seats=seats, store=store, seeds=[3], max_steps=len(told) - 1)
+    results = tc.run_trials(1, environment=name, seats=seats, store=store, seeds=[3], max_steps=max_steps)
     assert not results.failures
     tc.export(store, parquet=tmp_path / "data")
     replay: Any = tc.replay_environment(tmp_path / "data")
     again = [replay.reset(None, None)]
     while not replay.over:
         again.append(replay.step({}))
-    assert len(again) >= len(told)
-    for found, expected in zip(again, told, strict=False):
+    assert len(again) == len(told)
+    for tick, (found, expected) in enumerate(zip(again, told, strict=True)):
         for agent in agents:
             assert same(bare(found[agent].value), bare(expected[agent].value))
             assert found[agent].reward == expected[agent].reward
             assert found[agent].terminated == expected[agent].terminated
+            assert found[agent].truncated == (expected[agent].truncated or (cut_off and tick == len(told) - 1))
+
+
+class Saying:
+    """A player in games of words, who draws what it says by the trial's seed."""
+
+    def reset(self, seed: int | None) -> None:
+        self.generator = np.random.default_rng(seed)
+
+    def __call__(self, _: Any) -> str:
+        return SAYINGS[int(self.generator.integers(len(SAYINGS)))]
+
+
+def recorded(folder: Path, name: str, seeds: list[int], **settings: Any) -> list[list[Any]]:
+    """Play trials, all at once, and return what their replays tell, in the order of the seeds."""
+    env = made(name)
+    spoken = [isinstance(env.action_spaces[agent], Text) for agent in env.agents]
+    seats = {
+        agent: tc.policy(Saying) if speaks else tc.random(seed=1)
+        for agent, speaks in zip(env.agents, spoken, strict=True)
+    }
+    env.close()
+    store = f"sqlite:{folder}.db"
+    results = tc.run_trials(
+        len(seeds), environment=name, seats=seats, store=store, seeds=seeds, parallel=len(seeds), **settings
+    )
+    assert not results.failures
+    tc.export(store, parquet=folder)
+    replay: Any = tc.replay_environment(folder)
+    told = []
+    for trial_id in results.trial_ids:
+        told.append([replay.reset(None, {"trial_id": trial_id})])
+        while not replay.over:
+            told[-1].append(replay.step({}))
+    return told
+
+
+#: One of each package whose games share something in a process.
+SHARING = ["textarena/KuhnPoker-v0", "envpool/CartPole-v1", "dm_control/cartpole-swingup", "openspiel/kuhn_poker"]
+
+
+@pytest.mark.parametrize("name", SHARING)
+def test_two_trials_at_once_are_as_each_alone(name: str, tmp_path: Path) -> None:
+    alone = [recorded(tmp_path / f"alone-{seed}", name, [seed], max_steps=STEPS)[0] for seed in (3, 4)]
+    for found, expected in zip(recorded(tmp_path / "both", name, [3, 4], max_steps=STEPS), alone, strict=True):
+        require_same(found, expected)
+
+
+def with_known_wrappers() -> dict[str, Any]:
+    """Return what makes environments with the wrappers of other packages that the log knows, and views of them."""
+    shimmy, supersuit = importlib.import_module("shimmy"), importlib.import_module("supersuit")
+
+    def of_dm_control() -> Any:
+        suite = importlib.import_module("dm_control.suite")
+        return shimmy.DmControlCompatibilityV0(suite.load("cartpole", "swingup"))
+
+    def of_supersuit() -> Any:
+        return supersuit.black_death_v3(importlib.import_module("mpe2.simple_spread_v3").parallel_env())
+
+    return {
+        "OpenSpielCompatibilityV0": (tc.make_aec, lambda: shimmy.OpenSpielCompatibilityV0(game_name="kuhn_poker")),
+        "DmControlCompatibilityV0": (tc.make, of_dm_control),
+        "black_death_par": (tc.make_parallel, of_supersuit),
+    }
+
+
+@pytest.mark.parametrize("name", ["OpenSpielCompatibilityV0", "DmControlCompatibilityV0", "black_death_par"])
+def test_the_log_knows_the_real_wrappers(
+    name: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By the names that their packages have today; of the others only the name is looked up."""
+    monkeypatch.setattr(known_wrappers, "_told", set())
+    view, make = with_known_wrappers()[name]
+    env = view(make)
+    env.reset(seed=1)
+    env.close()
+    told = [record.getMessage() for record in caplog.records if record.name == known_wrappers.__name__]
+    assert len(told) == 1
+    assert told[0].startswith(f"{name} of ")
+
+
+def test_the_packages_have_all_of_the_wrappers() -> None:
+    """Those whose packages are not here are functions that say what to install, under the same name."""
+    for package, name in known_wrappers._FAULTS:
+        if package == "shimmy":
+            assert name in importlib.import_module(package).__all__
 
 
 @pytest.mark.parametrize("name", REFUSED)
