@@ -183,6 +183,51 @@ def test_parallel_pettingzoo_env() -> None:
     assert played(ours, 30) == bare
 
 
+def mixed_ends() -> Any:
+    """Return a game of one step: one of its two agents has lost then, and the other one's time is over."""
+    import numpy as np
+    from gymnasium import spaces
+    from pettingzoo import ParallelEnv
+
+    class MixedEnds(ParallelEnv):  # type: ignore[misc]  # PettingZoo has no types
+        def __init__(self) -> None:
+            self.metadata = {"name": "mixed_ends_v0"}
+            self.render_mode = None
+            self.possible_agents = ["lost", "late"]
+
+        def observation_space(self, agent: str) -> Any:
+            return spaces.Box(-9, 9, (1,), np.float32)
+
+        def action_space(self, agent: str) -> Any:
+            return spaces.Discrete(3)
+
+        def reset(self, seed: int | None = None, options: dict[str, Any] | None = None) -> Any:
+            self.agents = list(self.possible_agents)
+            return {agent: np.zeros(1, np.float32) for agent in self.agents}, {agent: {} for agent in self.agents}
+
+        def step(self, actions: dict[str, Any]) -> Any:
+            self.agents = []
+            here = self.possible_agents
+            ends = [{agent: agent == who for agent in here} for who in here]
+            seen = {agent: np.zeros(1, np.float32) for agent in here}
+            return seen, dict.fromkeys(here, 1.0), *ends, {agent: {} for agent in here}
+
+    return MixedEnds()
+
+
+def test_ends_of_two_kinds_are_no_end_of_all() -> None:
+    """To RLlib (docs/peers.md); a view says of each agent what happened, as the environment itself does."""
+    from ray.rllib.env.wrappers.pettingzoo_env import ParallelPettingZooEnv
+
+    for made in (mixed_ends(), tc.make_parallel(mixed_ends)):
+        env = ParallelPettingZooEnv(made)
+        env.reset(seed=1)
+        _, _, terminated, truncated, _ = env.step({"lost": 0, "late": 0})
+        assert plain(terminated) == {"lost": True, "late": False, "__all__": False}
+        assert plain(truncated) == {"lost": False, "late": True, "__all__": False}
+        env.close()
+
+
 def test_an_export_in_batches_of_torch(grid: Grid, tmp_path: Path) -> None:
     """By NumPy, Ray gives observations as objects (docs/peers.md); PyTorch has no texts, such as ids of trials."""
     import ray.data
