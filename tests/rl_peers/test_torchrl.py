@@ -26,6 +26,17 @@ def test_gym_wrapper(name: str) -> None:
         env.close()
 
 
+def test_choices_are_one_hot_unless_they_are_asked_for_as_numbers() -> None:
+    from torchrl.envs import GymWrapper
+
+    shapes = []
+    for options in ({}, {"categorical_action_encoding": True}):
+        env = GymWrapper(tc.make("CartPole-v1"), **options)
+        shapes.append(tuple(env.action_spec.shape))
+        env.close()
+    assert shapes == [(2,), ()]
+
+
 def test_gym_wrapper_seeds() -> None:
     """Rollouts with equal seeds and actions are those of the bare environment."""
     import gymnasium
