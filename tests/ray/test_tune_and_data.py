@@ -8,7 +8,9 @@ from typing import Any
 import numpy as np
 
 import trio_cogment.rl as tc
+from tests.docs.measured_tables import cells, require_table
 from tests.ray.cluster import Grid
+from tests.rl_peers.test_readers import KINDS, ROWS, SHAPES, cell, written
 
 
 def test_tune_over_runs(grid: Grid, tmp_path: Path) -> None:
@@ -43,9 +45,29 @@ def test_data_over_an_export(grid: Grid, tmp_path: Path) -> None:
     assert found.count() == results.ticks.sum()
     rewards = sum(row["reward"] or 0.0 for row in found.iter_rows())
     assert rewards == results.returns.sum()
-    # Lists would come as objects, which docs/rl-datasets.md says.
     tc.export(store, parquet=str(tmp_path / "tensors"), tensors="fixed_shape_tensor")
     (batch, *_) = ray.data.read_parquet(str(tmp_path / "tensors" / "data")).iter_batches(
         batch_size=16, batch_format="numpy"
     )
     assert (batch["observation"].dtype, batch["observation"].shape) == (np.dtype(np.float32), (16, 4))
+
+
+def by_ray_data(file: Path, _shape: tuple[int, ...]) -> tuple[Any, bool]:
+    import ray.data
+
+    batch = ray.data.read_parquet(str(file)).take_batch(ROWS, batch_format="numpy")
+    return batch["observation"], False
+
+
+def test_arrays_are_what_the_page_says(grid: Grid, tmp_path: Path) -> None:
+    """The row of Ray Data in the table of readers."""
+    grid.have(2)
+    row = []
+    for kind in KINDS.values():
+        for number, shape in enumerate(SHAPES.values()):
+            file = tmp_path / f"{kind} {number}.parquet"
+            written(shape, kind, file)
+            row.append(cell(by_ray_data, file, shape))
+    head = [f"{kind}, {shape}" if not place else shape for kind in KINDS for place, shape in enumerate(SHAPES)]
+    lines = [cells("reader", *head), cells(*["---"] * (len(head) + 1)), cells("Ray Data 2.60", *row)]
+    require_table("rl-datasets.md", "arrays of Ray Data", lines)
