@@ -212,9 +212,8 @@ async def reward_to_a_class(server: Server) -> str:
         )
         stored = {sample.payloads[r.user_data] for r in actor.received_rewards if r.HasField("user_data")}
         notes = {note.value: "value", note.SerializeToString(): "Any"}
-        said.append(
-            f"{name}: {actor.reward:g} of {parts}, noted: {' '.join(notes.get(each, 'other') for each in stored)}"
-        )
+        noted = " ".join(sorted(notes.get(each, "other") for each in stored))
+        said.append(f"{name}: {actor.reward:g} of {parts}, noted: {noted}")
     return "; ".join(said)
 
 
