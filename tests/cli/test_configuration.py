@@ -131,6 +131,13 @@ def test_hooks_by_flag_and_by_variable(monkeypatch: pytest.MonkeyPatch) -> None:
     assert settings(monkeypatch, serve, *flags).pre_trial_hooks == ["grpc://c:1", "grpc://d:2", "grpc://e:3"]
 
 
+def test_a_name_that_is_a_flag_and_a_section_is_offered_once(tmp_path: Path) -> None:
+    with pytest.raises(Failure, match="expected one of ") as caught:
+        load_configuration(written(tmp_path, "zzzzzz: 1"), {"web": False})
+    offered = str(caught.value).partition("expected one of ")[2].split(", ")
+    assert offered == sorted({"web", *SECTIONS})
+
+
 def test_gc_frequency_says_nothing_unless_it_is_given(monkeypatch: pytest.MonkeyPatch) -> None:
     assert settings(monkeypatch, orchestrator).configuration.orchestrator.gc_frequency is None
     monkeypatch.setenv("COGMENT_GC_FREQUENCY", "10")

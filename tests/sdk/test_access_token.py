@@ -33,3 +33,6 @@ def test_a_file_that_cannot_be_used_is_named(tmp_path: Path) -> None:
     path.write_text("two words")
     with pytest.raises(InvalidArgumentError, match=f"{path}: token: expected printable ASCII without blanks"):
         read_token(path)
+    path.write_text(" \n")
+    with pytest.raises(InvalidArgumentError, match=f"{path}: expected a token, but there is none in it"):
+        read_token(path)

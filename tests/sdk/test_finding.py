@@ -123,7 +123,7 @@ async def test_the_command_line_finds_a_trial_of_any_orchestrator(datastore: boo
             trial_id = await begin(platform, stored=datastore)
             output = await run_here("client", "trial", "find", f"--directory_endpoint={directory}", trial_id)
             # A datastore knows no state of a trial that has no sample yet.
-            state = "UNKNOWN" if datastore else "RUNNING"
+            state = "no sample yet" if datastore else "RUNNING"
             assert (output.code, output.out) == (0, f"{trial_id}  {endpoint}  {state}\n"), output.err
 
 

@@ -39,6 +39,8 @@ def read_token(path: str | os.PathLike[str]) -> str:
     try:
         with open(path, encoding="utf-8") as file:
             token = file.read().strip()
+        if not token:
+            raise InvalidArgumentError("expected a token, but there is none in it")
         authorization(token)
     except (OSError, UnicodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "expected text"

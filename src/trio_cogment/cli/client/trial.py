@@ -307,7 +307,9 @@ def find(ctx: click.Context, /, trial_id: str, directory_endpoint: GrpcEndpoint 
 
     found = run_client(search)
     data = {"trialId": trial_id, "endpoint": found.endpoint, "state": _name_of(found.state), "stored": found.is_stored}
-    parts = (trial_id, found.endpoint or "-", _name_of(found.state))
+    # A datastore knows the state from the samples, of which there may be none yet.
+    state = _name_of(found.state) if found.state else "no sample yet"
+    parts = (trial_id, found.endpoint or "-", state)
     show(settings, printable("  ".join(parts)), data)
 
 

@@ -163,7 +163,7 @@ class YamlFile:
 
     def unknown_key(self, node: yaml.Node, name: str, key: str, known: Iterable[str]) -> InvalidArgumentError:
         """Return the error for a key that means nothing here, with what may have been meant."""
-        names = sorted(known)
+        names = sorted(set(known))
         return self.fault(node, f"{name}: unknown key {key!r}; {suggestion(key, names)}")
 
     def _count(self, node: yaml.Node) -> None:
