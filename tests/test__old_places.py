@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import importlib
+import inspect
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from trio_cogment import actor_params, open_platform, trial_params
 from trio_cogment._old_places import MOVED, new_place
 
 DOCUMENTED = [
@@ -90,3 +93,38 @@ def test_new_names_warn_of_nothing() -> None:
 def test_what_is_nowhere_is_not_found() -> None:
     with pytest.raises(ModuleNotFoundError, match=r"trio_cogment\.nowhere"):
         importlib.import_module("trio_cogment.nowhere")
+
+
+async def test_keywords_of_0_2_0_are_taken_with_a_warning() -> None:
+    params = trial_params([actor_params("ann", "player")])
+    with pytest.warns(
+        DeprecationWarning, match=r"default_params=\) is PlatformConfig\(default_params=\) now"
+    ) as caught:
+        opened = open_platform(**old(default_params=params))
+    assert [Path(warning.filename) for warning in caught] == [Path(__file__)]
+    async with opened as platform:
+        assert platform.orchestrator.default_params == params
+    with pytest.warns(DeprecationWarning, match=r"sample_sink=\) is open_platform\(store=\) now"):
+        opened = open_platform(**old(sample_sink=Keep()))
+    async with opened as platform:
+        assert platform.datastore is None
+    with pytest.warns(DeprecationWarning, match="sample_sink"), pytest.raises(ValueError, match="sample_sink"):
+        open_platform(**old(store="memory:", sample_sink=Keep()))
+
+
+def old(**keywords: Any) -> Any:
+    """Return keywords that type checkers know no more."""
+    return keywords
+
+
+class Keep:
+    """A sink that nobody writes to."""
+
+    def open(self, *_trial: Any) -> Any:
+        raise NotImplementedError
+
+
+def test_keywords_are_those_that_are_documented() -> None:
+    assert list(inspect.signature(open_platform).parameters) == [
+        *("participants", "config", "host", "store", "model_registry", "directory", "metrics", "extensions", "access")
+    ]

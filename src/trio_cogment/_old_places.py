@@ -84,7 +84,10 @@ MOVED = {
     "trainer.trials.params": "trainer.trials.starter",
 }
 _ROOT = "trio_cogment."
-_NOT_USERS = (__name__, "importlib", "_frozen_importlib", "trio_cogment.base.lazy_names")
+_NOT_USERS = (
+    *(__name__, "importlib", "_frozen_importlib", "trio_cogment.base.lazy_names"),
+    *("trio_cogment.platform", "trio_cogment.sync", "trio_cogment.aio"),
+)
 
 
 def new_place(name: str) -> str | None:
@@ -111,7 +114,7 @@ def old_names(package: str, homes: Mapping[str, str]) -> Callable[[str], Any]:
         if name not in homes:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
         module, _, attribute = homes[name].rpartition(".")
-        _warn(f"{package}.{name} is {_ROOT}{homes[name]} now; its old name goes with the next release")
+        warn_of_old_name(f"{package}.{name}", f"{_ROOT}{homes[name]}")
         return getattr(importlib.import_module(_ROOT + module), attribute)
 
     return get
@@ -142,13 +145,14 @@ class OldPlaces:
         name = new_place(fullname)
         if name is None:
             return None
-        _warn(f"{fullname} is {name} now; its old name goes with the next release")
+        warn_of_old_name(fullname, name)
         loader: Any = _SameModule(name)  # without the base class, as importing `importlib.abc` takes long
         return importlib.machinery.ModuleSpec(fullname, loader, is_package=True)
 
 
-def _warn(text: str) -> None:
-    """Warn at the line that uses the name: below this module, the import system, and what imports on first use."""
+def warn_of_old_name(old: str, new: str) -> None:
+    """Warn at the line that uses a name: below this module, the import system, and what imports on first use."""
+    text = f"{old} is {new} now; its old name goes with the next release"
     frame = sys._getframe(1)
     while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith(_NOT_USERS):
         frame = frame.f_back

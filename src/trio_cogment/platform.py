@@ -5,10 +5,14 @@ from __future__ import annotations
 import os
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
-from typing import TYPE_CHECKING, Protocol
+from dataclasses import replace
+from functools import wraps
+from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypeVar
 
 from purerpc import Service
+from typing_extensions import TypeIs
 
+from trio_cogment._old_places import warn_of_old_name
 from trio_cogment.access import AccessControl
 from trio_cogment.api.common_pb2 import TrialParams
 from trio_cogment.base.config import PlatformConfig, RpcConfig
@@ -31,6 +35,9 @@ from trio_cogment.servers.orchestrator import LocalSink, Orchestrator, SampleSin
 
 if TYPE_CHECKING:
     from trio_cogment.sdk import ActorImplementation, DatastoreClient, ModelRegistryClient
+
+_P = ParamSpec("_P")
+_R = TypeVar("_R")
 
 
 class _Local:
@@ -201,15 +208,35 @@ class Platform:
         )
 
 
+def _with_old_keywords(function: Callable[_P, _R]) -> Callable[_P, _R]:
+    """Take the keywords that 0.2.0 had; this goes with the release after 0.3.0."""
+
+    @wraps(function)
+    def opened(*args: _P.args, **kwargs: _P.kwargs) -> _R:
+        given: dict[str, Any] = kwargs
+        if "default_params" in given:
+            warn_of_old_name("open_platform(default_params=)", "PlatformConfig(default_params=)")
+            config = given.get("config") or PlatformConfig()
+            given["config"] = replace(config, default_params=given.pop("default_params"))
+        if "sample_sink" in given:
+            warn_of_old_name("open_platform(sample_sink=)", "open_platform(store=)")
+            sink = given.pop("sample_sink")
+            if sink is not None and given.get("store") is not None:
+                raise ValueError("store: expected None where there is a sample_sink")
+            given["store"] = given.get("store") if sink is None else sink
+        return function(*args, **kwargs)
+
+    return opened
+
+
+@_with_old_keywords
 @asynccontextmanager
 async def open_platform(
     participants: Spec | Participants | None = None,
     *,
     config: PlatformConfig | None = None,
     host: Host | None = None,
-    default_params: TrialParams | None = None,
-    sample_sink: SampleSink | None = None,
-    store: TrialStore | str | None = None,
+    store: TrialStore | SampleSink | str | None = None,
     model_registry: ModelRegistry | str | os.PathLike[str] | None = None,
     directory: DirectoryClient | DirectoryServer | GrpcEndpoint | str | None = None,
     metrics: OrchestratorMetrics | None = None,
@@ -227,14 +254,13 @@ async def open_platform(
 
     Args:
         participants: the types of the project, or the participants themselves; by default payloads are bytes.
-        config: limits, timeouts, pre-trial hooks and TLS.
+        config: limits, timeouts, default parameters of trials, pre-trial hooks and TLS.
         host: the clock, ids, randomness, connections and files; by default the system's.
-        default_params: the parameters of trials that are started without any.
-        sample_sink: takes the samples of trials whose data log is `cogment://discover`, as the objects they are (see
-            `docs/data-logs.md`); a data log that is registered with the participants comes first.
-        store: the storage of a datastore, which takes those samples and serves them, or its address: `memory:` or
-            `sqlite:PATH`. Then `cogment://discover` is also the data log of trials whose parameters have no `datalog`;
-            one with an empty endpoint says that a trial is not stored.
+        store: takes the samples of trials whose data log is `cogment://discover`, unless a data log is registered with
+            the participants. It is the storage of a datastore, which serves them, too, or its address (`memory:`,
+            `sqlite:PATH`, `postgresql://...`); then `cogment://discover` is also the data log of trials whose
+            parameters have no `datalog`, and one with an empty endpoint says that a trial is not stored. Or it is a
+            sink, which gets them as the objects they are (see `docs/data-logs.md`).
         model_registry: the model registry to serve, or its folder, or the address of its bucket (`s3://bucket/prefix`).
         directory: finds what is not registered here: a client, the endpoint of a directory (see
             `trio_cogment.servers.discovery.open_directory`), or a directory of this process, which is served too.
@@ -244,19 +270,19 @@ async def open_platform(
             platform itself is said where it is served: `rpc.serve(platform.services, ..., access=...)`.
 
     Raises:
-        ValueError: there is a `sample_sink` and a `store`, and only one can take the samples.
         CogmentError: a storage cannot be opened, or an endpoint is invalid.
         RuntimeError: Trio does not run.
     """
     require_trio("open_platform")
-    if store is not None and sample_sink is not None:
-        raise ValueError("store: expected None where there is a sample_sink")
     config = config or PlatformConfig()
     host = host or Host()
     if not isinstance(participants, Participants):
         participants = Participants(participants, host=host)
     # Whoever is in the process may fill its memory anyway.
     inside = RpcConfig(max_receive_message_bytes=UNLIMITED_BYTES)
+    sink: SampleSink | None = None
+    if _is_sink(store):
+        sink, store = store, None
     async with (
         _datastore(store, config, host) as datastore,
         _model_registry(model_registry, config, host) as registry,
@@ -265,18 +291,18 @@ async def open_platform(
     ):
         reached_at: Callable[[str], None] | None = None
         if datastore is not None:
-            sample_sink = intake = datastore.sink(max_unconfirmed=config.orchestrator.max_queued_samples)
+            sink = intake = datastore.sink(max_unconfirmed=config.orchestrator.max_queued_samples)
             reached_at = intake.reached_at
         orchestrator = Orchestrator(
             config=config.orchestrator,
             rpc_config=config.rpc,
-            default_params=default_params,
+            default_params=config.default_params,
             default_datalog="" if datastore is None else DISCOVER,
             pre_trial_hooks=config.pre_trial_hooks,
             directory=directory_client,
             client_tls=config.client_tls,
             metrics=metrics,
-            local=_Local(LocalParticipants(participants, participants_channel), sample_sink),
+            local=_Local(LocalParticipants(participants, participants_channel), sink),
             host=host,
             access=access,
             outgoing=config.outgoing,
@@ -311,6 +337,10 @@ async def _going_on(resuming: Resuming | None) -> AsyncIterator[None]:
         nursery.start_soon(resuming.run)
         yield
         nursery.cancel_scope.cancel()
+
+
+def _is_sink(store: TrialStore | SampleSink | str | None) -> TypeIs[SampleSink]:
+    return hasattr(store, "open") and not hasattr(store, "apply")
 
 
 @asynccontextmanager

@@ -292,8 +292,8 @@ def test_hooks_and_data_logs() -> None:
         assert (session.params.properties["hooked"], session.user_id) == ("yes", "trio-cogment")
 
     async def program() -> None:
-        config = PlatformConfig(pre_trial_hooks=("cogment://discover",))
-        async with aio.open_platform(config=config, default_params=params(log=True)) as platform:
+        config = PlatformConfig(default_params=params(log=True), pre_trial_hooks=("cogment://discover",))
+        async with aio.open_platform(config=config) as platform:
             platform.participants.register_environment(world)
             platform.participants.register_actor(echo, "echo")
             platform.participants.register_pre_trial_hook(hook)

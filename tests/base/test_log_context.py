@@ -99,9 +99,8 @@ async def test_what_participants_log_has_their_trial(lines: pytest.LogCaptureFix
     defaults = trial_params([actor_params("here", "c"), actor_params("joined", "c", endpoint=CLIENT)])
     defaults.datalog.endpoint = "cogment://discover"
     with trio.fail_after(40):
-        async with open_platform(
-            default_params=defaults, config=PlatformConfig(pre_trial_hooks=("cogment://discover",))
-        ) as platform:
+        config = PlatformConfig(default_params=defaults, pre_trial_hooks=("cogment://discover",))
+        async with open_platform(config=config) as platform:
             registry = platform.participants
             registry.register_environment(world)
             registry.register_actor(actor, "actor")

@@ -21,6 +21,7 @@ from google.protobuf.wrappers_pb2 import StringValue
 from trio_cogment import ActorSession, EnvironmentSession, actor_params, open_platform, trial_params
 from trio_cogment.api.common_pb2 import TrialParams
 from trio_cogment.api.spaces_pb2 import Array
+from trio_cogment.base.config import PlatformConfig
 from trio_cogment.base.host import Host, inline_runner
 from trio_cogment.dashboard import open_dashboard
 from trio_cogment.platform import Platform
@@ -120,7 +121,7 @@ async def platform_with_pages() -> AsyncIterator[tuple[Platform, WebSide, PageAc
         async with (
             open_platform(
                 SPEC,
-                default_params=params(),
+                config=PlatformConfig(default_params=params()),
                 store="memory:",
                 model_registry=folder,
                 host=Host(runner=inline_runner),  # a virtual clock does not wait for threads

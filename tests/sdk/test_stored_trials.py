@@ -246,7 +246,7 @@ async def test_samples_that_were_not_stored_are_told_of(autojump_clock: trio.tes
     sink = StoppingSink(after=5)
     params = trial_params([actor_params("ann", "player")], datalog_endpoint="cogment://discover", max_steps=STEPS)
     config = PlatformConfig(orchestrator=OrchestratorConfig(datalog_flush_seconds=3))
-    async with open_platform(registered(), sample_sink=sink, config=config) as platform:
+    async with open_platform(registered(), store=sink, config=config) as platform:
         trial_id = await platform.controller.start_trial(params)
         began = trio.current_time()
         with pytest.raises(TrialFailedError, match="17 samples did not reach the data log") as caught:
@@ -264,7 +264,7 @@ async def test_samples_under_way_when_the_orchestrator_stops_are_told_of(
     params = trial_params([actor_params("ann", "player")], datalog_endpoint="cogment://discover", max_steps=STEPS)
     caught: list[TrialFailedError] = []
     async with (
-        open_platform(registered(), sample_sink=StoppingSink(after=5)) as platform,
+        open_platform(registered(), store=StoppingSink(after=5)) as platform,
         trio.open_nursery() as nursery,
     ):
         trial_id = await platform.controller.start_trial(params)

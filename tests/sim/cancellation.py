@@ -48,8 +48,9 @@ async def embedded(world: World, block: CancelledBlock) -> None:
     info = None
     with block:
         async with world.open_platform(
-            default_params=trial_params(actors, environment_name="env"),
-            config=PlatformConfig(pre_trial_hooks=("cogment://discover",)),
+            config=PlatformConfig(
+                default_params=trial_params(actors, environment_name="env"), pre_trial_hooks=("cogment://discover",)
+            ),
         ) as platform:
             platform.orchestrator.make_machine = recorder.machine
             platform.participants.register_environment(two_ticks)

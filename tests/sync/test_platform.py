@@ -50,9 +50,9 @@ def test_a_trial_from_start_to_stored(tmp_path: Path, store: str) -> None:
 
     before, running = descriptors(), threads()
     default = params(actor="echo", log=True)
-    config = PlatformConfig(pre_trial_hooks=("cogment://discover",))
+    config = PlatformConfig(default_params=default, pre_trial_hooks=("cogment://discover",))
     where = store.format(folder=tmp_path)
-    with sync.open_platform(store=where, default_params=default, config=config) as platform:
+    with sync.open_platform(store=where, config=config) as platform:
         platform.participants.register_environment(counter)
         platform.participants.register_actor(echo, "echo")
         platform.participants.register_actor(asynchronous, "asynchronous")

@@ -105,14 +105,14 @@ async def test_old_hooks_and_an_old_data_log(tmp_path: Path) -> None:
     found.register_environment(Field(ends_at=9).play, "today")
     path = tmp_path / "legacy.yaml"
     port = free_port()
-    config = PlatformConfig(pre_trial_hooks=(f"grpc://127.0.0.1:{port}",))
     defaults = parameters(datalog_endpoint=f"grpc://127.0.0.1:{port}")
+    config = PlatformConfig(default_params=defaults, pre_trial_hooks=(f"grpc://127.0.0.1:{port}",))
     async with hooked(hooks[0]) as first, hooked(hooks[1]) as second, logging(log) as datalog:
         path.write_text(
             f"legacy: {{classes: [plane, drone], pre_trial_hooks: ['{first}', '{second}'], datalog: '{datalog}'}}\n"
         )
         async with (
-            open_platform(found, config=config, default_params=defaults) as platform,
+            open_platform(found, config=config) as platform,
             listening(*platform.services) as orchestrator,
             server(
                 *("services", "legacy_gateway", HERE, f"--port={port}", f"--profile={path}"),
@@ -139,9 +139,9 @@ async def test_a_profile_without_old_hooks(tmp_path: Path) -> None:
     path = tmp_path / "legacy.yaml"
     path.write_text("legacy: {classes: [plane, drone]}\n")
     port = free_port()
-    config = PlatformConfig(pre_trial_hooks=(f"grpc://127.0.0.1:{port}",))
+    config = PlatformConfig(default_params=parameters(), pre_trial_hooks=(f"grpc://127.0.0.1:{port}",))
     async with (
-        open_platform(config=config, default_params=parameters()) as platform,
+        open_platform(config=config) as platform,
         listening(*platform.services) as orchestrator,
         server(
             *("services", "legacy_gateway", HERE, f"--port={port}", f"--profile={path}"),

@@ -130,8 +130,8 @@ async def theatre(
         found.register_pre_trial_hook(hook, f"hook {number}")
     if params is not None:
         profile = replace(profile, params=params)
-    settings = PlatformConfig(pre_trial_hooks=("cogment://discover",) if hooks else ())
+    settings = PlatformConfig(default_params=default_params, pre_trial_hooks=("cogment://discover",) if hooks else ())
     gateway = Kept(profile)
-    async with open_platform(found, config=settings, default_params=default_params, extensions=[gateway]) as platform:
+    async with open_platform(found, config=settings, extensions=[gateway]) as platform:
         assert gateway.opened is not None
         yield Theatre(platform, newcomer, ground, gateway.opened)

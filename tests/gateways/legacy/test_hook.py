@@ -67,9 +67,9 @@ async def started(server: HookServer, defaults: TrialParams) -> TrialParams:
     found.register_actor(Newcomer().play, "today")
     found.register_environment(play, "today")
     async with hooked(server) as endpoint:
-        config = PlatformConfig(pre_trial_hooks=(endpoint,))
+        config = PlatformConfig(default_params=defaults, pre_trial_hooks=(endpoint,))
         gateway = LegacyGateway(PROFILE)
-        async with open_platform(found, config=config, default_params=defaults, extensions=[gateway]) as platform:
+        async with open_platform(found, config=config, extensions=[gateway]) as platform:
             with trio.fail_after(60):
                 trial_id = await platform.controller.start_trial(config=b"config", trial_id="trial")
                 await platform.controller.wait_trial(trial_id)

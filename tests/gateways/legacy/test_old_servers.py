@@ -18,7 +18,7 @@ from trio_cogment.api.common_pb2 import SerializedMessage, TrialParams
 from trio_cogment.api.legacy.common_pb2 import Feedback
 from trio_cogment.api.legacy.environment_pb2 import EnvUpdateReply
 from trio_cogment.api.legacy.orchestrator_pb2 import TrialActionReply
-from trio_cogment.base.config import RpcConfig
+from trio_cogment.base.config import PlatformConfig, RpcConfig
 from trio_cogment.base.errors import RpcError
 from trio_cogment.base.outcome import EndCause
 from trio_cogment.gateways.legacy import LegacyGateway, LegacyProfile
@@ -182,7 +182,9 @@ async def test_the_parameters_of_a_file_lead_to_old_servers() -> None:
     town = Town({"agents": agents, "worlds": environments})
     defaults = at(parameters(), environment="legacy://worlds:1", **{name: "legacy://agents:1" for name, _ in ACTORS})
     gateway = LegacyGateway(PROFILE)
-    async with open_platform(host=town.host(), default_params=defaults, extensions=[gateway]) as platform:
+    async with open_platform(
+        host=town.host(), config=PlatformConfig(default_params=defaults), extensions=[gateway]
+    ) as platform:
         with trio.fail_after(60):
             await platform.controller.start_trial(config=b"given", trial_id="trial")
             await platform.controller.wait_trial("trial")

@@ -15,6 +15,7 @@ import trio
 
 from trio_cogment import EnvironmentSession, actor_params, open_platform, trial_params
 from trio_cogment.access import AccessControl, Grant, Keys, Role, Rules
+from trio_cogment.base.config import PlatformConfig
 from trio_cogment.base.host import Host
 from trio_cogment.rpc import open_listeners, serve
 from trio_cogment.web import WebSide
@@ -45,9 +46,8 @@ async def main() -> None:
     arguments = parser.parse_args()
     host = Host()
     access = AccessControl(Rules(keys=Keys((bytes(32),))), wall_clock=host.wall_clock, new_id=host.new_id)
-    async with open_platform(
-        default_params=trial_params([actor_params("web", "player", endpoint="cogment://client")])
-    ) as platform:
+    params = trial_params([actor_params("web", "player", endpoint="cogment://client")])
+    async with open_platform(config=PlatformConfig(default_params=params)) as platform:
         platform.participants.register_environment(counter)
         served = partial(serve, web=WebSide(), access=access if arguments.tokens else None)
         async with trio.open_nursery() as nursery:

@@ -140,11 +140,7 @@ async def test_a_data_log_of_the_users_comes_first(autojump_clock: Clock) -> Non
     assert logged == list(range(6))
 
 
-async def test_a_sink_and_a_store_are_one_too_many() -> None:
-    sink: Any = object()
-    with pytest.raises(ValueError, match="sample_sink"):
-        async with open_platform(store="memory:", sample_sink=sink):
-            pass
+async def test_a_store_of_no_kind_is_refused() -> None:
     with pytest.raises(InvalidArgumentError, match="nowhere"):
         async with open_platform(store="nowhere:"):
             pass

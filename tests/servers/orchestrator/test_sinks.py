@@ -98,7 +98,7 @@ async def test_sink_in_process_gets_the_very_objects_and_nothing_is_copied_or_se
         if event == "c_call" and isinstance(getattr(argument, "__self__", None), kinds):
             calls.append(argument.__name__)
 
-    async with open_platform(sample_sink=sink) as platform:
+    async with open_platform(store=sink) as platform:
         platform.participants.register_environment(sdk_environment)
         platform.participants.register_actor(sdk_actor, "actor")
         sys.setprofile(profile)
@@ -144,7 +144,7 @@ async def test_registered_data_log_comes_before_the_platforms_sink(autojump_cloc
             got.append(sample.tick_id)
 
     sink = Sink()
-    async with open_platform(sample_sink=sink) as platform:
+    async with open_platform(store=sink) as platform:
         platform.participants.register_environment(sdk_environment)
         platform.participants.register_actor(sdk_actor, "actor")
         platform.participants.register_datalog(log)

@@ -15,6 +15,8 @@ from trio_cogment.base.records import record
 if TYPE_CHECKING:
     import ssl
 
+    from trio_cogment.api.common_pb2 import TrialParams
+
 
 @record(kw_only=True)
 class PlatformConfig:
@@ -27,6 +29,7 @@ class PlatformConfig:
         model_registry: the settings of a model registry that is opened for the platform.
         directory: timeouts of a directory's client that is opened for the platform.
         outgoing: where the orchestrator connects when a peer names an endpoint.
+        default_params: the parameters of trials that are started without any.
         pre_trial_hooks: the endpoints of the pre-trial hooks, in the order of their calls; `cogment://discover` means
             the hooks that are registered with the platform's participants.
         client_tls: encrypts every connection to participants elsewhere and to a directory; see `rpc.client_tls`.
@@ -38,5 +41,6 @@ class PlatformConfig:
     model_registry: ModelRegistryConfig = field(default_factory=ModelRegistryConfig)
     directory: DirectoryConfig = field(default_factory=DirectoryConfig)
     outgoing: OutgoingConfig = field(default_factory=OutgoingConfig)
+    default_params: TrialParams | None = None
     pre_trial_hooks: tuple[str, ...] = ()
     client_tls: ssl.SSLContext | None = None

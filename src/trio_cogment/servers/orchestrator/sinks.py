@@ -1,6 +1,6 @@
 """Sinks of samples: one interface for a data log elsewhere and for a sink in this process.
 
-Whoever sits in the same process implements `SampleSink` and is given to `open_platform(sample_sink=...)`; a trial whose
+Whoever sits in the same process implements `SampleSink` and is given to `open_platform(store=...)`; a trial whose
 data log is `cogment://discover` then hands it the very objects the trial made: nothing is copied or serialised. A data
 log elsewhere is behind the same interface (`_remote_sink.py`). Nobody has to inherit from these classes, their shape is
 enough.
