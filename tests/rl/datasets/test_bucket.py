@@ -139,3 +139,11 @@ async def test_a_bucket_that_goes_away_leaves_no_data_set_by_half(
                 break
         assert by_half > 2
     assert keys(bucket) == WHOLE
+
+
+def test_a_file_is_read_from_where_the_last_part_ended(bucket: ObjectStore) -> None:
+    bucket.put("letters", b"abcdefg")
+    found = bucket.get("letters", at_most=0)
+    with bucket_module._RemoteFile(bucket, "letters", found.size, found.version) as file:
+        assert [file.read(3), file.tell(), file.read(3), file.read(3), file.read(3)] == [b"abc", 3, b"def", b"g", b""]
+        assert (file.seek(-2, os.SEEK_END), file.read(5)) == (5, b"fg")

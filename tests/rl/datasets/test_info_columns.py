@@ -138,3 +138,10 @@ def test_keys_that_a_file_cannot_have_are_no_columns(key: str) -> None:
     assert key not in columns
     assert "b" in columns
     assert infos_in(columns, 2) == [{key: 1, "b": 2}, {key: 3, "b": 4}]
+
+
+@pytest.mark.parametrize("key", ["info_json", "info_json_types"])
+def test_keys_of_our_own_columns_are_no_columns(key: str) -> None:
+    infos = [{key: 1.5}, {key: 2.5}]
+    assert columns_of(infos).keys() == {"info_json", "info_json_types"}
+    assert infos_in(columns_of(infos), 2) == infos

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from trio_cogment.base.errors import AlreadyExistsError
-from trio_cogment.base.host.beside import make_folder_beside
+from trio_cogment.base.host.beside import Hold, make_folder_beside
 from trio_cogment.rl.datasets.placing import Placement, put_in_place, put_right
 
 
@@ -30,6 +30,17 @@ def test_folders_take_their_places(tmp_path: Path) -> None:
     put_in_place([Placement(written, *target) for written, target in zip(new, targets, strict=True)])
     assert texts(tmp_path) == {"there": "new 0", "empty": "new 1", "none": "new 2"}
     assert sorted(os.listdir(tmp_path)) == ["empty", "none", "there"]
+
+
+def test_what_is_replaced_is_held_until_it_is_back(tmp_path: Path) -> None:
+    placement = Placement(folder(tmp_path / "0.tmp", "new"), folder(tmp_path / "there", "old"), overwrite=True)
+    placement.put()
+    assert placement.replaced is not None
+    with pytest.raises(BlockingIOError):
+        Hold(str(placement.replaced))
+    placement.undo()
+    assert texts(tmp_path) == {"there": "old", "0.tmp": "new"}
+    Hold(str(tmp_path / "there")).release()
 
 
 @pytest.mark.parametrize("fault", ["there", "gone"])

@@ -284,6 +284,13 @@ async def test_arguments(given: dict[str, Any], said: str) -> None:
             pass
 
 
+async def test_an_open_platform_has_its_own_store_or_none() -> None:
+    async with open_platform(participants()) as platform:
+        with pytest.raises(InvalidArgumentError, match="store: expected None with an open platform"):
+            async with open_run(1, on=platform, environment=countdown(), seats=SEATS, store="memory:"):
+                pass
+
+
 async def test_the_returns_of_a_trial_that_has_no_end_are_counted_as_far_as_they_go() -> None:
     """Its orchestrator is gone; and one that cannot be read has none."""
     async with open_platform(store="memory:") as platform:
@@ -295,7 +302,8 @@ async def test_the_returns_of_a_trial_that_has_no_end_are_counted_as_far_as_they
                 sample.actor_samples.add(actor=0, observation=0)
                 sample.payloads.append(encode_observation(Observation(np.float32(0), reward=0.5)).SerializeToString())
                 await adder.add(sample)
-        score = await stored_score("here", datastore, "half", ["ann"])
-        assert score is not None
-        assert score.returns == {"ann": 1.5}
+        for own in (False, True):
+            score = await stored_score("here", datastore, "half", ["ann"], own=own)
+            assert score is not None
+            assert score.returns == {"ann": 1.5}
         assert await stored_score("here", datastore, "none", ["ann"]) is None

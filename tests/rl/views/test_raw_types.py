@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections import OrderedDict
 from typing import Any
 
+import gymnasium
 import numpy as np
 import pytest
 
-from trio_cogment.rl.views.raw_types import like
+from trio_cogment.rl.views.raw_types import TypeMemory, like
 
 
 @pytest.mark.parametrize(
@@ -48,3 +49,19 @@ def test_arrays_stay_what_they_are() -> None:
 def test_parts_that_do_not_match_are_a_mistake() -> None:
     with pytest.raises(ValueError, match="zip"):
         like((1, 2), (1,))
+
+
+class Returning(gymnasium.Env[Any, Any]):
+    """Returns from a step what it is given."""
+
+    def step(self, action: Any) -> Any:
+        return action
+
+
+@pytest.mark.parametrize("result", [None, [1, 2.0, False, False, {}], (1, 2.0, False, {})])
+def test_what_is_no_step_is_given_on_as_it_is(result: Any) -> None:
+    memory = TypeMemory(Returning())
+    assert memory.step(result) is result
+    assert (memory.observation, memory.reward) == (None, 0.0)
+    memory.step((1, 2.0, False, False, {}))
+    assert (memory.observation, memory.reward) == (1, 2.0)

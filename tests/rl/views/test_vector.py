@@ -30,6 +30,8 @@ def compare(name: str, mode: AutoresetMode, steps: int) -> int:
     theirs = SyncVectorEnv([lambda: gymnasium.make(name)] * NUM_ENVS, autoreset_mode=mode)
     try:
         assert (ours.observation_space, ours.action_space) == (theirs.observation_space, theirs.action_space)
+        assert ours.single_observation_space == theirs.single_observation_space
+        assert ours.single_action_space == theirs.single_action_space
         assert ours.metadata == theirs.metadata
         assert same(ours.reset(seed=5), theirs.reset(seed=5))
         theirs.action_space.seed(2)
