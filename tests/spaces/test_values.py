@@ -26,6 +26,7 @@ from trio_cogment.spaces import (
     encode_value,
 )
 from trio_cogment.spaces.errors import MAX_DEPTH
+from trio_cogment.spaces.values import fill_fields, serialized_fields
 
 
 def carried(value: Any, space: Space | None = None) -> Any:
@@ -54,6 +55,33 @@ information = st.recursive(
 @given(information)
 def test_information_without_a_space_survives(value: Any) -> None:
     assert some.same(carried(value), value)
+
+
+@given(st.dictionaries(some.KEYS, information | st.binary(max_size=300) | some.arrays, max_size=4))
+def test_bytes_are_those_of_the_message(values: dict[str, Any]) -> None:
+    message = pb.Value.Fields()
+    fill_fields(message, values)
+    assert serialized_fields(values) == message.SerializeToString()
+
+
+@pytest.mark.parametrize("wrong", [{1: 2}, {"a": {"b": object()}}, {"a": "\ud800"}, {"\ud800": 1}, {"a": 1 << 64}])
+def test_values_without_a_message_have_no_bytes(wrong: dict[Any, Any]) -> None:
+    with pytest.raises(SpaceError) as expected:
+        fill_fields(pb.Value.Fields(), wrong)
+    with pytest.raises(SpaceError) as got:
+        serialized_fields(wrong)
+    assert str(got.value) == str(expected.value)
+
+
+def test_nesting_that_is_too_deep_has_no_bytes() -> None:
+    value: dict[str, Any] = {}
+    for _ in range(MAX_DEPTH - 2):
+        value = {"a": value}
+    message = pb.Value.Fields()
+    fill_fields(message, value)
+    assert serialized_fields(value) == message.SerializeToString()
+    with pytest.raises(SpaceError, match="levels of nesting"):
+        serialized_fields({"a": {"a": value}})
 
 
 @given(json_like)

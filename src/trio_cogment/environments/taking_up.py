@@ -20,7 +20,7 @@ from trio_cogment.api import spaces_pb2 as pb
 from trio_cogment.environments.base import Environment
 from trio_cogment.environments.errors import TakingUpError
 from trio_cogment.spaces import Observation, SpaceError
-from trio_cogment.spaces.values import decode_fields, fill_fields
+from trio_cogment.spaces.values import decode_fields, serialized_fields
 
 #: Wrappers that change nothing of an episode but, some of them, count its steps.
 _WRAPPERS = frozenset(
@@ -85,10 +85,7 @@ class Saver:
         ended = getattr(self._environment, "_ended", None)
         if ended:
             fields["ended"] = sorted(ended)
-        message = pb.Value.Fields()
-        fill_fields(message, fields)
-        found: bytes = message.SerializeToString()
-        return found
+        return serialized_fields(fields)
 
     def load(self, content: bytes, observations: Mapping[str, Observation]) -> None:
         """Give the environment a state that was saved.

@@ -30,7 +30,7 @@ MAX_DIMENSIONS = 32
 _MAX_LENGTH = 2**32 - 1
 
 #: For the common case: NumPy's type string of little-endian elements -> number in messages.
-_NUMBERS = {row.code: row.number for row in DTYPES if row.size}
+DTYPE_NUMBERS = {row.code: row.number for row in DTYPES if row.size}
 #: The other way round, with the size of an element.
 _NUMPY = {int(row.number): (np.dtype(row.code), row.size) for row in DTYPES if row.size}
 
@@ -53,7 +53,7 @@ def fill_array(message: pb.Array, array: ArrayLike) -> None:
     """Write an array into an empty message, which may be a part of another: that saves a copy; see `encode_array`."""
     if type(array) is not np.ndarray:
         array = _as_array(array)
-    number = _NUMBERS.get(array.dtype.str)
+    number = DTYPE_NUMBERS.get(array.dtype.str)
     if number is None:
         _fill_uncommon(message, array)
         return

@@ -7,12 +7,15 @@ checked, and given the types that Gymnasium has.
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any
 
 from trio_cogment.api import spaces_pb2 as pb
+from trio_cogment.base.shared_message import field_tag, varint
 from trio_cogment.spaces._numpy import np
-from trio_cogment.spaces.arrays import decode_array, decode_number, fill_array, fill_scalar
+from trio_cogment.spaces.arrays import DTYPE_NUMBERS, decode_array, decode_number, fill_array, fill_scalar
 from trio_cogment.spaces.base import Space, described
 from trio_cogment.spaces.composite import GraphValue, is_graph, part
 from trio_cogment.spaces.errors import MAX_DEPTH, SpaceError
@@ -190,3 +193,94 @@ def _decode_graph(message: pb.Value.Graph, copy: bool, depth: int) -> GraphValue
     has_links = message.HasField("edge_links")
     links = part(lambda: decode_array(message.edge_links, copy=copy), "edge_links") if has_links else None
     return GraphValue(nodes, edges, links)
+
+
+# The bytes of a message without the message
+
+
+class _Other(Exception):
+    """A value is to be written by way of a message."""
+
+
+def serialized_fields(values: dict[str, Any]) -> bytes:
+    """Return the bytes of the message that `fill_fields` makes of a dict, in a fraction of the time.
+
+    Raises:
+        SpaceError: as `fill_fields` does.
+    """
+    try:
+        return _fields_bytes(values, 0)
+    except (_Other, UnicodeEncodeError):
+        # It has what is rare, or what cannot be written: then the error says which part.
+        message = pb.Value.Fields()
+        fill_fields(message, values)
+        found: bytes = message.SerializeToString()
+        return found
+
+
+def _fields_bytes(values: dict[str, Any], depth: int) -> bytes:
+    if depth + 1 >= MAX_DEPTH:
+        raise _Other
+    parts: list[bytes] = []
+    for key, value in values.items():
+        content = _value_bytes(value, depth + 1)
+        head = _key_bytes(key) if type(key) is str else None
+        if head is None:
+            raise _Other
+        length = _varint(len(content))
+        parts += _FIELD, _varint(len(head) + len(length) + len(content)), head, length, content
+    return b"".join(parts)
+
+
+def _value_bytes(value: Any, depth: int) -> bytes:
+    kind = type(value)
+    if kind is np.ndarray:
+        head, content = _array_head(value.dtype.str, value.shape), value.tobytes()
+        if not content:
+            raise _Other
+        length = _varint(len(content))
+        whole = _varint(len(head) + len(length) + len(content))
+        return b"".join((_TAGS["array"], whole, head, length, content))
+    if kind is bool:
+        return _TRUE if value else _FALSE
+    if kind is int:
+        if not _INTEGERS[0] <= value <= _INTEGERS[1]:
+            raise _Other
+        return _INTEGER + varint(value << 1 if value >= 0 else ~(value << 1))
+    if kind is float:
+        return _REAL + _DOUBLE.pack(value)
+    if kind is dict:
+        field, content = _TAGS["dict"], _fields_bytes(value, depth)
+    elif kind is bytes:
+        field, content = _TAGS["data"], value
+    elif kind is str:
+        field, content = _TAGS["text"], value.encode()
+    else:
+        raise _Other
+    return b"".join((field, _varint(len(content)), content))
+
+
+_DOUBLE = struct.Struct("<d")
+_TAGS = {name: field_tag(pb.Value, name) for name in ("array", "dict", "data", "text")}
+_FIELD, _VALUE = field_tag(pb.Value.Fields, "fields"), field_tag(pb.Value.Fields.Field, "value")
+_RAW_DATA = field_tag(pb.Array, "raw_data")
+_TRUE, _FALSE = (pb.Value(boolean=value).SerializeToString() for value in (True, False))
+_INTEGER = pb.Value(integer=0).SerializeToString()[:-1]
+_REAL = pb.Value(real=0.0).SerializeToString()[: -_DOUBLE.size]
+
+_varint = lru_cache(4096)(varint)
+
+
+@lru_cache(4096)
+def _key_bytes(key: str) -> bytes:
+    """Return what comes before the length of a field's value."""
+    return pb.Value.Fields.Field(key=key).SerializeToString() + _VALUE
+
+
+@lru_cache(1024)
+def _array_head(code: str, shape: tuple[int, ...]) -> bytes:
+    """Return what comes before the length of the elements of an array."""
+    number = DTYPE_NUMBERS.get(code)
+    if number is None:
+        raise _Other
+    return pb.Array(dtype=number, shape=shape).SerializeToString() + _RAW_DATA
