@@ -20,7 +20,7 @@ from trio_cogment.base.errors import DataLossError
 from trio_cogment.base.taking_up import checkpoint_of
 from trio_cogment.sdk import actor_params, trial_params
 from trio_cogment.servers.datastore import chunks
-from trio_cogment.servers.datastore._chunk_layouts import Cut, Layouts, Parts, Uncut, Whole, joined
+from trio_cogment.servers.datastore._chunk_layouts import Cut, Layouts, Parts, Uncut, joined
 from trio_cogment.servers.datastore._conversion import TrialConverter
 from trio_cogment.servers.datastore.chunks import (
     PLAIN,
@@ -305,7 +305,7 @@ def test_a_frame_that_lacks_its_end_is_noticed() -> None:
 def test_cuts_of_templates_agree_with_the_search(varying: bool) -> None:
     known = Layouts()
     for _, tick_id, timestamp, data in taken(_logged(200, varying=varying)):
-        if not isinstance(data, bytes | Whole):
+        if not isinstance(data, bytes):
             split = known.split(tick_id, timestamp, joined(data))
             assert split is not None
             assert values_of(data) == split.values
@@ -358,8 +358,7 @@ def test_means_of_columns_are_those_of_single_samples(numbers: list[list[float]]
     assert [sample.data for sample in decoded] == whole
 
 
-def test_samples_known_to_be_whole_lie_between_others() -> None:
-    """Those with a checkpoint come every few ticks; the columns of the others are made of all of them together."""
+def test_samples_with_a_checkpoint_look_like_the_others() -> None:
     converter = TrialConverter("trial", trial_params([actor_params("a", "cls", implementation="i")], environment="e"))
     handed: list[NewSample] = []
     for tick in range(100):
@@ -368,13 +367,19 @@ def test_samples_known_to_be_whole_lie_between_others() -> None:
         sample.observations.observations.append(b"%d" % tick)
         sample.observations.actors_map.append(0)
         sample.actions.add(tick_id=tick, content=b"a" * (tick % 5))
-        if tick % 10 == 9:
+        if tick % 10 == 9 and tick > 9:  # no layout is known at first
             sample.observations.checkpoint.CopyFrom(checkpoint_of(tick, bytes(100)))
         write = converter.write_by_template(sample) or converter.write(sample)
         handed.append((tick + 1, write.tick_id, write.timestamp, write.data))
-    assert sum(isinstance(data, Whole) for *_, data in handed) >= 8
-    chunk = ChunkCodec().encode(handed)
-    assert [sample.data for sample in decode(chunk, "trial")] == [joined(data) for *_, data in handed]
-    runs = list(chunks.OpenChunk(chunk, "trial").runs())
-    assert [tick for run in runs for tick in run.ticks] == list(range(100))
-    assert all((run.layout is None) == (run.ticks[0] % 10 == 9) for run in runs)
+    assert sum(isinstance(data, Parts) and bool(data.checkpoint) for *_, data in handed) >= 9
+    codec = ChunkCodec()
+    merged = codec.merge([codec.encode(handed[:35]), codec.encode(handed[35:40]), codec.encode(handed[40:])], "trial")
+    for chunk in (codec.encode(handed), merged):
+        expected = [joined(data) for *_, data in handed]
+        assert chunk.raw_bytes == sum(map(len, expected))
+        assert [sample.data for sample in decode(chunk, "trial")] == expected
+        assert [sample.data for sample in decode(chunk, "trial", after=19, limit=3)] == expected[19:22]
+        opened = chunks.OpenChunk(chunk, "trial")
+        assert opened.with_checkpoints == list(range(19, 100, 10))
+        assert [len(run.ticks) for run in opened.runs()] == [100]
+        assert len(opened.columns().groups) == 1

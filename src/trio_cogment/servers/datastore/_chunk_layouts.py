@@ -51,8 +51,8 @@ _PAYLOAD = tag(StoredTrialSample, "payloads")
 _CONTINUES = 0x80
 _TICK_TAG = bytes((_TICK,))
 PAYLOAD_TAG = bytes((_PAYLOAD,))
-#: No two samples with a checkpoint look alike.
-CHECKPOINT_TAG = field_tag(StoredTrialSample, "checkpoint")
+#: It comes last in a sample. As it is in few samples, it belongs to no layout.
+_CHECKPOINT_TAG = field_tag(StoredTrialSample, "checkpoint")
 
 _REWARD = {
     tag(StoredTrialActorSampleReward, "reward"): Field("reward"),
@@ -165,6 +165,7 @@ class Parts(NamedTuple):
         middle: what is between its tick and its payloads.
         payloads: of the sample.
         size: how many bytes it has.
+        checkpoint: what comes behind all that its layout tells of: see `checkpoint_field`.
     """
 
     layout: Layout
@@ -172,15 +173,21 @@ class Parts(NamedTuple):
     middle: bytes
     payloads: Sequence[bytes]
     size: int
+    checkpoint: bytes = b""
 
     def joined(self) -> bytes:
         """Return it put together."""
-        layout, tick_id, middle, payloads, _ = self
+        layout, tick_id, middle, payloads, _, checkpoint = self
         pieces = [layout.before, tick_field(tick_id), middle]
         for payload in payloads:
             pieces += payload_head(len(payload)), payload
-        pieces.append(layout.after)
+        pieces += layout.after, checkpoint
         return b"".join(pieces)
+
+
+def checkpoint_field(content: bytes) -> bytes:
+    """Return the field with a serialized checkpoint, which follows all others."""
+    return b"".join((_CHECKPOINT_TAG, varint(len(content)), content))
 
 
 class Cut:
@@ -298,26 +305,14 @@ class Uncut(NamedTuple):
 _cut_of, _size_of_cut, _size_of_parts = itemgetter(0), attrgetter("size"), attrgetter("size")
 
 
-class Whole(NamedTuple):
-    """A serialized stored sample of which it is known that it has no layout: it is kept as it is.
-
-    Attributes:
-        data: see above.
-    """
-
-    data: bytes
-
-
 #: A serialized stored sample, or what it is made of.
-SampleData: TypeAlias = bytes | Parts | Uncut | Whole
+SampleData: TypeAlias = bytes | Parts | Uncut
 
 
 def size_of(data: SampleData) -> int:
     """Return how many bytes a stored sample has."""
     if isinstance(data, bytes):
         return len(data)
-    if isinstance(data, Whole):
-        return len(data.data)
     return data.size if isinstance(data, Parts) else data.cut.size
 
 
@@ -335,8 +330,6 @@ def joined(data: SampleData) -> bytes:
     """Return a stored sample as bytes."""
     if isinstance(data, bytes):
         return data
-    if isinstance(data, Whole):
-        return data.data
     return data.joined() if isinstance(data, Parts) else data.cut.joined(data.came)
 
 
@@ -443,7 +436,7 @@ class Layouts:
         if at > end or len(data) - at + middle > _MAX_LAYOUT_BYTES:
             return None
         after = data[at:]
-        if after.startswith(CHECKPOINT_TAG):
+        if after.startswith(_CHECKPOINT_TAG):
             return None
         alike = self._known.get((before, middle - start, len(payloads), after))
         for layout in alike or ():

@@ -18,12 +18,11 @@ from typing import Any, NamedTuple
 
 from trio_cogment.api.common_pb2 import Checkpoint
 from trio_cogment.api.datalog_pb2 import DatalogSample, SampleInfo
-from trio_cogment.base.shared_message import SharedSample, varint
+from trio_cogment.base.shared_message import SharedSample
 from trio_cogment.servers.datastore._chunk_layouts import (
-    CHECKPOINT_TAG,
     Layouts,
     Parts,
-    Whole,
+    checkpoint_field,
     joined,
     payload_head,
     tick_field,
@@ -79,8 +78,8 @@ def _in_shared(sample: SharedSample) -> _Found:
     for action in sample.actions:
         payloads.append(bytes(action.content))
     places = observations.actors_map
-    found = _found(sample.tick_id, sample.timestamp, sample.state, sample.rewards, count, places, payloads)
-    return found if observations.checkpoint is None else found._replace(checkpoint=observations.checkpoint)
+    saved = observations.checkpoint
+    return _found(sample.tick_id, sample.timestamp, sample.state, sample.rewards, count, places, payloads, saved)
 
 
 def _in_message(sample: DatalogSample) -> _Found:
@@ -105,8 +104,8 @@ def _in_message(sample: DatalogSample) -> _Found:
         if action.tick_id == _NO_ACTION_TICK:
             return _NONE
         payloads.append(action.content)
-    found = _found(tick_id, timestamp, state, sample.rewards[:], count, observations.actors_map[:], payloads)
-    return found._replace(checkpoint=observations.checkpoint) if observations.HasField("checkpoint") else found
+    saved = observations.checkpoint if observations.HasField("checkpoint") else None
+    return _found(tick_id, timestamp, state, sample.rewards[:], count, observations.actors_map[:], payloads, saved)
 
 
 def _found(
@@ -117,6 +116,7 @@ def _found(
     observations: int,
     places: Iterable[int],
     payloads: list[bytes],
+    checkpoint: Checkpoint | None,
 ) -> _Found:
     numbers: list[float] = []
     signature: list[Hashable] = []
@@ -136,7 +136,7 @@ def _found(
     if len(numbers) > 2 * _MAX_SOURCES:
         return _NONE
     key = (state, timestamp > 0, observations, *places, len(payloads), *signature)
-    return _Found(key, tick_id, timestamp, numbers, payloads)
+    return _Found(key, tick_id, timestamp, numbers, payloads, checkpoint)
 
 
 class _Template:
@@ -190,7 +190,7 @@ class _Template:
 
     def convert(self, found: _Found) -> SampleWrite | None:
         """Convert a sample; None: it has numbers that do not fit."""
-        _, tick_id, timestamp, numbers, payloads, _ = found
+        _, tick_id, timestamp, numbers, payloads, saved = found
         layout = self._layout
         row: list[Any] = [*self._same, timestamp, *numbers]
         for sources in self._means:  # as `RewardMean`, without its calls: a test holds both conversions together
@@ -209,14 +209,12 @@ class _Template:
         for payload in payloads:
             length = len(payload)
             size += length + len(payload_head(length))
-        write, parts = self._write, _make_parts((layout, tick_id, middle, payloads, size))
+        checkpoint = b""
+        if saved is not None:
+            checkpoint = checkpoint_field(saved.SerializeToString())
+            size += len(checkpoint)
+        write, parts = self._write, _make_parts((layout, tick_id, middle, payloads, size, checkpoint))
         return _make_write((write[0], tick_id, timestamp, write[3], parts, write[5], write[6]))
-
-
-def _with_checkpoint(write: SampleWrite, checkpoint: Checkpoint) -> SampleWrite:
-    content = checkpoint.SerializeToString()
-    whole = b"".join((joined(write.data), CHECKPOINT_TAG, varint(len(content)), content))
-    return write._replace(data=Whole(whole))
 
 
 class SharedTemplates:
@@ -242,9 +240,7 @@ class SharedTemplates:
         if template is not None:
             if found.tick_id >= MAX_NUMBER or found.timestamp > MAX_NUMBER:
                 return None
-            write = template.convert(found)
-            # It comes after everything else; no two of these samples have a layout in common.
-            return write if write is None or found.checkpoint is None else _with_checkpoint(write, found.checkpoint)
+            return template.convert(found)
         if found.key is not None and found.checkpoint is None and self._credit >= _LEARN:
             self._wanted = found
         return None

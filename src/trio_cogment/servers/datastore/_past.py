@@ -133,7 +133,15 @@ async def _read_chunks(
 
 
 def _runs_of(chunk: OpenChunk, first: int, tick_id: int | None) -> Iterator[tuple[Sequence[int], _Part]]:
-    """Yield the samples of a chunk from a place on that are past, with their ticks."""
+    """Yield the samples of a chunk from a place on that are past, with their ticks: the last one that saves first."""
+    for at in reversed(chunk.with_checkpoints):
+        if at < first or not chunk.ascends:
+            break
+        sample = StoredTrialSample.FromString(chunk.data(at, at + 1)[0])
+        if _is_past(sample.tick_id, tick_id) and saves(sample):
+            yield (sample.tick_id,), sample
+            first = at + 1
+            break
     for run in chunk.runs():
         skipped = max(0, first - run.start)
         ticks = run.ticks[skipped:]

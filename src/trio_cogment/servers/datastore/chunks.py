@@ -18,7 +18,8 @@ differ: tick, timestamp, rewards, and the payloads. A `Layout` is all that does 
 layouts once, the numbers of all samples, and for each layout a column for each reward and each payload of its samples:
 the values one after the other, with the length of each where they are not equally long. Samples which have no layout,
 or one that no other sample has, are one column of whole samples. A column of short values of equal length is kept byte
-by byte (all first bytes, then all second ones), because numbers are compressed better like that.
+by byte (all first bytes, then all second ones), because numbers are compressed better like that. What environments have
+saved of themselves comes last, with the places of the samples that have it, which look like their neighbours otherwise.
 
 All of it is compressed with zstd, unless it does not become smaller. zstd's own readers say nothing of a frame that
 lacks its end, and a chunk may be damaged where zstd does not look. So a chunk has its size and a checksum of its own,
@@ -36,7 +37,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import accumulate, chain, compress, groupby, islice, repeat
-from operator import attrgetter, itemgetter, sub
+from operator import attrgetter, ge, itemgetter, lt, sub
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from trio_cogment.api.trial_datastore_pb2 import StoredTrialSample
@@ -48,7 +49,6 @@ from trio_cogment.servers.datastore._chunk_layouts import (
     Parts,
     SampleData,
     Uncut,
-    Whole,
     joined,
     payload_head,
     sizes_of,
@@ -68,8 +68,8 @@ MOST_LEVEL = 22
 #: `Chunk.encoding`: the bytes as they are, or as one frame of zstd.
 PLAIN, ZSTD = 0, 1
 
-#: The first byte of a chunk's decoded bytes.
-_VERSION = 1
+#: The first byte of a chunk's decoded bytes: without checkpoints, as in all chunks until 0.2, and with them.
+_VERSION, _WITH_CHECKPOINTS = 1, 2
 #: Layouts of a chunk; samples of others are stored whole.
 _MAX_LAYOUTS = 32
 #: Columns of values this long are kept byte by byte, if there are as many values.
@@ -301,6 +301,7 @@ class _Body:
         timestamps: of the samples.
         groups: by layout.
         which: for each sample, the number of its group; empty: there is one group.
+        checkpoints: the field that follows some of the samples in a group with a layout, by their places in the chunk.
     """
 
     positions: list[range]
@@ -308,10 +309,12 @@ class _Body:
     timestamps: Sequence[int]
     groups: list[_Group]
     which: bytes
+    checkpoints: Mapping[int, bytes] = field(default_factory=dict)
 
     def to_bytes(self) -> bytes:
-        count = len(self.timestamps)
-        parts = [_HEAD.pack(_VERSION, len(self.groups), count, len(self.positions), len(self.ticks))]
+        count, checkpoints = len(self.timestamps), self.checkpoints
+        version = _WITH_CHECKPOINTS if checkpoints else _VERSION
+        parts = [_HEAD.pack(version, len(self.groups), count, len(self.positions), len(self.ticks))]
         parts += [_RUN.pack(run.start, len(run)) for run in chain(self.positions, self.ticks)]
         stamps = self.timestamps
         deltas = list(map(sub, stamps, chain((0,), stamps)))
@@ -327,6 +330,9 @@ class _Body:
             parts += _SIZE.pack(group.count), _SIZE.pack(len(group.columns)), _SIZE.pack(len(key)), key
             for column in group.columns:
                 column.write(group.count, parts)
+        if checkpoints:
+            parts += _SIZE.pack(len(checkpoints)), _little(array("I", checkpoints)).tobytes()
+            _Column.of([*checkpoints.values()]).write(len(checkpoints), parts)
         return b"".join(parts)
 
 
@@ -369,9 +375,18 @@ class _Reader:
             raise ValueError("a column of another length")
         return _Column(width, _NO_LENGTHS, self._data, begin=self.skip(size), size=size, planed=kind == _PLANES)
 
+    def checkpoints(self, count: int) -> dict[int, bytes]:
+        some = self.size()
+        places = _little(array("I", self.take(4 * some)))
+        if not some or places[-1] >= count or any(map(ge, places, places[1:])):
+            raise ValueError("checkpoints of other samples")
+        column = self.column(some)
+        values = _cut_evenly(column.rows(some), column.width, 0, some) if column.width >= 0 else column.values(0, some)
+        return dict(zip(places, values, strict=True))
+
     def body(self) -> _Body:
         version, groups, count, positions, ticks = _HEAD.unpack(self.take(_HEAD.size))
-        if version != _VERSION:
+        if version not in (_VERSION, _WITH_CHECKPOINTS):
             raise ValueError(f"it is of version {version}")
         body = _Body(self.runs(positions, count), self.runs(ticks, count), (), [], b"")
         stamps = self.column(count)
@@ -393,6 +408,8 @@ class _Reader:
             if layout is not None and any(column.width != 4 for column in group.columns[: layout.floats]):
                 raise ValueError("a reward of another length")
             body.groups.append(group)
+        if version == _WITH_CHECKPOINTS:
+            body.checkpoints = self.checkpoints(count)
         if self._at != len(self._data):
             raise ValueError("there is more than there should be")
         return body
@@ -454,9 +471,10 @@ class _Builder:
         self._numbers: dict[bytes, int] = {}
         self._found: list[_Gathered] = []
         #: Samples whose columns are made together with those of the same layout that come later, by its number: the
-        #: samples between them may be of others, as each one with a checkpoint is.
+        #: samples between them may be of others.
         self._waiting: dict[int, tuple[Cut | Layout, list[NewSample]]] = {}
         self.which = bytearray()
+        self.checkpoints: dict[int, bytes] = {}
 
     def add(self, samples: Sequence[NewSample]) -> None:
         data = list(map(_data_of, samples))
@@ -480,6 +498,8 @@ class _Builder:
             self._gather(number)
 
     def _add_alike(self, alike: Cut | Layout, number: int, samples: list[NewSample]) -> None:
+        if isinstance(alike, Layout):
+            self._keep_checkpoints(samples)
         self.which += bytes((number,)) * len(samples)
         waiting = self._waiting.get(number)
         if waiting is not None and waiting[0] is alike:
@@ -487,6 +507,12 @@ class _Builder:
         else:
             self._gather(number)
             self._waiting[number] = alike, samples
+
+    def _keep_checkpoints(self, samples: Sequence[NewSample]) -> None:
+        checkpoints = list(map(_checkpoint_of, map(_data_of, samples)))
+        if any(checkpoints):
+            begin = len(self.which)
+            self.checkpoints.update((begin + at, each) for at, each in enumerate(checkpoints) if each)
 
     def _gather(self, number: int) -> None:
         """Make columns of the samples that wait for more of their layout, before others of it are added."""
@@ -502,7 +528,7 @@ class _Builder:
 
     def _add_one(self, sample: NewSample) -> None:
         tick_id, timestamp, data = sample[1], sample[2], joined(sample[3])
-        found = None if isinstance(sample[3], Whole) else self._layouts.split(tick_id, timestamp, data)
+        found = self._layouts.split(tick_id, timestamp, data)
         if found is None or not self._has_room(found.layout):
             number = self._number(None)
             self._found[number].add_one((data,))
@@ -525,7 +551,7 @@ class _Builder:
 
 
 _first_of, _came_of, _data_of = itemgetter(0), itemgetter(1), itemgetter(3)
-_middle_of, _payloads_of = attrgetter("middle"), attrgetter("payloads")
+_middle_of, _payloads_of, _checkpoint_of = map(attrgetter, ("middle", "payloads", "checkpoint"))
 _KNOWN = {Uncut, Parts}
 
 
@@ -540,7 +566,7 @@ def _columns_of(layout: Layout, parts: Sequence[Parts]) -> list[Sequence[bytes]]
 
 def _alike_of(data: SampleData) -> Cut | Layout | None:
     """Return what samples have in common whose parts can be taken together."""
-    return None if isinstance(data, bytes | Whole) else data[0]
+    return None if isinstance(data, bytes) else data[0]
 
 
 _make_sample = partial(tuple.__new__, ChunkSample)
@@ -562,7 +588,8 @@ class ChunkCodec:
         builder = _Builder(self._layouts)
         builder.add(samples)
         positions, ticks, timestamps, data = zip(*samples, strict=True)
-        body = _Body(_runs(positions), _runs(ticks), timestamps, builder.groups(), bytes(builder.which))
+        which, checkpoints = bytes(builder.which), builder.checkpoints
+        body = _Body(_runs(positions), _runs(ticks), timestamps, builder.groups(), which, checkpoints)
         return self._chunk(body, sum(sizes_of(data)))
 
     def merge(self, chunks: Sequence[Chunk], trial_id: str) -> Chunk:
@@ -575,7 +602,9 @@ class ChunkCodec:
         numbers: dict[bytes, int] = {}
         found: list[list[_Group]] = []
         which = bytearray()
+        checkpoints: dict[int, bytes] = {}
         for body in bodies:
+            checkpoints.update((len(which) + at, each) for at, each in body.checkpoints.items())
             renumbered = bytearray(256)
             for old, group in enumerate(body.groups):
                 key = b"" if group.layout is None else group.layout.key
@@ -604,6 +633,7 @@ class ChunkCodec:
             list(chain.from_iterable(body.timestamps for body in bodies)),
             groups,
             bytes(which),
+            checkpoints,
         )
         return self._chunk(merged, sum(chunk.raw_bytes for chunk in chunks))
 
@@ -697,9 +727,24 @@ class OpenChunk:
         body = self._body
         ticks, timestamps = _part(body.ticks, start, stop), body.timestamps[start:stop]
         try:
-            return list(_samples_of(body, start, stop, ticks, timestamps))
+            found = list(_samples_of(body, start, stop, ticks, timestamps))
         except (ValueError, LookupError, struct.error) as error:
             raise _damaged(self._chunk, self._trial_id, str(error)) from error
+        for at, checkpoint in body.checkpoints.items():
+            if start <= at < stop:
+                found[at - start] += checkpoint
+        return found
+
+    @property
+    def ascends(self) -> bool:
+        """Whether no tick of its samples is lower than one before it."""
+        ticks = self._body.ticks
+        return all(map(lt, map(attrgetter("start"), ticks), map(attrgetter("start"), islice(ticks, 1, None))))
+
+    @property
+    def with_checkpoints(self) -> Sequence[int]:
+        """The places of samples that have a checkpoint and a layout, ascending; `runs` and `columns` leave it out."""
+        return [*self._body.checkpoints]
 
     def runs(self) -> Iterator[ChunkRun]:
         """Yield its samples in runs that have one layout each; together they are all of them, in their order.
