@@ -237,16 +237,16 @@ class Resuming:
 
     async def _start_once(self, trial: StoredTrial, attempt: int) -> None:
         trial_id, orchestrator = trial.trial_id, self._orchestrator
-        params, taken_up = TrialParams(), None
+        params, past = TrialParams(), None
         params.CopyFrom(trial.params)
         try:
-            _, taken_up = await orchestrator.read_past(trial_id)
+            _, past = await orchestrator.read_past(trial_id)
         except NotFoundError:
             if trial.samples_count:
                 raise
             if (branch := branch_of(params.properties)) is not None:
-                _, taken_up = await orchestrator.read_past(*branch)
-        tick_id = 0 if taken_up is None else taken_up.tick_id
+                _, past = await orchestrator.read_past(*branch)
+        tick_id = 0 if past is None else past.tick_id
         params.properties.update({RESUME_ATTEMPT: str(attempt), RESUME_TICK: str(tick_id)})
         before = orchestrator.trials.get(trial_id)
         if before is not None and before.over:
@@ -256,7 +256,7 @@ class Resuming:
             user_id=trial.user_id,
             params=params,
             account=trial.owner,
-            taken_up=taken_up,
+            taken_up=None if past is None else past.message(),
             attempt=attempt,
         )
         if not started:

@@ -30,7 +30,7 @@ def past(tick_id: int | None, *samples: StoredTrialSample) -> TakenUp:
     reader = PastReader("t", PARAMS, tick_id)
     for each in samples:
         reader.add(each)
-    return reader.taken_up()
+    return reader.past().message()
 
 
 def test_without_a_checkpoint_it_goes_back_to_the_beginning() -> None:

@@ -11,9 +11,11 @@ import pytest
 from tests.environments._games import Rps
 from tests.environments._trials import open_table
 from tests.environments.test_serving import HOSTINGS, ONE, config
+from trio_cogment.api import spaces_pb2 as pb
 from trio_cogment.api.common_pb2 import Checkpoint, PastTick, TakenUp
 from trio_cogment.base.config import OrchestratorConfig, PlatformConfig
 from trio_cogment.base.errors import TrialFailedError
+from trio_cogment.base.taking_up import Past
 from trio_cogment.environments.episode import Episode
 from trio_cogment.environments.errors import TakingUpError
 from trio_cogment.environments.making import make_environment
@@ -158,8 +160,6 @@ def past_of(episode: Episode, steps: int, *, seed: int = 1) -> TakenUp:
     ],
 )
 def test_the_first_field_that_differs_is_named(change: dict[str, Any], text: str) -> None:
-    from trio_cogment.api import spaces_pb2 as pb
-
     episode = episode_of("CartPole-v1")
     past = past_of(episode, 5)
     stored = pb.Observation.FromString(past.past[3].observations[0])
@@ -167,10 +167,68 @@ def test_the_first_field_that_differs_is_named(change: dict[str, Any], text: str
         stored.ClearField(name) if value is None else setattr(stored, name, value)
     past.past[3].observations[0] = stored.SerializeToString()
     with pytest.raises(TakingUpError) as caught:
-        episode.take_up(past, 1)
+        episode.take_up(Past.of(past), 1)
     assert str(caught.value).startswith(f"environment 'CartPole-v1', tick 3, actor 'player_0': {text}")
     assert episode.over
     assert len(episode.begin(1).observations) == 1, "the next trial is not disturbed"
+
+
+class Drifting(gymnasium.Env[Any, Any]):
+    """An environment whose observation is another one from some step on, and which does not bear what follows."""
+
+    observation_space = gymnasium.spaces.Box(-1000, 1000, (2,), np.float64)
+    action_space = gymnasium.spaces.Discrete(2)
+    drifts_at = raises_at = ends_at = 1000
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Any:
+        self.at = 0
+        self.seen = np.zeros(2)
+        return self.seen, {}
+
+    def step(self, action: Any) -> Any:
+        self.at += 1
+        if self.at >= self.raises_at:
+            raise RuntimeError("broken")
+        self.seen[:] = self.at, int(action) + 0.5 * (self.at >= self.drifts_at)  # always in the same array
+        return self.seen, 1.0, self.at >= self.ends_at, False, {}
+
+
+@pytest.mark.parametrize("drifts_at", [1, 2, 64, 65, 66, 130, 149, 150])
+@pytest.mark.parametrize("after", ["nothing", "raises", "ends"])
+def test_the_first_tick_that_differs_is_named(drifts_at: int, after: str) -> None:
+    """Many ticks are compared at a time; what an environment does after the first one does not hide it."""
+    inner = Drifting()
+    episode = episode_of(lambda: inner)
+    past = Past.of(past_of(episode, 150))
+    assert bytes(episode.take_up(past, 1).observations[0]).startswith(past.observations[-1][0])
+    inner.drifts_at = drifts_at
+    if after == "raises":
+        inner.raises_at = drifts_at + 3
+    if after == "ends":
+        inner.ends_at = drifts_at + 3
+    with pytest.raises(TakingUpError, match=f"tick {drifts_at}, actor 'player_0': observation: expected that"):
+        episode.take_up(past, 1)
+
+
+def test_what_the_environment_raises_while_it_is_played_again_is_raised() -> None:
+    inner = Drifting()
+    episode = episode_of(lambda: inner)
+    past = Past.of(past_of(episode, 150))
+    inner.raises_at = 70
+    with pytest.raises(RuntimeError, match="broken"):
+        episode.take_up(past, 1)
+
+
+def test_stored_frames_do_not_hide_a_difference() -> None:
+    inner = Drifting()
+    episode = episode_of(lambda: inner)
+    past = Past.of(past_of(episode, 20))
+    frame = pb.Observation(rendered_frame=b"picture").SerializeToString()
+    past.observations = [(stored + frame,) for (stored,) in past.observations]
+    episode.take_up(past, 1)
+    inner.drifts_at = 10
+    with pytest.raises(TakingUpError, match="tick 10"):
+        episode.take_up(past, 1)
 
 
 def test_frames_and_spaces_make_no_difference() -> None:
@@ -191,7 +249,7 @@ def test_a_state_that_is_none_activates_nothing(content: bytes) -> None:
     past = TakenUp(tick_id=3, checkpoint=Checkpoint(tick_id=3, content=content))
     past.past.add(observations=map(bytes, turn.observations))
     with pytest.raises(TakingUpError, match="tick 3, expected a state that was saved, got something else"):
-        episode.take_up(past)
+        episode.take_up(Past.of(past))
     assert episode.over
 
 
@@ -201,7 +259,7 @@ def test_a_checkpoint_needs_an_environment_that_loads_it() -> None:
     past = TakenUp(tick_id=3, checkpoint=Checkpoint(tick_id=3, content=b"x"))
     past.past.add(observations=map(bytes, turn.observations))
     with pytest.raises(TakingUpError, match="tick 3, expected it to load what it has saved, which it cannot"):
-        episode.take_up(past)
+        episode.take_up(Past.of(past))
 
 
 def test_wrappers_with_a_state_of_their_own_are_not_saved() -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Final
 
 from trio_cogment.api.common_pb2 import Checkpoint, PastTick, TakenUp, TrialParams
@@ -43,23 +44,71 @@ def branch_of(properties: Mapping[str, str]) -> tuple[str, int] | None:
     return (trial_id, int(tick)) if trial_id and tick.isdecimal() else None
 
 
-def joined(before: TakenUp, own: TakenUp) -> TakenUp:
+@dataclass(slots=True)
+class Past:
+    """The past of a stored trial, as `TakenUp` has it, in columns: no message for each tick.
+
+    Attributes:
+        trial_id: of the stored trial.
+        tick_id: with which another one begins.
+        checkpoint: from which its environment goes on, with the first of these ticks; None: it begins at the first.
+        observations: of each tick up to `tick_id`, by actor.
+        actions: likewise; nothing in the last tick, nor where not all of them are stored.
+        unavailable: the actors who could not act, by the place of the tick; only where there were some.
+    """
+
+    trial_id: str
+    tick_id: int
+    checkpoint: Checkpoint | None = None
+    observations: list[Sequence[bytes]] = field(default_factory=list)
+    actions: list[Sequence[bytes]] = field(default_factory=list)
+    unavailable: dict[int, Sequence[int]] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, message: TakenUp) -> Past:
+        """Return what a message tells."""
+        past = message.past[:]
+        return cls(
+            message.trial_id,
+            message.tick_id,
+            message.checkpoint if message.HasField("checkpoint") else None,
+            [tick.observations[:] for tick in past],
+            [tick.actions[:] for tick in past],
+            {place: tick.unavailable_actors[:] for place, tick in enumerate(past) if tick.unavailable_actors},
+        )
+
+    def message(self) -> TakenUp:
+        """Return it as a message."""
+        ticks = [
+            PastTick(observations=seen, actions=acted, unavailable_actors=self.unavailable.get(place, ()))
+            for place, (seen, acted) in enumerate(zip(self.observations, self.actions, strict=True))
+        ]
+        return TakenUp(trial_id=self.trial_id, tick_id=self.tick_id, checkpoint=self.checkpoint, past=ticks)
+
+
+def joined(before: Past, own: Past) -> Past:
     """Return the past of a branch with that of the trial of which it is one, up to the tick with which it begins.
 
     Raises:
         DataLossError: they are not of the same actors.
     """
-    if len(before.past[-1].observations) != len(own.past[0].observations):
+    if len(before.observations[-1]) != len(own.observations[0]):
         raise DataLossError(
             f"trial {own.trial_id!r}: expected the actors of trial {before.trial_id!r}, of which it is a branch; got "
             "others"
         )
-    found = TakenUp(trial_id=own.trial_id, tick_id=own.tick_id)
-    if before.HasField("checkpoint"):
-        found.checkpoint.CopyFrom(before.checkpoint)
-    found.past.extend(before.past[:-1])
-    found.past.extend(own.past)
-    return found
+    begin = len(before.observations) - 1
+    return Past(
+        own.trial_id,
+        own.tick_id,
+        before.checkpoint,
+        [*before.observations[:-1], *own.observations],
+        [*before.actions[:-1], *own.actions],
+        {
+            **{place: absent for place, absent in before.unavailable.items() if place < begin},
+            **{begin + place: absent for place, absent in own.unavailable.items()},
+        },
+    )
 
 
 class PastReader:
@@ -77,8 +126,7 @@ class PastReader:
         self._wanted = tick_id
         self._branch = branch_of(params.properties)
         self._first = 0
-        self._checkpoint: Checkpoint | None = None
-        self._past: list[PastTick] = []
+        self._past = Past(trial_id, 0)
         self._next: int | None = None
         self._missing: DataLossError | None = None
 
@@ -90,7 +138,7 @@ class PastReader:
     @property
     def before(self) -> tuple[str, int] | None:
         """Of which trial the past is needed, too, up to which tick: that of a branch begins in another trial."""
-        return self._branch if self._checkpoint is None and self._first else None
+        return self._branch if self._past.checkpoint is None and self._first else None
 
     def add(self, sample: StoredTrialSample) -> None:
         """Take the next sample, by tick."""
@@ -99,12 +147,12 @@ class PastReader:
             return
         if saves(sample):
             # What was before it is not needed any more, nor what is missing there.
-            self._checkpoint, self._past, self._missing = sample.checkpoint, [], None
+            self._past, self._missing = Past(self._trial_id, 0, sample.checkpoint), None
         else:
             self._follow(tick_id)
         self._next = tick_id + 1
         if self._missing is None:
-            self._past.append(self._tick(sample))
+            self._add(sample)
 
     def add_run(
         self,
@@ -129,11 +177,10 @@ class PastReader:
         self._follow(first_tick)
         self._next = first_tick + len(observations)
         if self._missing is None:
-            self._past += [
-                PastTick(observations=seen, actions=acted) for seen, acted in zip(observations, actions, strict=True)
-            ]
+            self._past.observations += observations
+            self._past.actions += actions
 
-    def taken_up(self) -> TakenUp:
+    def past(self) -> Past:
         """Return the past.
 
         Raises:
@@ -147,9 +194,11 @@ class PastReader:
             raise NotFoundError(f"trial {self._trial_id!r}: tick {wanted}: expected one that is stored, got {stored}")
         if self._missing is not None:
             raise self._missing
+        past, place = self._past, len(self._past.actions) - 1
         # Its actions, if it has any, are what others do now.
-        del self._past[-1].actions[:], self._past[-1].unavailable_actors[:]
-        return TakenUp(trial_id=self._trial_id, tick_id=last, checkpoint=self._checkpoint, past=self._past)
+        past.tick_id, past.actions[place] = last, ()
+        past.unavailable.pop(place, None)
+        return past
 
     def _follow(self, tick_id: int) -> None:
         """Take note of what is missing between the last tick that was added and this one."""
@@ -160,12 +209,11 @@ class PastReader:
             pass
         elif tick_id != expected:
             self._lose(expected, "expected its sample, which is not stored")
-        elif self._past and not self._past[-1].actions:
+        elif self._past.actions and not self._past.actions[-1]:
             self._lose(tick_id - 1, "expected the actions of all actors, which are not stored")
 
-    def _tick(self, sample: StoredTrialSample) -> PastTick:
-        payloads, unavailable = sample.payloads[:], sample.unavailable_actors[:]
-        tick = PastTick(unavailable_actors=unavailable)
+    def _add(self, sample: StoredTrialSample) -> None:
+        past, payloads, unavailable = self._past, sample.payloads[:], sample.unavailable_actors[:]
         observations, actions = [b""] * len(self._actors), [b""] * len(self._actors)
         acted = 0
         seen = 0
@@ -178,10 +226,10 @@ class PastReader:
                 acted += 1
         if seen < len(self._actors):
             self._lose(sample.tick_id, "expected the observations of all actors, which are not stored")
-        tick.observations.extend(observations)
-        if acted + len(unavailable) >= len(self._actors):
-            tick.actions.extend(actions)
-        return tick
+        if unavailable:
+            past.unavailable[len(past.actions)] = unavailable
+        past.observations.append(tuple(observations))
+        past.actions.append(tuple(actions) if acted + len(unavailable) >= len(self._actors) else ())
 
     def _lose(self, tick_id: int, what: str) -> None:
         self._missing = DataLossError(f"trial {self._trial_id!r}: tick {tick_id}: {what}")

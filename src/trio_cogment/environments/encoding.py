@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import itertools
 import struct
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -120,14 +121,55 @@ class ObservationEncoder:
             tail += _further(observation)
         return ObservationPayload(observation, self._prefix, array, tail)
 
-    def plain(self, value: Any, reward: float) -> bytes | None:
-        """Return the bytes of an array that an agent sees who goes on, with a reward; None: `encode` has to look at it.
+    def make_steps(
+        self, step: Callable[[Any], Any], actions: Sequence[Any], elements: list[bytes], rewards: list[float]
+    ) -> Any:
+        """Make steps of an environment of Gymnasium while they return an array that an agent sees who goes on.
 
-        It is what `encode` returns of the same without mask and information, in less time.
+        Args:
+            step: makes one.
+            actions: of the steps.
+            elements: are added the bytes of each array.
+            rewards: are added the rewards.
+
+        Returns:
+            What the first step has returned that brought anything else; None: there was no such step.
         """
-        if type(value) is not self._type or value.dtype != self._dtype or value.shape != self._shape:
-            return None
-        return b"".join((self._prefix, value.tobytes(), self._suffix, _GOES_ON, _DOUBLE.pack(reward), _NO_END))
+        kind, dtype, shape = self._type, self._dtype, self._shape
+        add, add_reward = elements.append, rewards.append
+        for action in actions:
+            result = step(action)
+            if type(result) is not tuple or len(result) != 5:
+                return result
+            value, reward, terminated, truncated, info = result
+            if terminated is not False or truncated is not False or info or type(reward) is not float:
+                return result
+            if type(value) is not kind or value.dtype != dtype or value.shape != shape:
+                return result
+            add(value.tobytes())
+            add_reward(reward)
+        return None
+
+    def plain(self, elements: Sequence[bytes], rewards: Sequence[float]) -> bytes:
+        """Return the bytes of the observations of such steps, one after the other.
+
+        They are what `encode` returns of the same without mask and information, in a fraction of the time.
+        """
+        count, width = len(elements), len(elements[0])
+        head = np.frombuffer(self._prefix, np.uint8)
+        middle = np.frombuffer(self._suffix + _GOES_ON, np.uint8)
+        table = np.empty((count, len(head) + width + len(middle) + _DOUBLE.size + len(_NO_END)), np.uint8)
+        at = 0
+        for part in (
+            head,
+            np.frombuffer(b"".join(elements), np.uint8).reshape(count, width),
+            middle,
+            np.array(rewards, "<f8").view(np.uint8).reshape(count, _DOUBLE.size),
+            np.frombuffer(_NO_END, np.uint8),
+        ):
+            table[:, at : at + part.shape[-1]] = part
+            at += part.shape[-1]
+        return table.tobytes()
 
 
 def _nested(value: Any) -> bytes:
@@ -240,3 +282,14 @@ class ActionDecoder:
         if known is not None and len(known) < _REMEMBERED:
             known[content] = action
         return action
+
+    def decode_all(self, payloads: Sequence[bytes]) -> list[Any]:
+        """Do the same with several.
+
+        Raises:
+            SpaceError: one of them is no action of the space.
+        """
+        if self._known is None:
+            return [self.decode(payload) for payload in payloads]
+        values = {payload: self.decode(payload) for payload in set(payloads)}
+        return [values[payload] for payload in payloads]

@@ -5,15 +5,15 @@ from __future__ import annotations
 import logging
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
 from typing import Any
 
 from google.protobuf.message import DecodeError
 
 from trio_cogment.api import spaces_pb2 as pb
-from trio_cogment.api.common_pb2 import PastTick, TakenUp
+from trio_cogment.api.common_pb2 import Checkpoint
 from trio_cogment.base.errors import FailedPreconditionError, InvalidArgumentError
 from trio_cogment.base.shared_message import Content, ObjectPayload
+from trio_cogment.base.taking_up import Past
 from trio_cogment.environments.base import Environment
 from trio_cogment.environments.checks import check_of
 from trio_cogment.environments.encoding import (
@@ -34,6 +34,8 @@ _log = logging.getLogger(__name__)
 #: Encoded spaces that are larger, as those of pictures are, are made again with each episode: all environments that
 #: wait for a trial would have them, too.
 _KEPT_BYTES = 16 * 1024
+#: This many ticks are played again before they are compared with the stored ones.
+_COMPARED_AT_ONCE = 64
 #: Instead of an actor's name in `frames_for`: all of them.
 EVERYONE = "*"
 
@@ -86,8 +88,10 @@ class Episode:
         observations, actions = environment.observation_spaces, environment.action_spaces
         encoders = [(actor, ObservationEncoder(observations[actor])) for actor in self._actors]
         self._encoders = [(actor, encoder.encode) for actor, encoder in encoders]
-        self._plain = encoders[0][1].plain
-        self._decoders = [ActionDecoder(actions[actor]).decode for actor in self._actors]
+        self._encoder = encoders[0][1]
+        decoders = [ActionDecoder(actions[actor]) for actor in self._actors]
+        self._decoders = [decoder.decode for decoder in decoders]
+        self._decode_all = decoders[0].decode_all
         self._spaces = [self._kept_spaces(actor) for actor in self._actors]
         self.active = [False] * len(self._actors)
         self.over = True
@@ -105,16 +109,16 @@ class Episode:
         turn = self._turn(self.environment.reset(seed, options))
         return Turn(self._with_spaces(turn.observations), turn.rewards, turn.over)
 
-    def take_up(self, taken_up: TakenUp, seed: int | None = None, options: dict[str, Any] | None = None) -> Turn:
+    def take_up(self, past: Past, seed: int | None = None, options: dict[str, Any] | None = None) -> Turn:
         """Begin an episode that goes on with a stored trial: from its checkpoint if it has one, or played again.
 
         Args:
-            taken_up: the stored trial.
+            past: of the stored trial.
             seed: with which it began.
             options: with which it began.
 
         Returns:
-            The observations of the tick `taken_up.tick_id`.
+            The observations of the tick `past.tick_id`.
 
         Raises:
             TakingUpError: the environment does not come there; the text names the tick, the actor and the field.
@@ -122,46 +126,45 @@ class Episode:
             Exception: whatever the environment raised.
         """
         try:
-            turn = self._taken_up(taken_up, seed, options)
+            turn = self._taken_up(past, seed, options)
         finally:
             self.over = True
         self.over = turn.over
         return turn
 
-    def _taken_up(self, taken_up: TakenUp, seed: int | None, options: dict[str, Any] | None) -> Turn:
-        past = taken_up.past
-        first = taken_up.tick_id + 1 - len(past)
-        if not past or len(past[-1].observations) != len(self._actors):
-            raise self._not_taken_up("", taken_up.tick_id, "expected the observations of all actors up to this tick")
-        if taken_up.HasField("checkpoint"):
-            turn = self._loaded(taken_up)
+    def _taken_up(self, past: Past, seed: int | None, options: dict[str, Any] | None) -> Turn:
+        stored, count = past.observations, len(past.observations)
+        first = past.tick_id + 1 - count
+        if not stored or len(stored[-1]) != len(self._actors):
+            raise self._not_taken_up("", past.tick_id, "expected the observations of all actors up to this tick")
+        if past.checkpoint is not None:
+            turn = self._loaded(past.checkpoint, stored[0])
         else:
             turn = self._turn(self.environment.reset(seed, options), frames=False)
             hint = "" if seed is not None else " (the stored trial has no seed)"
-            self._check(turn, past[0], first, hint)
+            self._check(turn, stored[0], first, hint)
         environment, actors = self.environment, self._actors
         begin, made = 1, None
         if isinstance(environment, GymnasiumEnvironment):
-            begin, made = self._play_usual(environment, past)
-        for number in range(begin, len(past)):
-            before, tick = past[number - 1], past[number]
+            begin, made = self._play_usual(environment, past, first)
+        for number in range(begin, count):
             if environment.over:
                 raise self._not_taken_up("", first + number - 1, "expected it to go on; the episode is over")
             found: Mapping[str, Observation]
             if made is not None and isinstance(environment, GymnasiumEnvironment):
                 found, made = environment.told(made), None
             else:
-                actions: list[Content | None] = [*before.actions]
-                for index in before.unavailable_actors[:]:
+                actions: list[Content | None] = [*past.actions[number - 1]]
+                for index in past.unavailable.get(number - 1, ()):
                     actions[index] = None
                 found = environment.step(self._decoded(actions))
-            if number < len(past) - 1 and self._is_stored(found, tick.observations[:]):
+            if number < count - 1 and self._is_stored(found, stored[number]):
                 self.active = [found[actor].active for actor in actors]
                 continue
             turn = self._turn(found, frames=False)
-            self._check(turn, tick, first + number, last=number == len(past) - 1)
+            self._check(turn, stored[number], first + number, last=number == count - 1)
         if self.over:
-            raise self._not_taken_up("", taken_up.tick_id, "expected it to go on; the episode is over")
+            raise self._not_taken_up("", past.tick_id, "expected it to go on; the episode is over")
         turn = Turn(turn.observations, [None] * len(self._actors), False)
         if self._frames_for:
             self._add_frame(turn.observations)
@@ -217,11 +220,11 @@ class Episode:
             self._saver = None
             return None
 
-    def _loaded(self, taken_up: TakenUp) -> Turn:
-        tick_id = taken_up.checkpoint.tick_id
+    def _loaded(self, checkpoint: Checkpoint, stored: Sequence[bytes]) -> Turn:
+        tick_id = checkpoint.tick_id
         observations: dict[str, Observation] = {}
         payloads: list[ObjectPayload] = []
-        for actor, content in zip(self._actors, taken_up.past[0].observations, strict=True):
+        for actor, content in zip(self._actors, stored, strict=True):
             try:
                 message = pb.Observation.FromString(content)
                 for field in NOT_COMPARED:
@@ -238,42 +241,58 @@ class Episode:
         if saver is None:
             raise self._not_taken_up("", tick_id, "expected it to load what it has saved, which it cannot")
         try:
-            saver.load(taken_up.checkpoint.content, observations)
+            saver.load(checkpoint.content, observations)
         except ValueError as error:
             raise self._not_taken_up("", tick_id, error) from None
         self.active = [observation.active for observation in observations.values()]
         self.over = False
         return Turn(payloads, [None] * len(payloads), False)
 
-    def _play_usual(self, environment: GymnasiumEnvironment, past: Sequence[PastTick]) -> tuple[int, Any]:
-        """Make steps while each returns the stored observation of an agent that goes on, as most do.
+    def _play_usual(self, environment: GymnasiumEnvironment, past: Past, first: int) -> tuple[int, Any]:
+        """Make steps that return what an agent sees who goes on, as most do, and compare many at a time.
 
-        Then it is what was looked at when it was stored: what the environment itself does is to take most of the time.
+        What the environment itself does is to take most of the time. The last tick is always left to the caller.
+
+        Args:
+            environment: has been reset, or has loaded its state.
+            past: of the stored trial.
+            first: the tick with which that begins.
 
         Returns:
             The first tick that is to be looked at, by its place in the past, and what the environment has returned for
             it; None: its step was not made.
+
+        Raises:
+            TakingUpError: an observation is another one.
         """
-        step, plain, decode = environment.make_step, self._plain, self._decoders[0]
-        try:
-            usual = [(tick.actions[0], following.observations[0]) for tick, following in pairwise(past)]
-        except IndexError:
-            return 1, None
-        del usual[-1:]  # the last tick is always looked at
-        for number, (action, stored) in enumerate(usual, 1):
+        last = len(past.observations) - 1
+        for begin in range(1, last, _COMPARED_AT_ONCE):
+            end = min(begin + _COMPARED_AT_ONCE, last)
             try:
-                decoded = decode(action)
-            except SpaceError:
-                return number, None  # nor is there one of an actor that was unavailable
-            result = step(decoded)
-            if type(result) is not tuple or len(result) != 5:
-                return number, result
-            value, reward, terminated, truncated, info = result
-            if terminated is not False or truncated is not False or info or type(reward) is not float:
-                return number, result
-            if plain(value, reward) != stored:
-                return number, result
-        return len(usual) + 1, None
+                actions = self._decode_all([acted[0] for acted in past.actions[begin - 1 : end - 1]])
+            except (SpaceError, IndexError):
+                return begin, None  # one is none, or its actor was unavailable
+            elements: list[bytes] = []
+            rewards: list[float] = []
+            try:
+                unusual = self._encoder.make_steps(environment.make_step, actions, elements, rewards)
+            finally:  # what it has raised may come of an earlier difference, which is told instead
+                if elements:
+                    expected = [seen[0] for seen in past.observations[begin : begin + len(elements)]]
+                    self._compare(expected, self._encoder.plain(elements, rewards), first + begin)
+            if unusual is not None:
+                return begin + len(elements), unusual
+        return max(last, 1), None
+
+    def _compare(self, expected: Sequence[bytes], found: bytes, first: int) -> None:
+        """Compare stored observations with others, which are equally long, one after the other."""
+        size = len(found) // len(expected)
+        if b"".join(expected) == found and set(map(len, expected)) == {size}:
+            return
+        for place, one in enumerate(expected):
+            other = found[place * size : (place + 1) * size]
+            if one != other:  # with a frame it is the same all the same
+                check_same(self.environment.name, self._actors[0], first + place, one, other)
 
     def _is_stored(self, found: Mapping[str, Observation], stored: Sequence[bytes]) -> bool:
         """Whether observations are the stored ones, byte for byte; if not, they may be so but for frames and spaces."""
@@ -286,8 +305,8 @@ class Episode:
             return False
         return True
 
-    def _check(self, turn: Turn, tick: PastTick, tick_id: int, hint: str = "", *, last: bool = False) -> None:
-        for actor, payload, expected in zip(self._actors, turn.observations, tick.observations, strict=True):
+    def _check(self, turn: Turn, stored: Sequence[bytes], tick_id: int, hint: str = "", *, last: bool = False) -> None:
+        for actor, payload, expected in zip(self._actors, turn.observations, stored, strict=True):
             got = bytes(payload)
             if got == expected:
                 continue

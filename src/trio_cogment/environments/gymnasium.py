@@ -53,6 +53,8 @@ class GymnasiumEnvironment:
         self._check = check_of(self.observation_spaces[SINGLE_AGENT])
         self._mask_of = mask_finder(self.action_spaces[SINGLE_AGENT])
         self._step = env.step
+        #: Makes a step whose result no view asks for later, and returns what the environment returned; see `told`.
+        self.make_step: Callable[[Any], Any] = getattr(env, "unremembered_step", env.step)
         self._renders = env.render_mode in RETURNING_MODES
         self._seed_game = _own_seeding(env)
 
@@ -90,10 +92,6 @@ class GymnasiumEnvironment:
                 not five.
         """
         return self.told(self._step(actions[SINGLE_AGENT]))
-
-    def make_step(self, action: Any) -> Any:
-        """Make a step, and return what the environment returned, for `told`."""
-        return self._step(action)
 
     def told(self, result: Any) -> dict[str, Observation]:
         """Return what a step has brought; see `step`."""

@@ -8,6 +8,7 @@ from typing import Any
 
 from trio_cogment.api.common_pb2 import TakenUp
 from trio_cogment.base.shared_message import Content
+from trio_cogment.base.taking_up import Past
 from trio_cogment.environments.base import Environment
 from trio_cogment.environments.episode import Episode, Turn
 from trio_cogment.environments.errors import InvalidEnvironmentError
@@ -70,7 +71,7 @@ class Stage:
             self._key = key
         try:
             if opening.taken_up is not None:
-                return self._episode.take_up(opening.taken_up, opening.seed, opening.options)
+                return self._episode.take_up(Past.of(opening.taken_up), opening.seed, opening.options)
             return self._episode.begin(opening.seed, opening.options)
         except SystemExit as error:
             raise self._exited(error) from error

@@ -198,7 +198,7 @@ def _decode_graph(message: pb.Value.Graph, copy: bool, depth: int) -> GraphValue
 # The bytes of a message without the message
 
 
-class _Other(Exception):
+class _UnusualError(Exception):
     """A value is to be written by way of a message."""
 
 
@@ -210,7 +210,7 @@ def serialized_fields(values: dict[str, Any]) -> bytes:
     """
     try:
         return _fields_bytes(values, 0)
-    except (_Other, UnicodeEncodeError):
+    except (_UnusualError, UnicodeEncodeError):
         # It has what is rare, or what cannot be written: then the error says which part.
         message = pb.Value.Fields()
         fill_fields(message, values)
@@ -220,13 +220,13 @@ def serialized_fields(values: dict[str, Any]) -> bytes:
 
 def _fields_bytes(values: dict[str, Any], depth: int) -> bytes:
     if depth + 1 >= MAX_DEPTH:
-        raise _Other
+        raise _UnusualError
     parts: list[bytes] = []
     for key, value in values.items():
         content = _value_bytes(value, depth + 1)
         head = _key_bytes(key) if type(key) is str else None
         if head is None:
-            raise _Other
+            raise _UnusualError
         length = _varint(len(content))
         parts += _FIELD, _varint(len(head) + len(length) + len(content)), head, length, content
     return b"".join(parts)
@@ -237,7 +237,7 @@ def _value_bytes(value: Any, depth: int) -> bytes:
     if kind is np.ndarray:
         head, content = _array_head(value.dtype.str, value.shape), value.tobytes()
         if not content:
-            raise _Other
+            raise _UnusualError
         length = _varint(len(content))
         whole = _varint(len(head) + len(length) + len(content))
         return b"".join((_TAGS["array"], whole, head, length, content))
@@ -245,7 +245,7 @@ def _value_bytes(value: Any, depth: int) -> bytes:
         return _TRUE if value else _FALSE
     if kind is int:
         if not _INTEGERS[0] <= value <= _INTEGERS[1]:
-            raise _Other
+            raise _UnusualError
         return _INTEGER + varint(value << 1 if value >= 0 else ~(value << 1))
     if kind is float:
         return _REAL + _DOUBLE.pack(value)
@@ -256,7 +256,7 @@ def _value_bytes(value: Any, depth: int) -> bytes:
     elif kind is str:
         field, content = _TAGS["text"], value.encode()
     else:
-        raise _Other
+        raise _UnusualError
     return b"".join((field, _varint(len(content)), content))
 
 
@@ -282,5 +282,5 @@ def _array_head(code: str, shape: tuple[int, ...]) -> bytes:
     """Return what comes before the length of the elements of an array."""
     number = DTYPE_NUMBERS.get(code)
     if number is None:
-        raise _Other
+        raise _UnusualError
     return pb.Array(dtype=number, shape=shape).SerializeToString() + _RAW_DATA

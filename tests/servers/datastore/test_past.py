@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from tests.servers.datastore.harness import params_with
-from trio_cogment.api.common_pb2 import Reward, RewardSource, TakenUp, TrialState
+from trio_cogment.api.common_pb2 import Reward, RewardSource, TrialState
 from trio_cogment.api.datalog_pb2 import DatalogSample, SampleInfo
 from trio_cogment.api.environment_pb2 import ObservationSet
 from trio_cogment.base.errors import CogmentError
-from trio_cogment.base.taking_up import checkpoint_of
+from trio_cogment.base.taking_up import Past, checkpoint_of
 from trio_cogment.servers.datastore import open_store
 from trio_cogment.servers.datastore._conversion import TrialConverter
 from trio_cogment.servers.datastore._past import read_past
@@ -49,7 +49,7 @@ async def store_trial(store: TrialStore, batches: Sequence[Sequence[DatalogSampl
         await store.apply([converter.write(sample) for sample in batch])
 
 
-async def past(store: TrialStore, tick_id: int | None) -> TakenUp | str:
+async def past(store: TrialStore, tick_id: int | None) -> Past | str:
     try:
         return (await read_past(store, "t", tick_id, None))[1]
     except CogmentError as error:
@@ -74,5 +74,5 @@ async def test_columns_and_samples_have_the_same_past(trouble: str, saved_every:
         for tick_id in (0, 1, 2, 3, 29, 30, 31, 39, 40, 41, 42, 49, 50, 51, 118, 119, 120, None):
             assert await past(other, tick_id) == await past(one, tick_id), tick_id
         whole = await past(other, 119 if trouble != "gap" else 39)
-        assert isinstance(whole, TakenUp)
-        assert whole.HasField("checkpoint") == bool(saved_every)
+        assert isinstance(whole, Past)
+        assert (whole.checkpoint is not None) == bool(saved_every)

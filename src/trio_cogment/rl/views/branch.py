@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 from google.protobuf.message import DecodeError
 
-from trio_cogment.api.common_pb2 import TakenUp, TrialParams
+from trio_cogment.api.common_pb2 import TrialParams
 from trio_cogment.api.rl_pb2 import EnvironmentConfig
 from trio_cogment.api.spaces_pb2 import Observation
 from trio_cogment.base.errors import FailedPreconditionError, InvalidArgumentError, NotFoundError
+from trio_cogment.base.taking_up import Past
 from trio_cogment.environments.base import Environment
 from trio_cogment.environments.env_specs import NOT_WRITABLE, recovered_spec
 from trio_cogment.environments.spec import PLAYER
@@ -125,10 +126,10 @@ def _branch(
     remote = is_address(target) or any(isinstance(each, Seat) and is_remote(each) for each in taken.values())
     shared = platform_for(f"branch of {trial_id}", platform, options, remote=remote, seats=tuple(taken.values()))
     try:
-        params, taken_up = shared.read_past(trial_id, tick)
+        params, past = shared.read_past(trial_id, tick)
         config = _config_of(trial_id, params)
         point = BranchPoint(
-            taken_up,
+            past,
             config.seed if config.HasField("seed") else None,
             _fields(config, "options") or None,
         )
@@ -139,7 +140,7 @@ def _branch(
             match, view = _gymnasium(found, taken, seat, shared, point, render_mode, arguments)
         else:
             match = Match(found, seats=taken, platform=shared, arguments=arguments, branch=point)
-            view = _pettingzoo(match, taken_up, render_mode)
+            view = _pettingzoo(match, past, render_mode)
     finally:
         shared.release()  # the view holds it
     settings = {"tick": tick, "seat": seat, "target": target, "implementation": implementation}
@@ -162,8 +163,8 @@ def _gymnasium(
     return match, TrialEnv(match, render_mode=render_mode)
 
 
-def _pettingzoo(match: Match, taken_up: TakenUp, render_mode: str | None) -> TrialParallelEnv | TrialAECEnv:
-    told = [Observation.FromString(content) for content in taken_up.past[-1].observations]
+def _pettingzoo(match: Match, past: Past, render_mode: str | None) -> TrialParallelEnv | TrialAECEnv:
+    told = [Observation.FromString(content) for content in past.observations[-1]]
     if all(each.active or not each.alive for each in told):
         from trio_cogment.rl.views.parallel import TrialParallelEnv
 

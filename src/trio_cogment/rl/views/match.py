@@ -14,9 +14,9 @@ from collections.abc import Callable, Collection, Mapping
 from functools import partial
 from typing import Any
 
-from trio_cogment.api.common_pb2 import TakenUp
 from trio_cogment.base.errors import CogmentError, FailedPreconditionError, InvalidArgumentError, LocalProtocolError
 from trio_cogment.base.shared_message import Content
+from trio_cogment.base.taking_up import Past
 from trio_cogment.environments.base import Environment
 from trio_cogment.environments.errors import InvalidActionError
 from trio_cogment.rl.views.codec import NO_ACTION, ActionEncoder, ObservationDecoder
@@ -51,12 +51,12 @@ class BranchPoint:
     """A tick of a stored trial with which others go on.
 
     Attributes:
-        taken_up: the stored trial, with its past.
+        past: of the stored trial.
         seed: with which it began.
         options: with which it began.
     """
 
-    taken_up: TakenUp
+    past: Past
     seed: int | None
     options: dict[str, Any] | None
 
@@ -392,7 +392,7 @@ class Match:
             decoders=decoders,
             rewards=not self._alone,
             told=not self._seats,
-            taken_up=None if self._branch is None else self._branch.taken_up,
+            past=None if self._branch is None else self._branch.past,
         )
         return lambda: make(new_trial_id())
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import trio
 
-from trio_cogment.api.common_pb2 import TakenUp, TrialParams
+from trio_cogment.api.common_pb2 import TrialParams
 from trio_cogment.base.config import PlatformConfig
 from trio_cogment.base.endpoints import CLIENT, DISCOVER
 from trio_cogment.base.errors import (
@@ -25,6 +25,7 @@ from trio_cogment.base.errors import (
 )
 from trio_cogment.base.host import Host
 from trio_cogment.base.host.files import LockedError
+from trio_cogment.base.taking_up import Past
 from trio_cogment.environments.spec import PLAYER, RL_SPEC
 from trio_cogment.platform import Platform, open_platform
 from trio_cogment.play.clients import serve_clients
@@ -344,7 +345,7 @@ class ViewPlatform:
         self.driver.call(self.withdraw, round_)
         return False
 
-    def read_past(self, trial_id: str, tick_id: int) -> tuple[TrialParams, TakenUp]:
+    def read_past(self, trial_id: str, tick_id: int) -> tuple[TrialParams, Past]:
         """Return what is needed of a stored trial to go on with it; see `Orchestrator.read_past`.
 
         Raises:

@@ -14,11 +14,15 @@ from typing_extensions import override
 
 
 class TypeMemory(gymnasium.Wrapper[Any, Any, Any, Any]):
-    """Remembers the observation and the reward that the environment has returned last."""
+    """Remembers the observation and the reward that the environment has returned last.
+
+    Attributes:
+        unremembered_step: makes a step of which nobody will ask.
+    """
 
     def __init__(self, env: gymnasium.Env[Any, Any]) -> None:
         super().__init__(env)
-        self._step = env.step
+        self._step = self.unremembered_step = env.step
         self.observation: Any = None
         self.reward: Any = 0.0
 

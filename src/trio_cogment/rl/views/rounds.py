@@ -22,6 +22,7 @@ import trio
 from trio_cogment.api.common_pb2 import TakenUp
 from trio_cogment.base.errors import CogmentError, FailedPreconditionError
 from trio_cogment.base.shared_message import Content, ObjectPayload
+from trio_cogment.base.taking_up import Past
 from trio_cogment.environments.episode import Episode, Turn
 from trio_cogment.rl.views.codec import ObservationDecoder, observation_message
 from trio_cogment.rl.views.drivers import Driver
@@ -51,7 +52,7 @@ class Round:
         decoders: of the observations of mine; without them the spaces are decoded, too.
         rewards: the environment in this process sends them also as Cogment's; those in observations are for mine.
         told: these are for the record alone, because all actors are mine.
-        taken_up: the stored trial with which it goes on.
+        past: of the stored trial with which it goes on.
 
     Attributes:
         trial_id: of the trial.
@@ -80,10 +81,10 @@ class Round:
         decoders: Mapping[str, ObservationDecoder] | None = None,
         rewards: bool = True,
         told: bool = False,
-        taken_up: TakenUp | None = None,
+        past: Past | None = None,
     ) -> None:
         self.trial_id = trial_id
-        self.taken_up = taken_up
+        self.past = past
         self.launched_at = 0.0
         self.seating = seating
         self.chosen: dict[str, str] = {}
@@ -133,16 +134,16 @@ class Round:
     def begin(self, seed: int | None, options: dict[str, Any] | None) -> None:
         """Reset the environment, if it is in this process, and send its first observations."""
         if self._episode is not None and not self.is_broken():
-            if self.taken_up is None:
+            if self.past is None:
                 self._send(self._play(self._episode.begin, seed, options))
             else:
-                self._send(self._play(self._episode.take_up, self.taken_up, seed, options))
+                self._send(self._play(self._episode.take_up, self.past, seed, options))
 
     def start_with(self) -> TakenUp | None:
         """Return the stored trial with which it goes on as its environment elsewhere needs it: with its past."""
-        if self.taken_up is None or self._episode is None:
-            return self.taken_up
-        return TakenUp(trial_id=self.taken_up.trial_id, tick_id=self.taken_up.tick_id)
+        if self.past is None or self._episode is None:
+            return None if self.past is None else self.past.message()
+        return TakenUp(trial_id=self.past.trial_id, tick_id=self.past.tick_id)
 
     def act(self, actions: Mapping[str, Content]) -> None:
         """Send the actions of mine; each of them must be there."""

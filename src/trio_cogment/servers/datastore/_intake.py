@@ -9,7 +9,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 import trio
 
 from trio_cogment.access import Quotas
-from trio_cogment.api.common_pb2 import EndOfTrial, TakenUp, TrialParams, TrialState
+from trio_cogment.api.common_pb2 import EndOfTrial, TrialParams, TrialState
 from trio_cogment.api.datalog_pb2 import DatalogSample
 from trio_cogment.base.errors import (
     CogmentError,
@@ -20,6 +20,7 @@ from trio_cogment.base.errors import (
     UnavailableError,
 )
 from trio_cogment.base.shared_message import SharedSample
+from trio_cogment.base.taking_up import Past
 from trio_cogment.budget.turn_order import Lane
 from trio_cogment.budget.turns import turns_of_run
 from trio_cogment.servers.datastore._conversion import TrialConverter
@@ -313,7 +314,7 @@ class Intake:
 
     async def past(
         self, trial_id: str, tick_id: int | None, may_read: Callable[[str], bool] | None = None
-    ) -> tuple[TrialParams, TakenUp]:
+    ) -> tuple[TrialParams, Past]:
         """Return a stored trial's parameters, and what another one needs that goes on with it.
 
         Args:

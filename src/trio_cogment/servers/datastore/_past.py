@@ -7,10 +7,10 @@ from functools import lru_cache
 from itertools import pairwise
 from typing import TypeAlias
 
-from trio_cogment.api.common_pb2 import TakenUp, TrialParams
+from trio_cogment.api.common_pb2 import TrialParams
 from trio_cogment.api.trial_datastore_pb2 import StoredTrialSample
 from trio_cogment.base.errors import DataLossError, NotFoundError, PermissionDeniedError
-from trio_cogment.base.taking_up import PastReader, joined, saves
+from trio_cogment.base.taking_up import Past, PastReader, joined, saves
 from trio_cogment.servers.datastore._chunk_layouts import Layout
 from trio_cogment.servers.datastore._sqlite import SqliteStore
 from trio_cogment.servers.datastore.chunks import OpenChunk
@@ -33,7 +33,7 @@ async def read_past(
     tick_id: int | None,
     may_read: Callable[[str], bool] | None,
     lineage: tuple[str, ...] = (),
-) -> tuple[TrialParams, TakenUp]:
+) -> tuple[TrialParams, Past]:
     """Return a stored trial's parameters, and what another one needs that goes on with it; see `Intake.past`.
 
     Args:
@@ -58,7 +58,7 @@ async def read_past(
     return trial.params, joined(before, own)
 
 
-async def _read_own(store: TrialStore, trial: StoredTrial, tick_id: int | None) -> tuple[PastReader, TakenUp]:
+async def _read_own(store: TrialStore, trial: StoredTrial, tick_id: int | None) -> tuple[PastReader, Past]:
     last = trial.samples_count - 1 if tick_id is None else tick_id
     for window in _WINDOWS_OF_CHUNKS if isinstance(store, SqliteStore) else _WINDOWS:
         # A sample's position is above its tick: of those before it, none is left out that is within the window.
@@ -67,11 +67,11 @@ async def _read_own(store: TrialStore, trial: StoredTrial, tick_id: int | None) 
             break
         try:
             reader = await _read(store, trial, tick_id, after)
-            return reader, reader.taken_up()
+            return reader, reader.past()
         except (DataLossError, NotFoundError):
             pass  # no checkpoint is there
     reader = await _read(store, trial, tick_id, 0)
-    return reader, reader.taken_up()
+    return reader, reader.past()
 
 
 async def _read(store: TrialStore, trial: StoredTrial, tick_id: int | None, after: int) -> PastReader:
@@ -110,7 +110,7 @@ async def _read_chunks(
 ) -> Sequence[_Part] | None:
     """Do the same of columns, without a message for each sample; None: the ticks do not ascend."""
     found: list[_Part] = []
-    order: list[int] = []
+    order: list[Sequence[int]] = []
     more = True
     while more:
         parts, more = await store.parts(trial.number, after=after, max_bytes=_MAX_BYTES)
@@ -118,18 +118,23 @@ async def _read_chunks(
             if isinstance(part, list):
                 some = [StoredTrialSample.FromString(row.data) for row in part if _is_past(row.tick_id, tick_id)]
                 found += some
-                order += [sample.tick_id for sample in some]
+                order += [(sample.tick_id,) for sample in some]
                 after = part[-1].position
                 continue
             chunk, behind = part
             opened = OpenChunk(chunk, trial.trial_id)
             for ticks, one in _runs_of(opened, opened.index(behind), tick_id):
                 found.append(one)
-                order += ticks
+                order.append(ticks)
             after = chunk.last_position
-        if not parts or (tick_id is not None and order and order[-1] >= tick_id):
+        if not parts or (tick_id is not None and order and order[-1][-1] >= tick_id):
             break
-    return found if all(first < second for first, second in pairwise(order)) else None
+    ascends = all(isinstance(ticks, range) or _ascend(ticks) for ticks in order)
+    return found if ascends and all(first[-1] < second[0] for first, second in pairwise(order)) else None
+
+
+def _ascend(ticks: Sequence[int]) -> bool:
+    return all(first < second for first, second in pairwise(ticks))
 
 
 def _runs_of(chunk: OpenChunk, first: int, tick_id: int | None) -> Iterator[tuple[Sequence[int], _Part]]:
@@ -146,7 +151,10 @@ def _runs_of(chunk: OpenChunk, first: int, tick_id: int | None) -> Iterator[tupl
         skipped = max(0, first - run.start)
         ticks = run.ticks[skipped:]
         if tick_id is not None and ticks and ticks[-1] > tick_id:
-            ticks = ticks[: sum(tick <= tick_id for tick in ticks)]
+            if isinstance(ticks, range):
+                ticks = ticks[: max(0, tick_id + 1 - ticks.start)]
+            else:
+                ticks = ticks[: sum(tick <= tick_id for tick in ticks)]
         if not ticks:
             continue
         begin, end = skipped, skipped + len(ticks)

@@ -28,7 +28,7 @@ from trio_cogment.base.metrics import OrchestratorMetrics
 from trio_cogment.base.outcome import EndCause
 from trio_cogment.base.recount import Count
 from trio_cogment.base.services import ServiceKind
-from trio_cogment.base.taking_up import BRANCH_TICK, BRANCH_TRIAL
+from trio_cogment.base.taking_up import BRANCH_TICK, BRANCH_TRIAL, Past
 from trio_cogment.base.tracing import tracing_of_run
 from trio_cogment.rpc import OwnNursery
 from trio_cogment.servers.discovery import DirectoryClient
@@ -281,9 +281,9 @@ class Orchestrator:
             quotas: what the account may have at a time; None: as much as any.
             run_id: of which run of a trainer the account is a worker, for this trial; empty: of none.
             reach: how far the endpoints in `params` may lead; see `trio_cogment.access.reach_of`.
-            taken_up: the stored trial with which it goes on, as `read_past` returns it. With the id of that one it is
-                another attempt at it; with another id it is a branch, and its properties say so. `past` may be left
-                out if the environment needs none.
+            taken_up: the stored trial with which it goes on: what `read_past` returns, as a message. With the id of
+                that one it is another attempt at it; with another id it is a branch, and its properties say so. `past`
+                may be left out if the environment needs none.
             attempt: the number of the attempt, which has taken the trial over in the datastore of this process; 0: the
                 next one, of a trial that begins.
 
@@ -336,7 +336,7 @@ class Orchestrator:
         quotas: Quotas | None = None,
         reach: str | None = None,
         may_read: Callable[[str], bool] | None = None,
-    ) -> tuple[TrialParams, TakenUp]:
+    ) -> tuple[TrialParams, Past]:
         """Read what a trial needs that goes on with a stored one: the parameters of that one, and its past.
 
         Args:
@@ -370,7 +370,7 @@ class Orchestrator:
         patience = trio.current_time() + _STORED_SECONDS
         while True:
             try:
-                found: tuple[TrialParams, TakenUp] = await read(trial_id, tick_id, may_read)
+                found: tuple[TrialParams, Past] = await read(trial_id, tick_id, may_read)
                 return found
             except NotFoundError:
                 # It may be on its way, if the trial runs here and is past that tick.

@@ -11,12 +11,12 @@ import trio
 from typing_extensions import override
 
 from trio_cogment.access import lasting
-from trio_cogment.api.common_pb2 import TakenUp, TrialParams
+from trio_cogment.api.common_pb2 import TrialParams
 from trio_cogment.api.datalog_pb2 import DatalogSample, RunTrialDatalogInput
 from trio_cogment.api.trial_datastore_pb2 import RetrieveSamplesRequest, RetrieveTrialsRequest
 from trio_cogment.base.errors import DataLossError, NotFoundError, RpcError, StatusCode, is_storage_failure
 from trio_cogment.base.services import SERVICES, TRIAL_ID, TRIAL_ORCHESTRATOR, TRIAL_OWNER, USER_ID, ServiceKind
-from trio_cogment.base.taking_up import PastReader, branch_of, joined
+from trio_cogment.base.taking_up import Past, PastReader, branch_of, joined
 from trio_cogment.rpc import ClientCall, MetadataLike, methods_of
 from trio_cogment.servers.orchestrator._connections import Connections, Target
 from trio_cogment.servers.orchestrator._room import Holding
@@ -89,7 +89,7 @@ class RemoteSink:
         tick_id: int | None,
         _may_read: Callable[[str], bool] | None = None,
         lineage: tuple[str, ...] = (),
-    ) -> tuple[TrialParams, TakenUp]:
+    ) -> tuple[TrialParams, Past]:
         """Return what `Intake.past` does of the datastore that the data log is, which says who may read what.
 
         Raises:
@@ -116,7 +116,7 @@ class RemoteSink:
                         reader.add(message.trial_sample)
                         if reader.complete:
                             break
-        own = reader.taken_up()
+        own = reader.past()
         if reader.before is None:
             return info.params, own
         earlier, first = reader.before

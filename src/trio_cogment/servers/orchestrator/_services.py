@@ -180,7 +180,7 @@ class LifecycleService(About):
                 raise InvalidArgumentError("config: expected none with take_up, or else params")
             stored = request.take_up
             datalog = params.datalog.endpoint if params is not None and params.datalog.endpoint else None
-            theirs, taken_up = await self._orchestrator.read_past(
+            theirs, past = await self._orchestrator.read_past(
                 stored.trial_id,
                 stored.tick_id,
                 datalog=datalog,
@@ -189,6 +189,7 @@ class LifecycleService(About):
                 reach=reach,
                 may_read=_reading(call, account),
             )
+            taken_up = past.message()
             params = theirs if params is None else params
         trial_id = await self._orchestrator.start_trial(
             trial_id=request.trial_id_requested,
