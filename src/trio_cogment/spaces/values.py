@@ -208,79 +208,87 @@ def serialized_fields(values: dict[str, Any]) -> bytes:
     Raises:
         SpaceError: as `fill_fields` does.
     """
+    parts: list[bytes] = []
     try:
-        return _fields_bytes(values, 0)
+        _add_fields(parts, values, 0)
     except (_UnusualError, UnicodeEncodeError):
         # It has what is rare, or what cannot be written: then the error says which part.
         message = pb.Value.Fields()
         fill_fields(message, values)
         found: bytes = message.SerializeToString()
         return found
-
-
-def _fields_bytes(values: dict[str, Any], depth: int) -> bytes:
-    if depth + 1 >= MAX_DEPTH:
-        raise _UnusualError
-    parts: list[bytes] = []
-    for key, value in values.items():
-        content = _value_bytes(value, depth + 1)
-        head = _key_bytes(key) if type(key) is str else None
-        if head is None:
-            raise _UnusualError
-        length = _varint(len(content))
-        parts += _FIELD, _varint(len(head) + len(length) + len(content)), head, length, content
     return b"".join(parts)
 
 
-def _value_bytes(value: Any, depth: int) -> bytes:
+def _add_fields(parts: list[bytes], values: dict[str, Any], depth: int) -> int:
+    """Add the bytes of a dict; return how many they are. What comes before a value has its size, and is added last."""
+    if depth + 1 >= MAX_DEPTH:
+        raise _UnusualError
+    size = 0
+    for key, value in values.items():
+        if type(key) is not str:
+            raise _UnusualError
+        place = len(parts)
+        parts.append(b"")
+        within = _add_value(parts, value, depth + 1)
+        head = parts[place] = _field_head(key, within)
+        size += len(head) + within
+    return size
+
+
+def _add_value(parts: list[bytes], value: Any, depth: int) -> int:
     kind = type(value)
-    if kind is np.ndarray:
-        head, content = _array_head(value.dtype.str, value.shape), value.tobytes()
-        if not content:
-            raise _UnusualError
-        length = _varint(len(content))
-        whole = _varint(len(head) + len(length) + len(content))
-        return b"".join((_TAGS["array"], whole, head, length, content))
-    if kind is bool:
-        return _TRUE if value else _FALSE
-    if kind is int:
-        if not _INTEGERS[0] <= value <= _INTEGERS[1]:
-            raise _UnusualError
-        return _INTEGER + varint(value << 1 if value >= 0 else ~(value << 1))
-    if kind is float:
-        return _REAL + _DOUBLE.pack(value)
     if kind is dict:
-        field, content = _TAGS["dict"], _fields_bytes(value, depth)
+        place = len(parts)
+        parts.append(b"")
+        size = _add_fields(parts, value, depth)
+        head = parts[place] = _head("dict", size)
+        return len(head) + size
+    if kind is np.ndarray:
+        content: bytes = value.tobytes()
+        head = _array_head(value.dtype.str, value.shape, len(content))
     elif kind is bytes:
-        field, content = _TAGS["data"], value
+        head, content = _head("data", len(value)), value
     elif kind is str:
-        field, content = _TAGS["text"], value.encode()
+        content = value.encode()
+        head = _head("text", len(content))
+    elif kind is bool:
+        head, content = b"", _TRUE if value else _FALSE
+    elif kind is int and _INTEGERS[0] <= value <= _INTEGERS[1]:
+        head, content = _INTEGER, varint(value << 1 if value >= 0 else ~(value << 1))
+    elif kind is float:
+        head, content = _REAL, _DOUBLE.pack(value)
     else:
         raise _UnusualError
-    return b"".join((field, _varint(len(content)), content))
+    parts += head, content
+    return len(head) + len(content)
 
 
 _DOUBLE = struct.Struct("<d")
-_TAGS = {name: field_tag(pb.Value, name) for name in ("array", "dict", "data", "text")}
 _FIELD, _VALUE = field_tag(pb.Value.Fields, "fields"), field_tag(pb.Value.Fields.Field, "value")
 _RAW_DATA = field_tag(pb.Array, "raw_data")
 _TRUE, _FALSE = (pb.Value(boolean=value).SerializeToString() for value in (True, False))
 _INTEGER = pb.Value(integer=0).SerializeToString()[:-1]
 _REAL = pb.Value(real=0.0).SerializeToString()[: -_DOUBLE.size]
 
-_varint = lru_cache(4096)(varint)
 
-
-@lru_cache(4096)
-def _key_bytes(key: str) -> bytes:
-    """Return what comes before the length of a field's value."""
-    return pb.Value.Fields.Field(key=key).SerializeToString() + _VALUE
+@lru_cache(1024)
+def _field_head(key: str, size: int) -> bytes:
+    """Return what comes before a value of a dict."""
+    head = pb.Value.Fields.Field(key=key).SerializeToString() + _VALUE + varint(size)
+    return _FIELD + varint(len(head) + size) + head
 
 
 @lru_cache(1024)
-def _array_head(code: str, shape: tuple[int, ...]) -> bytes:
-    """Return what comes before the length of the elements of an array."""
+def _head(name: str, size: int) -> bytes:
+    return field_tag(pb.Value, name) + varint(size)
+
+
+@lru_cache(1024)
+def _array_head(code: str, shape: tuple[int, ...], size: int) -> bytes:
+    """Return what comes before the elements of an array."""
     number = DTYPE_NUMBERS.get(code)
-    if number is None:
+    if number is None or not size:
         raise _UnusualError
-    return pb.Array(dtype=number, shape=shape).SerializeToString() + _RAW_DATA
+    head = pb.Array(dtype=number, shape=shape).SerializeToString() + _RAW_DATA + varint(size)
+    return _head("array", len(head) + size) + head
