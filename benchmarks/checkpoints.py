@@ -8,8 +8,8 @@ measured by turns in one process, by the time of the processor; a ratio is the m
 * `on`: a recorded step with a state of 1 KiB every ten ticks, compared to one without. Bar: 5 % more. `state` is the
   part of it that is the environment's own `get_state`.
 * `again`, `read`: what it takes to come to tick 400 by playing again, compared to 400 steps of the bare environment,
-  with the wrappers of `gymnasium.make`: its steps are made and compared, and the past is read, once for all episodes of a
-  branch. `taken_up` is the sum of both: what taking up costs beyond the start of any trial. Bar: 1.5.
+  with the wrappers of `gymnasium.make`: its steps are made and compared, and the past is read, once for all episodes
+  of a branch. `taken_up` is the sum of both: what taking up costs beyond the start of any trial. Bar: 1.5.
 * `start`: what the start of any stored trial takes, and the end of the one before, likewise compared: `reset` of a
   branch at tick 0. `whole`: all of it, from `tc.branch` to the end of its first `reset`; the view is made, too.
 * `loaded`: `reset` of a branch at tick 400 that has a checkpoint, in milliseconds of the wall. Bar: 5.
