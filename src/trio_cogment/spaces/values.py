@@ -13,7 +13,6 @@ from functools import lru_cache
 from typing import Any
 
 from trio_cogment.api import spaces_pb2 as pb
-from trio_cogment.base.shared_message import field_tag, varint
 from trio_cogment.spaces._numpy import np
 from trio_cogment.spaces.arrays import DTYPE_NUMBERS, decode_array, decode_number, fill_array, fill_scalar
 from trio_cogment.spaces.base import Space, described
@@ -255,7 +254,7 @@ def _add_value(parts: list[bytes], value: Any, depth: int) -> int:
     elif kind is bool:
         head, content = b"", _TRUE if value else _FALSE
     elif kind is int and _INTEGERS[0] <= value <= _INTEGERS[1]:
-        head, content = _INTEGER, varint(value << 1 if value >= 0 else ~(value << 1))
+        head, content = b"", _integer(value)
     elif kind is float:
         head, content = _REAL, _DOUBLE.pack(value)
     else:
@@ -265,23 +264,43 @@ def _add_value(parts: list[bytes], value: Any, depth: int) -> int:
 
 
 _DOUBLE = struct.Struct("<d")
-_FIELD, _VALUE = field_tag(pb.Value.Fields, "fields"), field_tag(pb.Value.Fields.Field, "value")
-_RAW_DATA = field_tag(pb.Array, "raw_data")
+#: The tags of what has a length, as they come before an empty one, or before one of a single byte.
+_FIELD = pb.Value.Fields(fields=[pb.Value.Fields.Field()]).SerializeToString()[:-1]
+_VALUE = pb.Value.Fields.Field(value=pb.Value()).SerializeToString()[:-1]
+_RAW_DATA = pb.Array(raw_data=b"x").SerializeToString()[:-2]
+_TAGS = {
+    "array": pb.Value(array=pb.Array()).SerializeToString()[:-1],
+    "dict": pb.Value(dict=pb.Value.Fields()).SerializeToString()[:-1],
+    "data": pb.Value(data=b"").SerializeToString()[:-1],
+    "text": pb.Value(text="").SerializeToString()[:-1],
+}
 _TRUE, _FALSE = (pb.Value(boolean=value).SerializeToString() for value in (True, False))
-_INTEGER = pb.Value(integer=0).SerializeToString()[:-1]
 _REAL = pb.Value(real=0.0).SerializeToString()[: -_DOUBLE.size]
+
+
+@lru_cache(1024)
+def _integer(value: int) -> bytes:
+    found: bytes = pb.Value(integer=value).SerializeToString()
+    return found
+
+
+@lru_cache(1024)
+def _length(size: int) -> bytes:
+    """Return a size as it comes before so many bytes."""
+    tag, found = _TAGS["data"], pb.Value(data=bytes(size)).SerializeToString()
+    return bytes(found[len(tag) : len(found) - size])
 
 
 @lru_cache(1024)
 def _field_head(key: str, size: int) -> bytes:
     """Return what comes before a value of a dict."""
-    head = pb.Value.Fields.Field(key=key).SerializeToString() + _VALUE + varint(size)
-    return _FIELD + varint(len(head) + size) + head
+    head = pb.Value.Fields.Field(key=key).SerializeToString() + _VALUE + _length(size)
+    return _FIELD + _length(len(head) + size) + head
 
 
 @lru_cache(1024)
 def _head(name: str, size: int) -> bytes:
-    return field_tag(pb.Value, name) + varint(size)
+    return _TAGS[name] + _length(size)
 
 
 @lru_cache(1024)
@@ -290,5 +309,5 @@ def _array_head(code: str, shape: tuple[int, ...], size: int) -> bytes:
     number = DTYPE_NUMBERS.get(code)
     if number is None or not size:
         raise _UnusualError
-    head = pb.Array(dtype=number, shape=shape).SerializeToString() + _RAW_DATA + varint(size)
+    head = pb.Array(dtype=number, shape=shape).SerializeToString() + _RAW_DATA + _length(size)
     return _head("array", len(head) + size) + head
