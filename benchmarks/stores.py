@@ -44,6 +44,7 @@ from trio_cogment.api.trial_datastore_pb2 import RetrieveSamplesRequest, StoredT
 from trio_cogment.cli.services.garbage import settle
 from trio_cogment.sdk import actor_params, trial_params
 from trio_cogment.servers.datastore import Datastore, open_store
+from trio_cogment.servers.datastore._chunk_layouts import joined
 from trio_cogment.servers.datastore._conversion import TrialConverter
 from trio_cogment.servers.datastore.storage import SampleWrite, TrialWrite, WriteKind
 
@@ -69,7 +70,7 @@ CREATE UNIQUE INDEX samples_tick ON samples (trial, tick);
 
 
 def batches(count: int, size: int) -> list[list[SampleWrite]]:
-    """Return samples of trials in turns, in batches, as a datastore makes them of what a data log sends."""
+    """Return samples of trials in turns, in batches, as a datastore hands them to its store: in parts."""
     drawn = random.Random(1)
     converters = [TrialConverter(f"{trial}", PARAMS) for trial in range(TRIALS)]
     found: list[SampleWrite] = []
@@ -80,8 +81,15 @@ def batches(count: int, size: int) -> list[list[SampleWrite]]:
             sample.info.state = TrialState.RUNNING
             sample.observations.observations.append(drawn.randbytes(size - _OVERHEAD_BYTES))
             sample.observations.actors_map.append(0)
-            found.append(converter.write(sample))
+            write = converter.write_at_once(sample)
+            assert write is not None
+            found.append(write)
     return [found[start : start + BATCH] for start in range(0, len(found), BATCH)]
+
+
+def rows_of(made: list[list[SampleWrite]]) -> list[list[SampleWrite]]:
+    """Return the same put together: what a row has."""
+    return [[write._replace(data=joined(write.data)) for write in batch] for batch in made]
 
 
 def copy(address: str, made: list[list[SampleWrite]]) -> float:
@@ -150,11 +158,12 @@ def benchmark(rounds: int, count: int, folder: Path | None) -> dict[str, float |
         for number_of_round in range(rounds):
             for size in SIZES:
                 made = batches(max(BATCH, count * SIZES[0] // size), size)
+                rows = rows_of(made)
                 settle()
                 server.query("postgres", "CHECKPOINT")
                 with tempfile.TemporaryDirectory() as name:
                     contest: dict[str, Callable[[], float]] = {
-                        "copy": partial(copy, server.database(), made),
+                        "copy": partial(copy, server.database(), rows),
                         "ingest": partial(trio.run, ours, server.database(), made),
                         "sqlite": partial(trio.run, ours, f"sqlite:{name}/t.db", made),
                     }

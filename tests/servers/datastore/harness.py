@@ -163,7 +163,7 @@ def values_of(data: SampleData) -> tuple[bytes, ...]:
         return (*data.layout.numbers.unpack(data.middle), *data.payloads)
     assert isinstance(data, Uncut)
     assert data.cut.size == len(joined(data))
-    return tuple(column[0] for column in data.cut.columns([data.came]))
+    return tuple(data.cut.columns([data.came]))
 
 
 class GateStore(MemoryStore):

@@ -65,8 +65,10 @@ async def test_enough_of_them_go_at_once(autojump_clock: Clock) -> None:
         store.seconds = 0.01
         began = trio.current_time()
         stream = writer.stream()
-        await fill(stream, 10)
+        await fill(stream, 5)
         await stream.progress(0)
+        await fill(stream, 5, first=5)
+        await stream.progress(5)
         await fill(stream, 1, first=10)  # later, or it would be due in the very moment in which the second commit ends
         await stream.progress(9)
         assert [len(batch) for batch in store.batches] == [5, 5]
@@ -74,6 +76,18 @@ async def test_enough_of_them_go_at_once(autojump_clock: Clock) -> None:
         await settled()
         assert trio.current_time() == pytest.approx(began + 2 * store.seconds)
         assert [len(batch) for batch in store.batches] == [5, 5, 3]
+
+
+async def test_all_that_came_during_a_commit_go_together(autojump_clock: Clock) -> None:
+    async with running(commit_samples=5) as (writer, store):
+        store.gate = trio.Event()
+        stream = writer.stream()
+        await fill(stream, 5)
+        await settled()
+        await fill(stream, 33, first=5)
+        store.gate.set()
+        await stream.progress(37)
+        assert [len(batch) for batch in store.batches] == [5, 20, 13]
 
 
 @pytest.mark.parametrize(

@@ -32,9 +32,9 @@ from trio_cogment.servers.datastore._postgresql_writer import (
     WriterGoneError,
     Written,
 )
-from trio_cogment.servers.datastore._trial_edit import Row, TrialEdit, in_chunks
+from trio_cogment.servers.datastore._trial_edit import TrialEdit
 from trio_cogment.servers.datastore._write_rules import Head
-from trio_cogment.servers.datastore.chunks import Chunk, counted_chunk, decode
+from trio_cogment.servers.datastore.chunks import Chunk, NewSamples, counted_chunk, decode
 from trio_cogment.servers.datastore.storage import EndWrite, SampleWrite, StoredSample, TrialEnd, Write, WriteKind
 from trio_cogment.testing.conformance.trial_store import late, late_rewards, new_trial, sample
 
@@ -407,11 +407,11 @@ def test_samples_that_wait_keep_waiting() -> None:
     assert late_rewards(StoredSample(found[1].position, 5, found[1].data)) == [0.5, 0.25]
 
 
-def edit() -> TrialEdit:
-    """Return a trial that has a sample of tick 3, at position 1."""
+def edit(*, adds: bool) -> TrialEdit:
+    """Return a trial that has a sample of tick 3, at position 1: before the batch, or with it."""
     made = TrialEdit(Head(1), -1, 1, lambda _first, _last: ())
     assert made.write(sample("a", 3)) is None
-    return made
+    return made if adds else TrialEdit(made.head, 3, 2, lambda _first, _last: ())
 
 
 @given(
@@ -427,11 +427,15 @@ def edit() -> TrialEdit:
         max_size=6,
     ),
     st.booleans(),
+    st.booleans(),
+    st.sampled_from([None, 0, 50]),
 )
-def test_samples_that_follow_are_added_as_one_by_one(writes: list[SampleWrite], in_order: bool) -> None:
+def test_samples_that_follow_are_added_as_one_by_one(
+    writes: list[SampleWrite], in_order: bool, adds: bool, then: int | None
+) -> None:
     if in_order:
         writes.sort(key=lambda write: write.tick_id)
-    together, alone, before = edit(), edit(), edit()
+    together, alone, before = edit(adds=adds), edit(adds=adds), edit(adds=adds)
     done = together.extend(writes)
     ticks = [write.tick_id for write in writes]
     follow = ticks == sorted(set(ticks)) and ticks[0] > 3 and all(write.kind != WriteKind.LATE for write in writes)
@@ -440,18 +444,22 @@ def test_samples_that_follow_are_added_as_one_by_one(writes: list[SampleWrite], 
         assert [alone.write(write) for write in writes] == [None] * len(writes)
     else:
         alone = before
-    for name in ("head", "added", "next_position", "top_tick", "changed"):
+    if then is not None:  # something else after them
+        assert together.write(sample("a", then)) == alone.write(sample("a", then))
+    for name in ("head", "next_position", "top_tick", "changed"):
         assert getattr(together, name) == getattr(alone, name)
+    assert list(map(list, together.added)) == list(map(list, alone.added))
 
 
 @given(st.lists(st.tuples(st.integers(0, 9), st.binary(max_size=9))), st.integers(1, 20))
 def test_pieces(samples: list[tuple[int, bytes]], most: int) -> None:
-    rows = [Row(number, tick, 0, data) for number, (tick, data) in enumerate(samples, 1)]
-    pieces = list(in_chunks(rows, most))
-    assert [row for piece in pieces for row in piece] == rows
+    rows = [(number, tick, 0, data) for number, (tick, data) in enumerate(samples, 1)]
+    pieces = list(NewSamples.of(rows).in_chunks(most, 7))
+    assert [row for piece in pieces for row in zip(*piece, strict=True)] == rows
     for piece in pieces:
-        assert len(piece) == 1 or sum(size_of(row.data) for row in piece) <= most
-        assert [row.tick_id for row in piece] == sorted(row.tick_id for row in piece)
+        assert len(piece.data) == 1 or sum(map(size_of, piece.data)) <= most
+        assert len(piece.data) <= 7
+        assert list(piece.ticks) == sorted(piece.ticks)
 
 
 @given(st.text())

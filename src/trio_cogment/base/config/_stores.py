@@ -10,7 +10,12 @@ from trio_cogment.base.records import record
 class DatastoreConfig(Settings):
     """How a trial datastore writes and reads, whatever its storage."""
 
-    commit_samples: int = setting(500, "the most writes in one commit, of all streams together", of="process")
+    commit_samples: int = setting(
+        500,
+        "so many writes, of all streams together, are committed at once. A commit has up to four times as many, where "
+        "they came while the one before was under way",
+        of="process",
+    )
     commit_bytes: int = setting(4 * 1024 * 1024, "the most bytes in one commit", of="process")
     commit_delay_seconds: float = setting(
         0.02,

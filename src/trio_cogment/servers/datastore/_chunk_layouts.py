@@ -239,18 +239,18 @@ class Cut:
             for number, sources in means.items()
         }
 
-    def columns(self, came: Sequence[bytes]) -> list[Sequence[bytes]]:
-        """Return the numbers and payloads of samples, each as a column."""
+    def columns(self, came: Sequence[bytes]) -> list[bytes]:
+        """Return the numbers and payloads of samples, each as a column: the values one after the other."""
         count = len(came)
         pieces = list(zip(*map(self._pieces.unpack, came), strict=True))
-        found: list[Sequence[bytes]] = []
+        found: list[bytes] = []
         for number, column in enumerate(self._columns):
             if number in self._means:
-                found.append(_means_of(self._means[number], pieces, count))
+                found.append(b"".join(_means_of(self._means[number], pieces, count)))
             elif column >= 0:
-                found.append(pieces[column])
+                found.append(b"".join(pieces[column]))
             else:
-                found.append([_ZERO if number < self.layout.floats else b""] * count)
+                found.append((_ZERO if number < self.layout.floats else b"") * count)
         return found
 
     def joined(self, came: bytes) -> bytes:
@@ -311,16 +311,19 @@ SampleData: TypeAlias = bytes | Parts | Uncut
 
 def size_of(data: SampleData) -> int:
     """Return how many bytes a stored sample has."""
-    if isinstance(data, bytes):
-        return len(data)
-    return data.size if isinstance(data, Parts) else data.cut.size
+    # Those that are most come first: this is done for each sample.
+    if isinstance(data, Uncut):
+        return data.cut.size
+    return data.size if isinstance(data, Parts) else len(data)
 
 
 def sizes_of(data: Collection[SampleData]) -> list[int]:
     """Return the same of several; most often they are all of one kind."""
     kinds = set(map(type, data))
     if kinds == {Uncut}:
-        return list(map(_size_of_cut, map(_cut_of, data)))
+        cuts = list(map(_cut_of, data))
+        first: Cut = cuts[0]
+        return [first.size] * len(cuts) if cuts.count(first) == len(cuts) else list(map(_size_of_cut, cuts))
     if kinds == {Parts}:
         return list(map(_size_of_parts, data))
     return list(map(size_of, data))

@@ -99,7 +99,7 @@ class TrialConverter:
         if write is None and not self.templates.wanted:
             write = self._shared.convert(sample)
         if write is not None:
-            self._logged(write.tick_id, write.state)
+            self._logged(write[1], write[3])
         return write
 
     def write_at_once(self, sample: DatalogSample) -> SampleWrite | None:

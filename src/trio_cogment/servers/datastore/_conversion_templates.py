@@ -15,7 +15,6 @@ gain nothing, so after some misses most of them are not even looked up: `_conver
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import partial
 from itertools import chain
 from struct import Struct
 from typing import NamedTuple
@@ -61,7 +60,8 @@ _CONTINUES = bytes(byte >> 7 for byte in range(256))
 #: The places that hold varints.
 _TICKS = ("tick", "action_tick", "other_tick")
 
-_make_write, _make_uncut = partial(tuple.__new__, SampleWrite), partial(tuple.__new__, Uncut)
+# What is looked up for each sample.
+_new, _number = tuple.__new__, int.from_bytes
 
 
 _SOURCE = {tag(RewardSource, "value"): Field("value"), tag(RewardSource, "confidence"): Field("confidence")}
@@ -247,20 +247,19 @@ class Template:
         Returns:
             None: it has another layout.
         """
-        if self._unpack_same(data) != self._same:
-            return None
         ticks = self._unpack_ticks(data)
-        if b"".join(ticks).translate(_CONTINUES) != self._continues:
+        if self._unpack_same(data) != self._same or b"".join(ticks).translate(_CONTINUES) != self._continues:
             return None
         for number in self._action_ticks:
             if ticks[number] == _NO_ACTION:
                 return None
-        timestamp = int.from_bytes(data[self._timestamp], "little")
+        timestamp = _number(data[self._timestamp], "little")
         if timestamp > MAX_NUMBER:
             return None
         tick_id = number_of(ticks[self._tick]) if self._tick >= 0 else 0
         trial_id, _, _, state, _, kind, attempt = self._write
-        return _make_write((trial_id, tick_id, timestamp, state, _make_uncut((self._cut, data)), kind, attempt))
+        uncut = _new(Uncut, (self._cut, data))
+        return _new(SampleWrite, (trial_id, tick_id, timestamp, state, uncut, kind, attempt))
 
 
 class Templates:

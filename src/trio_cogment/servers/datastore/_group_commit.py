@@ -47,6 +47,9 @@ _log = logging.getLogger(__name__)
 _WAIT_FACTOR, _FOLLOWED_FACTOR = 2, 1
 #: And at least so long: where commits take microseconds, one for each sample would cost more than the sample.
 _LEAST_WAIT_SECONDS = 0.002
+#: What comes while a commit is under way is in the next one, up to this many times `commit_samples`: the more there
+#: are, the less each costs, and none waits for the others.
+_MOST_TIMES = 4
 
 
 class WriteStream:
@@ -110,11 +113,12 @@ class WriteStream:
 
     def put_nowait(self, write: Write) -> bool:
         """Queue a write if the queue is not full; False: it is full, a quota is used up, or the stream has failed."""
-        if self.failure is not None or not self._writer.has_capacity(self):
+        writer = self._writer
+        if self.failure is not None or not writer.has_capacity(self):
             return False
         if self.purse is not None and not self.purse.take_nowait(counted_bytes(write)):
             return False
-        self._writer.add(self, write)
+        writer.add(self, write)
         return True
 
     async def flush(self) -> None:
@@ -194,7 +198,7 @@ class GroupCommit(CommitQueue[_Batch]):
             max_count=config.max_pending_writes,
             max_bytes=config.max_pending_bytes,
             enough=config.commit_samples,
-            full=config.commit_samples,
+            full=_MOST_TIMES * config.commit_samples,
             full_bytes=config.commit_bytes,
         )
         self._store = store
@@ -271,7 +275,7 @@ class GroupCommit(CommitQueue[_Batch]):
         """Queue a write."""
         size = 0
         if type(write) is SampleWrite:
-            size = size_of(write.data)
+            size = size_of(write[4])
         elif type(write) is TrialWrite:
             size = write.params.ByteSize()
         elif type(write) is OutcomeWrite:
@@ -322,9 +326,8 @@ class GroupCommit(CommitQueue[_Batch]):
                 self._failure.failed(error)
         else:
             self._failure.worked()
-            self.stored_samples += sum(
-                type(write) is SampleWrite for number, write in enumerate(batch.writes) if number not in refused
-            )
+            done = list(map(type, batch.writes))
+            self.stored_samples += done.count(SampleWrite) - sum(done[number] is SampleWrite for number in refused)
             _settle(batch, counts, refused)
             return
         for stream in counts:

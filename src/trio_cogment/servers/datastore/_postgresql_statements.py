@@ -21,7 +21,7 @@ from trio_cogment.base.records import record
 from trio_cogment.servers.datastore.chunks import Chunk
 
 if TYPE_CHECKING:
-    from psycopg import Connection
+    from psycopg import Connection, Cursor
 
 VERSION = 2
 
@@ -377,6 +377,11 @@ SELECT objid::bigint FROM pg_locks WHERE locktype = 'advisory' AND granted AND o
 """
 
 
+def _array(numbers: Iterable[int]) -> str:
+    """Return numbers as PostgreSQL reads an array: psycopg looks at each of a list several times."""
+    return f"{{{','.join(map('{:d}'.format, numbers))}}}"
+
+
 class WritingSession:
     """A connection for transactions that write, made when it is needed, and made anew after a failure.
 
@@ -482,13 +487,14 @@ class WritingSession:
         with database_errors(self._what):
             connection = self._open()
             assert begun.batch is not None
-            versions = [(row.number, row.changes) for row in begun.rows.values()]
+            numbers = _array(row.number for row in begun.rows.values())
+            changes = _array(row.changes for row in begun.rows.values())
             try:
-                with connection.pipeline():
-                    connection.execute(b"BEGIN")
-                    connection.execute(_EXPECT_WRITER, (writer, begun.batch - 1))
-                    connection.execute(_EXPECT_TRIALS, (len(versions), *map(list, zip(*versions, strict=True))))
-                    self._write(connection, added, rest)
+                with connection.pipeline(), connection.cursor() as cursor:
+                    cursor.execute(b"BEGIN")
+                    cursor.execute(_EXPECT_WRITER, (writer, begun.batch - 1))
+                    cursor.execute(_EXPECT_TRIALS, (len(begun.rows), numbers, changes))
+                    self._write(cursor, added, rest)
             except DivisionByZero:
                 connection.rollback()
                 raise StaleError from None
@@ -510,30 +516,31 @@ class WritingSession:
                     copy.set_types(_CHUNK_TYPES)
                     for chunk in added:
                         copy.write_row((chunk.trial, chunk.waiting, *chunk.chunk))
-            with connection.pipeline():
-                self._write(connection, () if copies else added, rest)
+            with connection.pipeline(), connection.cursor() as cursor:
+                self._write(cursor, () if copies else added, rest)
 
-    def _write(self, connection: Connection[Any], added: Iterable[ChunkRow], rest: Callable[[], Changes]) -> None:
-        with connection.cursor() as cursor:
-            cursor.executemany(_INSERT_CHUNK, ((row.trial, list(row.waiting), *row.chunk) for row in added))
+    def _write(self, cursor: Cursor[Any], added: Iterable[ChunkRow], rest: Callable[[], Changes]) -> None:
+        for row in added:
+            cursor.execute(_INSERT_CHUNK, (row.trial, _array(row.waiting), *row.chunk))
         changes = rest()
         if changes.last_number is not None:
-            connection.execute(b"UPDATE trial_numbers SET last = %s", (changes.last_number,))
+            cursor.execute(b"UPDATE trial_numbers SET last = %s", (changes.last_number,))
         for new in changes.new:
             beside = new.long_id, new.user_id, new.params, new.properties, new.logged, new.owner, new.outcome
-            connection.execute(_INSERT_TRIAL, (*new.row[:14], *beside))
+            cursor.execute(_INSERT_TRIAL, (*new.row[:14], *beside))
         if changes.rows:
-            columns = [list(column) for column in zip(*(row[1:14] for row in changes.rows), strict=True)]
-            connection.execute(_UPDATE_TRIALS, columns)
+            columns = zip(*(row[1:14] for row in changes.rows), strict=True)
+            values = [list(column) if type(column[0]) is str else _array(column) for column in columns]
+            cursor.execute(_UPDATE_TRIALS, values)
         for number, *told in changes.told:
-            connection.execute(_TELL_TRIAL, (*told, number))
+            cursor.execute(_TELL_TRIAL, (*told, number))
         for number, outcome in changes.outcomes:
-            connection.execute(b"UPDATE trials SET outcome = %b WHERE number = %s", (outcome, number))
+            cursor.execute(b"UPDATE trials SET outcome = %b WHERE number = %s", (outcome, number))
         for first_position, changed in changes.changed:
-            connection.execute(_CHANGE_CHUNK, (list(changed.waiting), *changed.chunk, changed.trial, first_position))
+            cursor.execute(_CHANGE_CHUNK, (_array(changed.waiting), *changed.chunk, changed.trial, first_position))
         for key in changes.removed:
-            connection.execute(b"DELETE FROM chunks WHERE trial = %s AND first_position = %s", key)
-        connection.execute(b"COMMIT")
+            cursor.execute(b"DELETE FROM chunks WHERE trial = %s AND first_position = %s", key)
+        cursor.execute(b"COMMIT")
 
     def begin_merge(self, trial: int, after: int) -> tuple[str, list[Part]] | None:
         """Begin a transaction, and lock a trial that has ended; return its id and its next chunks. None: there is none.
@@ -571,7 +578,7 @@ class WritingSession:
             with connection.pipeline():
                 gone = b"DELETE FROM chunks WHERE trial = %s AND first_position BETWEEN %s AND %s"
                 connection.execute(gone, (trial, merged.first_position, last))
-                connection.execute(_INSERT_CHUNK, (trial, [], *merged))
+                connection.execute(_INSERT_CHUNK, (trial, _array(()), *merged))
                 grown = b"UPDATE trials SET bytes = bytes + %s, changes = changes + 1 WHERE number = %s"
                 connection.execute(grown, (growth, trial))
                 connection.execute(b"COMMIT")

@@ -11,6 +11,7 @@ nothing.
 from __future__ import annotations
 
 import logging
+import sys
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -31,7 +32,7 @@ from trio_cogment.servers.datastore._postgresql_statements import (
     key_of,
     properties_text,
 )
-from trio_cogment.servers.datastore._trial_edit import Row, TrialEdit, in_chunks
+from trio_cogment.servers.datastore._trial_edit import TrialEdit
 from trio_cogment.servers.datastore._write_rules import (
     NO_SUCH_TRIAL,
     NO_TICK,
@@ -41,7 +42,15 @@ from trio_cogment.servers.datastore._write_rules import (
     replaced,
     taken,
 )
-from trio_cogment.servers.datastore.chunks import DEFAULT_LEVEL, Chunk, ChunkCodec, ChunkSample, counted_chunk, decode
+from trio_cogment.servers.datastore.chunks import (
+    DEFAULT_LEVEL,
+    Chunk,
+    ChunkCodec,
+    ChunkSample,
+    NewSamples,
+    counted_chunk,
+    decode,
+)
 from trio_cogment.servers.datastore.storage import (
     RELEASED,
     EndWrite,
@@ -63,7 +72,7 @@ _MOST_INSERTED = 32
 #: So many trials are remembered.
 _MOST_REMEMBERED = 1000
 
-_trial_id_of, _attempt_of = attrgetter("trial_id"), attrgetter("attempt")
+_trial_id_of = attrgetter("trial_id")
 
 _log = logging.getLogger(__name__)
 
@@ -418,7 +427,7 @@ class _Transaction:
         """Do what `apply` would with samples, by trial, that all follow; None: they do not, and this is of no use."""
         for trial_id, some in writes.items():
             trial = self._trials[trial_id]
-            if set(map(_attempt_of, some)) != {trial.edit.head.attempt} or not trial.edit.extend(some):
+            if not trial.edit.extend(some):
                 return None
             trial.is_touched = True
         return self._finished(Written())
@@ -468,7 +477,7 @@ class _Transaction:
     def added(self) -> Iterator[ChunkRow]:
         """Make the new chunks, one after the other."""
         for trial in self._touched():
-            for samples in in_chunks(trial.edit.added, _CHUNK_BYTES):
+            for samples in trial.edit.added.in_chunks(_CHUNK_BYTES, sys.maxsize):
                 yield self._chunk(trial.edit, samples)
 
     def changes(self) -> Changes:
@@ -481,7 +490,7 @@ class _Transaction:
             for position in trial.edit.changed:
                 left = trial.edit.chunk(position)
                 head.bytes -= self._counted[head.number, position]
-                if left:
+                if left.ticks:
                     changed.append((position, self._chunk(trial.edit, left)))
                 else:
                     removed.append((head.number, position))
@@ -534,10 +543,10 @@ class _Transaction:
             self._counted[number, chunk.first_position] = _counted(chunk)
             yield chunk.first_position, decode(chunk, trial_id), waiting
 
-    def _chunk(self, edit: TrialEdit, samples: Sequence[Row]) -> ChunkRow:
+    def _chunk(self, edit: TrialEdit, samples: NewSamples) -> ChunkRow:
         chunk = self._codec.encode(samples)
         edit.head.bytes += _counted(chunk)
-        return ChunkRow(edit.head.number, edit.waiting(samples), chunk)
+        return ChunkRow(edit.head.number, edit.waiting(samples.ticks), chunk)
 
     def _describe(self, write: TrialWrite, trial: _Trial | None) -> str | None:
         if trial is None:

@@ -12,14 +12,13 @@ from __future__ import annotations
 import logging
 import sqlite3
 from collections.abc import Iterator, Sequence
-from itertools import groupby
+from itertools import chain, groupby
 from operator import attrgetter
 from typing import NamedTuple
 
 from trio_cogment.base.errors import DataLossError
-from trio_cogment.servers.datastore._chunk_layouts import sizes_of
 from trio_cogment.servers.datastore._write_rules import NO_TICK
-from trio_cogment.servers.datastore.chunks import Chunk, ChunkCodec, ChunkSample, NewSample, counted_chunk, decode
+from trio_cogment.servers.datastore.chunks import Chunk, ChunkCodec, ChunkSample, NewSamples, counted_chunk, decode
 from trio_cogment.servers.datastore.storage import ROW_BYTES, TrialEnd
 
 _log = logging.getLogger(__name__)
@@ -38,39 +37,39 @@ FROM chunks
 """
 _INSERT = """
 INSERT INTO chunks (first_position, position, first_tick, last_tick, samples_count, encoding, size, raw_bytes, checksum,
-    data, trial, generation) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+    data, trial, generation) VALUES
 """
+_VALUES = "(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+#: So many chunks are added by one statement: between two of them, other threads run Python code.
+_CHUNKS_AT_ONCE = (8, 4, 2, 1)
+_INSERTS = [(number, _INSERT + ", ".join([_VALUES] * number)) for number in _CHUNKS_AT_ONCE]
 
 
-def in_chunks(samples: Sequence[NewSample]) -> Iterator[Sequence[NewSample]]:
+def in_chunks(samples: NewSamples) -> Iterator[NewSamples]:
     """Yield the samples that make one chunk, of which there is more than one if they have very many bytes."""
-    sizes = sizes_of([sample[3] for sample in samples])
-    if len(samples) <= CHUNK_SAMPLES and sum(sizes) <= CHUNK_BYTES:
-        yield samples
-        return
-    start = size = 0
-    for index, length in enumerate(sizes):
-        if index > start and (size + length > CHUNK_BYTES or index - start >= CHUNK_SAMPLES):
-            yield samples[start:index]
-            start, size = index, 0
-        size += length
-    yield samples[start:]
+    return samples.in_chunks(CHUNK_BYTES, CHUNK_SAMPLES)
 
 
 def insert_chunks(
-    connection: sqlite3.Connection, trial: int, chunks: Sequence[Chunk], generation: int | None = 0
+    connection: sqlite3.Connection, chunks: Sequence[tuple[int, Chunk]], generation: int | None = 0
 ) -> None:
-    """Add chunks of a trial.
+    """Add chunks.
 
     Args:
         connection: in a transaction.
-        trial: its number.
-        chunks: which.
+        chunks: which, and the number of the trial of each.
         generation: how often they were merged; None: they are not merged any more.
     """
-    for chunk in chunks:
-        small = chunk.raw_bytes < CHUNK_BYTES // _ENOUGH_PART and chunk.samples_count < CHUNK_SAMPLES // _ENOUGH_PART
-        connection.execute(_INSERT, (*chunk, trial, generation if small else None))
+    rows = [(*chunk, trial, generation if _is_small(chunk) else None) for trial, chunk in chunks]
+    done = 0
+    for number, statement in _INSERTS:
+        while len(rows) - done >= number:
+            connection.execute(statement, tuple(chain.from_iterable(rows[done : done + number])))
+            done += number
+
+
+def _is_small(chunk: Chunk) -> bool:
+    return chunk.raw_bytes < CHUNK_BYTES // _ENOUGH_PART and chunk.samples_count < CHUNK_SAMPLES // _ENOUGH_PART
 
 
 def sweep_chunks(connection: sqlite3.Connection, trial: int, most: int, most_bytes: int) -> bool:
@@ -208,7 +207,7 @@ def merge_next(connection: sqlite3.Connection, codec: ChunkCodec, merge: Merge) 
     first, last = run[0].first_position, run[-1].position
     for table in ("chunks", "samples"):
         connection.execute(f"DELETE FROM {table} WHERE trial = ? AND position BETWEEN ? AND ?", (trial, first, last))
-    insert_chunks(connection, trial, [merged], None if generation is None else generation + 1)
+    insert_chunks(connection, [(trial, merged)], None if generation is None else generation + 1)
     before = sum(
         ROW_BYTES + part.stored_bytes
         if part.is_row

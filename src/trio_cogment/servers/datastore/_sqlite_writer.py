@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sqlite3
+from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -29,6 +30,7 @@ from trio_cogment.servers.datastore._sqlite_chunks import (
 )
 from trio_cogment.servers.datastore._sqlite_disk_reserve import DiskReserve, only_ends
 from trio_cogment.servers.datastore._sqlite_size_limit import SizeLimit
+from trio_cogment.servers.datastore._trial_edit import following
 from trio_cogment.servers.datastore._write_rules import (
     MAX_NUMBER,
     NO_SUCH_TRIAL,
@@ -49,6 +51,7 @@ from trio_cogment.servers.datastore.chunks import (
     ChunkCodec,
     ChunkSample,
     NewSample,
+    NewSamples,
     counted_chunk,
     decode,
 )
@@ -427,8 +430,9 @@ class _Transaction:
         self._watched = watched
         #: The trials that were written to, and whether they had ended before.
         self._touched: dict[str, tuple[_Known, TrialEnd]] = {}
-        #: Samples that are not inserted yet: those that come into chunks, by trial, and the column values of the
-        #: others, one sample after the other. Of a trial, the others come first.
+        #: Samples that are not inserted yet: those that come into chunks, of trials of which there is nothing else and
+        #: by trial, and the column values of the others, one sample after the other. Of a trial, the others come first.
+        self._following: list[tuple[_Known, NewSamples]] = []
         self._chunked: dict[int, tuple[_Known, list[NewSample]]] = {}
         self._values: list[Any] = []
         #: Chunks that samples were looked for in, by their positions: their samples by tick.
@@ -437,12 +441,39 @@ class _Transaction:
 
     def apply(self, writes: Sequence[Write]) -> dict[int, str]:
         """Apply the writes of a batch; return which were refused and why."""
+        by_trial = defaultdict[str, list[SampleWrite]](list)
+        others: set[str] = set()
+        for write in writes:
+            if type(write) is SampleWrite:
+                by_trial[write[0]].append(write)
+            else:
+                others.add(write.trial_id)
+        others.update([trial_id for trial_id, some in by_trial.items() if trial_id in others or not self._extend(some)])
+        return self._apply(writes, others) if others else {}
+
+    def _extend(self, writes: Sequence[SampleWrite]) -> bool:
+        """Add samples of a trial at once; False: they do not each follow the one before, nothing was done."""
+        known = self._look_up_trial(writes[0].trial_id)
+        found = known and following(writes, known.head.attempt, known.top_tick, self.next_position)
+        if not known or not found:
+            return False
+        samples, state = found
+        self._following.append((known, samples))
+        self.next_position += len(writes)
+        known.top_tick = known.chunk_tick = samples.ticks[-1]
+        known.head.grow(known.top_tick, state, len(writes))
+        return True
+
+    def _apply(self, writes: Sequence[Write], trial_ids: Collection[str]) -> dict[int, str]:
+        """Apply the writes of some trials, one by one; return which were refused and why."""
         refused: dict[int, str] = {}
         current, known = None, None
         chunked: list[NewSample] = []
         for index, write in enumerate(writes):
+            if write.trial_id not in trial_ids:
+                continue
             if isinstance(write, SampleWrite):
-                # The usual case, a tick above all others, is inline: it decides how fast writing is.
+                # The usual case, a tick above all others, is inline: there may be many beside one of another kind.
                 trial_id, tick_id, timestamp, state, data, kind, attempt = write
                 if trial_id != current:
                     current, known = trial_id, self._look_up_trial(trial_id)
@@ -671,7 +702,7 @@ class _Transaction:
         self._remove_chunks(f"trial = {number} AND last_tick >= ?", tick_id, known)
         known.chunk_tick = min(known.chunk_tick, tick_id - 1)
         if left:
-            self._insert_chunks(left, known)
+            insert_chunks(self._connection, self._encode(NewSamples.of(left), known))
             known.head.count += len(left)
 
     def _remove_chunks(self, condition: str, value: int, known: _Known) -> None:
@@ -681,12 +712,13 @@ class _Transaction:
         self._connection.execute(f"DELETE FROM chunks WHERE {condition}", (value,))
         self._opened.clear()
 
-    def _insert_chunks(self, samples: Sequence[NewSample], known: _Known) -> None:
+    def _encode(self, samples: NewSamples, known: _Known) -> list[tuple[int, Chunk]]:
+        """Return the chunks of samples of a trial, and its number, after they were counted."""
         chunks = [self._codec.encode(some) for some in in_chunks(samples)]
-        insert_chunks(self._connection, known.head.number, chunks)
         for chunk in chunks:
             known.head.bytes += counted_chunk(chunk.samples_count, chunk.raw_bytes, len(chunk.data))
             known.head.raw_bytes += chunk.raw_bytes
+        return [(known.head.number, chunk) for chunk in chunks]
 
     def _flush(self) -> None:
         values, watched_trials = self._values, self._changes.watched_trials
@@ -699,13 +731,20 @@ class _Transaction:
         if values:
             insert_samples(self._connection, values)
             self._values = []
-        for number, (known, samples) in self._chunked.items():
+        for known, samples in self._chunked.values():
             if samples:
-                self._insert_chunks(samples, known)
-                if number in watched_trials:
-                    watched_trials[number].samples += [StoredSample(one[0], one[1], joined(one[3])) for one in samples]
+                self._following.append((known, NewSamples.of(samples)))
                 # The list is in use by who adds to it.
                 samples.clear()
+        chunks: list[tuple[int, Chunk]] = []
+        for known, added in self._following:
+            chunks += self._encode(added, known)
+            if known.head.number in watched_trials:
+                data = map(joined, added.data)
+                some = map(StoredSample, added.positions, added.ticks, data)
+                watched_trials[known.head.number].samples += some
+        insert_chunks(self._connection, chunks)
+        self._following.clear()
 
 
 def _lose(head: Head, count: int, size: int, raw_bytes: int) -> None:

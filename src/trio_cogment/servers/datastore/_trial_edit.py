@@ -6,7 +6,7 @@ read that may have its tick, and those that it changes are written again.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from operator import lt
 from typing import NamedTuple
@@ -15,7 +15,7 @@ from trio_cogment.base.errors import DataLossError, InvalidArgumentError
 from trio_cogment.servers.datastore._chunk_layouts import SampleData, joined, size_of, sizes_of
 from trio_cogment.servers.datastore._merging import begin_waiting, merge_late
 from trio_cogment.servers.datastore._write_rules import MAX_NUMBER, RULES, Action, Found, Head, refusal
-from trio_cogment.servers.datastore.chunks import ChunkSample
+from trio_cogment.servers.datastore.chunks import ChunkSample, NewSamples
 from trio_cogment.servers.datastore.storage import SampleWrite, WriteKind
 
 
@@ -34,6 +34,36 @@ _make_row = partial(tuple.__new__, Row)
 Load = Callable[[int, int], Iterable[tuple[int, Sequence[ChunkSample], Sequence[int]]]]
 
 
+def following(
+    writes: Sequence[SampleWrite], attempt: int, top_tick: int, position: int
+) -> tuple[NewSamples, int] | None:
+    """Return samples of a trial as columns, and the last one's state, if nothing but adding them is to be done.
+
+    Nearly all samples are written like this, so it decides how fast writing is: nothing is done for each of them.
+
+    Args:
+        writes: of one trial.
+        attempt: of the trial.
+        top_tick: the highest tick that it has.
+        position: of the first one.
+
+    Returns:
+        None: they do not each follow the one before; each is to be written by the rules.
+    """
+    _, ticks, timestamps, states, data, kinds, attempts = zip(*writes, strict=True)
+    if (
+        top_tick < ticks[0]
+        and ticks[-1] <= MAX_NUMBER
+        and all(map(lt, ticks, ticks[1:]))
+        and min(timestamps) >= 0
+        and max(timestamps) <= MAX_NUMBER
+        and WriteKind.LATE not in kinds
+        and set(attempts) <= {0, attempt}
+    ):
+        return NewSamples(range(position, position + len(ticks)), ticks, timestamps, data), states[-1]
+    return None
+
+
 class TrialEdit:
     """The samples of a trial as a batch changes them.
 
@@ -50,7 +80,9 @@ class TrialEdit:
         changed: the positions of the chunks that were read and are not any more what they were.
     """
 
-    __slots__ = ("_added", "_load", "_loaded", "_waiting", "_where", "changed", "head", "next_position", "top_tick")
+    __slots__ = (
+        "_added", "_load", "_loaded", "_new", "_waiting", "_where", "changed", "head", "next_position", "top_tick",
+    )  # fmt: skip
 
     def __init__(self, head: Head, top_tick: int, next_position: int, load: Load) -> None:
         self.head = head
@@ -58,6 +90,8 @@ class TrialEdit:
         self.next_position = next_position
         self.changed: set[int] = set()
         self._load = load
+        #: New samples that were added together, and nothing else was written.
+        self._new: NewSamples | None = None
         #: New samples by their ticks, in the order of their positions, as in each chunk.
         self._added: dict[int, Row] = {}
         self._loaded: dict[int, dict[int, Row]] = {}
@@ -67,6 +101,8 @@ class TrialEdit:
 
     def write(self, write: SampleWrite) -> str | None:
         """Do what the rules say; return why a sample was refused."""
+        if self._new is not None:
+            self._spread()
         _, tick_id, timestamp, state, data, kind, _ = write
         if self.top_tick < tick_id <= MAX_NUMBER and 0 <= timestamp <= MAX_NUMBER and kind is not WriteKind.LATE:
             # The usual case is inline: it decides how fast writing is.
@@ -87,37 +123,39 @@ class TrialEdit:
 
     def extend(self, writes: Sequence[SampleWrite]) -> bool:
         """Do what `write` would with samples that each follow the one before; False: they do not, nothing was done."""
-        _, ticks, timestamps, states, data, kinds, _ = zip(*writes, strict=True)
-        if not (
-            self.top_tick < ticks[0]
-            and ticks[-1] <= MAX_NUMBER
-            and all(map(lt, ticks, ticks[1:]))
-            and min(timestamps) >= 0
-            and max(timestamps) <= MAX_NUMBER
-            and WriteKind.LATE not in kinds
-        ):
+        found = following(writes, self.head.attempt, self.top_tick, self.next_position)
+        if found is None:
             return False
-        positions = range(self.next_position, self.next_position + len(ticks))
-        made = map(_make_row, zip(positions, ticks, timestamps, data, strict=True))
-        self._added.update(zip(ticks, made, strict=True))
-        self.next_position = positions.stop
-        self.top_tick = ticks[-1]
-        self.head.raw_bytes += sum(sizes_of(data))
-        self.head.grow(ticks[-1], states[-1], len(ticks))
+        samples, state = found
+        self._spread()
+        self._new = samples
+        if self._added:
+            self._spread()
+        self.next_position += len(writes)
+        self.top_tick = samples.ticks[-1]
+        self.head.raw_bytes += sum(sizes_of(samples.data))
+        self.head.grow(self.top_tick, state, len(writes))
         return True
 
+    def _spread(self) -> None:
+        """Make rows of samples that were added together, because something else is written, too."""
+        if self._new is not None:
+            rows = map(_make_row, zip(*self._new, strict=True))
+            self._added.update(zip(self._new.ticks, rows, strict=True))
+            self._new = None
+
     @property
-    def added(self) -> list[Row]:
+    def added(self) -> NewSamples:
         """The new samples, in the order of their positions."""
-        return list(self._added.values())
+        return NewSamples.of(self._added.values()) if self._new is None else self._new
 
-    def chunk(self, position: int) -> list[Row]:
+    def chunk(self, position: int) -> NewSamples:
         """Return the samples of a chunk that was read, as they are now; none: it is to be removed."""
-        return list(self._loaded[position].values())
+        return NewSamples.of(self._loaded[position].values())
 
-    def waiting(self, samples: Sequence[Row]) -> list[int]:
-        """Return the ticks of those of these samples that wait for the one of their tick."""
-        return [one.tick_id for one in samples if one.tick_id in self._waiting] if self._waiting else []
+    def waiting(self, ticks: Iterable[int]) -> list[int]:
+        """Return those of these ticks whose samples wait for the one of their tick."""
+        return [tick for tick in ticks if tick in self._waiting] if self._waiting else []
 
     def _write_by_rules(self, write: SampleWrite) -> None:
         tick_id = write.tick_id
@@ -195,16 +233,3 @@ class TrialEdit:
         for tick in [tick for ticks in (self._added, self._where) for tick in ticks if tick >= tick_id]:
             self._remove(tick)
         self.top_tick = tick_id
-
-
-def in_chunks(samples: Sequence[Row], most_bytes: int) -> Iterator[Sequence[Row]]:
-    """Yield samples in pieces whose ticks ascend, of one at least and otherwise at most this many bytes of data."""
-    first = size = before = 0
-    for number, (one, length) in enumerate(zip(samples, sizes_of([one[3] for one in samples]), strict=True)):
-        if number > first and (size + length > most_bytes or one[1] < before):
-            yield samples[first:number]
-            first, size = number, 0
-        size += length
-        before = one[1]
-    if first < len(samples):
-        yield samples[first:] if first else samples

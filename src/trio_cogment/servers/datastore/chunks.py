@@ -111,6 +111,45 @@ class ChunkSample(NamedTuple):
 NewSample: TypeAlias = tuple[int, int, int, SampleData]
 
 
+class NewSamples(NamedTuple):
+    """Samples of one trial as they are encoded, in columns that are equally long; see `ChunkSample`."""
+
+    positions: Sequence[int]
+    ticks: Sequence[int]
+    timestamps: Sequence[int]
+    data: Sequence[SampleData]
+
+    @classmethod
+    def of(cls, samples: Iterable[NewSample]) -> NewSamples:
+        """Return the columns of samples."""
+        return cls(*zip(*samples, strict=True)) if samples else cls((), (), (), ())
+
+    def in_chunks(self, most_bytes: int, most_samples: int) -> Iterator[NewSamples]:
+        """Yield them in pieces whose ticks ascend, of one sample at least.
+
+        Args:
+            most_bytes: of the data of a piece.
+            most_samples: of a piece.
+        """
+        positions, ticks, timestamps, data = self
+        if not ticks:
+            return
+        sizes = sizes_of(data)
+        if len(ticks) <= most_samples and sum(sizes) <= most_bytes and all(map(lt, ticks, islice(ticks, 1, None))):
+            yield self
+            return
+        ends, first, size = list[int](), 0, 0
+        for number, length in enumerate(sizes):
+            if number > first and (
+                size + length > most_bytes or number - first >= most_samples or ticks[number] < ticks[number - 1]
+            ):
+                ends.append(number)
+                first, size = number, 0
+            size += length
+        for start, end in zip((0, *ends), (*ends, len(ticks)), strict=True):
+            yield NewSamples(positions[start:end], ticks[start:end], timestamps[start:end], data[start:end])
+
+
 class Chunk(NamedTuple):
     """Samples of one trial, encoded.
 
@@ -417,6 +456,8 @@ class _Reader:
 
 def _runs(numbers: Sequence[int]) -> list[range]:
     """Return numbers as ranges of ascending ones, as few as there can be."""
+    if isinstance(numbers, range):
+        return [numbers]
     first, count = numbers[0], len(numbers)
     whole = range(first, first + count)
     if numbers[-1] == whole[-1] and list(numbers) == list(whole):
@@ -472,62 +513,61 @@ class _Builder:
         self._found: list[_Gathered] = []
         #: Samples whose columns are made together with those of the same layout that come later, by its number: the
         #: samples between them may be of others.
-        self._waiting: dict[int, tuple[Cut | Layout, list[NewSample]]] = {}
+        self._waiting: dict[int, tuple[Cut | Layout, list[Any]]] = {}
         self.which = bytearray()
         self.checkpoints: dict[int, bytes] = {}
 
-    def add(self, samples: Sequence[NewSample]) -> None:
-        data = list(map(_data_of, samples))
+    def add(self, samples: NewSamples) -> None:
+        _, ticks, timestamps, data = samples
         # A `Cut`, or a layout, is what comes first in all but bytes.
         alikes = list(map(_first_of, data)) if set(map(type, data)) <= _KNOWN else list(map(_alike_of, data))
-        groups: Iterable[tuple[Cut | Layout | None, Iterable[NewSample]]] = [(alikes[0], samples)]
-        if alikes.count(alikes[0]) < len(samples):
-            groups = groupby(samples, lambda sample: _alike_of(sample[3]))
-        for alike, group in groups:
-            if alike is None:
-                for sample in group:
-                    self._add_one(sample)
-                continue
+        start = 0
+        for alike, group in _runs_of(alikes):
+            end = start + group
             layout = alike.layout if isinstance(alike, Cut) else alike
-            if self._has_room(layout):
-                self._add_alike(alike, self._number(layout), list(group))
+            if alike is None or layout is None or not self._has_room(layout):
+                for number in range(start, end):
+                    self._add_one(ticks[number], timestamps[number], data[number])
             else:
-                for sample in group:
-                    self._add_one(sample)
+                self._add_alike(alike, self._number(layout), data[start:end])
+            start = end
         for number in list(self._waiting):
             self._gather(number)
 
-    def _add_alike(self, alike: Cut | Layout, number: int, samples: list[NewSample]) -> None:
+    def _add_alike(self, alike: Cut | Layout, number: int, data: Sequence[Any]) -> None:
         if isinstance(alike, Layout):
-            self._keep_checkpoints(samples)
-        self.which += bytes((number,)) * len(samples)
+            self._keep_checkpoints(data)
+        self.which += bytes((number,)) * len(data)
         waiting = self._waiting.get(number)
         if waiting is not None and waiting[0] is alike:
-            waiting[1].extend(samples)
+            waiting[1].extend(data)
         else:
             self._gather(number)
-            self._waiting[number] = alike, samples
+            self._waiting[number] = alike, list(data)
 
-    def _keep_checkpoints(self, samples: Sequence[NewSample]) -> None:
-        checkpoints = list(map(_checkpoint_of, map(_data_of, samples)))
+    def _keep_checkpoints(self, data: Sequence[Parts]) -> None:
+        checkpoints = list(map(_checkpoint_of, data))
         if any(checkpoints):
             begin = len(self.which)
             self.checkpoints.update((begin + at, each) for at, each in enumerate(checkpoints) if each)
 
     def _gather(self, number: int) -> None:
         """Make columns of the samples that wait for more of their layout, before others of it are added."""
-        alike, some = self._waiting.pop(number, (None, []))
+        alike, parts = self._waiting.pop(number, (None, []))
         if alike is None:
             return
-        parts: list[Any] = list(map(_data_of, some))
-        columns = alike.columns(list(map(_came_of, parts))) if isinstance(alike, Cut) else _columns_of(alike, parts)
-        self._found[number].add(len(some), list(map(_Column.of, columns)))
+        if isinstance(alike, Cut):
+            values = alike.columns(list(map(_came_of, parts)))
+            columns = [_Column(len(value) // len(parts), _NO_LENGTHS, value) for value in values]
+        else:
+            columns = list(map(_Column.of, _columns_of(alike, parts)))
+        self._found[number].add(len(parts), columns)
 
     def _has_room(self, layout: Layout) -> bool:
         return layout.key in self._numbers or len(self._found) < _MAX_LAYOUTS
 
-    def _add_one(self, sample: NewSample) -> None:
-        tick_id, timestamp, data = sample[1], sample[2], joined(sample[3])
+    def _add_one(self, tick_id: int, timestamp: int, given: SampleData) -> None:
+        data = joined(given)
         found = self._layouts.split(tick_id, timestamp, data)
         if found is None or not self._has_room(found.layout):
             number = self._number(None)
@@ -550,7 +590,7 @@ class _Builder:
         return [found.group() for found in self._found]
 
 
-_first_of, _came_of, _data_of = itemgetter(0), itemgetter(1), itemgetter(3)
+_first_of, _came_of = itemgetter(0), itemgetter(1)
 _middle_of, _payloads_of, _checkpoint_of = map(attrgetter, ("middle", "payloads", "checkpoint"))
 _KNOWN = {Uncut, Parts}
 
@@ -562,6 +602,15 @@ def _columns_of(layout: Layout, parts: Sequence[Parts]) -> list[Sequence[bytes]]
     if layout.payloads:
         columns += zip(*map(_payloads_of, parts), strict=True)
     return columns
+
+
+def _runs_of(alikes: Sequence[Cut | Layout | None]) -> Iterator[tuple[Cut | Layout | None, int]]:
+    """Yield what is the same several times in a row, and how often."""
+    if alikes.count(alikes[0]) == len(alikes):
+        yield alikes[0], len(alikes)
+        return
+    for alike, group in groupby(alikes):
+        yield alike, len(list(group))
 
 
 def _alike_of(data: SampleData) -> Cut | Layout | None:
@@ -583,11 +632,12 @@ class ChunkCodec:
         self._level = level
         self._layouts = Layouts()
 
-    def encode(self, samples: Sequence[NewSample]) -> Chunk:
+    def encode(self, samples: Sequence[NewSample] | NewSamples) -> Chunk:
         """Return a chunk of samples, one at least, whose positions ascend."""
+        columns = samples if isinstance(samples, NewSamples) else NewSamples.of(samples)
         builder = _Builder(self._layouts)
-        builder.add(samples)
-        positions, ticks, timestamps, data = zip(*samples, strict=True)
+        builder.add(columns)
+        positions, ticks, timestamps, data = columns
         which, checkpoints = bytes(builder.which), builder.checkpoints
         body = _Body(_runs(positions), _runs(ticks), timestamps, builder.groups(), which, checkpoints)
         return self._chunk(body, sum(sizes_of(data)))
