@@ -176,6 +176,11 @@ class Platform:
         """Whether it goes on with stored trials whose orchestrator is gone."""
         return self._resuming is not None
 
+    @property
+    def resuming(self) -> Resuming | None:
+        """Goes on with them; None: nobody does."""
+        return self._resuming
+
     def on_resumed(self, tell: Callable[[str, TrialParams], None]) -> None:
         """Set who is told of each trial that goes on here, with its parameters, as soon as its actors can come."""
         if self._resuming is not None:

@@ -30,6 +30,9 @@ _log = logging.getLogger(__name__)
 #: Properties of a trial that goes on: which attempt it is, and the tick with which that began.
 RESUME_ATTEMPT, RESUME_TICK = "resume.attempt", "resume.tick"
 
+#: Property of a trial: its owner alone goes on with it (`Resuming.claim`), who is named here.
+RESUME_OWNER = "resume.owner"
+
 #: How long after trials have begun or ended the next look for those without an orchestrator is.
 _PAUSE_SECONDS: Final = 0.1
 #: How long after a failure of the storage, or a start that found nobody.
@@ -49,6 +52,8 @@ class Candidate(enum.Enum):
     OVER = enum.auto()
     #: Nobody counts its attempts: it is written by hand, or by an orchestrator elsewhere.
     UNCOUNTED = enum.auto()
+    #: Whoever has started it knows when it goes on, and claims it.
+    OWNED = enum.auto()
     #: It has had as many attempts as it may.
     SPENT = enum.auto()
     #: Its orchestrator is gone.
@@ -80,6 +85,8 @@ STEPS: Final[dict[tuple[Candidate, Notice], Step]] = {
     (Candidate.OVER, Notice.ABANDONED): Step.LEAVE,
     (Candidate.UNCOUNTED, Notice.LEFT_OPEN): Step.LEAVE,
     (Candidate.UNCOUNTED, Notice.ABANDONED): Step.LEAVE,
+    (Candidate.OWNED, Notice.LEFT_OPEN): Step.LEAVE,
+    (Candidate.OWNED, Notice.ABANDONED): Step.LEAVE,
     (Candidate.SPENT, Notice.LEFT_OPEN): Step.END,
     (Candidate.SPENT, Notice.ABANDONED): Step.LEAVE,
     (Candidate.LEFT, Notice.LEFT_OPEN): Step.TAKE_OVER,
@@ -95,6 +102,8 @@ def candidate(trial: StoredTrial, *, runs_here: bool, most_attempts: int) -> Can
         return Candidate.OVER
     if not trial.attempt or not trial.logged:
         return Candidate.UNCOUNTED
+    if RESUME_OWNER in trial.params.properties:
+        return Candidate.OWNED
     return Candidate.SPENT if trial.attempt >= most_attempts else Candidate.LEFT
 
 
@@ -120,6 +129,7 @@ class Resuming:
         self._endpoint = ""
         self._begun = trio.Event()
         self._busy: set[str] = set()
+        self._claimed: dict[str, tuple[StoredTrial, int]] = {}
         self._limit = trio.CapacityLimiter(_AT_ONCE)
         self.on_resumed: Callable[[str, TrialParams], None] = _nothing
         self._running = trio.CancelScope()
@@ -139,6 +149,68 @@ class Resuming:
         """Look no more; return when every trial that was taken over runs here, or is released again."""
         self._running.cancel()
         await self._is_over.wait()
+        for trial_id, (_, attempt) in self._claimed.items():
+            await self._release(trial_id, attempt)
+        self._claimed.clear()
+
+    # Trials whose owner goes on with them
+
+    async def claim(self, trial_id: str) -> TrialParams:
+        """Take over a trial that was left, which its owner knows, to go on with it later: until then it waits.
+
+        Args:
+            trial_id: of the trial, which has the property `RESUME_OWNER`.
+
+        Returns:
+            Its parameters.
+
+        Raises:
+            FailedPreconditionError: it is not stored, it has ended, or another process has it.
+            CogmentError: of the storage.
+        """
+        trial, attempt = await self._datastore.store.trial(trial_id), None
+        if trial is None:
+            why = "it is not stored"
+        elif not trial.attempt or not trial.logged:
+            why = "nobody counts its attempts"
+        elif (attempt := await self._datastore.take_over(trial, self._endpoint)) is None:
+            why = "it has ended, or another process has it"
+        else:
+            why = self._spent(trial)
+            self._claimed[trial_id] = trial, attempt
+            self._datastore.on_abandoned(self._on_abandoned)
+        if trial is None or why:
+            if attempt is not None:
+                await self.give_up(trial_id, why)
+            raise FailedPreconditionError(f"trial {trial_id!r}: {why}")
+        return trial.params
+
+    async def start(self, trial_id: str) -> TrialParams:
+        """Go on with a trial that was claimed; return its parameters, which say with which tick.
+
+        Raises:
+            FailedPreconditionError: it cannot go on, and has been ended.
+            CogmentError: of the storage.
+        """
+        trial, attempt = self._claimed[trial_id]
+        try:
+            params = await self._start(trial, attempt)
+        except CogmentError as error:
+            await self.give_up(trial_id, str(error))
+            raise FailedPreconditionError(f"trial {trial_id!r} cannot go on: {error}") from error
+        del self._claimed[trial_id]
+        return params
+
+    async def give_up(self, trial_id: str, why: str) -> None:
+        """End a trial that was claimed and is not gone on with.
+
+        Raises:
+            CogmentError: of the storage.
+        """
+        _, attempt = self._claimed.pop(trial_id)
+        await self._end(trial_id, attempt, why)
+
+    # All others
 
     async def run(self) -> None:
         """Look for trials that nobody runs, and go on with them, until stopped."""
@@ -167,6 +239,10 @@ class Resuming:
 
     async def _on_abandoned(self, trial_id: str) -> bool:
         """Go on with a trial that is about to be ended; False: it is ended."""
+        if trial_id in self._claimed:
+            return True
+        if not self._begun.is_set():
+            return False
         if trial_id not in await self._datastore.store.open_logged():
             return False  # another process has it
         trial = await self._datastore.store.trial(trial_id)
@@ -191,13 +267,14 @@ class Resuming:
                 if attempt is None:
                     _log.info("trial %s: somebody else goes on with it, or it has ended", trial_id)
                     return True
-                why = f"it has had {most} attempts (resume_attempts)"
-                if step is Step.TAKE_OVER:
-                    why = await self._start(trial, attempt)
+                why = self._spent(trial)
+                try:
+                    if step is Step.TAKE_OVER:
+                        await self._start(trial, attempt)
+                except CogmentError as error:
+                    why = str(error)
                 if why:
-                    _log.warning("trial %s: attempt %d: it cannot go on: %s", trial_id, attempt, why)
-                    end = TrialOutcome(trial_id, EndCause.NOT_STARTED, reason=f"it could not go on: {why}")
-                    await self._datastore.give_up(trial_id, attempt, end.message())
+                    await self._end(trial_id, attempt, why)
                 attempt = None
         except CogmentError as error:
             # It is open still: the lease of its data log, or another process, comes back to it.
@@ -210,6 +287,16 @@ class Resuming:
                 await self._release(trial_id, attempt)
         return True
 
+    def _spent(self, trial: StoredTrial) -> str:
+        """Return why a trial may have no more attempts; empty if it may."""
+        most = self._config.resume_attempts
+        return f"it has had {most} attempts (resume_attempts)" if trial.attempt >= most else ""
+
+    async def _end(self, trial_id: str, attempt: int, why: str) -> None:
+        _log.warning("trial %s: attempt %d: it cannot go on: %s", trial_id, attempt, why)
+        end = TrialOutcome(trial_id, EndCause.NOT_STARTED, reason=f"it could not go on: {why}")
+        await self._datastore.give_up(trial_id, attempt, end.message())
+
     async def _release(self, trial_id: str, attempt: int) -> None:
         """Let others have what was taken over and does not run here."""
         with trio.move_on_after(_RELEASE_SECONDS, shield=True):
@@ -218,24 +305,24 @@ class Resuming:
             except CogmentError as error:
                 _log.warning("trial %s: could not be released: %s", trial_id, error)
 
-    async def _start(self, trial: StoredTrial, attempt: int) -> str:
-        """Start a trial that was taken over; return why that is not possible, empty if it has started."""
+    async def _start(self, trial: StoredTrial, attempt: int) -> TrialParams:
+        """Start a trial that was taken over; return its parameters.
+
+        Raises:
+            CogmentError: that is not possible.
+        """
         deadline = trio.current_time() + self._config.resume_patience_seconds
         while True:
             try:
-                await self._start_once(trial, attempt)
+                return await self._start_once(trial, attempt)
             except (UnavailableError, FailedPreconditionError) as error:
                 # Participants that are discovered may be on their way, too.
                 if trio.current_time() + _RETRY_SECONDS > deadline:
-                    return str(error)
+                    raise
                 _log.info("trial %s: attempt %d: not yet: %s", trial.trial_id, attempt, error)
-            except CogmentError as error:
-                return str(error)
-            else:
-                return ""
             await trio.sleep(_RETRY_SECONDS)
 
-    async def _start_once(self, trial: StoredTrial, attempt: int) -> None:
+    async def _start_once(self, trial: StoredTrial, attempt: int) -> TrialParams:
         trial_id, orchestrator = trial.trial_id, self._orchestrator
         params, past = TrialParams(), None
         params.CopyFrom(trial.params)
@@ -265,3 +352,4 @@ class Resuming:
         _log.warning(
             "trial %s: attempt %d goes on with tick %d, the last one that was stored", trial_id, attempt, tick_id
         )
+        return params

@@ -514,6 +514,7 @@ class Experiment:
         after: pages after the trials.
         ends: by the names of `ENDS`.
         page_seconds: how long somebody may stay on a page.
+        after_restart: of the server in the middle of a trial: `go_on` where it was, or play it `again`.
     """
 
     name: str
@@ -529,6 +530,7 @@ class Experiment:
     after: Sequence[PagePlan] = ()
     ends: Mapping[str, End] = field(default_factory=dict)
     page_seconds: float = 600.0
+    after_restart: str = "go_on"
 
     def __post_init__(self) -> None:
         check_name(self.name, "name")
@@ -537,6 +539,7 @@ class Experiment:
         if not self.conditions:
             raise InvalidArgumentError("conditions: expected one or more")
         _check_one_of(self.assignment, ("balanced", "seeded"), "assignment")
+        _check_one_of(self.after_restart, ("go_on", "again"), "after_restart")
         _check_seconds(self.page_seconds, "page_seconds")
         pages = [*self.before, *(page for trial in self.trials for page in trial.pages), *self.after]
         _check_unique([each.name for each in pages], "pages")

@@ -32,7 +32,7 @@ _Made = TypeVar("_Made")
 
 _TOP = (
     *("name", "title", "participants", "before", "waiting", "conditions", "assignment", "seed", "dropout", "trials"),
-    *("after", "ends", "page_seconds"),
+    *("after", "ends", "page_seconds", "after_restart"),
 )
 _PEOPLE = ("id", "allow", "keep_out", "parameters")
 _PAGE = (*("name", "title", "text", "consent", "questions", "file", "seconds", "attempts", "failed", "conditions"),)
@@ -73,7 +73,7 @@ class _Reader:
     def experiment(self) -> Experiment:
         """Return what the file says."""
         values = self._file.values(self._file.root, "the file", _TOP)
-        given: dict[str, Any] = self._texts(values, ("name", "title", "assignment"))
+        given: dict[str, Any] = self._texts(values, ("name", "title", "assignment", "after_restart"))
         if "name" not in given:
             stem = Path(self._file.path).stem.lower()
             given["name"] = "".join(letter if letter.isascii() and letter.isalnum() else "-" for letter in stem)

@@ -17,7 +17,7 @@ from __future__ import annotations
 import math
 import random
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, TypeAlias
 
@@ -90,6 +90,9 @@ class Group:
         trial: which one comes next, or is being played.
         playing: a trial is going on.
         over: it is over, and no member is in it any more.
+        trial_id: of the trial that is going on, or was when the server stopped; empty: there is none.
+        places: who has which of its places; None: a bot does, or nobody.
+        absent: the ids of those in whose places others act in it, until they come back.
     """
 
     number: int
@@ -99,6 +102,14 @@ class Group:
     trial: int = 0
     playing: bool = False
     over: bool = False
+    trial_id: str = ""
+    places: list[str | None] = field(default_factory=list)
+    absent: list[str] = field(default_factory=list)
+
+    @property
+    def interrupted(self) -> bool:
+        """Whether its trial goes on, as soon as everybody is back."""
+        return bool(self.trial_id) and not self.playing
 
     def to_data(self) -> dict[str, Any]:
         """Return what JSON can have."""
@@ -119,19 +130,21 @@ class Show:
 
 @dataclass(frozen=True, slots=True)
 class StartTrial:
-    """Start the group's next trial; then `trial_over`.
+    """Start the group's next trial, or go on with one; then `trial_over`, or `trial_not_resumed`.
 
     Attributes:
         group: the number of the group.
         trial: which one.
         places: who plays, by place; None: a bot does, or nobody.
         gone: the places that nobody has, where the group goes on with fewer.
+        goes_on: the id of the trial that goes on after a restart, with the places that it had; empty: it is a new one.
     """
 
     group: int
     trial: int
     places: tuple[str | None, ...]
     gone: tuple[int, ...] = ()
+    goes_on: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,6 +152,13 @@ class EndTrial:
     """End the trial of a group; then `trial_over`, which changes nothing any more."""
 
     group: int
+
+
+@dataclass(frozen=True, slots=True)
+class GiveUpTrial:
+    """A trial that was interrupted does not go on."""
+
+    trial_id: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,7 +193,7 @@ class Forget:
     id: str
 
 
-Effect: TypeAlias = Show | StartTrial | EndTrial | GiveUpSeat | Happened | Forget
+Effect: TypeAlias = Show | StartTrial | EndTrial | GiveUpTrial | GiveUpSeat | Happened | Forget
 
 
 class ExperimentMachine:
@@ -396,6 +416,40 @@ class ExperimentMachine:
 
     # --- what happens to trials ---
 
+    def trial_started(self, number: int, trial: int, trial_id: str) -> None:
+        """Have a trial have an id, by which it is found after a restart."""
+        group = self.groups[number]
+        if group.playing and group.trial == trial:
+            group.trial_id = trial_id
+            self.changed_groups.add(number)
+
+    def note_absent(self, number: int, trial: int, who: str, absent: bool) -> None:
+        """Have somebody else act in a trial for somebody, or not any more."""
+        group = self.groups[number]
+        if group.playing and group.trial == trial and absent != (who in group.absent):
+            group.absent = [*group.absent, who] if absent else [each for each in group.absent if each != who]
+            self.changed_groups.add(number)
+
+    def trial_not_resumed(self, number: int, trial: int, why: str, now: float) -> list[Effect]:
+        """Have a trial that was to go on be lost: it is played again.
+
+        Args:
+            number: of the group.
+            trial: which one; one of before changes nothing.
+            why: it cannot go on.
+            now: the time.
+        """
+        group = self.groups[number]
+        if group.over or not group.playing or group.trial != trial:
+            return []
+        detail = {"trial": trial, "trial_id": group.trial_id, "reason": why}
+        group.playing = False
+        self._drop_trial(group)
+        effects: list[Effect] = [Happened("", "trial lost", number, detail)]
+        for person in self._members(group):
+            effects += self._happen(person, Input.INTERRUPTED, now)
+        return [*effects, *self._settle(now)]
+
     def trial_over(
         self, number: int, trial: int, lost: Iterable[str], now: float, *, failed: bool = False
     ) -> list[Effect]:
@@ -412,7 +466,7 @@ class ExperimentMachine:
         if group.over or not group.playing or group.trial != trial:
             return []
         group.playing = False
-        self.changed_groups.add(number)
+        self._drop_trial(group)
         effects: list[Effect] = [Happened("", "trial over", number, {"trial": trial, "failed": failed})]
         gone, dropout = set(lost), self.experiment.dropout
         cut_short = bool(gone) and dropout.in_the_trial == "end"
@@ -434,12 +488,13 @@ class ExperimentMachine:
             effects += self._happen(person, Input.TRIAL_OVER, now)
         return [*effects, *self._settle(now)]
 
-    def resume(self, now: float, *, stopped_at: float) -> list[Effect]:
-        """Go on after a server was stopped: nobody is here, and trials that were going on are played again.
+    def resume(self, now: float, *, stopped_at: float, going_on: Container[str] = ()) -> list[Effect]:
+        """Go on after a server was stopped: nobody is here, and trials wait until everybody is, or are played again.
 
         Args:
             now: the time.
             stopped_at: when the server was heard of last. For that long nobody's time has run.
+            going_on: the ids of the trials that can go on.
         """
         effects: list[Effect] = [Happened("", "server started", None, {"stopped_seconds": max(now - stopped_at, 0.0)})]
         for person in self.people.values():
@@ -448,14 +503,27 @@ class ExperimentMachine:
             person.since += max(now - stopped_at, 0.0)
             self.changed.add(person.id)
         for group in self.groups.values():
-            if group.playing:
-                group.playing = False
-                self.changed_groups.add(group.number)
-                effects.append(Happened("", "trial lost", group.number, {"trial": group.trial}))
+            if group.playing or group.interrupted:
+                effects += self._interrupt(group, going_on)
             for person in self._members(group):
-                effects += self._happen(person, Input.INTERRUPTED, now)
+                if person.id not in group.absent:
+                    effects += self._happen(person, Input.INTERRUPTED, now)
                 self._limit_absence(person, now, max(self.experiment.dropout.grace_seconds, RESUME_SECONDS))
         return [*effects, *self._settle(now)]
+
+    def _interrupt(self, group: Group, going_on: Container[str]) -> list[Effect]:
+        """Have the trial of a group be interrupted, or lost."""
+        detail: dict[str, Any] = {"trial": group.trial}
+        if group.trial_id:
+            detail["trial_id"] = group.trial_id
+        self.changed_groups.add(group.number)
+        was_playing, group.playing = group.playing, False
+        if group.trial_id not in going_on:
+            self._drop_trial(group)
+            return [Happened("", "trial lost", group.number, detail)]
+        if all(each.id in group.absent for each in self._members(group)):
+            group.absent = []  # the first who is back goes on with it
+        return [Happened("", "trial interrupted", group.number, detail)] if was_playing else []
 
     # --- time ---
 
@@ -598,9 +666,7 @@ class ExperimentMachine:
         if group.over:
             return []
         effects: list[Effect] = [Happened("", "group ended early", group.number, {"trial": group.trial})]
-        if group.playing:
-            group.playing = False
-            effects.append(EndTrial(group.number))
+        effects += self._drop_trial(group)
         for person in self._members(group):
             effects += self._happen(person, Input.GROUP_OVER, now)
         group.over = True
@@ -621,29 +687,60 @@ class ExperimentMachine:
                 effects += self._happen(person, Input.FULL, now)
         return effects
 
+    def _drop_trial(self, group: Group) -> list[Effect]:
+        """Have a group have no trial; return what ends the one that it has."""
+        effects: list[Effect] = []
+        if group.playing:
+            effects.append(EndTrial(group.number))
+        elif group.interrupted:
+            effects.append(GiveUpTrial(group.trial_id))
+        group.playing, group.trial_id, group.places, group.absent = False, "", [], []
+        self.changed_groups.add(group.number)
+        return effects
+
     def _settle_group(self, group: Group, now: float) -> list[Effect]:
         members = self._members(group)
         dropout = self.experiment.dropout
         if not members:
             group.over = True
-            self.changed_groups.add(group.number)
-            if group.playing:
-                group.playing = False
-                return [EndTrial(group.number)]
-            return []
+            return self._drop_trial(group)
         if (dropout.then == "end" and len(members) < group.people) or (
             dropout.then == "fewer" and len(members) < dropout.least
         ):
             return self._end_group(group, now)
-        if group.playing or not all(each.step is Step.READY and each.here for each in members):
+        if group.playing:
             return []
+        # In the places of these others act: the trial goes on without them, and they may come back into it.
+        awaited = [each for each in members if each.id not in group.absent]
+        if not awaited:
+            return self._end_group(group, now)
+        effects: list[Effect] = []
+        if group.interrupted and dropout.in_the_trial == "end":
+            here = {each.id for each in members}
+            if not here.issuperset(who for who in group.places if who is not None):
+                # It cannot go on without them: it is played again with who is left.
+                lost = {"trial": group.trial, "trial_id": group.trial_id}
+                effects.append(Happened("", "trial lost", group.number, lost))
+                effects += self._drop_trial(group)
+        if not all(each.step is Step.READY and each.here for each in awaited):
+            return effects
+        return [*effects, *self._start(group, awaited, now)]
+
+    def _start(self, group: Group, ready: list[Participant], now: float) -> list[Effect]:
+        """Have those who are ready play, or go on with the trial that was interrupted."""
+        dropout, goes_on = self.experiment.dropout, group.trial_id
         group.playing = True
         self.changed_groups.add(group.number)
-        ready = {each.id for each in members}
-        places = tuple(who if who in ready else None for who in group.members)
-        gone = [place for place in range(group.people) if places[place] is None] if dropout.then == "fewer" else []
-        detail = {"trial": group.trial, "people": len(members)}
-        effects: list[Effect] = [Happened("", "trial", group.number, detail)]
-        for person in members:
+        if not goes_on:
+            there = {each.id for each in ready}
+            group.places = [who if who in there else None for who in group.members]
+        fewer = dropout.then == "fewer"
+        gone = [place for place in range(group.people) if group.places[place] is None] if fewer else []
+        effects: list[Effect] = []
+        if not goes_on:
+            detail = {"trial": group.trial, "people": len(ready)}
+            effects.append(Happened("", "trial", group.number, detail))
+        for person in ready:
             effects += self._happen(person, Input.PLAY, now)
-        return [*effects, StartTrial(group.number, group.trial, places, tuple(gone))]
+        start = StartTrial(group.number, group.trial, tuple(group.places), tuple(gone), goes_on)
+        return [*effects, start]

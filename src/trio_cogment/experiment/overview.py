@@ -42,6 +42,7 @@ def overview(server: ExperimentServer) -> dict[str, Any]:
             "trial": min(group.trial + 1, len(server.experiment.trials)),
             "trials": len(server.experiment.trials),
             "playing": group.playing,
+            "interrupted": group.interrupted,
             "members": [member for member in group.members if member is not None],
             "wizards": [
                 {"agent": agent, "state": state.value} for agent, state in server.wizard_seats(group.number).items()

@@ -8,6 +8,7 @@ page may be ahead of the file by as long as a commit takes.
 from __future__ import annotations
 
 import base64
+import enum
 import hashlib
 import hmac
 import json
@@ -23,6 +24,7 @@ from urllib.parse import quote, urlencode
 import trio
 
 from trio_cogment.access import Sources
+from trio_cogment.api.common_pb2 import TrialParams
 from trio_cogment.base.config import PlayConfig
 from trio_cogment.base.errors import (
     CogmentError,
@@ -32,6 +34,7 @@ from trio_cogment.base.errors import (
     ResourceExhaustedError,
 )
 from trio_cogment.base.host import Host
+from trio_cogment.base.outcome import EndCause
 from trio_cogment.experiment import machine as machines
 from trio_cogment.experiment.definition import PLACEHOLDER, Experiment, PagePlan, Question
 from trio_cogment.experiment.machine import Effect, ExperimentMachine, Group, Participant
@@ -39,13 +42,14 @@ from trio_cogment.experiment.messages import Enter, GoOn, Leave, Message, Turn, 
 from trio_cogment.experiment.participant_table import Step
 from trio_cogment.experiment.store import Batch, Event, ExperimentStore, StoredParticipant
 from trio_cogment.experiment.tables import played_trials, tables_of, zipped
-from trio_cogment.experiment.trials import ExperimentTrials
+from trio_cogment.experiment.trials import ExperimentTrials, GroupTrial
 from trio_cogment.platform import Platform
 from trio_cogment.play.effects import EffectQueue
 from trio_cogment.play.page import Page, PageSocket
 from trio_cogment.play.seat import PageSeat
 from trio_cogment.play.server import PlayServer, WatchedTrial
 from trio_cogment.play.views import page_message
+from trio_cogment.resuming import RESUME_ATTEMPT, RESUME_TICK
 from trio_cogment.seats.presence import PresenceState
 
 _log = logging.getLogger(__name__)
@@ -64,6 +68,18 @@ _LAST_WRITE_SECONDS = 5.0
 _ABSENT = frozenset([PresenceState.ABSENT, PresenceState.LEFT])
 
 
+class _End(enum.Enum):
+    """How a trial of a group has come to its end."""
+
+    ORDERLY = enum.auto()
+    #: For another reason than that somebody has gone.
+    FAILED = enum.auto()
+    #: It was to go on, and its environment could not be brought to where it was.
+    NOT_RESUMED = enum.auto()
+    #: The server stops: whoever starts next goes on with it.
+    STOPPED = enum.auto()
+
+
 class _RunningTrial:
     """A trial of a group.
 
@@ -74,7 +90,7 @@ class _RunningTrial:
         wizards: the seats of researchers, by the agent's name.
         links: to the seats, as the pages have got them.
         absent: the ids of those who were not there when they were last heard of.
-        resigned: the ids of those who have left.
+        resigned: the ids of those who have left, or in whose places others act.
         states: where each is, and since when.
         ended: the machine has ended it.
     """
@@ -148,6 +164,7 @@ class ExperimentServer:
         self._notes: dict[str, deque[str]] = {}
         self._seen_trials: dict[str, int] = {}
         self._running: dict[int, _RunningTrial] = {}
+        self._going_on: dict[str, TrialParams] = {}  # trials that wait until everybody is back, by their ids
         self._batch = Batch()
         self._written: list[trio.Event] = []
         self._to_write = trio.Event()
@@ -174,9 +191,10 @@ class ExperimentServer:
         self._clock_offset = self._host.wall_clock() / 1e9 - trio.current_time()
         seen_at = await self._run_in_thread(self._load)
         stopped_at = self.now() if seen_at is None else seen_at
+        await self._claim()
         try:
             async with trio.open_nursery() as self._nursery:
-                self._do(self.machine.resume(self.now(), stopped_at=stopped_at))
+                self._do(self.machine.resume(self.now(), stopped_at=stopped_at, going_on=self._going_on))
                 self._nursery.start_soon(self._keep_time)
                 self._nursery.start_soon(self._write_all)
                 task_status.started()
@@ -210,6 +228,22 @@ class ExperimentServer:
                 f"file as it was, or begin anew, with another file than {self._store.path} for the data"
             )
         return float(meta["seen_at"]) if "seen_at" in meta else None
+
+    async def _claim(self) -> None:
+        """Take over the trials that were going on, so that they can go on here once their people are back."""
+        left = [group for group in self.machine.groups.values() if group.trial_id]
+        for group in left if self.experiment.after_restart == "go_on" else ():
+            why = "the server keeps no trials (--storage)"
+            try:
+                if self._platform.resuming is not None:
+                    self._going_on[group.trial_id] = await self._platform.resuming.claim(group.trial_id)
+                    continue
+            except CogmentError as error:
+                why = str(error)
+            _log.warning(
+                "experiment %r: group %d plays trial %r again, from its beginning: %s",
+                *(self.experiment.name, group.number, group.trial_id, why),
+            )
 
     async def _keep_time(self) -> None:
         while True:
@@ -463,6 +497,7 @@ class ExperimentServer:
             group = self.machine.groups[person.group]
             header |= {"group": self._group_view(group, person), "trials_done": person.trial}
             header["early"] = person.step is Step.FINISHING and person.end == "partial"
+            header["interrupted"] = group.interrupted
             header["roles"] = "roles" in self.experiment.trials[min(person.trial, len(self.experiment.trials) - 1)].show
             running = self._running.get(group.number)
             if person.step is Step.PLAYING and running is not None and who in running.links:
@@ -509,6 +544,8 @@ class ExperimentServer:
     def _member_view(self, group: Group, running: _RunningTrial | None, place: int, who: str | None) -> dict[str, Any]:
         dropout = self.experiment.dropout
         person = None if who is None else self.machine.people.get(who)
+        if group.interrupted and who in group.absent:
+            return {"state": "bot" if dropout.tell else "here"}
         if who is None or person is None or person.step is Step.OUT:
             played = running is not None and who in running.seats and dropout.in_the_trial != "end"
             if place < group.people and dropout.then in ("fewer", "end") and not played:
@@ -552,6 +589,9 @@ class ExperimentServer:
                 self._nursery.start_soon(self._run_trial, effect, running)
         elif isinstance(effect, machines.EndTrial):
             self._end_trial(self._running.pop(effect.group, None))
+        elif isinstance(effect, machines.GiveUpTrial):
+            if self._nursery is not None and self._going_on.pop(effect.trial_id, None) is not None:
+                self._nursery.start_soon(self._give_up_trial, effect.trial_id)
         elif isinstance(effect, machines.Forget):
             self._drop(effect.id)
             self._batch.dropped.append(effect.id)
@@ -587,43 +627,68 @@ class ExperimentServer:
             if seat is not None:
                 seat.resign()
 
-    async def _run_trial(self, effect: machines.StartTrial, running: _RunningTrial) -> None:
-        """Start a trial and wait for its end. What fails here harms nobody but its group."""
-        failed = True
+    async def _give_up_trial(self, trial_id: str) -> None:
+        """End a trial that was to go on, and has lost its people."""
+        resuming = self._platform.resuming
+        assert resuming is not None, "it was claimed"
         try:
-            failed = await self._played(effect, running)
+            await resuming.give_up(trial_id, "its people have not come back")
+        except CogmentError as error:
+            _log.warning("experiment %r: trial %r could not be ended: %s", self.experiment.name, trial_id, error)
+
+    async def _run_trial(self, effect: machines.StartTrial, running: _RunningTrial) -> None:
+        """Start a trial, or go on with one, and wait for its end. What fails here harms nobody but its group."""
+        end, why = _End.FAILED, ""
+        try:
+            end, why = await self._played(effect, running)
         except CogmentError as error:
             _log.warning("experiment %r: a trial was lost: %s", self.experiment.name, error)
         except Exception:  # noqa: BLE001  the boundary of a trial
             _log.exception("experiment %r: a trial was lost", self.experiment.name)
         if self._running.get(effect.group) is running:
             del self._running[effect.group]
+        if end is _End.STOPPED:
+            return
+        if end is _End.NOT_RESUMED:
+            _log.warning("experiment %r: group %d plays its trial again: %s", self.experiment.name, effect.group, why)
+            self._do(self.machine.trial_not_resumed(effect.group, effect.trial, why, self.now()))
+            return
+        failed = end is _End.FAILED
         lost = [] if failed and not running.absent else sorted(running.absent)
         self._do(self.machine.trial_over(effect.group, effect.trial, lost, self.now(), failed=failed))
 
-    async def _played(self, effect: machines.StartTrial, running: _RunningTrial) -> bool:
-        """Play a trial; return whether it has failed for another reason than that somebody has gone."""
-        group = self.machine.groups[effect.group]
-        places: list[str | None] = [None] * len(effect.places)
-        for place, who in enumerate(effect.places):
-            places[self.machine.place_in_trial(effect.trial, place)] = who
-        gone = [self.machine.place_in_trial(effect.trial, place) for place in effect.gone]
-        models = None if self._platform.model_registry is None else self._platform.model_registry_client()
-        prepared = await self._trials.prepare(effect.trial, group.condition, group.number, places, gone, models)
-        people = prepared.people
-        watched = await self._play.start_watched(prepared.game, len(people) + len(prepared.wizards), False)
-        started = {"trial": effect.trial, "trial_id": watched.trial_id, "policies": dict(prepared.policies)}
-        self._happened("", "trial started", group.number, started)
+    async def _played(self, effect: machines.StartTrial, running: _RunningTrial) -> tuple[_End, str]:
+        """Play a trial to its end; return how it has ended, and why."""
+        number = effect.group
+        before = self._going_on.pop(effect.goes_on, None)
+        prepared = await self._prepared(effect, before)
+        if before is None:
+            trial_id = f"{self.experiment.name}-{self._host.new_id()}"
+            self.machine.trial_started(number, effect.trial, trial_id)
+            self._do(())
+            people = len(prepared.people) + len(prepared.wizards)
+            watched = await self._play.start_watched(prepared.game, people, False, trial_id)
+            started = {"trial": effect.trial, "trial_id": trial_id, "policies": dict(prepared.policies)}
+            self._happened("", "trial started", number, started)
+        else:
+            try:
+                watched = await self._play.go_on_watched(prepared.game, effect.goes_on)
+            except CogmentError as error:
+                return _End.NOT_RESUMED, str(error)
+            await self._note_going_on(effect, watched)
+            running.resigned.update(self._substituted(effect))
         for seat in watched.seats:
             if seat.actor in prepared.wizards:
                 running.wizards[seat.actor] = seat
-                seat.on_event = partial(self._on_wizard, running, group.number, seat)
+                seat.on_event = partial(self._on_wizard, running, number, seat)
                 continue
-            who = people[seat.actor]
+            who = prepared.people[seat.actor]
             running.seats[who] = seat
-            seat.on_event = partial(self._on_seat, running, group.number, who)
-            detail = {"trial": effect.trial, "trial_id": watched.trial_id, "actor": seat.actor}
-            self._happened(who, "seat", group.number, {**detail, "condition": group.condition})
+            seat.on_event = partial(self._on_seat, running, number, who)
+            if before is None:
+                detail = {"trial": effect.trial, "trial_id": watched.trial_id, "actor": seat.actor}
+                condition = self.machine.groups[number].condition
+                self._happened(who, "seat", number, {**detail, "condition": condition})
         running.watched = watched
         if running.ended:
             watched.end()
@@ -634,7 +699,48 @@ class ExperimentServer:
             self._show(who)
         await watched.over()
         outcome = await self._platform.controller.wait_trial(watched.trial_id, check=False)
-        return outcome.failed and outcome.participant not in people
+        if outcome.cause is EndCause.SERVER_STOPPED:
+            return _End.STOPPED, ""
+        if not outcome.failed or outcome.participant in prepared.people:
+            return _End.ORDERLY, ""
+        if before is not None and not any(seat.has_observed for seat in watched.seats):
+            return _End.NOT_RESUMED, outcome.reason
+        return _End.FAILED, outcome.reason
+
+    async def _prepared(self, effect: machines.StartTrial, before: TrialParams | None) -> GroupTrial:
+        """Return what a trial is started with; `before`: the parameters of one that goes on."""
+        group = self.machine.groups[effect.group]
+        places: list[str | None] = [None] * len(effect.places)
+        for place, who in enumerate(effect.places):
+            places[self.machine.place_in_trial(effect.trial, place)] = who
+        gone = [self.machine.place_in_trial(effect.trial, place) for place in effect.gone]
+        models = None if self._platform.model_registry is None else self._platform.model_registry_client()
+        chosen = None if before is None else before.properties
+        return await self._trials.prepare(effect.trial, group.condition, group.number, places, gone, models, chosen)
+
+    def _substituted(self, effect: machines.StartTrial) -> set[str]:
+        """Return those in whose places others act when a trial goes on: they stay away, or are out."""
+        absent = self.machine.groups[effect.group].absent
+        people = ((who, self.machine.people.get(who)) for who in effect.places if who is not None)
+        return {who for who, person in people if who in absent or person is None or person.step is Step.OUT}
+
+    async def _note_going_on(self, effect: machines.StartTrial, watched: WatchedTrial) -> None:
+        """Have the file say with which tick a trial goes on, and how many that were answered are asked again."""
+        tick_id = int(watched.properties[RESUME_TICK])
+        await self.flush()
+        answered = await self._run_in_thread(self._store.last_answered, watched.trial_id)
+        detail = {
+            "trial": effect.trial,
+            "trial_id": watched.trial_id,
+            "tick": tick_id,
+            "attempt": int(watched.properties[RESUME_ATTEMPT]),
+            "ticks_lost": max(answered - tick_id + 1, 0),
+        }
+        self._happened("", "trial goes on", effect.group, detail)
+        _log.warning(
+            "experiment %r: group %d goes on with trial %r at tick %d; answered before and asked again: %d",
+            *(self.experiment.name, effect.group, watched.trial_id, tick_id, detail["ticks_lost"]),
+        )
 
     def _on_wizard(
         self, running: _RunningTrial, group: int, seat: PageSeat, what: str, detail: Mapping[str, Any]
@@ -653,6 +759,8 @@ class ExperimentServer:
             if state is not PresenceState.OVER:
                 running.states[who] = state, self.now()
                 (running.absent.add if state in _ABSENT else running.absent.discard)(who)
+                self.machine.note_absent(group, running.trial, who, who in running.absent)
+                self._keep()
                 self._show_others(who)
             self._note_change()
 

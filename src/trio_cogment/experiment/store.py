@@ -201,6 +201,15 @@ class ExperimentStore:
         for time_ns, participant, kind, group, detail in self._rows(sql, what):
             yield Event(time_ns, participant, kind, group, json.loads(detail))
 
+    def last_answered(self, trial_id: str) -> int:
+        """Return the last tick of a trial that somebody is known to have answered; -1: there is none."""
+        sql = (
+            "SELECT max(json_extract(detail, '$.tick')) FROM events "
+            "WHERE what IN ('action', 'stand-in', 'wizard') AND json_extract(detail, '$.trial_id') = ?"
+        )
+        [(tick_id,)] = self._rows(sql, (trial_id,))
+        return -1 if tick_id is None else int(tick_id)
+
     def _rows(self, sql: str, values: Sequence[Any] = ()) -> Iterable[Any]:
         with file_errors(f"cannot read {self.path}"):
             return self._hold.reader.execute(sql, values)

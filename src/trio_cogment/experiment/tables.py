@@ -75,7 +75,7 @@ EVENT_KINDS = {
     "out": "the participant has come to an end",
     "seat": "the participant plays this actor in this trial",
     "presence": "where the person is in a trial: held (here), away, absent, left, over",
-    "action": "an action in a trial",
+    "action": "an action in a trial; where it has gone on after a restart, some ticks are here twice, and the last counts",
     "late": "an action that came too late",
     "stand-in": "a bot, or the default action, has acted for the person",
     "told": "a researcher's message was shown",
@@ -85,7 +85,9 @@ EVENT_KINDS = {
     "trial started": "the trial has this id; policies: the versions of stored models that play, by agent",
     "wizard": "a researcher who plays the agent `actor` did this: an action, presence, and so on",
     "trial over": "the trial has ended",
-    "trial lost": "the server was stopped during the trial, which is played again",
+    "trial interrupted": "the server was stopped during the trial, which goes on as soon as everybody is back",
+    "trial goes on": "it does: with this tick, as this attempt; ticks_lost: so many that were answered are asked again",
+    "trial lost": "the server was stopped during the trial, which is played again from its beginning; reason: why",
     "waiting room closed": "by a researcher",
     "waiting room opened": "by a researcher",
     "server started": "stopped_seconds: for how long it was not there; nobody's time has run meanwhile",
@@ -143,7 +145,7 @@ def _participants(experiment: Experiment, store: ExperimentStore) -> Iterator[Se
     yield [*PARTICIPANT_COLUMNS, *questions, *(f"{PARAMETER_COLUMN}{name}" for name in parameters)]
     conditions = {int(each["number"]): each["condition"] for each in store.groups()}
     seen: dict[str, dict[str, Any]] = {}
-    for event in store.events():
+    for event in _counting(store):
         if event.participant:
             _count(seen.setdefault(event.participant, {}), event)
     for each in store.participants():
@@ -157,6 +159,21 @@ def _participants(experiment: Experiment, store: ExperimentStore) -> Iterator[Se
             *(_plain(found.get("answers", {}).get(name)) for name in questions),
             *(each.parameters.get(name) for name in parameters),
         ]
+
+
+def _counting(store: ExperimentStore, *what: str) -> Iterator[Event]:
+    """Yield events without the actions in ticks that were asked again when their trial went on."""
+    again: dict[str, list[int]] = {}
+    for event in store.events("trial goes on"):
+        again.setdefault(event.detail["trial_id"], []).append(event.detail["tick"])
+    for event in store.events(*what, "trial goes on") if what else store.events():
+        ticks = again.get(event.detail.get("trial_id", ""), ())
+        if event.what == "trial goes on":
+            ticks.pop(0)  # type: ignore[union-attr]  # it is there
+        if event.what in ("action", "late") and any(event.detail["tick"] >= tick_id for tick_id in ticks):
+            continue
+        if not what or event.what in what:
+            yield event
 
 
 def _count(found: dict[str, Any], event: Event) -> None:
@@ -198,7 +215,7 @@ def _events(store: ExperimentStore) -> Iterator[Sequence[Any]]:
 def _actions(store: ExperimentStore) -> Iterator[Sequence[Any]]:
     yield [*_ACTIONS]
     seats: dict[tuple[str, str], Mapping[str, Any]] = {}
-    for event in store.events("seat", "action", "late"):
+    for event in _counting(store, "seat", "action", "late"):
         detail = event.detail
         key = event.participant, detail["trial_id"]
         if event.what == "seat":

@@ -28,6 +28,7 @@ from trio_cogment.experiment.definition import Condition, Experiment, TrialPlan
 from trio_cogment.play.environment_games import people_params
 from trio_cogment.play.games import Game
 from trio_cogment.play.lobby_machine import LobbyRules
+from trio_cogment.resuming import RESUME_OWNER
 from trio_cogment.sdk import ModelRegistryClient, Participants
 from trio_cogment.seats.base import Seat, SeatContext
 from trio_cogment.seats.local import LocalSeat
@@ -40,6 +41,8 @@ from trio_cogment.spaces.values import fill_fields
 Resolve = Callable[[str], Any]
 
 _RANDOM, _WIZARD = "random", "wizard"
+#: Begins the name of a trial's property: which version plays an agent.
+_POLICY = "policy."
 _OUTCOMES = {"bot": Outcome.BOT, "default": Outcome.DEFAULT, "end": Outcome.LOSS}
 _SEED_BITS = 31
 
@@ -241,6 +244,7 @@ class ExperimentTrials:
         places: Sequence[str | None],
         gone: Sequence[int] = (),
         models: ModelRegistryClient | None = None,
+        chosen: Mapping[str, str] | None = None,
     ) -> GroupTrial:
         """Return what a trial is started with, and who plays which of its agents.
 
@@ -251,6 +255,7 @@ class ExperimentTrials:
             places: who has which of the agents that are people's; None: a bot has it, or nobody.
             gone: the numbers of those that nobody has: the trial is without them.
             models: of the platform; None: it has no model registry.
+            chosen: the properties of a trial that goes on, which has the versions of models with which it began.
 
         Raises:
             CogmentError: the file asks for what cannot be, or there is no such version of a model.
@@ -261,7 +266,8 @@ class ExperimentTrials:
                 continue
             seat, context = self._seats[name], SeatContext(self._experiment.name, agent, model_registry=models)
             if seat.chooses:
-                context = replace(context, policy=await seat.choose(context))
+                before = None if chosen is None else chosen.get(f"{_POLICY}{agent}")
+                context = replace(context, policy=await seat.choose(context) if before is None else before)
             contexts[agent] = context
         return self._group_trial(trial, condition, group, places, gone, contexts)
 
@@ -306,7 +312,8 @@ class ExperimentTrials:
         params.environment.config.content = config.SerializeToString()
         policies = {agent: context.policy for agent, context in contexts.items() if context.policy}
         for agent, chosen in policies.items():
-            params.properties[f"policy.{agent}"] = chosen
+            params.properties[f"{_POLICY}{agent}"] = chosen
+        params.properties[RESUME_OWNER] = self._experiment.name
         rules = SeatRules(
             come_seconds=dropout.grace_seconds,
             grace_seconds=dropout.grace_seconds,

@@ -138,6 +138,11 @@ class PageSeat:
         return self._presence.state
 
     @property
+    def has_observed(self) -> bool:
+        """Whether the trial has told it anything."""
+        return self._has_observed
+
+    @property
     def is_vacant(self) -> bool:
         """See `Presence.is_vacant`."""
         return self._presence.is_vacant

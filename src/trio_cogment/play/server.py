@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 import logging
 from collections import Counter, deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -42,12 +42,14 @@ class WatchedTrial:
 
     Attributes:
         trial_id: of the trial.
+        properties: of the trial.
         seats: of the people, in the order of the trial's actors.
         over: waits until it is over.
         end: ends it at once.
     """
 
     trial_id: str
+    properties: Mapping[str, str]
     seats: Sequence[PageSeat]
     over: Callable[[], Awaitable[None]]
     end: Callable[[], None]
@@ -183,7 +185,7 @@ class PlayServer:
         Raises:
             CogmentError: it could not be started.
         """
-        round_, seats = await self._start(self._platform.channel, game, people, bots)
+        round_, seats = await self._start(self._platform.channel, game, people, bots, self._new_id(game))
 
         async def over() -> None:
             await round_.controller.wait_trial_state(round_.trial_id)
@@ -193,13 +195,20 @@ class PlayServer:
     async def _start_of_lobby(
         self, game: Game, people: int, bots: bool
     ) -> tuple[list[Place], Callable[[], Awaitable[None]]]:
-        trial = await self.start_watched(game, people, bots)
+        trial = await self.start_watched(game, people, bots, self._new_id(game))
         return [Place(self._link(seat), seat) for seat in trial.seats], trial.over
 
-    async def start_watched(self, game: Game, people: int, bots: bool) -> WatchedTrial:
+    def _new_id(self, game: Game) -> str:
+        return f"{game.name}-{self._host.new_id()}"
+
+    async def start_watched(self, game: Game, people: int, bots: bool, trial_id: str) -> WatchedTrial:
         """Start a trial that counts for the game's lobby, and ends when none of its people is there any more.
 
-        The arguments are those of `start`.
+        Args:
+            game: see `start`.
+            people: see `start`.
+            bots: see `start`.
+            trial_id: of the trial.
 
         Raises:
             CogmentError: it could not be started.
@@ -208,7 +217,8 @@ class PlayServer:
             (TRIAL_OWNER, quote(f"{_LOBBY}:{game.name}")),
             (TRIAL_QUOTAS, Quotas(trials=game.lobby.most_trials).text()),
         )
-        round_, seats = await self._start(WithMetadata(self._platform.channel, metadata), game, people, bots)
+        opener = WithMetadata(self._platform.channel, metadata)
+        round_, seats = await self._start(opener, game, people, bots, trial_id)
         attendance = _Attendance(seats)
 
         async def over() -> None:
@@ -221,19 +231,41 @@ class PlayServer:
             await attendance.wait_nobody(self.config.empty_seconds)
             round_.end(hard=True)
 
-        return WatchedTrial(round_.trial_id, seats, over, partial(round_.end, hard=True))
+        return WatchedTrial(trial_id, game.params.properties, seats, over, partial(round_.end, hard=True))
+
+    async def go_on_watched(self, game: Game, trial_id: str) -> WatchedTrial:
+        """Go on with a trial that was claimed (`platform.resuming`), as with one of `start_watched`.
+
+        Args:
+            game: how its seats are held.
+            trial_id: of the trial.
+
+        Raises:
+            CogmentError: it cannot go on.
+        """
+        resuming = self._platform.resuming
+        assert resuming is not None, "nothing can have been claimed"
+        params = await resuming.start(trial_id)
+        seats = self._seats_again(game, trial_id, params)
+
+        async def end() -> None:
+            await self._platform.controller.terminate_trial(trial_id, hard=True)
+
+        over, stop = partial(self._attend, trial_id, seats), partial(self._nursery.start_soon, end)
+        return WatchedTrial(trial_id, params.properties, seats, over, stop)
 
     def link(self, seat: PageSeat, sources: Sources = ()) -> str:
         """Return the link of a seat: a path."""
         return self._link(seat)(sources)
 
-    async def _start(self, opener: CallOpener, game: Game, people: int, bots: bool) -> tuple[Round, Sequence[PageSeat]]:
+    async def _start(
+        self, opener: CallOpener, game: Game, people: int, bots: bool, trial_id: str
+    ) -> tuple[Round, Sequence[PageSeat]]:
         params, actors = (with_bots if bots else with_fewer)(game, people)
         if self._platform.resumes:
             params.properties[GAME] = game.name
             if game.with_seed is not None:
                 game.with_seed(params, self._rng.getrandbits(63))
-        trial_id = f"{game.name}-{self._host.new_id()}"
         seats = [self._seat_of(game, params, trial_id, actor) for actor in actors]
 
         def on_started() -> None:
@@ -254,7 +286,11 @@ class PlayServer:
         lobby = self._lobbies.get(params.properties.get(GAME, ""))
         if lobby is None:
             return
-        game = lobby.game
+        seats = self._seats_again(lobby.game, trial_id, params)
+        self._nursery.start_soon(self._attend, trial_id, seats)
+
+    def _seats_again(self, game: Game, trial_id: str, params: TrialParams) -> list[PageSeat]:
+        """Take the seats of a trial that goes on."""
         if game.renderer:
             self._renderers[trial_id] = game.renderer
         people = [actor.name for actor in params.actors if actor.endpoint.strip() == CLIENT]
@@ -263,8 +299,8 @@ class PlayServer:
             self._seats[trial_id, seat.actor] = seat
             assert seat.seat is not None
             seat.seat.join(self._platform.channel, trial_id, self._nursery.start_soon, host=self._host)
-        self._nursery.start_soon(self._attend, trial_id, seats)
         self._taken.unpark_all()
+        return seats
 
     async def _attend(self, trial_id: str, seats: Sequence[PageSeat]) -> None:
         """End a trial that goes on when none of its people is there any more."""

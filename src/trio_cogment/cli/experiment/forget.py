@@ -56,6 +56,8 @@ def forget(file: Path, participant: str, storage: str, keep_trials: bool, data: 
             int(group["number"]): {
                 **group,
                 "members": [None if member == participant else member for member in group["members"]],
+                "places": [None if member == participant else member for member in group.get("places", [])],
+                "absent": [member for member in group.get("absent", []) if member != participant],
             }
             for group in store.groups()
             if participant in group["members"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, nullcontext
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Any
@@ -57,6 +58,7 @@ _IN_THE_FILE = {
     "hold_action": "trials: hold_action",
     "wait": "waiting: seconds",
     "shortage": "waiting: shortage",
+    "resume": "after_restart",
     "seed": "seed",
     "title": "title",
     "text": "trials: text",
@@ -131,8 +133,10 @@ async def _running(
     from trio_cogment.platform import open_platform
     from trio_cogment.play.server import open_play
 
+    # Trials go on after a restart if they are kept; those of a demonstration are played for nobody.
+    resume = storage is not None and storage.is_durable and resources is not None
     config = PlatformConfig(
-        orchestrator=configuration.orchestrator,
+        orchestrator=replace(configuration.orchestrator, resume=resume),
         rpc=configuration.rpc,
         datastore=configuration.datastore,
         client_tls=None if resources is None else resources.client_tls,

@@ -66,6 +66,11 @@ class StorageSettings:
     compression: int = DEFAULT_COMPRESSION
 
     @property
+    def is_durable(self) -> bool:
+        """Whether trials are there after the process."""
+        return self.file is not None or self.address != "memory:"
+
+    @property
     def place(self) -> str:
         """Where that is, as people are told: a path in full, `in memory`, or the address without its password."""
         if self.file is not None:

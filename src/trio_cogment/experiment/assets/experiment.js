@@ -265,7 +265,9 @@ function Content({ shown, say, enter, goOn }) {
     case "waiting":
       return html`<${WaitingRoom} state=${state} say=${say} />`;
     case "ready":
-      return html`<div class="card"><p role="status">Please wait until the others are ready.</p></div>`;
+      return html`<div class="card"><p role="status">${state.interrupted
+        ? "The game will be back in a moment, where it was: it waits until everybody is here again."
+        : "Please wait until the others are ready."}</p></div>`;
     case "playing":
       return html`<div class="card"><p role="status">The game is about to begin …</p></div>`;
     case "out":

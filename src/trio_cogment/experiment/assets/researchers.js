@@ -81,7 +81,7 @@ function Groups({ groups, act }) {
       <tbody>${groups.map(
         (group) => html`<tr key=${group.number}>
           <td>${group.number}</td><td>${group.condition}</td>
-          <td>${group.trial} of ${group.trials}${group.playing ? ", playing" : ""}</td>
+          <td>${group.trial} of ${group.trials}${group.playing ? ", playing" : group.interrupted ? ", goes on when all are back" : ""}</td>
           <td>${group.members.join(", ")}
             ${group.wizards.map(
               (/** @type {any} */ wizard) => html`<p><a href=${`wizard/${group.number}/${encodeURIComponent(wizard.agent)}`}
