@@ -89,6 +89,7 @@ class Platform:
         model_registry: keeps versions of models, if there is one.
         channel: in-process calls to the services.
         services: all of it that is to be served.
+        is_stopping: it ends its trials, and starts no more.
     """
 
     def __init__(
@@ -112,12 +113,14 @@ class Platform:
         self._extensions: Sequence[OpenedExtension] = ()
         self._say_reached_at = reached_at
         self._resuming = resuming
+        self.is_stopping = False
 
     async def stop(self) -> None:
         """Stop the extensions, the last one first, and end the trials, with END and details to everybody.
 
         Leaving the block of `open_platform` does it too. A server calls it before it closes its connections.
         """
+        self.is_stopping = True
         for extension in reversed(self._extensions):
             await extension.stop()
         if self._resuming is not None:

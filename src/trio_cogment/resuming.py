@@ -21,17 +21,11 @@ from trio_cogment.api.common_pb2 import TrialParams
 from trio_cogment.base.config import OrchestratorConfig
 from trio_cogment.base.errors import CogmentError, FailedPreconditionError, NotFoundError, UnavailableError
 from trio_cogment.base.outcome import EndCause, TrialOutcome
-from trio_cogment.base.taking_up import branch_of
+from trio_cogment.base.taking_up import RESUME_ATTEMPT, RESUME_OWNER, RESUME_TICK, branch_of
 from trio_cogment.servers.datastore import Datastore, StoredTrial, TrialEnd
 from trio_cogment.servers.orchestrator import Orchestrator
 
 _log = logging.getLogger(__name__)
-
-#: Properties of a trial that goes on: which attempt it is, and the tick with which that began.
-RESUME_ATTEMPT, RESUME_TICK = "resume.attempt", "resume.tick"
-
-#: Property of a trial: its owner alone goes on with it (`Resuming.claim`), who is named here.
-RESUME_OWNER = "resume.owner"
 
 #: How long after trials have begun or ended the next look for those without an orchestrator is.
 _PAUSE_SECONDS: Final = 0.1
@@ -149,9 +143,9 @@ class Resuming:
         """Look no more; return when every trial that was taken over runs here, or is released again."""
         self._running.cancel()
         await self._is_over.wait()
-        for trial_id, (_, attempt) in self._claimed.items():
+        claimed, self._claimed = self._claimed, {}
+        for trial_id, (_, attempt) in claimed.items():
             await self._release(trial_id, attempt)
-        self._claimed.clear()
 
     # Trials whose owner goes on with them
 
@@ -198,17 +192,17 @@ class Resuming:
         except CogmentError as error:
             await self.give_up(trial_id, str(error))
             raise FailedPreconditionError(f"trial {trial_id!r} cannot go on: {error}") from error
-        del self._claimed[trial_id]
+        self._claimed.pop(trial_id, None)
         return params
 
     async def give_up(self, trial_id: str, why: str) -> None:
-        """End a trial that was claimed and is not gone on with.
+        """End a trial that was claimed and is not gone on with; one that was released meanwhile is left alone.
 
         Raises:
             CogmentError: of the storage.
         """
-        _, attempt = self._claimed.pop(trial_id)
-        await self._end(trial_id, attempt, why)
+        if (claimed := self._claimed.pop(trial_id, None)) is not None:
+            await self._end(trial_id, claimed[1], why)
 
     # All others
 

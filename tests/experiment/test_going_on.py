@@ -1,7 +1,4 @@
-"""Trials of experiments that go on: their server dies at any moment, and the next one goes on at the last stored tick.
-
-On a clock of the tests: of the two files of a server, one may have more than the other when it dies.
-"""
+"""Trials of experiments that go on: the server dies at any moment, the next one is at the last stored tick again."""
 
 from __future__ import annotations
 
@@ -27,7 +24,6 @@ from trio_cogment.base.host import Host, inline_runner
 from trio_cogment.experiment.definition import Dropout, Experiment
 from trio_cogment.experiment.demo import AutomaticParticipant, MemorySocket
 from trio_cogment.experiment.overview import overview
-from trio_cogment.experiment.participant_table import Step
 from trio_cogment.experiment.server import ExperimentServer, open_experiment
 from trio_cogment.experiment.store import Batch, Event, ExperimentStore
 from trio_cogment.experiment.tables import EVENT_KINDS, tables_of
@@ -98,7 +94,7 @@ class Study:
         file.open()
         with trio.fail_after(100_000):  # of virtual time
             async with (
-                open_platform(trials.participants, host=host, config=config, store=mortal) as platform,  # type: ignore[arg-type]
+                open_platform(trials.participants, host=host, config=config, store=mortal) as platform,
                 open_play(platform, host=host) as play,
                 open_experiment(self.experiment, trials, play, platform, file, host=host) as server,
             ):
@@ -218,9 +214,7 @@ async def interrupted(study: Study, tick_id: int, *, stops: bool = False) -> tup
 
 
 @pytest.mark.parametrize("stops", [False, True])
-async def test_a_trial_goes_on_at_the_last_stored_tick(
-    stops: bool, tmp_path: Path, autojump_clock: MockClock
-) -> None:
+async def test_a_trial_goes_on_at_the_last_stored_tick(stops: bool, tmp_path: Path, autojump_clock: MockClock) -> None:
     study = Study(tmp_path)
     trial_id, people = await interrupted(study, 2, stops=stops)
     last = (await get(study.trials, trial_id)).samples_count - 1
@@ -300,14 +294,15 @@ async def test_who_stayed_away_has_a_stand_in_again_and_may_come_back(
             nursery.start_soon(stays.run)
             await until(running.server, lambda: running.server.machine.groups[1].playing)
             assert trio.current_time() - began < 5  # nobody has been waited for
-            seat = None
-            while seat is None or seat.state.value != "absent":
-                await trio.sleep(0.1)
-                seat = running.server.seat_of(goes.id)
-            socket = MemorySocket()
-            nursery.start_soon(seat.serve_page, socket)
-            while seat.state.value != "held":
-                await trio.sleep(0.1)
+            await until(running.server, lambda: running.server.machine.groups[1].absent == [goes.id])
+            await until(running.server, lambda: running.server.seat_of(goes.id))
+            seat = running.server.seat_of(goes.id)
+            assert seat is not None
+            await trio.sleep(1)
+            assert seat.state.value == "absent"
+            nursery.start_soon(seat.serve_page, MemorySocket())
+            await until(running.server, lambda: running.server.machine.groups[1].absent == [])
+            assert seat.state.value == "held"
             nursery.cancel_scope.cancel()
     [on] = [each.detail for each in study.events() if each.what == "trial goes on"]
     assert on["trial_id"] == trial_id
@@ -321,7 +316,7 @@ class Unlike:
     def __new__(cls, **arguments: Any) -> Any:
         meeting = resolve("coordination:Meeting")
 
-        class Other(meeting):  # type: ignore[misc, valid-type]
+        class Other(meeting):  # type: ignore[misc, valid-type]  # found at runtime
             def step(self, actions: Any) -> Any:
                 observations, *rest = super().step(actions)
                 return ({agent: (cls.made + each) % 3 for agent, each in observations.items()}, *rest)
@@ -359,7 +354,7 @@ async def test_a_file_may_want_trials_to_be_played_again(tmp_path: Path, autojum
 
 
 async def simulated(seed: int, path: Path) -> None:
-    """Two groups play; the server dies at moments that are drawn, its two files not quite at the same time."""
+    """Two groups play; the server dies or stops at moments that are drawn."""
     draw = Random(seed)
     study = Study(path)
     deaths, seen = draw.randint(1, 4), 0
@@ -367,7 +362,6 @@ async def simulated(seed: int, path: Path) -> None:
     people: list[AutomaticParticipant] = []
     for life in range(deaths + 1):
         stops, lasts = draw.random() < 0.25, draw.choice([draw.uniform(0, 1.2), draw.uniform(0, 4)])
-        later = draw.choice([0, draw.uniform(0, 0.5)])
         async with study.running(stops=stops or life == deaths) as running:
             pause_seconds = draw.choice([0.1, 0.4])
             if people:
@@ -376,15 +370,12 @@ async def simulated(seed: int, path: Path) -> None:
                 drawn = [Random(10 * seed + k) for k in range(4)]
                 people = [AutomaticParticipant(running.server, each, pause_seconds=pause_seconds) for each in drawn]
 
-            async def end(running: Running = running) -> None:
+            async def end(running: Running = running, lasts: float = lasts, stops: bool = stops) -> None:
                 await trio.sleep(lasts)
                 if stops:
                     await running.platform.stop()
                     return
-                first, second = draw.sample([running.trials, running.file], 2)
-                first.is_dead = True
-                await trio.sleep(later)
-                second.is_dead = True
+                running.die()
 
             await take_part(running, people, until_over=end if life < deaths else None)
         events = study.events()
@@ -398,14 +389,12 @@ async def simulated(seed: int, path: Path) -> None:
     await study.check_complete(2)
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", range(5))
 async def test_a_server_may_die_at_any_moment(seed: int, tmp_path: Path, autojump_clock: MockClock) -> None:
     await simulated(seed, tmp_path)
 
 
 @pytest.mark.soak
-@pytest.mark.parametrize("seed", range(12, 300))
-async def test_a_server_may_die_at_any_moment_many_times(
-    seed: int, tmp_path: Path, autojump_clock: MockClock
-) -> None:
+@pytest.mark.parametrize("seed", range(5, 300))
+async def test_a_server_may_die_at_any_moment_many_times(seed: int, tmp_path: Path, autojump_clock: MockClock) -> None:
     await simulated(seed, tmp_path)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
 import random
@@ -22,6 +23,7 @@ from trio_cogment.experiment.machine import (
     ExperimentMachine,
     Forget,
     GiveUpSeat,
+    GiveUpTrial,
     Group,
     Happened,
     Participant,
@@ -434,6 +436,73 @@ def copy(machine: ExperimentMachine) -> ExperimentMachine:
     return again
 
 
+def test_a_trial_goes_on_when_everybody_is_back() -> None:
+    machine = ExperimentMachine(plan(trials=2, then="bot"))
+    waiting(machine, "ann", "bob")
+    machine.trial_started(1, 0, "t")
+    again = copy(machine)
+    effects = again.resume(1000, stopped_at=10, going_on={"t"})
+    assert [(each.what, each.detail) for each in of(effects, Happened)][1] == (
+        "trial interrupted",
+        {"trial": 0, "trial_id": "t"},
+    )
+    # And once more, before anybody is back: it is the same interruption.
+    again = copy(again)
+    effects = again.resume(2000, stopped_at=1001, going_on={"t"})
+    assert "trial interrupted" not in [each.what for each in of(effects, Happened)]
+    assert of(again.attach("ann", 2001), StartTrial) == []
+    assert of(again.attach("bob", 2002), StartTrial) == [StartTrial(1, 0, ("ann", "bob"), goes_on="t")]
+    # What cannot be taken up is played again by those who are there.
+    effects = again.trial_not_resumed(1, 0, "another environment", 2003)
+    assert of(effects, StartTrial) == [StartTrial(1, 0, ("ann", "bob"))]
+    assert again.trial_not_resumed(1, 1, "late", 2004) == []
+
+
+def test_a_trial_goes_on_without_those_who_have_gone_where_others_act_for_them() -> None:
+    for then, least in (("bot", ("ann", "bob")), ("fewer", ("ann", None))):
+        machine = ExperimentMachine(plan(trials=2, then=then))
+        waiting(machine, "ann", "bob")
+        machine.trial_started(1, 0, "t")
+        again = copy(machine)
+        again.resume(1000, stopped_at=1000, going_on={"t"})
+        again.attach("ann", 1001)
+        effects = again.pass_time(1060)
+        assert again.people["bob"].end == "gone"
+        if then == "bot":
+            assert of(effects, StartTrial) == [StartTrial(1, 0, least, goes_on="t")]
+        else:
+            assert of(effects, GiveUpTrial) == [GiveUpTrial("t")]
+            assert of(effects, StartTrial) == [StartTrial(1, 0, least, (1,))]
+
+
+def test_nobody_waits_for_those_in_whose_places_others_act() -> None:
+    machine = ExperimentMachine(plan(trials=2, then="bot"))
+    waiting(machine, "ann", "bob")
+    machine.trial_started(1, 0, "t")
+    machine.note_absent(1, 0, "bob", True)
+    machine.note_absent(1, 1, "ann", True)  # of another trial
+    again = copy(machine)
+    again.resume(1000, stopped_at=1000, going_on={"t"})
+    assert of(again.attach("ann", 1001), StartTrial) == [StartTrial(1, 0, ("ann", "bob"), goes_on="t")]
+    assert again.people["bob"].step is Step.PLAYING
+    again.note_absent(1, 0, "bob", False)
+    assert again.groups[1].absent == []
+    # If it was so for all of them, the first one who is back is waited for, and the others as well.
+    for who in ("ann", "bob"):
+        again.note_absent(1, 0, who, True)
+    again = copy(again)
+    again.resume(2000, stopped_at=2000, going_on={"t"})
+    again.attach("ann", 2001)
+    assert of(again.attach("bob", 2002), StartTrial)
+    # And if those who were there stay away, it is over.
+    again.note_absent(1, 0, "bob", True)
+    again = copy(again)
+    again.resume(3000, stopped_at=3000, going_on={"t"})
+    effects = again.pass_time(3060)
+    assert of(effects, GiveUpTrial) == [GiveUpTrial("t")]
+    assert again.people["bob"].step is Step.FINISHING
+
+
 def test_a_server_that_starts_again_goes_on_where_it_was() -> None:
     machine = ExperimentMachine(plan(trials=2))
     machine.come("reading", 0)
@@ -463,6 +532,8 @@ class Simulation:
         self.restarted = -math.inf
         self.started: set[int] = set()  # groups that have played
         self.forgotten: set[str] = set()
+        self.going_on: set[str] = set()  # trials that a server has claimed, and that wait for their people
+        self.names = itertools.count(1)
 
     def take(self, effects: list[Effect]) -> None:
         for effect in effects:
@@ -471,12 +542,16 @@ class Simulation:
             elif isinstance(effect, StartTrial):
                 assert effect.group not in self.playing
                 group = self.machine.groups[effect.group]
+                players = [who for who in effect.places if who is not None and who not in group.absent]
+                if effect.goes_on:
+                    self.check_goes_on(group, effect)
+                    players = [who for who in players if self.machine.people[who].step is not Step.OUT]
+                else:
+                    assert not group.absent
+                assert players
                 assert all(
-                    self.machine.people[who].here and self.machine.people[who].step is Step.PLAYING
-                    for who in effect.places
-                    if who is not None
+                    self.machine.people[who].here and self.machine.people[who].step is Step.PLAYING for who in players
                 )
-                assert any(effect.places)
                 # Who is in none of the places has gone, and the others have been told.
                 with_fewer = self.machine.experiment.dropout.then == "fewer"
                 assert all(effect.places[place] is None for place in effect.gone)
@@ -491,15 +566,29 @@ class Simulation:
                     assert group.people == self.machine.experiment.waiting.size
                 self.started.add(effect.group)
                 self.playing[effect.group] = (effect.trial, effect.places)
+                if not effect.goes_on and self.random.random() < 0.9:
+                    self.machine.trial_started(effect.group, effect.trial, f"trial-{next(self.names)}")
             elif isinstance(effect, EndTrial):
                 del self.playing[effect.group]
+            elif isinstance(effect, GiveUpTrial):
+                self.going_on.remove(effect.trial_id)
             elif isinstance(effect, Forget):
                 assert effect.id not in self.machine.people
                 assert not [group for group in self.machine.groups.values() if effect.id in group.members]
                 self.forgotten.add(effect.id)
         self.check()
 
+    def check_goes_on(self, group: Group, effect: StartTrial) -> None:
+        """See that a trial goes on once, with those who were in it."""
+        self.going_on.remove(effect.goes_on)
+        assert list(effect.places) == group.places
+        assert group.trial_id == effect.goes_on
+        if self.machine.experiment.dropout.in_the_trial == "end":
+            # Nobody can act for who has gone.
+            assert all(self.machine.people[who].step is Step.PLAYING for who in effect.places if who is not None)
+
     def check(self) -> None:
+        assert {each.trial_id for each in self.machine.groups.values() if each.interrupted} <= self.going_on
         machine, limit = self.machine, self.machine.experiment.waiting.seconds
         counts = machine.counts().values()
         assert max(counts) - min(counts) <= 1
@@ -525,7 +614,7 @@ class Simulation:
         """See that a group between trials waits for somebody, and for none of them too long."""
         machine = self.machine
         there = [machine.people[who] for who in group.members if who in machine.people]
-        members = [each for each in there if each.step in (Step.PREPARING, Step.READY)]
+        members = [each for each in there if each.step in (Step.PREPARING, Step.READY) and each.id not in group.absent]
         late = [each for each in members if each.step is Step.PREPARING or not each.here]
         assert late
         for person in late:
@@ -574,12 +663,20 @@ class Simulation:
             trial, places = self.playing.pop(number)
             left = [who for who in places if who is not None and machine.people[who].step is not Step.PLAYING]
             away = [who for who in places if who is not None and (not machine.people[who].here or who in left)]
-            self.take(machine.trial_over(number, trial, away, self.now, failed=draw.random() < 0.03))
-        elif what < 0.805:
+            if draw.random() < 0.05:
+                self.take(machine.trial_not_resumed(number, trial, "its environment is another one", self.now))
+            else:
+                self.take(machine.trial_over(number, trial, away, self.now, failed=draw.random() < 0.03))
+        elif what < 0.803 and self.playing:
+            number = draw.choice(list(self.playing))
+            trial, places = self.playing[number]
+            who = draw.choice([each for each in places if each is not None])
+            machine.note_absent(number, trial, who, not machine.people[who].here)
+        elif what < 0.815:
             self.restart()
-        elif what < 0.81 or (machine.closed and what < 0.85):
+        elif what < 0.82 or (machine.closed and what < 0.85):
             self.take(machine.reopen() if machine.closed else machine.close(self.now))
-        elif what < 0.815 and machine.groups:
+        elif what < 0.825 and machine.groups:
             self.take(machine.take_group_out(draw.choice(list(machine.groups)), self.now))
         else:
             self.wait(draw.expovariate(1 / 8))
@@ -596,7 +693,9 @@ class Simulation:
         self.machine = copy(self.machine)
         self.playing.clear()
         self.restarted = self.now
-        self.take(self.machine.resume(self.now, stopped_at=stopped))
+        known = {each.trial_id for each in self.machine.groups.values() if each.trial_id}
+        self.going_on = {each for each in sorted(known) if self.random.random() < 0.8}
+        self.take(self.machine.resume(self.now, stopped_at=stopped, going_on=frozenset(self.going_on)))
         for person in list(self.machine.people.values()):
             if self.random.random() < 0.9:
                 self.take(self.machine.attach(person.id, self.now))
@@ -614,6 +713,7 @@ class Simulation:
                 self.wait(self.machine.next_deadline() - self.now)
         assert {each.step for each in self.machine.people.values()} <= {Step.OUT}
         assert all(group.over for group in self.machine.groups.values())
+        assert not self.going_on
         ends = [each.id for each in self.events if each.what == "out" and each.id not in self.forgotten]
         assert sorted(ends) == sorted(self.machine.people)  # each is told once
 

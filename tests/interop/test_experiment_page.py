@@ -238,6 +238,66 @@ def test_six_people_go_all_the_way_on_a_way_with_stones(browser: Browser, tmp_pa
     assert sorted(path.name for path in (tmp_path / "data" / "trials").iterdir()) == ["README.md", "data", "meta"]
 
 
+def test_a_game_of_two_goes_on_after_its_server_was_killed(browser: Browser, tmp_path: Path) -> None:
+    """Both pages come back by themselves, to the same seats of the same trial, at the last tick that was stored."""
+    with study(tmp_path) as served, people(browser) as both:
+        for person in both:
+            read(person.page, served.link)
+        play(both, [], range(3))
+        for person in both:
+            person.page.get_by_text("Round 4 of 5.").wait_for()
+        served.kill()
+        for person in both:
+            person.page.get_by_text("connection lost, trying again").first.wait_for()
+        ann, bob = both
+        bob.page.goto("about:blank")  # who is not there is waited for
+        served.start()
+        ann.page.get_by_text("The game will be back in a moment").wait_for()
+        ann.page.get_by_text("away, back within").wait_for()
+        bob.page.goto(served.link)
+        for person in both:
+            person.page.get_by_text("It is your turn.").wait_for()
+        # The trial itself holds its last two samples back: these ticks are asked again.
+        [at] = re.findall(r"Round (\d) of 5\.", ann.page.locator("main").inner_text())
+        assert 2 <= int(at) <= 4
+        play(both, [], range(int(at) - 1, 4))
+        # A stop in order loses no tick.
+        for person in both:
+            person.page.get_by_text("Round 5 of 5.").wait_for()
+        choose(ann.page, "museum")
+        served.stop()
+        served.start()
+        for person in both:
+            person.page.get_by_text("It is your turn.").wait_for()
+            person.page.get_by_text("Round 5 of 5.").wait_for()
+            person.page.get_by_text("connection lost").first.wait_for(state="detached")
+        play(both, [], range(4, 5))
+        for person in both:
+            person.page.get_by_role("button", name="Continue").click()
+        play(both, [], range(5))
+        for person in both:
+            questionnaire(person.page)
+            person.page.get_by_text("MEET-OK").wait_for()
+        served.stop()
+        tables = served.tables()
+    actions, events = tables["actions"], tables["events"]
+    assert Counter((row["trial"], row["tick"]) for row in actions) == {
+        (str(trial), str(tick)): 2 for trial in (1, 2) for tick in range(ROUNDS)
+    }
+    assert [row["action"] for row in actions if row["trial"] == "1"] == [str(k % 3) for k in range(5) for _ in both]
+    assert len({row["trial_id"] for row in actions}) == 2
+    on = [json.loads(row["detail"]) for row in events if row["event"] == "trial goes on"]
+    assert [(each["attempt"], each["tick"]) for each in on] == [(2, int(at) - 1), (3, 4)]
+    assert on[0]["ticks_lost"] == 3 - on[0]["tick"]
+    assert {row["actions"] for row in tables["participants"]} == {"10"}
+    assert "trial lost" not in {row["event"] for row in events}
+    # And in the trials' own tables.
+    from trio_cogment.rl import replay_environment
+
+    replayed = replay_environment(tmp_path / "data" / "trials")
+    assert sorted(replayed.agents) == ["ann", "bob", "robot"]
+
+
 def test_a_new_experiment_that_its_owner_changes_goes_to_the_data(browser: Browser, tmp_path: Path) -> None:
     """The walk of the documents, from `init` on: another size of groups, a question more, a try, people, tables."""
     folder = tmp_path / "study"

@@ -18,6 +18,11 @@ from trio_cogment.base.errors import DataLossError, NotFoundError
 #: Properties of a branch: of which stored trial it is one, and from which tick on.
 BRANCH_TRIAL: Final = "branch.trial"
 BRANCH_TICK: Final = "branch.tick"
+#: Properties of a trial that goes on: which attempt it is, and the tick with which that began.
+RESUME_ATTEMPT: Final = "resume.attempt"
+RESUME_TICK: Final = "resume.tick"
+#: Property of a trial that its owner alone goes on with, who is named here.
+RESUME_OWNER: Final = "resume.owner"
 
 
 def checkpoint_of(tick_id: int, content: bytes) -> Checkpoint:

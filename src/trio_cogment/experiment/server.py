@@ -35,6 +35,7 @@ from trio_cogment.base.errors import (
 )
 from trio_cogment.base.host import Host
 from trio_cogment.base.outcome import EndCause
+from trio_cogment.base.taking_up import RESUME_ATTEMPT, RESUME_TICK
 from trio_cogment.experiment import machine as machines
 from trio_cogment.experiment.definition import PLACEHOLDER, Experiment, PagePlan, Question
 from trio_cogment.experiment.machine import Effect, ExperimentMachine, Group, Participant
@@ -49,7 +50,6 @@ from trio_cogment.play.page import Page, PageSocket
 from trio_cogment.play.seat import PageSeat
 from trio_cogment.play.server import PlayServer, WatchedTrial
 from trio_cogment.play.views import page_message
-from trio_cogment.resuming import RESUME_ATTEMPT, RESUME_TICK
 from trio_cogment.seats.presence import PresenceState
 
 _log = logging.getLogger(__name__)
@@ -647,7 +647,7 @@ class ExperimentServer:
             _log.exception("experiment %r: a trial was lost", self.experiment.name)
         if self._running.get(effect.group) is running:
             del self._running[effect.group]
-        if end is _End.STOPPED:
+        if end is _End.STOPPED or (end is not _End.ORDERLY and self._platform.is_stopping):
             return
         if end is _End.NOT_RESUMED:
             _log.warning("experiment %r: group %d plays its trial again: %s", self.experiment.name, effect.group, why)

@@ -75,7 +75,7 @@ EVENT_KINDS = {
     "out": "the participant has come to an end",
     "seat": "the participant plays this actor in this trial",
     "presence": "where the person is in a trial: held (here), away, absent, left, over",
-    "action": "an action in a trial; where it has gone on after a restart, some ticks are here twice, and the last counts",
+    "action": "an action in a trial; where that went on after a restart, some ticks are here twice: the last counts",
     "late": "an action that came too late",
     "stand-in": "a bot, or the default action, has acted for the person",
     "told": "a researcher's message was shown",

@@ -20,6 +20,7 @@ from trio_cogment.api.common_pb2 import ActorParams, TrialParams
 from trio_cogment.base.endpoints import CLIENT
 from trio_cogment.base.errors import InvalidArgumentError
 from trio_cogment.base.suggestions import suggestion
+from trio_cogment.base.taking_up import RESUME_OWNER
 from trio_cogment.environments.base import Environment
 from trio_cogment.environments.making import Recipe
 from trio_cogment.environments.serving import Hosting, ServedEnvironment, environment
@@ -28,7 +29,6 @@ from trio_cogment.experiment.definition import Condition, Experiment, TrialPlan
 from trio_cogment.play.environment_games import people_params
 from trio_cogment.play.games import Game
 from trio_cogment.play.lobby_machine import LobbyRules
-from trio_cogment.resuming import RESUME_OWNER
 from trio_cogment.sdk import ModelRegistryClient, Participants
 from trio_cogment.seats.base import Seat, SeatContext
 from trio_cogment.seats.local import LocalSeat
